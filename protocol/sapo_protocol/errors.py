@@ -1,0 +1,38 @@
+"""The closed family of errors, split by whose fault it is.
+
+`LocalError`: ours or our operator's to fix; its text is one line that names the fix.
+`RemoteError`: what a peer sent is wrong; it carries the layer that refused and a closed reason, so that
+every refusal can be counted. Outside data may raise nothing else: each boundary converts once.
+"""
+
+from enum import StrEnum
+
+
+class SapoError(Exception):
+    """Root of every error this project raises on purpose."""
+
+
+class LocalError(SapoError):
+    """Something on this machine is wrong. The message is one line and names the fix."""
+
+
+class Layer(StrEnum):
+    """The layer that refuses a message, in the order in which a receiver asks them (spec: validation)."""
+
+    SIZE = "size"
+    ENCODING = "encoding"
+    FRAME = "frame"
+    ENVELOPE = "envelope"
+    SIGNATURE = "signature"
+    HEADER = "header"
+    WINDOW = "window"
+    BODY = "body"
+    TASK = "task"
+
+
+class RemoteError(SapoError):
+    """What a peer sent breaks a rule. `layer` decided; the message says which rule, for a log."""
+
+    def __init__(self, layer: Layer, message: str) -> None:
+        super().__init__(f"{layer}: {message}")
+        self.layer = layer
