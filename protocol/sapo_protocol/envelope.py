@@ -1,0 +1,117 @@
+"""The signed envelope: a COSE_Sign1 (RFC 9052) of which every byte but payload, key and signature is fixed.
+
+    D2 84                         tag 18, array of four
+       58 26 A2 01 32 04 58 20 kid   protected header {1: -19 (Ed25519, RFC 9864), 4: kid}
+       A0                            unprotected header: empty
+       58/59 ... payload             byte string
+       58 40 signature               64 bytes
+
+The signature covers Sig_structure = ["Signature1", protected, external_aad, payload], where external_aad is the
+deterministic CBOR of [domain, network id]. Both are given by the receiver and never read from the message: an envelope
+of another swarm, kind or major version fails as a bad signature.
+"""
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from .cbor import encode
+from .errors import Layer, RemoteError
+from .limits import MAX_ENVELOPE_BYTES
+from .signature import PUBLIC_KEY_BYTES, SIGNATURE_BYTES, verify_signature
+
+ROLLOUT_DOMAIN = "sapo/rollout/1"
+
+_START = bytes.fromhex("d284")
+_PROTECTED = bytes.fromhex("a201320458") + bytes([PUBLIC_KEY_BYTES])
+_PROTECTED_HEAD = bytes([0x58, len(_PROTECTED) + PUBLIC_KEY_BYTES])
+_UNPROTECTED = b"\xa0"
+_SIGNATURE_HEAD = bytes([0x58, SIGNATURE_BYTES])
+
+
+@dataclass(frozen=True, slots=True)
+class Sealed:
+    """An envelope taken apart. Nothing in it is believed yet."""
+
+    issuer: bytes
+    """The public key (32 bytes) that the protected header names."""
+    payload: bytes
+    signature: bytes
+    signed: bytes
+    """The Sig_structure that the signature must cover."""
+    envelope: bytes
+    """The bytes received."""
+
+    @property
+    def envelope_id(self) -> bytes:
+        """SHA-256 of the Sig_structure: the same for every signature over the same content."""
+        return hashlib.sha256(self.signed).digest()
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """An envelope whose signature and domain hold: `issuer` signed `payload` for this swarm.
+
+    Made only by `open_envelope`.
+    """
+
+    issuer: bytes
+    envelope_id: bytes
+    payload: bytes
+    envelope: bytes
+
+
+def _sig_structure(issuer: bytes, payload: bytes, domain: str, network_id: bytes) -> bytes:
+    return encode(["Signature1", _PROTECTED + issuer, encode([domain, network_id]), payload])
+
+
+def seal(
+    payload: bytes,
+    *,
+    issuer: bytes,
+    sign: Callable[[bytes], bytes],
+    network_id: bytes,
+    domain: str = ROLLOUT_DOMAIN,
+) -> bytes:
+    """The envelope over `payload` that `sign` (the private half of `issuer`) makes for one swarm."""
+    signature = sign(_sig_structure(issuer, payload, domain, network_id))
+    protected = _PROTECTED_HEAD + _PROTECTED + issuer
+    return b"".join((_START, protected, _UNPROTECTED, encode(payload), _SIGNATURE_HEAD, signature))
+
+
+def parse_envelope(data: bytes, *, network_id: bytes, domain: str = ROLLOUT_DOMAIN) -> Sealed:
+    """Take an envelope apart by its fixed template. Raises RemoteError (size, envelope) on any other byte."""
+    if len(data) > MAX_ENVELOPE_BYTES:
+        raise RemoteError(Layer.SIZE, f"envelope of {len(data)} bytes, the limit is {MAX_ENVELOPE_BYTES}")
+    prefix = _START + _PROTECTED_HEAD + _PROTECTED
+    key_end = len(prefix) + PUBLIC_KEY_BYTES
+    if not data.startswith(prefix) or data[key_end : key_end + 1] != _UNPROTECTED:
+        raise RemoteError(Layer.ENVELOPE, "not a COSE_Sign1 with exactly the headers {alg: -19, kid} and {}")
+    issuer = data[len(prefix) : key_end]
+    payload_end = len(data) - len(_SIGNATURE_HEAD) - SIGNATURE_BYTES
+    payload = _byte_string(data[key_end + 1 : payload_end])
+    if not data.startswith(_SIGNATURE_HEAD, payload_end):
+        raise RemoteError(Layer.ENVELOPE, "does not end in a 64-byte signature")
+    return Sealed(
+        issuer=issuer,
+        payload=payload,
+        signature=data[payload_end + len(_SIGNATURE_HEAD) :],
+        signed=_sig_structure(issuer, payload, domain, network_id),
+        envelope=data,
+    )
+
+
+def _byte_string(data: bytes) -> bytes:
+    """The content of the one byte string that `data` is, in its only deterministic encoding."""
+    for head in (1, 2, 3):
+        content = data[head:]
+        if data and encode(content)[: len(data) - len(content)] == data[:head] and len(encode(content)) == len(data):
+            return content
+    raise RemoteError(Layer.ENVELOPE, "the payload is not one byte string in its shortest form")
+
+
+def open_envelope(sealed: Sealed) -> Opened:
+    """Verify the signature. Raises RemoteError (signature): to blame is who sent it, never the author it names."""
+    if not verify_signature(sealed.issuer, sealed.signed, sealed.signature):
+        raise RemoteError(Layer.SIGNATURE, "no valid signature of the key it names, for this swarm and version")
+    return Opened(sealed.issuer, sealed.envelope_id, sealed.payload, sealed.envelope)

@@ -1,0 +1,33 @@
+"""Identity: an Ed25519 public key, written for people as its libp2p peer id.
+
+The peer id of an Ed25519 key is base58btc of an identity multihash over its libp2p protobuf
+(libp2p specs, peer-ids): thirty-eight bytes with a constant prefix, so the key can be read back from it.
+"""
+
+import base58
+
+from .errors import LocalError
+from .signature import PUBLIC_KEY_BYTES
+
+_PREFIX = bytes.fromhex("002408011220")
+
+
+def peer_id(public_key: bytes) -> str:
+    """The peer id ("12D3KooW...") of a 32-byte Ed25519 public key."""
+    if len(public_key) != PUBLIC_KEY_BYTES:
+        raise ValueError(f"an Ed25519 public key has {PUBLIC_KEY_BYTES} bytes, not {len(public_key)}")
+    return str(base58.b58encode(_PREFIX + public_key), "ascii")
+
+
+def public_key_of(peer: str) -> bytes:
+    """The Ed25519 public key inside a peer id.
+
+    Raises LocalError when the text is no peer id of an Ed25519 key.
+    """
+    try:
+        raw: bytes = base58.b58decode(peer)
+    except ValueError as error:
+        raise LocalError(f"{peer!r} is not a peer id: it has characters outside base58") from error
+    if len(raw) != len(_PREFIX) + PUBLIC_KEY_BYTES or not raw.startswith(_PREFIX):
+        raise LocalError(f"{peer!r} is not the peer id of an Ed25519 key (those start with 12D3KooW)")
+    return raw[len(_PREFIX) :]

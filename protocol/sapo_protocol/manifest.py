@@ -1,0 +1,194 @@
+"""The swarm manifest: what all nodes of one swarm agree on before they speak. Its hash is the network id.
+
+People write it as TOML; what is hashed is its deterministic CBOR, so layout and comments do not matter.
+"""
+
+import hashlib
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from importlib import resources
+from pathlib import Path
+from typing import Any, TypeVar
+
+from . import limits
+from .cbor import Value, encode
+from .errors import LocalError
+
+MAJOR_VERSION = 1
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSpec:
+    """One entry of the catalogue: a reasoning-gym dataset, how it is configured, how often it is drawn."""
+
+    dataset: str
+    config: Mapping[str, Value]
+    """Configuration passed to the dataset; what is left out is the default of the pinned reasoning-gym version."""
+    weight: int
+    scorer: int = 1
+    """Version of this project's scorer for the dataset, so that all nodes reward alike."""
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """A checked manifest. Raises LocalError on any value outside the protocol's limits."""
+
+    name: str
+    version: int
+    """Major version of the wire protocol."""
+    genesis: int
+    """Unix time, seconds, at which epoch 0 begins."""
+    epoch_seconds: int
+    max_rounds: int
+    """Counters per issuer and epoch."""
+    tasks: tuple[TaskSpec, ...]
+    completions: int
+    """G, completions per group."""
+    max_completion_bytes: int
+    """UTF-8 bytes of one completion."""
+    max_message_bytes: int
+    shards: int
+    reasoning_gym: str
+    """Version of reasoning-gym that defines the datasets."""
+    predecessor: str = ""
+    """Network id (hex) of the swarm that this one continues; empty for none."""
+
+    def __post_init__(self) -> None:
+        if self.version != MAJOR_VERSION:
+            raise LocalError(
+                f"manifest {self.name!r} is for protocol version {self.version}; this is version {MAJOR_VERSION}"
+            )
+        bounds = {
+            "genesis": (0, 2**40),
+            "epoch_seconds": (limits.MIN_EPOCH_SECONDS, limits.MAX_EPOCH_SECONDS),
+            "max_rounds": (1, limits.MAX_ROUNDS_PER_EPOCH),
+            "completions": (limits.MIN_COMPLETIONS, limits.MAX_COMPLETIONS),
+            "max_completion_bytes": (16, limits.MAX_COMPLETION_BYTES),
+            "max_message_bytes": (limits.MAX_ENVELOPE_BYTES, limits.MAX_MESSAGE_BYTES),
+            "shards": (1, limits.MAX_SHARDS),
+        }
+        for field, (low, high) in bounds.items():
+            _bounded(f"manifest {self.name!r}: {field}", getattr(self, field), low, high)
+        if not 1 <= len(self.tasks) <= limits.MAX_TASKS:
+            raise LocalError(f"manifest {self.name!r}: lists {len(self.tasks)} tasks; give 1 to {limits.MAX_TASKS}")
+        for task in self.tasks:
+            _bounded(f"manifest {self.name!r}: weight of {task.dataset}", task.weight, 1, 2**32)
+            _bounded(f"manifest {self.name!r}: scorer of {task.dataset}", task.scorer, 1, 2**16)
+
+    @cached_property
+    def encoded(self) -> bytes:
+        """The deterministic CBOR whose SHA-256 is the network id."""
+        return encode({field.name: _plain(getattr(self, field.name)) for field in fields(self)})
+
+    @cached_property
+    def network_id(self) -> bytes:
+        """SHA-256 of the encoded manifest: 32 bytes that name the swarm."""
+        return hashlib.sha256(self.encoded).digest()
+
+    def topic(self, shard: int = 0) -> str:
+        """The gossip topic of one shard."""
+        return f"/sapo/{self.version}/{self.network_id.hex()}/rollouts/{shard}"
+
+    def restarted(self, *, name: str, genesis: int, epoch_seconds: int, max_rounds: int) -> "Manifest":
+        """The same catalogue and limits on another clock: another swarm."""
+        return replace(self, name=name, genesis=genesis, epoch_seconds=epoch_seconds, max_rounds=max_rounds)
+
+
+def _bounded(what: str, value: object, low: int, high: int) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+        raise LocalError(f"{what} is {value!r}; give a whole number from {low} to {high}")
+
+
+def _plain(value: object) -> Any:
+    """A manifest value as a tree that the encoder takes."""
+    if isinstance(value, TaskSpec):
+        return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return value
+
+
+def parse_manifest(text: str, source: str) -> Manifest:
+    """The manifest that TOML `text` describes; `source` names it in errors.
+
+    Raises LocalError on bad TOML, missing or unknown keys, and values the protocol forbids.
+    """
+    try:
+        table = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise LocalError(f"{source} is not valid TOML: {error}") from error
+    tasks = table.pop("tasks", [])
+    if not isinstance(tasks, list):
+        raise LocalError(f"{source}: tasks must be a list of [[tasks]] tables")
+    specs = tuple(_checked(TaskSpec, entry, f"{source}, task {number}") for number, entry in enumerate(tasks, 1))
+    for spec in specs:
+        _require_wire_values(spec.config, f"{source}, config of {spec.dataset}")
+    return _checked(Manifest, {**table, "tasks": specs}, source)
+
+
+def _checked(kind: type[T], table: object, source: str) -> T:
+    if not isinstance(table, dict):
+        raise LocalError(f"{source} is not a table")
+    known = {field.name: field for field in fields(kind)}  # type: ignore[arg-type]
+    unknown = sorted(set(table) - set(known))
+    if unknown:
+        raise LocalError(f"{source}: unknown key {unknown[0]!r}; known keys are {', '.join(sorted(known))}")
+    types = {
+        "name": str,
+        "dataset": str,
+        "config": dict,
+        "reasoning_gym": str,
+        "predecessor": str,
+        "tasks": tuple,
+    }
+    for key, value in table.items():
+        if not isinstance(value, types.get(key, int)):
+            raise LocalError(f"{source}: {key} has the wrong type ({type(value).__name__})")
+    try:
+        return kind(**table)
+    except TypeError as error:
+        raise LocalError(f"{source}: {str(error).partition('() ')[2]}") from error
+
+
+def _require_wire_values(value: object, source: str) -> None:
+    """Refuse what the wire's CBOR cannot say: floats, negative integers, dates."""
+    if isinstance(value, Mapping):
+        for item in value.values():
+            _require_wire_values(item, source)
+    elif isinstance(value, list):
+        for item in value:
+            _require_wire_values(item, source)
+    elif not isinstance(value, str | int) or (isinstance(value, int) and not 0 <= value <= limits.MAX_UINT):
+        raise LocalError(f"{source}: {value!r} is not text, a boolean or an unsigned integer")
+
+
+def shipped_manifests() -> tuple[str, ...]:
+    """Names of the manifests inside the package."""
+    folder = resources.files(__package__).joinpath("manifests")
+    return tuple(sorted(entry.name.removesuffix(".toml") for entry in folder.iterdir() if entry.name.endswith(".toml")))
+
+
+def load_manifest(name: str) -> Manifest:
+    """A shipped manifest by name, or one from a TOML file by path.
+
+    Raises LocalError when neither exists or the content is refused.
+    """
+    if name in shipped_manifests():
+        text = resources.files(__package__).joinpath("manifests", f"{name}.toml").read_text("utf-8")
+        return parse_manifest(text, f"manifest {name!r}")
+    path = Path(name)
+    try:
+        if path.stat().st_size > limits.MAX_MANIFEST_BYTES:
+            raise LocalError(f"{name} is larger than {limits.MAX_MANIFEST_BYTES} bytes: not a manifest")
+        return parse_manifest(path.read_text("utf-8"), name)
+    except (OSError, UnicodeDecodeError) as error:
+        shipped = ", ".join(shipped_manifests())
+        raise LocalError(
+            f"no manifest {name!r}: give one of {shipped}, or the path of a TOML file ({error})"
+        ) from error

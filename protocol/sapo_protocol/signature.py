@@ -1,0 +1,23 @@
+"""Which Ed25519 signatures this protocol accepts: exactly libsodium's strict set, whatever else is installed.
+
+Libraries disagree on small-order keys, mixed-order points and non-canonical encodings; OpenSSL, for one, accepts the
+identity as a public key. A peer id checked by one rule and an envelope by another would be two identities, so there
+is one verifier. It refuses S >= L, small-order and non-canonical A and R, and checks the equation without cofactor.
+"""
+
+from nacl.exceptions import CryptoError
+from nacl.signing import VerifyKey
+
+PUBLIC_KEY_BYTES = 32
+SIGNATURE_BYTES = 64
+
+
+def verify_signature(public_key: bytes, message: bytes, signature: bytes) -> bool:
+    """Whether `signature` (64 bytes) of `message` under `public_key` (32 bytes) is accepted. Never raises."""
+    if len(public_key) != PUBLIC_KEY_BYTES or len(signature) != SIGNATURE_BYTES:
+        return False
+    try:
+        VerifyKey(public_key).verify(message, signature)
+    except CryptoError:
+        return False
+    return True
