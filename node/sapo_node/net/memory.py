@@ -1,0 +1,218 @@
+"""An in-memory swarm with delay, loss and partitions, for tests and simulations.
+
+Time is trio's clock, so a `trio.testing.MockClock` with autojump runs it as fast as the nodes compute. For a
+given seed the same messages are lost and delayed alike, whatever order trio picks for its tasks: each directed
+link draws from its own generator, every delay is above zero, and each node handles its arrivals in the order
+(time, sender, sequence).
+"""
+
+import heapq
+import random
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import trio
+
+from sapo_node.net.interface import (
+    Admit,
+    Handle,
+    MessageTooLargeError,
+    NetworkNotice,
+    Notify,
+    NotRunningError,
+    PeerConnected,
+    PeerGone,
+    PeerInfo,
+    Verdict,
+)
+from sapo_node.net.judge import Judge
+
+if TYPE_CHECKING:
+    from trio_typing import TaskStatus
+
+
+@dataclass(frozen=True, slots=True)
+class LinkQuality:
+    """How every link behaves: delay in seconds, drawn evenly from [shortest, longest]; loss probability."""
+
+    shortest: float = 0.01
+    longest: float = 0.05
+    loss: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.shortest <= self.longest:
+            raise ValueError("a link delays by more than zero seconds, and `shortest` is at most `longest`")
+        if not 0.0 <= self.loss <= 1.0:
+            raise ValueError("loss is a probability")
+
+
+class MemoryHub:
+    """The air between the nodes: who reaches whom, how late and how lossy."""
+
+    def __init__(
+        self,
+        *,
+        seed: int = 0,
+        quality: LinkQuality | None = None,
+        degree: int | None = None,
+        limit: int = 1_000_000,
+    ) -> None:
+        """Links every two nodes, or with `degree` each joining node to that many earlier ones.
+
+        `limit` is the largest message in bytes.
+        """
+        self.quality = quality or LinkQuality()
+        self.limit = limit
+        self._seed = seed
+        self._degree = degree
+        self._nodes: dict[str, MemoryNetwork] = {}
+        self._links: dict[tuple[str, str], random.Random] = {}
+        self._neighbours: dict[str, list[str]] = {}
+        self._side: dict[str, int] = {}
+
+    def join(self, peer_id: str, handle: Handle, *, admit: Admit, notify: Notify) -> "MemoryNetwork":
+        """The network of a new node; its links are drawn now, and it is reachable while its `run` runs.
+
+        Joining again under the same peer id replaces a node that has stopped and keeps its links.
+        """
+        known = self._nodes.get(peer_id)
+        if known is not None and known.running:
+            raise ValueError(f"{peer_id} is already running")
+        node = MemoryNetwork(self, peer_id, handle, admit=admit, notify=notify)
+        if known is None:
+            others = list(self._nodes)  # in the order of joining
+            if self._degree is not None and len(others) > self._degree:
+                others = random.Random(f"{self._seed}/{peer_id}").sample(others, self._degree)  # noqa: S311 - simulation
+            self._neighbours[peer_id] = others
+            for other in others:
+                self._neighbours[other].append(peer_id)
+                for link in ((peer_id, other), (other, peer_id)):
+                    self._links[link] = random.Random(f"{self._seed}/{link[0]}/{link[1]}")  # noqa: S311 - simulation
+        self._nodes[peer_id] = node
+        return node
+
+    def partition(self, *sides: Collection[str]) -> None:
+        """Let messages pass only within each side; nodes named in none form one more side."""
+        self._side = {peer_id: number for number, side in enumerate(sides, start=1) for peer_id in side}
+        self.refresh()
+
+    def heal(self) -> None:
+        """Undo `partition`. What was lost stays lost, as in gossip."""
+        self.partition()
+
+    def refresh(self) -> None:
+        """Tell every node whom it reaches now; call it when an `admit` has changed its mind."""
+        for node in sorted(self._nodes.values(), key=lambda node: node.peer_id):
+            node.refresh()
+
+    def reachable(self, peer_id: str) -> list[str]:
+        """The running nodes linked with this one, on its side, where both admit each other; sorted."""
+        return sorted(other for other in self._neighbours[peer_id] if self.open(peer_id, other))
+
+    def open(self, source: str, target: str) -> bool:
+        """Whether a message can pass from source to target now."""
+        here, there = self._nodes[source], self._nodes[target]
+        return (
+            here.running
+            and there.running
+            and self._side.get(source, 0) == self._side.get(target, 0)
+            and here.admits(target)
+            and there.admits(source)
+        )
+
+    def carry(self, source: str, data: bytes, targets: Sequence[str]) -> None:
+        """Put a message on its way; each link decides by its own dice."""
+        for target in targets:
+            dice = self._links[source, target]
+            # Both draws always happen, so that a lost message does not shift the delays of later ones.
+            delay = dice.uniform(self.quality.shortest, self.quality.longest)
+            if dice.random() >= self.quality.loss:
+                self._nodes[target].arrive(trio.current_time() + delay, source, data)
+
+
+class MemoryNetwork:
+    """One node's `Network` over a `MemoryHub`: floods what its node accepts, once per content."""
+
+    def __init__(self, hub: MemoryHub, peer_id: str, handle: Handle, *, admit: Admit, notify: Notify) -> None:
+        self.peer_id = peer_id
+        self.addresses: tuple[str, ...] = ()
+        self.running = False
+        self._hub = hub
+        self._judge = Judge(handle)
+        self._admit = admit
+        self._notify = notify
+        self._connected: dict[str, float] = {}
+        # (time of arrival, sender, sequence, message): a total order, so ties are broken alike in every run.
+        self._arrivals: list[tuple[float, str, int, bytes]] = []
+        self._sequence = 0
+        self._news = trio.Event()
+
+    async def run(self, *, task_status: "TaskStatus[None]" = trio.TASK_STATUS_IGNORED) -> None:
+        self.running = True
+        self.addresses = (f"/memory/{self.peer_id}/p2p/{self.peer_id}",)
+        try:
+            self._hub.refresh()
+            task_status.started()
+            while True:
+                await self._wait_for_arrival()
+                _, sender, _, data = heapq.heappop(self._arrivals)
+                await self._take(sender, data)
+        finally:
+            self.running = False
+            self._arrivals.clear()
+            self._hub.refresh()
+
+    async def _wait_for_arrival(self) -> None:
+        while not self._arrivals or self._arrivals[0][0] > trio.current_time():
+            self._news = trio.Event()
+            deadline = self._arrivals[0][0] if self._arrivals else float("inf")
+            with trio.move_on_at(deadline):
+                await self._news.wait()
+
+    async def _take(self, sender: str, data: bytes) -> None:
+        if not self._hub.open(sender, self.peer_id):
+            return
+        if await self._judge.ask(sender, data) is Verdict.ACCEPT:
+            targets = [peer for peer in self._hub.reachable(self.peer_id) if peer != sender]
+            self._hub.carry(self.peer_id, data, targets)
+
+    def arrive(self, when: float, sender: str, data: bytes) -> None:
+        """Called by the hub: a message will be here at `when`."""
+        self._sequence += 1
+        heapq.heappush(self._arrivals, (when, sender, self._sequence, data))
+        self._news.set()
+
+    def admits(self, peer_id: str) -> bool:
+        return self._admit(peer_id)
+
+    def refresh(self) -> None:
+        """Called by the hub: report who came and who went."""
+        now = self._hub.reachable(self.peer_id)
+        notices: list[NetworkNotice] = [PeerGone(peer) for peer in sorted(set(self._connected) - set(now))]
+        notices += [PeerConnected(peer) for peer in now if peer not in self._connected]
+        self._connected = {peer: self._connected.get(peer, trio.current_time()) for peer in now}
+        for notice in notices:
+            self._notify(notice)
+
+    async def publish(self, data: bytes) -> None:
+        limit = self._hub.limit
+        if len(data) > limit:
+            raise MessageTooLargeError(f"a message of {len(data)} bytes exceeds the limit of {limit}: share less")
+        if not self.running:
+            raise NotRunningError("the network does not run: start it before publishing")
+        self._judge.settle(data)
+        self._hub.carry(self.peer_id, data, self._hub.reachable(self.peer_id))
+        await trio.lowlevel.checkpoint()
+
+    def peers(self) -> tuple[PeerInfo, ...]:
+        return tuple(
+            PeerInfo(peer, (f"/memory/{peer}/p2p/{peer}",), outbound=self.peer_id < peer, connected_at=since)
+            for peer, since in sorted(self._connected.items())
+        )
+
+    async def disconnect(self, peer_id: str) -> None:
+        """Links have no state of their own: a peer still admitted stays, one that is not goes."""
+        del peer_id
+        self._hub.refresh()
+        await trio.lowlevel.checkpoint()

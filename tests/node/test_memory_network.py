@@ -1,0 +1,231 @@
+"""The in-memory network: the same rules as the real one, with delay, loss and partitions to order."""
+
+from dataclasses import dataclass, field
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from sapo_node.net.interface import (
+    MessageTooLargeError,
+    NetworkNotice,
+    NotRunningError,
+    PeerConnected,
+    PeerGone,
+    Verdict,
+)
+from sapo_node.net.judge import IGNORED_SECONDS
+from sapo_node.net.memory import LinkQuality, MemoryHub, MemoryNetwork
+
+
+@dataclass
+class Node:
+    """A node that answers every message with one verdict and notes what it saw."""
+
+    name: str
+    hub: MemoryHub
+    verdict: Verdict = Verdict.ACCEPT
+    banned: set[str] = field(default_factory=set)
+    seen: list[tuple[str, bytes]] = field(default_factory=list)
+    times: list[float] = field(default_factory=list)
+    notices: list[NetworkNotice] = field(default_factory=list)
+    network: MemoryNetwork = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.network = self.hub.join(
+            self.name, self.handle, admit=lambda peer: peer not in self.banned, notify=self.notices.append
+        )
+
+    async def handle(self, sender: str, data: bytes) -> Verdict:
+        self.seen.append((sender, data))
+        self.times.append(trio.current_time())
+        return self.verdict
+
+    @property
+    def heard(self) -> list[bytes]:
+        return [data for _, data in self.seen]
+
+
+async def start(nursery: trio.Nursery, *nodes: Node) -> None:
+    for node in nodes:
+        await nursery.start(node.network.run)
+
+
+def line(hub: MemoryHub, verdict: Verdict) -> tuple[Node, Node, Node]:
+    """Three nodes in a row: the ends do not admit each other, so only the middle can pass a message on."""
+    left = Node("left", hub, banned={"right"})
+    return left, Node("middle", hub, verdict), Node("right", hub, banned={"left"})
+
+
+@pytest.mark.parametrize(
+    ("verdict", "expected"), [(Verdict.ACCEPT, [b"m"]), (Verdict.IGNORE, []), (Verdict.REJECT, [])]
+)
+async def test_only_what_a_node_accepts_reaches_those_behind_it(
+    verdict: Verdict, expected: list[bytes], nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    left, middle, right = line(MemoryHub(), verdict)
+    await start(nursery, left, middle, right)
+    await left.network.publish(b"m")
+    await trio.sleep(1)
+    assert (middle.heard, right.heard) == ([b"m"], expected)
+
+
+async def test_a_content_is_handled_once_however_many_copies_arrive(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    hub = MemoryHub()
+    nodes = [Node(name, hub) for name in "abcde"]
+    await start(nursery, *nodes)
+    await nodes[0].network.publish(b"m")
+    await trio.sleep(1)
+    assert [node.heard for node in nodes] == [[], [b"m"], [b"m"], [b"m"], [b"m"]]
+
+
+async def test_an_ignored_content_is_asked_about_again_later(nursery: trio.Nursery, autojump_clock: MockClock) -> None:
+    hub = MemoryHub()
+    one, two = Node("one", hub), Node("two", hub, Verdict.IGNORE)
+    await start(nursery, one, two)
+    for _ in range(2):
+        await one.network.publish(b"m")
+        await trio.sleep(IGNORED_SECONDS + 1)
+    assert two.heard == [b"m", b"m"]
+
+
+async def test_a_rejected_content_is_never_asked_about_again(nursery: trio.Nursery, autojump_clock: MockClock) -> None:
+    hub = MemoryHub()
+    one, two = Node("one", hub), Node("two", hub, Verdict.REJECT)
+    await start(nursery, one, two)
+    for _ in range(2):
+        await one.network.publish(b"m")
+        await trio.sleep(IGNORED_SECONDS + 1)
+    assert two.heard == [b"m"]
+
+
+async def test_a_message_takes_the_delay_of_its_link(nursery: trio.Nursery, autojump_clock: MockClock) -> None:
+    hub = MemoryHub(quality=LinkQuality(shortest=2.0, longest=3.0))
+    one, two = Node("one", hub), Node("two", hub)
+    await start(nursery, one, two)
+    before = trio.current_time()
+    await one.network.publish(b"m")
+    await trio.sleep(10)
+    assert 2.0 <= two.times[0] - before <= 3.0
+
+
+async def test_loss_loses_about_its_share(nursery: trio.Nursery, autojump_clock: MockClock) -> None:
+    hub = MemoryHub(seed=1, quality=LinkQuality(loss=0.25))
+    one, two = Node("one", hub), Node("two", hub)
+    await start(nursery, one, two)
+    for number in range(1000):
+        await one.network.publish(number.to_bytes(2, "big"))
+    await trio.sleep(10)
+    assert 700 <= len(two.seen) <= 800
+
+
+async def test_a_partition_stops_messages_until_it_heals(nursery: trio.Nursery, autojump_clock: MockClock) -> None:
+    hub = MemoryHub()
+    one, two = Node("one", hub), Node("two", hub)
+    await start(nursery, one, two)
+    hub.partition(["one"], ["two"])
+    await one.network.publish(b"lost")
+    await trio.sleep(1)
+    hub.heal()
+    await one.network.publish(b"heard")
+    await trio.sleep(1)
+    assert two.heard == [b"heard"]
+
+
+async def test_a_partition_is_noticed_by_both_sides(nursery: trio.Nursery, autojump_clock: MockClock) -> None:
+    hub = MemoryHub()
+    one, two = Node("one", hub), Node("two", hub)
+    await start(nursery, one, two)
+    hub.partition(["one"])
+    hub.heal()
+    assert one.notices == [PeerConnected("two"), PeerGone("two"), PeerConnected("two")]
+    assert two.notices == [PeerConnected("one"), PeerGone("one"), PeerConnected("one")]
+
+
+async def test_a_peer_no_longer_admitted_is_cut_off(nursery: trio.Nursery, autojump_clock: MockClock) -> None:
+    hub = MemoryHub()
+    one, two = Node("one", hub), Node("two", hub)
+    await start(nursery, one, two)
+    two.banned.add("one")
+    await two.network.disconnect("one")
+    await one.network.publish(b"m")
+    await trio.sleep(1)
+    assert (two.heard, two.network.peers(), one.network.peers()) == ([], (), ())
+
+
+async def test_a_handler_that_fails_is_an_ignore(nursery: trio.Nursery, autojump_clock: MockClock) -> None:
+    hub = MemoryHub()
+    left, middle, right = line(hub, Verdict.ACCEPT)
+
+    async def fail(sender: str, data: bytes) -> Verdict:
+        raise ValueError("a fault of the node")
+
+    middle.network = hub.join("middle", fail, admit=lambda _: True, notify=middle.notices.append)
+    await start(nursery, left, middle, right)
+    await left.network.publish(b"m")
+    await trio.sleep(1)
+    assert right.heard == []
+
+
+async def test_a_node_that_returns_is_found_again(nursery: trio.Nursery, autojump_clock: MockClock) -> None:
+    hub = MemoryHub()
+    one, two = Node("one", hub), Node("two", hub)
+    await start(nursery, one)
+    async with trio.open_nursery() as first_life:
+        await start(first_life, two)
+        first_life.cancel_scope.cancel()
+    two = Node("two", hub)
+    await start(nursery, two)
+    await one.network.publish(b"m")
+    await trio.sleep(1)
+    assert two.heard == [b"m"]
+
+
+async def test_a_message_above_the_limit_is_refused(nursery: trio.Nursery) -> None:
+    one = Node("one", MemoryHub(limit=10))
+    await start(nursery, one)
+    with pytest.raises(MessageTooLargeError):
+        await one.network.publish(bytes(11))
+
+
+async def test_publishing_before_the_start_is_refused() -> None:
+    with pytest.raises(NotRunningError):
+        await Node("one", MemoryHub()).network.publish(b"m")
+
+
+async def history(seed: int) -> list[list[tuple[str, bytes]]]:
+    """What eight sparsely linked nodes hear, in order, when all of them publish over lossy links."""
+    hub = MemoryHub(seed=seed, quality=LinkQuality(loss=0.3), degree=2)
+    nodes = [Node(f"node-{number}", hub) for number in range(8)]
+
+    async def speak(node: Node) -> None:
+        for number in range(20):
+            await node.network.publish(f"{node.name}/{number}".encode())
+            await trio.sleep(0.02)
+
+    async with trio.open_nursery() as nursery:
+        await start(nursery, *nodes)
+        async with trio.open_nursery() as speakers:
+            for node in nodes:
+                speakers.start_soon(speak, node)
+        await trio.sleep(5)
+        nursery.cancel_scope.cancel()
+    return [node.seen for node in nodes]
+
+
+def test_one_seed_gives_one_history() -> None:
+    first, second = (trio.run(history, 7, clock=MockClock(autojump_threshold=0)) for _ in range(2))
+    assert first == second
+
+
+def test_another_seed_gives_another_history() -> None:
+    first, second = (trio.run(history, seed, clock=MockClock(autojump_threshold=0)) for seed in (7, 8))
+    assert first != second
+
+
+@pytest.mark.parametrize("quality", [{"shortest": 0.0}, {"shortest": 2.0, "longest": 1.0}, {"loss": 1.5}])
+def test_an_impossible_link_is_refused(quality: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match=r"link|loss"):
+        LinkQuality(**quality)
