@@ -1,0 +1,1 @@
+"""The learner: its own process, the only one that imports torch. The main process talks to it through `client`."""

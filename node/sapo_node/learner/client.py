@@ -1,0 +1,109 @@
+"""The main process's side of the learner: typed requests, typed answers, deadlines. Never imports torch."""
+
+import dataclasses
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import trio
+
+from sapo_node.learner.messages import (
+    Correction,
+    GenerateRequest,
+    LearnerOptions,
+    Ready,
+    RequestError,
+    Sampled,
+    TrainGroup,
+    TrainReport,
+    TrainRequest,
+    generate_to_json,
+    groups_from_json,
+    report_from_json,
+    train_to_json,
+)
+from sapo_node.worker import TaskStatus, Worker
+
+START_DEADLINE = 300.0
+GENERATE_DEADLINE = 900.0
+TRAIN_DEADLINE = 900.0
+CHECKPOINT_DEADLINE = 300.0
+
+
+class Learner:
+    """The learner process, restarted whenever it dies. `run` must be running for the requests to be answered.
+
+    Each request raises WorkerFailed when it was not answered (the process died or was late) and RequestError when
+    the learner refused it. After a restart `step` is that of the checkpoint which survived: replay what follows it.
+    """
+
+    def __init__(self, options: LearnerOptions) -> None:
+        arguments = json.dumps(dataclasses.asdict(options))
+        self._worker = Worker(
+            "learner",
+            [sys.executable, "-m", "sapo_node.learner", arguments],
+            start_deadline=START_DEADLINE,
+        )
+        self._seen: Mapping[str, Any] | None = None
+        self._step = 0
+
+    async def run(self, task_status: TaskStatus = trio.TASK_STATUS_IGNORED) -> None:
+        """Keep the process alive until cancelled. Raises LocalError where a restart cannot help."""
+        await self._worker.run(task_status)
+
+    @property
+    def ready(self) -> Ready:
+        """The state in which the newest process started; only after `run` has started."""
+        return Ready(**self._worker.ready)
+
+    @property
+    def step(self) -> int:
+        """The last step that the living process has trained."""
+        self._notice_restart()
+        return self._step
+
+    @property
+    def restarts(self) -> int:
+        return self._worker.restarts
+
+    async def generate(
+        self,
+        questions: Sequence[str],
+        *,
+        completions: int,
+        max_tokens: int,
+        seed: int,
+        temperature: float = 1.0,
+    ) -> list[tuple[Sampled, ...]]:
+        """Sample `completions` answers to each question, in the order of the questions."""
+        request = GenerateRequest(tuple(questions), completions, max_tokens, seed, temperature)
+        reply = await self._ask(generate_to_json(request), GENERATE_DEADLINE)
+        return groups_from_json(reply["groups"])
+
+    async def train(
+        self, step: int, groups: Sequence[TrainGroup], *, correction: Correction = "positive"
+    ) -> TrainReport:
+        """Take step number `step`, which must follow the last one directly."""
+        reply = await self._ask(train_to_json(TrainRequest(step, tuple(groups), correction)), TRAIN_DEADLINE)
+        report = report_from_json(reply)
+        self._step = report.step
+        return report
+
+    async def checkpoint(self) -> int:
+        """Write a checkpoint that survives any crash from here on; returns its step."""
+        reply = await self._ask({"checkpoint": {}}, CHECKPOINT_DEADLINE)
+        step: int = reply["step"]
+        return step
+
+    async def _ask(self, request: dict[str, Any], deadline: float) -> Mapping[str, Any]:
+        reply: Mapping[str, Any] = await self._worker.request(request, deadline=deadline)
+        self._notice_restart()
+        if "error" in reply:
+            raise RequestError(f"the learner refused: {reply['error']}")
+        return reply
+
+    def _notice_restart(self) -> None:
+        if self._worker.ready is not self._seen:
+            self._seen = self._worker.ready
+            self._step = self._worker.ready.get("step", 0)

@@ -1,0 +1,277 @@
+"""What the main process and the learner say to each other, as values and as JSON. Neither torch nor trio here."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, cast
+
+from sapo_protocol.errors import LocalError
+
+Finish = Literal["stop", "length"]
+Source = Literal["local", "external"]
+Correction = Literal["positive", "tapered", "paper"]
+
+
+class RequestError(LocalError):
+    """A request that the learner cannot serve. It stays alive, and its step does not move."""
+
+
+@dataclass(frozen=True, slots=True)
+class LearnerOptions:
+    """Everything the learner process is told at its start."""
+
+    checkpoints: str
+    """Folder of this node's checkpoints; made when missing."""
+    model: str = "seed"
+    """`seed` for the packaged policy, or a Hugging Face model folder."""
+    lora: int = 0
+    """Rank of LoRA adapters; 0 trains all weights."""
+    device: str = "auto"
+    threads: int = 0
+    """CPU threads of torch; 0 leaves one core to the others."""
+    learning_rate: float = 2e-4
+    groups: int = 8
+    """Groups of a full round, I + J: with `completions` and `max_tokens` the loss's constant denominator."""
+    completions: int = 8
+    max_tokens: int = 80
+    """Longest completion, own or external, in tokens of this model."""
+    max_completion_bytes: int = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Sampled:
+    """One completion. Its `tokens` are this model's own ids without the end; None where it came from a peer."""
+
+    text: str
+    finish: Finish
+    tokens: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TrainGroup:
+    """The completions of one question with their advantages, in the same order."""
+
+    source: Source
+    question: str
+    weight: float
+    """Between 0 and 1; scales the group in the loss."""
+    advantages: tuple[float, ...]
+    completions: tuple[Sampled, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GenerateRequest:
+    questions: tuple[str, ...]
+    completions: int
+    max_tokens: int
+    seed: int
+    temperature: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class TrainRequest:
+    step: int
+    groups: tuple[TrainGroup, ...]
+    correction: Correction = "positive"
+
+
+@dataclass(frozen=True, slots=True)
+class TrainReport:
+    """What one step did. Figures that could not be computed are None."""
+
+    step: int
+    loss: float | None
+    grad_norm: float | None
+    """L2 norm before clipping."""
+    entropy: float | None
+    """Mean over trained local tokens, in nats."""
+    mean_length: float | None
+    """Mean over all local completions, in tokens."""
+    local_tokens: int
+    external_tokens: int
+    group_tokens: tuple[int, ...]
+    """Trained tokens of each group of the request."""
+    refused: tuple[tuple[int, str], ...]
+    """Index and reason of each group that was left out."""
+    skipped: str | None
+    """Why no update was made, though the step counts."""
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """The state in which the learner started."""
+
+    step: int
+    parameters: int
+    model: str
+    device: str
+    fallback: str | None
+    """What was wrong with a newer checkpoint, if one was passed over."""
+
+
+def generate_to_json(request: GenerateRequest) -> dict[str, Any]:
+    return {
+        "generate": {
+            "questions": list(request.questions),
+            "completions": request.completions,
+            "max_tokens": request.max_tokens,
+            "seed": request.seed,
+            "temperature": request.temperature,
+        }
+    }
+
+
+def generate_from_json(body: Any) -> GenerateRequest:
+    """Raises RequestError where a field is missing, of another type or out of bounds."""
+    table = _table(body, "generate")
+    request = GenerateRequest(
+        questions=tuple(_text(q, "a question") for q in _items(table, "questions")),
+        completions=_whole(table, "completions"),
+        max_tokens=_whole(table, "max_tokens"),
+        seed=_whole(table, "seed"),
+        temperature=_number(table.get("temperature", 1.0), "temperature"),
+    )
+    if request.completions < 1 or request.max_tokens < 1 or request.temperature <= 0:
+        raise RequestError("completions, max_tokens and temperature must be above 0")
+    return request
+
+
+def groups_to_json(groups: Sequence[Sequence[Sampled]]) -> list[list[dict[str, Any]]]:
+    return [[_sampled_to_json(completion) for completion in group] for group in groups]
+
+
+def groups_from_json(body: Any) -> list[tuple[Sampled, ...]]:
+    return [tuple(_sampled_from_json(completion) for completion in group) for group in body]
+
+
+def train_to_json(request: TrainRequest) -> dict[str, Any]:
+    groups = [
+        {
+            "source": group.source,
+            "question": group.question,
+            "weight": group.weight,
+            "advantages": list(group.advantages),
+            "completions": [_sampled_to_json(completion) for completion in group.completions],
+        }
+        for group in request.groups
+    ]
+    return {"train": {"step": request.step, "groups": groups, "correction": request.correction}}
+
+
+def train_from_json(body: Any) -> TrainRequest:
+    """Raises RequestError where a field is missing, of another type or out of bounds."""
+    table = _table(body, "train")
+    correction = table.get("correction", "positive")
+    if correction not in ("positive", "tapered", "paper"):
+        raise RequestError(f"correction is {correction!r}; give positive, tapered or paper")
+    return TrainRequest(
+        step=_whole(table, "step"),
+        groups=tuple(_group_from_json(group) for group in _items(table, "groups")),
+        correction=cast("Correction", correction),
+    )
+
+
+def report_to_json(report: TrainReport) -> dict[str, Any]:
+    return {
+        "step": report.step,
+        "loss": report.loss,
+        "grad_norm": report.grad_norm,
+        "entropy": report.entropy,
+        "mean_length": report.mean_length,
+        "trained_tokens": {"local": report.local_tokens, "external": report.external_tokens},
+        "per_group_tokens": list(report.group_tokens),
+        "refused": [list(pair) for pair in report.refused],
+        "skipped": report.skipped,
+        "seconds": report.seconds,
+    }
+
+
+def report_from_json(body: Mapping[str, Any]) -> TrainReport:
+    return TrainReport(
+        step=body["step"],
+        loss=body["loss"],
+        grad_norm=body["grad_norm"],
+        entropy=body["entropy"],
+        mean_length=body["mean_length"],
+        local_tokens=body["trained_tokens"]["local"],
+        external_tokens=body["trained_tokens"]["external"],
+        group_tokens=tuple(body["per_group_tokens"]),
+        refused=tuple((index, reason) for index, reason in body["refused"]),
+        skipped=body["skipped"],
+        seconds=body["seconds"],
+    )
+
+
+def _group_from_json(body: Any) -> TrainGroup:
+    table = _table(body, "a group")
+    source = table.get("source")
+    if source not in ("local", "external"):
+        raise RequestError(f"a group's source is {source!r}; give local or external")
+    group = TrainGroup(
+        source=cast("Source", source),
+        question=_text(table.get("question"), "a question"),
+        weight=_number(table.get("weight"), "weight"),
+        advantages=tuple(_number(value, "an advantage") for value in _items(table, "advantages")),
+        completions=tuple(_sampled_from_json(completion) for completion in _items(table, "completions")),
+    )
+    if len(group.advantages) != len(group.completions):
+        raise RequestError("a group has another number of advantages than of completions")
+    if not 0 <= group.weight <= 1:
+        raise RequestError("a group's weight must lie between 0 and 1")
+    if source == "local" and any(completion.tokens is None for completion in group.completions):
+        raise RequestError("a local completion lacks its tokens")
+    return group
+
+
+def _sampled_to_json(completion: Sampled) -> dict[str, Any]:
+    body: dict[str, Any] = {"text": completion.text, "finish": completion.finish}
+    if completion.tokens is not None:
+        body["tokens"] = list(completion.tokens)
+    return body
+
+
+def _sampled_from_json(body: Any) -> Sampled:
+    table = _table(body, "a completion")
+    finish = table.get("finish")
+    if finish not in ("stop", "length"):
+        raise RequestError(f"a completion's finish is {finish!r}; give stop or length")
+    tokens = table.get("tokens")
+    if tokens is not None and not (isinstance(tokens, list) and all(type(token) is int for token in tokens)):
+        raise RequestError("a completion's tokens must be whole numbers")
+    return Sampled(
+        text=_text(table.get("text"), "a completion's text"),
+        finish=cast("Finish", finish),
+        tokens=None if tokens is None else tuple(tokens),
+    )
+
+
+def _table(body: Any, name: str) -> dict[str, Any]:
+    if not isinstance(body, dict):
+        raise RequestError(f"{name} must be an object")
+    return body
+
+
+def _items(table: Mapping[str, Any], name: str) -> list[Any]:
+    value = table.get(name)
+    if not isinstance(value, list):
+        raise RequestError(f"{name} must be a list")
+    return value
+
+
+def _text(value: Any, name: str) -> str:
+    if not isinstance(value, str):
+        raise RequestError(f"{name} must be text")
+    return value
+
+
+def _whole(table: Mapping[str, Any], name: str) -> int:
+    value = table.get(name)
+    if type(value) is not int or value < 0:
+        raise RequestError(f"{name} must be a whole number, at least 0")
+    return value
+
+
+def _number(value: Any, name: str) -> float:
+    if type(value) not in (int, float):
+        raise RequestError(f"{name} must be a number")
+    return float(value)
