@@ -24,37 +24,53 @@ def content_id(data: bytes) -> bytes:
     return hashlib.sha256(data).digest()
 
 
+class RecentIds:
+    """A bounded set of content ids, each with a time at which it is forgotten; the oldest goes first."""
+
+    def __init__(self, capacity: int = CAPACITY) -> None:
+        self._until: OrderedDict[bytes, float] = OrderedDict()
+        self._capacity = capacity
+
+    def has(self, key: bytes) -> bool:
+        return trio.current_time() < self._until.get(key, 0.0)
+
+    def add(self, key: bytes, seconds: float = SETTLED_SECONDS) -> None:
+        self._until[key] = trio.current_time() + seconds
+        self._until.move_to_end(key)
+        if len(self._until) > self._capacity:
+            self._until.popitem(last=False)
+
+    def discard(self, key: bytes) -> None:
+        self._until.pop(key, None)
+
+
 class Judge:
     """Bounded memory of verdicts in front of the node's `handle`."""
 
     def __init__(self, handle: Handle) -> None:
         self._handle = handle
-        # Content id -> when to forget it, oldest first by insertion; infinity while the node is being asked.
-        self._known: OrderedDict[bytes, float] = OrderedDict()
+        self._known = RecentIds()
+
+    def knows(self, data: bytes) -> bool:
+        """Whether the node was asked about this content, or is being asked at this moment."""
+        return self._known.has(content_id(data))
 
     async def ask(self, sender: str, data: bytes) -> Verdict | None:
-        """The node's verdict on a content that is new; None for one that is known or being judged."""
+        """The node's verdict on a content that is new; None for one it was already asked about."""
         key = content_id(data)
-        if trio.current_time() < self._known.get(key, 0.0):
+        if self._known.has(key):
             return None
-        self._remember(key, float("inf"))
+        self._known.add(key, float("inf"))
         verdict = Verdict.IGNORE
         try:
             verdict = await self._handle(sender, data)
         except Exception:  # A fault of the node must not end the peer's connection, let alone the service.
             log.exception("the message handler failed; the message is ignored")
         finally:
-            # Also reached by cancellation: an unanswered question may be asked again.
-            lifetime = IGNORED_SECONDS if verdict is Verdict.IGNORE else SETTLED_SECONDS
-            self._remember(key, trio.current_time() + lifetime)
+            # Also reached by cancellation: a question that got no answer may be asked again.
+            self._known.add(key, IGNORED_SECONDS if verdict is Verdict.IGNORE else SETTLED_SECONDS)
         return verdict
 
     def settle(self, data: bytes) -> None:
         """Never ask about a content of our own that comes back."""
-        self._remember(content_id(data), trio.current_time() + SETTLED_SECONDS)
-
-    def _remember(self, key: bytes, until: float) -> None:
-        self._known[key] = until
-        self._known.move_to_end(key)
-        if len(self._known) > CAPACITY:
-            self._known.popitem(last=False)
+        self._known.add(content_id(data))

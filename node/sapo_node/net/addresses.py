@@ -1,0 +1,114 @@
+"""Multiaddresses as people give them and as peers can dial them."""
+
+import errno
+import socket
+from collections.abc import Iterable
+
+from libp2p.utils.address_validation import get_available_interfaces
+from multiaddr import Multiaddr
+
+from sapo_protocol.errors import LocalError
+from sapo_protocol.keys import public_key_of
+
+HOST_PROTOCOLS = frozenset({"ip4", "ip6", "dns", "dns4", "dns6"})
+WILDCARDS = frozenset({"0.0.0.0", "::"})  # noqa: S104 - compared with, never bound here
+
+
+class AddressError(LocalError):
+    """An address given by the operator is malformed."""
+
+
+class PortBusyError(LocalError):
+    """The port to listen on is taken."""
+
+
+def _parts(text: str) -> dict[str, str]:
+    """The components of `/<host>/.../tcp/<port>[/p2p/<peer id>]`. Raises ValueError for any other shape."""
+    address = Multiaddr(text)  # raises several kinds of ValueError
+    names = [protocol.name for protocol in address.protocols()]
+    if len(names) not in {2, 3} or names[0] not in HOST_PROTOCOLS or names[1] != "tcp":
+        raise ValueError("only /ip4, /ip6 or /dns with /tcp are spoken")
+    if names[2:] not in ([], ["p2p"]):
+        raise ValueError("nothing but /p2p/<peer id> may follow the port")
+    return {name: str(address.value_for_protocol(name)) for name in names}
+
+
+def parse_dial(text: str) -> tuple[str, str]:
+    """(peer id, address without it) of an address to dial, such as one given with --bootstrap."""
+    shape = "write it as /ip4/<address>/tcp/<port>/p2p/<peer id>"
+    try:
+        peer_id = _parts(text).get("p2p", "")
+        if peer_id:
+            public_key_of(peer_id)
+    except (ValueError, LocalError) as error:
+        raise AddressError(f"{text!r} cannot be dialled ({error}): {shape}") from error
+    if not peer_id:
+        raise AddressError(f"{text!r} does not say which peer should answer: {shape}")
+    return peer_id, text.rpartition("/p2p/")[0]
+
+
+def parse_listen(text: str) -> str:
+    """An address to listen on; a trailing /p2p part is dropped."""
+    address = parse_announce(text, "--listen")
+    if not _parts(address).keys() & {"ip4", "ip6"}:
+        raise AddressError(f"--listen {text!r} is a name: write the IP address to listen on, or 0.0.0.0 for all")
+    return address
+
+
+def parse_announce(text: str, option: str = "--announce") -> str:
+    """An address under which others reach us; a trailing /p2p part is dropped."""
+    try:
+        parts = _parts(text)
+    except ValueError as error:
+        raise AddressError(f"{option} {text!r} is no usable address ({error}): write /ip4/0.0.0.0/tcp/4001") from error
+    return text.rpartition("/p2p/")[0] if "p2p" in parts else text
+
+
+def is_dialable(text: str) -> bool:
+    """Whether an address from a peer has a shape that we dial: IP or name, a TCP port, nothing else."""
+    try:
+        parts = _parts(text)
+    except ValueError:
+        return False
+    return parts["tcp"] != "0" and not WILDCARDS & set(parts.values())
+
+
+def check_port_free(listen: Iterable[str]) -> None:
+    """Fail early and clearly on a busy port: the library shares a port instead of refusing it."""
+    for text in listen:
+        parts = _parts(text)
+        family, host = (socket.AF_INET, parts["ip4"]) if "ip4" in parts else (socket.AF_INET6, parts["ip6"])
+        with socket.socket(family, socket.SOCK_STREAM) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((host, int(parts["tcp"])))
+                probe.listen(1)
+            except OSError as error:
+                raise PortBusyError(_why_not(text, error)) from error
+
+
+def _why_not(text: str, error: OSError) -> str:
+    if error.errno == errno.EADDRINUSE:
+        return f"the port of {text} is already in use: choose another with --listen, or port 0 for any"
+    return f"cannot listen on {text} ({error.strerror}): choose another address with --listen"
+
+
+def expand(bound: Iterable[str]) -> tuple[str, ...]:
+    """Addresses that others can dial for bound ones: a wildcard becomes every address of this machine.
+
+    Loopback comes last, for it serves only nodes on this machine.
+    """
+    found: list[str] = []
+    for text in bound:
+        parts = _parts(text)
+        host = parts.get("ip4") or parts.get("ip6")
+        if host not in WILDCARDS:
+            found.append(text)
+            continue
+        kind = "ip4" if "ip4" in parts else "ip6"
+        candidates = [str(address) for address in get_available_interfaces(int(parts["tcp"]))]
+        if kind == "ip4":
+            candidates.append(f"/ip4/127.0.0.1/tcp/{parts['tcp']}")
+        found += [address for address in candidates if address.startswith(f"/{kind}/")]
+    unique = list(dict.fromkeys(found))
+    return tuple(sorted(unique, key=lambda address: address.startswith(("/ip4/127.", "/ip6/::1/"))))

@@ -1,0 +1,171 @@
+"""Whom we want to be connected with, and the loop that keeps dialling them.
+
+The library redials nobody. Bootstrap peers are wanted for ever; peers found on the LAN or connected before are
+wanted while we have few connections, and are forgotten when they stay silent. The book is bounded.
+"""
+
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+import trio
+
+from sapo_node.net.interface import Admit, BootstrapReached, BootstrapUnreachable, Notify
+
+BOOK = 256  # peers
+ADDRESSES = 8  # of one peer
+ENOUGH = 12  # connections; above it only bootstrap peers are dialled
+AT_ONCE = 8  # peers
+DIAL_SECONDS = 10.0  # for one address
+FIRST_DELAY, LONGEST_DELAY = 0.5, 60.0
+GIVE_UP = 12  # failures in a row, about six minutes
+LOOK_AGAIN_SECONDS = 5.0  # a connection may end without a word
+
+Dial = Callable[[str, str], Awaitable[None]]
+"""`dial(peer id, address)`: returns when connected; whatever it raises counts as a failure."""
+
+
+@dataclass(slots=True)
+class Wanted:
+    """One entry of the book."""
+
+    peer_id: str
+    addresses: tuple[str, ...]
+    bootstrap: bool
+    failures: int = 0
+    due: float = 0.0
+    dialling: bool = False
+    reported: bool = False
+    """Whether it was reported as unreachable and not yet as reachable again."""
+
+
+class Dialer:
+    """The address book and its loop. `run` may be cancelled and run again; the book stays."""
+
+    def __init__(self, dial: Dial, connected: Callable[[], frozenset[str]], *, admit: Admit, notify: Notify) -> None:
+        self._dial = dial
+        self._connected = connected
+        self._admit = admit
+        self._notify = notify
+        self._book: dict[str, Wanted] = {}
+        self._news = trio.Event()
+        self._dice = random.Random()  # noqa: S311 - jitter
+
+    def want(self, peer_id: str, addresses: Sequence[str], *, bootstrap: bool = False) -> None:
+        """Add a peer, or put newly learnt addresses before the known ones."""
+        entry = self._book.get(peer_id)
+        if entry is None:
+            if not self._make_room():
+                return
+            entry = self._book[peer_id] = Wanted(peer_id, (), bootstrap)
+        # A bootstrap's own address stays first: the operator vouched for it.
+        old, new = entry.addresses, tuple(addresses)
+        merged = (*old, *new) if entry.bootstrap else (*new, *old)
+        entry.addresses = tuple(dict.fromkeys(merged))[:ADDRESSES]
+        self.wake()
+
+    def lost(self, peer_id: str) -> None:
+        """A connection ended: try again soon, but not at once and not all together."""
+        entry = self._book.get(peer_id)
+        if entry is not None:
+            entry.due = trio.current_time() + self._delay(0)
+        self.wake()
+
+    def wake(self) -> None:
+        self._news.set()
+
+    def wanted(self) -> tuple[str, ...]:
+        return tuple(self._book)
+
+    async def run(self) -> None:
+        for entry in self._book.values():
+            entry.dialling, entry.due = False, 0.0  # what an earlier run left behind
+        async with trio.open_nursery() as nursery:
+            while True:
+                self._news = trio.Event()
+                wake_at = trio.current_time() + LOOK_AGAIN_SECONDS
+                for entry in self._candidates():
+                    if entry.due > trio.current_time():
+                        wake_at = min(wake_at, entry.due)
+                    elif sum(other.dialling for other in self._book.values()) < AT_ONCE:
+                        entry.dialling = True
+                        nursery.start_soon(self._attempt, entry)
+                with trio.move_on_at(wake_at):
+                    await self._news.wait()
+
+    def _candidates(self) -> list[Wanted]:
+        here = self._connected()
+        for peer_id in here & self._book.keys():
+            self._reached(self._book[peer_id])  # it may have dialled us
+        enough = len(here) >= ENOUGH
+        return [
+            entry
+            for entry in self._book.values()
+            if entry.peer_id not in here
+            and not entry.dialling
+            and (entry.bootstrap or not enough)
+            and self._admit(entry.peer_id)
+        ]
+
+    async def _attempt(self, entry: Wanted) -> None:
+        cause = "no address is known"
+        try:
+            for address in entry.addresses:
+                try:
+                    with trio.fail_after(DIAL_SECONDS):
+                        await self._dial(entry.peer_id, address)
+                except Exception as error:  # noqa: BLE001 - the library fails in many ways, all of them mean "not now"
+                    cause = _short(error)
+                else:
+                    entry.due = trio.current_time() + self._delay(0)
+                    self._reached(entry)
+                    return
+        finally:
+            entry.dialling = False
+            self.wake()
+        self._failed(entry, cause)
+
+    def _reached(self, entry: Wanted) -> None:
+        entry.failures = 0
+        if entry.reported:
+            entry.reported = False
+            self._notify(BootstrapReached(_full(entry)))
+
+    def _failed(self, entry: Wanted, cause: str) -> None:
+        entry.failures += 1
+        entry.due = trio.current_time() + self._delay(entry.failures)
+        if entry.bootstrap and not entry.reported:
+            entry.reported = True
+            self._notify(BootstrapUnreachable(_full(entry), cause))
+        if not entry.bootstrap and entry.failures >= GIVE_UP:
+            self._book.pop(entry.peer_id, None)
+
+    def _delay(self, failures: int) -> float:
+        longest = min(FIRST_DELAY * 2.0**failures, LONGEST_DELAY)
+        return longest * self._dice.uniform(0.5, 1.0)
+
+    def _make_room(self) -> bool:
+        """Drop the entry that failed most often when the book is full. False if only bootstrap peers are in it."""
+        if len(self._book) < BOOK:
+            return True
+        rest = [entry for entry in self._book.values() if not entry.bootstrap and not entry.dialling]
+        if not rest:
+            return False
+        del self._book[max(rest, key=lambda entry: entry.failures).peer_id]
+        return True
+
+
+def _full(entry: Wanted) -> str:
+    return f"{entry.addresses[0]}/p2p/{entry.peer_id}"
+
+
+def _short(error: Exception) -> str:
+    """One line for a person out of a chain of the library's exceptions: the innermost cause says most."""
+    innermost: BaseException = error
+    while innermost.__cause__ is not None:
+        innermost = innermost.__cause__
+    if isinstance(innermost, trio.TooSlowError):
+        return f"no answer within {DIAL_SECONDS:.0f} s"
+    if isinstance(innermost, OSError) and innermost.strerror:
+        return innermost.strerror
+    return (str(innermost) or type(innermost).__name__).splitlines()[0][:160]

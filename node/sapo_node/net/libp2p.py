@@ -1,0 +1,273 @@
+"""The real network: libp2p gossip under a supervisor that restarts it, whatever it raises.
+
+Any node can be the bootstrap of others: one started without --bootstrap only listens, and its printed address
+is what the others pass as --bootstrap. Nodes on one LAN or one machine find each other by mDNS without it.
+"""
+
+import logging
+import random
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import trio
+
+from sapo_node.net import addresses
+from sapo_node.net.dialer import Dialer
+from sapo_node.net.discovery import Beacon, discover
+from sapo_node.net.hardened import Gossip
+from sapo_node.net.interface import (
+    Admit,
+    Handle,
+    Malformed,
+    MessageTooLargeError,
+    Notify,
+    NotRunningError,
+    OtherSwarm,
+    PeerConnected,
+    PeerGone,
+    PeerInfo,
+    ServiceRestarted,
+)
+from sapo_node.net.judge import Judge
+from sapo_node.net.service import Listening, Service
+from sapo_protocol.errors import LocalError
+from sapo_protocol.keys import public_key_of
+
+if TYPE_CHECKING:
+    from trio_typing import TaskStatus
+
+log = logging.getLogger(__name__)
+
+FIRST_RESTART, LONGEST_RESTART = 0.2, 30.0  # seconds
+STEADY_SECONDS = 60.0  # a life this long starts the back-off anew
+STOP_SECONDS = 4.0
+OFFENDERS = 1024  # peers whose malformed data is counted
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkSettings:
+    """What one node's network is given. Addresses are multiaddresses, as the operator wrote them."""
+
+    seed: bytes = field(repr=False)
+    """The 32 secret bytes of our Ed25519 key."""
+    network_id: str
+    """Hexadecimal."""
+    topic: str
+    max_message_bytes: int
+    listen: tuple[str, ...] = ("/ip4/0.0.0.0/tcp/0",)
+    announce: tuple[str, ...] = ()
+    """Advertised in place of the addresses found on this machine."""
+    bootstrap: tuple[str, ...] = ()
+    discover: bool = True
+    """Find nodes of the same swarm on the LAN and on this machine."""
+
+
+class Libp2pNetwork:
+    """`Network` over libp2p."""
+
+    def __init__(
+        self, settings: NetworkSettings, peer_id: str, handle: Handle, *, admit: Admit, notify: Notify
+    ) -> None:
+        """Raises AddressError for a malformed address."""
+        self.peer_id = peer_id
+        self.addresses: tuple[str, ...] = ()
+        self._settings = settings
+        self._listen = tuple(addresses.parse_listen(text) for text in settings.listen)
+        self._announce = tuple(addresses.parse_announce(text) for text in settings.announce)
+        self._admit = admit
+        self._notify = notify
+        self._judge = Judge(handle)
+        self._dialer = Dialer(self._dial, self._linked, admit=self._admits, notify=notify)
+        for text in settings.bootstrap:
+            bootstrap, address = addresses.parse_dial(text)
+            if bootstrap != peer_id:
+                self._dialer.want(bootstrap, [address], bootstrap=True)
+        self._service: Service | None = None
+        self._up = trio.Event()  # while a service runs
+        self._stop = trio.Event()
+        self._stop.set()
+        self._members: dict[str, float] = {}
+        self._foreign: set[str] = set()
+        self._offences: OrderedDict[str, int] = OrderedDict()
+
+    async def run(self, *, task_status: "TaskStatus[None]" = trio.TASK_STATUS_IGNORED) -> None:
+        """See `Network.run`. Raises PortBusyError if the port is taken at the first start."""
+        addresses.check_port_free(self._listen)
+        self._stop = stop = trio.Event()
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(_set_when_cancelled, stop)
+                # A stop is orderly: the library is cancelled only after its connections are closed.
+                with trio.CancelScope(shield=True):
+                    await self._supervise(stop, task_status)
+                nursery.cancel_scope.cancel()
+        finally:
+            stop.set()
+            self._up.set()  # whoever waits to publish learns that it will not happen
+
+    async def _supervise(self, stop: trio.Event, task_status: "TaskStatus[None]") -> None:
+        delay = FIRST_RESTART
+        started = False
+
+        def ready() -> None:
+            nonlocal started
+            if not started:
+                started = True
+                task_status.started()
+
+        while not stop.is_set():
+            since = trio.current_time()
+            try:
+                await self._live(stop, ready)
+            except Exception as error:
+                if stop.is_set():
+                    log.debug("the network service ended with %r", error)
+                    return
+                if trio.current_time() - since > STEADY_SECONDS:
+                    delay = FIRST_RESTART
+                log.debug("the network service failed", exc_info=error)
+                self._notify(ServiceRestarted(_leaf(error), delay))
+                with trio.move_on_after(delay):
+                    await stop.wait()
+                delay = min(delay * random.uniform(1.5, 2.5), LONGEST_RESTART)  # noqa: S311 - jitter
+
+    async def _live(self, stop: trio.Event, ready: Callable[[], None]) -> None:
+        """One life of the service, from a fresh host to its end."""
+        service = self._new_service()
+        try:
+            async with trio.open_nursery() as nursery:
+
+                def up() -> None:
+                    self._listen = service.bound  # the next life takes the same ports
+                    self.addresses = service.advertised
+                    self._service = service
+                    nursery.start_soon(self._seek_peers, stop)
+                    self._up.set()
+                    ready()
+
+                nursery.start_soon(_cancel_late, stop, nursery.cancel_scope)
+                await service.run(up, stop)
+                nursery.cancel_scope.cancel()
+        finally:
+            self._up = trio.Event()
+            self._service = None
+            for peer_id in sorted(self._members):
+                self._gone(peer_id)
+
+    def _new_service(self) -> Service:
+        gossip = Gossip(
+            topic=self._settings.topic,
+            limit=self._settings.max_message_bytes,
+            judge=self._judge,
+            admit=self._admits,
+            offended=self._offended,
+            joined=self._joined,
+            foreign=self._follows_other,
+        )
+        where = Listening(self._listen, self._announce)
+        return Service(self._settings.seed, where, gossip, linked=self._dialer.wake, gone=self._gone)
+
+    async def _seek_peers(self, stop: trio.Event) -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._dialer.run)
+            if self._settings.discover:
+                bare = tuple(text.rpartition("/p2p/")[0] for text in self.addresses)
+                nursery.start_soon(discover, Beacon(self._settings.network_id, self.peer_id, bare), self._dialer.want)
+            await stop.wait()
+            nursery.cancel_scope.cancel()
+
+    async def publish(self, data: bytes) -> None:
+        limit = self._settings.max_message_bytes
+        if len(data) > limit:
+            raise MessageTooLargeError(f"a message of {len(data)} bytes exceeds the limit of {limit}: share less")
+        if not self._stop.is_set():
+            await self._up.wait()
+        if self._service is None:
+            raise NotRunningError("the network does not run: start it before publishing")
+        self._judge.settle(data)
+        try:
+            await self._service.publish(data)
+        except Exception as error:
+            raise NotRunningError(f"the network failed while publishing ({_leaf(error)}): publish again") from error
+
+    def peers(self) -> tuple[PeerInfo, ...]:
+        if self._service is None:
+            return ()
+        routes = ((peer, since, *self._service.route(peer)) for peer, since in sorted(self._members.items()))
+        return tuple(
+            PeerInfo(peer, known, outbound=outbound, connected_at=since) for peer, since, known, outbound in routes
+        )
+
+    async def disconnect(self, peer_id: str) -> None:
+        if self._service is not None:
+            try:
+                await self._service.disconnect(peer_id)
+            except Exception as error:  # noqa: BLE001 - the connection is being given up
+                log.debug("disconnecting %s failed: %r", peer_id, error)
+
+    async def _dial(self, peer_id: str, address: str) -> None:
+        if self._service is not None:
+            await self._service.dial(peer_id, address)
+
+    def _linked(self) -> frozenset[str]:
+        return self._service.linked() if self._service is not None else frozenset()
+
+    def _admits(self, peer_id: str) -> bool:
+        """Only Ed25519 identities other than our own, and of these whom the node admits."""
+        try:
+            public_key_of(peer_id)
+        except LocalError:
+            return False
+        return peer_id != self.peer_id and self._admit(peer_id)
+
+    def _joined(self, peer_id: str) -> None:
+        if peer_id in self._members or self._service is None:
+            return
+        self._members[peer_id] = trio.current_time()
+        known, _ = self._service.route(peer_id)
+        if known:
+            self._dialer.want(peer_id, known)
+        self._notify(PeerConnected(peer_id))
+
+    def _gone(self, peer_id: str) -> None:
+        self._foreign.discard(peer_id)
+        if self._members.pop(peer_id, None) is not None:
+            self._notify(PeerGone(peer_id))
+        self._dialer.lost(peer_id)
+
+    def _follows_other(self, peer_id: str, network_id: str) -> None:
+        if network_id != self._settings.network_id and peer_id not in self._foreign:
+            self._foreign.add(peer_id)
+            self._notify(OtherSwarm(peer_id, network_id))
+
+    def _offended(self, peer_id: str, cause: str) -> None:
+        count = self._offences.get(peer_id, 0) + 1
+        self._offences[peer_id] = count
+        self._offences.move_to_end(peer_id)
+        if len(self._offences) > OFFENDERS:
+            self._offences.popitem(last=False)
+        if count & (count - 1) == 0:  # the first, second, fourth, eighth, ...: a flood is not a flood of notices
+            self._notify(Malformed(peer_id, count, cause))
+
+
+async def _set_when_cancelled(stop: trio.Event) -> None:
+    try:
+        await trio.sleep_forever()
+    finally:
+        stop.set()
+
+
+async def _cancel_late(stop: trio.Event, scope: trio.CancelScope) -> None:
+    """The library may hang while it closes; it gets so long and no longer."""
+    await stop.wait()
+    await trio.sleep(STOP_SECONDS)
+    scope.cancel()
+
+
+def _leaf(error: BaseException) -> str:
+    """One line about the first exception in a group of groups."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return f"{type(error).__name__}: {error}".splitlines()[0][:200]
