@@ -1,0 +1,105 @@
+"""The learner process: reads a request, answers it, until its input ends. Its only output is frames."""
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from sapo_node.frames import read_frame, write_frame
+from sapo_node.learner import checkpoint, messages
+from sapo_node.learner.generate import generate
+from sapo_node.learner.messages import LearnerOptions, RequestError
+from sapo_node.learner.model import load
+from sapo_node.learner.trainer import Trainer
+from sapo_protocol.errors import LocalError
+
+NICENESS = 10
+"""Gossip and verification go first: training is what can wait."""
+
+
+class Service:
+    """Answers one request at a time on one trainer."""
+
+    def __init__(self, options: LearnerOptions) -> None:
+        self._options = options
+        self._root = Path(options.checkpoints)
+        self._trainer = Trainer(load(options), options)
+        self._fallback = checkpoint.restore(self._trainer, self._root)
+
+    def ready(self) -> dict[str, Any]:
+        policy = self._trainer.policy
+        return {
+            "step": self._trainer.step,
+            "parameters": sum(value.numel() for value in policy.model.parameters()),
+            "model": policy.name,
+            "device": str(policy.device),
+            "fallback": self._fallback,
+        }
+
+    def answer(self, request: Any) -> dict[str, Any]:
+        """Return the reply; what the caller did wrong, and what this machine lacks, is an error in one line."""
+        try:
+            return self._dispatch(request)
+        except LocalError as error:
+            return {"error": str(error)}
+        except (MemoryError, torch.OutOfMemoryError) as error:
+            return {"error": f"out of memory: {_first_line(error)}"}
+        except RuntimeError as error:
+            # torch's CPU allocator has no error class of its own.
+            if "alloc" not in str(error):
+                raise
+            return {"error": f"out of memory: {_first_line(error)}"}
+
+    def _dispatch(self, request: Any) -> dict[str, Any]:
+        if not isinstance(request, dict) or len(request) != 1:
+            raise RequestError("a request is an object with one key")
+        [(kind, body)] = request.items()
+        if kind == "generate":
+            return self._generate(body)
+        if kind == "train":
+            return messages.report_to_json(self._trainer.train(messages.train_from_json(body)))
+        if kind == "checkpoint":
+            path = checkpoint.save(self._trainer, self._root)
+            return {"step": self._trainer.step, "path": str(path)}
+        raise RequestError(f"unknown request {kind!r}")
+
+    def _generate(self, body: Any) -> dict[str, Any]:
+        request = messages.generate_from_json(body)
+        groups = generate(self._trainer.policy, request, self._options.max_completion_bytes)
+        return {"groups": messages.groups_to_json(groups)}
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).partition("\n")[0][:200]
+
+
+def _claim_stdout() -> int:
+    """Keep the pipe for frames alone: whatever a library prints goes to stderr."""
+    frames = os.dup(1)
+    os.dup2(2, 1)
+    return frames
+
+
+def main() -> None:
+    """Serve until the input ends."""
+    frames = _claim_stdout()
+    options = LearnerOptions(**json.loads(sys.argv[1]))
+    os.nice(NICENESS)
+    torch.set_num_threads(options.threads or max(1, (os.cpu_count() or 1) - 1))
+    # A policy that is very sure of itself makes denormals, which are many times slower.
+    torch.set_flush_denormal(True)
+    try:
+        service = Service(options)
+    except LocalError as error:
+        write_frame(frames, {"fatal": str(error)})
+        return
+    write_frame(frames, {"ready": service.ready()})
+    while (request := read_frame(0)) is not None:
+        write_frame(frames, service.answer(request))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,182 @@
+"""Checkpoints that survive a kill at any moment.
+
+A checkpoint is a folder `step-00000012` that appears by one rename, complete and on the disk, or not at all. It names
+its step and carries a SHA-256 of each of its files. The newest two are kept; a corrupt one is set aside and the one
+before it is used.
+"""
+
+import hashlib
+import json
+import os
+import re
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load as load_tensors
+from safetensors.torch import save_file
+from torch import Tensor
+
+from sapo_node.learner.trainer import Trainer
+from sapo_protocol.errors import LocalError
+
+KEPT = 2
+_NAME = re.compile(r"step-(\d{8,})")
+_UNFINISHED = ".unfinished-"
+_CORRUPT = "corrupt-"
+_FILES = ("weights.safetensors", "optimizer.safetensors")
+
+
+class CheckpointError(LocalError):
+    """Checkpoints are there and none can be used, or one could not be written."""
+
+
+class _Corrupt(Exception):
+    """One checkpoint cannot be used; the message says why."""
+
+
+def save(trainer: Trainer, root: Path) -> Path:
+    """Write the trainer's state. Raises CheckpointError when that fails; what was there before is untouched."""
+    root.mkdir(parents=True, exist_ok=True)
+    final = root / f"step-{trainer.step:08d}"
+    if final.is_dir() and not _problem(final):
+        # Steps repeat exactly, so what is there is what would be written.
+        return final
+    unfinished = root / f"{_UNFINISHED}{final.name}"
+    try:
+        _write(trainer, unfinished)
+        shutil.rmtree(final, ignore_errors=True)
+        unfinished.rename(final)
+        _sync(root)
+    except OSError as error:
+        shutil.rmtree(unfinished, ignore_errors=True)
+        raise CheckpointError(f"cannot write a checkpoint in {root}: {error.strerror or error}") from error
+    for old in _found(root)[KEPT:]:
+        shutil.rmtree(old, ignore_errors=True)
+    return final
+
+
+def restore(trainer: Trainer, root: Path) -> str | None:
+    """Put the newest good checkpoint into the trainer, if there is any; returns what was wrong with newer ones.
+
+    Raises CheckpointError when checkpoints are there and none is good, or when they belong to another model.
+    """
+    root.mkdir(parents=True, exist_ok=True)
+    for leftover in root.glob(f"{_UNFINISHED}*"):
+        shutil.rmtree(leftover, ignore_errors=True)
+    problems = []
+    for folder in _found(root):
+        try:
+            _read(trainer, folder)
+        except _Corrupt as problem:
+            problems.append(f"{folder.name} {problem}")
+            _set_aside(folder)
+            continue
+        return f"{'; '.join(problems)}: fell back to {folder.name}" if problems else None
+    if problems or list(root.glob(f"{_CORRUPT}*")):
+        raise CheckpointError(f"no checkpoint in {root} is readable ({'; '.join(problems) or 'all set aside'}); "
+                              "move that folder away to start over")
+    return None
+
+
+def _found(root: Path) -> list[Path]:
+    """Return the checkpoints, newest first."""
+    named = [(int(match[1]), path) for path in root.iterdir() if (match := _NAME.fullmatch(path.name))]
+    return [path for _, path in sorted(named, reverse=True)]
+
+
+def _set_aside(folder: Path) -> None:
+    target = folder.with_name(_CORRUPT + folder.name)
+    shutil.rmtree(target, ignore_errors=True)
+    folder.rename(target)
+
+
+def _write(trainer: Trainer, folder: Path) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    contents = (_weights(trainer), _optimizer(trainer))
+    digests = {}
+    for name, tensors in zip(_FILES, contents, strict=True):
+        save_file(tensors, folder / name)
+        digests[name] = _digest(folder / name)
+        _sync(folder / name)
+    meta = {"step": trainer.step, "model": trainer.policy.fingerprint, "sha256": digests}
+    path = folder / "meta.json"
+    path.write_text(json.dumps(meta, indent=1, sort_keys=True) + "\n")
+    _sync(path)
+    _sync(folder)
+
+
+def _weights(trainer: Trainer) -> dict[str, Tensor]:
+    return {name: value.detach().contiguous().cpu() for name, value in trainer.policy.trainable()}
+
+
+def _optimizer(trainer: Trainer) -> dict[str, Tensor]:
+    """Return Adam's state by parameter, and torch's random state."""
+    tensors = {"random": torch.get_rng_state()}
+    for name, value in trainer.policy.trainable():
+        for key, held in trainer.optimizer.state[value].items():
+            tensors[f"{name}/{key}"] = held.detach().contiguous().cpu()
+    return tensors
+
+
+def _problem(folder: Path) -> str | None:
+    """Say what is wrong with a checkpoint's files, if anything."""
+    try:
+        _meta(folder)
+    except _Corrupt as problem:
+        return str(problem)
+    return None
+
+
+def _meta(folder: Path) -> Mapping[str, Any]:
+    """Return the meta data of a checkpoint whose files are as they were written."""
+    try:
+        meta = json.loads((folder / "meta.json").read_text())
+        sound = isinstance(meta["step"], int) and f"step-{meta['step']:08d}" == folder.name
+        sound = sound and all(meta["sha256"][name] == _digest(folder / name) for name in _FILES)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise _Corrupt("is incomplete") from error
+    if not sound:
+        raise _Corrupt("does not match its checksums")
+    return dict(meta)
+
+
+def _read(trainer: Trainer, folder: Path) -> None:
+    meta = _meta(folder)
+    if meta["model"] != trainer.policy.fingerprint:
+        raise CheckpointError(
+            f"the checkpoints in {folder.parent} belong to another model; give that model, or move the folder away"
+        )
+    weights, optimizer = (load_tensors((folder / name).read_bytes()) for name in _FILES)
+    with torch.no_grad():
+        for name, value in trainer.policy.trainable():
+            value.copy_(weights[name])
+    torch.set_rng_state(optimizer.pop("random"))
+    _restore_adam(trainer, optimizer)
+    trainer.step = meta["step"]
+
+
+def _restore_adam(trainer: Trainer, tensors: Mapping[str, Tensor]) -> None:
+    state: dict[int, dict[str, Tensor]] = {}
+    for index, (name, _) in enumerate(trainer.policy.trainable()):
+        held = {key.rsplit("/", 1)[1]: value for key, value in tensors.items() if key.rsplit("/", 1)[0] == name}
+        if held:
+            state[index] = held
+    groups = trainer.optimizer.state_dict()["param_groups"]
+    trainer.optimizer.load_state_dict({"state": state, "param_groups": groups})
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

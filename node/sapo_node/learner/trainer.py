@@ -1,0 +1,164 @@
+"""One GRPO step after the other on one policy.
+
+A step either updates all weights or, where it says `skipped`, none; either way it counts, so that replaying the same
+requests after the same checkpoint gives the same weights.
+"""
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from sapo_node.learner import grpo
+from sapo_node.learner.batch import MicroBatch, Refused, Row, micro_batches, rows_of
+from sapo_node.learner.messages import Correction, LearnerOptions, RequestError, TrainReport, TrainRequest
+from sapo_node.learner.model import Policy
+
+MAX_GRAD_NORM = 1.0
+
+
+@dataclass(slots=True)
+class _Tally:
+    """What a step adds up over its micro-batches."""
+
+    loss: float = 0.0
+    entropy: float = 0.0
+    local_tokens: int = 0
+    external_tokens: int = 0
+    group_tokens: list[int] = field(default_factory=list)
+
+
+class Trainer:
+    """Holds the optimizer and the number of the last step."""
+
+    def __init__(self, policy: Policy, options: LearnerOptions) -> None:
+        self.policy = policy
+        self.step = 0
+        self.parameters = [value for _, value in policy.trainable()]
+        self.optimizer = torch.optim.Adam(self.parameters, lr=options.learning_rate, foreach=True)
+        self._max_tokens = options.max_tokens
+        self._denominator = float(options.groups * options.completions * options.max_tokens)
+
+    def train(self, request: TrainRequest) -> TrainReport:
+        """Take the step. Raises RequestError when its number does not follow the last one."""
+        if request.step != self.step + 1:
+            raise RequestError(f"step {request.step} does not follow step {self.step}")
+        started = time.monotonic()
+        groups, refused = self._encode(request)
+        tally = _Tally(group_tokens=[0] * len(request.groups))
+        try:
+            self._backward(groups, request.correction, tally)
+            norm, skipped = self._update(tally)
+        finally:
+            self.optimizer.zero_grad(set_to_none=True)
+        self.step = request.step
+        lengths = [len(c.tokens or ()) for g in request.groups if g.source == "local" for c in g.completions]
+        return TrainReport(
+            step=self.step,
+            loss=tally.loss if math.isfinite(tally.loss) else None,
+            grad_norm=norm if math.isfinite(norm) else None,
+            entropy=_ratio(tally.entropy, tally.local_tokens),
+            mean_length=_ratio(sum(lengths), len(lengths)),
+            local_tokens=tally.local_tokens,
+            external_tokens=tally.external_tokens,
+            group_tokens=tuple(tally.group_tokens),
+            refused=tuple(refused),
+            skipped=skipped,
+            seconds=time.monotonic() - started,
+        )
+
+    def _encode(self, request: TrainRequest) -> tuple[list[Row], list[tuple[int, str]]]:
+        rows: list[Row] = []
+        refused = []
+        for index, group in enumerate(request.groups):
+            try:
+                rows += rows_of(self.policy, index, group, self._max_tokens)
+            except Refused as reason:
+                refused.append((index, str(reason)))
+        return rows, refused
+
+    def _backward(self, rows: Sequence[Row], correction: Correction, tally: _Tally) -> None:
+        """Add every micro-batch's gradient; rows that do not count are never run."""
+        floor = self._floor(rows) if correction == "tapered" else 0.0
+        for external in (False, True):
+            counted = [
+                row
+                for row in rows
+                if row.external == external
+                and row.weight > 0
+                and row.completion
+                and grpo.counts(row.advantage, external=external, correction=correction)
+            ]
+            for batch in micro_batches(self.policy, counted):
+                logits = self._logits(batch)
+                logprobs = grpo.token_logprobs(logits, batch.targets)
+                weights = self._weights(batch, logprobs, floor, tapered=external and correction == "tapered")
+                advantages = torch.tensor([row.advantage for row in batch.rows], device=self.policy.device)
+                # One inner epoch: the policy that is trained is still the one at the start of the step.
+                inputs = grpo.LossInputs(logprobs, logprobs.detach(), advantages, weights)
+                loss = grpo.policy_loss(inputs, self._denominator)
+                loss.backward()  # type: ignore[no-untyped-call]
+                _count(tally, batch, weights, logits.detach(), float(loss))
+
+    def _weights(self, batch: MicroBatch, logprobs: Tensor, floor: float, *, tapered: bool) -> Tensor:
+        """Return the (B, T) token weights."""
+        mask = batch.mask.to(logprobs.dtype)
+        own = torch.tensor([row.weight for row in batch.rows], device=self.policy.device)[:, None]
+        if not tapered:
+            return mask * own
+        advantages = torch.tensor([row.advantage for row in batch.rows], device=self.policy.device)
+        return grpo.taper(logprobs, mask, advantages, floor) * own
+
+    @torch.no_grad()
+    def _floor(self, rows: Sequence[Row]) -> float:
+        """Return how likely the less likely of the own completions are."""
+        local = [row for row in rows if not row.external and row.completion]
+        means = [
+            grpo.mean_logprobs(grpo.token_logprobs(self._logits(batch), batch.targets), batch.mask)
+            for batch in micro_batches(self.policy, local)
+        ]
+        return grpo.plausible_floor(torch.cat(means) if means else torch.empty(0))
+
+    def _logits(self, batch: MicroBatch) -> Tensor:
+        """Return the logits that predict each completion token, (B, T, V)."""
+        length = batch.targets.shape[1]
+        output = self.policy.model(
+            input_ids=batch.ids,
+            attention_mask=batch.attention,
+            position_ids=batch.positions,
+            use_cache=False,
+            logits_to_keep=length + 1,
+        )
+        logits: Tensor = output.logits[:, -length - 1 : -1]
+        return logits.float()
+
+    def _update(self, tally: _Tally) -> tuple[float, str | None]:
+        """Apply the gradients; the norm before clipping, and why nothing was applied if so."""
+        if not any(tally.group_tokens):
+            return 0.0, "no group has an advantage"
+        norm = float(torch.nn.utils.clip_grad_norm_(self.parameters, MAX_GRAD_NORM))
+        if not math.isfinite(tally.loss):
+            return norm, "the loss is not finite"
+        if not math.isfinite(norm):
+            return norm, "the gradient is not finite"
+        self.optimizer.step()
+        return norm, None
+
+
+def _count(tally: _Tally, batch: MicroBatch, weights: Tensor, logits: Tensor, loss: float) -> None:
+    tally.loss += loss
+    for row, trained in zip(batch.rows, (weights > 0).sum(1).tolist(), strict=True):
+        tally.group_tokens[row.group] += trained
+        if row.external:
+            tally.external_tokens += trained
+        else:
+            tally.local_tokens += trained
+    if not batch.rows[0].external:
+        tally.entropy += float((grpo.token_entropy(logits) * batch.mask).sum())
+
+
+def _ratio(total: float, count: int) -> float | None:
+    return total / count if count and math.isfinite(total) else None
