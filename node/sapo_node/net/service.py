@@ -8,6 +8,7 @@ taking such reports unasked.
 
 import logging
 import time
+import weakref
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -31,6 +32,7 @@ from libp2p.rcmgr.manager import ResourceLimits, ResourceManager
 from libp2p.security.noise.transport import PROTOCOL_ID as NOISE
 from libp2p.security.noise.transport import Transport as NoiseTransport
 from libp2p.tools.anyio_service import background_trio_service
+from libp2p.transport.tcp.tcp import TCP
 from multiaddr import Multiaddr
 
 from sapo_node.net import addresses, patches
@@ -59,6 +61,19 @@ class Listening:
     """Replaces what is derived from `listen` when not empty."""
 
 
+class TrackedTcp(TCP):  # type: ignore[misc]
+    """TCP that knows the sockets it dialled: the library leaves them open when it fails."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.opened: weakref.WeakSet[Any] = weakref.WeakSet()
+
+    async def dial(self, maddr: Any) -> Any:
+        raw = await super().dial(maddr)
+        self.opened.add(raw.stream)
+        return raw
+
+
 class Service:
     """Host, router and gossip of one life. `run` may be called once."""
 
@@ -77,6 +92,7 @@ class Service:
         self._gone = gone
         self._streams: Counter[str] = Counter()
         self._handshakes: Counter[str] = Counter()
+        self._tcp = TrackedTcp()
         self.bound: tuple[str, ...] = ()
         self.host = self._build_host(seed)
         self.swarm = self.host.get_network()
@@ -117,7 +133,7 @@ class Service:
             key_pair=key_pair,
             sec_opt={NOISE: noise},  # without it the host also accepts plaintext
             muxer_opt={YAMUX_PROTOCOL_ID: Yamux},
-            listen_addrs=[Multiaddr(address) for address in self._where.listen],
+            transports=[self._tcp],
             resource_manager=manager,
             connection_config=ConnectionConfig(
                 max_connections=CONNECTIONS,
@@ -162,6 +178,13 @@ class Service:
 
         Raises whatever the library raises, as it comes; OSError if an address cannot be listened on.
         """
+        try:
+            await self._run(ready, stop)
+        finally:
+            for stream in list(self._tcp.opened):
+                stream.stream.socket.close()
+
+    async def _run(self, ready: Callable[[], None], stop: trio.Event) -> None:
         listen = [Multiaddr(address) for address in self._where.listen]
         async with self.host.run(listen_addrs=listen):
             self.bound = tuple(str(address) for address in self.host.get_transport_addrs())
@@ -243,6 +266,7 @@ class Service:
             await _quietly(socket.close)
             return
         self._handshakes[source] += 1
+        self._tcp.opened.add(socket)
         try:
             muxed = await self.swarm.upgrade_inbound_raw_conn(RawConnection(socket, False), listener)
         except Exception as error:  # noqa: BLE001 - a stranger's failed handshake concerns nobody

@@ -1,0 +1,261 @@
+"""Real nodes on loopback that note what they see, and an attacker who speaks raw libp2p to them."""
+
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import trio
+from libp2p import YAMUX_PROTOCOL_ID, Yamux, new_host
+from libp2p.crypto.ed25519 import create_new_key_pair
+from libp2p.crypto.x25519 import create_new_key_pair as create_noise_key_pair
+from libp2p.peer.id import ID
+from libp2p.pubsub.gossipsub import PROTOCOL_ID_V11
+from libp2p.pubsub.pb import rpc_pb2
+from libp2p.pubsub.validators import PUBSUB_SIGNING_PREFIX
+from libp2p.security.noise.transport import PROTOCOL_ID as NOISE
+from libp2p.security.noise.transport import Transport as NoiseTransport
+from libp2p.utils import encode_varint_prefixed
+from multiaddr import Multiaddr
+from nacl.signing import SigningKey
+
+from sapo_node.net.interface import NetworkNotice, Verdict
+from sapo_node.net.libp2p import Libp2pNetwork, NetworkSettings
+from sapo_protocol.keys import peer_id
+
+if TYPE_CHECKING:
+    from trio_typing import TaskStatus
+
+SWARM = "ab" * 32
+LIMIT = 900_000
+LOOPBACK = "/ip4/127.0.0.1/tcp/0"
+
+
+def topic_of(network_id: str) -> str:
+    return f"/sapo/1/{network_id}/rollouts/0"
+
+
+TOPIC = topic_of(SWARM)
+
+
+Until = Callable[..., Awaitable[None]]
+
+
+async def wait_until(condition: Callable[[], object], within: float = 15.0) -> None:
+    with trio.fail_after(within):
+        while not condition():  # noqa: ASYNC110 - what is waited for has no event of its own
+            await trio.sleep(0.01)
+
+
+@pytest.fixture
+def until() -> Until:
+    """`await until(condition, within=seconds)` waits for a condition and fails when it takes longer."""
+    return wait_until
+
+
+@dataclass
+class Probe:
+    """A real node that answers every message with one verdict and notes what it hears."""
+
+    number: int
+    verdict: Verdict = Verdict.ACCEPT
+    network_id: str = SWARM
+    bootstrap: tuple[str, ...] = ()
+    listen: str = LOOPBACK
+    announce: tuple[str, ...] = ()
+    discover: bool = False
+    fault: Exception | None = None
+    banned: set[str] = field(default_factory=set)
+    heard: list[bytes] = field(default_factory=list)
+    senders: list[str] = field(default_factory=list)
+    notices: list[NetworkNotice] = field(default_factory=list)
+    life: trio.CancelScope = field(default_factory=trio.CancelScope)
+    ended: trio.Event = field(default_factory=trio.Event)
+    network: Libp2pNetwork = field(init=False)
+
+    def __post_init__(self) -> None:
+        seed = bytes([self.number]) * 32
+        settings = NetworkSettings(
+            seed=seed,
+            network_id=self.network_id,
+            topic=topic_of(self.network_id),
+            max_message_bytes=LIMIT,
+            listen=(self.listen,),
+            announce=self.announce,
+            bootstrap=self.bootstrap,
+            discover=self.discover,
+        )
+        self.network = Libp2pNetwork(
+            settings,
+            peer_id(bytes(SigningKey(seed).verify_key)),
+            self.handle,
+            admit=lambda peer: peer not in self.banned,
+            notify=self.notices.append,
+        )
+
+    async def run(self, *, task_status: "TaskStatus[None]") -> None:
+        try:
+            with self.life:
+                await self.network.run(task_status=task_status)
+        finally:
+            self.ended.set()
+
+    async def stop(self) -> None:
+        """Cancel the node's `run` and wait until it has ended."""
+        self.life.cancel()
+        await self.ended.wait()
+
+    async def handle(self, sender: str, data: bytes) -> Verdict:
+        self.heard.append(data)
+        self.senders.append(sender)
+        if self.fault is not None:
+            raise self.fault
+        return self.verdict
+
+    @property
+    def address(self) -> str:
+        return self.network.addresses[0]
+
+    def sees(self, *others: "Probe") -> bool:
+        return {other.network.peer_id for other in others} <= {peer.peer_id for peer in self.network.peers()}
+
+    @property
+    def router(self) -> Any:
+        """The library's router of the present life, to look into or to break."""
+        assert self.network._service is not None
+        return self.network._service.router
+
+    def links(self) -> frozenset[str]:
+        return self.network._linked()
+
+    def noticed(self, kind: type) -> list[Any]:
+        return [notice for notice in self.notices if isinstance(notice, kind)]
+
+
+Start = Callable[..., Awaitable[Probe]]
+
+
+@pytest.fixture
+def probe() -> type[Probe]:
+    return Probe
+
+
+@pytest.fixture
+async def start(nursery: trio.Nursery) -> Start:
+    """`await start(number, **settings)` runs a node until the test ends."""
+
+    async def run(number: int, **settings: Any) -> Probe:
+        probe = Probe(number, **settings)
+        await nursery.start(probe.run)
+        return probe
+
+    return run
+
+
+@dataclass
+class Attacker:
+    """A peer that speaks noise, yamux and multistream correctly and then whatever it likes."""
+
+    host: Any
+    keys: Any
+    target: Any
+    stream: Any
+
+    @property
+    def peer_id(self) -> str:
+        return str(self.host.get_id())
+
+    async def send(self, raw: bytes) -> None:
+        """One length-prefixed RPC of these bytes."""
+        await self.stream.write(encode_varint_prefixed(raw))
+
+    async def send_rpc(self, rpc: Any) -> None:
+        await self.send(rpc.SerializeToString())
+
+    def message(self, data: bytes, *, seqno: int = 1, topic: str = TOPIC) -> Any:
+        """A message with a good gossip signature."""
+        message = rpc_pb2.Message(
+            data=data, topicIDs=[topic], from_id=self.host.get_id().to_bytes(), seqno=seqno.to_bytes(8, "big")
+        )
+        message.signature = self.keys.private_key.sign(PUBSUB_SIGNING_PREFIX.encode() + message.SerializeToString())
+        message.key = self.keys.public_key.serialize()
+        return message
+
+    @staticmethod
+    def rpc(*messages: Any) -> Any:
+        return rpc_pb2.RPC(publish=messages)
+
+    def linked(self) -> bool:
+        return any(not link.is_closed for link in self.host.get_network().get_connections(self.target))
+
+
+Attack = Callable[..., AbstractAsyncContextManager[Attacker]]
+
+
+@asynccontextmanager
+async def attack(address: str, number: int = 200) -> AsyncIterator[Attacker]:
+    keys = create_new_key_pair(bytes([number]) * 32)
+    noise = NoiseTransport(keys, noise_privkey=create_noise_key_pair().private_key)
+    host = new_host(key_pair=keys, sec_opt={NOISE: noise}, muxer_opt={YAMUX_PROTOCOL_ID: Yamux})
+    target = ID.from_string(address.rpartition("/")[2])
+    async with host.run(listen_addrs=[Multiaddr(LOOPBACK)]):
+        await host.get_network().dial_addr(Multiaddr(address), target)
+        stream = await host.new_stream(target, [PROTOCOL_ID_V11])
+        try:
+            yield Attacker(host, keys, target, stream)
+        finally:
+            await host.close()  # leaving the context alone would keep the socket open
+
+
+@pytest.fixture
+def attacker() -> Attack:
+    """`async with attacker(address) as mallory` connects an attacker to a node."""
+    return attack
+
+
+@dataclass
+class PeerProcess:
+    """A node in its own process."""
+
+    process: trio.Process
+    address: str
+
+    @property
+    def peer_id(self) -> str:
+        return self.address.rpartition("/")[2]
+
+    async def kill(self) -> None:
+        """SIGKILL: no goodbye, no flush."""
+        self.process.kill()
+        await self.process.wait()
+
+
+Spawn = Callable[..., Awaitable[PeerProcess]]
+
+
+@pytest.fixture
+async def spawn() -> AsyncIterator[Spawn]:
+    """`await spawn(number, listen=..., bootstrap=...)` runs a node in its own process until the test ends."""
+    running: list[PeerProcess] = []
+    script = Path(__file__).with_name("peer_process.py")
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+
+    async def run(number: int, *, listen: str = LOOPBACK, bootstrap: Sequence[str] = ()) -> PeerProcess:
+        argv = [sys.executable, str(script), str(number), SWARM, listen, *bootstrap]
+        process = await trio.lowlevel.open_process(argv, stdout=subprocess.PIPE, env=environment)
+        assert process.stdout is not None
+        line = bytearray()
+        with trio.fail_after(60):
+            while not line.endswith(b"\n"):
+                line += await process.stdout.receive_some(1)
+        running.append(PeerProcess(process, line.decode().strip()))
+        return running[-1]
+
+    yield run
+    for peer in running:
+        await peer.kill()

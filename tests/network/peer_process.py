@@ -1,0 +1,39 @@
+"""A node in a process of its own, to be killed: `peer_process.py <number> <network id> <listen> [<bootstrap>...]`.
+
+Prints its address when it listens and accepts every message.
+"""
+
+import sys
+
+import trio
+from nacl.signing import SigningKey
+
+from sapo_node.net.interface import Verdict
+from sapo_node.net.libp2p import Libp2pNetwork, NetworkSettings
+from sapo_protocol.keys import peer_id
+
+
+async def accept(_sender: str, _data: bytes) -> Verdict:
+    return Verdict.ACCEPT
+
+
+async def main(number: str, network_id: str, listen: str, *bootstrap: str) -> None:
+    seed = bytes([int(number)]) * 32
+    settings = NetworkSettings(
+        seed=seed,
+        network_id=network_id,
+        topic=f"/sapo/1/{network_id}/rollouts/0",
+        max_message_bytes=900_000,
+        listen=(listen,),
+        bootstrap=bootstrap,
+        discover=not bootstrap and listen.startswith("/ip4/0.0.0.0"),
+    )
+    name = peer_id(bytes(SigningKey(seed).verify_key))
+    network = Libp2pNetwork(settings, name, accept, admit=lambda _: True, notify=lambda _: None)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(network.run)
+        sys.stdout.write(network.addresses[-1] + "\n")
+        sys.stdout.flush()
+
+
+trio.run(main, *sys.argv[1:])

@@ -1,0 +1,66 @@
+"""Multiaddresses: what is taken, what is refused, and what others are told."""
+
+import pytest
+
+from sapo_node.net import addresses
+from sapo_node.net.discovery import Beacon, read_record
+
+PEER = "12D3KooWK99VoVxNE7XzyBwXEzW7xhK7Gpv85r9F3V3fyKSUKPH5"
+SWARM = "ab" * 32
+
+
+@pytest.mark.parametrize("host", ["/ip4/192.0.2.1", "/ip6/2001:db8::1", "/dns4/node.example", "/dns/node.example"])
+def test_a_bootstrap_address_splits_into_peer_and_place(host: str) -> None:
+    assert addresses.parse_dial(f"{host}/tcp/4001/p2p/{PEER}") == (PEER, f"{host}/tcp/4001")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "/ip4/0.0.0.0/tcp/4001",
+        "/ip4/192.0.2.1/tcp/0",
+        "/ip4/192.0.2.1/udp/4001",
+        "/ip4/192.0.2.1/tcp/4001/ws",
+        f"/ip4/192.0.2.1/tcp/4001/p2p/{PEER}/p2p-circuit",
+        "",
+        "\x00",
+    ],
+)
+def test_an_address_that_cannot_be_dialled_is_not_kept(text: str) -> None:
+    assert not addresses.is_dialable(text)
+
+
+def test_a_wildcard_becomes_the_addresses_of_this_machine() -> None:
+    found = addresses.expand(["/ip4/0.0.0.0/tcp/4001"])
+    assert found[-1] == "/ip4/127.0.0.1/tcp/4001"
+    assert all(addresses.is_dialable(text) for text in found)
+
+
+def test_a_concrete_address_stays_as_it_is() -> None:
+    assert addresses.expand(["/ip4/127.0.0.1/tcp/4001"]) == ("/ip4/127.0.0.1/tcp/4001",)
+
+
+def as_heard(beacon: Beacon) -> dict[bytes, bytes | None]:
+    return {key.encode(): value.encode() for key, value in beacon.record().items()}
+
+
+BEACON = Beacon(SWARM, PEER, ("/ip4/192.0.2.1/tcp/4001", "/ip4/127.0.0.1/tcp/4001"))
+
+
+def test_an_announcement_is_read_back() -> None:
+    assert read_record(as_heard(BEACON), SWARM) == (PEER, BEACON.addresses)
+
+
+def test_an_announcement_of_another_swarm_is_passed_over() -> None:
+    assert read_record(as_heard(BEACON), "cd" * 32) is None
+
+
+@pytest.mark.parametrize("place", [b"nonsense", b"/ip4/0.0.0.0/tcp/1", b"\xff\xfe", b"", None])
+def test_an_announcement_without_a_dialable_address_is_passed_over(place: bytes | None) -> None:
+    record = as_heard(Beacon(SWARM, PEER, ())) | {b"a0": place}
+    assert read_record(record, SWARM) is None
+
+
+def test_each_entry_of_an_announcement_fits_its_length_byte() -> None:
+    long = Beacon(SWARM, PEER, tuple(f"/ip6/2001:db8:1111:2222:3333:4444:5555:{n:04x}/tcp/65535" for n in range(20)))
+    assert all(len(f"{key}={value}") < 256 for key, value in long.record().items())

@@ -1,0 +1,215 @@
+"""Finding, losing and finding again: bootstrap, reconnection, other swarms, restart and stop."""
+
+import socket
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import trio
+
+from sapo_node.net.addresses import AddressError, PortBusyError
+from sapo_node.net.interface import (
+    BootstrapReached,
+    BootstrapUnreachable,
+    OtherSwarm,
+    PeerConnected,
+    PeerGone,
+    ServiceRestarted,
+)
+
+if TYPE_CHECKING:
+    from tests.network.conftest import Probe, Spawn, Start, Until
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+async def test_addresses_are_complete_and_dialable(start: "Start", until: "Until") -> None:
+    one = await start(1)
+    assert one.address.startswith("/ip4/127.0.0.1/tcp/")
+    assert one.address.endswith(f"/p2p/{one.network.peer_id}")
+    two = await start(2, bootstrap=(one.address,))
+    await until(lambda: one.sees(two) and two.sees(one))
+
+
+async def test_announced_addresses_replace_found_ones(start: "Start") -> None:
+    node = await start(1, announce=("/ip4/203.0.113.7/tcp/4001",))
+    assert node.network.addresses == (f"/ip4/203.0.113.7/tcp/4001/p2p/{node.network.peer_id}",)
+
+
+async def test_both_sides_know_who_dialled(start: "Start", until: "Until") -> None:
+    one = await start(1)
+    two = await start(2, bootstrap=(one.address,))
+    await until(lambda: one.sees(two) and two.sees(one))
+    assert [peer.outbound for peer in (*one.network.peers(), *two.network.peers())] == [False, True]
+
+
+async def test_a_bootstrap_that_is_killed_is_found_when_it_returns(
+    start: "Start", spawn: "Spawn", until: "Until"
+) -> None:
+    listen = f"/ip4/127.0.0.1/tcp/{free_port()}"
+    bootstrap = await spawn(9, listen=listen)
+    node = await start(1, bootstrap=(bootstrap.address,))
+    await until(node.network.peers)
+    await bootstrap.kill()
+    await until(lambda: node.noticed(PeerGone))
+    await spawn(9, listen=listen)
+    await until(node.network.peers, within=30)
+
+
+async def test_a_peer_that_dialled_us_is_redialled_when_it_returns(
+    start: "Start", spawn: "Spawn", until: "Until"
+) -> None:
+    node = await start(1)
+    listen = f"/ip4/127.0.0.1/tcp/{free_port()}"
+    peer = await spawn(9, listen=listen, bootstrap=[node.address])
+    await until(node.network.peers)
+    await peer.kill()
+    await until(lambda: node.noticed(PeerGone))
+    await spawn(9, listen=listen)
+    await until(node.network.peers, within=30)
+    assert [known.outbound for known in node.network.peers()] == [True]
+
+
+async def test_an_unreachable_bootstrap_is_noticed_once_and_found_later(start: "Start", until: "Until") -> None:
+    listen = f"/ip4/127.0.0.1/tcp/{free_port()}"
+    absent = await start(8)
+    address = f"{listen}/p2p/{absent.network.peer_id}"
+    await absent.stop()
+    node = await start(1, bootstrap=(address,))
+    await until(lambda: node.noticed(BootstrapUnreachable))
+    late = await start(8, listen=listen)
+    await until(lambda: node.sees(late))
+    await until(lambda: node.noticed(BootstrapReached))
+    assert [notice.address for notice in node.noticed(BootstrapUnreachable)] == [address]
+
+
+async def test_an_impostor_at_a_bootstrap_address_is_not_taken_for_it(start: "Start", until: "Until") -> None:
+    impostor, expected = await start(8), await start(9)
+    address = impostor.address.replace(impostor.network.peer_id, expected.network.peer_id)
+    node = await start(1, bootstrap=(address,))
+    await until(lambda: node.noticed(BootstrapUnreachable))
+    assert node.network.peers() == ()
+
+
+async def test_two_swarms_do_not_mix(start: "Start", until: "Until") -> None:
+    one = await start(1)
+    other = await start(2, network_id="cd" * 32, bootstrap=(one.address,))
+    friend = await start(3, bootstrap=(one.address,))
+    await until(lambda: one.noticed(OtherSwarm) and other.noticed(OtherSwarm) and one.sees(friend))
+    await other.network.publish(b"theirs")
+    await friend.network.publish(b"ours")
+    await until(lambda: one.heard)
+    assert (one.heard, other.heard) == ([b"ours"], [])
+    assert one.noticed(OtherSwarm) == [OtherSwarm(other.network.peer_id, "cd" * 32)]
+
+
+async def test_a_peer_that_is_not_admitted_gets_no_connection(start: "Start", until: "Until") -> None:
+    one, two = await start(1), await start(2)
+    one.banned.add(two.network.peer_id)
+    three = await start(3, bootstrap=(one.address,))
+    four = await start(4, bootstrap=(one.address,))
+    await until(lambda: one.sees(three, four))
+    two.network._dialer.want(one.network.peer_id, [one.address.partition("/p2p/")[0]])
+    await until(lambda: two.network._dialer._book[one.network.peer_id].due > 0)
+    assert not one.sees(two)
+
+
+async def test_a_disconnected_peer_may_come_back(start: "Start", until: "Until") -> None:
+    one = await start(1)
+    two = await start(2, bootstrap=(one.address,))
+    await until(lambda: one.sees(two))
+    await one.network.disconnect(two.network.peer_id)
+    await until(lambda: len(one.noticed(PeerConnected)) == 2)
+    assert len(one.noticed(PeerGone)) == 1
+
+
+async def test_a_busy_port_is_one_clear_line(start: "Start", probe: "type[Probe]") -> None:
+    one = await start(1)
+    taken = one.address.partition("/p2p/")[0]
+    with pytest.raises(PortBusyError, match=r"already in use.*--listen"):
+        await probe(2, listen=taken).network.run()
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "nonsense",
+        "/ip4/127.0.0.1/tcp/4001",
+        "/ip4/127.0.0.1/udp/4001/quic-v1/p2p/12D3KooWK99VoVxNE7XzyBwXEzW7xhK7Gpv85r9F3V3fyKSUKPH5",
+        "/ip4/300.0.0.1/tcp/4001/p2p/12D3KooWK99VoVxNE7XzyBwXEzW7xhK7Gpv85r9F3V3fyKSUKPH5",
+        "/ip4/127.0.0.1/tcp/4001/p2p/QmYyQSo1c1Ym7orWxLYvCrM2EmxFTANf8wXmmE7DWjhx5N",
+        "/ip4/127.0.0.1/tcp/4001/p2p/12D3KooWnonsense",
+    ],
+)
+def test_a_malformed_bootstrap_is_refused_before_the_start(address: str, probe: "type[Probe]") -> None:
+    with pytest.raises(AddressError, match=r"/p2p/<peer id>"):
+        probe(1, bootstrap=(address,))
+
+
+@pytest.mark.parametrize("address", ["nonsense", "/dns4/localhost/tcp/4001", "/ip4/127.0.0.1/udp/4001"])
+def test_a_malformed_listen_address_is_refused_before_the_start(address: str, probe: "type[Probe]") -> None:
+    with pytest.raises(AddressError, match="--listen"):
+        probe(1, listen=address)
+
+
+async def test_an_exception_out_of_the_library_restarts_the_service(start: "Start", until: "Until") -> None:
+    one = await start(1)
+    two = await start(2, bootstrap=(one.address,))
+    three = await start(3, bootstrap=(two.address,))
+    await until(lambda: two.sees(one, three))
+    before = two.network.addresses
+    two.router.mcache.history = None  # the next heartbeat fails
+    await until(lambda: two.noticed(ServiceRestarted))
+    # It redials whom it had dialled and whoever had dialled it, or is redialled by them at its old port.
+    await until(lambda: two.sees(one, three), within=30)
+    assert two.network.addresses == before
+    await one.network.publish(b"m")
+    await until(lambda: three.heard == [b"m"])
+
+
+async def chatter(node: "Probe") -> None:
+    for number in range(10_000):
+        await node.network.publish(b"%d from %d" % (number, node.number) + bytes(20_000))
+        await trio.sleep(0.005)
+
+
+async def test_a_stop_under_traffic_is_quick_and_clean(start: "Start", until: "Until", nursery: trio.Nursery) -> None:
+    one = await start(1)
+    two = await start(2, bootstrap=(one.address,))
+    three = await start(3, bootstrap=(one.address, two.address))
+    await until(lambda: one.sees(two, three) and two.sees(three))
+    for node in (two, three):
+        nursery.start_soon(chatter, node)
+    await until(lambda: len(one.heard) > 20)
+    with trio.fail_after(5):
+        await one.stop()
+    before = len(two.heard)
+    await until(lambda: len(two.heard) > before + 5)
+    assert one.noticed(ServiceRestarted) + two.noticed(ServiceRestarted) + three.noticed(ServiceRestarted) == []
+    nursery.cancel_scope.cancel()
+
+
+async def found_each_other(start: "Start", until: "Until", **settings: Any) -> None:
+    one = await start(1, discover=True, **settings)
+    two = await start(2, discover=True, **settings)
+    stranger = await start(3, discover=True, network_id="cd" * 32, **settings)
+    await until(lambda: one.sees(two) and two.sees(one), within=30)
+    assert one.links() == {two.network.peer_id}
+    assert not stranger.links()
+
+
+@pytest.mark.slow
+async def test_nodes_of_one_swarm_find_each_other_without_options(start: "Start", until: "Until") -> None:
+    await found_each_other(start, until, listen="/ip4/0.0.0.0/tcp/0")
+
+
+@pytest.mark.slow
+async def test_a_node_in_another_process_is_found_without_options(
+    start: "Start", spawn: "Spawn", until: "Until"
+) -> None:
+    node = await start(1, discover=True, listen="/ip4/0.0.0.0/tcp/0")
+    peer = await spawn(9, listen="/ip4/0.0.0.0/tcp/0")
+    await until(lambda: [known.peer_id for known in node.network.peers()] == [peer.peer_id], within=30)

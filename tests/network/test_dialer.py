@@ -1,0 +1,165 @@
+"""The address book and its loop, on a virtual clock and a network of one function."""
+
+from dataclasses import dataclass, field
+
+import trio
+from trio.testing import MockClock
+
+from sapo_node.net import dialer
+from sapo_node.net.dialer import Dialer
+from sapo_node.net.interface import BootstrapReached, BootstrapUnreachable, NetworkNotice
+
+
+@dataclass
+class World:
+    """Peers that answer at some addresses, and what the dialer did and said about it."""
+
+    answering: set[str] = field(default_factory=set)
+    linked: set[str] = field(default_factory=set)
+    banned: set[str] = field(default_factory=set)
+    dialled: list[tuple[str, str]] = field(default_factory=list)
+    times: list[float] = field(default_factory=list)
+    notices: list[NetworkNotice] = field(default_factory=list)
+
+    def dialer(self) -> Dialer:
+        return Dialer(
+            self.dial,
+            lambda: frozenset(self.linked),
+            admit=lambda peer: peer not in self.banned,
+            notify=self.notices.append,
+        )
+
+    async def dial(self, peer_id: str, address: str) -> None:
+        self.dialled.append((peer_id, address))
+        self.times.append(trio.current_time())
+        if address == "silent":
+            await trio.sleep_forever()
+        if address not in self.answering:
+            raise ConnectionRefusedError(111, "Connection refused")
+        self.linked.add(peer_id)
+
+
+async def test_the_second_address_is_tried_when_the_first_fails(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    world = World(answering={"b"})
+    book = world.dialer()
+    book.want("peer", ["a", "b"])
+    nursery.start_soon(book.run)
+    await trio.sleep(0.1)
+    assert world.dialled == [("peer", "a"), ("peer", "b")]
+
+
+async def test_a_silent_address_is_left_after_the_deadline(nursery: trio.Nursery, autojump_clock: MockClock) -> None:
+    world = World(answering={"b"})
+    book = world.dialer()
+    book.want("peer", ["silent", "b"])
+    nursery.start_soon(book.run)
+    await trio.sleep(dialer.DIAL_SECONDS + 1)
+    assert world.linked == {"peer"}
+
+
+async def test_waits_grow_up_to_a_minute(nursery: trio.Nursery, autojump_clock: MockClock) -> None:
+    world = World()
+    book = world.dialer()
+    book.want("peer", ["a"], bootstrap=True)
+    nursery.start_soon(book.run)
+    await trio.sleep(3600)
+    waits = [later - earlier for earlier, later in zip(world.times, world.times[1:], strict=False)]
+    assert waits[0] <= 1.0
+    assert all(30.0 <= wait <= 60.0 for wait in waits[8:])
+    assert len(set(waits[8:])) > 1, "without jitter all nodes would dial at once"
+
+
+async def test_a_bootstrap_is_reported_once_when_it_fails_and_once_when_it_returns(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    world = World()
+    book = world.dialer()
+    book.want("peer", ["a"], bootstrap=True)
+    nursery.start_soon(book.run)
+    await trio.sleep(600)
+    world.answering.add("a")
+    await trio.sleep(120)
+    assert world.notices == [
+        BootstrapUnreachable("a/p2p/peer", "Connection refused"),
+        BootstrapReached("a/p2p/peer"),
+    ]
+
+
+async def test_a_bootstrap_that_dials_us_is_reported_as_reachable(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    world = World()
+    book = world.dialer()
+    book.want("peer", ["a"], bootstrap=True)
+    nursery.start_soon(book.run)
+    await trio.sleep(10)
+    world.linked.add("peer")
+    await trio.sleep(10)
+    assert world.notices[-1] == BootstrapReached("a/p2p/peer")
+
+
+async def test_an_ordinary_peer_that_stays_silent_is_forgotten(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    world = World()
+    book = world.dialer()
+    book.want("peer", ["a"])
+    nursery.start_soon(book.run)
+    await trio.sleep(3600)
+    assert (len(world.dialled), book.wanted(), world.notices) == (dialer.GIVE_UP, (), [])
+
+
+async def test_a_lost_peer_is_dialled_again_within_a_second(nursery: trio.Nursery, autojump_clock: MockClock) -> None:
+    world = World(answering={"a"})
+    book = world.dialer()
+    book.want("peer", ["a"])
+    nursery.start_soon(book.run)
+    await trio.sleep(1)
+    world.linked.clear()
+    book.lost("peer")
+    await trio.sleep(1)
+    assert world.linked == {"peer"}
+
+
+async def test_a_peer_that_is_not_admitted_is_not_dialled(nursery: trio.Nursery, autojump_clock: MockClock) -> None:
+    world = World(answering={"a"}, banned={"peer"})
+    book = world.dialer()
+    book.want("peer", ["a"])
+    nursery.start_soon(book.run)
+    await trio.sleep(60)
+    assert world.dialled == []
+
+
+async def test_with_enough_connections_only_bootstrap_peers_are_dialled(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    world = World(answering={"a"}, linked={f"linked {number}" for number in range(dialer.ENOUGH)})
+    book = world.dialer()
+    book.want("ordinary", ["a"])
+    book.want("bootstrap", ["a"], bootstrap=True)
+    nursery.start_soon(book.run)
+    await trio.sleep(60)
+    assert world.dialled == [("bootstrap", "a")]
+
+
+async def test_the_book_is_bounded_and_keeps_bootstrap_peers() -> None:
+    book = World().dialer()
+    book.want("bootstrap", ["a"], bootstrap=True)
+    for number in range(dialer.BOOK * 2):
+        book.want(f"peer {number}", ["a"])
+    assert len(book.wanted()) == dialer.BOOK
+    assert "bootstrap" in book.wanted()
+
+
+async def test_the_book_and_its_peers_survive_a_restart_of_the_loop(autojump_clock: MockClock) -> None:
+    world = World()
+    book = world.dialer()
+    book.want("peer", ["silent"], bootstrap=True)
+    with trio.move_on_after(1):
+        await book.run()
+    world.answering.add("silent")
+    with trio.move_on_after(1):
+        await book.run()
+    assert len(world.dialled) == 2

@@ -1,0 +1,204 @@
+"""One attacker against one of our nodes; afterwards an honest peer is still served."""
+
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import trio
+from libp2p import YAMUX_PROTOCOL_ID, Yamux, new_host
+from libp2p.crypto.ed25519 import create_new_key_pair
+from libp2p.peer.id import ID
+from libp2p.pubsub.pb import rpc_pb2
+from libp2p.security.insecure.transport import PLAINTEXT_PROTOCOL_ID, InsecureTransport
+from multiaddr import Multiaddr
+
+from sapo_node.net.interface import Malformed, ServiceRestarted
+
+if TYPE_CHECKING:
+    from tests.network.conftest import Attack, Attacker, Probe, Start, Until
+
+OUR_TOPIC = "/sapo/1/" + "ab" * 32 + "/rollouts/0"
+
+
+@pytest.fixture
+async def victim(start: "Start", until: "Until") -> "AsyncIterator[Probe]":
+    """A node with one honest peer; when the attack is over both must still hear each other."""
+    node = await start(1)
+    honest = await start(2, bootstrap=(node.address,))
+    await until(lambda: node.sees(honest) and honest.sees(node))
+    yield node
+    for number in range(5):
+        await honest.network.publish(b"to the victim %d" % number)
+        await node.network.publish(b"from the victim %d" % number)
+    await until(lambda: {b"to the victim %d" % number for number in range(5)} <= set(node.heard))
+    await until(lambda: {b"from the victim %d" % number for number in range(5)} <= set(honest.heard))
+    assert node.noticed(ServiceRestarted) == []
+
+
+def offences(node: "Probe", peer_id: str) -> list[str]:
+    return [notice.cause for notice in node.noticed(Malformed) if notice.peer_id == peer_id]
+
+
+async def test_a_garbage_rpc_costs_its_sender_the_connection(
+    victim: "Probe", attacker: "Attack", until: "Until"
+) -> None:
+    async with attacker(victim.address) as mallory:
+        await mallory.send(b"\xff" * 100)
+        await until(lambda: not mallory.linked())
+    assert offences(victim, mallory.peer_id) == ["unreadable RPC: DecodeError"]
+
+
+async def test_a_message_with_an_undecodable_key_is_counted(
+    victim: "Probe", attacker: "Attack", until: "Until"
+) -> None:
+    async with attacker(victim.address) as mallory:
+        message = mallory.message(b"m")
+        message.from_id = bytes([0x12, 0x20]) + bytes(32)  # a hashed peer id: the key must come with the message
+        message.key = b"\xff" * 40
+        await mallory.send_rpc(mallory.rpc(message))
+        await until(lambda: offences(victim, mallory.peer_id))
+    assert offences(victim, mallory.peer_id) == ["unreadable message: DecodeError"]
+
+
+async def test_thousands_of_messages_in_one_rpc_cost_the_connection(
+    victim: "Probe", attacker: "Attack", until: "Until"
+) -> None:
+    async with attacker(victim.address) as mallory:
+        flood = [rpc_pb2.Message(data=b"%d" % number, topicIDs=[OUR_TOPIC]) for number in range(9_000)]
+        await mallory.send_rpc(rpc_pb2.RPC(publish=flood))
+        await until(lambda: not mallory.linked())
+    assert offences(victim, mallory.peer_id) == ["9000 messages in one RPC"]
+
+
+async def test_an_rpc_above_the_limit_costs_the_connection(victim: "Probe", attacker: "Attack", until: "Until") -> None:
+    async with attacker(victim.address) as mallory:
+        await mallory.stream.write(b"\xff\xff\xff\xff\x0f")  # announces 4 GB
+        await until(lambda: not mallory.linked())
+    assert offences(victim, mallory.peer_id) == ["RPC too large"]
+
+
+async def test_a_message_above_the_swarms_limit_is_not_handled(
+    victim: "Probe", attacker: "Attack", until: "Until"
+) -> None:
+    async with attacker(victim.address) as mallory:
+        await mallory.send_rpc(mallory.rpc(mallory.message(bytes(900_001))))
+        await until(lambda: offences(victim, mallory.peer_id))
+    assert victim.heard == []
+
+
+async def test_a_message_with_a_forged_gossip_signature_is_not_handled(
+    victim: "Probe", attacker: "Attack", until: "Until"
+) -> None:
+    async with attacker(victim.address) as mallory:
+        message = mallory.message(b"forged")
+        message.signature = bytes(64)
+        await mallory.send_rpc(mallory.rpc(message))
+        await until(lambda: offences(victim, mallory.peer_id) == ["bad gossip signature"])
+    assert victim.heard == []
+
+
+async def test_a_forged_copy_does_not_use_up_the_question(victim: "Probe", attacker: "Attack", until: "Until") -> None:
+    async with attacker(victim.address) as mallory:
+        forged = mallory.message(b"m")
+        forged.signature = bytes(64)
+        await mallory.send_rpc(mallory.rpc(forged, mallory.message(b"m", seqno=2)))
+        await until(lambda: victim.heard == [b"m"])
+
+
+async def read_by(victim: "Probe", mallory: "Attacker", until: "Until") -> None:
+    """Wait until the victim has processed all that was sent so far; it reads one peer's data in order."""
+    await mallory.send_rpc(mallory.rpc(mallory.message(b"marker", seqno=2**40)))
+    await until(lambda: b"marker" in victim.heard)
+
+
+def bad_controls() -> list[Any]:
+    control = rpc_pb2.ControlMessage
+    return [
+        control(graft=[rpc_pb2.ControlGraft(topicID="unknown")]),
+        control(graft=[rpc_pb2.ControlGraft(topicID=OUR_TOPIC)] * 60),
+        control(prune=[rpc_pb2.ControlPrune(topicID=OUR_TOPIC, backoff=2**62)]),
+        control(prune=[rpc_pb2.ControlPrune(topicID=OUR_TOPIC, peers=[rpc_pb2.PeerInfo(peerID=b"\xff" * 9)])]),
+        control(iwant=[rpc_pb2.ControlIWant(messageIDs=[b"x" * 32] * 60)]),
+        control(ihave=[rpc_pb2.ControlIHave(topicID=OUR_TOPIC, messageIDs=[b"\xfe" * 32] * 500)]),
+    ]
+
+
+@pytest.mark.parametrize("control", bad_controls(), ids=lambda control: control.ListFields()[0][0].name)
+async def test_an_odd_control_message_is_survived(
+    victim: "Probe", attacker: "Attack", until: "Until", control: Any
+) -> None:
+    async with attacker(victim.address) as mallory:
+        await mallory.send_rpc(rpc_pb2.RPC(control=control))
+        await read_by(victim, mallory, until)
+
+
+async def test_control_for_other_topics_leaves_nothing_behind(
+    victim: "Probe", attacker: "Attack", until: "Until"
+) -> None:
+    prunes = [rpc_pb2.ControlPrune(topicID=f"topic {number}") for number in range(60)]
+    async with attacker(victim.address) as mallory:
+        await mallory.send_rpc(rpc_pb2.RPC(control=rpc_pb2.ControlMessage(prune=prunes)))
+        await read_by(victim, mallory, until)
+        assert set(victim.router.back_off) <= {OUR_TOPIC}
+
+
+async def test_twenty_thousand_offered_ids_cost_the_connection(
+    victim: "Probe", attacker: "Attack", until: "Until"
+) -> None:
+    ihave = rpc_pb2.ControlIHave(topicID=OUR_TOPIC, messageIDs=[number.to_bytes(20, "big") for number in range(20_000)])
+    async with attacker(victim.address) as mallory:
+        await mallory.send_rpc(rpc_pb2.RPC(control=rpc_pb2.ControlMessage(ihave=[ihave])))
+        await until(lambda: not mallory.linked())
+    assert offences(victim, mallory.peer_id) == ["20000 offered ids in one RPC"]
+
+
+async def test_a_garbage_peer_record_is_counted(victim: "Probe", attacker: "Attack", until: "Until") -> None:
+    async with attacker(victim.address) as mallory:
+        await mallory.send_rpc(rpc_pb2.RPC(senderRecord=b"\xff" * 50))
+        await until(lambda: offences(victim, mallory.peer_id) == ["invalid peer record"])
+
+
+async def test_a_dialler_that_offers_only_plaintext_is_refused(victim: "Probe") -> None:
+    keys = create_new_key_pair(bytes([201]) * 32)
+    host = new_host(
+        key_pair=keys,
+        sec_opt={PLAINTEXT_PROTOCOL_ID: InsecureTransport(keys)},
+        muxer_opt={YAMUX_PROTOCOL_ID: Yamux},
+    )
+    target = ID.from_string(victim.network.peer_id)
+    async with host.run(listen_addrs=[Multiaddr("/ip4/127.0.0.1/tcp/0")]):
+        host.get_network().retry_config.max_retries = 0
+        with trio.fail_after(15), pytest.raises(Exception, match="security"):
+            await host.get_network().dial_addr(Multiaddr(victim.address), target)
+
+
+async def test_a_peer_that_is_not_admitted_is_disconnected(victim: "Probe", attacker: "Attack", until: "Until") -> None:
+    async with attacker(victim.address) as mallory:
+        victim.banned.add(mallory.peer_id)
+        await mallory.send_rpc(mallory.rpc(mallory.message(b"m")))
+        await until(lambda: not mallory.linked())
+    assert victim.heard == []
+
+
+async def test_connections_that_ended_leave_room_for_new_ones(
+    start: "Start", attacker: "Attack", until: "Until", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sapo_node.net.service.CONNECTIONS", 10)
+    node = await start(1)
+    for number in range(12):
+        async with attacker(node.address, 200 + number) as mallory:
+            assert mallory.linked()
+        await until(lambda: not node.links())
+
+
+async def test_silent_strangers_do_not_shut_out_an_honest_peer(
+    start: "Start", until: "Until", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sapo_node.net.service.HANDSHAKE_SECONDS", 1.0)
+    node = await start(1)
+    port = int(node.address.split("/")[4])
+    silent = [await trio.open_tcp_stream("127.0.0.1", port) for _ in range(100)]
+    late = await start(3, bootstrap=(node.address,))
+    await until(lambda: node.sees(late), within=30)
+    for stream in silent:
+        await stream.aclose()
