@@ -1,0 +1,3 @@
+"""Malicious swarms on demand, to find out what a node withstands. It attacks only nodes that this machine runs
+itself.
+"""

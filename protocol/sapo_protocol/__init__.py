@@ -11,7 +11,7 @@ from .epochs import epoch_at, epoch_start, in_window
 from .errors import Layer, LocalError, RemoteError, SapoError
 from .evidence import Equivocation, prove_equivocation
 from .keys import peer_id, public_key_of
-from .manifest import Manifest, TaskSpec, load_manifest, parse_manifest, shipped_manifests
+from .manifest import Manifest, TaskSpec, load_manifest, parse_manifest, render_manifest, shipped_manifests
 from .rollout import (
     Body,
     Completion,
@@ -66,6 +66,7 @@ __all__ = [
     "peer_id",
     "prove_equivocation",
     "public_key_of",
+    "render_manifest",
     "seal",
     "shipped_manifests",
     "verify_signature",

@@ -4,6 +4,7 @@ People write it as TOML; what is hashed is its deterministic CBOR, so layout and
 """
 
 import hashlib
+import json
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
@@ -130,6 +131,27 @@ def parse_manifest(text: str, source: str) -> Manifest:
     for spec in specs:
         _require_wire_values(spec.config, f"{source}, config of {spec.dataset}")
     return _checked(Manifest, {**table, "tasks": specs}, source)
+
+
+def render_manifest(manifest: Manifest) -> str:
+    """The manifest as TOML that parses to the same network id."""
+    head = [
+        f"{field.name} = {_toml(getattr(manifest, field.name))}" for field in fields(Manifest) if field.name != "tasks"
+    ]
+    tasks = [
+        "\n".join(
+            ["", "[[tasks]]", *(f"{field.name} = {_toml(getattr(task, field.name))}" for field in fields(TaskSpec))]
+        )
+        for task in manifest.tasks
+    ]
+    return "\n".join([*head, *tasks]) + "\n"
+
+
+def _toml(value: object) -> str:
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(f"{key} = {_toml(item)}" for key, item in value.items()) + " }"
+    # JSON's strings, booleans, integers and lists are TOML as well.
+    return json.dumps(value)
 
 
 def _checked(kind: type[T], table: object, source: str) -> T:

@@ -1,0 +1,5 @@
+"""`python -m sapo_node` is `sapo-node`."""
+
+from sapo_node.cli import main
+
+main()

@@ -1,0 +1,220 @@
+"""A running node: the core of `node.py` with its network, its jail, its learner and its state on disk."""
+
+import random
+import signal
+from collections import deque
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import trio
+
+from sapo_node.clock import SystemClock
+from sapo_node.config import Config
+from sapo_node.database import Database
+from sapo_node.jail import Jail
+from sapo_node.keyfile import Identity
+from sapo_node.learner.client import Learner
+from sapo_node.learner.messages import LearnerOptions
+from sapo_node.net.interface import NetworkNotice, PeerConnected
+from sapo_node.net.libp2p import Libp2pNetwork, NetworkSettings
+from sapo_node.node import Node
+from sapo_node.overview import Overview, overview
+from sapo_node.round import RoundReport
+from sapo_node.state import SCHEMA, StateFolder, locked, state_folder
+from sapo_protocol import LocalError, Manifest, load_manifest
+
+_KEPT_NOTICES = 5
+_RESEND_DELAY = 3.0
+"""Seconds from the first connection to sending recent envelopes again: by then the gossip mesh stands."""
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """The node listens, and its processes are up."""
+
+    overview: Overview
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """A round is over."""
+
+    report: RoundReport
+    overview: Overview
+
+
+@dataclass(frozen=True, slots=True)
+class Noticed:
+    """Something that a person may want to know."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """The node has stopped in order."""
+
+    overview: Overview
+
+
+Event = Started | Played | Noticed | Stopped
+Observer = Callable[[Event], None]
+
+
+def learner_options(config: Config, manifest: Manifest, folder: StateFolder) -> LearnerOptions:
+    """What the learner process is told at its start."""
+    return LearnerOptions(
+        checkpoints=str(folder.checkpoints),
+        model=config.model,
+        lora=config.lora,
+        device=config.device,
+        threads=config.threads,
+        learning_rate=config.learning_rate,
+        groups=config.local + config.external,
+        completions=manifest.completions,
+        max_tokens=config.max_tokens,
+        max_completion_bytes=manifest.max_completion_bytes,
+    )
+
+
+def network_settings(config: Config, manifest: Manifest, identity: Identity) -> NetworkSettings:
+    """What the network is told at its start."""
+    return NetworkSettings(
+        seed=identity.seed,
+        network_id=manifest.network_id.hex(),
+        topic=manifest.topic(),
+        max_message_bytes=manifest.max_message_bytes,
+        listen=config.listen,
+        announce=config.announce,
+        bootstrap=config.bootstrap,
+        discover=config.mdns,
+    )
+
+
+class RunningNode:
+    """One node from start to stop."""
+
+    def __init__(self, config: Config, identity: Identity, *, key_is_new: bool, observer: Observer) -> None:
+        """Raises LocalError for a swarm that cannot be joined."""
+        self._config = config
+        self._identity = identity
+        self._key_is_new = key_is_new
+        self._observer = observer
+        self._manifest = load_manifest(config.swarm)
+        self._folder = state_folder(Path(config.state), self._manifest, identity.peer_id)
+        self._notices: deque[str] = deque(maxlen=_KEPT_NOTICES)
+        self._connected = trio.Event()
+        self._fatal: LocalError | None = None
+        self._scope = trio.CancelScope()
+
+    async def run(self, *, rounds: int | None = None) -> None:
+        """Run until `rounds` are played or a signal comes. Raises LocalError for whatever only the operator can
+        mend.
+        """
+        with ExitStack() as stack:
+            stack.enter_context(locked(self._folder))
+            database = Database(self._folder.database, SCHEMA)
+            stack.callback(database.close)
+            with self._scope:
+                async with trio.open_nursery() as nursery:
+                    await self._run(nursery, database, rounds)
+                    nursery.cancel_scope.cancel()
+            if self._fatal:
+                raise self._fatal
+            self._observer(Stopped(overview(database)))
+
+    async def _run(self, nursery: trio.Nursery, database: Database, rounds: int | None) -> None:
+        jail = Jail()
+        await nursery.start(jail.run)
+        config = self._confined_config(jail)
+        learner = Learner(learner_options(config, self._manifest, self._folder)) if config.train else None
+        node = Node(
+            config=config,
+            manifest=self._manifest,
+            identity=self._identity,
+            key_is_new=self._key_is_new,
+            database=database,
+            clock=SystemClock(),
+            scorer=jail,
+            policy=learner,
+            rng=random.SystemRandom(),
+            on_fatal=self._stop_for,
+        )
+        nursery.start_soon(self._await_signals, node)
+        settings = network_settings(config, self._manifest, self._identity)
+        network = Libp2pNetwork(settings, self._identity.peer_id, node.handle, admit=node.admits, notify=self._notice)
+        await nursery.start(network.run)
+        if learner:
+            await nursery.start(learner.run)
+            if learner.ready.fallback:
+                self._tell(learner.ready.fallback)
+        self._tell_of_listening(node)
+        self._describe(node, network)
+        self._observer(Started(overview(database)))
+        nursery.start_soon(self._resend, node, network)
+
+        def on_round(report: RoundReport) -> None:
+            self._describe(node, network)
+            self._observer(Played(report, overview(database)))
+
+        await node.run(network.publish, rounds=rounds, on_round=on_round)
+
+    def _confined_config(self, jail: Jail) -> Config:
+        """Without a jail that holds, other peers' text is not scored, so nothing of theirs can be taken."""
+        if jail.confined or self._config.unconfined or not self._config.external:
+            return self._config
+        self._tell(f"takes nothing from other peers: {jail.description}; --unconfined accepts that")
+        return replace(self._config, external=0)
+
+    def _tell_of_listening(self, node: Node) -> None:
+        epochs = node.counters.listening_epochs(SystemClock().now())
+        if epochs:
+            minutes = epochs * self._manifest.epoch_seconds / 60
+            self._tell(
+                f"this key is older than its state: it trains, but listens for {epochs} epochs "
+                f"(up to {minutes:.0f} min) before it publishes, in case it is in use elsewhere"
+            )
+
+    def _describe(self, node: Node, network: Libp2pNetwork) -> None:
+        node.history.describe_session(
+            {
+                "peer_id": self._identity.peer_id,
+                "swarm": self._manifest.name,
+                "network_id": self._manifest.network_id.hex(),
+                "addresses": network.addresses,
+                "connected": [peer.peer_id for peer in network.peers()],
+                "waiting": len(node.inbox),
+                "notices": list(self._notices),
+            }
+        )
+
+    async def _resend(self, node: Node, network: Libp2pNetwork) -> None:
+        """Once somebody listens, send again what this key published shortly before a restart."""
+        await self._connected.wait()
+        await trio.sleep(_RESEND_DELAY)
+        for message in node.counters.recent():
+            await network.publish(message)
+
+    async def _await_signals(self, node: Node) -> None:
+        """The first signal ends the node after its round, the second at once; neither loses anything."""
+        with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+            async for _ in signals:
+                if node.stopping.is_set():
+                    self._scope.cancel()
+                node.stopping.set()
+                self._tell("stopping after this round; once more stops now")
+
+    def _notice(self, notice: NetworkNotice) -> None:
+        if isinstance(notice, PeerConnected):
+            self._connected.set()
+        self._tell(str(notice))
+
+    def _tell(self, text: str) -> None:
+        self._notices.append(text)
+        self._observer(Noticed(text))
+
+    def _stop_for(self, error: LocalError) -> None:
+        self._fatal = error
+        self._scope.cancel()

@@ -1,0 +1,119 @@
+"""The one configuration file: TOML, every key documented here, an unknown key is an error."""
+
+import difflib
+import json
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+import platformdirs
+
+from sapo_node.learner.messages import Correction
+from sapo_protocol import LocalError
+
+
+def _key(default: Any, doc: str) -> Any:
+    return field(default=default, metadata={"doc": doc})
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """All settings of a node. Raises LocalError on a value that cannot be."""
+
+    swarm: str = _key(
+        "starter", "The swarm to join: a shipped manifest (starter, paper-nine) or the path of a manifest file."
+    )
+    key: str = _key("node.key", "The file of this node's Ed25519 key; made when it is missing.")
+    state: str = _key(
+        platformdirs.user_state_dir("sapo-node"), "The folder under which each swarm and key keeps its state."
+    )
+    listen: tuple[str, ...] = _key(("/ip4/0.0.0.0/tcp/0",), "Multiaddresses to listen on; port 0 takes a free one.")
+    announce: tuple[str, ...] = _key(
+        (), "Multiaddresses that other nodes should dial, where they differ from `listen`."
+    )
+    bootstrap: tuple[str, ...] = _key((), "Nodes to dial at the start, as multiaddresses that end in /p2p/<peer id>.")
+    mdns: bool = _key(True, "Find nodes of the same swarm on the local network.")
+    train: bool = _key(True, "Train a model; false for a node that only verifies and relays.")
+    local: int = _key(4, "I: groups of this node's own per round.")
+    external: int = _key(4, "J: groups of other nodes per round, at most; what cannot be filled is left out.")
+    trusted: tuple[str, ...] = _key((), "Peer ids that start with full standing, for swarms among friends.")
+    model: str = _key("seed", "The policy: `seed` for the one in the package, or a Hugging Face model folder.")
+    lora: int = _key(0, "Rank of LoRA adapters; 0 trains all weights.")
+    device: str = _key("auto", "Where the learner runs: auto, cpu, cuda or mps.")
+    threads: int = _key(0, "CPU threads of the learner; 0 leaves one core to the network.")
+    learning_rate: float = _key(2e-4, "Adam's learning rate.")
+    correction: Correction = _key(
+        "positive",
+        "How external groups enter the loss: positive (only completions with positive advantage), tapered, or paper.",
+    )
+    max_tokens: int = _key(80, "Longest completion this node generates, in tokens of its model.")
+    checkpoint_every: int = _key(10, "Rounds between checkpoints; what lies between is replayed after a crash.")
+    unconfined: bool = _key(False, "Take external groups even where this system cannot confine the scorer.")
+
+    def __post_init__(self) -> None:
+        bounds = {
+            "local": (1, 16),
+            "external": (0, 256),
+            "lora": (0, 1024),
+            "threads": (0, 1024),
+            "max_tokens": (1, 65_536),
+            "checkpoint_every": (1, 100_000),
+        }
+        for name, (low, high) in bounds.items():
+            if not low <= getattr(self, name) <= high:
+                raise LocalError(f"{name} is {getattr(self, name)}; give a whole number from {low} to {high}")
+        choices = {"correction": ("positive", "tapered", "paper"), "device": ("auto", "cpu", "cuda", "mps")}
+        for name, allowed in choices.items():
+            if getattr(self, name) not in allowed:
+                raise LocalError(f"{name} is {getattr(self, name)!r}; give one of {', '.join(allowed)}")
+        if not 0 < self.learning_rate <= 1:
+            raise LocalError(f"learning_rate is {self.learning_rate}; give a number above 0 and at most 1")
+
+    def overridden(self, changes: Mapping[str, Any]) -> "Config":
+        """This configuration with what the command line gave; None and empty tuples mean not given."""
+        return replace(self, **{name: value for name, value in changes.items() if value not in (None, ())})
+
+
+def load_config(path: Path | None) -> Config:
+    """The defaults, overridden by the file at `path`. Raises LocalError for a bad file, key or value."""
+    if path is None:
+        return Config()
+    try:
+        table = tomllib.loads(path.read_text("utf-8"))
+    except tomllib.TOMLDecodeError as error:
+        raise LocalError(f"{path} is not valid TOML: {error}") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise LocalError(f"cannot read the configuration {path}: {error}") from error
+    return Config(**{name: _value(name, value, path) for name, value in table.items()})
+
+
+def _value(name: str, value: Any, path: Path) -> Any:
+    """A value of the file as its field wants it."""
+    defaults = {each.name: each.default for each in fields(Config)}
+    if name not in defaults:
+        close = difflib.get_close_matches(name, defaults, 1)
+        hint = f"; did you mean {close[0]!r}?" if close else "; `sapo-node config` prints all keys"
+        raise LocalError(f"{path}: unknown key {name!r}{hint}")
+    default = defaults[name]
+    if isinstance(default, tuple):
+        if isinstance(value, list) and all(isinstance(each, str) for each in value):
+            return tuple(value)
+        raise LocalError(f"{path}: {name} must be a list of strings")
+    if isinstance(default, float) and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if type(value) is not type(default):
+        raise LocalError(f"{path}: {name} must be a {type(default).__name__}, not a {type(value).__name__}")
+    return value
+
+
+def render_config(config: Config) -> str:
+    """The configuration as TOML that loads again, every key with its meaning."""
+    lines = ["# Configuration of sapo-node. Every key is optional; the command line overrides the file."]
+    for each in fields(Config):
+        value = getattr(config, each.name)
+        # JSON's strings, numbers, booleans and lists of strings are TOML as well.
+        text = json.dumps(list(value) if isinstance(value, tuple) else value)
+        lines += ["", f"# {each.metadata['doc']}", f"{each.name} = {text}"]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,253 @@
+"""`sapo-node demo`: a swarm of real processes on loopback, three honest nodes and a polluter, and what came of it."""
+
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import click
+import trio
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from sapo_node.view import short
+from sapo_protocol import LocalError, load_manifest, render_manifest
+
+HONEST = 3
+EPOCH_SECONDS, MAX_ROUNDS = 20, 60
+"""Short epochs, so that standing can be earned within minutes."""
+_START_SECONDS = 120.0
+_POLLUTER_INTERVAL = 2.0
+
+Json: TypeAlias = dict[str, Any]
+
+
+@dataclass(slots=True)
+class Member:
+    """One honest process of the demo, as its own reports describe it."""
+
+    name: str
+    folder: Path
+    process: trio.Process
+    started: trio.Event = field(default_factory=trio.Event)
+    session: Json = field(default_factory=dict)
+    last: Json = field(default_factory=dict)
+    """The newest round."""
+    knows: Json = field(default_factory=dict)
+    """Counts and peers after it."""
+    external: int = 0
+
+
+class Demo:
+    """Runs the swarm and gathers what its nodes say."""
+
+    def __init__(self, folder: Path, *, rounds: int, questions: int, console: Console) -> None:
+        self._folder = folder
+        self._rounds = rounds
+        self._questions = questions
+        self._console = console
+        self._swarm = folder / "demo.toml"
+        starter = load_manifest("starter")
+        demo = starter.restarted(
+            name="demo", genesis=int(time.time()), epoch_seconds=EPOCH_SECONDS, max_rounds=MAX_ROUNDS
+        )
+        self._swarm.write_text(render_manifest(demo))
+        self.members: list[Member] = []
+        self.polluter = ""
+
+    async def run(self) -> Json:
+        """Play the whole demo; the summary."""
+        before = await self._evaluate(None)
+        async with trio.open_nursery() as nursery:
+            with Live(console=self._console, refresh_per_second=2, transient=False) as live:
+                await self._start(nursery)
+                polluter = await self._start_polluter()
+                nursery.start_soon(self._show, live)
+                for member in self.members:
+                    await member.process.wait()
+                live.update(self._table())
+            polluter.terminate()
+            await polluter.wait()
+            nursery.cancel_scope.cancel()
+        failed = [member.name for member in self.members if member.process.returncode]
+        if failed:
+            raise LocalError(f"{', '.join(failed)} of the demo ended with an error; its lines are above")
+        after = {member.name: await self._evaluate(member) for member in self.members}
+        return self._summary(before, after)
+
+    async def _start(self, nursery: trio.Nursery) -> None:
+        """Start the honest nodes; the first one's address is the others' way in."""
+        bootstrap: list[str] = []
+        for number in range(1, HONEST + 1):
+            folder = self._folder / f"node{number}"
+            command = [*self._command("start", folder), "--listen", "/ip4/127.0.0.1/tcp/0", "--no-mdns", "--json"]
+            command += ["--rounds", str(self._rounds), *bootstrap]
+            process = await trio.lowlevel.open_process(command, stdout=subprocess.PIPE)
+            member = Member(f"node {number}", folder, process)
+            self.members.append(member)
+            nursery.start_soon(self._listen, member)
+            if not bootstrap:
+                with trio.move_on_after(_START_SECONDS):
+                    await member.started.wait()
+                if not member.started.is_set():
+                    raise LocalError(f"the first node was not up after {_START_SECONDS:.0f} s; its messages are above")
+                bootstrap = ["--bootstrap", member.session["addresses"][0]]
+        self._bootstrap = bootstrap
+
+    async def _start_polluter(self) -> trio.Process:
+        # By name: the adversary builds on this package, never the other way round.
+        command = [sys.executable, "-m", "sapo_adversary.live", "--swarm", str(self._swarm)]
+        command += [
+            "--key",
+            str(self._folder / "polluter.key"),
+            "--interval",
+            str(_POLLUTER_INTERVAL),
+            *self._bootstrap,
+        ]
+        process = await trio.lowlevel.open_process(command, stdout=subprocess.PIPE)
+        assert process.stdout is not None
+        self.polluter = json.loads(await process.stdout.receive_some())["peer_id"]
+        return process
+
+    def _command(self, name: str, folder: Path) -> list[str]:
+        return [
+            *(sys.executable, "-m", "sapo_node", name),
+            *("--swarm", str(self._swarm), "--key", str(folder / "node.key"), "--state", str(folder)),
+        ]
+
+    async def _listen(self, member: Member) -> None:
+        """Follow the JSON lines of one node."""
+        assert member.process.stdout is not None
+        rest = b""
+        async for chunk in member.process.stdout:
+            *lines, rest = (rest + chunk).split(b"\n")
+            for line in lines:
+                self._take(member, json.loads(line))
+
+    def _take(self, member: Member, event: Json) -> None:
+        if event["event"] == "started":
+            member.session = event
+            member.started.set()
+        if event["event"] == "round":
+            member.last = event
+            member.external += event["external"]
+        if "counts" in event:
+            member.knows = event
+
+    async def _show(self, live: Live) -> None:
+        while True:
+            live.update(self._table())
+            await trio.sleep(0.5)
+
+    def _table(self) -> Table:
+        table = Table("node", "round", "reward", "external trained", "accepted", "left out", "of the polluter")
+        for member in self.members:
+            polluter = self._seen_by(member)
+            table.add_row(
+                member.name,
+                f"{member.last.get('step', 0)}/{self._rounds}",
+                f"{member.last.get('reward', 0):.3f}",
+                str(member.external),
+                str(member.knows.get("counts", {}).get("accepted", 0)),
+                str(sum(self._refused(member).values())),
+                Text(f"{polluter['standing']}, {polluter['trained_tokens']} tokens trained", style=_style(polluter)),
+            )
+        return table
+
+    def _seen_by(self, member: Member) -> Json:
+        """What a node thinks of the polluter."""
+        unknown = {"standing": "unknown", "trust": 0.5, "trained_tokens": 0}
+        return next((peer for peer in member.knows.get("peers", ()) if peer["peer"] == self.polluter), unknown)
+
+    @staticmethod
+    def _refused(member: Member) -> dict[str, int]:
+        counts = member.knows.get("counts", {})
+        return {name: count for name, count in counts.items() if name not in ("accepted", "verified groups")}
+
+    async def _evaluate(self, member: Member | None) -> Json:
+        """Held-out pass@1 through the command a user would run."""
+        what = member.name if member else "the seed policy"
+        self._console.print(f"measuring {what} on held-out questions …", style="dim")
+        if member:
+            command = self._command("eval", member.folder)
+        else:
+            command = [sys.executable, "-m", "sapo_node", "eval", "--swarm", str(self._swarm)]
+        command += ["--questions", str(self._questions), "--json"]
+        done = await trio.run_process(command, capture_stdout=True)
+        result: Json = json.loads(done.stdout)
+        return result
+
+    def _summary(self, before: Json, after: dict[str, Json]) -> Json:
+        refused: dict[str, int] = {}
+        for member in self.members:
+            for name, count in self._refused(member).items():
+                refused[name] = refused.get(name, 0) + count
+        views = [self._seen_by(member) for member in self.members]
+        tokens = sum(view["trained_tokens"] for view in views)
+        total = sum(
+            member.knows["own_tokens"] + sum(peer["trained_tokens"] for peer in member.knows["peers"])
+            for member in self.members
+        )
+        standings = sorted({view["standing"] for view in views}, key=_SEVERITY.index)
+        return {
+            "honest": [
+                {
+                    "peer": member.session["peer_id"],
+                    "heldout_before": before["pass_at_1"],
+                    "heldout_after": after[member.name]["pass_at_1"],
+                    "external_groups_trained": member.external,
+                    "trust": {peer["peer"]: peer["trust"] for peer in member.knows["peers"]},
+                }
+                for member in self.members
+            ],
+            "polluters": [
+                {"peer": self.polluter, "trained_share": tokens / total if total else 0.0, "standing": standings[0]}
+            ],
+            "accepted": sum(member.knows["counts"].get("accepted", 0) for member in self.members),
+            "refused": dict(sorted(refused.items())),
+        }
+
+
+_SEVERITY = ["banned", "probation", "unknown", "newcomer", "healthy"]
+
+
+def _style(polluter: Json) -> str:
+    return "red" if polluter["standing"] == "banned" else "yellow"
+
+
+def run_demo(*, rounds: int, questions: int, json_output: bool) -> None:
+    """The demo as a command; with `json_output` the last line on stdout is the summary."""
+    console = Console(stderr=json_output)
+    with tempfile.TemporaryDirectory(prefix="sapo-demo-") as folder:
+        demo = Demo(Path(folder), rounds=rounds, questions=questions, console=console)
+        summary = trio.run(demo.run)
+    _print_summary(summary, console)
+    if json_output:
+        click.echo(json.dumps(summary))
+
+
+def _print_summary(summary: Json, console: Console) -> None:
+    table = Table("honest node", "held-out before", "after", "external groups trained", "trust in the others")
+    for node in summary["honest"]:
+        trust = ", ".join(f"{short(peer)} {value:.2f}" for peer, value in sorted(node["trust"].items()))
+        table.add_row(
+            short(node["peer"]),
+            f"{node['heldout_before']:.3f}",
+            f"{node['heldout_after']:.3f}",
+            str(node["external_groups_trained"]),
+            trust,
+        )
+    console.print(table)
+    for polluter in summary["polluters"]:
+        console.print(
+            f"polluter {short(polluter['peer'])}: {polluter['standing']}, "
+            f"{polluter['trained_share']:.1%} of all tokens trained on"
+        )
+    left_out = ", ".join(f"{name} {count}" for name, count in summary["refused"].items())
+    console.print(f"accepted envelopes: {summary['accepted']}; left out: {left_out}")

@@ -1,0 +1,38 @@
+"""Measuring a policy from the command line: a learner and a jail, without a network."""
+
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import trio
+
+from sapo_node.app import learner_options
+from sapo_node.config import Config
+from sapo_node.heldout import HeldOut, measure
+from sapo_node.jail import Jail
+from sapo_node.learner.client import Learner
+from sapo_node.state import StateFolder
+from sapo_protocol import Manifest
+
+
+async def evaluate(
+    config: Config,
+    manifest: Manifest,
+    folder: StateFolder | None,
+    *,
+    questions: int,
+    progress: Callable[[int], None],
+) -> tuple[HeldOut, int]:
+    """Held-out pass@1 of the newest checkpoint in `folder`, or of the policy a node starts with; and its step."""
+    with tempfile.TemporaryDirectory() as empty:
+        learner = Learner(learner_options(config, manifest, folder or StateFolder(Path(empty))))
+        jail = Jail()
+        async with trio.open_nursery() as nursery:
+            await nursery.start(jail.run)
+            await nursery.start(learner.run)
+            result = await measure(
+                manifest, learner, jail, questions=questions, max_tokens=config.max_tokens, progress=progress
+            )
+            step = learner.step
+            nursery.cancel_scope.cancel()
+    return result, step

@@ -1,0 +1,57 @@
+"""What a node did, for people who look at it from outside: its rounds, its counts, and the session that runs."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from sapo_node.database import Database
+from sapo_node.round import RoundReport
+
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS rounds (step INTEGER PRIMARY KEY, report TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS counts (name TEXT PRIMARY KEY, count INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS session (id INTEGER PRIMARY KEY CHECK (id = 1), facts TEXT NOT NULL);
+"""
+
+MAX_ROUNDS = 10_000
+
+
+class History:
+    """The node's public record of itself."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def record(self, report: RoundReport) -> None:
+        """Add a round; the oldest go."""
+        self._database.execute("INSERT OR REPLACE INTO rounds VALUES (?, ?)", report.step, json.dumps(asdict(report)))
+        self._database.execute("DELETE FROM rounds WHERE step <= ?", report.step - MAX_ROUNDS)
+
+    def count(self, counts: Mapping[str, int]) -> None:
+        """Add to the counts kept over restarts: accepted envelopes, refusals by reason."""
+        with self._database.transaction():
+            for name, count in counts.items():
+                self._database.execute(
+                    "INSERT INTO counts VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET count = count + excluded.count",
+                    name,
+                    count,
+                )
+
+    def describe_session(self, facts: Mapping[str, Any]) -> None:
+        """Store what only the running process knows: addresses, connected peers."""
+        self._database.execute("INSERT OR REPLACE INTO session VALUES (1, ?)", json.dumps(facts))
+
+    def rounds(self, last: int) -> list[dict[str, Any]]:
+        """The reports of the last rounds, oldest first."""
+        rows = self._database.rows("SELECT report FROM rounds ORDER BY step DESC LIMIT ?", last)
+        return [json.loads(row[0]) for row in reversed(rows)]
+
+    def counts(self) -> dict[str, int]:
+        """Counts since the state was made."""
+        return dict(self._database.rows("SELECT name, count FROM counts ORDER BY name"))
+
+    def session(self) -> dict[str, Any]:
+        """The facts of the running, or last, session."""
+        row = self._database.row("SELECT facts FROM session")
+        return dict(json.loads(row[0])) if row else {}

@@ -1,0 +1,91 @@
+"""Rollouts that are signed and well-formed but not yet verified: bounded, and drawn at random, never first-come.
+
+Within a class of standing a peer is drawn first and then one of its rollouts, so a peer that sends more is not
+verified more. What overflows is dropped at random from the peer that holds most.
+"""
+
+import random
+from collections import Counter
+
+from sapo_node.database import Database
+from sapo_node.trust import policy
+from sapo_protocol import Manifest, Rollout, decode_message, decode_rollout, open_envelope, parse_envelope, peer_id
+
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS inbox (
+    envelope_id BLOB PRIMARY KEY, peer TEXT NOT NULL, epoch INTEGER NOT NULL, message BLOB NOT NULL
+);
+CREATE INDEX IF NOT EXISTS inbox_peer ON inbox (peer);
+"""
+
+MAX_ROLLOUTS = 2_048
+MAX_PER_PEER = 64
+
+
+class Inbox:
+    """Rollouts that wait for verification."""
+
+    def __init__(self, database: Database, manifest: Manifest, rng: random.Random) -> None:
+        self._database = database
+        self._manifest = manifest
+        self._rng = rng
+        self._held = self._count()
+
+    def __len__(self) -> int:
+        return self._held.total()
+
+    def peers(self) -> list[str]:
+        """The peers of whom rollouts wait, in a stable order."""
+        return sorted(self._held)
+
+    def put(self, rollout: Rollout, message: bytes) -> None:
+        """Add a rollout, or replace it by one with more bodies; make room at random where there is none."""
+        peer = peer_id(rollout.opened.issuer)
+        self._remove(rollout.opened.envelope_id, peer)
+        if self._held[peer] >= MAX_PER_PEER:
+            self._drop_one_of(peer)
+        elif len(self) >= MAX_ROLLOUTS:
+            self._drop_one_of(max(self.peers(), key=self._held.__getitem__))
+        self._database.execute(
+            "INSERT INTO inbox VALUES (?, ?, ?, ?)", rollout.opened.envelope_id, peer, rollout.header.epoch, message
+        )
+        self._held[peer] += 1
+
+    def draw(self, peer: str) -> Rollout | None:
+        """Take one rollout of a peer out, at random; None when there is none."""
+        rows = self._database.rows("SELECT envelope_id FROM inbox WHERE peer = ? ORDER BY envelope_id", peer)
+        if not rows:
+            return None
+        envelope_id = self._rng.choice(rows)[0]
+        row = self._database.row("SELECT message FROM inbox WHERE envelope_id = ?", envelope_id)
+        self._remove(envelope_id, peer)
+        return self._open(row[0]) if row else None
+
+    def advance(self, epoch: int) -> None:
+        """Enter an epoch: drop the rollouts that are too old to be trained on."""
+        self._database.execute("DELETE FROM inbox WHERE epoch < ?", epoch - policy.MAX_AGE)
+        self._held = self._count()
+
+    def forget(self, peer: str) -> None:
+        """Drop all rollouts of a peer."""
+        self._database.execute("DELETE FROM inbox WHERE peer = ?", peer)
+        self._held.pop(peer, None)
+
+    def _count(self) -> Counter[str]:
+        return Counter(dict(self._database.rows("SELECT peer, count(*) FROM inbox GROUP BY peer")))
+
+    def _open(self, message: bytes) -> Rollout:
+        """Stored bytes go through the same gate as received ones, so a damaged row cannot become a rollout."""
+        envelope, bodies = decode_message(message, self._manifest)
+        opened = open_envelope(parse_envelope(envelope, network_id=self._manifest.network_id))
+        return decode_rollout(opened, bodies, self._manifest)
+
+    def _drop_one_of(self, peer: str) -> None:
+        rows = self._database.rows("SELECT envelope_id FROM inbox WHERE peer = ? ORDER BY envelope_id", peer)
+        self._remove(self._rng.choice(rows)[0], peer)
+
+    def _remove(self, envelope_id: bytes, peer: str) -> None:
+        if self._database.execute("DELETE FROM inbox WHERE envelope_id = ?", envelope_id):
+            self._held[peer] -= 1
+            if not self._held[peer]:
+                del self._held[peer]

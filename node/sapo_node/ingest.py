@@ -1,0 +1,165 @@
+"""What arrives from the network becomes a signed rollout in the inbox, or a counted refusal.
+
+Checks go from cheap to costly, and each says who is to blame. REJECT is only for what the bytes alone prove wrong,
+and is charged to the peer that sent them, never to the author they name. What depends on this node's clock, ledger or
+load is IGNORE and costs nobody anything. Nothing is scored here: that happens later, on demand, off the gossip path.
+"""
+
+import logging
+from collections import Counter
+from collections.abc import Callable
+from enum import StrEnum
+
+from sapo_node.clock import Clock
+from sapo_node.counters import Counters, KeyInUseElsewhere
+from sapo_node.database import Database, StateError
+from sapo_node.inbox import Inbox
+from sapo_node.net.interface import Verdict
+from sapo_node.quota import SenderQuota
+from sapo_node.replay import ReplayWindow
+from sapo_node.trust import policy
+from sapo_node.trust.ledger import Ledger
+from sapo_node.trust.policy import Fact, Standing
+from sapo_protocol import (
+    LocalError,
+    Manifest,
+    Opened,
+    RemoteError,
+    Rollout,
+    Sealed,
+    decode_message,
+    decode_rollout,
+    in_window,
+    open_envelope,
+    parse_envelope,
+    peer_id,
+    prove_equivocation,
+)
+
+logger = logging.getLogger(__name__)
+
+
+class Ignored(StrEnum):
+    """Why a message was set aside although nothing proves it wrong."""
+
+    SENDER_BUSY = "sender over its rate"
+    SENDER_BANNED = "sender banned"
+    ISSUER_BANNED = "issuer banned"
+    DUPLICATE = "duplicate"
+    OUTSIDE_WINDOW = "outside the epoch window"
+    OVER_QUOTA = "issuer over its quota"
+    EQUIVOCATION = "equivocation"
+
+
+class _Ignore(Exception):
+    def __init__(self, reason: Ignored) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class Ingest:
+    """The gate between the network and the node."""
+
+    def __init__(
+        self,
+        *,
+        database: Database,
+        manifest: Manifest,
+        clock: Clock,
+        counters: Counters,
+        ledger: Ledger,
+        inbox: Inbox,
+        issuer: bytes,
+        on_fatal: Callable[[LocalError], None],
+    ) -> None:
+        """`issuer` is this node's own public key; `on_fatal` hears what must stop the node."""
+        self._database = database
+        self._manifest = manifest
+        self._clock = clock
+        self._counters = counters
+        self._ledger = ledger
+        self._inbox = inbox
+        self._issuer = issuer
+        self._on_fatal = on_fatal
+        self._window = ReplayWindow(database)
+        self._quota = SenderQuota(rate=policy.MESSAGES_PER_SECOND, burst=policy.MESSAGE_BURST)
+        self.accepted = 0
+        self.refused: Counter[str] = Counter()
+
+    async def handle(self, sender: str, data: bytes) -> Verdict:
+        """Judge one message of `sender` (a peer id). Never raises and never waits."""
+        try:
+            self._admit(sender, data)
+        except _Ignore as ignored:
+            self.refused[ignored.reason] += 1
+            return Verdict.IGNORE
+        except RemoteError as error:
+            logger.info("refused a message from %s: %s", sender, error)
+            self.refused[error.layer] += 1
+            self._ledger.report(sender, Fact.INVALID_MESSAGE)
+            return Verdict.REJECT
+        except StateError as error:
+            self._on_fatal(error)
+            return Verdict.IGNORE
+        self.accepted += 1
+        return Verdict.ACCEPT
+
+    def advance(self, epoch: int) -> None:
+        """Enter an epoch: drop what its window and the age limit refuse anyway."""
+        with self._database.transaction():
+            self._window.forget_before(epoch - 1)
+            self._inbox.advance(epoch)
+
+    def _admit(self, sender: str, data: bytes) -> None:
+        now = self._clock.now()
+        if not self._quota.take(sender, now):
+            raise _Ignore(Ignored.SENDER_BUSY)
+        if not self._ledger.admits(sender):
+            raise _Ignore(Ignored.SENDER_BANNED)
+        envelope, bodies = decode_message(data, self._manifest)
+        sealed = parse_envelope(envelope, network_id=self._manifest.network_id)
+        self._require_news(sealed, bodies)
+        rollout = decode_rollout(open_envelope(sealed), bodies, self._manifest)
+        if rollout.opened.issuer == self._issuer:
+            self._recognise(rollout.opened)
+        self._require_place(rollout, now)
+        newcomer = self._ledger.of(peer_id(sealed.issuer)).standing is not Standing.HEALTHY
+        with self._database.transaction():
+            complete = sum(body is not None for body in bodies)
+            self._window.accept(rollout.opened, rollout.header, complete=complete, newcomer=newcomer)
+            self._inbox.put(rollout, data)
+
+    def _require_news(self, sealed: Sealed, bodies: tuple[bytes | None, ...]) -> None:
+        """Before the signature: an envelope accepted earlier is of interest only if it brings more bodies."""
+        if not self._ledger.admits(peer_id(sealed.issuer)):
+            raise _Ignore(Ignored.ISSUER_BANNED)
+        complete = self._window.completeness(sealed.envelope_id)
+        if complete is not None and complete >= sum(body is not None for body in bodies):
+            raise _Ignore(Ignored.DUPLICATE)
+
+    def _recognise(self, opened: Opened) -> None:
+        try:
+            self._counters.recognise(opened.envelope_id)
+        except KeyInUseElsewhere as error:
+            self._on_fatal(error)
+        raise _Ignore(Ignored.DUPLICATE)
+
+    def _require_place(self, rollout: Rollout, now: float) -> None:
+        """Window, replay and quota: what this node's clock and books say about a valid rollout."""
+        header, issuer = rollout.header, rollout.opened.issuer
+        if not in_window(self._manifest, header.epoch, now):
+            raise _Ignore(Ignored.OUTSIDE_WINDOW)
+        first = self._window.first(issuer, header)
+        if first is not None and self._window.completeness(rollout.opened.envelope_id) is None:
+            self._convict(first, rollout.opened.envelope)
+        if self._ledger.of(peer_id(issuer)).standing is not Standing.HEALTHY:
+            over = header.counter >= self._manifest.max_rounds * policy.NEWCOMER_COUNTERS
+            if over or self._window.newcomers(header.epoch) >= policy.NEWCOMER_ENVELOPES:
+                raise _Ignore(Ignored.OVER_QUOTA)
+
+    def _convict(self, first: bytes, second: bytes) -> None:
+        proof = prove_equivocation(first, second, self._manifest)
+        account = self._ledger.convict(proof)
+        self._inbox.forget(account.peer)
+        logger.warning("%s signed two envelopes for epoch %d, counter %d", account.peer, proof.epoch, proof.counter)
+        raise _Ignore(Ignored.EQUIVOCATION)

@@ -1,0 +1,115 @@
+"""One message taken apart for a person: which layer refuses it, or which of its claims hold."""
+
+from dataclasses import dataclass
+
+import trio
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from sapo_node.jail import Jail, ScoreRequest
+from sapo_protocol import (
+    Manifest,
+    RemoteError,
+    Rollout,
+    assign,
+    decode_body,
+    decode_message,
+    decode_rollout,
+    open_envelope,
+    parse_envelope,
+    peer_id,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupFinding:
+    """What was found of one group."""
+
+    k: int
+    dataset: str
+    question: str
+    verdict: str
+    """"holds", or what does not."""
+    claims: tuple[bool, ...]
+    rewards: tuple[bool, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What was found of one message."""
+
+    refused_by: str
+    """The layer that refuses the message; empty where all layers pass."""
+    reason: str
+    issuer: str = ""
+    epoch: int = 0
+    counter: int = 0
+    groups: tuple[GroupFinding, ...] = ()
+
+    @property
+    def holds(self) -> bool:
+        """Whether the message and everything it claims is true."""
+        return not self.refused_by and all(group.verdict == "holds" for group in self.groups)
+
+
+async def inspect(data: bytes, manifest: Manifest) -> Finding:
+    """Open a message, rebuild its tasks and score its completions in the jail."""
+    try:
+        envelope, bodies = decode_message(data, manifest)
+        opened = open_envelope(parse_envelope(envelope, network_id=manifest.network_id))
+        rollout = decode_rollout(opened, bodies, manifest)
+    except RemoteError as error:
+        return Finding(error.layer, str(error))
+    async with trio.open_nursery() as nursery:
+        jail = Jail()
+        await nursery.start(jail.run)
+        groups = [await _inspect_group(rollout, k, manifest, jail) for k in range(len(rollout.header.groups))]
+        nursery.cancel_scope.cancel()
+    return Finding("", "", peer_id(opened.issuer), rollout.header.epoch, rollout.header.counter, tuple(groups))
+
+
+async def _inspect_group(rollout: Rollout, k: int, manifest: Manifest, jail: Jail) -> GroupFinding:
+    header, data = rollout.header, rollout.bodies[k]
+    task = assign(manifest, rollout.opened.issuer, header.epoch, header.counter, k)
+    claims = header.groups[k].claims
+    try:
+        body = decode_body(data, manifest) if data is not None else None
+    except RemoteError as error:
+        return GroupFinding(k, task.spec.dataset, "", str(error), claims, ())
+    texts = tuple(completion.text for completion in body.completions) if body else ()
+    (scored,) = await jail.score([ScoreRequest(task.spec.dataset, task.spec.config, task.seed, texts)])
+    if scored is None:
+        return GroupFinding(k, task.spec.dataset, "", "scoring failed", claims, ())
+    verdict = "holds"
+    if scored.digest != header.groups[k].digest:
+        verdict = "question or answer differs"
+    elif body is None:
+        verdict = "body left out"
+    elif scored.rewards != claims:
+        verdict = "false claim"
+    return GroupFinding(k, task.spec.dataset, scored.question, verdict, claims, scored.rewards)
+
+
+def render(finding: Finding) -> RenderableType:
+    """For the terminal."""
+    if finding.refused_by:
+        return Text.assemble(("refused: ", "bold red"), finding.reason)
+    table = Table("k", "task", "question", "claimed", "earned", "verdict")
+    for group in finding.groups:
+        style = "green" if group.verdict == "holds" else "red"
+        question = group.question.strip().rpartition("\n")[2]
+        table.add_row(
+            str(group.k),
+            group.dataset,
+            question,
+            _bits(group.claims),
+            _bits(group.rewards),
+            Text(group.verdict, style=style),
+        )
+    head = f"signed by {finding.issuer}, epoch {finding.epoch}, counter {finding.counter}"
+    return Group(Text(head, style="bold"), table)
+
+
+def _bits(rewards: tuple[bool, ...]) -> str:
+    return "".join("1" if reward else "0" for reward in rewards)

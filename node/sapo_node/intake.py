@@ -1,0 +1,64 @@
+"""Verification on demand: from the inbox to the pool, as much as the learner needs and no more."""
+
+import logging
+import random
+
+from sapo_node.inbox import Inbox
+from sapo_node.pool import Pool
+from sapo_node.trust import policy
+from sapo_node.trust.ledger import Ledger
+from sapo_node.trust.policy import Standing
+from sapo_node.verify import Verifier
+
+logger = logging.getLogger(__name__)
+
+
+class Intake:
+    """Draws rollouts at random, has them verified, and keeps what holds."""
+
+    def __init__(self, *, inbox: Inbox, verifier: Verifier, pool: Pool, ledger: Ledger, rng: random.Random) -> None:
+        self._inbox = inbox
+        self._verifier = verifier
+        self._pool = pool
+        self._ledger = ledger
+        self._rng = rng
+
+    async def take_in(self, wanted: int) -> None:
+        """Verify healthy peers until the pool could fill `wanted` groups twice, newcomers within their common budget.
+
+        Nothing is verified for a node that wants nothing.
+        """
+        if not wanted:
+            return
+        have = sum(count for peer, count in self._pool.per_peer().items() if self._is_healthy(peer))
+        for _ in range(2 * wanted):
+            if have >= 2 * wanted:
+                break
+            fresh = await self._verify_one(healthy=True)
+            if fresh is None:
+                break
+            have += fresh
+        for _ in range(policy.NEWCOMER_VERIFICATIONS):
+            if await self._verify_one(healthy=False) is None:
+                break
+
+    async def _verify_one(self, *, healthy: bool) -> int | None:
+        """Verify one rollout of the class, drawn at random; how many groups it gave, None where none waits."""
+        peers = [peer for peer in self._inbox.peers() if self._is_healthy(peer) is healthy]
+        if not peers:
+            return None
+        peer = self._rng.choice(peers)
+        rollout = self._inbox.draw(peer)
+        if rollout is None:
+            return None
+        groups = await self._verifier.verify(rollout)
+        if not self._ledger.admits(peer):
+            logger.warning("%s is banned for what it signed", peer)
+            self._inbox.forget(peer)
+            self._pool.forget(peer)
+            return 0
+        self._pool.add(groups)
+        return len(groups)
+
+    def _is_healthy(self, peer: str) -> bool:
+        return self._ledger.of(peer).standing is Standing.HEALTHY

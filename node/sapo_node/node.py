@@ -1,0 +1,187 @@
+"""A node without its sockets and processes: what runs in the main process, put together.
+
+The same object runs over libp2p with a learner and a jail, or over an in-memory network with any other policy.
+"""
+
+import logging
+import random
+from collections.abc import Callable
+
+import trio
+
+from sapo_node.clock import Clock
+from sapo_node.config import Config
+from sapo_node.counters import Counters
+from sapo_node.database import Database
+from sapo_node.history import History
+from sapo_node.inbox import Inbox
+from sapo_node.ingest import Ingest
+from sapo_node.intake import Intake
+from sapo_node.keyfile import Identity
+from sapo_node.net.interface import Verdict
+from sapo_node.pool import Pool
+from sapo_node.round import Publish, RoundFailed, RoundReport, Rounds
+from sapo_node.sampler import Sampler
+from sapo_node.trainer import Policy, Trainer
+from sapo_node.trust.ledger import Ledger
+from sapo_node.verify import Scorer, Verifier
+from sapo_node.worker import WorkerFailed
+from sapo_protocol import LocalError, Manifest, epoch_at, epoch_start
+
+logger = logging.getLogger(__name__)
+
+MAX_FAILED_ROUNDS = 5
+"""Rounds that may fail in a row before the node gives up with the last error."""
+_PAUSE = 1.0
+"""Seconds between attempts, and between looks at the inbox of a node that does not train."""
+
+
+class Node:
+    """Takes in rollouts at any time, and plays rounds one after another."""
+
+    def __init__(
+        self,
+        *,
+        config: Config,
+        manifest: Manifest,
+        identity: Identity,
+        key_is_new: bool,
+        database: Database,
+        clock: Clock,
+        scorer: Scorer,
+        policy: Policy | None,
+        rng: random.Random,
+        on_fatal: Callable[[LocalError], None],
+    ) -> None:
+        """`policy` is None for a node that only verifies and relays; `on_fatal` hears what must stop it."""
+        self._manifest = manifest
+        self._config = config
+        self._clock = clock
+        self._database = database
+        self.identity = identity
+        self.counters = Counters(database, manifest, now=clock.now(), key_is_new=key_is_new)
+        self.ledger = Ledger(database, trusted=config.trusted, rng=rng)
+        self.inbox = Inbox(database, manifest, rng)
+        self.pool = Pool(database)
+        self.history = History(database)
+        self.ingest = Ingest(
+            database=database,
+            manifest=manifest,
+            clock=clock,
+            counters=self.counters,
+            ledger=self.ledger,
+            inbox=self.inbox,
+            issuer=identity.public_key,
+            on_fatal=on_fatal,
+        )
+        self.verifier = Verifier(manifest, scorer, self.ledger, rng)
+        self._intake = Intake(inbox=self.inbox, verifier=self.verifier, pool=self.pool, ledger=self.ledger, rng=rng)
+        self._scorer = scorer
+        self._policy = policy
+        self._rng = rng
+        self._counted: dict[str, int] = {}
+        self.stopping = trio.Event()
+        self.trainer = (
+            Trainer(
+                database,
+                self.pool,
+                policy,
+                correction=config.correction,
+                checkpoint_every=config.checkpoint_every,
+            )
+            if policy
+            else None
+        )
+
+    async def handle(self, sender: str, data: bytes) -> Verdict:
+        """Judge one message from the network."""
+        return await self.ingest.handle(sender, data)
+
+    def admits(self, peer: str) -> bool:
+        """Whether a peer may connect and be heard."""
+        return self.ledger.admits(peer)
+
+    async def run(
+        self, publish: Publish, *, rounds: int | None = None, on_round: Callable[[RoundReport], None] = lambda _: None
+    ) -> None:
+        """Play `rounds` rounds, or until `stopping` is set; then write a checkpoint. Without a policy: verify until
+        then.
+        """
+        if self._policy is None or self.trainer is None:
+            await self._watch()
+            return
+        play = Rounds(
+            manifest=self._manifest,
+            identity=self.identity,
+            policy=self._policy,
+            scorer=self._scorer,
+            counters=self.counters,
+            intake=self._intake,
+            sampler=Sampler(self.ledger, self._rng),
+            pool=self.pool,
+            trainer=self.trainer,
+            publish=publish,
+            rng=self._rng,
+            local=self._config.local,
+            external=self._config.external,
+            max_tokens=self._config.max_tokens,
+            model=self._config.model,
+        )
+        await self.trainer.recover()
+        played = failed = 0
+        while not self.stopping.is_set() and played != rounds:
+            try:
+                report = await self._play(play)
+            except (RoundFailed, WorkerFailed) as failure:
+                failed += 1
+                logger.warning("round failed, %d in a row: %s", failed, failure)
+                if failed == MAX_FAILED_ROUNDS:
+                    raise
+                await self._pause(_PAUSE)
+                await self.trainer.recover()
+                continue
+            if report is None:
+                continue
+            failed = 0
+            played += 1
+            self._record(report)
+            on_round(report)
+        await self.trainer.checkpoint()
+
+    async def _play(self, play: Rounds) -> RoundReport | None:
+        """One round, or None after waiting for the epoch that allows one."""
+        now = self._clock.now()
+        self._advance(self.counters.epoch(now))
+        slot = self.counters.reserve(now)
+        if slot is None:
+            await self._pause(max(0.0, epoch_start(self._manifest, self.counters.epoch(now) + 1) - now))
+            return None
+        return await play.play(slot, share=not self.counters.listening_epochs(now))
+
+    async def _watch(self) -> None:
+        while not self.stopping.is_set():
+            self._advance(epoch_at(self._manifest, self._clock.now()))
+            await self._intake.take_in(self._config.external)
+            self._count()
+            await self._pause(_PAUSE)
+
+    async def _pause(self, seconds: float) -> None:
+        with trio.move_on_after(seconds):
+            await self.stopping.wait()
+
+    def _advance(self, epoch: int) -> None:
+        self.ledger.at(epoch)
+        self.ingest.advance(epoch)
+        self.pool.advance(epoch)
+
+    def _record(self, report: RoundReport) -> None:
+        with self._database.transaction():
+            self.history.record(report)
+            self._count()
+
+    def _count(self) -> None:
+        """Add to the durable counts what happened since the last time."""
+        now = {"accepted": self.ingest.accepted, **self.ingest.refused, **self.verifier.unusable}
+        now["verified groups"] = self.verifier.verified
+        self.history.count({name: count - self._counted.get(name, 0) for name, count in now.items()})
+        self._counted = now

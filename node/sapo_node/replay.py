@@ -1,0 +1,60 @@
+"""The replay window: (issuer, epoch, counter) is accepted once, ever.
+
+Envelopes older than the window are refused by their epoch, so only the window is remembered. The first envelope is
+kept, because a second one with other content under the same counter makes the pair a proof of equivocation.
+"""
+
+from sapo_node.database import Database
+from sapo_protocol import Header, Opened
+
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS seen (
+    issuer BLOB, epoch INTEGER, counter INTEGER, envelope_id BLOB NOT NULL, envelope BLOB NOT NULL,
+    complete INTEGER NOT NULL, newcomer INTEGER NOT NULL, PRIMARY KEY (issuer, epoch, counter)
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS seen_id ON seen (envelope_id);
+"""
+
+
+class ReplayWindow:
+    """What was accepted in the epochs that are still open."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def completeness(self, envelope_id: bytes) -> int | None:
+        """How many bodies came with an accepted envelope; None when it was not accepted."""
+        row = self._database.row("SELECT complete FROM seen WHERE envelope_id = ?", envelope_id)
+        return row[0] if row else None
+
+    def first(self, issuer: bytes, header: Header) -> bytes | None:
+        """The envelope accepted under the same counter, if there is one."""
+        row = self._database.row(
+            "SELECT envelope FROM seen WHERE issuer = ? AND epoch = ? AND counter = ?",
+            issuer,
+            header.epoch,
+            header.counter,
+        )
+        return row[0] if row else None
+
+    def newcomers(self, epoch: int) -> int:
+        """How many envelopes of newcomers were accepted in an epoch."""
+        row = self._database.row("SELECT count(*) FROM seen WHERE epoch = ? AND newcomer = 1", epoch)
+        return int(row[0]) if row else 0
+
+    def accept(self, opened: Opened, header: Header, *, complete: int, newcomer: bool) -> None:
+        """Remember an envelope, or that more of its bodies came."""
+        self._database.execute(
+            "INSERT OR REPLACE INTO seen VALUES (?, ?, ?, ?, ?, ?, ?)",
+            opened.issuer,
+            header.epoch,
+            header.counter,
+            opened.envelope_id,
+            opened.envelope,
+            complete,
+            newcomer,
+        )
+
+    def forget_before(self, epoch: int) -> None:
+        """Drop what the window refuses anyway."""
+        self._database.execute("DELETE FROM seen WHERE epoch < ?", epoch)

@@ -1,0 +1,88 @@
+"""How a running node shows itself: a live screen on a terminal, plain lines in a pipe, JSON lines for scripts."""
+
+import json
+from dataclasses import asdict
+from types import TracebackType
+from typing import Any, Self
+
+import click
+from rich.console import Console
+from rich.live import Live
+
+from sapo_node.app import Event, Noticed, Played, Started, Stopped
+from sapo_node.overview import Overview
+from sapo_node.view import render
+
+
+class JsonLines:
+    """One JSON object a line: what happened, and what the node knows then."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def __call__(self, event: Event) -> None:
+        click.echo(json.dumps(_as_json(event)))
+
+
+def _as_json(event: Event) -> dict[str, Any]:
+    match event:
+        case Noticed(text):
+            return {"event": "notice", "text": text}
+        case Played(report, view):
+            return {"event": "round", **asdict(report), **_knows(view)}
+        case Started(view):
+            return {"event": "started", **view.session, **_knows(view)}
+        case Stopped(view):
+            return {"event": "stopped", **_knows(view)}
+
+
+def _knows(view: Overview) -> dict[str, Any]:
+    return {"counts": view.counts, "peers": [asdict(peer) for peer in view.peers], "own_tokens": view.own_tokens}
+
+
+class LiveView:
+    """The whole screen on a terminal; a line for each event where there is none."""
+
+    def __init__(self) -> None:
+        self._console = Console()
+        self._live: Live | None = None
+
+    def __enter__(self) -> Self:
+        if self._console.is_terminal:
+            self._live = Live("starting …", console=self._console, refresh_per_second=4)
+            self._live.__enter__()
+        else:
+            click.echo("starting …")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._live:
+            self._live.__exit__(kind, error, traceback)
+
+    def __call__(self, event: Event) -> None:
+        if self._live and not isinstance(event, Noticed):
+            self._live.update(render(event.overview))
+        elif isinstance(event, Noticed):
+            self._console.print(event.text, style="dim", highlight=False, soft_wrap=True)
+        else:
+            click.echo(_line(event))
+
+
+def _line(event: Started | Played | Stopped) -> str:
+    match event:
+        case Played(report, _):
+            return (
+                f"round {report.step}: reward {report.reward:.3f}, "
+                f"{report.informative} of {report.local} own groups teach, "
+                f"{report.external} external, "
+                + ", ".join(f"{name} {value:.1f} s" for name, value in report.seconds.items())
+            )
+        case Started(view):
+            return f"started as {view.session['peer_id']} on {', '.join(view.session['addresses'])}"
+        case Stopped(view):
+            return f"stopped after {len(view.rounds)} rounds on record"

@@ -1,0 +1,68 @@
+"""Where a node keeps its state: `<state>/<network>/<peer id>`, locked by the one process that uses it."""
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from sapo_node import counters, history, inbox, pool, replay, trainer
+from sapo_node.database import Database
+from sapo_node.trust import ledger
+from sapo_protocol import LocalError, Manifest
+
+SCHEMA = (counters.SCHEMA, history.SCHEMA, replay.SCHEMA, inbox.SCHEMA, pool.SCHEMA, trainer.SCHEMA, ledger.SCHEMA)
+
+
+@dataclass(frozen=True, slots=True)
+class StateFolder:
+    """The folder of one key in one swarm."""
+
+    path: Path
+
+    @property
+    def database(self) -> Path:
+        """The SQLite file."""
+        return self.path / "node.sqlite"
+
+    @property
+    def checkpoints(self) -> Path:
+        """The folder of the learner's checkpoints."""
+        return self.path / "checkpoints"
+
+
+def state_folder(root: Path, manifest: Manifest, peer: str) -> StateFolder:
+    """The folder that belongs to a peer in a swarm; the network's name is for people, its id keeps two apart."""
+    return StateFolder(root / f"{manifest.name}-{manifest.network_id.hex()[:16]}" / peer)
+
+
+@contextmanager
+def locked(folder: StateFolder) -> Iterator[None]:
+    """Hold the folder exclusively. Raises LocalError when another process holds it or it cannot be made."""
+    try:
+        folder.path.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(folder.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise LocalError(
+            f"cannot use the state folder {folder.path}: {error.strerror}; choose another --state"
+        ) from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise LocalError(
+            f"another node is running on {folder.path}; stop it, or give this one another --key or --state"
+        ) from error
+    try:
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def read_database(folder: StateFolder) -> Database:
+    """The database of a node that may be running, for reading. Raises LocalError when there is none."""
+    if not folder.database.exists():
+        raise LocalError(
+            f"no state at {folder.path}: this key has not been started in this swarm yet (sapo-node start)"
+        )
+    return Database(folder.database, (), read_only=True)

@@ -1,0 +1,167 @@
+"""The trust ledger: durable, first-hand, keyed by peer. Facts go in, standing comes out; no opinion of a peer ever
+enters.
+
+`at(epoch)` first: call it when an epoch begins, so that bans end and newcomers who have earned it are promoted.
+"""
+
+import random
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from sapo_node.database import Database
+from sapo_node.trust import policy
+from sapo_node.trust.policy import Evidence, Fact, Standing
+from sapo_protocol import Equivocation, peer_id
+
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS ledger (
+    peer TEXT PRIMARY KEY, standing TEXT NOT NULL, good REAL NOT NULL, bad REAL NOT NULL,
+    earned INTEGER NOT NULL, earned_epoch INTEGER NOT NULL, earned_now INTEGER NOT NULL, since INTEGER NOT NULL
+);
+CREATE TABLE IF NOT EXISTS evidence (
+    peer TEXT PRIMARY KEY, first BLOB NOT NULL, second BLOB NOT NULL
+);
+"""
+
+MAX_STRANGERS = 10_000
+"""Rows kept of peers who never earned or did anything of weight; the rest is kept for good."""
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """What the ledger holds of one peer."""
+
+    peer: str
+    standing: Standing = Standing.NEWCOMER
+    evidence: Evidence = Evidence()
+    earned: int = 0
+    """Verified groups that counted towards standing."""
+    earned_epoch: int = 0
+    earned_now: int = 0
+    """Those of `earned_epoch`."""
+    since: int = 0
+    """Epoch of the last change of standing."""
+
+    @property
+    def trust(self) -> float:
+        """Between 0 and 1."""
+        return self.evidence.trust
+
+
+class Ledger:
+    """Trust per peer id."""
+
+    def __init__(self, database: Database, *, trusted: Iterable[str] = (), rng: random.Random) -> None:
+        """`trusted` peers start healthy, by their operator's word."""
+        self._database = database
+        self._trusted = frozenset(trusted)
+        self._rng = rng
+        self._epoch = 0
+        self._accounts = {account.peer: account for account in map(_account, database.rows("SELECT * FROM ledger"))}
+
+    def of(self, peer: str) -> Account:
+        """The account of a peer, a newcomer's if it was never heard of."""
+        known = self._accounts.get(peer)
+        if known is None:
+            return Account(peer, Standing.HEALTHY if peer in self._trusted else Standing.NEWCOMER)
+        return known
+
+    def accounts(self) -> tuple[Account, ...]:
+        """All peers of whom anything is known."""
+        return tuple(self._accounts.values())
+
+    def admits(self, peer: str) -> bool:
+        """Whether this node deals with the peer at all."""
+        return self.of(peer).standing is not Standing.BANNED
+
+    def report(self, peer: str, fact: Fact) -> Account:
+        """Enter one fact that this node saw first-hand; the account after it."""
+        before = self.of(peer)
+        evidence = before.evidence.after(fact)
+        earned_now = before.earned_now if before.earned_epoch == self._epoch else 0
+        counts = fact is Fact.VERIFIED_GROUP and earned_now < policy.EARNED_PER_EPOCH
+        standing = policy.standing_after(before.standing, evidence)
+        account = Account(
+            peer,
+            standing,
+            evidence,
+            before.earned + counts,
+            self._epoch,
+            earned_now + counts,
+            self._epoch if standing is not before.standing else before.since,
+        )
+        self._write(account)
+        return account
+
+    def convict(self, proof: Equivocation) -> Account:
+        """Ban an issuer for good; the two envelopes are kept as evidence."""
+        peer = peer_id(proof.issuer)
+        account = Account(peer, Standing.BANNED, Evidence(bad=policy.BAN_OFFENCES), since=self._epoch)
+        with self._database.transaction():
+            self._write(account)
+            self._database.execute("INSERT OR IGNORE INTO evidence VALUES (?, ?, ?)", peer, *proof.envelopes)
+        return account
+
+    def convicted(self, peer: str) -> tuple[bytes, bytes] | None:
+        """The evidence against an equivocator, if there is any."""
+        row = self._database.row("SELECT first, second FROM evidence WHERE peer = ?", peer)
+        return (row[0], row[1]) if row else None
+
+    def at(self, epoch: int) -> None:
+        """Enter an epoch: end bans whose time has passed, promote newcomers within the ration, forget mere names."""
+        if epoch <= self._epoch:
+            return
+        self._epoch = epoch
+        with self._database.transaction():
+            self._release()
+            self._promote()
+            self._forget_strangers()
+
+    def _release(self) -> None:
+        for account in self.accounts():
+            served = account.standing is Standing.BANNED and self._epoch - account.since >= policy.BAN_EPOCHS
+            if served and self.convicted(account.peer) is None:
+                self._write(Account(account.peer, Standing.PROBATION, Evidence(), since=self._epoch))
+
+    def _promote(self) -> None:
+        """Who is promoted first among equals is drawn, not first come: arriving early in numbers must not pay."""
+        ready = [
+            account
+            for account in self.accounts()
+            if account.standing is Standing.NEWCOMER
+            and account.earned >= policy.HEALTHY_AFTER
+            and account.trust >= policy.RECOVERED_TRUST
+        ]
+        healthy = sum(account.standing is Standing.HEALTHY for account in self.accounts())
+        ration = max(1, int(healthy * policy.PROMOTIONS_SHARE))
+        for account in self._rng.sample(ready, min(ration, len(ready))):
+            self._write(replace(account, standing=Standing.HEALTHY, since=self._epoch))
+
+    def _forget_strangers(self) -> None:
+        strangers = [
+            account.peer
+            for account in self.accounts()
+            if account.standing is Standing.NEWCOMER and account.earned == 0 and account.earned_epoch < self._epoch - 1
+        ]
+        for peer in strangers[: max(0, len(strangers) - MAX_STRANGERS)]:
+            del self._accounts[peer]
+            self._database.execute("DELETE FROM ledger WHERE peer = ?", peer)
+
+    def _write(self, account: Account) -> None:
+        self._accounts[account.peer] = account
+        self._database.execute(
+            "INSERT OR REPLACE INTO ledger VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            account.peer,
+            account.standing,
+            account.evidence.good,
+            account.evidence.bad,
+            account.earned,
+            account.earned_epoch,
+            account.earned_now,
+            account.since,
+        )
+
+
+def _account(row: tuple[str, str, float, float, int, int, int, int]) -> Account:
+    peer, standing, good, bad, earned, earned_epoch, earned_now, since = row
+    return Account(peer, Standing(standing), Evidence(good, bad), earned, earned_epoch, earned_now, since)

@@ -1,0 +1,108 @@
+"""The only place with numbers about trust. Callers report facts; what a fact weighs is decided here.
+
+Beta-style evidence with forgetting (Josang and Ismail 2002): trust = (good + 1) / (good + LIE_FACTOR * bad + 2),
+where every fact first fades what was known before. A bank of goodwill is capped that way: after any number of good
+groups, four lies end it.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Fact(StrEnum):
+    """What this node saw a peer do, first-hand. A wrong answer, honestly claimed, is no fact at all."""
+
+    VERIFIED_GROUP = "verified group"
+    """A group whose task and claims this node found to be true."""
+    FALSE_CLAIM = "false claim"
+    """A signed claim that differs from the reward computed here for the same task and text."""
+    MALFORMED_BODY = "malformed body"
+    """A signed hash of bytes that are no body."""
+    INVALID_MESSAGE = "invalid message"
+    """A message, forwarded by this peer, that its bytes alone prove wrong."""
+    EQUIVOCATION = "equivocation"
+    """Two envelopes under one (epoch, counter): provable to anybody."""
+
+
+class Standing(StrEnum):
+    """What a peer has earned. It outlives connections and restarts."""
+
+    NEWCOMER = "newcomer"
+    HEALTHY = "healthy"
+    PROBATION = "probation"
+    BANNED = "banned"
+
+
+OFFENCE = {Fact.FALSE_CLAIM: 1.0, Fact.MALFORMED_BODY: 1.0, Fact.INVALID_MESSAGE: 0.15}
+"""Weight of each offence; about 22 invalid messages weigh as much as three lies."""
+
+FORGETTING = 0.95
+"""What a fact of weight 1 leaves of everything known before."""
+LIE_FACTOR = 5.0
+BAN_OFFENCES, BAN_TRUST = 3.0, 0.2
+"""Banned when both hold: one slip of an honest newcomer is not enough."""
+PROBATION_TRUST, RECOVERED_TRUST = 0.5, 0.8
+BAN_EPOCHS = 144
+"""A ban for lies ends in probation after this many epochs; a ban for equivocation never ends."""
+
+EARNED_PER_EPOCH = 8
+"""Verified groups per epoch that count towards standing: time is the price of trust, not volume."""
+HEALTHY_AFTER = 16
+"""Counted groups after which a newcomer may be promoted."""
+PROMOTIONS_SHARE = 0.25
+"""Promotions per epoch, as a share of the healthy peers; at least one."""
+
+NEWCOMER_SHARE = 0.1
+"""All newcomers together, as a share of the external groups asked for."""
+NEWCOMER_CREDIT_LIMIT = 2.0
+"""Groups of unused newcomer credit that are kept."""
+PEER_SHARE = 0.5
+"""One peer's share of the external groups, though never less than one group."""
+AGE_WEIGHT, MAX_AGE = 0.7, 4
+"""Weight per epoch of age, and the age in epochs after which a group is no longer trained on."""
+MASS_LIMIT = 2.0
+"""How far the training mass of one group may exceed the median of the groups on offer."""
+
+NEWCOMER_VERIFICATIONS = 2
+"""Rollouts of newcomers and peers on probation that are verified per round, all together."""
+AUDIT_RATE = 0.05
+"""Share of the groups claimed flat that are scored all the same."""
+
+MESSAGES_PER_SECOND, MESSAGE_BURST = 50.0, 200.0
+"""Messages taken from one sender."""
+NEWCOMER_COUNTERS = 0.5
+"""Counters that a newcomer may advance in an epoch, as a share of the swarm's maximum. Skipped ones count."""
+NEWCOMER_ENVELOPES = 5_000
+"""Envelopes of all newcomers together that are taken in an epoch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What is held for and against one peer."""
+
+    good: float = 0.0
+    bad: float = 0.0
+
+    @property
+    def trust(self) -> float:
+        """Between 0 and 1; 0.5 for a stranger."""
+        return (self.good + 1) / (self.good + LIE_FACTOR * self.bad + 2)
+
+    def after(self, fact: Fact) -> "Evidence":
+        """The evidence once `fact` has been seen."""
+        if fact is Fact.VERIFIED_GROUP:
+            return Evidence(self.good * FORGETTING + 1, self.bad * FORGETTING)
+        weight = OFFENCE[fact]
+        fade = FORGETTING**weight
+        return Evidence(self.good * fade, self.bad * fade + weight)
+
+
+def standing_after(standing: Standing, evidence: Evidence) -> Standing:
+    """The standing that the evidence leaves a peer; promotion of newcomers is the ledger's, since it is rationed."""
+    if evidence.bad >= BAN_OFFENCES and evidence.trust < BAN_TRUST:
+        return Standing.BANNED
+    if standing is Standing.HEALTHY and evidence.trust < PROBATION_TRUST:
+        return Standing.PROBATION
+    if standing is Standing.PROBATION and evidence.trust >= RECOVERED_TRUST:
+        return Standing.HEALTHY
+    return standing

@@ -1,0 +1,145 @@
+"""From a signed rollout to verified groups: tasks rebuilt here, rewards computed here, claims compared.
+
+This is the only place where a VerifiedGroup is made. Nothing of the peer's reaches it but the text of its
+completions: dataset, configuration and seed follow from the assignment, question and rewards come from the jail.
+"""
+
+import logging
+import random
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+from sapo_node.jail import Scored, ScoreRequest
+from sapo_node.trust import policy
+from sapo_node.trust.ledger import Ledger
+from sapo_node.trust.policy import Fact
+from sapo_protocol import (
+    Body,
+    Completion,
+    GroupHeader,
+    Manifest,
+    RemoteError,
+    Rollout,
+    assign,
+    decode_body,
+    peer_id,
+)
+
+logger = logging.getLogger(__name__)
+
+
+class Scorer(Protocol):
+    """Rebuilds tasks and scores completions; the jail, in a running node."""
+
+    async def score(self, batch: Sequence[ScoreRequest]) -> list[Scored | None]:
+        """One result per request, in order; None where it failed closed."""
+        ...
+
+
+class Unusable(StrEnum):
+    """Why a group of an accepted rollout cannot be trained on."""
+
+    CLAIMED_FLAT = "claimed flat"
+    NO_BODY = "body left out"
+    MALFORMED_BODY = "malformed body"
+    UNSCORED = "scoring failed"
+    OTHER_TASK = "question or answer differs"
+    FALSE_CLAIM = "false claim"
+    FLAT = "flat"
+
+
+@dataclass(frozen=True, slots=True)
+class VerifiedGroup:
+    """G completions of a peer for a question that was assigned to it, with the rewards this node computed."""
+
+    peer: str
+    epoch: int
+    counter: int
+    k: int
+    dataset: str
+    question: str
+    completions: tuple[Completion, ...]
+    rewards: tuple[bool, ...]
+
+
+class Verifier:
+    """Re-verifies rollouts and reports what it finds to the ledger."""
+
+    def __init__(self, manifest: Manifest, scorer: Scorer, ledger: Ledger, rng: random.Random) -> None:
+        self._manifest = manifest
+        self._scorer = scorer
+        self._ledger = ledger
+        self._rng = rng
+        self.verified = 0
+        self.unusable: Counter[str] = Counter()
+
+    async def verify(self, rollout: Rollout) -> list[VerifiedGroup]:
+        """The groups of one rollout that hold and have an advantage. One batch in the jail, of this peer alone."""
+        peer = peer_id(rollout.opened.issuer)
+        bodies = self._readable_bodies(rollout, peer)
+        requests = [self._request(rollout, k, body) for k, body in bodies.items()]
+        results = await self._scorer.score(requests) if requests else []
+        groups = []
+        for (k, body), request, scored in zip(bodies.items(), requests, results, strict=True):
+            if not self._holds(rollout.header.groups[k], scored, peer) or scored is None:
+                continue
+            self.verified += 1
+            if len(set(scored.rewards)) == 1:
+                self.unusable[Unusable.FLAT] += 1
+                continue
+            groups.append(
+                VerifiedGroup(
+                    peer,
+                    rollout.header.epoch,
+                    rollout.header.counter,
+                    k,
+                    request.dataset,
+                    scored.question,
+                    body.completions,
+                    scored.rewards,
+                )
+            )
+        return groups
+
+    def _readable_bodies(self, rollout: Rollout, peer: str) -> dict[int, Body]:
+        """The bodies worth scoring, by k: those that are there, decode, and are not claimed flat unless audited."""
+        bodies: dict[int, Body] = {}
+        for k, (group, data) in enumerate(zip(rollout.header.groups, rollout.bodies, strict=True)):
+            if data is None:
+                self.unusable[Unusable.NO_BODY] += 1
+            elif len(set(group.claims)) == 1 and self._rng.random() >= policy.AUDIT_RATE:
+                self.unusable[Unusable.CLAIMED_FLAT] += 1
+            else:
+                try:
+                    bodies[k] = decode_body(data, self._manifest)
+                except RemoteError as error:
+                    logger.info("a body of %s is malformed: %s", peer, error)
+                    self.unusable[Unusable.MALFORMED_BODY] += 1
+                    self._ledger.report(peer, Fact.MALFORMED_BODY)
+        return bodies
+
+    def _request(self, rollout: Rollout, k: int, body: Body) -> ScoreRequest:
+        header = rollout.header
+        task = assign(self._manifest, rollout.opened.issuer, header.epoch, header.counter, k)
+        texts = tuple(completion.text for completion in body.completions)
+        return ScoreRequest(task.spec.dataset, task.spec.config, task.seed, texts)
+
+    def _holds(self, group: GroupHeader, scored: Scored | None, peer: str) -> bool:
+        """Compare what the issuer signed with what was found here."""
+        if scored is None:
+            self.unusable[Unusable.UNSCORED] += 1
+            return False
+        if scored.digest != group.digest:
+            # Another version of reasoning-gym or Python builds other items: drift, which is nobody's lie.
+            self.unusable[Unusable.OTHER_TASK] += 1
+            return False
+        if scored.rewards != group.claims:
+            logger.info("%s claims rewards that its completions do not earn", peer)
+            self.unusable[Unusable.FALSE_CLAIM] += 1
+            self._ledger.report(peer, Fact.FALSE_CLAIM)
+            return False
+        self._ledger.report(peer, Fact.VERIFIED_GROUP)
+        return True

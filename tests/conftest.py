@@ -1,0 +1,65 @@
+"""Values that many tests start from."""
+
+import hashlib
+from dataclasses import dataclass, replace
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from sapo_protocol import (
+    Body,
+    Completion,
+    Finish,
+    GroupHeader,
+    Header,
+    Manifest,
+    encode_body,
+    encode_header,
+    encode_message,
+    load_manifest,
+    seal,
+)
+
+
+@dataclass(frozen=True)
+class Author:
+    """A key, and the messages it can sign in one swarm."""
+
+    key: Ed25519PrivateKey
+    manifest: Manifest
+
+    @property
+    def issuer(self) -> bytes:
+        return self.key.public_key().public_bytes_raw()
+
+    def body(self, text: str = "I think so. <answer>1</answer>") -> Body:
+        return Body(tuple(Completion(text, Finish.STOP) for _ in range(self.manifest.completions)))
+
+    def header(self, bodies: list[bytes], *, epoch: int = 0, counter: int = 0) -> Header:
+        claims = tuple(k % 2 == 0 for k in range(self.manifest.completions))
+        groups = tuple(GroupHeader(bytes(32), claims, hashlib.sha256(body).digest()) for body in bodies)
+        return Header(epoch, counter, groups)
+
+    def envelope(self, header: Header) -> bytes:
+        payload = encode_header(header)
+        return seal(payload, issuer=self.issuer, sign=self.key.sign, network_id=self.manifest.network_id)
+
+    def message(self, *, epoch: int = 0, counter: int = 0, text: str = "so: <answer>1</answer>") -> bytes:
+        bodies = [encode_body(self.body(text))]
+        return encode_message(self.envelope(self.header(bodies, epoch=epoch, counter=counter)), tuple(bodies))
+
+
+@pytest.fixture(scope="session")
+def manifest() -> Manifest:
+    """The starter swarm on a clock that begins at 0."""
+    return replace(load_manifest("starter"), genesis=0)
+
+
+@pytest.fixture
+def author(manifest: Manifest) -> Author:
+    return Author(Ed25519PrivateKey.from_private_bytes(bytes(range(32))), manifest)
+
+
+@pytest.fixture
+def other_author(manifest: Manifest) -> Author:
+    return Author(Ed25519PrivateKey.from_private_bytes(bytes(32)), manifest)

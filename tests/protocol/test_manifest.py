@@ -1,0 +1,64 @@
+"""The manifest: what two nodes must share to be in one swarm."""
+
+from dataclasses import replace
+
+import pytest
+
+from sapo_protocol import LocalError, load_manifest, parse_manifest, render_manifest, shipped_manifests
+
+TEXT = render_manifest(load_manifest("starter"))
+
+
+def test_the_shipped_manifests_are_starter_and_paper_nine():
+    assert shipped_manifests() == ("paper-nine", "starter")
+
+
+@pytest.mark.parametrize("name", shipped_manifests())
+def test_a_rendered_manifest_parses_to_the_same_network(name):
+    manifest = load_manifest(name)
+    assert parse_manifest(render_manifest(manifest), "copy").network_id == manifest.network_id
+
+
+def test_comments_and_layout_do_not_change_the_network_id():
+    assert parse_manifest("# hello\n" + TEXT, "x").network_id == load_manifest("starter").network_id
+
+
+@pytest.mark.parametrize(
+    "change", [{"name": "b"}, {"genesis": 1}, {"max_rounds": 7}, {"completions": 4}, {"predecessor": "00"}]
+)
+def test_every_field_changes_the_network_id(change):
+    manifest = load_manifest("starter")
+    assert replace(manifest, **change).network_id != manifest.network_id
+
+
+def test_the_order_of_tasks_is_part_of_the_network_id():
+    manifest = load_manifest("starter")
+    assert replace(manifest, tasks=manifest.tasks[::-1]).network_id != manifest.network_id
+
+
+BAD = {
+    "not TOML": ("name =", "not valid TOML"),
+    "an unknown key": ("colour = 1\n" + TEXT, "unknown key 'colour'"),
+    "a missing key": (TEXT.replace("genesis", "# genesis", 1), "genesis"),
+    "another protocol version": (TEXT.replace("version = 1", "version = 2", 1), "protocol version 2"),
+    "a float in a task's configuration": (TEXT.replace("config = {", "config = { p = 0.5,", 1), "unsigned integer"),
+    "a negative integer in a task's configuration": (TEXT.replace("config = {", "config = { p = -1,", 1), "unsigned"),
+    "one completion per group": (TEXT.replace("completions = 8", "completions = 1", 1), "completions is 1"),
+    "a message limit over the protocol's": (
+        TEXT.replace("max_message_bytes = 524288", "max_message_bytes = 2000000"),
+        "max_message_bytes",
+    ),
+    "a weight of zero": (TEXT.replace("weight = 1", "weight = 0", 1), "weight"),
+    "a number for a name": (TEXT.replace('name = "starter"', "name = 3", 1), "wrong type"),
+}
+
+
+@pytest.mark.parametrize(("text", "reason"), BAD.values(), ids=BAD.keys())
+def test_a_manifest_is_refused_with(text, reason):
+    with pytest.raises(LocalError, match=reason):
+        parse_manifest(text, "swarm.toml")
+
+
+def test_a_name_that_is_neither_shipped_nor_a_file_says_what_there_is():
+    with pytest.raises(LocalError, match="paper-nine, starter"):
+        load_manifest("no-such-swarm")
