@@ -1,0 +1,308 @@
+# ruff: noqa: RUF001 - the signs of the dataset's notation, and look-alike digits on purpose
+"""Scorers pay for the right answer and for nothing else, whatever the text."""
+
+import itertools
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sapo_node.tasks import DATASETS, MAX_COMPLETION, Task, build_task, score
+from sapo_protocol.manifest import load_manifest
+
+SPECS = {spec.dataset: spec.config for name in ("starter", "paper-nine") for spec in load_manifest(name).tasks}
+ONE_RIGHT_ANSWER = sorted(DATASETS - {"propositional_logic"})
+
+
+def items(dataset: str, count: int = 200) -> list[Task]:
+    return [build_task(dataset, SPECS[dataset], 1_000_003 * number) for number in range(count)]
+
+
+def right(task: Task, answer: str) -> bool:
+    return score(task.dataset, task, f"Let me think.\n<answer>{answer}</answer>")
+
+
+def number_task(answer: str, dataset: str = "chain_sum") -> Task:
+    return Task(dataset, "State the final answer to the following arithmetic problem: ... =", answer)
+
+
+def logic_task(*premises: str) -> Task:
+    listed = "".join(f"{number}. {premise}\n." for number, premise in enumerate(premises, 1))
+    return Task("propositional_logic", f"Given:\n{listed}What can we conclude?", "P")
+
+
+@pytest.mark.parametrize("dataset", ONE_RIGHT_ANSWER)
+def test_the_reference_answer_is_right(dataset: str) -> None:
+    assert all(right(task, task.answer) for task in items(dataset))
+
+
+EXPLOITS = {
+    "nothing": "",
+    "blanks": " \n ",
+    "the reference among others": "REFERENCE, or REFERENCEx",
+    "the reference twice": "REFERENCE REFERENCE",
+    "the reference and a zero byte": "REFERENCE\0",
+    "the reference and a zero-width space": "REFERENCE\u200b",
+    "the reference behind a direction mark": "\u202eREFERENCE",
+    "the reference padded with blanks inside": f"x{' ' * 5000}REFERENCE",
+    "a call": "__import__('os').system('touch /tmp/marker')",
+    "a comprehension": "[c for c in ().__class__.__base__.__subclasses__()]",
+    "a look into the caller's frame": "__import__('sys')._getframe(1).f_locals['oracle_answer']",
+    "exit": "exit()",
+    "a huge power": "9**9**9",
+    "a huge factorial": "factorial(10**7)",
+    "a huge float": "1e9999999",
+    "a tiny float": "1e-9999999",
+    "not a number": "nan",
+    "a signalling nan": "sNaN",
+    "infinity": "Infinity",
+    "a list of nans": "[NaN, NaN]",
+    "thousands of digits": "9" * 5000,
+    "none": "None",
+    "an empty list": "[]",
+    "an empty object": "{}",
+    "deep brackets": "[" * 2000 + "]" * 2000,
+    "a tautology": "P ∨ ¬P",
+    "many variables": "∨".join("abcdefghijklmnopqrstuv"),
+    "many negations": "¬" * 1200 + "P",
+    "infeasible": "infeasible",
+    "both words": "Yes No",
+    "a lone surrogate": "\ud800",
+}
+
+
+@pytest.mark.parametrize("dataset", sorted(DATASETS))
+@pytest.mark.parametrize("exploit", EXPLOITS.values(), ids=EXPLOITS.keys())
+def test_no_known_exploit_pays(dataset: str, exploit: str) -> None:
+    assert not any(right(task, exploit.replace("REFERENCE", task.answer)) for task in items(dataset, 50))
+
+
+@pytest.mark.parametrize(
+    "completion",
+    ["7", "<answer>7", "7</answer>", "</answer>7<answer>", "<ANSWER>7</ANSWER>", "<answer>7</answer" + "r>"],
+)
+def test_an_answer_without_its_tags_is_wrong(completion: str) -> None:
+    assert not score("chain_sum", number_task("7"), completion)
+
+
+@pytest.mark.parametrize(
+    "completion",
+    [
+        "<answer>7</answer>",
+        "<answer>8</answer> no: <answer>\n 7 </answer> so much.",
+        "<answer>8 <answer>7</answer>",
+        "</answer><answer>7</answer>",
+    ],
+)
+def test_the_last_answer_counts(completion: str) -> None:
+    assert score("chain_sum", number_task("7"), completion)
+
+
+def test_a_later_wrong_answer_replaces_a_right_one() -> None:
+    assert not score("chain_sum", number_task("7"), "<answer>7</answer><answer>8</answer>")
+
+
+def test_a_completion_over_the_limit_is_wrong() -> None:
+    text = "<answer>7</answer>"
+    assert score("chain_sum", number_task("7"), text.rjust(MAX_COMPLETION))
+    assert not score("chain_sum", number_task("7"), text.rjust(MAX_COMPLETION + 1))
+
+
+@pytest.mark.parametrize("answer", ["-42", "-042", " -42\n"])
+def test_the_same_whole_number_is_right(answer: str) -> None:
+    assert right(number_task("-42"), answer)
+
+
+@pytest.mark.parametrize(
+    "answer", ["42", "−42", "-4_2", "-٤٢", "-42.0", "-42 ", "--42", "- 42", "-1,042", "-0x2a", "=-42"]
+)
+def test_another_or_no_whole_number_is_wrong(answer: str) -> None:
+    assert right(number_task("-42"), answer) == (answer.strip() == "-42")
+
+
+@pytest.mark.parametrize(
+    "answer", ["3/4", "3 / 4", "$3/4$", "$\\frac{3}{4}$", "\\dfrac{3}{4}", "$ \\frac{ 3 }{ 4 } $", "03/4"]
+)
+@pytest.mark.parametrize("oracle", ["3/4", "$3/4$", "$\\frac{3}{4}$"])
+def test_a_simplified_fraction_is_right_in_each_style(oracle: str, answer: str) -> None:
+    assert right(number_task(oracle, "fraction_simplification"), answer)
+
+
+@pytest.mark.parametrize(
+    "answer", ["6/8", "0.75", "4/3", "3/0", "0/0", "-3/-4", "3/4/1", "3", "$3/4", "$$", "$", "\\frac{3}{4", "３/4"]
+)
+def test_a_fraction_that_is_other_or_unsimplified_is_wrong(answer: str) -> None:
+    assert not right(number_task("3/4", "fraction_simplification"), answer)
+
+
+def decimal_task(answer: str, digits: int = 5) -> Task:
+    question = f"Please solve this problem to a maximum of {digits} significant digits, rounding up from the half."
+    return Task("decimal_arithmetic", question, answer)
+
+
+@pytest.mark.parametrize(
+    ("oracle", "answer"),
+    [
+        ("12.345", "12.345"),
+        ("12.345", "12.3450"),
+        ("12.345", "12.344"),
+        ("12.345", "+1.2345e1"),
+        ("3", "3.0001"),
+        ("4.2865E+5", "428650"),
+        ("4.2865E+5", "428655"),
+        ("0.00", "0"),
+        ("0.00", "-0.0"),
+    ],
+)
+def test_a_decimal_within_one_unit_of_the_last_digit_asked_for_is_right(oracle: str, answer: str) -> None:
+    assert right(decimal_task(oracle), answer)
+
+
+@pytest.mark.parametrize(
+    ("oracle", "answer"),
+    [
+        ("12.345", "12.347"),
+        ("12.345", "12.3"),
+        ("3", "4"),
+        ("3", "3.001"),
+        ("4.2865E+5", "428700"),
+        ("0.00", "0.00001"),
+        ("12.345", "12.345.0"),
+        ("12.345", "12,345"),
+        ("12.345", "1e999"),
+        ("12.345", ".5"),
+    ],
+)
+def test_a_decimal_outside_that_unit_is_wrong(oracle: str, answer: str) -> None:
+    assert not right(decimal_task(oracle), answer)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    ["0 1\n1 2", "[[0, 1], [1, 2]]", "[[0,1],[1,2]]", "[0 1]\n[1 2]", "[[0 1]\n [1 2]]", "0, 1\n1, 2", "00 1\n1 2"],
+)
+def test_the_same_matrix_is_right_in_each_style(answer: str) -> None:
+    assert right(Task("binary_matrix", "", "0 1\n1 2"), answer)
+
+
+@pytest.mark.parametrize(
+    "answer", ["0 1 1 2", "0 1\n1 1", "0 1\n1 2\n0 0", "[[0, 1], [1, 2]", "[[0, 1]; [1, 2]]", "[0, 1, 1, 2]", "[]"]
+)
+def test_another_or_no_matrix_is_wrong(answer: str) -> None:
+    assert not right(Task("binary_matrix", "", "0 1\n1 2"), answer)
+
+
+def test_only_the_blanks_of_a_row_may_differ() -> None:
+    task = Task("arc_1d", "", "0 0 3 0")
+    assert right(task, "0  0 3\n0")
+    assert not right(task, "0 0 0 3")
+    assert not right(task, "0 0 30")
+
+
+@pytest.mark.parametrize("answer", ["friday", "FRIDAY", "Friday"])
+def test_a_weekday_is_right_in_any_case(answer: str) -> None:
+    assert right(Task("calendar_arithmetic", "", "Friday"), answer)
+    assert not right(Task("calendar_arithmetic", "", "Monday"), answer)
+
+
+PREMISES = ("(P → Q)", "P", "(R ∨ ¬Q)")
+
+
+@pytest.mark.parametrize("answer", ["Q", "R", "(Q)", "¬¬Q", "Q ∧ R", "P∧R", "R ↔ Q", "¬(¬R ∨ ¬Q)", "¬(P → ¬R)"])
+def test_a_conclusion_that_needs_two_premises_is_right(answer: str) -> None:
+    assert right(logic_task(*PREMISES), answer)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "P",  # a premise
+        "P → Q",  # a premise
+        "¬P ∨ Q",  # a premise in other words
+        "P ∨ Q",  # a weaker premise
+        "P ∨ ¬P",  # a tautology
+        "¬R",  # does not follow
+        "P ∧ ¬Q",  # does not follow
+        "(P → Q) ∧ P",  # premises joined
+        "((P → Q) ∧ P) ∧ (R ∨ ¬Q)",  # all premises joined
+        "(Q ∧ R) ∧ P",  # more than one operator
+        "S",  # no variable of the premises
+        "Q ∧",
+        "Q R",
+        "(Q",
+        "()",
+        "Q and R",
+        "Q." + " because of 1 and 2",
+    ],
+)
+def test_a_conclusion_that_is_copied_weakened_or_malformed_is_wrong(answer: str) -> None:
+    assert not right(logic_task(*PREMISES), answer)
+
+
+def test_single_letter_premises_joined_are_no_conclusion() -> None:
+    assert not right(logic_task("P", "Q"), "P ∧ Q")
+    assert not right(logic_task("¬P", "¬Q"), "¬(P ∨ Q)")
+
+
+def test_nothing_is_concluded_from_contradictory_premises() -> None:
+    task = logic_task("P", "¬P", "Q")
+    assert not any(right(task, answer) for answer in ("R", "P ∧ ¬P", "¬Q", "Q ↔ P"))
+
+
+def test_premises_joined_or_doubled_never_pay() -> None:
+    for task in items("propositional_logic"):
+        premises = [line.split(". ", 1)[1] for line in task.question.splitlines() if line.lstrip(".")[:1].isdigit()]
+        for first, second in itertools.product(premises, repeat=2):
+            assert not right(task, f"({first}) ∧ ({second})")
+            assert not right(task, first)
+
+
+def test_near_half_of_the_logic_items_have_a_right_answer() -> None:
+    literals = [sign + letter for letter in "PQRS" for sign in ("", "¬")]
+    pairs = [f"{left} {sign} {right}" for left in literals for right in literals for sign in "∧∨↔"]
+    solvable = sum(any(right(task, answer) for answer in literals + pairs) for task in items("propositional_logic"))
+    assert 0.35 < solvable / 200 < 0.6
+
+
+TASKS = [build_task(dataset, SPECS[dataset], 77) for dataset in sorted(DATASETS)]
+pieces = st.sampled_from(
+    ["<answer>", "</answer>", "[", "]", "(", ")", "P", "¬", "∧", "1", "/", ".", "e9", "$", "\\frac{", "\n"]
+)
+answers = st.lists(pieces | st.text(max_size=5), max_size=30).map("".join)
+
+
+@given(st.sampled_from(TASKS), answers | st.text(st.characters(exclude_categories=())))
+def test_every_text_has_a_score(task: Task, text: str) -> None:
+    assert right(task, text) in (True, False)
+    assert score(task.dataset, task, text) in (True, False)
+
+
+FLOODS = [
+    "<answer>",
+    "</answer>",
+    "<answer>1</answer>",
+    "<answer>[[",
+    "\\frac{",
+    "1 ",
+    "[1]",
+    "(",
+    "¬",
+    "9",
+    "1/",
+    "\u2007",
+]
+
+
+@pytest.mark.parametrize("flood", FLOODS)
+def test_no_flood_takes_five_milliseconds(flood: str) -> None:
+    text = (flood * MAX_COMPLETION)[: MAX_COMPLETION - 17]
+    for task, completion in itertools.product(
+        TASKS, (text, f"<answer>{text}</answer>", f"<answer>{text[:400]}</answer>")
+    ):
+        times = []
+        for _ in range(3):
+            start = time.process_time()
+            score(task.dataset, task, completion)
+            times.append(time.process_time() - start)
+        assert min(times) < 0.005

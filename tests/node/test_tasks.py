@@ -1,0 +1,119 @@
+"""Tasks are rebuilt the same everywhere, whatever else the process has done, and bad requests are refused."""
+
+import decimal
+import hashlib
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from sapo_node.tasks import DATASETS, TaskError, build_task, task_digest
+from sapo_protocol.manifest import load_manifest
+
+CATALOGUE = [
+    pytest.param(task.dataset, task.config, id=f"{name}-{task.dataset}")
+    for name in ("starter", "paper-nine")
+    for task in load_manifest(name).tasks
+]
+
+DIGESTS = """
+from sapo_node.tasks import build_task, task_digest
+from sapo_protocol.manifest import load_manifest
+for name in ("starter", "paper-nine"):
+    for spec in load_manifest(name).tasks:
+        for seed in (0, 1, 12345, 2**31, 2**32 - 1):
+            task = build_task(spec.dataset, spec.config, seed)
+            print(spec.dataset, seed, task_digest(task.question, task.answer).hex())
+"""
+
+
+def test_both_manifests_use_the_whole_allow_list_and_nothing_else() -> None:
+    assert {param.values[0] for param in CATALOGUE} == DATASETS
+
+
+def test_the_paper_manifest_has_its_nine_tasks() -> None:
+    assert len({task.dataset for task in load_manifest("paper-nine").tasks}) == 9
+
+
+@pytest.mark.parametrize(("dataset", "config"), CATALOGUE)
+def test_an_item_is_that_of_reasoning_gym_itself(dataset: str, config: Mapping[str, Any]) -> None:
+    import reasoning_gym
+
+    for seed in (0, 7, 2**31 + 5, 2**32 - 1):
+        item = reasoning_gym.create_dataset(dataset, seed=seed, size=1, **config)[0]
+        task = build_task(dataset, config, seed)
+        assert task.question == item["question"]
+        assert task.answer == (item["answer"] or item["metadata"]["example_answer"])
+
+
+@pytest.mark.parametrize(("dataset", "config"), CATALOGUE)
+def test_seeds_of_the_whole_range_have_items_with_answers(dataset: str, config: Mapping[str, Any]) -> None:
+    for seed in range(0, 2**32, 2**32 // 300):
+        task = build_task(dataset, config, seed)
+        assert task.question
+        assert task.answer
+
+
+def test_two_processes_with_different_hash_seeds_build_the_same_tasks() -> None:
+    outputs = set()
+    for hash_seed in ("0", "12345"):
+        environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": os.pathsep.join(sys.path)}
+        outputs.add(subprocess.check_output([sys.executable, "-c", DIGESTS], env=environment))
+    assert len(outputs) == 1
+    assert outputs.pop().count(b"\n") == 15 * 5
+
+
+def test_an_item_that_divides_by_zero_is_replaced_by_the_next_one() -> None:
+    config = load_manifest("paper-nine").tasks[2].config
+    seed = 6886
+    assert build_task("decimal_arithmetic", config, seed) == build_task("decimal_arithmetic", config, seed + 1)
+
+
+def test_building_leaves_the_decimal_context_and_stdout_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    before = decimal.getcontext().prec
+    build_task("decimal_arithmetic", {"precision": 5}, 1)
+    for seed in range(20):
+        build_task("bf", {}, seed)
+    assert decimal.getcontext().prec == before
+    assert capsys.readouterr().out == ""
+
+
+def test_the_callers_decimal_context_changes_no_item() -> None:
+    plain = build_task("decimal_arithmetic", {}, 3)
+    with decimal.localcontext(decimal.Context(prec=2, rounding=decimal.ROUND_CEILING)):
+        assert build_task("decimal_arithmetic", {}, 3) == plain
+
+
+@pytest.mark.parametrize(
+    ("dataset", "config"),
+    [
+        ("puzzle24", {}),
+        ("no such dataset", {}),
+        ("chain_sum", {"min_terms": 0}),
+        ("chain_sum", {"min_terms": "two"}),
+        ("chain_sum", {"no_such_key": 1}),
+        ("chain_sum", {"seed": 1}),
+        ("chain_sum", {"size": 10**9}),
+        ("spell_backward", {"data_file": "../../../../etc/passwd"}),
+        ("calendar_arithmetic", {"tasks": ["tell_the_future"]}),
+        ("calendar_arithmetic", {"tasks": 5}),
+        ("fraction_simplification", {"styles": ["no such style"]}),
+        ("products", {"min_digits": b"bytes"}),
+    ],
+)
+def test_a_bad_dataset_or_configuration_is_refused(dataset: str, config: Mapping[str, Any]) -> None:
+    with pytest.raises(TaskError):
+        build_task(dataset, config, 1)
+
+
+@pytest.mark.parametrize("seed", [-1, 2**32])
+def test_a_seed_outside_its_range_is_refused(seed: int) -> None:
+    with pytest.raises(TaskError):
+        build_task("chain_sum", {}, seed)
+
+
+def test_the_digest_is_that_of_the_cbor_array_of_question_and_answer() -> None:
+    assert task_digest("a", "grün") == hashlib.sha256(b"\x82\x61a\x65gr\xc3\xbcn").digest()
