@@ -13,12 +13,19 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import trio
 
 from sapo_node.frames import MAX_FRAME, FrameError, receive_frame, send_frame
 from sapo_protocol.errors import LocalError
+
+if TYPE_CHECKING:
+    from trio_typing import TaskStatus as _TaskStatus  # libp2p brings these stubs, and they hide trio's own types
+
+    TaskStatus = _TaskStatus[None]
+else:
+    TaskStatus = trio.TaskStatus[None]
 
 FIRST_BACKOFF = 0.2
 MAX_BACKOFF = 10.0
@@ -31,13 +38,7 @@ _LAUNCH = Path(__file__).with_name("launch.py")
 _POLL = 0.02
 
 
-class TaskStatus(Protocol):
-    """What `nursery.start` hands to a task that wants to say when it is up; trio's own stubs lack it."""
-
-    def started(self) -> None: ...
-
-
-class WorkerFailed(LocalError):  # noqa: N818 - reads as what it is: a request's outcome
+class WorkerFailed(LocalError):
     """The child died, was late or spoke nonsense; the request was not answered."""
 
 

@@ -1,6 +1,7 @@
 """Frames: what goes in comes out, and nothing else gets through."""
 
 import os
+from typing import Any
 
 import pytest
 import trio
@@ -16,7 +17,7 @@ plain_json = st.recursive(
 )
 
 
-def read_bytes(data, limit=1000):
+def read_bytes(data: bytes, limit: int = 1000) -> Any:
     reader, writer = os.pipe()
     os.write(writer, data)
     os.close(writer)
@@ -26,12 +27,12 @@ def read_bytes(data, limit=1000):
         os.close(reader)
 
 
-def framed(body):
+def framed(body: bytes) -> bytes:
     return len(body).to_bytes(4, "little") + body
 
 
 @given(plain_json)
-def test_a_frame_comes_out_as_it_went_in(value):
+def test_a_frame_comes_out_as_it_went_in(value: Any) -> None:
     reader, writer = os.pipe()
     write_frame(writer, value)
     os.close(writer)
@@ -40,7 +41,7 @@ def test_a_frame_comes_out_as_it_went_in(value):
     os.close(reader)
 
 
-async def test_a_frame_crosses_a_trio_stream():
+async def test_a_frame_crosses_a_trio_stream() -> None:
     near, far = trio.testing.memory_stream_pair()
     await send_frame(near, {"text": "grün \ud800 \u2227"})
     await near.aclose()
@@ -64,18 +65,18 @@ async def test_a_frame_crosses_a_trio_stream():
         b"{} {}",
     ],
 )
-def test_a_body_that_is_not_our_json_is_refused(body):
+def test_a_body_that_is_not_our_json_is_refused(body: bytes) -> None:
     with pytest.raises(FrameError):
         read_bytes(framed(body), limit=1_000_000)
 
 
 @pytest.mark.parametrize("data", [b"\x01", b"\x05\x00\x00\x00", b"\x05\x00\x00\x00[1", framed(b"[1]")[:-1]])
-def test_an_end_inside_a_frame_is_refused(data):
+def test_an_end_inside_a_frame_is_refused(data: bytes) -> None:
     with pytest.raises(FrameError):
         read_bytes(data)
 
 
-async def test_an_end_inside_a_frame_is_refused_on_a_trio_stream():
+async def test_an_end_inside_a_frame_is_refused_on_a_trio_stream() -> None:
     near, far = trio.testing.memory_stream_pair()
     await near.send_all(b"\x05\x00\x00\x00[1")
     await near.aclose()
@@ -83,13 +84,13 @@ async def test_an_end_inside_a_frame_is_refused_on_a_trio_stream():
         await receive_frame(far)
 
 
-def test_an_oversize_length_is_refused_before_its_body_is_read():
+def test_an_oversize_length_is_refused_before_its_body_is_read() -> None:
     with pytest.raises(FrameError, match="over its limit of 1000"):
         read_bytes(b"\xff\xff\xff\xff")
 
 
 @pytest.mark.parametrize("value", [None, float("nan"), [float("inf")], {"a": b"bytes"}, "x" * 1000])
-def test_what_does_not_fit_is_refused_before_the_first_byte(value):
+def test_what_does_not_fit_is_refused_before_the_first_byte(value: Any) -> None:
     reader, writer = os.pipe()
     with pytest.raises(FrameError):
         write_frame(writer, value, limit=1000)

@@ -50,17 +50,17 @@ while start == "stubborn":
 """
 
 
-def make_worker(start="well", *, start_deadline=20.0, name="test"):
+def make_worker(start: str = "well", *, start_deadline: float = 20.0, name: str = "test") -> Worker:
     return Worker(name, [sys.executable, "-c", CHILD, start], start_deadline=start_deadline, reply_limit=10_000)
 
 
-async def restarted(worker, since=0):
+async def restarted(worker: Worker, since: int = 0) -> None:
     with trio.fail_after(1000):
         while worker.restarts == since:  # noqa: ASYNC110 - the number is all that a caller sees
             await trio.sleep(0.01)
 
 
-def runs(pid):
+def runs(pid: int) -> bool:
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -68,12 +68,12 @@ def runs(pid):
     return True
 
 
-async def test_a_worker_answers_requests_in_turn(nursery):
+async def test_a_worker_answers_requests_in_turn(nursery: trio.Nursery) -> None:
     worker = make_worker()
     await nursery.start(worker.run)
     answers = []
 
-    async def ask(number):
+    async def ask(number: int) -> None:
         answers.append((await worker.request({"do": "echo", "n": number}, deadline=10))["n"] == number)
 
     async with trio.open_nursery() as askers:
@@ -84,7 +84,7 @@ async def test_a_worker_answers_requests_in_turn(nursery):
 
 
 @pytest.mark.parametrize("what", ["garbage", "oversize", "die", "hang"])
-async def test_a_failed_request_costs_its_child_and_the_next_one_is_answered(nursery, what):
+async def test_a_failed_request_costs_its_child_and_the_next_one_is_answered(nursery: trio.Nursery, what: str) -> None:
     worker = make_worker()
     await nursery.start(worker.run)
     first = worker.ready["pid"]
@@ -96,7 +96,7 @@ async def test_a_failed_request_costs_its_child_and_the_next_one_is_answered(nur
     assert not runs(first)
 
 
-async def test_a_second_reply_never_answers_the_next_request(nursery):
+async def test_a_second_reply_never_answers_the_next_request(nursery: trio.Nursery) -> None:
     worker = make_worker()
     await nursery.start(worker.run)
     assert await worker.request({"do": "twice"}, deadline=10) == 1
@@ -104,7 +104,7 @@ async def test_a_second_reply_never_answers_the_next_request(nursery):
     assert await worker.request({"do": "echo"}, deadline=20) == {"do": "echo"}
 
 
-async def test_a_cancelled_request_never_answers_the_next_one(nursery):
+async def test_a_cancelled_request_never_answers_the_next_one(nursery: trio.Nursery) -> None:
     worker = make_worker()
     await nursery.start(worker.run)
     with trio.move_on_after(0.2):
@@ -113,7 +113,7 @@ async def test_a_cancelled_request_never_answers_the_next_one(nursery):
     assert worker.restarts == 1
 
 
-async def test_a_child_killed_while_idle_is_replaced(nursery):
+async def test_a_child_killed_while_idle_is_replaced(nursery: trio.Nursery) -> None:
     worker = make_worker()
     await nursery.start(worker.run)
     os.kill(worker.ready["pid"], signal.SIGKILL)
@@ -121,7 +121,9 @@ async def test_a_child_killed_while_idle_is_replaced(nursery):
     assert await worker.request({"do": "echo"}, deadline=20) == {"do": "echo"}
 
 
-async def test_a_request_too_large_is_refused_and_the_child_lives_on(nursery, monkeypatch):
+async def test_a_request_too_large_is_refused_and_the_child_lives_on(
+    nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
+) -> None:
     worker = make_worker()
     await nursery.start(worker.run)
     monkeypatch.setattr(worker_module, "MAX_FRAME", 100)
@@ -131,13 +133,13 @@ async def test_a_request_too_large_is_refused_and_the_child_lives_on(nursery, mo
     assert worker.restarts == 0
 
 
-async def test_a_request_while_no_child_is_up_ends_at_its_deadline():
+async def test_a_request_while_no_child_is_up_ends_at_its_deadline() -> None:
     worker = make_worker()
     with pytest.raises(WorkerFailed, match=r"within 0\.1 s"):
         await worker.request({"do": "echo"}, deadline=0.1)
 
 
-async def test_a_request_after_the_end_fails_at_once():
+async def test_a_request_after_the_end_fails_at_once() -> None:
     worker = make_worker()
     async with trio.open_nursery() as own:
         await own.start(worker.run)
@@ -146,7 +148,7 @@ async def test_a_request_after_the_end_fails_at_once():
         await worker.request({"do": "echo"}, deadline=60)
 
 
-async def test_cancelling_reaps_a_child_that_ignores_sigterm(monkeypatch):
+async def test_cancelling_reaps_a_child_that_ignores_sigterm(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker_module, "STOP_GRACE", 0.3)
     worker = make_worker("stubborn")
     async with trio.open_nursery() as own:
@@ -156,7 +158,7 @@ async def test_cancelling_reaps_a_child_that_ignores_sigterm(monkeypatch):
         os.kill(worker.ready["pid"], 0)
 
 
-async def test_a_fatal_first_frame_ends_the_worker_with_its_line():
+async def test_a_fatal_first_frame_ends_the_worker_with_its_line() -> None:
     worker = make_worker("fatal")
     with pytest.raises(LocalError, match="no such model; name another one"):
         await worker.run()
@@ -164,14 +166,16 @@ async def test_a_fatal_first_frame_ends_the_worker_with_its_line():
 
 
 @pytest.mark.parametrize("start", ["die", "garbage", "hang"])
-async def test_a_child_that_never_comes_up_ends_the_worker(start, monkeypatch):
+async def test_a_child_that_never_comes_up_ends_the_worker(start: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker_module, "FIRST_BACKOFF", 0.01)
     worker = make_worker(start, start_deadline=0.4 if start == "hang" else 20.0)
     with pytest.raises(WorkerFailed, match="died 3 times while starting"):
         await worker.run()
 
 
-async def test_deaths_in_a_row_are_spaced_out_until_a_request_is_answered(nursery, monkeypatch):
+async def test_deaths_in_a_row_are_spaced_out_until_a_request_is_answered(
+    nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(worker_module, "FIRST_BACKOFF", 0.05)
     worker = make_worker()
     await nursery.start(worker.run)
@@ -184,7 +188,7 @@ async def test_deaths_in_a_row_are_spaced_out_until_a_request_is_answered(nurser
     assert worker._backoff == pytest.approx(0.05)
 
 
-def test_a_child_dies_with_its_parent():
+def test_a_child_dies_with_its_parent() -> None:
     parent = subprocess.Popen(
         [
             sys.executable,
@@ -193,7 +197,7 @@ def test_a_child_dies_with_its_parent():
 import sys, trio
 from sapo_node.worker import Worker
 worker = Worker("test", [sys.executable, "-c", {CHILD!r}, "stubborn"], start_deadline=20)
-async def main():
+async def main() -> None:
     async with trio.open_nursery() as nursery:
         await nursery.start(worker.run)
         print(worker.ready["pid"], flush=True)
