@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load as load_tensors
 from safetensors.torch import save_file
 from torch import Tensor
@@ -50,9 +51,9 @@ def save(trainer: Trainer, root: Path) -> Path:
         shutil.rmtree(final, ignore_errors=True)
         unfinished.rename(final)
         _sync(root)
-    except OSError as error:
+    except (OSError, SafetensorError) as error:
         shutil.rmtree(unfinished, ignore_errors=True)
-        raise CheckpointError(f"cannot write a checkpoint in {root}: {error.strerror or error}") from error
+        raise CheckpointError(f"cannot write a checkpoint in {root} ({error}); free some space there") from error
     for old in _found(root)[KEPT:]:
         shutil.rmtree(old, ignore_errors=True)
     return final

@@ -27,9 +27,15 @@ class _Row:
 
 
 @torch.no_grad()
-def generate(policy: Policy, request: GenerateRequest, max_completion_bytes: int) -> list[tuple[Sampled, ...]]:
-    """Sample every question's completions. Raises RequestError where a prompt does not fit into the model."""
-    prompts = [policy.prompt(question) for question in request.questions]
+def generate(
+    policy: Policy, request: GenerateRequest, max_completion_bytes: int, *, opening: str = ""
+) -> list[tuple[Sampled, ...]]:
+    """Sample every question's completions. Raises RequestError where a prompt does not fit into the model.
+
+    With an `opening` all completions are what follows it; their texts do not repeat it.
+    """
+    forced = policy.encode_foreign(opening) or []
+    prompts = [policy.prompt(question) + forced for question in request.questions]
     longest = max((len(prompt) for prompt in prompts), default=0)
     if longest + request.max_tokens > policy.context:
         raise RequestError(

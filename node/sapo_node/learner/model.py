@@ -16,6 +16,7 @@ from peft import LoraConfig, get_peft_model
 from safetensors import SafetensorError
 from torch import nn
 from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
+from transformers.utils.logging import disable_progress_bar
 
 from sapo_node.learner.messages import LearnerOptions
 from sapo_node.seed import POLICY_DIR
@@ -92,6 +93,7 @@ def load(options: LearnerOptions) -> Policy:
     folder = POLICY_DIR if options.model == "seed" else Path(options.model)
     if not folder.is_dir():
         raise ModelError(f"model folder {folder} does not exist; give a Hugging Face model folder or `seed`")
+    disable_progress_bar()
     device = pick_device(options.device)
     tokenizer = _load_tokenizer(folder)
     model = _load_model(folder)

@@ -101,7 +101,7 @@ class Trainer:
                 inputs = grpo.LossInputs(logprobs, logprobs.detach(), advantages, weights)
                 loss = grpo.policy_loss(inputs, self._denominator)
                 loss.backward()  # type: ignore[no-untyped-call]
-                _count(tally, batch, weights, logits.detach(), float(loss))
+                _count(tally, batch, weights, logits.detach(), loss.item())
 
     def _weights(self, batch: MicroBatch, logprobs: Tensor, floor: float, *, tapered: bool) -> Tensor:
         """Return the (B, T) token weights."""

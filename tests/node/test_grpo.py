@@ -1,0 +1,140 @@
+"""The loss and the advantages, against hand computation and autograd in double precision."""
+
+import math
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from sapo_node.advantage import advantages
+from sapo_node.learner import grpo
+
+
+def inputs(logprobs, advantage, *, old=None, weights=None):
+    logprobs = torch.tensor(logprobs, dtype=torch.float64, requires_grad=True)
+    return grpo.LossInputs(
+        logprobs=logprobs,
+        old_logprobs=logprobs.detach() if old is None else torch.tensor(old, dtype=torch.float64),
+        advantages=torch.tensor(advantage, dtype=torch.float64),
+        weights=torch.ones_like(logprobs) if weights is None else torch.tensor(weights, dtype=torch.float64),
+    )
+
+
+def test_advantages_are_centred_and_divided_by_the_unbiased_deviation():
+    assert advantages([1, 0, 0, 0]) == pytest.approx((1.5, -0.5, -0.5, -0.5), rel=1e-6)
+
+
+def test_a_flat_group_has_no_advantage():
+    assert advantages([1, 1, 1]) == (0.0, 0.0, 0.0)
+    assert advantages([0, 0]) == (0.0, 0.0)
+    assert advantages([1]) == (0.0,)
+
+
+def test_advantages_agree_with_torch():
+    rewards = [1.0, 0.0, 0.0, 1.0, 1.0, 0.0, 0.0, 0.0]
+    values = torch.tensor(rewards, dtype=torch.float64)
+    expected = (values - values.mean()) / (values.std() + 1e-8)
+    assert advantages(rewards) == pytest.approx(expected.tolist(), rel=1e-12)
+
+
+@pytest.mark.parametrize("module", ["sapo_node.advantage", "sapo_node.learner.client"])
+def test_the_main_process_side_does_not_import_torch(module):
+    code = f"import sys, {module}; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_on_policy_the_loss_is_minus_the_weighted_sum_of_advantages():
+    batch = inputs([[-1.0, -2.0], [-0.5, -3.0]], [2.0, -1.0], weights=[[1, 1], [1, 0]])
+    assert grpo.policy_loss(batch, 10.0).item() == pytest.approx(-(2.0 + 2.0 - 1.0) / 10)
+
+
+def test_on_policy_the_gradient_of_a_token_is_minus_its_advantage():
+    batch = inputs([[-1.0, -2.0], [-0.5, -3.0]], [2.0, -1.0], weights=[[1, 1], [0.5, 0]])
+    grpo.policy_loss(batch, 10.0).backward()
+    assert batch.logprobs.grad.tolist() == [[-0.2, -0.2], [0.05, 0.0]]
+
+
+def test_the_gradient_over_logits_is_the_policy_gradient():
+    torch.manual_seed(0)
+    logits = torch.randn(2, 3, 5, dtype=torch.float64, requires_grad=True)
+    targets = torch.randint(5, (2, 3))
+    advantage = torch.tensor([1.5, -0.5], dtype=torch.float64)
+    logprobs = grpo.token_logprobs(logits, targets)
+    batch = grpo.LossInputs(logprobs, logprobs.detach(), advantage, torch.ones_like(logprobs))
+    grpo.policy_loss(batch, 7.0).backward()
+    one_hot = torch.nn.functional.one_hot(targets, 5).double()
+    expected = -advantage[:, None, None] * (one_hot - logits.detach().softmax(-1)) / 7.0
+    assert torch.allclose(logits.grad, expected, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("ratio", "advantage", "gain"),
+    [(1.5, 1.0, 1.28), (1.1, 1.0, 1.1), (0.5, 1.0, 0.5), (0.5, -1.0, -0.8), (1.5, -1.0, -1.5)],
+)
+def test_the_ratio_is_clipped_where_it_would_gain_more(ratio, advantage, gain):
+    batch = inputs([[math.log(ratio)]], [advantage], old=[[0.0]])
+    assert grpo.policy_loss(batch, 1.0).item() == pytest.approx(-gain)
+
+
+def test_a_clipped_token_has_no_gradient():
+    batch = inputs([[math.log(1.5)]], [1.0], old=[[0.0]])
+    grpo.policy_loss(batch, 1.0).backward()
+    assert batch.logprobs.grad.item() == 0.0
+
+
+def test_the_denominator_does_not_depend_on_the_batch():
+    alone = grpo.policy_loss(inputs([[-1.0, -2.0]], [1.0]), 64.0)
+    with_padding = grpo.policy_loss(inputs([[-1.0, -2.0, 0.0]], [1.0], weights=[[1, 1, 0]]), 64.0)
+    other = grpo.policy_loss(inputs([[-3.0, -1.0]], [-0.5]), 64.0)
+    both = grpo.policy_loss(inputs([[-1.0, -2.0], [-3.0, -1.0]], [1.0, -0.5]), 64.0)
+    assert with_padding.item() == alone.item()
+    assert both.item() == pytest.approx(alone.item() + other.item())
+
+
+@pytest.mark.parametrize(
+    ("advantage", "external", "correction", "expected"),
+    [
+        (1.0, True, "positive", True),
+        (-1.0, True, "positive", False),
+        (-1.0, False, "positive", True),
+        (-1.0, True, "tapered", True),
+        (-1.0, True, "paper", True),
+        (0.0, True, "paper", False),
+        (0.0, False, "paper", False),
+    ],
+)
+def test_a_correction_says_which_completions_count(advantage, external, correction, expected):
+    assert grpo.counts(advantage, external=external, correction=correction) is expected
+
+
+def test_taper_pushes_down_only_what_the_policy_would_write():
+    logprobs = torch.tensor([[-1.0, -1.0], [-6.0, -6.0]], dtype=torch.float64)
+    weights = grpo.taper(logprobs, torch.ones(2, 2).double(), torch.tensor([-1.0, -1.0]).double(), floor=-2.0)
+    assert weights[0].tolist() == [1.0, 1.0]
+    assert weights[1].tolist() == pytest.approx([math.exp(-4.0)] * 2)
+
+
+def test_taper_leaves_out_rare_tokens_of_good_completions():
+    logprobs = torch.log(torch.tensor([[0.5, 1e-4]], dtype=torch.float64))
+    weights = grpo.taper(logprobs, torch.ones(1, 2).double(), torch.tensor([1.0]).double(), floor=-2.0)
+    assert weights.tolist() == [[1.0, 0.0]]
+
+
+def test_without_local_completions_nothing_external_is_pushed_down():
+    floor = grpo.plausible_floor(torch.empty(0))
+    weights = grpo.taper(torch.zeros(1, 1), torch.ones(1, 1), torch.tensor([-1.0]), floor)
+    assert weights.item() == 0.0
+
+
+def test_the_floor_is_the_tenth_percentile_of_local_completions():
+    assert grpo.plausible_floor(torch.arange(11.0)) == pytest.approx(1.0)
+
+
+def test_the_mean_log_probability_ignores_padding():
+    means = grpo.mean_logprobs(torch.tensor([[-1.0, -3.0, -9.0]]), torch.tensor([[1, 1, 0]]))
+    assert means.tolist() == [-2.0]
+
+
+def test_entropy_of_an_even_choice_is_its_logarithm():
+    assert grpo.token_entropy(torch.zeros(1, 1, 8)).item() == pytest.approx(math.log(8))
