@@ -1,0 +1,81 @@
+"""What the node asks of the jail and what it believes of the answer.
+
+The answer comes from a process that has handled peers' text, so its shape is checked twice, in the zygote and again in
+the node: the right number of items, each None or a question, a digest and one reward per completion.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+MAX_QUESTION = 32_768
+"""Characters of a question; a longer one fails closed."""
+
+MAX_BATCH = 128
+"""Items scored by one fork."""
+
+MAX_REPLY = 6 * MAX_QUESTION * MAX_BATCH
+"""Bytes of a reply; a character of a question takes up to six in JSON."""
+
+
+class MalformedReplyError(ValueError):
+    """A reply is not of the one shape that its request allows."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreRequest:
+    """One task to rebuild and its completions to score; without completions only the task is rebuilt."""
+
+    dataset: str
+    config: Mapping[str, Any]
+    seed: int
+    completions: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """A task rebuilt here and the verdict on each completion."""
+
+    question: str
+    digest: bytes
+    """SHA-256 over question and answer, to compare with the sender's."""
+    rewards: tuple[bool, ...]
+    """One per completion, in their order."""
+
+
+def encode_requests(batch: Sequence[ScoreRequest]) -> list[list[Any]]:
+    """The batch as JSON."""
+    return [[item.dataset, dict(item.config), item.seed, list(item.completions)] for item in batch]
+
+
+def decode_requests(items: Sequence[Sequence[Any]]) -> list[ScoreRequest]:
+    """The batch again, in the zygote; it comes from the node itself, so its shape is taken as given."""
+    return [ScoreRequest(dataset, config, seed, tuple(texts)) for dataset, config, seed, texts in items]
+
+
+def encode_result(scored: Scored | None) -> list[str] | None:
+    """One result as JSON."""
+    if scored is None:
+        return None
+    return [scored.question, scored.digest.hex(), "".join("1" if reward else "0" for reward in scored.rewards)]
+
+
+def decode_results(value: object, expected: Sequence[int]) -> list[Scored | None]:
+    """Results for items with `expected` numbers of completions. Raises MalformedReplyError on any other shape."""
+    if not isinstance(value, list) or len(value) != len(expected):
+        raise MalformedReplyError("not one result per item")
+    return [_decode_result(item, completions) for item, completions in zip(value, expected, strict=True)]
+
+
+def _decode_result(item: object, completions: int) -> Scored | None:
+    match item:
+        case None:
+            return None
+        case [str(question), str(digest), str(rewards)]:
+            if len(question) > MAX_QUESTION or len(rewards) != completions or not set(rewards) <= {"0", "1"}:
+                raise MalformedReplyError("a question or its rewards are out of bounds")
+            if len(digest) != 64 or not set(digest) <= set("0123456789abcdef"):
+                raise MalformedReplyError("a digest is not 32 bytes in hex")
+            return Scored(question, bytes.fromhex(digest), tuple(reward == "1" for reward in rewards))
+        case _:
+            raise MalformedReplyError("a result is neither none nor question, digest and rewards")
