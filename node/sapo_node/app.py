@@ -26,6 +26,7 @@ from sapo_node.state import SCHEMA, StateFolder, locked, state_folder
 from sapo_protocol import LocalError, Manifest, load_manifest
 
 _KEPT_NOTICES = 5
+_KEEP_OUT_INTERVAL = 1.0
 _RESEND_DELAY = 3.0
 """Seconds from the first connection to sending recent envelopes again: by then the gossip mesh stands."""
 
@@ -154,6 +155,7 @@ class RunningNode:
         self._describe(node, network)
         self._observer(Started(overview(database)))
         nursery.start_soon(self._resend, node, network)
+        nursery.start_soon(self._keep_out, node, network)
 
         def on_round(report: RoundReport) -> None:
             self._describe(node, network)
@@ -196,6 +198,14 @@ class RunningNode:
         await trio.sleep(_RESEND_DELAY)
         for message in node.counters.recent():
             await network.publish(message)
+
+    async def _keep_out(self, node: Node, network: Libp2pNetwork) -> None:
+        """Close the connections of peers whose standing was lost while they were connected."""
+        while True:
+            for peer in network.peers():
+                if not node.admits(peer.peer_id):
+                    await network.disconnect(peer.peer_id)
+            await trio.sleep(_KEEP_OUT_INTERVAL)
 
     async def _await_signals(self, node: Node) -> None:
         """The first signal ends the node after its round, the second at once; neither loses anything."""

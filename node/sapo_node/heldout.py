@@ -5,7 +5,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from sapo_node.jail import ScoreRequest
+from sapo_node.jail.messages import ScoreRequest
 from sapo_node.trainer import Policy
 from sapo_node.verify import Scorer
 from sapo_protocol import ASSIGNED_SEEDS, LocalError, Manifest, TaskSpec

@@ -7,7 +7,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from sapo_node.jail import Jail, ScoreRequest
+from sapo_node.jail import Jail
+from sapo_node.jail.messages import ScoreRequest
 from sapo_protocol import (
     Manifest,
     RemoteError,

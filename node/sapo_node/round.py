@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from sapo_node.advantage import advantages
 from sapo_node.counters import Counters, Slot
 from sapo_node.intake import Intake
-from sapo_node.jail import ScoreRequest
+from sapo_node.jail.messages import ScoreRequest
 from sapo_node.keyfile import Identity
 from sapo_node.pool import Pool
 from sapo_node.sampler import Sampler

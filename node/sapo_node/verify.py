@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
-from sapo_node.jail import Scored, ScoreRequest
+from sapo_node.jail.messages import Scored, ScoreRequest
 from sapo_node.trust import policy
 from sapo_node.trust.ledger import Ledger
 from sapo_node.trust.policy import Fact

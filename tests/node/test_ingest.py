@@ -1,0 +1,199 @@
+"""The gate: what is accepted, what is refused, for which reason, and who is charged."""
+
+from dataclasses import replace
+
+import pytest
+
+from sapo_node.clock import Clock
+from sapo_node.counters import Counters, KeyInUseElsewhere
+from sapo_node.inbox import MAX_PER_PEER, Inbox
+from sapo_node.ingest import Ignored, Ingest
+from sapo_node.net.interface import Verdict
+from sapo_node.trust import policy
+from sapo_node.trust.ledger import Ledger
+from sapo_node.trust.policy import Fact, Standing
+from sapo_protocol import Layer, encode_body, encode_message, peer_id
+
+SENDER = peer_id(bytes([9]) * 32)
+
+
+class ManualClock(Clock):
+    def __init__(self, now: float) -> None:
+        self.time = now
+
+    def now(self) -> float:
+        return self.time
+
+
+class Gate:
+    """An ingest with its parts at hand."""
+
+    def __init__(self, database, manifest, rng, issuer=bytes(32)):
+        self.clock = ManualClock(3_100)  # epoch 5
+        self.fatal = []
+        self.ledger = Ledger(database, rng=rng)
+        self.inbox = Inbox(database, manifest, rng)
+        self.counters = Counters(database, manifest, now=self.clock.now(), key_is_new=True)
+        self.ingest = Ingest(
+            database=database,
+            manifest=manifest,
+            clock=self.clock,
+            counters=self.counters,
+            ledger=self.ledger,
+            inbox=self.inbox,
+            issuer=issuer,
+            on_fatal=self.fatal.append,
+        )
+
+    async def verdict(self, message, sender=SENDER):
+        return await self.ingest.handle(sender, message)
+
+    def refused(self):
+        return dict(self.ingest.refused)
+
+
+@pytest.fixture
+def gate(database, manifest, rng):
+    return Gate(database, manifest, rng)
+
+
+async def test_a_valid_message_is_accepted_and_waits_for_verification(gate, author):
+    assert await gate.verdict(author.message(epoch=5)) is Verdict.ACCEPT
+    assert gate.inbox.peers() == [peer_id(author.issuer)]
+
+
+async def test_garbage_is_rejected_and_charged_to_its_sender(gate):
+    assert await gate.verdict(b"\xff" * 40) is Verdict.REJECT
+    assert gate.refused() == {Layer.ENCODING: 1}
+    assert gate.ledger.of(SENDER).evidence.bad > 0
+
+
+async def test_a_bad_signature_is_charged_to_its_sender_and_never_to_the_author_it_names(gate, author, manifest):
+    message = bytearray(author.message(epoch=5))
+    at = message.index(author.issuer) + 200
+    message[at] ^= 1
+    assert await gate.verdict(bytes(message)) is Verdict.REJECT
+    assert gate.ledger.of(peer_id(author.issuer)).evidence.bad == 0
+    assert gate.ledger.of(SENDER).evidence.bad > 0
+
+
+async def test_a_swapped_body_is_rejected_and_does_not_keep_the_true_one_out(gate, author):
+    body, other = encode_body(author.body("a")), encode_body(author.body("b"))
+    envelope = author.envelope(author.header([body], epoch=5))
+    assert await gate.verdict(encode_message(envelope, (other,))) is Verdict.REJECT
+    assert await gate.verdict(encode_message(envelope, (body,))) is Verdict.ACCEPT
+
+
+async def test_the_same_message_again_is_ignored_and_costs_nobody_anything(gate, author):
+    await gate.verdict(author.message(epoch=5))
+    assert await gate.verdict(author.message(epoch=5)) is Verdict.IGNORE
+    assert gate.refused() == {Ignored.DUPLICATE: 1}
+    assert gate.ledger.of(SENDER).evidence.bad == 0
+
+
+async def test_a_message_that_brings_the_bodies_left_out_before_is_accepted(gate, author):
+    body = encode_body(author.body())
+    envelope = author.envelope(author.header([body], epoch=5))
+    assert await gate.verdict(encode_message(envelope, (None,))) is Verdict.ACCEPT
+    assert await gate.verdict(encode_message(envelope, (body,))) is Verdict.ACCEPT
+    assert await gate.verdict(encode_message(envelope, (None,))) is Verdict.IGNORE
+    assert gate.inbox.draw(peer_id(author.issuer)).bodies == (body,)
+
+
+async def test_a_replay_after_a_restart_is_ignored(gate, author, database, manifest, rng):
+    await gate.verdict(author.message(epoch=5))
+    assert await Gate(database, manifest, rng).verdict(author.message(epoch=5)) is Verdict.IGNORE
+
+
+async def test_a_replay_after_its_epoch_is_ignored(gate, author):
+    await gate.verdict(author.message(epoch=5))
+    gate.clock.time += 1_200
+    gate.ingest.advance(7)
+    assert await gate.verdict(author.message(epoch=5)) is Verdict.IGNORE
+    assert gate.refused() == {Ignored.OUTSIDE_WINDOW: 1}
+
+
+@pytest.mark.parametrize("epoch", [3, 7, 2**40])
+async def test_an_epoch_outside_the_window_is_ignored(gate, author, epoch):
+    assert await gate.verdict(author.message(epoch=epoch)) is Verdict.IGNORE
+    assert gate.refused() == {Ignored.OUTSIDE_WINDOW: 1}
+
+
+async def test_counters_may_arrive_in_any_order(gate, author):
+    verdicts = [await gate.verdict(author.message(epoch=5, counter=counter)) for counter in (7, 2, 4)]
+    assert verdicts == [Verdict.ACCEPT] * 3
+
+
+async def test_two_contents_under_one_counter_ban_their_author_for_good_with_proof(gate, author, manifest):
+    await gate.verdict(author.message(epoch=5, text="one"))
+    assert await gate.verdict(author.message(epoch=5, text="two")) is Verdict.IGNORE
+    peer = peer_id(author.issuer)
+    assert gate.ledger.of(peer).standing is Standing.BANNED
+    assert gate.ledger.convicted(peer) is not None
+    assert gate.inbox.peers() == []
+    assert gate.ledger.of(SENDER).evidence.bad == 0
+
+
+async def test_a_banned_issuer_is_ignored_through_whomever_it_comes(gate, author):
+    for _ in range(4):
+        gate.ledger.report(peer_id(author.issuer), Fact.FALSE_CLAIM)
+    assert await gate.verdict(author.message(epoch=5)) is Verdict.IGNORE
+    assert gate.refused() == {Ignored.ISSUER_BANNED: 1}
+
+
+async def test_a_banned_sender_is_not_read_at_all(gate, author):
+    for _ in range(4):
+        gate.ledger.report(SENDER, Fact.FALSE_CLAIM)
+    assert await gate.verdict(b"\xff") is Verdict.IGNORE
+    assert gate.refused() == {Ignored.SENDER_BANNED: 1}
+
+
+async def test_a_flood_of_forgeries_is_cut_off(gate):
+    for _ in range(100):
+        await gate.verdict(b"\xff" * 10)
+    assert gate.refused()[Layer.ENCODING] <= 30
+    assert not gate.ledger.admits(SENDER)
+
+
+async def test_a_sender_over_its_rate_is_ignored_until_time_passes(gate, author):
+    for _ in range(int(policy.MESSAGE_BURST)):
+        await gate.verdict(author.message(epoch=5))
+    assert await gate.verdict(author.message(epoch=5, counter=1)) is Verdict.IGNORE
+    assert gate.refused()[Ignored.SENDER_BUSY] == 1
+    gate.clock.time += 1
+    assert await gate.verdict(author.message(epoch=5, counter=1)) is Verdict.ACCEPT
+
+
+async def test_skipping_counters_spends_a_newcomers_quota(gate, author, manifest):
+    beyond = int(manifest.max_rounds * policy.NEWCOMER_COUNTERS)
+    assert await gate.verdict(author.message(epoch=5, counter=beyond)) is Verdict.IGNORE
+    assert gate.refused() == {Ignored.OVER_QUOTA: 1}
+    assert await gate.verdict(author.message(epoch=5, counter=beyond - 1)) is Verdict.ACCEPT
+
+
+async def test_an_unknown_envelope_of_the_own_key_stops_the_node(author, database, manifest, rng):
+    gate = Gate(database, manifest, rng, issuer=author.issuer)
+    assert await gate.verdict(author.message(epoch=5)) is Verdict.IGNORE
+    assert [type(error) for error in gate.fatal] == [KeyInUseElsewhere]
+
+
+async def test_nobody_can_stop_a_node_by_forging_its_key(author, database, manifest, rng):
+    gate = Gate(database, manifest, rng, issuer=author.issuer)
+    message = author.message(epoch=5)
+    forged = replace(author, manifest=replace(manifest, name="elsewhere")).message(epoch=5)
+    assert forged != message
+    assert await gate.verdict(forged) is Verdict.REJECT
+    assert gate.fatal == []
+
+
+async def test_one_peer_cannot_fill_the_inbox(gate, author):
+    for counter in range(2 * MAX_PER_PEER):
+        gate.clock.time += 0.02
+        await gate.verdict(author.message(epoch=5, counter=counter))
+    assert len(gate.inbox) == MAX_PER_PEER
+
+
+async def test_a_database_that_cannot_be_written_stops_the_node_and_accepts_nothing(gate, author, database):
+    database.execute("DROP TABLE seen")
+    assert await gate.verdict(author.message(epoch=5)) is Verdict.IGNORE
+    assert len(gate.fatal) == 1

@@ -1,0 +1,266 @@
+"""Whole swarms on virtual time: the node's real ingest, ledger, verification, pool, sampler and rounds."""
+
+import random
+from dataclasses import replace
+
+import pytest
+import trio
+import trio.testing
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from sapo_adversary.attacks.polluter import Polluter
+from sapo_node.clock import TrioClock
+from sapo_node.config import Config
+from sapo_node.database import Database
+from sapo_node.keyfile import Identity
+from sapo_node.net.interface import Verdict
+from sapo_node.net.memory import LinkQuality, MemoryHub
+from sapo_node.node import Node
+from sapo_node.state import SCHEMA
+from sapo_node.tasks import build_task, task_digest
+from sapo_node.trainer import trained_per_peer
+from sapo_node.trust.policy import Standing
+from sapo_protocol import epoch_at
+from swarm_parts import KnowingScorer, Oracle
+
+ROUND_SECONDS = 2.0
+
+
+def identity(number):
+    return Identity(Ed25519PrivateKey.from_private_bytes(bytes([number]) * 32))
+
+
+class Peer:
+    """One honest node and what it plays with."""
+
+    def __init__(self, number, manifest, hub, *, key_is_new=True, skill=0.3, **settings):
+        self.database = Database(None, SCHEMA)
+        self.policy = Oracle(manifest, random.Random(number), skill=skill, seconds=ROUND_SECONDS)
+        self.reports = []
+        self.fatal = []
+        self.node = Node(
+            config=replace(Config(), **settings),
+            manifest=manifest,
+            identity=identity(number),
+            key_is_new=key_is_new,
+            database=self.database,
+            clock=TrioClock(10 * manifest.epoch_seconds),
+            scorer=KnowingScorer(self.policy.answers),
+            policy=self.policy,
+            rng=random.Random(number),
+            on_fatal=self.fatal.append,
+        )
+        self.network = hub.join(
+            self.node.identity.peer_id, self.node.handle, admit=self.node.admits, notify=lambda _: None
+        )
+
+    @property
+    def id(self):
+        return self.node.identity.peer_id
+
+    @property
+    def external(self):
+        return [report.external for report in self.reports]
+
+    def standing(self, other):
+        return self.node.ledger.of(other).standing
+
+
+async def play(peers, rounds, *others):
+    """Run all peers for so many rounds, beside whatever else."""
+    async with trio.open_nursery() as nursery:
+        for peer in peers:
+            await nursery.start(peer.network.run)
+        for other in others:
+            nursery.start_soon(other)
+        async with trio.open_nursery() as playing:
+            for peer in peers:
+                await trio.sleep(0.1)
+                playing.start_soon(play_one, peer, rounds)
+        nursery.cancel_scope.cancel()
+
+
+async def play_one(peer, rounds):
+    await peer.node.run(peer.network.publish, rounds=rounds, on_round=peer.reports.append)
+
+
+@pytest.fixture
+def fast(manifest):
+    """Epochs of a minute: thirty rounds each."""
+    return replace(manifest, epoch_seconds=60, max_rounds=60)
+
+
+@pytest.mark.parametrize("size", [2, 3, 8])
+async def test_a_swarm_of_newcomers_exchanges_within_a_few_rounds(fast, size, autojump_clock):
+    hub = MemoryHub(seed=size)
+    peers = [Peer(number, fast, hub) for number in range(1, size + 1)]
+    await play(peers, 8)
+    assert all(sum(peer.external) > 0 for peer in peers)
+
+
+async def test_newcomers_earn_full_exchange_over_epochs(fast, autojump_clock):
+    hub = MemoryHub()
+    peers = [Peer(number, fast, hub) for number in range(1, 4)]
+    await play(peers, 150)
+    early, late = peers[0].external[:20], peers[0].external[-20:]
+    assert sum(early) <= 0.1 * 4 * 20 + 1
+    assert sum(late) / 20 > 3
+    assert {peers[0].standing(peer.id) for peer in peers[1:]} == {Standing.HEALTHY}
+
+
+async def test_a_node_alone_just_learns_alone(fast, autojump_clock):
+    (peer,) = peers = [Peer(1, fast, MemoryHub())]
+    await play(peers, 5)
+    assert peer.external == [0] * 5
+    assert [step for step, _ in peer.policy.trained] == [1, 2, 3, 4, 5]
+
+
+async def test_no_group_is_trained_on_twice(fast, autojump_clock):
+    hub = MemoryHub(quality=LinkQuality(loss=0.1))
+    peers = [Peer(number, fast, hub) for number in range(1, 4)]
+    handed_out = []
+    pool = peers[0].node.pool
+    remove = pool.remove
+
+    def record(groups):
+        groups = list(groups)
+        handed_out.extend((group.peer, group.epoch, group.counter, group.k) for group in groups)
+        remove(groups)
+
+    pool.remove = record
+    await play(peers, 90)
+    assert len(handed_out) == sum(peers[0].external) > 50
+    assert len(set(handed_out)) == len(handed_out)
+
+
+async def polluting(manifest, hub, number):
+    """A polluter in the hub, as a task."""
+    who = identity(number)
+
+    def digest(assignment):
+        task = build_task(assignment.spec.dataset, assignment.spec.config, assignment.seed)
+        return task_digest(task.question, task.answer)
+
+    polluter = Polluter(manifest, who.public_key, who.sign, digest, random.Random(number))
+
+    async def handle(_sender, data):
+        polluter.hear(data)
+        return Verdict.ACCEPT
+
+    network = hub.join(who.peer_id, handle, admit=lambda _: True, notify=lambda _: None)
+    clock = TrioClock(10 * manifest.epoch_seconds)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(network.run)
+        for counter in range(10_000):
+            epoch = epoch_at(manifest, clock.now())
+            await network.publish(polluter.message(epoch, counter % manifest.max_rounds))
+            await trio.sleep(ROUND_SECONDS)
+
+
+async def test_a_polluter_is_found_out_banned_and_never_trained_on(fast, autojump_clock):
+    hub = MemoryHub()
+    peers = [Peer(number, fast, hub) for number in range(1, 4)]
+    bad = identity(9).peer_id
+    await play(peers, 60, lambda: polluting(fast, hub, 9))
+    for peer in peers:
+        assert peer.standing(bad) is Standing.BANNED
+        assert bad not in trained_per_peer(peer.database)
+        assert all(peer.standing(other.id) is not Standing.BANNED for other in peers)
+    assert sum(map(sum, (peer.external for peer in peers))) > 0
+
+
+async def test_a_swarm_full_of_liars_leaves_a_node_as_it_would_be_alone(fast, autojump_clock):
+    hub = MemoryHub()
+    (peer,) = peers = [Peer(1, fast, hub)]
+    await play(peers, 40, *[lambda number=number: polluting(fast, hub, number) for number in range(20, 27)])
+    assert peer.external == [0] * 40
+    assert len(peer.policy.trained) == 40
+
+
+async def test_a_partition_heals_and_the_exchange_goes_on(fast, autojump_clock):
+    hub = MemoryHub()
+    peers = [Peer(number, fast, hub) for number in range(1, 3)]
+
+    async def weather():
+        hub.partition([peers[0].id], [peers[1].id])
+        await trio.sleep(40)
+        heard_alone.append(len(peers[0].node.inbox))
+        hub.heal()
+
+    heard_alone = []
+    await play(peers, 60, weather)
+    assert heard_alone == [0]
+    assert sum(peers[0].external) > 0
+
+
+async def test_a_key_older_than_its_state_trains_but_stays_silent_for_two_epochs(fast, autojump_clock):
+    hub = MemoryHub()
+    peers = [Peer(1, fast, hub), Peer(2, fast, hub, key_is_new=False)]
+    await play(peers, 70)
+    silent = [report.epoch for report in peers[1].reports if not report.published]
+    speaking = [report.epoch for report in peers[1].reports if report.published]
+    assert max(silent) == 11
+    assert min(speaking) == 12
+
+
+async def test_a_copied_key_stops_the_copy_and_nobody_is_banned(fast, autojump_clock):
+    """The copy listens first, so it meets an envelope of its own key before it ever publishes one."""
+    hub = MemoryHub()
+    original, witness = peers = [Peer(1, fast, hub), Peer(2, fast, hub)]
+    copies_air = MemoryHub()
+    copy = Peer(1, fast, copies_air, key_is_new=False)
+
+    async def overhear():
+        await trio.sleep(10)
+        for message in original.node.counters.recent():
+            await copy.node.handle(witness.id, message)
+
+    await play(peers, 20, overhear)
+    assert "in use elsewhere" in str(copy.fatal[0])
+    assert witness.standing(original.id) is not Standing.BANNED
+
+
+async def test_when_the_epochs_counters_are_spent_the_node_waits_for_the_next(manifest, autojump_clock):
+    tight = replace(manifest, epoch_seconds=60, max_rounds=5)
+    (peer,) = peers = [Peer(1, tight, MemoryHub())]
+    await play(peers, 12)
+    assert [report.epoch for report in peer.reports] == [10] * 5 + [11] * 5 + [12] * 2
+    assert [report.counter for report in peer.reports] == [*range(5), *range(5), *range(2)]
+
+
+async def test_a_node_without_a_policy_verifies_and_keeps_its_ledger(fast, autojump_clock):
+    hub = MemoryHub()
+    talker = Peer(1, fast, hub)
+    watcher = Peer(2, fast, hub)
+    watcher.node._policy = watcher.node.trainer = None
+
+    async def watch():
+        await watcher.node.run(watcher.network.publish)
+
+    async with trio.open_nursery() as nursery:
+        await nursery.start(talker.network.run)
+        await nursery.start(watcher.network.run)
+        nursery.start_soon(watch)
+        await play_one(talker, 10)
+        watcher.node.stopping.set()
+        nursery.cancel_scope.cancel()
+    assert watcher.node.ledger.of(talker.id).trust > 0.5
+
+
+async def test_the_same_seed_plays_the_same_swarm():
+    from trio.testing import MockClock
+
+    async def story():
+        from sapo_protocol import load_manifest
+
+        fast = replace(load_manifest("starter"), genesis=0, epoch_seconds=60, max_rounds=60)
+        hub = MemoryHub(seed=5, quality=LinkQuality(loss=0.2))
+        peers = [Peer(number, fast, hub) for number in range(1, 4)]
+        await play(peers, 15)
+        return [(report.reward, report.external) for peer in peers for report in peer.reports]
+
+    def run():
+        return trio.run(story, clock=MockClock(autojump_threshold=0))
+
+    first, second = await trio.to_thread.run_sync(run), await trio.to_thread.run_sync(run)
+    assert first == second

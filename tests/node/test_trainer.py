@@ -1,0 +1,129 @@
+"""Atomic training: nothing stored is lost, nothing is trained on twice, whoever dies."""
+
+import random
+
+import pytest
+
+from sapo_node.learner.messages import Sampled
+from sapo_node.pool import Pool
+from sapo_node.sampler import WeightedGroup
+from sapo_node.trainer import LOCAL, MAX_FAILURES, LocalGroup, Trainer, trained_per_peer
+from sapo_node.verify import VerifiedGroup
+from sapo_node.worker import WorkerFailed
+from sapo_protocol import Completion, Finish
+from swarm_parts import Oracle
+
+COMPLETIONS = tuple(Sampled(f"answer {number}", "stop", (number,)) for number in range(2))
+LOCAL_GROUP = LocalGroup("products", "What?", bytes(32), COMPLETIONS, (True, False), (0.7, -0.7))
+
+
+def external(counter=0, peer="peer"):
+    completions = tuple(Completion(f"theirs {number}", Finish.STOP) for number in range(2))
+    return VerifiedGroup(peer, 5, counter, 0, "products", "What else?", completions, (True, False))
+
+
+def weighted(counter=0, peer="peer"):
+    return WeightedGroup(external(counter, peer), 0.5, (0.7, -0.7))
+
+
+class Mortal(Oracle):
+    """A policy that dies now and then, and comes back with the weights of its last checkpoint."""
+
+    saved = 0
+    deaths = ()
+    seen = 0
+
+    async def train(self, step, groups, *, correction):
+        self.seen += 1
+        if self.seen in self.deaths:
+            self.step = self.saved
+            raise WorkerFailed("died")
+        return await super().train(step, groups, correction=correction)
+
+    async def checkpoint(self):
+        self.saved = self.step
+        return self.step
+
+
+@pytest.fixture
+def pool(database):
+    return Pool(database)
+
+
+@pytest.fixture
+def policy(manifest):
+    return Mortal(manifest, random.Random(0))
+
+
+@pytest.fixture
+def trainer(database, pool, policy):
+    return Trainer(database, pool, policy, correction="positive", checkpoint_every=3)
+
+
+async def test_a_round_trains_local_groups_on_their_own_tokens_and_external_ones_on_text(trainer, policy):
+    await trainer.train([LOCAL_GROUP], [weighted()])
+    ((step, (local, other)),) = policy.trained
+    assert step == 1
+    assert [each.tokens for each in local.completions] == [(0,), (1,)]
+    assert [each.tokens for each in other.completions] == [None, None]
+    assert (local.weight, other.weight) == (1.0, 0.5)
+
+
+async def test_what_is_trained_on_leaves_the_pool_for_good(trainer, pool):
+    pool.add([external()])
+    await trainer.train([LOCAL_GROUP], [weighted()])
+    assert pool.groups() == []
+
+
+async def test_a_death_in_mid_batch_replays_all_since_the_checkpoint_and_goes_on(trainer, policy, database):
+    policy.deaths = (5,)
+    for counter in range(6):
+        await trainer.train([LOCAL_GROUP], [weighted(counter)])
+    # steps 1-3, checkpoint, 4, death at 5, replay of 4, then 5 and 6
+    assert [step for step, _ in policy.trained] == [1, 2, 3, 4, 4, 5, 6]
+    assert trained_per_peer(database) == {LOCAL: (6, 60), "peer": (6, 60)}
+
+
+async def test_a_killed_node_replays_what_it_had_stored(trainer, policy, database, pool):
+    policy.deaths = (2,)
+    await trainer.train([LOCAL_GROUP], [])
+    trainer._commit([LOCAL_GROUP], [weighted()])  # stored, never dispatched: the node is killed here
+    reborn = Mortal(policy.manifest, random.Random(0))
+    again = Trainer(database, pool, reborn, correction="positive", checkpoint_every=3)
+    assert await again.recover() == 2
+    assert [step for step, _ in reborn.trained] == [1, 2]
+
+
+async def test_recovering_with_nothing_to_do_trains_nothing(trainer, policy):
+    assert await trainer.recover() == 0
+    assert policy.trained == []
+
+
+async def test_batches_that_the_checkpoint_before_could_need_are_kept(trainer, database):
+    for _ in range(9):
+        await trainer.train([LOCAL_GROUP], [])
+    assert [step for (step,) in database.rows("SELECT step FROM batches")] == [7, 8, 9]
+
+
+async def test_a_fall_back_to_the_checkpoint_before_can_be_replayed(trainer, database, pool, policy):
+    for _ in range(7):
+        await trainer.train([LOCAL_GROUP], [])
+    older = Mortal(policy.manifest, random.Random(0), step=3)  # checkpoint 6 was corrupt
+    again = Trainer(database, pool, older, correction="positive", checkpoint_every=3)
+    assert await again.recover() == 4
+    assert [step for step, _ in older.trained] == [4, 5, 6, 7]
+
+
+async def test_a_batch_that_always_kills_the_learner_is_given_up(trainer, policy):
+    policy.deaths = tuple(range(1, MAX_FAILURES + 1))
+    await trainer.train([LOCAL_GROUP], [])
+    assert policy.trained == [(1, ())]
+
+
+async def test_steps_whose_batches_are_gone_are_left_empty_and_the_node_goes_on(trainer, policy, database):
+    for _ in range(3):
+        await trainer.train([LOCAL_GROUP], [])
+    policy.step = 0  # all checkpoints lost
+    database.execute("DELETE FROM batches WHERE step < 3")
+    await trainer.recover()
+    assert [len(groups) for _, groups in policy.trained[3:]] == [0, 0, 1]

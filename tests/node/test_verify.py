@@ -1,0 +1,170 @@
+"""Re-verification: only what this node found true itself becomes a verified group."""
+
+import hashlib
+import random
+from dataclasses import replace
+
+import pytest
+
+from sapo_node.jail.messages import ScoreRequest
+from sapo_node.tasks import build_task, task_digest
+from sapo_node.trust.ledger import Ledger
+from sapo_node.trust.policy import Evidence, Standing
+from sapo_node.verify import Unusable, Verifier
+from sapo_protocol import (
+    Body,
+    Completion,
+    Finish,
+    GroupHeader,
+    Header,
+    assign,
+    decode_rollout,
+    encode_body,
+    open_envelope,
+    parse_envelope,
+    peer_id,
+)
+from swarm_parts import OpenScorer
+
+
+class FailingScorer:
+    """A jail that fails closed."""
+
+    async def score(self, batch):
+        return [None for _ in batch]
+
+
+def right_and_wrong(author, k=0, *, epoch=5, counter=0, right=3):
+    """A group in which the first `right` of eight completions are correct, with its true digest and claims."""
+    assignment = assign(author.manifest, author.issuer, epoch, counter, k)
+    task = build_task(assignment.spec.dataset, assignment.spec.config, assignment.seed)
+    texts = [f"so <answer>{task.answer}</answer>"] * right + ["so <answer>no</answer>"] * (8 - right)
+    body = Body(tuple(Completion(text, Finish.STOP) for text in texts))
+    claims = tuple(number < right for number in range(8))
+    group = GroupHeader(task_digest(task.question, task.answer), claims, hashlib.sha256(encode_body(body)).digest())
+    return group, body, task
+
+
+def rollout(author, groups, bodies, *, epoch=5, counter=0):
+    envelope = author.envelope(Header(epoch, counter, tuple(groups)))
+    opened = open_envelope(parse_envelope(envelope, network_id=author.manifest.network_id))
+    return decode_rollout(opened, tuple(body and encode_body(body) for body in bodies), author.manifest)
+
+
+@pytest.fixture
+def ledger(database, rng):
+    return Ledger(database, rng=rng)
+
+
+@pytest.fixture
+def verifier(manifest, ledger):
+    return Verifier(manifest, OpenScorer(), ledger, random.Random(1))
+
+
+async def test_an_honest_group_is_verified_with_rewards_computed_here(verifier, author):
+    group, body, task = right_and_wrong(author)
+    (verified,) = await verifier.verify(rollout(author, [group], [body]))
+    assert verified.rewards == (True,) * 3 + (False,) * 5
+    assert verified.question == task.question
+    assert verified.completions == body.completions
+
+
+async def test_verified_groups_raise_trust(verifier, author, ledger):
+    group, body, _ = right_and_wrong(author)
+    await verifier.verify(rollout(author, [group], [body]))
+    assert ledger.of(peer_id(author.issuer)).trust > 0.5
+
+
+async def test_a_false_claim_is_caught_remembered_and_not_trained_on(verifier, author, ledger):
+    group, body, _ = right_and_wrong(author)
+    lie = replace(group, claims=(False, *group.claims[1:]))
+    assert await verifier.verify(rollout(author, [lie], [body])) == []
+    assert verifier.unusable == {Unusable.FALSE_CLAIM: 1}
+    assert ledger.of(peer_id(author.issuer)).trust < 0.5
+
+
+async def test_wrong_answers_honestly_claimed_cost_nothing(manifest, author, ledger):
+    group, body, _ = right_and_wrong(author, right=0)
+    always_audit = Verifier(manifest, OpenScorer(), ledger, AlwaysFirst())
+    assert await always_audit.verify(rollout(author, [group], [body])) == []
+    assert ledger.of(peer_id(author.issuer)).evidence.bad == 0
+
+
+class AlwaysFirst(random.Random):
+    """Audits everything."""
+
+    def random(self):
+        return 0.0
+
+
+async def test_a_group_claimed_flat_is_not_scored_unless_audited(verifier, author):
+    group, body, _ = right_and_wrong(author, right=0)
+    assert await verifier.verify(rollout(author, [group], [body])) == []
+    assert verifier.unusable == {Unusable.CLAIMED_FLAT: 1}
+
+
+async def test_a_lie_about_a_flat_group_is_found_by_audit(manifest, author, ledger):
+    group, body, _ = right_and_wrong(author, right=3)
+    lie = replace(group, claims=(False,) * 8)
+    await Verifier(manifest, OpenScorer(), ledger, AlwaysFirst()).verify(rollout(author, [lie], [body]))
+    assert ledger.of(peer_id(author.issuer)).evidence.bad > 0
+
+
+async def test_another_question_is_drift_and_nobodys_lie(verifier, author, ledger):
+    group, body, _ = right_and_wrong(author)
+    assert await verifier.verify(rollout(author, [replace(group, digest=bytes(32))], [body])) == []
+    assert verifier.unusable == {Unusable.OTHER_TASK: 1}
+    assert ledger.of(peer_id(author.issuer)).evidence == Evidence()
+
+
+async def test_text_copied_from_another_peer_answers_the_wrong_question(verifier, author, other_author, ledger):
+    """The copy is signed and digested well; its claims are those that made it valuable where it came from."""
+    theirs, body, _ = right_and_wrong(other_author)
+    own, _, _ = right_and_wrong(author)
+    copy = replace(own, claims=theirs.claims, body=theirs.body)
+    assert await verifier.verify(rollout(author, [copy], [body])) == []
+    assert ledger.of(peer_id(author.issuer)).evidence.bad > 0
+
+
+async def test_a_scorer_that_fails_closed_yields_nothing_and_blames_nobody(manifest, author, ledger):
+    verifier = Verifier(manifest, FailingScorer(), ledger, random.Random(1))
+    group, body, _ = right_and_wrong(author)
+    assert await verifier.verify(rollout(author, [group], [body])) == []
+    assert verifier.unusable == {Unusable.UNSCORED: 1}
+    assert ledger.of(peer_id(author.issuer)).standing is Standing.NEWCOMER
+
+
+async def test_a_signed_hash_of_something_that_is_no_body_is_charged_to_its_author(verifier, author, ledger):
+    group, _, _ = right_and_wrong(author)
+    junk = b"\xff junk"
+    envelope = author.envelope(Header(5, 0, (replace(group, body=hashlib.sha256(junk).digest()),)))
+    opened = open_envelope(parse_envelope(envelope, network_id=author.manifest.network_id))
+    assert await verifier.verify(decode_rollout(opened, (junk,), author.manifest)) == []
+    assert verifier.unusable == {Unusable.MALFORMED_BODY: 1}
+    assert ledger.of(peer_id(author.issuer)).evidence.bad > 0
+
+
+async def test_a_body_left_out_is_skipped_and_the_others_are_verified(verifier, author):
+    first, _, _ = right_and_wrong(author, 0)
+    second, body, _ = right_and_wrong(author, 1)
+    groups = await verifier.verify(rollout(author, [first, second], [None, body]))
+    assert [group.k for group in groups] == [1]
+
+
+async def test_a_request_names_the_assigned_task_and_nothing_of_the_peers(author, manifest):
+    asked = []
+
+    class Recording(OpenScorer):
+        async def score(self, batch):
+            asked.extend(batch)
+            return await super().score(batch)
+
+    from sapo_node.database import Database
+    from sapo_node.state import SCHEMA
+
+    ledger = Ledger(Database(None, SCHEMA), rng=random.Random(0))
+    group, body, _ = right_and_wrong(author)
+    await Verifier(manifest, Recording(), ledger, random.Random(1)).verify(rollout(author, [group], [body]))
+    task = assign(manifest, author.issuer, 5, 0, 0)
+    texts = tuple(completion.text for completion in body.completions)
+    assert asked == [ScoreRequest(task.spec.dataset, task.spec.config, task.seed, texts)]

@@ -1,0 +1,74 @@
+"""Real parts put together without processes or sockets."""
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import trio
+
+from sapo_node.jail.messages import Scored, ScoreRequest
+from sapo_node.learner.messages import Sampled, TrainGroup, TrainReport
+from sapo_node.tasks import build_task, score, task_digest
+from sapo_protocol import Manifest
+
+
+class OpenScorer:
+    """The project's own task builder and scorers, in this process: for text that the tests wrote themselves."""
+
+    async def score(self, batch: Sequence[ScoreRequest]) -> list[Scored | None]:
+        results: list[Scored | None] = []
+        for request in batch:
+            task = build_task(request.dataset, request.config, request.seed)
+            rewards = tuple(score(request.dataset, task, text) for text in request.completions)
+            results.append(Scored(task.question, task_digest(task.question, task.answer), rewards))
+        return results
+
+
+@dataclass
+class Oracle:
+    """A policy that knows every answer and gives it now and then: a peer need not be a model."""
+
+    manifest: Manifest
+    rng: random.Random
+    skill: float = 0.3
+    step: int = 0
+    seconds: float = 0.0
+    """How long it takes to answer, on trio's clock."""
+    trained: list[tuple[int, tuple[TrainGroup, ...]]] = field(default_factory=list)
+    answers: dict[str, str] = field(default_factory=dict)
+
+    async def generate(
+        self, questions: Sequence[str], *, completions: int, max_tokens: int, seed: int
+    ) -> list[tuple[Sampled, ...]]:
+        await trio.sleep(self.seconds)
+        groups = []
+        for question in questions:
+            texts = [f"Let me see. <answer>{self._answer(question)}</answer>" for _ in range(completions)]
+            groups.append(tuple(Sampled(text, "stop", (1, 2, 3)) for text in texts))
+        return groups
+
+    def _answer(self, question: str) -> str:
+        return self.answers[question] if self.rng.random() < self.skill else "no idea"
+
+    async def train(self, step: int, groups: Sequence[TrainGroup], *, correction: str) -> TrainReport:
+        assert step == self.step + 1
+        self.step = step
+        self.trained.append((step, tuple(groups)))
+        tokens = tuple(10 if any(group.advantages) else 0 for group in groups)
+        return TrainReport(step, 0.1, 1.0, 1.0, 3.0, sum(tokens), 0, tokens, (), None, 0.0)
+
+    async def checkpoint(self) -> int:
+        return self.step
+
+
+class KnowingScorer(OpenScorer):
+    """Tells an Oracle the answers of the questions it builds."""
+
+    def __init__(self, answers: dict[str, str]) -> None:
+        self._answers = answers
+
+    async def score(self, batch: Sequence[ScoreRequest]) -> list[Scored | None]:
+        for request in batch:
+            task = build_task(request.dataset, request.config, request.seed)
+            self._answers[task.question] = task.answer
+        return await super().score(batch)
