@@ -163,3 +163,12 @@ async def test_the_book_and_its_peers_survive_a_restart_of_the_loop(autojump_clo
     with trio.move_on_after(1):
         await book.run()
     assert len(world.dialled) == 2
+
+
+async def test_a_peer_that_broke_the_protocol_is_no_longer_sought() -> None:
+    book = World().dialer()
+    book.want("peer", ["a"])
+    book.want("bootstrap", ["a"], bootstrap=True)
+    book.forget("peer")
+    book.forget("bootstrap")
+    assert book.wanted() == ("bootstrap",)

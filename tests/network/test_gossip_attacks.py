@@ -194,11 +194,11 @@ async def test_connections_that_ended_leave_room_for_new_ones(
 async def test_silent_strangers_do_not_shut_out_an_honest_peer(
     start: "Start", until: "Until", monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sapo_node.net.service.HANDSHAKE_SECONDS", 1.0)
+    monkeypatch.setattr("sapo_node.net.service.HANDSHAKE_SECONDS", 60.0)
     node = await start(1)
     port = int(node.address.split("/")[4])
-    silent = [await trio.open_tcp_stream("127.0.0.1", port) for _ in range(100)]
-    late = await start(3, bootstrap=(node.address,))
-    await until(lambda: node.sees(late), within=30)
+    silent = [await trio.open_tcp_stream("127.0.0.1", port, local_address="127.0.0.9") for _ in range(200)]
+    honest = await start(3, bootstrap=(node.address,))
+    await until(lambda: node.sees(honest))
     for stream in silent:
         await stream.aclose()

@@ -53,6 +53,8 @@ class Dialer:
 
     def want(self, peer_id: str, addresses: Sequence[str], *, bootstrap: bool = False) -> None:
         """Add a peer, or put newly learnt addresses before the known ones."""
+        if not self._admit(peer_id):
+            return
         entry = self._book.get(peer_id)
         if entry is None:
             if not self._make_room():
@@ -70,6 +72,12 @@ class Dialer:
         if entry is not None:
             entry.due = trio.current_time() + self._delay(0)
         self.wake()
+
+    def forget(self, peer_id: str) -> None:
+        """Stop seeking a peer, unless the operator asked for it."""
+        entry = self._book.get(peer_id)
+        if entry is not None and not entry.bootstrap:
+            del self._book[peer_id]
 
     def wake(self) -> None:
         self._news.set()
@@ -145,10 +153,15 @@ class Dialer:
         return longest * self._dice.uniform(0.5, 1.0)
 
     def _make_room(self) -> bool:
-        """Drop the entry that failed most often when the book is full. False if only bootstrap peers are in it."""
+        """Drop the entry that failed most often when the book is full. False if none can go."""
         if len(self._book) < BOOK:
             return True
-        rest = [entry for entry in self._book.values() if not entry.bootstrap and not entry.dialling]
+        here = self._connected()
+        rest = [
+            entry
+            for entry in self._book.values()
+            if not entry.bootstrap and not entry.dialling and entry.peer_id not in here
+        ]
         if not rest:
             return False
         del self._book[max(rest, key=lambda entry: entry.failures).peer_id]

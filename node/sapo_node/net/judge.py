@@ -61,14 +61,15 @@ class Judge:
         if self._known.has(key):
             return None
         self._known.add(key, float("inf"))
-        verdict = Verdict.IGNORE
         try:
             verdict = await self._handle(sender, data)
         except Exception:  # A fault of the node must not end the peer's connection, let alone the service.
             log.exception("the message handler failed; the message is ignored")
-        finally:
-            # Also reached by cancellation: a question that got no answer may be asked again.
-            self._known.add(key, IGNORED_SECONDS if verdict is Verdict.IGNORE else SETTLED_SECONDS)
+            verdict = Verdict.IGNORE
+        except BaseException:
+            self._known.discard(key)  # cancelled: the question got no answer and may be asked again
+            raise
+        self._known.add(key, IGNORED_SECONDS if verdict is Verdict.IGNORE else SETTLED_SECONDS)
         return verdict
 
     def settle(self, data: bytes) -> None:

@@ -243,6 +243,7 @@ class Libp2pNetwork:
             self._notify(OtherSwarm(peer_id, network_id))
 
     def _offended(self, peer_id: str, cause: str) -> None:
+        self._dialer.forget(peer_id)
         count = self._offences.get(peer_id, 0) + 1
         self._offences[peer_id] = count
         self._offences.move_to_end(peer_id)

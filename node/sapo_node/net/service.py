@@ -48,6 +48,7 @@ HANDSHAKES = 16  # unfinished, from one address
 HANDSHAKE_SECONDS = 5.0
 START_SECONDS = 30.0
 CLOSE_SECONDS = 2.0
+INTERFACES_SECONDS = 60.0  # how long the addresses of this machine are taken as unchanged
 
 patches.apply()
 
@@ -93,6 +94,7 @@ class Service:
         self._streams: Counter[str] = Counter()
         self._handshakes: Counter[str] = Counter()
         self._tcp = TrackedTcp()
+        self._expanded: tuple[tuple[str, ...], float, list[Any]] | None = None
         self.bound: tuple[str, ...] = ()
         self.host = self._build_host(seed)
         self.swarm = self.host.get_network()
@@ -154,7 +156,12 @@ class Service:
     def _advertised(self, bound: list[Any]) -> list[Any]:
         if self._where.announce:
             return [Multiaddr(address) for address in self._where.announce]
-        return [Multiaddr(address) for address in addresses.expand(str(address) for address in bound)]
+        # The library asks with every RPC; the interfaces of this machine change seldom.
+        asked = tuple(str(address) for address in bound)
+        if self._expanded is None or self._expanded[0] != asked or trio.current_time() > self._expanded[1]:
+            found = [Multiaddr(address) for address in addresses.expand(asked)]
+            self._expanded = (asked, trio.current_time() + INTERFACES_SECONDS, found)
+        return self._expanded[2]
 
     def _contain(self) -> None:
         """Switch off what the library would do on its own, and catch what its handlers raise."""
@@ -217,11 +224,6 @@ class Service:
         """Peers with a live connection, whatever swarm they follow."""
         live = (peer for peer, links in self.swarm.connections.items() if any(not link.is_closed for link in links))
         return frozenset(str(peer) for peer in live)
-
-    def followers(self) -> frozenset[str]:
-        """Peers that announced our topic and are connected."""
-        announced = self.pubsub.peer_topics.get(self._gossip.topic, ())
-        return frozenset(str(peer) for peer in announced) & self.linked()
 
     def route(self, peer_id: str) -> tuple[tuple[str, ...], bool]:
         """(dialable addresses of a connected peer, whether we dialled it), from its signed record."""

@@ -1,0 +1,73 @@
+"""One question per content, whatever the order and number of its copies."""
+
+from collections.abc import Callable
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from sapo_node.net.interface import Verdict
+from sapo_node.net.judge import CAPACITY, IGNORED_SECONDS, SETTLED_SECONDS, Judge, RecentIds
+
+
+async def test_copies_that_arrive_together_are_one_question(autojump_clock: MockClock) -> None:
+    asked: list[str] = []
+    verdicts: list[Verdict | None] = []
+
+    async def slow(sender: str, _data: bytes) -> Verdict:
+        asked.append(sender)
+        await trio.sleep(1)
+        return Verdict.ACCEPT
+
+    judge = Judge(slow)
+
+    async def arrive(sender: str) -> None:
+        verdicts.append(await judge.ask(sender, b"m"))
+
+    async with trio.open_nursery() as nursery:
+        for sender in "abc":
+            nursery.start_soon(arrive, sender)
+    assert len(asked) == 1
+    assert sorted(verdicts, key=str) == [None, None, Verdict.ACCEPT]
+
+
+async def test_a_question_that_was_cancelled_is_asked_again(autojump_clock: MockClock) -> None:
+    answers: list[Callable[[], float]] = [lambda: 100.0, lambda: 0.0]
+
+    async def handle(_sender: str, _data: bytes) -> Verdict:
+        await trio.sleep(answers.pop(0)())
+        return Verdict.ACCEPT
+
+    judge = Judge(handle)
+    with trio.move_on_after(1):
+        await judge.ask("a", b"m")
+    assert await judge.ask("b", b"m") is Verdict.ACCEPT
+
+
+@pytest.mark.parametrize(
+    ("verdict", "wait", "again"),
+    [
+        (Verdict.IGNORE, IGNORED_SECONDS - 1, None),
+        (Verdict.IGNORE, IGNORED_SECONDS + 1, Verdict.IGNORE),
+        (Verdict.REJECT, SETTLED_SECONDS - 1, None),
+        (Verdict.ACCEPT, SETTLED_SECONDS - 1, None),
+    ],
+)
+async def test_a_verdict_is_remembered_for_its_time(
+    verdict: Verdict, wait: float, again: Verdict | None, autojump_clock: MockClock
+) -> None:
+    async def handle(_sender: str, _data: bytes) -> Verdict:
+        return verdict
+
+    judge = Judge(handle)
+    await judge.ask("a", b"m")
+    await trio.sleep(wait)
+    assert await judge.ask("a", b"m") is again
+
+
+async def test_the_memory_is_bounded() -> None:
+    ids = RecentIds()
+    for number in range(CAPACITY + 1):
+        ids.add(number.to_bytes(4, "big"))
+    assert not ids.has((0).to_bytes(4, "big"))
+    assert ids.has((CAPACITY).to_bytes(4, "big"))
