@@ -51,8 +51,8 @@ class Author:
 
 @pytest.fixture(scope="session")
 def manifest() -> Manifest:
-    """The starter swarm on a clock that begins at 0."""
-    return replace(load_manifest("starter"), genesis=0)
+    """The starter swarm on a clock that begins at 0, with 600 rounds an epoch."""
+    return replace(load_manifest("starter"), genesis=0, max_rounds=600)
 
 
 @pytest.fixture

@@ -129,6 +129,7 @@ class RunningNode:
     async def _run(self, nursery: trio.Nursery, database: Database, rounds: int | None) -> None:
         jail = Jail()
         await nursery.start(jail.run)
+        self._require_same_tasks(jail)
         config = self._confined_config(jail)
         learner = Learner(learner_options(config, self._manifest, self._folder)) if config.train else None
         node = Node(
@@ -163,11 +164,20 @@ class RunningNode:
 
         await node.run(network.publish, rounds=rounds, on_round=on_round)
 
+    def _require_same_tasks(self, jail: Jail) -> None:
+        """Another version of reasoning-gym builds other items from the same seeds, so nothing would match."""
+        needed = self._manifest.reasoning_gym
+        if jail.reasoning_gym != needed:
+            raise LocalError(
+                f"swarm {self._manifest.name!r} is defined on reasoning-gym {needed}, and {jail.reasoning_gym} is "
+                f"installed; run: pip install reasoning-gym=={needed}"
+            )
+
     def _confined_config(self, jail: Jail) -> Config:
         """Without a jail that holds, other peers' text is not scored, so nothing of theirs can be taken."""
         if jail.confined or self._config.unconfined or not self._config.external:
             return self._config
-        self._tell(f"takes nothing from other peers: {jail.description}; --unconfined accepts that")
+        self._tell(f"takes nothing from other peers: {jail.describe()}; --unconfined accepts that")
         return replace(self._config, external=0)
 
     def _tell_of_listening(self, node: Node) -> None:
