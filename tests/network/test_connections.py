@@ -34,6 +34,19 @@ async def test_addresses_are_complete_and_dialable(start: "Start", until: "Until
     await until(lambda: one.sees(two) and two.sees(one))
 
 
+@pytest.mark.parametrize("host", ["dns4/localhost", "dns/localhost"])
+async def test_a_bootstrap_may_be_given_by_name(host: str, start: "Start", until: "Until") -> None:
+    one = await start(1)
+    two = await start(2, bootstrap=(one.address.replace("ip4/127.0.0.1", host),))
+    await until(lambda: one.sees(two) and two.sees(one))
+
+
+async def test_a_node_may_listen_on_ipv6(start: "Start", until: "Until") -> None:
+    one = await start(1, listen="/ip6/::1/tcp/0")
+    two = await start(2, bootstrap=(one.address,))
+    await until(lambda: one.sees(two) and two.sees(one))
+
+
 async def test_announced_addresses_replace_found_ones(start: "Start") -> None:
     node = await start(1, announce=("/ip4/203.0.113.7/tcp/4001",))
     assert node.network.addresses == (f"/ip4/203.0.113.7/tcp/4001/p2p/{node.network.peer_id}",)

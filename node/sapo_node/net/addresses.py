@@ -4,6 +4,7 @@ import errno
 import socket
 from collections.abc import Iterable
 
+import trio
 from libp2p.utils.address_validation import get_available_interfaces
 from multiaddr import Multiaddr
 
@@ -71,6 +72,24 @@ def is_dialable(text: str) -> bool:
     except ValueError:
         return False
     return parts["tcp"] != "0" and not WILDCARDS & set(parts.values())
+
+
+async def resolve(text: str) -> tuple[str, ...]:
+    """The same place by IP address, asked from this machine's own resolver; OSError when the name is unknown.
+
+    The library asks name servers directly and knows nothing of /etc/hosts.
+    """
+    parts = _parts(text)
+    kind = next(name for name in parts if name in HOST_PROTOCOLS)
+    if kind in {"ip4", "ip6"}:
+        return (text,)
+    family = {"dns4": socket.AF_INET, "dns6": socket.AF_INET6}.get(kind, socket.AF_UNSPEC)
+    found = await trio.socket.getaddrinfo(parts[kind], parts["tcp"], family, socket.SOCK_STREAM)
+    texts = (
+        f"/{'ip6' if found_family is socket.AF_INET6 else 'ip4'}/{place[0]}/tcp/{parts['tcp']}"
+        for found_family, _, _, _, place in found
+    )
+    return tuple(dict.fromkeys(texts))
 
 
 def check_port_free(listen: Iterable[str]) -> None:

@@ -24,6 +24,7 @@ from libp2p.identity.identify_push.identify_push import ID_PUSH
 from libp2p.io.exceptions import IOException
 from libp2p.network.config import ConnectionConfig, RetryConfig
 from libp2p.network.connection.raw_connection import RawConnection
+from libp2p.network.exceptions import SwarmException
 from libp2p.peer.id import ID
 from libp2p.protocol_muxer.exceptions import MultiselectError
 from libp2p.pubsub.gossipsub import PROTOCOL_ID_V11
@@ -215,7 +216,17 @@ class Service:
         await self.pubsub.publish(self._gossip.topic, data)
 
     async def dial(self, peer_id: str, address: str) -> None:
-        await self.swarm.dial_addr(Multiaddr(f"{address}/p2p/{peer_id}"), ID.from_string(peer_id))
+        places = await addresses.resolve(address)
+        for place in places[:-1]:
+            try:
+                await self._dial_place(peer_id, place)
+            except SwarmException:
+                continue
+            return
+        await self._dial_place(peer_id, places[-1])
+
+    async def _dial_place(self, peer_id: str, place: str) -> None:
+        await self.swarm.dial_addr(Multiaddr(f"{place}/p2p/{peer_id}"), ID.from_string(peer_id))
 
     async def disconnect(self, peer_id: str) -> None:
         await self.host.disconnect(ID.from_string(peer_id))
