@@ -1,0 +1,333 @@
+"""The jail gives the verdicts of the scorers, or none: every failure is closed, bounded, counted and repaired."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from sapo_node.jail import Jail, Scored, ScoreRequest, client, messages, zygote
+from sapo_node.jail.messages import MalformedReplyError, decode_results
+from sapo_node.tasks import build_task, task_digest
+
+EASY: Mapping[str, Any] = {"max_terms": 2, "min_digits": 2, "max_digits": 2}
+TASK = build_task("chain_sum", EASY, 7)
+RIGHT, WRONG = f"so <answer>{TASK.answer}</answer>", "so <answer>0.5</answer>"
+GOOD = ScoreRequest("chain_sum", EASY, 7, (RIGHT, WRONG, "", "\ud800\0", RIGHT))
+GOOD_RESULT = Scored(TASK.question, task_digest(TASK.question, TASK.answer), (True, False, False, False, True))
+ENDLESS = ScoreRequest("chain_sum", {"min_digits": 50_000_000, "max_digits": 50_000_000}, 7, (RIGHT,))
+"""Builds numbers of fifty million digits within one call into C, which no Python signal handler could interrupt."""
+
+
+def zygote_of(jail: Jail) -> int:
+    child = jail._worker._child
+    assert child is not None
+    return child.process.pid
+
+
+def children_of(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def descriptors_of(pid: int) -> list[Path]:
+    return list(Path(f"/proc/{pid}/fd").iterdir())
+
+
+async def child_of(pid: int) -> int:
+    with trio.fail_after(20):
+        while not children_of(pid):  # noqa: ASYNC110 - another process's fork sets no event here
+            await trio.sleep(0.01)
+    await trio.sleep(0.1)  # long enough for it to have locked itself down
+    return children_of(pid)[0]
+
+
+def is_gone(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
+
+
+def status_of(pid: int) -> dict[str, str]:
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
+
+
+async def test_a_batch_gets_the_verdicts_of_the_scorers(nursery: trio.Nursery) -> None:
+    jail = Jail()
+    await nursery.start(jail.run)
+    assert await jail.score([GOOD]) == [GOOD_RESULT]
+    assert await jail.score([]) == []
+    assert not jail.failures
+
+
+async def test_a_request_without_completions_builds_the_question(nursery: trio.Nursery) -> None:
+    jail = Jail()
+    await nursery.start(jail.run)
+    requests = [ScoreRequest(dataset, {}, 5, ()) for dataset in ("arc_1d", "spell_backward", "bf", "binary_matrix")]
+    for request, result in zip(requests, await jail.score(requests), strict=True):
+        task = build_task(request.dataset, {}, 5)
+        assert result == Scored(task.question, task_digest(task.question, task.answer), ())
+
+
+async def test_a_bad_item_fails_alone(nursery: trio.Nursery) -> None:
+    jail = Jail()
+    await nursery.start(jail.run)
+    bad = [
+        ScoreRequest("no such dataset", {}, 1, (RIGHT,)),
+        ScoreRequest("chain_sum", {"min_terms": 0}, 1, (RIGHT,)),
+        ScoreRequest("chain_sum", {}, -1, (RIGHT,)),
+        ScoreRequest("arc_1d", {"min_size": 10**12, "max_size": 10**11}, 1, (RIGHT,)),
+        ScoreRequest("spell_backward", {"data_file": "/etc/passwd"}, 1, (RIGHT,)),
+    ]
+    assert await jail.score([GOOD, *bad, GOOD]) == [GOOD_RESULT, *[None] * len(bad), GOOD_RESULT]
+    assert jail.failures == {"task": len(bad)}
+    assert jail.restarts == 0
+
+
+async def test_a_configuration_that_is_no_plain_data_fails_closed(nursery: trio.Nursery) -> None:
+    jail = Jail()
+    await nursery.start(jail.run)
+    assert await jail.score([ScoreRequest("chain_sum", {"max_terms": b"2"}, 1, ())]) == [None]
+    assert jail.failures == {"request": 1}
+    assert await jail.score([GOOD]) == [GOOD_RESULT]
+
+
+async def test_a_large_batch_is_split_and_kept_in_order(nursery: trio.Nursery) -> None:
+    jail = Jail()
+    await nursery.start(jail.run)
+    results = await jail.score([ScoreRequest("leg_counting", {}, seed, ()) for seed in range(300)])
+    questions = [result.question for result in results if result]
+    assert questions == [build_task("leg_counting", {}, seed).question for seed in range(300)]
+
+
+async def test_all_layers_that_this_platform_has_are_reported(nursery: trio.Nursery) -> None:
+    jail = Jail()
+    assert jail.layers == {}
+    assert not jail.confined
+    assert jail.describe() == "the jail is not up"
+    await nursery.start(jail.run)
+    assert set(jail.layers) == {"rlimits", "seccomp", "landlock", "namespaces", "unprivileged"}
+    assert jail.reasoning_gym == "0.1.25"
+    if sys.platform == "linux":
+        assert jail.confined
+        assert "rlimits, seccomp" in jail.describe()
+
+
+def test_a_platform_that_lacks_layers_is_described_as_such() -> None:
+    jail = Jail()
+    jail._worker.ready = {"layers": {"rlimits": True, "unprivileged": True}}
+    assert not jail.confined
+    assert jail.describe() == (
+        "the jail holds with rlimits, unprivileged; this platform lacks seccomp, landlock, namespaces:"
+        " too little for peers' text"
+    )
+    jail._worker.ready = {"layers": {"rlimits": True, "seccomp": True, "unprivileged": True}}
+    assert jail.confined
+    assert jail.describe().endswith("lacks landlock, namespaces: enough for peers' text")
+
+
+linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+
+
+@linux
+async def test_zygote_and_child_are_locked_down_while_they_work(nursery: trio.Nursery) -> None:
+    jail = Jail()
+    await nursery.start(jail.run)
+    pid = zygote_of(jail)
+    nursery.start_soon(jail.score, [ENDLESS])
+    child = await child_of(pid)
+    for process in (pid, child):
+        status = status_of(process)
+        assert status["Uid"].split()[0] != "0"
+        assert status["NoNewPrivs"] == "1"
+        assert int(status["CapEff"], 16) == int(status["CapPrm"], 16) == 0
+        assert os.getsid(process) != os.getsid(0)
+    assert status_of(child)["Seccomp"] == "2"
+    if os.getuid() == 0:
+        # The null device three times and the pipe for its one result.
+        assert len(descriptors_of(child)) == 4
+    nursery.cancel_scope.cancel()
+
+
+@linux
+async def test_a_batch_that_never_ends_is_killed_at_its_processor_limit(
+    nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client, "CPU_SECONDS", 1)
+    jail = Jail()
+    await nursery.start(jail.run)
+    assert await jail.score([GOOD, ENDLESS]) == [None, None]
+    assert jail.failures == {"timeout": 2}
+    assert await jail.score([GOOD]) == [GOOD_RESULT]
+    assert jail.restarts == 0
+
+
+@linux
+async def test_a_batch_that_sleeps_is_killed_at_its_deadline(
+    nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client, "WALL_SECONDS", 1.0)
+    jail = Jail()
+    await nursery.start(jail.run)
+    pid = zygote_of(jail)
+
+    async def stop_the_child() -> None:
+        os.kill(await child_of(pid), signal.SIGSTOP)
+
+    nursery.start_soon(stop_the_child)
+    assert await jail.score([ENDLESS]) == [None]
+    assert jail.failures == {"timeout": 1}
+    assert children_of(pid) == []
+    assert await jail.score([GOOD]) == [GOOD_RESULT]
+    assert jail.restarts == 0
+
+
+@linux
+async def test_a_child_that_is_killed_fails_its_batch_alone(nursery: trio.Nursery) -> None:
+    jail = Jail()
+    await nursery.start(jail.run)
+    pid = zygote_of(jail)
+
+    async def kill_the_child() -> None:
+        os.kill(await child_of(pid), signal.SIGKILL)
+
+    nursery.start_soon(kill_the_child)
+    assert await jail.score([ENDLESS, GOOD]) == [None, None]
+    assert jail.failures == {"died": 2}
+    assert await jail.score([GOOD]) == [GOOD_RESULT]
+    assert zygote_of(jail) == pid
+
+
+@linux
+async def test_a_zygote_that_is_killed_fails_the_batch_and_comes_back(nursery: trio.Nursery) -> None:
+    jail = Jail()
+    await nursery.start(jail.run)
+    pid = zygote_of(jail)
+    children = []
+
+    async def kill_the_zygote() -> None:
+        children.append(await child_of(pid))
+        os.kill(pid, signal.SIGKILL)
+
+    nursery.start_soon(kill_the_zygote)
+    assert await jail.score([ENDLESS]) == [None]
+    assert jail.failures == {"restart": 1}
+    assert await jail.score([GOOD]) == [GOOD_RESULT]
+    assert jail.restarts == 1
+    assert is_gone(pid)
+    assert is_gone(children[0])
+
+
+@linux
+async def test_a_zygote_that_hangs_is_replaced(nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "WALL_SECONDS", 0.2)
+    monkeypatch.setattr(client, "_MARGIN", 0.3)
+    jail = Jail()
+    await nursery.start(jail.run)
+    os.kill(zygote_of(jail), signal.SIGSTOP)
+    assert await jail.score([GOOD]) == [None]
+    assert jail.failures == {"restart": 1}
+    monkeypatch.setattr(client, "_MARGIN", 30.0)
+    assert await jail.score([GOOD]) == [GOOD_RESULT]
+
+
+@linux
+def test_the_jail_dies_with_its_node() -> None:
+    code = """
+import trio
+from sapo_node.jail import Jail
+async def main():
+    jail = Jail()
+    async with trio.open_nursery() as nursery:
+        await nursery.start(jail.run)
+        print(jail._worker._child.process.pid, flush=True)
+        await trio.sleep(60)
+trio.run(main)
+"""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    node = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, env=environment)
+    assert node.stdout is not None
+    pid = int(node.stdout.readline())
+    # Stopped, it cannot notice the end of its input: only the kernel ends it.
+    os.kill(pid, signal.SIGSTOP)
+    node.kill()
+    node.wait()
+    node.stdout.close()
+    deadline = time.monotonic() + 10
+    while not is_gone(pid):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+DIGEST = "ab" * 32
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        {},
+        [],
+        [None, None],
+        [["q", DIGEST, "01"], None],
+        [["q", DIGEST, "0"]],
+        [["q", DIGEST, "012"]],
+        [["q", DIGEST, "02"]],
+        [["q", DIGEST, [0, 1]]],
+        [["q", DIGEST, 1]],
+        [["q", DIGEST, "\u0660\u0661"]],
+        [["q", DIGEST[1:], "01"]],
+        [["q", DIGEST.upper(), "01"]],
+        [["q", " " * 64, "01"]],
+        [[None, DIGEST, "01"]],
+        [["q" * (messages.MAX_QUESTION + 1), DIGEST, "01"]],
+        [["q", DIGEST, "01", "more"]],
+        [["q", DIGEST]],
+        ["q01"],
+        [True],
+    ],
+)
+def test_a_result_of_another_shape_is_malformed(value: object) -> None:
+    with pytest.raises(MalformedReplyError):
+        decode_results(value, [2])
+
+
+def test_a_result_of_the_right_shape_is_taken() -> None:
+    assert decode_results([["q", DIGEST, "01"], None], [2, 5]) == [Scored("q", b"\xab" * 32, (False, True)), None]
+
+
+@pytest.mark.parametrize("reply", [{}, {"failed": "because I say so"}, {"failed": 1}, {"results": 1}, [], "x", 1])
+def test_a_reply_of_another_shape_is_malformed(reply: object) -> None:
+    with pytest.raises(MalformedReplyError):
+        client._results(reply, [GOOD])
+
+
+@pytest.mark.parametrize("output", [b"", b"[", b"\xff", b"[" * 100_000, b'[["q","x","1"]]', b'[["q", NaN]]'])
+def test_what_a_child_writes_is_malformed_unless_it_is_results(output: bytes) -> None:
+    assert zygote._checked(output, [GOOD]) == {"failed": "malformed"}
+
+
+def test_a_child_that_writes_without_end_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(zygote, "MAX_REPLY", 1000)
+    reader, writer = os.pipe()
+    os.write(writer, b"[" * 50_000)
+    output = zygote._read_until(reader, time.monotonic() + 10)
+    assert output is not None
+    assert zygote._cause(output, 0) == "malformed"
+    os.close(reader)
+    os.close(writer)
+
+
+def test_a_child_that_trickles_is_cut_off_at_its_deadline() -> None:
+    reader, writer = os.pipe()
+    os.write(writer, b"[")
+    assert zygote._read_until(reader, time.monotonic() + 0.05) is None
+    os.close(reader)
+    os.close(writer)
