@@ -128,10 +128,13 @@ class RunningNode:
 
     async def _run(self, nursery: trio.Nursery, database: Database, rounds: int | None) -> None:
         jail = Jail()
-        await nursery.start(jail.run)
+        learner = Learner(learner_options(self._config, self._manifest, self._folder)) if self._config.train else None
+        async with trio.open_nursery() as starting:
+            starting.start_soon(nursery.start, jail.run)
+            if learner:
+                starting.start_soon(nursery.start, learner.run)
         self._require_same_tasks(jail)
         config = self._confined_config(jail)
-        learner = Learner(learner_options(config, self._manifest, self._folder)) if config.train else None
         node = Node(
             config=config,
             manifest=self._manifest,
@@ -148,10 +151,8 @@ class RunningNode:
         settings = network_settings(config, self._manifest, self._identity)
         network = Libp2pNetwork(settings, self._identity.peer_id, node.handle, admit=node.admits, notify=self._notice)
         await nursery.start(network.run)
-        if learner:
-            await nursery.start(learner.run)
-            if learner.ready.fallback:
-                self._tell(learner.ready.fallback)
+        if learner and learner.ready.fallback:
+            self._tell(learner.ready.fallback)
         self._tell_of_listening(node)
         self._describe(node, network)
         self._observer(Started(overview(database)))

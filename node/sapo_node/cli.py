@@ -136,7 +136,7 @@ def _unlock(path: Path, passphrase: str | None) -> Identity:
 
 
 @cli.command()
-@click.option("--rounds", type=click.IntRange(1), default=40, show_default=True, help="Rounds of each honest node.")
+@click.option("--rounds", type=click.IntRange(1), default=120, show_default=True, help="Rounds of each honest node.")
 @click.option("--questions", type=click.IntRange(1), default=32, show_default=True, help="Held-out questions per task.")
 @as_json
 def demo(*, rounds: int, questions: int, json_output: bool) -> None:

@@ -1,4 +1,4 @@
-"""The signed envelope: all but payload, key and signature is fixed, and the receiver says for which swarm it must be."""
+"""The signed envelope: all but payload, key and signature is fixed; the receiver says for which swarm it must be."""
 
 import json
 from dataclasses import replace

@@ -1,0 +1,133 @@
+"""Kill -9 at random points: nothing acknowledged is lost, no counter is used twice, nothing is trained on twice."""
+
+import json
+import os
+import random
+import signal
+import sqlite3
+import time
+
+import pytest
+
+from processes import PATIENCE, RunningProcess, write_swarm
+from sapo_protocol import decode_header, decode_message, load_manifest, open_envelope, parse_envelope
+
+KILLS = 20
+
+
+@pytest.fixture
+def swarm(tmp_path):
+    return write_swarm(tmp_path / "crash.toml", epoch_seconds=86_400, max_rounds=100_000)
+
+
+def without_checkpoints(folder, *trusted):
+    """A configuration under which every batch stays on record, so that the whole story can be read afterwards."""
+    folder.mkdir(exist_ok=True)
+    file = folder / "node.toml"
+    file.write_text(f"checkpoint_every = 100000\ntrusted = {json.dumps(trusted)}\n")
+    return file
+
+
+def database_of(folder):
+    (path,) = (folder / "state").rglob("node.sqlite")
+    return sqlite3.connect(path)
+
+
+def assert_nothing_trained_twice(database):
+    """Steps follow each other without a gap, and no group of a peer stands in two of them."""
+    steps, groups = [], []
+    for step, request in database.execute("SELECT step, request FROM batches ORDER BY step"):
+        steps.append(step)
+        for group in json.loads(request)["groups"]:
+            if group["source"] == "external":
+                groups.append(json.dumps([group["question"], group["completions"]]))
+    assert steps == list(range(1, len(steps) + 1))
+    assert len(groups) == len(set(groups))
+    return len(groups)
+
+
+def assert_each_counter_signed_once(database, swarm):
+    manifest = load_manifest(str(swarm))
+    signed = {}
+    for (message,) in database.execute("SELECT message FROM published"):
+        envelope, _ = decode_message(message, manifest)
+        opened = open_envelope(parse_envelope(envelope, network_id=manifest.network_id))
+        header = decode_header(opened.payload, manifest)
+        assert signed.setdefault((header.epoch, header.counter), opened.envelope_id) == opened.envelope_id
+    (following,) = database.execute("SELECT max(next) FROM counters").fetchone()
+    assert max(counter for _, counter in signed) < following
+    return signed
+
+
+def accepted_of(database):
+    return set(database.execute("SELECT issuer, epoch, counter, envelope_id FROM seen"))
+
+
+@pytest.mark.timeout(900)
+def test_a_node_killed_at_random_points_loses_nothing_and_repeats_nothing(tmp_path, swarm):
+    rng = random.Random(1)
+    with RunningProcess(tmp_path / "peer", "--swarm", swarm) as peer:
+        started = peer.until_event("started")
+        config = without_checkpoints(tmp_path / "victim", started["peer_id"])
+        arguments = ("--swarm", swarm, "--config", config, "--bootstrap", started["addresses"][0])
+        published, accepted = {}, set()
+        for _ in range(KILLS):
+            with RunningProcess(tmp_path / "victim", *arguments) as victim:
+                victim.until_round(1)
+                time.sleep(rng.uniform(0, 1.5))
+                victim.process.send_signal(signal.SIGKILL)
+                victim.process.wait()
+            with database_of(tmp_path / "victim") as database:
+                now = assert_each_counter_signed_once(database, swarm)
+                assert published.items() <= now.items()
+                published = now
+                assert accepted <= accepted_of(database)
+                accepted = accepted_of(database)
+                external = assert_nothing_trained_twice(database)
+        assert external > 0
+        peer.until_round(1)
+        views = {each["peer"]: each["standing"] for each in peer.events[-1]["peers"]}
+    assert "banned" not in views.values()
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("which", ["learner", "jail"])
+def test_a_node_whose_worker_is_killed_at_random_points_goes_on(tmp_path, swarm, which):
+    rng = random.Random(2)
+    config = without_checkpoints(tmp_path / "a")
+    with RunningProcess(tmp_path / "a", "--swarm", swarm, "--config", config) as node:
+        node.until_round(1)
+        killed = set()
+        deadline = time.monotonic() + 6 * PATIENCE
+        while len(killed) < KILLS and time.monotonic() < deadline:
+            time.sleep(rng.uniform(0, 0.5))
+            worker = node.children().get(which)
+            if worker is None or worker in killed:
+                node.until_round(1)
+                continue
+            os.kill(worker, signal.SIGKILL)
+            killed.add(worker)
+        assert len(killed) == KILLS
+        last = node.until_round(2)
+        node.process.send_signal(signal.SIGTERM)
+        node.until_event("stopped")
+    with database_of(tmp_path / "a") as database:
+        assert_each_counter_signed_once(database, swarm)
+        assert_nothing_trained_twice(database)
+        (steps,) = database.execute("SELECT max(step) FROM rounds").fetchone()
+    assert steps >= last["step"]
+
+
+def test_a_corrupt_newest_checkpoint_falls_back_to_the_one_before_and_says_so(tmp_path, swarm):
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "node.toml").write_text("checkpoint_every = 2\n")
+    arguments = ("--swarm", swarm, "--config", tmp_path / "a" / "node.toml", "--rounds")
+    with RunningProcess(tmp_path / "a", *arguments, 4) as node:
+        node.until_event("stopped")
+    newest = max((tmp_path / "a" / "state").rglob("checkpoints/step-*"))
+    weights = max(newest.glob("*.safetensors"), key=lambda file: file.stat().st_size)
+    weights.write_bytes(weights.read_bytes()[:-100])
+    with RunningProcess(tmp_path / "a", *arguments, 1) as node:
+        notice = node.until(lambda event: event["event"] == "notice" and "checkpoint" in event["text"])
+        assert newest.name in notice["text"] or "fall" in notice["text"]
+        assert node.until_event("round")["step"] == 5
