@@ -38,9 +38,11 @@ def assert_nothing_trained_twice(database):
     steps, groups = [], []
     for step, request in database.execute("SELECT step, request FROM batches ORDER BY step"):
         steps.append(step)
-        for group in json.loads(request)["groups"]:
-            if group["source"] == "external":
-                groups.append(json.dumps([group["question"], group["completions"]]))
+        groups += [
+            json.dumps([group["question"], group["completions"]])
+            for group in json.loads(request)["groups"]
+            if group["source"] == "external"
+        ]
     assert steps == list(range(1, len(steps) + 1))
     assert len(groups) == len(set(groups))
     return len(groups)
