@@ -99,7 +99,8 @@ def make_folder() -> None:
 
 
 def trace() -> None:
-    if ctypes.CDLL(None, use_errno=True).ptrace(16, PID, 0, 0) != 0:
+    """PTRACE_SEIZE, which unlike an attach does not stop the one who waits for us."""
+    if ctypes.CDLL(None, use_errno=True).ptrace(0x4206, PID, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "ptrace")
 
 

@@ -1,6 +1,8 @@
 """The jail gives the verdicts of the scorers, or none: every failure is closed, bounded, counted and repaired."""
 
+import contextlib
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -11,10 +13,13 @@ from typing import Any
 
 import pytest
 import trio
+from hypothesis import given
+from hypothesis import strategies as st
 
 from sapo_node.jail import Jail, Scored, ScoreRequest, client, messages, zygote
 from sapo_node.jail.messages import MalformedReplyError, decode_results
 from sapo_node.tasks import build_task, task_digest
+from sapo_protocol.errors import LocalError
 
 EASY: Mapping[str, Any] = {"max_terms": 2, "min_digits": 2, "max_digits": 2}
 TASK = build_task("chain_sum", EASY, 7)
@@ -266,6 +271,37 @@ trio.run(main)
         time.sleep(0.02)
 
 
+async def test_a_missing_library_ends_the_jail_with_the_fix(monkeypatch: pytest.MonkeyPatch) -> None:
+    code = f"import sys; sys.path[:] = {sys.path!r}; sys.modules['reasoning_gym'] = None"
+    monkeypatch.setattr(
+        client, "_argv", lambda: [sys.executable, "-c", f"{code}; from sapo_node.jail.zygote import main; main()"]
+    )
+    with pytest.raises(LocalError, match="install sapo-node again"):
+        await Jail().run()
+
+
+@linux
+@pytest.mark.slow
+async def test_twenty_kills_at_any_moment_lose_one_batch_each(nursery: trio.Nursery) -> None:
+    jail = Jail()
+    await nursery.start(jail.run)
+    moments = random.Random(1)
+    for _ in range(20):
+        pid = zygote_of(jail)
+
+        async def kill(pid: int = pid) -> None:
+            await trio.sleep(moments.random() * 0.1)
+            os.kill(pid, signal.SIGKILL)
+
+        async with trio.open_nursery() as killers:
+            killers.start_soon(kill)
+            for _ in range(5):
+                assert await jail.score([GOOD] * 20) in ([GOOD_RESULT] * 20, [None] * 20)
+        assert await jail.score([GOOD]) in ([GOOD_RESULT], [None])
+        assert await jail.score([GOOD]) == [GOOD_RESULT]
+    assert jail.restarts == 20
+
+
 DIGEST = "ab" * 32
 
 
@@ -297,6 +333,19 @@ DIGEST = "ab" * 32
 def test_a_result_of_another_shape_is_malformed(value: object) -> None:
     with pytest.raises(MalformedReplyError):
         decode_results(value, [2])
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text() | st.sampled_from([DIGEST, "01", "q"]),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=2),
+)
+
+
+@given(st.lists(json_values, min_size=1, max_size=2))
+def test_any_json_is_either_results_or_malformed(value: list[object]) -> None:
+    with contextlib.suppress(MalformedReplyError):
+        results = decode_results(value, [2] * len(value))
+        assert all(result is None or len(result.rewards) == 2 for result in results)
 
 
 def test_a_result_of_the_right_shape_is_taken() -> None:

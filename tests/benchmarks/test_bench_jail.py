@@ -1,0 +1,59 @@
+"""What confinement costs: scoring a batch of 100 in the jail against scoring it in this process."""
+
+import statistics
+import time
+
+import pytest
+import trio
+
+from sapo_node.jail import Jail, ScoreRequest
+from sapo_node.tasks import build_task, score, task_digest
+from sapo_protocol.manifest import load_manifest
+
+ROUNDS = 15
+
+
+def batch_of_100(manifest: str) -> list[ScoreRequest]:
+    specs = load_manifest(manifest).tasks
+    requests = []
+    for seed in range(100):
+        spec = specs[seed % len(specs)]
+        answer = build_task(spec.dataset, spec.config, seed).answer
+        texts = tuple(f"Let me think about it.\n<answer>{answer}</answer>" for _ in range(8))
+        requests.append(ScoreRequest(spec.dataset, spec.config, seed, texts))
+    return requests
+
+
+def score_here(batch: list[ScoreRequest]) -> None:
+    for item in batch:
+        task = build_task(item.dataset, item.config, item.seed)
+        task_digest(task.question, task.answer)
+        for text in item.completions:
+            score(item.dataset, task, text)
+
+
+@pytest.mark.bench
+@pytest.mark.parametrize("manifest", ["starter", "paper-nine"])
+async def test_jail_against_in_process(
+    nursery: trio.Nursery, manifest: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    jail = Jail()
+    await nursery.start(jail.run)
+    batch = batch_of_100(manifest)
+    score_here(batch)
+    await jail.score(batch)
+    inside, outside = [], []
+    for _ in range(ROUNDS):
+        start = time.perf_counter()
+        score_here(batch)
+        middle = time.perf_counter()
+        results = await jail.score(batch)
+        outside.append(middle - start)
+        inside.append(time.perf_counter() - middle)
+        assert None not in results
+    jailed, plain = statistics.median(inside), statistics.median(outside)
+    with capsys.disabled():
+        print(
+            f"\njail/in-process, {manifest}, batch of 100: {jailed / plain:.1f}x"
+            f" ({1e3 * jailed:.0f} ms / {1e3 * plain:.1f} ms)"
+        )
