@@ -152,7 +152,7 @@ class RunningNode:
         network = Libp2pNetwork(settings, self._identity.peer_id, node.handle, admit=node.admits, notify=self._notice)
         await nursery.start(network.run)
         if learner and learner.ready.fallback:
-            self._tell(learner.ready.fallback)
+            self._tell(f"checkpoint {learner.ready.fallback}")
         self._tell_of_listening(node)
         self._describe(node, network)
         self._observer(Started(overview(database)))

@@ -3,11 +3,11 @@
 import json
 import logging
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import asdict
 from functools import partial, wraps
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 import trio
@@ -27,7 +27,6 @@ from sapo_node.state import read_database, state_folder
 from sapo_node.view import peer_table, render
 from sapo_protocol import LocalError, SapoError, load_manifest
 
-T = TypeVar("T")
 Command = Callable[..., None]
 
 stderr = Console(stderr=True)
@@ -37,6 +36,8 @@ def main() -> None:
     """Entry point: an error of ours is one line on stderr and exit code 1."""
     try:
         cli()
+    except* KeyboardInterrupt:
+        sys.exit(130)
     except* SapoError as group:
         for error in _leaves(group):
             stderr.print(f"[bold red]error:[/] {error}", highlight=False, soft_wrap=True)
@@ -48,11 +49,6 @@ def _leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
     for error in group.exceptions:
         leaves += _leaves(error) if isinstance(error, BaseExceptionGroup) else [error]
     return leaves[:1]
-
-
-def run_trio(function: Callable[[], Awaitable[T]]) -> T:
-    """Run to the end."""
-    return trio.run(function)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
@@ -122,7 +118,7 @@ def start(config: Config, *, rounds: int | None, passphrase: str | None, json_ou
         stderr.print(f"made a new key in {path} (mode 0600); this node is {identity.peer_id}", highlight=False)
     with JsonLines() if json_output else LiveView() as observer:
         node = RunningNode(config, identity, key_is_new=key_is_new, observer=observer)
-        run_trio(partial(node.run, rounds=rounds))
+        trio.run(partial(node.run, rounds=rounds))
 
 
 def _unlock(path: Path, passphrase: str | None) -> Identity:
@@ -218,7 +214,7 @@ def eval_(config_file: Path | None, *, state: str | None, questions: int, json_o
     with Progress(console=stderr, transient=True, disable=json_output) as progress:
         bar = progress.add_task("asking", total=questions * len(manifest.tasks))
         advance = partial(progress.advance, bar)
-        result, step = run_trio(partial(evaluate, config, manifest, folder, questions=questions, progress=advance))
+        result, step = trio.run(partial(evaluate, config, manifest, folder, questions=questions, progress=advance))
     if json_output:
         click.echo(
             json.dumps(
@@ -262,7 +258,7 @@ def verify(file: Path, *, swarm: str, json_output: bool) -> None:
         data = file.read_bytes()
     except OSError as error:
         raise LocalError(f"cannot read {file}: {error.strerror}") from error
-    finding = run_trio(partial(inspection.inspect, data, load_manifest(swarm)))
+    finding = trio.run(partial(inspection.inspect, data, load_manifest(swarm)))
     if json_output:
         click.echo(json.dumps(asdict(finding)))
     else:

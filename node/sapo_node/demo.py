@@ -6,6 +6,7 @@ import sys
 import tempfile
 import time
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -67,7 +68,7 @@ class Demo:
         async with trio.open_nursery() as nursery:
             with Live(console=self._console, refresh_per_second=2, transient=False) as live:
                 await self._start(nursery)
-                polluter = await self._start_polluter()
+                polluter = await self._start_polluter(nursery)
                 nursery.start_soon(self._show, live)
                 for member in self.members:
                     await member.process.wait()
@@ -88,7 +89,7 @@ class Demo:
             folder = self._folder / f"node{number}"
             command = [*self._command("start", folder), "--listen", "/ip4/127.0.0.1/tcp/0", "--no-mdns", "--json"]
             command += ["--rounds", str(self._rounds), *bootstrap]
-            process = await trio.lowlevel.open_process(command, stdout=subprocess.PIPE)
+            process = await _start_process(nursery, command)
             member = Member(f"node {number}", folder, process)
             self.members.append(member)
             nursery.start_soon(self._listen, member)
@@ -100,7 +101,7 @@ class Demo:
                 bootstrap = ["--bootstrap", member.session["addresses"][0]]
         self._bootstrap = bootstrap
 
-    async def _start_polluter(self) -> trio.Process:
+    async def _start_polluter(self, nursery: trio.Nursery) -> trio.Process:
         # By name: the adversary builds on this package, never the other way round.
         command = [sys.executable, "-m", "sapo_adversary.live", "--swarm", str(self._swarm)]
         command += [
@@ -110,7 +111,7 @@ class Demo:
             str(_POLLUTER_INTERVAL),
             *self._bootstrap,
         ]
-        process = await trio.lowlevel.open_process(command, stdout=subprocess.PIPE)
+        process = await _start_process(nursery, command)
         assert process.stdout is not None
         self.polluter = json.loads(await process.stdout.receive_some())["peer_id"]
         return process
@@ -212,6 +213,12 @@ class Demo:
             "accepted": sum(member.knows["counts"].get("accepted", 0) for member in self.members),
             "refused": dict(sorted(refused.items())),
         }
+
+
+async def _start_process(nursery: trio.Nursery, command: list[str]) -> trio.Process:
+    """A child that ends with the demo, however that ends."""
+    process: trio.Process = await nursery.start(partial(trio.run_process, command, stdout=subprocess.PIPE, check=False))
+    return process
 
 
 _SEVERITY = ["banned", "probation", "unknown", "newcomer", "healthy"]

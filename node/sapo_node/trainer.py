@@ -39,7 +39,7 @@ CREATE TABLE IF NOT EXISTS trained (
 LOCAL = ""
 """Stands for this node itself where a batch lists the peer of each group."""
 
-MAX_FAILURES = 3
+MAX_FAILURES = 10
 """A batch that ended the learner this often is given up: it must not stop the node for ever."""
 
 

@@ -23,7 +23,7 @@ from sapo_node.learner.messages import (
     report_from_json,
     train_to_json,
 )
-from sapo_node.worker import TaskStatus, Worker
+from sapo_node.worker import TaskStatus, Worker, WorkerFailed
 
 START_DEADLINE = 300.0
 GENERATE_DEADLINE = 900.0
@@ -97,9 +97,13 @@ class Learner:
         return step
 
     async def _ask(self, request: dict[str, Any], deadline: float) -> Mapping[str, Any]:
+        asked = self._seen
         reply: Mapping[str, Any] = await self._worker.request(request, deadline=deadline)
         self._notice_restart()
         if "error" in reply:
+            if self._seen is not asked:
+                # The request was meant for the process before: its step may be another one's.
+                raise WorkerFailed("the learner restarted before the request reached it")
             raise RequestError(f"the learner refused: {reply['error']}")
         return reply
 
