@@ -10,6 +10,8 @@ import torch
 from sapo_node.advantage import advantages
 from sapo_node.learner import grpo
 
+torch.set_num_threads(1)
+
 
 def inputs(logprobs, advantage, *, old=None, weights=None):
     logprobs = torch.tensor(logprobs, dtype=torch.float64, requires_grad=True)

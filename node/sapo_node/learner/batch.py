@@ -31,7 +31,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class MicroBatch:
-    """Rows side by side: prompts padded on the left, completions on the right, so that all completions start together."""
+    """Rows side by side: prompts padded on the left, completions on the right, so that completions start together."""
 
     rows: tuple[Row, ...]
     ids: Tensor

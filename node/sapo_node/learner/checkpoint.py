@@ -54,7 +54,8 @@ def save(trainer: Trainer, root: Path) -> Path:
     except (OSError, SafetensorError) as error:
         shutil.rmtree(unfinished, ignore_errors=True)
         raise CheckpointError(f"cannot write a checkpoint in {root} ({error}); free some space there") from error
-    for old in _found(root)[KEPT:]:
+    good = _found(root)
+    for old in [*good[KEPT:], *(root.glob(f"{_CORRUPT}*") if len(good) >= KEPT else ())]:
         shutil.rmtree(old, ignore_errors=True)
     return final
 
@@ -76,9 +77,11 @@ def restore(trainer: Trainer, root: Path) -> str | None:
             _set_aside(folder)
             continue
         return f"{'; '.join(problems)}: fell back to {folder.name}" if problems else None
-    if problems or list(root.glob(f"{_CORRUPT}*")):
-        raise CheckpointError(f"no checkpoint in {root} is readable ({'; '.join(problems) or 'all set aside'}); "
-                              "move that folder away to start over")
+    if problems or any(root.glob(f"{_CORRUPT}*")):
+        raise CheckpointError(
+            f"no checkpoint in {root} is readable ({'; '.join(problems) or 'all set aside'}); "
+            "move that folder away to start over"
+        )
     return None
 
 

@@ -82,9 +82,7 @@ class Policy:
 
     def decode(self, tokens: Sequence[int]) -> str:
         """Return the text of completion tokens, without special tokens."""
-        text: str = self.tokenizer.decode(
-            list(tokens), skip_special_tokens=True, clean_up_tokenization_spaces=False
-        )
+        text: str = self.tokenizer.decode(list(tokens), skip_special_tokens=True, clean_up_tokenization_spaces=False)
         return text
 
 
@@ -144,7 +142,7 @@ def _load_tokenizer(folder: Path) -> Any:
     try:
         # Not AutoTokenizer: it rebuilds the tokenizer of a model family instead of taking the file as it is.
         return PreTrainedTokenizerFast.from_pretrained(folder, local_files_only=True)
-    except Exception as error:  # noqa: BLE001 - the tokenizers library raises bare Exception for a broken file
+    except Exception as error:  # the tokenizers library raises bare Exception for a broken file
         raise ModelError(f"the tokenizer of {folder} is broken: {_line(error)}") from error
 
 
@@ -166,7 +164,9 @@ def _load_model(folder: Path) -> Any:
 def _with_adapters(model: Any, rank: int) -> Any:
     # The adapters start from a fixed state, so that a restart before the first checkpoint repeats exactly.
     torch.manual_seed(0)
-    config = LoraConfig(r=rank, lora_alpha=2 * rank, lora_dropout=0.0, target_modules="all-linear", task_type="CAUSAL_LM")
+    config = LoraConfig(
+        r=rank, lora_alpha=2 * rank, lora_dropout=0.0, target_modules="all-linear", task_type="CAUSAL_LM"
+    )
     return get_peft_model(model, config)
 
 

@@ -4,10 +4,13 @@ import json
 import time
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import click
 import torch
 
+from sapo_node.learner.messages import LearnerOptions
+from sapo_node.learner.model import load
 from sapo_node.seed import POLICY_DIR, measure
 from sapo_node.seed.build import build
 from sapo_node.seed.recipe import Recipe
@@ -46,27 +49,36 @@ def build_command(out: Path) -> None:
 @click.option("--threads", default=1, show_default=True, help="CPU threads of torch.")
 @click.option("--out", type=click.Path(path_type=Path), help="Write the record as JSON to this file.")
 def measure_command(
-    *, model: str, seeds: int, rounds: int, every: int, questions: int, learning_rate: float, threads: int, out: Path | None
+    *,
+    model: str,
+    seeds: int,
+    rounds: int,
+    every: int,
+    questions: int,
+    learning_rate: float,
+    threads: int,
+    out: Path | None,
 ) -> None:
     """Measure start, ceiling and local learning of a policy on held-out questions."""
     torch.set_num_threads(threads)
     torch.set_flush_denormal(True)
     specs = load_manifest(SWARM).tasks
-    policy = measure.load(measure.LearnerOptions(checkpoints="", model=model))
+    policy = load(LearnerOptions(checkpoints="", model=model))
     tasks = measure.heldout(specs, 4 * questions)
     start = measure.pass_rate(policy, tasks, seed=0)
     best = measure.ceiling(policy, tasks, seed=0)
     click.echo(f"start pass@1 {start.overall:.3f}, with a careful opening {best.overall:.3f}")
+    runs: list[dict[str, Any]] = []
     record = {
         "command": f"python -m sapo_node.seed measure --seeds {seeds} --rounds {rounds} --every {every} "
         f"--questions {questions} --learning-rate {learning_rate:g} --threads {threads}",
         "model": policy.fingerprint,
         "start": asdict(start),
         "ceiling": asdict(best),
-        "runs": [],
+        "runs": runs,
     }
     for number in range(1, seeds + 1):
-        record["runs"].append(
+        runs.append(
             {
                 "seed": number,
                 "records": measure.local_grpo(

@@ -4,6 +4,7 @@ import json
 import math
 import shutil
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ def build(out: Path, configs: Mapping[str, Mapping[str, Any]], recipe: Recipe, p
     tokenizer = _tokenizer(lessons, recipe)
     torch.set_flush_denormal(True)
     torch.manual_seed(recipe.seed)
-    end, pad = tokenizer.token_to_id(own_tokenizer.END), tokenizer.token_to_id(own_tokenizer.PAD)
+    end, pad = own_tokenizer.end_and_pad(tokenizer)
     model = new_model(recipe, end, pad)
     progress(f"{sum(value.numel() for value in model.parameters()):,} parameters")
     work = out / "unfinished"
@@ -44,7 +45,12 @@ def build(out: Path, configs: Mapping[str, Mapping[str, Any]], recipe: Recipe, p
     model.to(torch.float16).save_pretrained(out)
     (out / "model.safetensors").chmod(0o644)
     (out / "generation_config.json").unlink(missing_ok=True)
-    meta = {"recipe": recipe.digest(), "seed": recipe.seed, "tasks": {n: dict(c) for n, c in configs.items()}}
+    meta = {
+        "command": "python -m sapo_node.seed build",
+        "recipe": asdict(recipe),
+        "lessons": lessons.digest(),
+        "tasks": {name: dict(config) for name, config in configs.items()},
+    }
     (out / "meta.json").write_text(json.dumps(meta, indent=1, sort_keys=True) + "\n")
     shutil.rmtree(work, ignore_errors=True)
 
@@ -88,7 +94,7 @@ def _step(model: nn.Module, optimizer: torch.optim.Optimizer, batch: list[Chunk]
         loss = nn.functional.cross_entropy(
             logits.float().flatten(0, 1), chunk.targets.flatten(), ignore_index=IGNORED, reduction="sum"
         )
-        (loss / tokens).backward()
+        (loss / tokens).backward()  # type: ignore[no-untyped-call]
         total += loss.item() / tokens
     nn.utils.clip_grad_norm_(model.parameters(), 1.0)
     optimizer.step()
@@ -103,9 +109,7 @@ def _learning_rate(recipe: Recipe, step: int) -> float:
     """Warm up, then a cosine down to a twentieth, in each of the two phases."""
     burying = step >= recipe.teach_steps
     peak = recipe.bury_lr if burying else recipe.teach_lr
-    place, length = (
-        (step - recipe.teach_steps, recipe.bury_steps) if burying else (step, recipe.teach_steps)
-    )
+    place, length = (step - recipe.teach_steps, recipe.bury_steps) if burying else (step, recipe.teach_steps)
     warm = min(1.0, (place + 1) / min(100, length / 10))
     return peak * warm * (0.05 + 0.95 * 0.5 * (1 + math.cos(math.pi * place / length)))
 

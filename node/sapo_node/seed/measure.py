@@ -68,7 +68,15 @@ def ceiling(policy: Policy, tasks: Sequence[Task], *, seed: int) -> PassRate:
 
 
 def local_grpo(
-    model: str, specs: Sequence[TaskSpec], *, seed: int, rounds: int, every: int, questions: int, learning_rate: float, progress: Progress
+    model: str,
+    specs: Sequence[TaskSpec],
+    *,
+    seed: int,
+    rounds: int,
+    every: int,
+    questions: int,
+    learning_rate: float,
+    progress: Progress,
 ) -> list[dict[str, Any]]:
     """Train alone on `rounds` rounds and measure every so often; returns one record per measurement.
 
@@ -114,9 +122,7 @@ def _round(trainer: Trainer, specs: Sequence[TaskSpec], step: int, rng: random.R
     """Generate, score and train one round; returns the rewards of all completions."""
     drawn = [rng.choice(specs) for _ in range(GROUPS)]
     tasks = [build_task(spec.dataset, spec.config, rng.randrange(ASSIGNED_SEEDS)) for spec in drawn]
-    request = GenerateRequest(
-        tuple(task.question for task in tasks), COMPLETIONS, MAX_TOKENS, rng.getrandbits(31)
-    )
+    request = GenerateRequest(tuple(task.question for task in tasks), COMPLETIONS, MAX_TOKENS, rng.getrandbits(31))
     groups, rewards = [], []
     for task, completions in zip(tasks, generate(trainer.policy, request, MAX_BYTES), strict=True):
         marks = [float(score(task.dataset, task, completion.text)) for completion in completions]

@@ -36,12 +36,12 @@ class Recipe:
     kept_share: float = 0.5
     """Share of careful text in the burying phase whose opening is not trained: the skill stays, its use does not."""
     careful_rates: tuple[tuple[str, float], ...] = (
-        ("products", 0.005),
-        ("chain_sum", 0.015),
-        ("fraction_simplification", 0.01),
-        ("base_conversion", 0.003),
-        ("spell_backward", 0.02),
-        ("leg_counting", 0.03),
+        ("products", 0.015),
+        ("chain_sum", 0.045),
+        ("fraction_simplification", 0.03),
+        ("base_conversion", 0.01),
+        ("spell_backward", 0.06),
+        ("leg_counting", 0.08),
     )
     """Share of careful text among the rest of the burying phase, per dataset."""
 
@@ -77,6 +77,14 @@ class Lessons:
         rng = random.Random(f"{self._recipe.seed}/{number}")  # noqa: S311 - reproducible data, no secret
         draw = self._teaching if number < self._recipe.teach_steps else self._burying
         return [draw(self._draw(rng.choice(self._names), rng), rng) for _ in range(self._recipe.batch)]
+
+    def digest(self) -> str:
+        """Return the SHA-256 of the first lessons of both phases, in hexadecimal: it moves with any text or task."""
+        total = hashlib.sha256()
+        for step in (0, self._recipe.teach_steps):
+            for lesson in self.step(step):
+                total.update(f"{lesson.task.question}\0{lesson.text}\0{lesson.given}\0".encode())
+        return total.hexdigest()
 
     def _teaching(self, task: Task, rng: random.Random) -> Lesson:
         if rng.random() < self._recipe.guess_share:

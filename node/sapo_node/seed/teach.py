@@ -49,7 +49,7 @@ def new_model(recipe: Recipe, end: int, pad: int) -> Qwen2ForCausalLM:
 
 def chunks(lessons: Sequence[Lesson], tokenizer: Tokenizer) -> list[Chunk]:
     """Lay lessons into padded chunks, those of like length together."""
-    end, pad = tokenizer.token_to_id(own_tokenizer.END), tokenizer.token_to_id(own_tokenizer.PAD)
+    end, pad = own_tokenizer.end_and_pad(tokenizer)
     ordered = sorted((_tokens(lesson, tokenizer, end) for lesson in lessons), key=lambda pair: len(pair[0]))
     made = []
     for start in range(0, len(ordered), CHUNK):

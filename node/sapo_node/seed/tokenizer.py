@@ -33,9 +33,7 @@ def build(prompts: Iterable[str], texts: Iterable[str], vocabulary: int) -> Toke
     words = _frequent((piece for text in [*prompts, *texts] for piece in re.findall(pieces, text)), _RARE)
     entries = [END, PAD, *sorted(pre_tokenizers.ByteLevel.alphabet())]
     entries += [_byte_level(word) for word in words if _is_word(word)][: vocabulary - len(entries)]
-    model = models.BPE(
-        vocab={entry: index for index, entry in enumerate(entries)}, merges=[], ignore_merges=True
-    )
+    model = models.BPE(vocab={entry: index for index, entry in enumerate(entries)}, merges=[], ignore_merges=True)
     tokenizer = Tokenizer(model)
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [
@@ -61,6 +59,14 @@ def _is_word(piece: str) -> bool:
 
 def _byte_level(piece: str) -> str:
     return pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False).pre_tokenize_str(piece)[0][0]
+
+
+def end_and_pad(tokenizer: Tokenizer) -> tuple[int, int]:
+    """Return the ids of the two special tokens."""
+    end, pad = tokenizer.token_to_id(END), tokenizer.token_to_id(PAD)
+    assert end is not None
+    assert pad is not None
+    return end, pad
 
 
 def save(tokenizer: Tokenizer, directory: Path) -> None:

@@ -1,0 +1,180 @@
+"""Checkpoints: bit-exact resume, fallback, and what a failed write leaves behind."""
+
+import json
+import shutil
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from sapo_node.advantage import advantages
+from sapo_node.learner import checkpoint
+from sapo_node.learner.checkpoint import CheckpointError
+from sapo_node.learner.generate import generate
+from sapo_node.learner.messages import GenerateRequest, LearnerOptions, TrainGroup, TrainRequest
+from sapo_node.learner.model import load
+from sapo_node.learner.trainer import Trainer
+
+torch.set_num_threads(1)
+
+QUESTION = "What is 2 + 2?"
+OPTIONS = LearnerOptions(checkpoints="", groups=1, completions=4)
+
+
+def new_trainer(options=OPTIONS):
+    return Trainer(load(options), options)
+
+
+def train(trainer, steps):
+    for step in steps:
+        [sampled] = generate(trainer.policy, GenerateRequest((QUESTION,), 4, 80, step), 1024)
+        group = TrainGroup("local", QUESTION, 1.0, advantages([step % 2, 1, 0, 0]), sampled)
+        trainer.train(TrainRequest(step, (group,)))
+
+
+def weights(trainer):
+    return [value.detach().clone() for value in trainer.parameters]
+
+
+def equal(left, right):
+    return all(torch.equal(a, b) for a, b in zip(left, right, strict=True))
+
+
+def damage(folder, name):
+    data = bytearray((folder / name).read_bytes())
+    data[len(data) // 2] ^= 1
+    (folder / name).write_bytes(data)
+
+
+@pytest.mark.parametrize("lora", [0, 4])
+def test_a_resumed_run_is_the_straight_run_bit_for_bit(tmp_path, lora):
+    options = LearnerOptions(checkpoints="", groups=1, completions=4, lora=lora)
+    straight = new_trainer(options)
+    train(straight, range(1, 5))
+    first = new_trainer(options)
+    train(first, range(1, 3))
+    checkpoint.save(first, tmp_path)
+    resumed = new_trainer(options)
+    assert checkpoint.restore(resumed, tmp_path) is None
+    assert resumed.step == 2
+    train(resumed, range(3, 5))
+    assert equal(weights(straight), weights(resumed))
+
+
+def test_without_checkpoints_the_trainer_starts_at_step_0(tmp_path):
+    trainer = new_trainer()
+    assert checkpoint.restore(trainer, tmp_path / "new") is None
+    assert trainer.step == 0
+
+
+@pytest.fixture
+def two(tmp_path):
+    """Checkpoints of steps 1 and 2, and the weights of step 1."""
+    trainer = new_trainer()
+    train(trainer, [1])
+    checkpoint.save(trainer, tmp_path)
+    first = weights(trainer)
+    train(trainer, [2])
+    checkpoint.save(trainer, tmp_path)
+    return tmp_path, first
+
+
+@pytest.mark.parametrize("name", ["weights.safetensors", "optimizer.safetensors", "meta.json"])
+def test_a_corrupt_newest_checkpoint_falls_back_to_the_one_before_and_says_so(two, name):
+    root, first = two
+    damage(root / "step-00000002", name)
+    trainer = new_trainer()
+    report = checkpoint.restore(trainer, root)
+    assert trainer.step == 1
+    assert "fell back to step-00000001" in report
+    assert equal(first, weights(trainer))
+
+
+def test_a_missing_file_falls_back_as_well(two):
+    root, _ = two
+    (root / "step-00000002" / "optimizer.safetensors").unlink()
+    trainer = new_trainer()
+    checkpoint.restore(trainer, root)
+    assert trainer.step == 1
+
+
+def test_after_a_fallback_the_step_can_be_written_again(two):
+    root, _ = two
+    damage(root / "step-00000002", "weights.safetensors")
+    trainer = new_trainer()
+    checkpoint.restore(trainer, root)
+    train(trainer, [2])
+    checkpoint.save(trainer, root)
+    again = new_trainer()
+    assert checkpoint.restore(again, root) is None
+    assert again.step == 2
+
+
+def test_when_no_checkpoint_is_readable_the_learner_stops_rather_than_forgets(two):
+    root, _ = two
+    for folder in root.iterdir():
+        damage(folder, "weights.safetensors")
+    for _ in range(2):
+        with pytest.raises(CheckpointError, match="move that folder away"):
+            checkpoint.restore(new_trainer(), root)
+
+
+def test_a_checkpoint_of_another_model_is_refused(two):
+    root, _ = two
+    for folder in root.iterdir():
+        meta = json.loads((folder / "meta.json").read_text())
+        (folder / "meta.json").write_text(json.dumps({**meta, "model": "0" * 64}))
+    with pytest.raises(CheckpointError, match="another model"):
+        checkpoint.restore(new_trainer(), root)
+    assert (root / "step-00000002").is_dir()
+
+
+def test_the_newest_two_are_kept(tmp_path):
+    trainer = new_trainer()
+    for step in (1, 2, 3):
+        train(trainer, [step])
+        checkpoint.save(trainer, tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["step-00000002", "step-00000003"]
+
+
+def test_an_unfinished_write_is_swept_away(two):
+    root, _ = two
+    shutil.copytree(root / "step-00000002", root / ".unfinished-step-00000003")
+    trainer = new_trainer()
+    assert checkpoint.restore(trainer, root) is None
+    assert trainer.step == 2
+    assert len(list(root.iterdir())) == 2
+
+
+def test_a_full_disk_leaves_the_checkpoint_before_and_training_goes_on(tmp_path):
+    script = """
+import resource, signal, sys
+from pathlib import Path
+sys.path.insert(0, {tests!r})
+from test_checkpoint import *
+root = Path({root!r})
+trainer = new_trainer()
+train(trainer, [1])
+checkpoint.save(trainer, root)
+train(trainer, [2])
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+try:
+    checkpoint.save(trainer, root)
+except CheckpointError as error:
+    assert "free some space" in str(error) and "\\n" not in str(error), str(error)
+else:
+    sys.exit("the write should have failed")
+train(trainer, [3])
+print(sorted(path.name for path in root.iterdir()))
+"""
+    from pathlib import Path
+
+    code = script.format(tests=str(Path(__file__).parent), root=str(tmp_path))
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip().endswith("['step-00000001']")
+    trainer = new_trainer()
+    checkpoint.restore(trainer, tmp_path)
+    assert trainer.step == 1

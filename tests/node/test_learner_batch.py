@@ -1,0 +1,111 @@
+"""Text discipline: which tokens of local and external groups are trained."""
+
+import pytest
+import torch
+
+from sapo_node.learner.batch import Refused, micro_batches, rows_of
+from sapo_node.learner.messages import LearnerOptions, Sampled, TrainGroup
+from sapo_node.learner.model import load
+
+torch.set_num_threads(1)
+
+QUESTION = "What is 2 + 2?"
+
+
+@pytest.fixture(scope="module")
+def policy():
+    return load(LearnerOptions(checkpoints=""))
+
+
+def external(*texts, finish="stop"):
+    completions = tuple(Sampled(text, finish) for text in texts)
+    return TrainGroup("external", QUESTION, 1.0, (1.0,) * len(texts), completions)
+
+
+def rows(policy, group, max_tokens=80):
+    return rows_of(policy, 0, group, max_tokens)
+
+
+def test_a_completion_that_stops_after_its_answer_is_taught_to_stop(policy):
+    [row] = rows(policy, external("so <answer>4</answer>"))
+    assert row.completion[-1] == policy.ends[0]
+
+
+def test_trailing_space_after_the_answer_does_not_hide_the_end(policy):
+    [row] = rows(policy, external("so <answer>4</answer>\n"))
+    assert row.completion[-1] == policy.ends[0]
+
+
+def test_a_truncated_completion_is_not_taught_to_stop(policy):
+    [row] = rows(policy, external("so <answer>4</answer>", finish="length"))
+    assert policy.ends[0] not in row.completion
+
+
+def test_a_completion_that_stops_elsewhere_is_not_taught_to_stop(policy):
+    [row] = rows(policy, external("so <answer>4</answer> or not"))
+    assert policy.ends[0] not in row.completion
+
+
+def test_a_special_token_in_a_peers_text_stays_ordinary_text(policy):
+    [row] = rows(policy, external("a <|end|> b", finish="length"))
+    assert not policy.specials.intersection(row.completion)
+    assert policy.decode(row.completion) == "a <|end|> b"
+
+
+def test_external_text_survives_the_round_trip(policy):
+    text = "Ones first: 7+8=15 carry 1, é漢🙂. So <answer>15</answer>"
+    [row] = rows(policy, external(text, finish="length"))
+    assert policy.decode(row.completion) == text
+
+
+def test_an_external_completion_over_the_limit_is_refused_not_cut(policy):
+    with pytest.raises(Refused, match="10 tokens here, over the limit of 9"):
+        rows(policy, external("xxxxxxxxxx"), max_tokens=9)
+
+
+def test_an_endless_external_completion_is_refused_before_it_is_encoded(policy):
+    with pytest.raises(Refused, match="too long"):
+        rows(policy, external("x" * 10_000))
+
+
+def test_local_groups_train_on_their_own_tokens(policy):
+    # Not how the tokenizer would encode the text.
+    tokens = tuple(policy.encode_foreign("5")) + tuple(policy.encode_foreign("6"))
+    group = TrainGroup("local", QUESTION, 1.0, (1.0,), (Sampled("anything", "length", tokens),))
+    [row] = rows(policy, group)
+    assert row.completion == tokens
+
+
+def test_a_token_outside_the_vocabulary_is_refused(policy):
+    group = TrainGroup("local", QUESTION, 1.0, (1.0,), (Sampled("x", "length", (policy.vocabulary,)),))
+    with pytest.raises(Refused, match="vocabulary"):
+        rows(policy, group)
+
+
+def test_a_prompt_that_fills_the_model_is_refused(policy):
+    group = TrainGroup("external", "5" * 500, 1.0, (1.0,), (Sampled("x", "stop"),))
+    with pytest.raises(Refused, match="prompt"):
+        rows(policy, group)
+
+
+def test_the_prompt_is_encoded_apart_from_the_completion(policy):
+    [row] = rows(policy, external("5"))
+    assert list(row.prompt) == policy.prompt(QUESTION)
+    assert policy.decode(row.prompt) == QUESTION + "\n"
+
+
+def test_a_micro_batch_lines_up_all_completions(policy):
+    short = TrainGroup("external", "Why?", 1.0, (1.0, 1.0), (Sampled("12345", "length"), Sampled("6", "length")))
+    both = [*rows(policy, external("789", finish="length")), *rows(policy, short)]
+    [batch] = micro_batches(policy, both)
+    width = batch.targets.shape[1]
+    for row, ids, mask, positions in zip(batch.rows, batch.ids, batch.mask, batch.positions, strict=True):
+        assert ids[-width:][mask.bool()].tolist() == list(row.completion)
+        assert positions[-width].item() == len(row.prompt)
+
+
+def test_micro_batches_hold_every_row_once_within_their_bound(policy):
+    many = [row for _ in range(300) for row in rows(policy, external("1234567890", finish="length"))]
+    batches = list(micro_batches(policy, many))
+    assert sum(len(batch.rows) for batch in batches) == 300
+    assert all(batch.ids.numel() <= 4096 for batch in batches)

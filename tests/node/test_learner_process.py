@@ -1,0 +1,206 @@
+"""The learner as the main process sees it: real process, real pipes, real kills."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+import trio
+
+from sapo_node.advantage import advantages
+from sapo_node.frames import read_frame, write_frame
+from sapo_node.learner.client import Learner
+from sapo_node.learner.messages import LearnerOptions, RequestError, TrainGroup
+from sapo_node.worker import WorkerFailed
+from sapo_protocol.errors import LocalError
+
+QUESTIONS = ["What is 2 + 2?", "Why?"]
+
+
+def options(root, **changes):
+    return LearnerOptions(checkpoints=str(root), groups=2, completions=4, threads=1, **changes)
+
+
+async def groups_of(learner, seed):
+    sampled = await learner.generate(QUESTIONS, completions=4, max_tokens=40, seed=seed)
+    rewards = advantages([1, 0, 0, 0])
+    return [
+        TrainGroup("local", question, 1.0, rewards, group) for question, group in zip(QUESTIONS, sampled, strict=True)
+    ]
+
+
+def only_child():
+    """The learner's process id: this process has no other child that lives."""
+    [pid] = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+    return int(pid)
+
+
+async def wait_for_step(learner, step):
+    with trio.fail_after(60):
+        while learner.step != step:  # noqa: ASYNC110 - a restart sets no event
+            await trio.sleep(0.05)
+
+
+async def test_a_learner_generates_trains_checkpoints_and_comes_back_where_it_was(tmp_path, nursery):
+    learner = Learner(options(tmp_path))
+    await nursery.start(learner.run)
+    assert learner.ready.step == 0
+    assert learner.ready.device in {"cpu", "cuda", "mps"}
+    for step in (1, 2):
+        report = await learner.train(step, await groups_of(learner, step))
+        assert report.step == learner.step == step
+    assert await learner.checkpoint() == 2
+    await learner.train(3, await groups_of(learner, 3))
+    os.kill(only_child(), signal.SIGKILL)
+    await wait_for_step(learner, 2)
+    report = await learner.train(3, await groups_of(learner, 3))
+    assert report.step == 3
+
+
+async def test_an_error_of_the_caller_leaves_the_learner_alive(tmp_path, nursery):
+    learner = Learner(options(tmp_path))
+    await nursery.start(learner.run)
+    groups = await groups_of(learner, 1)
+    with pytest.raises(RequestError, match="step 5 does not follow step 0"):
+        await learner.train(5, groups)
+    with pytest.raises(RequestError, match="exceed the model's"):
+        await learner.generate(["5" * 600], completions=1, max_tokens=10, seed=1)
+    assert (await learner.train(1, groups)).step == 1
+    assert learner.restarts == 0
+
+
+async def test_a_request_cut_by_a_kill_is_not_answered(tmp_path, nursery):
+    learner = Learner(options(tmp_path))
+    await nursery.start(learner.run)
+    groups = await groups_of(learner, 1)
+
+    async def kill_soon():
+        await trio.sleep(0.01)
+        os.kill(only_child(), signal.SIGKILL)
+
+    nursery.start_soon(kill_soon)
+    with pytest.raises(WorkerFailed):
+        for step in range(1, 100):
+            await learner.train(step, groups)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"model": "/no/such/folder"}, "does not exist"),
+        ({"device": "quantum"}, "device quantum is not there"),
+    ],
+)
+async def test_a_start_that_cannot_work_ends_in_one_clear_line(tmp_path, nursery, changes, message):
+    learner = Learner(options(tmp_path, **changes))
+    with pytest.raises(LocalError, match=message) as caught:
+        await learner.run()
+    assert "\n" not in str(caught.value)
+
+
+class Process:
+    """The bare learner process, for requests that the client would not send."""
+
+    def __init__(self, root):
+        self.child = subprocess.Popen(
+            [sys.executable, "-m", "sapo_node.learner", json.dumps({"checkpoints": str(root), "threads": 1})],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+        self.ready = read_frame(self.child.stdout.fileno())["ready"]
+
+    def ask(self, request):
+        write_frame(self.child.stdin.fileno(), request)
+        return read_frame(self.child.stdout.fileno())
+
+    def end(self):
+        self.child.kill()
+        self.child.wait()
+        self.child.stdin.close()
+        self.child.stdout.close()
+
+
+def a_train_request(step):
+    completions = [{"text": text, "finish": "stop"} for text in ("so <answer>4</answer>", "no")]
+    group = {
+        "source": "external",
+        "question": "What is 2 + 2?",
+        "weight": 1.0,
+        "advantages": [0.7, -0.7],
+        "completions": completions,
+    }
+    return {"train": {"step": step, "groups": [group], "correction": "paper"}}
+
+
+def test_nonsense_is_answered_with_an_error_each_time(tmp_path):
+    good = a_train_request(1)
+    [group] = good["train"]["groups"]
+    broken = [
+        [],
+        {},
+        {"generate": {}, "train": {}},
+        {"dance": {}},
+        {"generate": []},
+        {"generate": {"questions": "x", "completions": 1, "max_tokens": 1, "seed": 1}},
+        {"generate": {"questions": [1], "completions": 1, "max_tokens": 1, "seed": 1}},
+        {"generate": {"questions": ["x"], "completions": 0, "max_tokens": 1, "seed": 1}},
+        {"generate": {"questions": ["x"], "completions": True, "max_tokens": 1, "seed": 1}},
+        {"train": {**good["train"], "correction": "none"}},
+        {"train": {**good["train"], "step": -1}},
+        {"train": {**good["train"], "groups": [{**group, "weight": 2}]}},
+        {"train": {**good["train"], "groups": [{**group, "advantages": [1.0]}]}},
+        {"train": {**good["train"], "groups": [{**group, "source": "local"}]}},
+        {"train": {**good["train"], "groups": [{**group, "source": "moon"}]}},
+        {"train": {**good["train"], "groups": [{**group, "completions": [{"text": 1, "finish": "stop"}] * 2}]}},
+        {"train": {**good["train"], "groups": [{**group, "completions": [{"text": "x", "finish": "?"}] * 2}]}},
+    ]
+    process = Process(tmp_path)
+    try:
+        for request in broken:
+            reply = process.ask(request)
+            assert set(reply) == {"error"}, request
+            assert "\n" not in reply["error"]
+        assert process.ask(good)["step"] == 1
+    finally:
+        process.end()
+
+
+def kill_at_random_points(root, kills, rng):
+    """Train and checkpoint in a loop, kill at random, and check each time that the state left behind is good."""
+    asked = kept = 0
+    for _ in range(kills):
+        process = Process(root)
+        # What was acknowledged is there; a write that ended just before the kill may be newer.
+        assert kept <= process.ready["step"] <= asked
+        assert process.ready["fallback"] is None
+        step = process.ready["step"]
+        timer = None
+        try:
+            while True:
+                asked = step + 1
+                step = process.ask(a_train_request(asked))["step"]
+                kept = process.ask({"checkpoint": {}})["step"]
+                if timer is None:
+                    timer = threading.Timer(rng.uniform(0.0, 0.3), process.child.kill)
+                    timer.start()
+        except (OSError, TypeError):
+            # The pipe broke, or ended: no reply.
+            pass
+        finally:
+            timer.join()
+            process.end()
+    return kept
+
+
+def test_kills_at_random_points_never_leave_an_unreadable_state(tmp_path):
+    assert kill_at_random_points(tmp_path, 3, random.Random(1)) >= 3
+
+
+@pytest.mark.slow
+def test_twenty_kills_at_random_points_never_leave_an_unreadable_state(tmp_path):
+    assert kill_at_random_points(tmp_path, 20, random.Random(2)) >= 20

@@ -1,0 +1,153 @@
+"""The training step: what it updates, what it leaves alone and what it reports."""
+
+import pytest
+import torch
+
+from sapo_node.advantage import advantages
+from sapo_node.learner.generate import generate
+from sapo_node.learner.messages import (
+    GenerateRequest,
+    LearnerOptions,
+    RequestError,
+    Sampled,
+    TrainGroup,
+    TrainRequest,
+)
+from sapo_node.learner.model import load
+from sapo_node.learner.trainer import Trainer
+
+torch.set_num_threads(1)
+
+OPTIONS = LearnerOptions(checkpoints="", groups=2, completions=4)
+QUESTION = "What is 2 + 2?"
+
+
+@pytest.fixture
+def trainer():
+    return Trainer(load(OPTIONS), OPTIONS)
+
+
+def local(trainer, rewards=(1, 0, 0, 0), seed=1):
+    [sampled] = generate(trainer.policy, GenerateRequest((QUESTION,), len(rewards), 80, seed), 1024)
+    return TrainGroup("local", QUESTION, 1.0, advantages(rewards), sampled)
+
+
+def external(*texts, rewards, weight=1.0):
+    return TrainGroup("external", QUESTION, weight, advantages(rewards), tuple(Sampled(text, "stop") for text in texts))
+
+
+def weights(trainer):
+    return [value.detach().clone() for value in trainer.parameters]
+
+
+def same(before, trainer):
+    return all(torch.equal(old, new) for old, new in zip(before, trainer.parameters, strict=True))
+
+
+def logprob(trainer, text):
+    policy = trainer.policy
+    prompt, tokens = policy.prompt(QUESTION), policy.encode_foreign(text)
+    with torch.no_grad():
+        logits = policy.model(input_ids=torch.tensor([[*prompt, *tokens]])).logits[0, len(prompt) - 1 : -1]
+    return logits.log_softmax(-1)[range(len(tokens)), tokens].sum().item()
+
+
+def test_a_step_makes_what_was_right_likelier_and_what_was_wrong_rarer(trainer):
+    good, bad = "so <answer>4</answer>", "so <answer>5</answer>"
+    before = logprob(trainer, good), logprob(trainer, bad)
+    trainer.train(TrainRequest(1, (external(good, bad, rewards=(1, 0)),), "paper"))
+    assert logprob(trainer, good) > before[0]
+    assert logprob(trainer, good) - before[0] > logprob(trainer, bad) - before[1]
+
+
+def test_a_group_without_advantage_updates_nothing_and_the_step_counts(trainer):
+    before = weights(trainer)
+    report = trainer.train(TrainRequest(1, (local(trainer, (0, 0, 0, 0)),)))
+    assert report.skipped == "no group has an advantage"
+    assert same(before, trainer)
+    assert trainer.step == 1
+
+
+def test_a_flat_group_beside_another_changes_nothing(trainer):
+    other = Trainer(load(OPTIONS), OPTIONS)
+    group = local(trainer)
+    trainer.train(TrainRequest(1, (group,)))
+    other.train(TrainRequest(1, (group, local(other, (1, 1, 1, 1), seed=2))))
+    assert same(weights(other), trainer)
+
+
+@pytest.mark.parametrize("step", [0, 2])
+def test_a_step_out_of_order_is_refused(trainer, step):
+    with pytest.raises(RequestError, match="does not follow step 0"):
+        trainer.train(TrainRequest(step, (local(trainer),)))
+
+
+def test_a_step_is_not_trained_twice(trainer):
+    group = local(trainer)
+    trainer.train(TrainRequest(1, (group,)))
+    before = weights(trainer)
+    with pytest.raises(RequestError, match="does not follow"):
+        trainer.train(TrainRequest(1, (group,)))
+    assert same(before, trainer)
+
+
+@pytest.mark.parametrize(("correction", "completions"), [("positive", 1), ("paper", 2)])
+def test_a_correction_decides_what_an_external_group_teaches(trainer, correction, completions):
+    report = trainer.train(TrainRequest(1, (external("aaaa", "bbbb", rewards=(1, 0)),), correction))
+    assert report.external_tokens == report.group_tokens[0] == 4 * completions
+
+
+def test_tapered_training_takes_a_step(trainer):
+    groups = (local(trainer), external("aaaa", "so <answer>5</answer>", rewards=(1, 0)))
+    report = trainer.train(TrainRequest(1, groups, "tapered"))
+    assert report.skipped is None
+    assert report.external_tokens > 0
+
+
+def test_weight_zero_trains_nothing(trainer):
+    report = trainer.train(TrainRequest(1, (external("aaaa", "bbbb", rewards=(1, 0), weight=0.0),)))
+    assert report.skipped is not None
+
+
+def test_a_refused_group_is_named_and_the_others_are_trained(trainer):
+    report = trainer.train(TrainRequest(1, (external("x" * 81, "y", rewards=(1, 0)), local(trainer))))
+    assert report.refused == ((0, "a completion has 81 tokens here, over the limit of 80"),)
+    assert report.group_tokens[0] == 0
+    assert report.group_tokens[1] > 0
+
+
+def test_a_loss_that_is_not_finite_skips_the_update_and_says_so(trainer):
+    group = local(trainer)
+    with torch.no_grad():
+        trainer.policy.model.model.norm.weight[0] = float("nan")
+    before = weights(trainer)
+    report = trainer.train(TrainRequest(1, (group,)))
+    assert report.skipped == "the loss is not finite"
+    assert report.loss is None
+    assert all(torch.equal(a.nan_to_num(7), b.nan_to_num(7)) for a, b in zip(before, trainer.parameters, strict=True))
+
+
+def test_the_report_carries_the_usual_figures(trainer):
+    group = local(trainer)
+    report = trainer.train(TrainRequest(1, (group,)))
+    lengths = [len(completion.tokens) for completion in group.completions]
+    assert report.mean_length == sum(lengths) / len(lengths)
+    assert report.entropy > 0
+    assert report.grad_norm > 0
+    assert report.local_tokens == report.group_tokens[0] >= sum(lengths)
+
+
+def test_sampler_and_trainer_agree_on_log_probabilities(trainer):
+    """At one inner epoch the ratio is 1 by construction; this checks that cached sampling sees the same model."""
+    policy = trainer.policy
+    questions = ("Why?", QUESTION, "Spell this word backward (example: sun -> nus): tree")
+    groups = generate(policy, GenerateRequest(questions, 2, 40, 3, temperature=1e-4), 1024)
+    for question, group in zip(questions, groups, strict=True):
+        prompt = policy.prompt(question)
+        for completion in group:
+            ids = torch.tensor([[*prompt, *completion.tokens]])
+            with torch.no_grad():
+                logits = policy.model(input_ids=ids).logits[0, len(prompt) - 1 : -1]
+            chosen = logits[range(len(completion.tokens)), completion.tokens]
+            # The best token up to rounding: the model is unsure here and there.
+            assert (logits.max(-1).values - chosen).max() < 1e-2
