@@ -62,7 +62,12 @@ def cli(*, verbose: bool) -> None:
     A second one, in a new terminal:   sapo-node start --key other.key
     Everything at once, with a cheat:  sapo-node demo
     """
-    logging.basicConfig(level=logging.INFO if verbose else logging.ERROR, format="%(levelname)s %(name)s: %(message)s")
+    logging.basicConfig(
+        level=logging.INFO if verbose else logging.WARNING, format="%(levelname)s %(name)s: %(message)s"
+    )
+    if not verbose:
+        # What libp2p logs about strangers' connections is of no use to an operator; our own notices tell what matters.
+        logging.getLogger("libp2p").setLevel(logging.CRITICAL)
 
 
 def configured(command: Command) -> Command:

@@ -9,7 +9,16 @@ from collections import Counter
 
 from sapo_node.database import Database
 from sapo_node.trust import policy
-from sapo_protocol import Manifest, Rollout, decode_message, decode_rollout, open_envelope, parse_envelope, peer_id
+from sapo_protocol import (
+    Manifest,
+    Rollout,
+    decode_message,
+    decode_rollout,
+    encode_message,
+    open_envelope,
+    parse_envelope,
+    peer_id,
+)
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS inbox (
@@ -38,16 +47,21 @@ class Inbox:
         """The peers of whom rollouts wait, in a stable order."""
         return sorted(self._held)
 
-    def put(self, rollout: Rollout, message: bytes) -> None:
-        """Add a rollout, or replace it by one with more bodies; make room at random where there is none."""
-        peer = peer_id(rollout.opened.issuer)
-        self._remove(rollout.opened.envelope_id, peer)
+    def put(self, rollout: Rollout) -> None:
+        """Add a rollout, or bodies to one that still waits; make room at random where there is none."""
+        peer, envelope_id = peer_id(rollout.opened.issuer), rollout.opened.envelope_id
+        bodies = rollout.bodies
+        waiting = self._database.row("SELECT message FROM inbox WHERE envelope_id = ?", envelope_id)
+        if waiting:
+            bodies = tuple(new or old for new, old in zip(bodies, self._open(waiting[0]).bodies, strict=True))
+            self._remove(envelope_id, peer)
         if self._held[peer] >= MAX_PER_PEER:
             self._drop_one_of(peer)
         elif len(self) >= MAX_ROLLOUTS:
             self._drop_one_of(max(self.peers(), key=self._held.__getitem__))
+        message = encode_message(rollout.opened.envelope, bodies)
         self._database.execute(
-            "INSERT INTO inbox VALUES (?, ?, ?, ?)", rollout.opened.envelope_id, peer, rollout.header.epoch, message
+            "INSERT INTO inbox VALUES (?, ?, ?, ?)", envelope_id, peer, rollout.header.epoch, message
         )
         self._held[peer] += 1
 

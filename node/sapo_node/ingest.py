@@ -8,6 +8,7 @@ load is IGNORE and costs nobody anything. Nothing is scored here: that happens l
 import logging
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from enum import StrEnum
 
 from sapo_node.clock import Clock
@@ -118,24 +119,28 @@ class Ingest:
             raise _Ignore(Ignored.SENDER_BANNED)
         envelope, bodies = decode_message(data, self._manifest)
         sealed = parse_envelope(envelope, network_id=self._manifest.network_id)
-        self._require_news(sealed, bodies)
+        received = self._require_news(sealed, bodies)
         rollout = decode_rollout(open_envelope(sealed), bodies, self._manifest)
         if rollout.opened.issuer == self._issuer:
             self._recognise(rollout.opened)
         self._require_place(rollout, now)
         newcomer = self._ledger.of(peer_id(sealed.issuer)).standing is not Standing.HEALTHY
+        fresh = tuple(None if received >> k & 1 else body for k, body in enumerate(bodies))
         with self._database.transaction():
-            complete = sum(body is not None for body in bodies)
-            self._window.accept(rollout.opened, rollout.header, complete=complete, newcomer=newcomer)
-            self._inbox.put(rollout, data)
+            self._window.accept(rollout.opened, rollout.header, received=received | _bits(bodies), newcomer=newcomer)
+            self._inbox.put(replace(rollout, bodies=fresh))
 
-    def _require_news(self, sealed: Sealed, bodies: tuple[bytes | None, ...]) -> None:
-        """Before the signature: an envelope accepted earlier is of interest only if it brings more bodies."""
+    def _require_news(self, sealed: Sealed, bodies: tuple[bytes | None, ...]) -> int:
+        """Before the signature: an envelope accepted earlier is of interest only for bodies that did not come with it.
+
+        Returns those that did, as bits by k: each body is taken once, or a relay could have one trained on twice.
+        """
         if not self._ledger.admits(peer_id(sealed.issuer)):
             raise _Ignore(Ignored.ISSUER_BANNED)
-        complete = self._window.completeness(sealed.envelope_id)
-        if complete is not None and complete >= sum(body is not None for body in bodies):
+        received = self._window.received(sealed.envelope_id)
+        if received is not None and not _bits(bodies) & ~received:
             raise _Ignore(Ignored.DUPLICATE)
+        return received or 0
 
     def _recognise(self, opened: Opened) -> None:
         try:
@@ -150,7 +155,7 @@ class Ingest:
         if not in_window(self._manifest, header.epoch, now):
             raise _Ignore(Ignored.OUTSIDE_WINDOW)
         first = self._window.first(issuer, header)
-        if first is not None and self._window.completeness(rollout.opened.envelope_id) is None:
+        if first is not None and self._window.received(rollout.opened.envelope_id) is None:
             self._convict(first, rollout.opened.envelope)
         if self._ledger.of(peer_id(issuer)).standing is not Standing.HEALTHY:
             over = header.counter >= self._manifest.max_rounds * policy.NEWCOMER_COUNTERS
@@ -163,3 +168,8 @@ class Ingest:
         self._inbox.forget(account.peer)
         logger.warning("%s signed two envelopes for epoch %d, counter %d", account.peer, proof.epoch, proof.counter)
         raise _Ignore(Ignored.EQUIVOCATION)
+
+
+def _bits(bodies: tuple[bytes | None, ...]) -> int:
+    """Which bodies are there: bit k for group k."""
+    return sum(1 << k for k, body in enumerate(bodies) if body is not None)

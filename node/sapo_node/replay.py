@@ -10,7 +10,7 @@ from sapo_protocol import Header, Opened
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS seen (
     issuer BLOB, epoch INTEGER, counter INTEGER, envelope_id BLOB NOT NULL, envelope BLOB NOT NULL,
-    complete INTEGER NOT NULL, newcomer INTEGER NOT NULL, PRIMARY KEY (issuer, epoch, counter)
+    received INTEGER NOT NULL, newcomer INTEGER NOT NULL, PRIMARY KEY (issuer, epoch, counter)
 ) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS seen_id ON seen (envelope_id);
 """
@@ -22,9 +22,9 @@ class ReplayWindow:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def completeness(self, envelope_id: bytes) -> int | None:
-        """How many bodies came with an accepted envelope; None when it was not accepted."""
-        row = self._database.row("SELECT complete FROM seen WHERE envelope_id = ?", envelope_id)
+    def received(self, envelope_id: bytes) -> int | None:
+        """The bodies that came with an accepted envelope, as bits by k; None when it was not accepted."""
+        row = self._database.row("SELECT received FROM seen WHERE envelope_id = ?", envelope_id)
         return row[0] if row else None
 
     def first(self, issuer: bytes, header: Header) -> bytes | None:
@@ -42,8 +42,8 @@ class ReplayWindow:
         row = self._database.row("SELECT count(*) FROM seen WHERE epoch = ? AND newcomer = 1", epoch)
         return int(row[0]) if row else 0
 
-    def accept(self, opened: Opened, header: Header, *, complete: int, newcomer: bool) -> None:
-        """Remember an envelope, or that more of its bodies came."""
+    def accept(self, opened: Opened, header: Header, *, received: int, newcomer: bool) -> None:
+        """Remember an envelope and which of its bodies have come by now."""
         self._database.execute(
             "INSERT OR REPLACE INTO seen VALUES (?, ?, ?, ?, ?, ?, ?)",
             opened.issuer,
@@ -51,7 +51,7 @@ class ReplayWindow:
             header.counter,
             opened.envelope_id,
             opened.envelope,
-            complete,
+            received,
             newcomer,
         )
 

@@ -13,6 +13,9 @@ from sapo_node.app import Event, Noticed, Played, Started, Stopped
 from sapo_node.overview import Overview
 from sapo_node.view import render
 
+_SHOWN_PEERS = 100
+"""Peers in one JSON line, the most trained on first; `sapo-node peers` lists all."""
+
 
 class JsonLines:
     """One JSON object a line: what happened, and what the node knows then."""
@@ -40,7 +43,11 @@ def _as_json(event: Event) -> dict[str, Any]:
 
 
 def _knows(view: Overview) -> dict[str, Any]:
-    return {"counts": view.counts, "peers": [asdict(peer) for peer in view.peers], "own_tokens": view.own_tokens}
+    return {
+        "counts": view.counts,
+        "peers": [asdict(peer) for peer in view.peers[:_SHOWN_PEERS]],
+        "own_tokens": view.own_tokens,
+    }
 
 
 class LiveView:

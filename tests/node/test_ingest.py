@@ -100,6 +100,25 @@ async def test_a_message_that_brings_the_bodies_left_out_before_is_accepted(gate
     assert gate.inbox.draw(peer_id(author.issuer)).bodies == (body,)
 
 
+async def test_a_body_that_was_already_verified_does_not_come_back_with_the_others(gate, author):
+    """Else a relay that strips bodies could have one group trained on twice."""
+    bodies = [encode_body(author.body(text)) for text in ("a", "b")]
+    envelope = author.envelope(author.header(bodies, epoch=5))
+    await gate.verdict(encode_message(envelope, (bodies[0], None)))
+    assert gate.inbox.draw(peer_id(author.issuer)).bodies == (bodies[0], None)
+    await gate.verdict(encode_message(envelope, tuple(bodies)))
+    assert gate.inbox.draw(peer_id(author.issuer)).bodies == (None, bodies[1])
+
+
+async def test_bodies_that_come_apart_wait_together(gate, author):
+    bodies = [encode_body(author.body(text)) for text in ("a", "b")]
+    envelope = author.envelope(author.header(bodies, epoch=5))
+    await gate.verdict(encode_message(envelope, (bodies[0], None)))
+    await gate.verdict(encode_message(envelope, (None, bodies[1])))
+    assert gate.inbox.draw(peer_id(author.issuer)).bodies == tuple(bodies)
+    assert len(gate.inbox) == 0
+
+
 async def test_a_replay_after_a_restart_is_ignored(gate, author, database, manifest, rng):
     await gate.verdict(author.message(epoch=5))
     assert await Gate(database, manifest, rng).verdict(author.message(epoch=5)) is Verdict.IGNORE

@@ -68,8 +68,8 @@ NEWCOMER_VERIFICATIONS = 2
 AUDIT_RATE = 0.05
 """Share of the groups claimed flat that are scored all the same."""
 
-MESSAGES_PER_SECOND, MESSAGE_BURST = 50.0, 200.0
-"""Messages taken from one sender."""
+MESSAGES_PER_SECOND, MESSAGE_BURST = 200.0, 1_000.0
+"""Messages taken from one sender, who may carry those of a whole swarm."""
 NEWCOMER_COUNTERS = 0.5
 """Counters that a newcomer may advance in an epoch, as a share of the swarm's maximum. Skipped ones count."""
 NEWCOMER_ENVELOPES = 5_000
