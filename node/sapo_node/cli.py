@@ -4,6 +4,7 @@ import json
 import logging
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import asdict
 from functools import partial, wraps
 from pathlib import Path
@@ -22,7 +23,7 @@ from sapo_node.demo import run_demo
 from sapo_node.evaluation import evaluate
 from sapo_node.keyfile import Identity, PassphraseNeeded, create_key, load_key
 from sapo_node.overview import Overview, overview
-from sapo_node.report import JsonLines, LiveView
+from sapo_node.report import LiveView, print_json_line
 from sapo_node.state import read_database, state_folder
 from sapo_node.view import peer_table, render
 from sapo_protocol import LocalError, SapoError, load_manifest
@@ -121,7 +122,7 @@ def start(config: Config, *, rounds: int | None, passphrase: str | None, json_ou
     identity = create_key(path, passphrase) if key_is_new else _unlock(path, passphrase)
     if key_is_new and not json_output:
         stderr.print(f"made a new key in {path} (mode 0600); this node is {identity.peer_id}", highlight=False)
-    with JsonLines() if json_output else LiveView() as observer:
+    with nullcontext(print_json_line) if json_output else LiveView() as observer:
         node = RunningNode(config, identity, key_is_new=key_is_new, observer=observer)
         trio.run(partial(node.run, rounds=rounds))
 

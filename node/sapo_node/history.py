@@ -2,19 +2,28 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from sapo_node.database import Database
 from sapo_node.round import RoundReport
 
 SCHEMA = """
-CREATE TABLE IF NOT EXISTS rounds (step INTEGER PRIMARY KEY, report TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS rounds (step INTEGER PRIMARY KEY, reward REAL NOT NULL, report TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS counts (name TEXT PRIMARY KEY, count INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS session (id INTEGER PRIMARY KEY CHECK (id = 1), facts TEXT NOT NULL);
 """
 
 MAX_ROUNDS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """Mean reward of a node's own, unfiltered completions over time."""
+
+    means: list[float]
+    rounds: int
+    """Rounds that each mean is over."""
 
 
 class History:
@@ -25,7 +34,9 @@ class History:
 
     def record(self, report: RoundReport) -> None:
         """Add a round; the oldest go."""
-        self._database.execute("INSERT OR REPLACE INTO rounds VALUES (?, ?)", report.step, json.dumps(asdict(report)))
+        self._database.execute(
+            "INSERT OR REPLACE INTO rounds VALUES (?, ?, ?)", report.step, report.reward, json.dumps(asdict(report))
+        )
         self._database.execute("DELETE FROM rounds WHERE step <= ?", report.step - MAX_ROUNDS)
 
     def count(self, counts: Mapping[str, int]) -> None:
@@ -46,6 +57,17 @@ class History:
         """The reports of the last rounds, oldest first."""
         rows = self._database.rows("SELECT report FROM rounds ORDER BY step DESC LIMIT ?", last)
         return [json.loads(row[0]) for row in reversed(rows)]
+
+    def curve(self, points: int) -> Curve:
+        """The learning curve over all rounds kept, in at most so many points."""
+        (count,) = self._database.row("SELECT count(*) FROM rounds") or (0,)
+        size = max(1, -(-count // points))
+        rows = self._database.rows(
+            "SELECT avg(reward) FROM (SELECT reward, (row_number() OVER (ORDER BY step) - 1) / ? AS point FROM rounds) "
+            "GROUP BY point ORDER BY point",
+            size,
+        )
+        return Curve([round(mean, 4) for (mean,) in rows], size)
 
     def counts(self) -> dict[str, int]:
         """Counts since the state was made."""

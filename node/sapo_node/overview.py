@@ -7,13 +7,13 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from sapo_node.database import Database
-from sapo_node.history import History
+from sapo_node.history import Curve, History
 from sapo_node.pool import Pool
 from sapo_node.trainer import LOCAL, trained_per_peer
 from sapo_node.trust.ledger import Ledger
 
-CURVE_ROUNDS = 200
-"""Rounds of the learning curve that an overview holds."""
+CURVE_POINTS = 60
+LAST_ROUNDS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +37,7 @@ class Overview:
 
     session: dict[str, Any]
     """Peer id, swarm, addresses, connected peers, the last notices."""
+    curve: Curve
     rounds: list[dict[str, Any]]
     """The last rounds, oldest first."""
     counts: dict[str, int]
@@ -56,7 +57,8 @@ def overview(database: Database) -> Overview:
     trained = trained_per_peer(database)
     return Overview(
         history.session(),
-        history.rounds(CURVE_ROUNDS),
+        history.curve(CURVE_POINTS),
+        history.rounds(LAST_ROUNDS),
         history.counts(),
         _peers(database, trained),
         trained.get(LOCAL, (0, 0))[1],

@@ -17,17 +17,9 @@ _SHOWN_PEERS = 100
 """Peers in one JSON line, the most trained on first; `sapo-node peers` lists all."""
 
 
-class JsonLines:
+def print_json_line(event: Event) -> None:
     """One JSON object a line: what happened, and what the node knows then."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-    def __call__(self, event: Event) -> None:
-        click.echo(json.dumps(_as_json(event)))
+    click.echo(json.dumps(_as_json(event)))
 
 
 def _as_json(event: Event) -> dict[str, Any]:
@@ -92,4 +84,5 @@ def _line(event: Started | Played | Stopped) -> str:
         case Started(view):
             return f"started as {view.session['peer_id']} on {', '.join(view.session['addresses'])}"
         case Stopped(view):
-            return f"stopped after {len(view.rounds)} rounds on record"
+            last = view.rounds[-1]["step"] if view.rounds else 0
+            return f"stopped after round {last}; start again to go on from there"

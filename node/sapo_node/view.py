@@ -8,7 +8,6 @@ from rich.text import Text
 from sapo_node.overview import Overview, PeerView
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
-_CURVE_WIDTH = 60
 _SHOWN_ROUNDS = 6
 _SHOWN_PEERS = 8
 _STANDING_STYLE = {"healthy": "green", "newcomer": "cyan", "probation": "yellow", "banned": "red"}
@@ -36,18 +35,16 @@ def _head(view: Overview) -> RenderableType:
 
 
 def _curve(view: Overview) -> RenderableType:
-    rewards = [each["reward"] for each in view.rounds]
-    if not rewards:
+    means = view.curve.means
+    if not means:
         return Text("first round under way: generating …", style="dim")
-    size = max(1, -(-len(rewards) // _CURVE_WIDTH))
-    means = [sum(part) / len(part) for part in (rewards[i : i + size] for i in range(0, len(rewards), size))]
     top = max(*means, 0.01)
     bars = "".join(_BLOCKS[min(len(_BLOCKS) - 1, int(mean / top * len(_BLOCKS)))] for mean in means)
     return Text.assemble(
         ("reward ", "bold"),
         (bars, "green"),
         f"  now {means[-1]:.3f}, best {top:.3f}",
-        (f"  ({size} rounds a bar)", "dim"),
+        (f"  (a bar is {view.curve.rounds} rounds)", "dim"),
     )
 
 
