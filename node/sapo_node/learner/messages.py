@@ -28,7 +28,7 @@ class LearnerOptions:
     device: str = "auto"
     threads: int = 0
     """CPU threads of torch; 0 leaves one core to the others."""
-    learning_rate: float = 2e-4
+    learning_rate: float = 1e-4
     groups: int = 8
     """Groups of a full round, I + J: with `completions` and `max_tokens` the loss's constant denominator."""
     completions: int = 8

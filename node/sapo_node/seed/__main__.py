@@ -45,7 +45,7 @@ def build_command(out: Path) -> None:
 @click.option("--rounds", default=60, show_default=True, help="Rounds of local GRPO, 8 groups of 8 each.")
 @click.option("--every", default=10, show_default=True, help="Rounds between measurements.")
 @click.option("--questions", default=50, show_default=True, help="Held-out questions of each dataset.")
-@click.option("--learning-rate", default=2e-4, show_default=True, help="Adam's learning rate.")
+@click.option("--learning-rate", default=1e-4, show_default=True, help="Adam's learning rate.")
 @click.option("--threads", default=1, show_default=True, help="CPU threads of torch.")
 @click.option("--out", type=click.Path(path_type=Path), help="Write the record as JSON to this file.")
 def measure_command(
