@@ -52,12 +52,18 @@ def logprob(trainer, text):
     return logits.log_softmax(-1)[range(len(tokens)), tokens].sum().item()
 
 
-def test_a_step_makes_what_was_right_likelier_and_what_was_wrong_rarer(trainer):
+def test_a_step_moves_the_policy_from_what_was_wrong_to_what_was_right(trainer):
     good, bad = "so <answer>4</answer>", "so <answer>5</answer>"
-    before = logprob(trainer, good), logprob(trainer, bad)
+    before = logprob(trainer, good) - logprob(trainer, bad)
     trainer.train(TrainRequest(1, (external(good, bad, rewards=(1, 0)),), "paper"))
-    assert logprob(trainer, good) > before[0]
-    assert logprob(trainer, good) - before[0] > logprob(trainer, bad) - before[1]
+    assert logprob(trainer, good) - logprob(trainer, bad) > before
+
+
+def test_positive_training_makes_what_worked_elsewhere_likelier_here(trainer):
+    good, bad = "so <answer>4</answer>", "so <answer>5</answer>"
+    before = logprob(trainer, good)
+    trainer.train(TrainRequest(1, (external(good, bad, rewards=(1, 0)),), "positive"))
+    assert logprob(trainer, good) > before
 
 
 def test_a_group_without_advantage_updates_nothing_and_the_step_counts(trainer):
