@@ -8,12 +8,11 @@ from rich.table import Table
 from rich.text import Text
 
 from sapo_node.jail import Jail
-from sapo_node.jail.messages import ScoreRequest
+from sapo_node.verify import compare, request_for
 from sapo_protocol import (
     Manifest,
     RemoteError,
     Rollout,
-    assign,
     decode_body,
     decode_message,
     decode_rollout,
@@ -21,6 +20,8 @@ from sapo_protocol import (
     parse_envelope,
     peer_id,
 )
+
+HOLDS = "holds"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +32,7 @@ class GroupFinding:
     dataset: str
     question: str
     verdict: str
-    """"holds", or what does not."""
+    """"`holds`, or what does not."""
     claims: tuple[bool, ...]
     rewards: tuple[bool, ...]
 
@@ -51,7 +52,7 @@ class Finding:
     @property
     def holds(self) -> bool:
         """Whether the message and everything it claims is true."""
-        return not self.refused_by and all(group.verdict == "holds" for group in self.groups)
+        return not self.refused_by and all(group.verdict == HOLDS for group in self.groups)
 
 
 async def inspect(data: bytes, manifest: Manifest) -> Finding:
@@ -71,25 +72,18 @@ async def inspect(data: bytes, manifest: Manifest) -> Finding:
 
 
 async def _inspect_group(rollout: Rollout, k: int, manifest: Manifest, jail: Jail) -> GroupFinding:
-    header, data = rollout.header, rollout.bodies[k]
-    task = assign(manifest, rollout.opened.issuer, header.epoch, header.counter, k)
-    claims = header.groups[k].claims
-    try:
-        body = decode_body(data, manifest) if data is not None else None
-    except RemoteError as error:
-        return GroupFinding(k, task.spec.dataset, "", str(error), claims, ())
-    texts = tuple(completion.text for completion in body.completions) if body else ()
-    (scored,) = await jail.score([ScoreRequest(task.spec.dataset, task.spec.config, task.seed, texts)])
-    if scored is None:
-        return GroupFinding(k, task.spec.dataset, "", "scoring failed", claims, ())
-    verdict = "holds"
-    if scored.digest != header.groups[k].digest:
-        verdict = "question or answer differs"
-    elif body is None:
-        verdict = "body left out"
-    elif scored.rewards != claims:
-        verdict = "false claim"
-    return GroupFinding(k, task.spec.dataset, scored.question, verdict, claims, scored.rewards)
+    group, data = rollout.header.groups[k], rollout.bodies[k]
+    body, problem = None, "body left out"
+    if data is not None:
+        try:
+            body, problem = decode_body(data, manifest), ""
+        except RemoteError as error:
+            problem = str(error)
+    request = request_for(manifest, rollout, k, body)
+    (scored,) = await jail.score([request])
+    verdict = problem or compare(group, scored) or HOLDS
+    question, rewards = (scored.question, scored.rewards) if scored else ("", ())
+    return GroupFinding(k, request.dataset, question, verdict, group.claims, rewards)
 
 
 def render(finding: Finding) -> RenderableType:
@@ -98,7 +92,7 @@ def render(finding: Finding) -> RenderableType:
         return Text.assemble(("refused: ", "bold red"), finding.reason)
     table = Table("k", "task", "question", "claimed", "earned", "verdict")
     for group in finding.groups:
-        style = "green" if group.verdict == "holds" else "red"
+        style = "green" if group.verdict == HOLDS else "red"
         question = group.question.strip().rpartition("\n")[2]
         table.add_row(
             str(group.k),

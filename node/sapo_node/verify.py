@@ -80,7 +80,7 @@ class Verifier:
         """The groups of one rollout that hold and have an advantage. One batch in the jail, of this peer alone."""
         peer = peer_id(rollout.opened.issuer)
         bodies = self._readable_bodies(rollout, peer)
-        requests = [self._request(rollout, k, body) for k, body in bodies.items()]
+        requests = [request_for(self._manifest, rollout, k, body) for k, body in bodies.items()]
         results = await self._scorer.score(requests) if requests else []
         groups = []
         for (k, body), request, scored in zip(bodies.items(), requests, results, strict=True):
@@ -121,25 +121,34 @@ class Verifier:
                     self._ledger.report(peer, Fact.MALFORMED_BODY)
         return bodies
 
-    def _request(self, rollout: Rollout, k: int, body: Body) -> ScoreRequest:
-        header = rollout.header
-        task = assign(self._manifest, rollout.opened.issuer, header.epoch, header.counter, k)
-        texts = tuple(completion.text for completion in body.completions)
-        return ScoreRequest(task.spec.dataset, task.spec.config, task.seed, texts)
-
     def _holds(self, group: GroupHeader, scored: Scored | None, peer: str) -> bool:
-        """Compare what the issuer signed with what was found here."""
-        if scored is None:
-            self.unusable[Unusable.UNSCORED] += 1
-            return False
-        if scored.digest != group.digest:
-            # Another version of reasoning-gym or Python builds other items: drift, which is nobody's lie.
-            self.unusable[Unusable.OTHER_TASK] += 1
-            return False
-        if scored.rewards != group.claims:
+        """Enter in the books what the comparison shows."""
+        finding = compare(group, scored)
+        if finding is Unusable.FALSE_CLAIM:
             logger.info("%s claims rewards that its completions do not earn", peer)
-            self.unusable[Unusable.FALSE_CLAIM] += 1
             self._ledger.report(peer, Fact.FALSE_CLAIM)
+        if finding is not None:
+            self.unusable[finding] += 1
             return False
         self._ledger.report(peer, Fact.VERIFIED_GROUP)
         return True
+
+
+def request_for(manifest: Manifest, rollout: Rollout, k: int, body: Body | None) -> ScoreRequest:
+    """What to rebuild and score for group `k`: the task assigned to its issuer, and the text of the body, if any."""
+    header = rollout.header
+    task = assign(manifest, rollout.opened.issuer, header.epoch, header.counter, k)
+    texts = tuple(completion.text for completion in body.completions) if body else ()
+    return ScoreRequest(task.spec.dataset, task.spec.config, task.seed, texts)
+
+
+def compare(group: GroupHeader, scored: Scored | None) -> Unusable | None:
+    """Compare what the issuer signed of a group with what was found here; None where all of it holds."""
+    if scored is None:
+        return Unusable.UNSCORED
+    if scored.digest != group.digest:
+        # Another version of reasoning-gym or Python builds other items: drift, which is nobody's lie.
+        return Unusable.OTHER_TASK
+    if scored.rewards != group.claims:
+        return Unusable.FALSE_CLAIM
+    return None
