@@ -43,7 +43,7 @@ class Config:
     lora: int = _key(0, "Rank of LoRA adapters; 0 trains all weights.")
     device: str = _key("auto", "Where the learner runs: auto, cpu, cuda or mps.")
     threads: int = _key(0, "CPU threads of the learner; 0 leaves one core to the network.")
-    learning_rate: float = _key(5e-5, "Adam's learning rate.")
+    learning_rate: float = _key(1e-4, "Adam's learning rate.")
     correction: Correction = _key(
         "positive",
         "How external groups enter the loss: positive (only completions with positive advantage), tapered, or paper.",
