@@ -21,10 +21,13 @@ def swarm(tmp_path):
 
 
 def without_checkpoints(folder, *trusted):
-    """A configuration under which every batch stays on record, so that the whole story can be read afterwards."""
+    """A configuration under which every batch stays on record, so that the whole story can be read afterwards.
+
+    With one own group a round, for the whole story is replayed after each kill.
+    """
     folder.mkdir(exist_ok=True)
     file = folder / "node.toml"
-    file.write_text(f"checkpoint_every = 100000\ntrusted = {json.dumps(trusted)}\n")
+    file.write_text(f"local = 1\ncheckpoint_every = 100000\ntrusted = {json.dumps(trusted)}\n")
     return file
 
 
@@ -68,7 +71,7 @@ def accepted_of(database):
 @pytest.mark.timeout(900)
 def test_a_node_killed_at_random_points_loses_nothing_and_repeats_nothing(tmp_path, swarm):
     rng = random.Random(1)
-    with RunningProcess(tmp_path / "peer", "--swarm", swarm) as peer:
+    with RunningProcess(tmp_path / "peer", "--swarm", swarm, "--local", 1) as peer:
         started = peer.until_event("started")
         config = without_checkpoints(tmp_path / "victim", started["peer_id"])
         arguments = ("--swarm", swarm, "--config", config, "--bootstrap", started["addresses"][0])
