@@ -1,10 +1,11 @@
 """A running node: the core of `node.py` with its network, its jail, its learner and its state on disk."""
 
+import logging
 import random
 import signal
 from collections import deque
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -94,6 +95,33 @@ def network_settings(config: Config, manifest: Manifest, identity: Identity) -> 
     )
 
 
+class _WarningsAsNotices(logging.Handler):
+    """What the node's parts log as a warning is something that its operator wants to see."""
+
+    def __init__(self, tell: Callable[[str], None]) -> None:
+        super().__init__(logging.WARNING)
+        self._tell = tell
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._tell(record.getMessage())
+
+
+@contextmanager
+def _warnings_told(tell: Callable[[str], None]) -> Iterator[None]:
+    """Hand warnings to `tell` in place of the log, or beside it where the log is verbose anyway."""
+    handler = _WarningsAsNotices(tell)
+    loggers = [logging.getLogger(name) for name in ("sapo", "sapo_node")]
+    for logger in loggers:
+        logger.addHandler(handler)
+        logger.propagate = logger.isEnabledFor(logging.INFO)
+    try:
+        yield
+    finally:
+        for logger in loggers:
+            logger.removeHandler(handler)
+            logger.propagate = True
+
+
 class RunningNode:
     """One node from start to stop."""
 
@@ -115,6 +143,7 @@ class RunningNode:
         mend.
         """
         with ExitStack() as stack:
+            stack.enter_context(_warnings_told(self._tell))
             stack.enter_context(locked(self._folder))
             database = Database(self._folder.database, SCHEMA)
             stack.callback(database.close)

@@ -54,6 +54,7 @@ class Demo:
         self._questions = questions
         self._console = console
         self._swarm = folder / "demo.toml"
+        self._log = (folder / "log").open("a+")
         starter = load_manifest("starter")
         demo = starter.restarted(
             name="demo", genesis=int(time.time()), epoch_seconds=EPOCH_SECONDS, max_rounds=MAX_ROUNDS
@@ -78,7 +79,8 @@ class Demo:
             nursery.cancel_scope.cancel()
         failed = [member.name for member in self.members if member.process.returncode]
         if failed:
-            raise LocalError(f"{', '.join(failed)} of the demo ended with an error; its lines are above")
+            self._log.seek(0)
+            raise LocalError(f"{', '.join(failed)} of the demo ended with an error: {self._log.read()[-1_000:]}")
         after = {member.name: await self._evaluate(member) for member in self.members}
         return self._summary(before, after)
 
@@ -89,7 +91,7 @@ class Demo:
             folder = self._folder / f"node{number}"
             command = [*self._command("start", folder), "--listen", "/ip4/127.0.0.1/tcp/0", "--no-mdns", "--json"]
             command += ["--rounds", str(self._rounds), *bootstrap]
-            process = await _start_process(nursery, command)
+            process = await self._start_process(nursery, command)
             member = Member(f"node {number}", folder, process)
             self.members.append(member)
             nursery.start_soon(self._listen, member)
@@ -97,7 +99,10 @@ class Demo:
                 with trio.move_on_after(_START_SECONDS):
                     await member.started.wait()
                 if not member.started.is_set():
-                    raise LocalError(f"the first node was not up after {_START_SECONDS:.0f} s; its messages are above")
+                    self._log.seek(0)
+                    raise LocalError(
+                        f"the first node was not up after {_START_SECONDS:.0f} s: {self._log.read()[-1_000:]}"
+                    )
                 bootstrap = ["--bootstrap", member.session["addresses"][0]]
         self._bootstrap = bootstrap
 
@@ -111,9 +116,16 @@ class Demo:
             str(_POLLUTER_INTERVAL),
             *self._bootstrap,
         ]
-        process = await _start_process(nursery, command)
+        process = await self._start_process(nursery, command)
         assert process.stdout is not None
         self.polluter = json.loads(await process.stdout.receive_some())["peer_id"]
+        return process
+
+    async def _start_process(self, nursery: trio.Nursery, command: list[str]) -> trio.Process:
+        """A child that ends with the demo, however that ends; what it logs goes to a file, not over the table."""
+        process: trio.Process = await nursery.start(
+            partial(trio.run_process, command, stdout=subprocess.PIPE, stderr=self._log, check=False)
+        )
         return process
 
     def _command(self, name: str, folder: Path) -> list[str]:
@@ -213,12 +225,6 @@ class Demo:
             "accepted": sum(member.knows["counts"].get("accepted", 0) for member in self.members),
             "refused": dict(sorted(refused.items())),
         }
-
-
-async def _start_process(nursery: trio.Nursery, command: list[str]) -> trio.Process:
-    """A child that ends with the demo, however that ends."""
-    process: trio.Process = await nursery.start(partial(trio.run_process, command, stdout=subprocess.PIPE, check=False))
-    return process
 
 
 _SEVERITY = ["banned", "probation", "unknown", "newcomer", "healthy"]
