@@ -5,6 +5,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -43,6 +44,13 @@ class Member:
     knows: Json = field(default_factory=dict)
     """Counts and peers after it."""
     external: int = 0
+    alone: int = 0
+    """Rounds it had played before the swarm was complete."""
+
+    @property
+    def played(self) -> int:
+        """Rounds played in the complete swarm."""
+        return max(0, int(self.last.get("step", 0)) - self.alone)
 
 
 class Demo:
@@ -68,58 +76,60 @@ class Demo:
         before = await self._evaluate(None)
         async with trio.open_nursery() as nursery:
             with Live(console=self._console, refresh_per_second=2, transient=False) as live:
-                await self._start(nursery)
-                polluter = await self._start_polluter(nursery)
                 nursery.start_soon(self._show, live)
+                await self._start(nursery)
+                await self._play()
+                for member in self.members:
+                    member.process.terminate()
                 for member in self.members:
                     await member.process.wait()
                 live.update(self._table())
-            polluter.terminate()
-            await polluter.wait()
             nursery.cancel_scope.cancel()
-        failed = [member.name for member in self.members if member.process.returncode]
-        if failed:
-            self._log.seek(0)
-            raise LocalError(f"{', '.join(failed)} of the demo ended with an error: {self._log.read()[-1_000:]}")
         after = {member.name: await self._evaluate(member) for member in self.members}
         return self._summary(before, after)
 
     async def _start(self, nursery: trio.Nursery) -> None:
-        """Start the honest nodes; the first one's address is the others' way in."""
-        bootstrap: list[str] = []
-        for number in range(1, HONEST + 1):
-            folder = self._folder / f"node{number}"
-            command = [*self._command("start", folder), "--listen", "/ip4/127.0.0.1/tcp/0", "--no-mdns", "--json"]
-            command += ["--rounds", str(self._rounds), *bootstrap]
-            process = await self._start_process(nursery, command)
-            member = Member(f"node {number}", folder, process)
-            self.members.append(member)
-            nursery.start_soon(self._listen, member)
-            if not bootstrap:
-                with trio.move_on_after(_START_SECONDS):
-                    await member.started.wait()
-                if not member.started.is_set():
-                    self._log.seek(0)
-                    raise LocalError(
-                        f"the first node was not up after {_START_SECONDS:.0f} s: {self._log.read()[-1_000:]}"
-                    )
-                bootstrap = ["--bootstrap", member.session["addresses"][0]]
-        self._bootstrap = bootstrap
-
-    async def _start_polluter(self, nursery: trio.Nursery) -> trio.Process:
+        """Start all nodes; the first one's address is the others' way in."""
+        (first,) = await self._start_members(nursery, [1], [])
+        way_in = ["--bootstrap", first.session["addresses"][0]]
         # By name: the adversary builds on this package, never the other way round.
         command = [sys.executable, "-m", "sapo_adversary.live", "--swarm", str(self._swarm)]
-        command += [
-            "--key",
-            str(self._folder / "polluter.key"),
-            "--interval",
-            str(_POLLUTER_INTERVAL),
-            *self._bootstrap,
-        ]
-        process = await self._start_process(nursery, command)
-        assert process.stdout is not None
-        self.polluter = json.loads(await process.stdout.receive_some())["peer_id"]
-        return process
+        command += ["--key", str(self._folder / "polluter.key"), "--interval", str(_POLLUTER_INTERVAL), *way_in]
+        polluter = await self._start_process(nursery, command)
+        assert polluter.stdout is not None
+        self.polluter = json.loads(await polluter.stdout.receive_some())["peer_id"]
+        await self._start_members(nursery, range(2, HONEST + 1), way_in)
+
+    async def _start_members(self, nursery: trio.Nursery, numbers: Iterable[int], way_in: list[str]) -> list[Member]:
+        members = []
+        for number in numbers:
+            folder = self._folder / f"node{number}"
+            command = [*self._command("start", folder), "--listen", "/ip4/127.0.0.1/tcp/0", "--no-mdns", "--json"]
+            member = Member(f"node {number}", folder, await self._start_process(nursery, [*command, *way_in]))
+            members.append(member)
+            nursery.start_soon(self._listen, member)
+        self.members += members
+        with trio.move_on_after(_START_SECONDS):
+            for member in members:
+                await member.started.wait()
+        self._require_alive()
+        if not all(member.started.is_set() for member in members):
+            raise LocalError(f"the demo's nodes were not up after {_START_SECONDS:.0f} s; this machine is too busy")
+        return members
+
+    async def _play(self) -> None:
+        """Wait until each node has played its rounds in the complete swarm; they all stay to the end."""
+        for member in self.members:
+            member.alone = member.last.get("step", 0)
+        while any(member.played < self._rounds for member in self.members):
+            self._require_alive()
+            await trio.sleep(0.2)
+
+    def _require_alive(self) -> None:
+        ended = [member.name for member in self.members if member.process.poll() is not None]
+        if ended:
+            self._log.seek(0)
+            raise LocalError(f"{', '.join(ended)} of the demo ended early: {self._log.read()[-1_000:].strip()}")
 
     async def _start_process(self, nursery: trio.Nursery, command: list[str]) -> trio.Process:
         """A child that ends with the demo, however that ends; what it logs goes to a file, not over the table."""
@@ -164,7 +174,7 @@ class Demo:
             polluter = self._seen_by(member)
             table.add_row(
                 member.name,
-                f"{member.last.get('step', 0)}/{self._rounds}",
+                f"{member.played} of {self._rounds}",
                 f"{member.last.get('reward', 0):.3f}",
                 str(member.external),
                 str(member.knows.get("counts", {}).get("accepted", 0)),

@@ -66,6 +66,8 @@ class LiveView:
     def __call__(self, event: Event) -> None:
         if self._live and not isinstance(event, Noticed):
             self._live.update(render(event.overview))
+            if isinstance(event, Stopped):
+                self._console.print(_line(event))
         elif isinstance(event, Noticed):
             self._console.print(event.text, style="dim", highlight=False, soft_wrap=True)
         else:
