@@ -22,7 +22,7 @@ from sapo_node.view import short
 from sapo_protocol import LocalError, load_manifest, render_manifest
 
 HONEST = 3
-EPOCH_SECONDS, MAX_ROUNDS = 20, 60
+EPOCH_SECONDS, MAX_ROUNDS = 20, 240
 """Short epochs, so that standing can be earned within minutes."""
 _START_SECONDS = 120.0
 _POLLUTER_INTERVAL = 2.0
