@@ -91,8 +91,10 @@ def peer_table(peers: list[PeerView], connected: set[str], own_tokens: int, *, s
 
 def _counts(view: Overview) -> RenderableType:
     taken = ("accepted", "verified groups")
-    text = Text.assemble(("accepted ", "bold"), str(view.counts.get("accepted", 0)), ("   verified groups ", "bold"))
-    text.append(str(view.counts.get("verified groups", 0)))
+    text = Text.assemble(
+        *(("accepted ", "bold"), f"{view.counts.get('accepted', 0)} envelopes, "),
+        *(("verified ", "bold"), f"{view.counts.get('verified groups', 0)} groups"),
+    )
     refused = {name: count for name, count in view.counts.items() if name not in taken and count}
     text.append("\nleft out ", style="bold")
     text.append(", ".join(f"{name} {count}" for name, count in sorted(refused.items())) or "nothing")
