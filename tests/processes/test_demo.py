@@ -3,6 +3,7 @@
 import json
 
 import pytest
+
 from processes import sapo_node
 
 
