@@ -21,6 +21,9 @@ CREATE TABLE IF NOT EXISTS published (
 
 LISTEN_EPOCHS = 2
 
+_RECOGNISED_EPOCHS = 16
+"""Own envelopes are told from a copy's for this long, which outlasts the window also where the clock was set back."""
+
 
 class KeyInUseElsewhere(LocalError):
     """An envelope of this node's own key arrived that this node did not write."""
@@ -68,7 +71,8 @@ class Counters:
                 return None
             self._database.execute("INSERT OR REPLACE INTO counters VALUES (?, ?)", epoch, counter + 1)
             self._database.execute("DELETE FROM counters WHERE epoch < ?", epoch)
-            self._database.execute("DELETE FROM published WHERE epoch < ?", epoch - 1)
+            self._database.execute("UPDATE published SET message = x'' WHERE epoch < ?", epoch - 1)
+            self._database.execute("DELETE FROM published WHERE epoch < ?", epoch - _RECOGNISED_EPOCHS)
         return Slot(epoch, counter)
 
     def keep(self, slot: Slot, envelope_id: bytes, message: bytes) -> None:
@@ -80,7 +84,10 @@ class Counters:
 
     def recent(self) -> list[bytes]:
         """The signed messages of this and the last epoch, to be sent again as they are after a restart."""
-        return [row[0] for row in self._database.rows("SELECT message FROM published ORDER BY epoch, counter")]
+        return [
+            row[0]
+            for row in self._database.rows("SELECT message FROM published WHERE message != x'' ORDER BY epoch, counter")
+        ]
 
     def recognise(self, envelope_id: bytes) -> None:
         """Check that an envelope of this node's own key is one it wrote. Raises KeyInUseElsewhere."""

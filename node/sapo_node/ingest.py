@@ -121,9 +121,12 @@ class Ingest:
         sealed = parse_envelope(envelope, network_id=self._manifest.network_id)
         received = self._require_news(sealed, bodies)
         rollout = decode_rollout(open_envelope(sealed), bodies, self._manifest)
+        # Before the look at the own key: what this node once published may be replayed long after it forgot it.
+        if not in_window(self._manifest, rollout.header.epoch, now):
+            raise _Ignore(Ignored.OUTSIDE_WINDOW)
         if rollout.opened.issuer == self._issuer:
             self._recognise(rollout.opened)
-        self._require_place(rollout, now)
+        self._require_place(rollout)
         newcomer = self._ledger.of(peer_id(sealed.issuer)).standing is not Standing.HEALTHY
         fresh = tuple(None if received >> k & 1 else body for k, body in enumerate(bodies))
         with self._database.transaction():
@@ -149,11 +152,9 @@ class Ingest:
             self._on_fatal(error)
         raise _Ignore(Ignored.DUPLICATE)
 
-    def _require_place(self, rollout: Rollout, now: float) -> None:
-        """Window, replay and quota: what this node's clock and books say about a valid rollout."""
+    def _require_place(self, rollout: Rollout) -> None:
+        """Replay and quota: what this node's books say about a valid rollout."""
         header, issuer = rollout.header, rollout.opened.issuer
-        if not in_window(self._manifest, header.epoch, now):
-            raise _Ignore(Ignored.OUTSIDE_WINDOW)
         first = self._window.first(issuer, header)
         if first is not None and self._window.received(rollout.opened.envelope_id) is None:
             self._convict(first, rollout.opened.envelope)

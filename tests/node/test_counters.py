@@ -55,6 +55,13 @@ def test_what_was_published_is_sent_again_as_it_was(counters):
     assert counters.recent() == [b"the very bytes"]
 
 
+def test_what_the_window_no_longer_takes_is_not_sent_again_but_still_recognised(counters):
+    counters.keep(Slot(1, 0), b"id", b"the very bytes")
+    counters.reserve(2_400)
+    assert counters.recent() == []
+    counters.recognise(b"id")
+
+
 def test_own_envelopes_are_recognised(counters):
     counters.keep(Slot(1, 0), b"id", b"message")
     counters.recognise(b"id")

@@ -196,6 +196,14 @@ async def test_an_unknown_envelope_of_the_own_key_stops_the_node(author, databas
     assert [type(error) for error in gate.fatal] == [KeyInUseElsewhere]
 
 
+async def test_an_own_envelope_replayed_long_after_stops_nothing(author, database, manifest, rng):
+    gate = Gate(database, manifest, rng, issuer=author.issuer)
+    gate.clock.time += 100 * manifest.epoch_seconds
+    assert await gate.verdict(author.message(epoch=5)) is Verdict.IGNORE
+    assert gate.fatal == []
+    assert gate.refused() == {Ignored.OUTSIDE_WINDOW: 1}
+
+
 async def test_nobody_can_stop_a_node_by_forging_its_key(author, database, manifest, rng):
     gate = Gate(database, manifest, rng, issuer=author.issuer)
     message = author.message(epoch=5)
