@@ -12,11 +12,8 @@ from sapo_node.trust import policy
 from sapo_protocol import (
     Manifest,
     Rollout,
-    decode_message,
-    decode_rollout,
     encode_message,
-    open_envelope,
-    parse_envelope,
+    open_message,
     peer_id,
 )
 
@@ -90,9 +87,7 @@ class Inbox:
 
     def _open(self, message: bytes) -> Rollout:
         """Stored bytes go through the same gate as received ones, so a damaged row cannot become a rollout."""
-        envelope, bodies = decode_message(message, self._manifest)
-        opened = open_envelope(parse_envelope(envelope, network_id=self._manifest.network_id))
-        return decode_rollout(opened, bodies, self._manifest)
+        return open_message(message, self._manifest)
 
     def _drop_one_of(self, peer: str) -> None:
         rows = self._database.rows("SELECT envelope_id FROM inbox WHERE peer = ? ORDER BY envelope_id", peer)

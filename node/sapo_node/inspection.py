@@ -14,10 +14,7 @@ from sapo_protocol import (
     RemoteError,
     Rollout,
     decode_body,
-    decode_message,
-    decode_rollout,
-    open_envelope,
-    parse_envelope,
+    open_message,
     peer_id,
 )
 
@@ -58,9 +55,7 @@ class Finding:
 async def inspect(data: bytes, manifest: Manifest) -> Finding:
     """Open a message, rebuild its tasks and score its completions in the jail."""
     try:
-        envelope, bodies = decode_message(data, manifest)
-        opened = open_envelope(parse_envelope(envelope, network_id=manifest.network_id))
-        rollout = decode_rollout(opened, bodies, manifest)
+        rollout = open_message(data, manifest)
     except RemoteError as error:
         return Finding(error.layer, str(error))
     async with trio.open_nursery() as nursery:
@@ -68,7 +63,7 @@ async def inspect(data: bytes, manifest: Manifest) -> Finding:
         await nursery.start(jail.run)
         groups = [await _inspect_group(rollout, k, manifest, jail) for k in range(len(rollout.header.groups))]
         nursery.cancel_scope.cancel()
-    return Finding("", "", peer_id(opened.issuer), rollout.header.epoch, rollout.header.counter, tuple(groups))
+    return Finding("", "", peer_id(rollout.opened.issuer), rollout.header.epoch, rollout.header.counter, tuple(groups))
 
 
 async def _inspect_group(rollout: Rollout, k: int, manifest: Manifest, jail: Jail) -> GroupFinding:

@@ -80,6 +80,7 @@ class Node:
         self._policy = policy
         self._rng = rng
         self._counted: dict[str, int] = {}
+        self._epoch: int | None = None
         self.stopping = trio.Event()
         self.trainer = (
             Trainer(
@@ -171,6 +172,10 @@ class Node:
             await self.stopping.wait()
 
     def _advance(self, epoch: int) -> None:
+        """What is due once per epoch."""
+        if epoch == self._epoch:
+            return
+        self._epoch = epoch
         self.ledger.at(epoch)
         self.ingest.advance(epoch)
         self.pool.advance(epoch)

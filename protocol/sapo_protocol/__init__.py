@@ -26,6 +26,7 @@ from .rollout import (
     encode_body,
     encode_header,
     encode_message,
+    open_message,
 )
 from .signature import verify_signature
 
@@ -61,6 +62,7 @@ __all__ = [
     "in_window",
     "load_manifest",
     "open_envelope",
+    "open_message",
     "parse_envelope",
     "parse_manifest",
     "peer_id",

@@ -25,9 +25,7 @@ class Layer(StrEnum):
     ENVELOPE = "envelope"
     SIGNATURE = "signature"
     HEADER = "header"
-    WINDOW = "window"
     BODY = "body"
-    TASK = "task"
 
 
 class RemoteError(SapoError):

@@ -13,7 +13,7 @@ from typing import cast
 
 from . import limits
 from .cbor import Value, decode, encode
-from .envelope import Opened
+from .envelope import Opened, open_envelope, parse_envelope
 from .errors import Layer, RemoteError
 from .manifest import Manifest
 
@@ -203,3 +203,13 @@ def decode_rollout(opened: Opened, bodies: tuple[bytes | None, ...], manifest: M
         if body is not None and hashlib.sha256(body).digest() != group.body:
             raise RemoteError(Layer.BODY, "a body that the header does not name")
     return Rollout(opened, header, bodies)
+
+
+def open_message(data: bytes, manifest: Manifest) -> Rollout:
+    """All steps from the bytes of a message to its rollout, for who need not stop between them.
+
+    Raises RemoteError of the first layer that refuses.
+    """
+    envelope, bodies = decode_message(data, manifest)
+    opened = open_envelope(parse_envelope(envelope, network_id=manifest.network_id))
+    return decode_rollout(opened, bodies, manifest)

@@ -20,8 +20,6 @@ class Fact(StrEnum):
     """A signed hash of bytes that are no body."""
     INVALID_MESSAGE = "invalid message"
     """A message, forwarded by this peer, that its bytes alone prove wrong."""
-    EQUIVOCATION = "equivocation"
-    """Two envelopes under one (epoch, counter): provable to anybody."""
 
 
 class Standing(StrEnum):
