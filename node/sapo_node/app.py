@@ -236,8 +236,7 @@ class RunningNode:
         """Once somebody listens, send again what this key published shortly before a restart."""
         await self._connected.wait()
         await trio.sleep(_RESEND_DELAY)
-        for message in node.counters.recent():
-            await network.publish(message)
+        await node.resend(network.publish)
 
     async def _keep_out(self, node: Node, network: Libp2pNetwork) -> None:
         """Close the connections of peers whose standing was lost while they were connected."""

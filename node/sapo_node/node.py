@@ -6,6 +6,7 @@ The same object runs over libp2p with a learner and a jail, or over an in-memory
 import logging
 import random
 from collections.abc import Callable
+from functools import partial
 
 import trio
 
@@ -18,7 +19,7 @@ from sapo_node.inbox import Inbox
 from sapo_node.ingest import Ingest
 from sapo_node.intake import Intake
 from sapo_node.keyfile import Identity
-from sapo_node.net.interface import Verdict
+from sapo_node.net.interface import NotRunningError, Verdict
 from sapo_node.pool import Pool
 from sapo_node.round import Publish, RoundFailed, RoundReport, Rounds
 from sapo_node.sampler import Sampler
@@ -121,7 +122,7 @@ class Node:
             sampler=Sampler(self.ledger, self._rng),
             pool=self.pool,
             trainer=self.trainer,
-            publish=publish,
+            publish=partial(_send, publish),
             rng=self._rng,
             local=self._config.local,
             external=self._config.external,
@@ -148,6 +149,11 @@ class Node:
             self._record(report)
             on_round(report)
         await self.trainer.checkpoint()
+
+    async def resend(self, publish: Publish) -> None:
+        """Publish again, as they are, the envelopes of this and the last epoch."""
+        for message in self.counters.recent():
+            await _send(publish, message)
 
     async def _play(self, play: Rounds) -> RoundReport | None:
         """One round, or None after waiting for the epoch that allows one."""
@@ -191,3 +197,11 @@ class Node:
         now["verified groups"] = self.verifier.verified
         self.history.count({name: count - self._counted.get(name, 0) for name, count in now.items()})
         self._counted = now
+
+
+async def _send(publish: Publish, message: bytes) -> None:
+    """Publish, and go on where the network is just being restarted: gossip may lose a message, a node must not stop."""
+    try:
+        await publish(message)
+    except NotRunningError as error:
+        logger.warning("a round was not sent: %s", error)

@@ -13,7 +13,7 @@ from sapo_node.clock import TrioClock
 from sapo_node.config import Config
 from sapo_node.database import Database
 from sapo_node.keyfile import Identity
-from sapo_node.net.interface import Verdict
+from sapo_node.net.interface import NotRunningError, Verdict
 from sapo_node.net.memory import LinkQuality, MemoryHub
 from sapo_node.node import Node
 from sapo_node.state import SCHEMA
@@ -175,6 +175,21 @@ async def test_a_swarm_full_of_liars_leaves_a_node_as_it_would_be_alone(fast, au
     await play(peers, 40, *[lambda number=number: polluting(fast, hub, number) for number in range(20, 27)])
     assert peer.external == [0] * 40
     assert len(peer.policy.trained) == 40
+
+
+async def test_a_network_that_fails_while_publishing_costs_a_message_and_not_the_node(fast, autojump_clock):
+    peer = Peer(1, fast, MemoryHub())
+    sent = []
+
+    async def publish(message):
+        sent.append(message)
+        if len(sent) % 2:
+            raise NotRunningError("the network failed while publishing")
+
+    await peer.node.run(publish, rounds=4, on_round=peer.reports.append)
+    await peer.node.resend(publish)
+    assert [report.step for report in peer.reports] == [1, 2, 3, 4]
+    assert sent[4:] == sent[:4]
 
 
 async def test_a_partition_heals_and_the_exchange_goes_on(fast, autojump_clock):
