@@ -78,8 +78,8 @@ class TaskEntry:
     def encoded(self) -> bytes:
         return table(
             ("config", self.config),
-            ("weight", uint(self.weight)),
             ("scorer", uint(1)),
+            ("weight", uint(self.weight)),
             ("dataset", text(self.dataset)),
         )
 
