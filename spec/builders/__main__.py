@@ -1,0 +1,74 @@
+"""Writes every case to spec/vectors; with --check only tells which files are not what the builders write."""
+
+import re
+import sys
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+
+KINDS = (
+    "encoding",
+    "signature",
+    "envelope",
+    "header",
+    "body",
+    "message",
+    "evidence",
+    "manifest",
+    "window",
+    "topic",
+    "assignment",
+    "item",
+    "answer",
+    "rollout",
+)
+NAME = re.compile("[a-z0-9]+([ -][a-z0-9]+)*")
+VECTORS = Path(__file__).resolve().parents[1] / "vectors"
+
+
+def rendered() -> dict[Path, str]:
+    """The text of every vector by its path below spec/vectors. Two cases of one name are an error."""
+    files: dict[Path, str] = {}
+    for kind in KINDS:
+        if find_spec(kind) is None:
+            continue
+        for case in import_module(kind).cases():
+            if not NAME.fullmatch(case.name):
+                sys.exit(f"{kind}: a name is of a-z, 0-9, single blanks and hyphens, unlike {case.name!r}")
+            if case.path in files:
+                sys.exit(f"two cases are named {case.path}")
+            files[case.path] = case.rendered()
+    return files
+
+
+def differing(files: dict[Path, str]) -> list[Path]:
+    """What is missing, different, or written by no builder."""
+    stored = {path.relative_to(VECTORS): path.read_bytes() for path in VECTORS.glob("**/*.json")}
+    wanted = {path: content.encode() for path, content in files.items()}
+    return sorted(path for path in stored.keys() | wanted.keys() if stored.get(path) != wanted.get(path))
+
+
+def write(files: dict[Path, str]) -> None:
+    for path in differing(files):
+        target = VECTORS / path
+        if path in files:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(files[path].encode())
+        else:
+            target.unlink()
+
+
+def main(arguments: list[str]) -> int:
+    files = rendered()
+    if arguments == ["--check"]:
+        differences = differing(files)
+        print(*differences, sep="\n", end="\n" if differences else "")  # noqa: T201 - what the caller asked for
+        return 1 if differences else 0
+    if arguments:
+        sys.exit("usage: python spec/builders [--check]")
+    write(files)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
