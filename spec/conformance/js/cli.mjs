@@ -1,0 +1,113 @@
+// The reader: one request per line in, one answer per line out, as ../README.md says.
+
+import { Refusal, decode } from './encoding.mjs';
+import { envelopeId, readEnvelope, verifyEnvelope, verifySignature } from './envelope.mjs';
+import { Receiver, acceptEvidence, openMessage, verifyGroups } from './gossip.mjs';
+import { assign, readManifest, readTopic, requireOpen, topics } from './manifest.mjs';
+import { readBody, readHeader } from './rollout.mjs';
+import { makeItem, requireAnswer } from './tasks.mjs';
+
+const KINDS = {
+  encoding({ bytes }) {
+    decode(fromHex(bytes));
+  },
+
+  signature({ public_key, message, signature }) {
+    verifySignature(fromHex(public_key), fromHex(message), fromHex(signature));
+  },
+
+  envelope({ network_id, domain, bytes }) {
+    const networkId = fromHex(network_id);
+    const envelope = readEnvelope(fromHex(bytes));
+    verifyEnvelope(envelope, domain, networkId);
+    return { issuer: envelope.issuer, envelope_id: envelopeId(envelope, domain, networkId), payload: envelope.payload };
+  },
+
+  header({ manifest, bytes }) {
+    const { epoch, counter, groups } = readHeader(toManifest(manifest), fromHex(bytes));
+    return { epoch, counter, groups: groups.length };
+  },
+
+  body({ manifest, bytes }) {
+    const completions = readBody(toManifest(manifest), fromHex(bytes));
+    return { texts: completions.map(({ text }) => text), finishes: completions.map(({ finish }) => finish) };
+  },
+
+  message({ manifest, now_ms, earlier, bytes }) {
+    const receiver = new Receiver(toManifest(manifest));
+    earlier.forEach((message) => receiver.accept(fromHex(message), now_ms));
+    const { issuer, header, id } = receiver.accept(fromHex(bytes), now_ms);
+    return { issuer, epoch: header.epoch, counter: header.counter, envelope_id: id };
+  },
+
+  evidence({ manifest, bytes }) {
+    return acceptEvidence(toManifest(manifest), fromHex(bytes));
+  },
+
+  manifest({ bytes }) {
+    const manifest = toManifest(bytes);
+    return { network_id: manifest.networkId, ...topics(manifest) };
+  },
+
+  window({ manifest, now_ms, epoch }) {
+    requireOpen(toManifest(manifest), now_ms, epoch);
+  },
+
+  topic({ manifest, topic }) {
+    return { carries: readTopic(toManifest(manifest), topic) };
+  },
+
+  assignment({ manifest, issuer, epoch, counter, k }) {
+    return assign(toManifest(manifest), fromHex(issuer), epoch, counter, k);
+  },
+
+  item({ dataset, config, seed }) {
+    return makeItem(dataset, decode(fromHex(config), 'task'), seed);
+  },
+
+  answer({ dataset, config, seed, completion }) {
+    requireAnswer(dataset, makeItem(dataset, decode(fromHex(config), 'task'), seed).answer, completion);
+  },
+
+  rollout({ manifest, bytes }) {
+    const swarm = toManifest(manifest);
+    return { rewards: verifyGroups(swarm, openMessage(swarm, fromHex(bytes))) };
+  },
+};
+
+function fromHex(text) {
+  return Buffer.from(text, 'hex');
+}
+
+function toManifest(text) {
+  return readManifest(fromHex(text));
+}
+
+function answer({ kind, input }) {
+  if (!Object.hasOwn(KINDS, kind)) return { verdict: 'unknown kind' };
+  try {
+    return { verdict: 'accept', output: KINDS[kind](input) };
+  } catch (error) {
+    if (!(error instanceof Refusal)) throw error;
+    return { verdict: error.layer, note: error.message };
+  }
+}
+
+function toJson(value) {
+  // `this[key]` is the value before Buffer's own toJSON has had its say.
+  return JSON.stringify(value, function (key, plain) {
+    const original = this[key];
+    if (Buffer.isBuffer(original)) return original.toString('hex');
+    return typeof original === 'bigint' ? original.toString() : plain;
+  });
+}
+
+// Lines are split here, by bytes: `readline` would also split at U+2028, which JSON may hold.
+let rest = Buffer.alloc(0);
+for await (const chunk of process.stdin) {
+  rest = Buffer.concat([rest, chunk]);
+  for (let end = rest.indexOf('\n'); end >= 0; end = rest.indexOf('\n')) {
+    process.stdout.write(`${toJson(answer(JSON.parse(rest.subarray(0, end))))}\n`);
+    rest = rest.subarray(end + 1);
+  }
+}

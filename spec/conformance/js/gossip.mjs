@@ -1,0 +1,89 @@
+// Chapters "Topics and validation", "Evidence" and "Verification": what a receiver does with what arrives.
+
+import { decode, isBytes, require } from './encoding.mjs';
+import { ROLLOUT_DOMAIN, envelopeId, readEnvelope, verifyEnvelope } from './envelope.mjs';
+import { assign, requireOpen } from './manifest.mjs';
+import { readBody, readHeader, readMessage, requireBodies } from './rollout.mjs';
+import { earns, makeTaskItem } from './tasks.mjs';
+
+const MAX_EVIDENCE_BYTES = 4096;
+const IGNORED = ['window', 'replay', 'equivocation'];
+
+/** The verdict in gossip on a refusal by this layer. */
+export function gossipVerdict(layer) {
+  return IGNORED.includes(layer) ? 'ignore' : 'reject';
+}
+
+/** What a receiver remembers of the rollouts it accepted. */
+export class Receiver {
+  #rounds = new Map(); // issuer, epoch and counter: the id of the envelope accepted for it
+  #bodies = new Map(); // id of an envelope: positions of the bodies that came with it
+
+  constructor(manifest) {
+    this.manifest = manifest;
+  }
+
+  /** Steps 2 to 5, 7 to 10, 12 and 14 for a rollout message that arrives at a Unix time in milliseconds. */
+  accept(bytes, nowMs) {
+    const { networkId } = this.manifest;
+    const message = readMessage(this.manifest, bytes);
+    const envelope = readEnvelope(message.envelope);
+    const id = envelopeId(envelope, ROLLOUT_DOMAIN, networkId);
+    const key = id.toString('hex');
+    const known = this.#bodies.get(key);
+    const brought = message.bodies.flatMap((body, k) => (body.length > 0 ? [k] : []));
+    require(known === undefined || brought.some((k) => !known.has(k)), 'replay', 'nothing new');
+    const header = verifyRollout(this.manifest, envelope);
+    requireOpen(this.manifest, nowMs, header.epoch);
+    requireBodies(header, message.bodies);
+    const round = `${envelope.issuer.toString('hex')} ${header.epoch} ${header.counter}`;
+    require((this.#rounds.get(round) ?? key) === key, 'equivocation', 'another content for this round');
+    this.#rounds.set(round, key);
+    this.#bodies.set(key, new Set([...(known ?? []), ...brought]));
+    return { issuer: envelope.issuer, id, header, bodies: message.bodies };
+  }
+}
+
+/** Steps 2 to 4, 7, 8 and 10 for a rollout message: all that does not depend on the receiver. */
+export function openMessage(manifest, bytes) {
+  const message = readMessage(manifest, bytes);
+  const envelope = readEnvelope(message.envelope);
+  const header = verifyRollout(manifest, envelope);
+  requireBodies(header, message.bodies);
+  return { issuer: envelope.issuer, header, bodies: message.bodies };
+}
+
+/** Steps 2 to 5 and 8 to 11 for an evidence message: EVD-1 to EVD-4. */
+export function acceptEvidence(manifest, bytes) {
+  require(bytes.length <= MAX_EVIDENCE_BYTES, 'size', 'more than 4,096 bytes');
+  const parts = decode(bytes, 'frame');
+  require(Array.isArray(parts) && parts.length === 2 && parts.every((part) => isBytes(part)), 'frame', 'no two envelopes');
+  const envelopes = parts.map(readEnvelope);
+  const [first, second] = envelopes;
+  require(first.issuer.equals(second.issuer), 'evidence', 'two issuers');
+  const ids = envelopes.map((envelope) => envelopeId(envelope, ROLLOUT_DOMAIN, manifest.networkId));
+  require(Buffer.compare(...ids) < 0, 'evidence', 'ids do not ascend');
+  envelopes.forEach((envelope) => verifyEnvelope(envelope, ROLLOUT_DOMAIN, manifest.networkId));
+  const [one, other] = envelopes.map(({ payload }) => readHeader(manifest, payload));
+  require(one.epoch === other.epoch && one.counter === other.counter, 'evidence', 'two rounds');
+  return { issuer: first.issuer, epoch: one.epoch, counter: one.counter };
+}
+
+/** Verification, steps 1 to 4, for each group whose body is there: its rewards; null for the others. */
+export function verifyGroups(manifest, { issuer, header, bodies }) {
+  return header.groups.map((group, k) => {
+    if (bodies[k].length === 0) return null;
+    const completions = readBody(manifest, bodies[k]);
+    const { task, seed } = assign(manifest, issuer, header.epoch, header.counter, k);
+    const item = makeTaskItem(manifest.tasks[task], seed);
+    require(item.digest.equals(group.digest), 'digest', `group ${k} has another question or answer`);
+    const rewards = completions.map(({ text }) => earns(manifest.tasks[task].dataset, item.answer, text));
+    require(rewards.every((reward, i) => reward === group.claims[i]), 'claims', `group ${k} claims other rewards`);
+    return rewards;
+  });
+}
+
+function verifyRollout(manifest, envelope) {
+  verifyEnvelope(envelope, ROLLOUT_DOMAIN, manifest.networkId);
+  return readHeader(manifest, envelope.payload);
+}

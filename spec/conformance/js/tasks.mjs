@@ -1,0 +1,99 @@
+// Chapter "Verification", tasks and answers: ITEM-1 to ITEM-3, TASK-2, ANS-1 to ANS-3.
+
+import { encode, isInteger, isMapOf, require, sha256 } from './encoding.mjs';
+
+const LETTERS = 'abcdefghijklmnopqrstuvwxyz';
+const BLANKS = ' \t\n\r';
+const OPEN = '<answer>';
+const CLOSE = '</answer>';
+const SCORER = 1;
+
+// Each dataset: the bounds of its configuration, how its item follows from eight numbers, and how an answer is compared.
+const DATASETS = {
+  interop_sum: { config: { max: [1, 1_000_000] }, make: makeSum, equal: equalIntegers },
+  interop_reverse: { config: { letters: [2, 7] }, make: makeReverse, equal: equalTexts },
+  interop_largest: { config: { count: [2, 7], max: [1, 1_000_000] }, make: makeLargest, equal: equalIntegers },
+};
+
+/** The item of a dataset: its question, its answer and their digest. `config` is a decoded map. */
+export function makeItem(dataset, config, seed) {
+  const { config: bounds, make } = requireDataset(dataset);
+  require(isMapOf(config, Object.keys(bounds)), 'task', 'the configuration has other keys');
+  for (const [key, [least, most]] of Object.entries(bounds)) {
+    const value = config.get(key);
+    require(isInteger(value) && value >= least && value <= most, 'task', key);
+  }
+  const h = sha256(encode(['sapo/item/1', dataset, seed]));
+  const numbers = Array.from({ length: 8 }, (_, i) => h.readUInt32BE(4 * i));
+  const [question, answer] = make(numbers, Object.fromEntries(config));
+  return { question, answer, digest: sha256(encode([question, answer])) };
+}
+
+/** The item of a task of a manifest. */
+export function makeTaskItem({ dataset, config, scorer }, seed) {
+  require(scorer === SCORER, 'task', 'another version of the scorer');
+  return makeItem(dataset, config, seed);
+}
+
+/** Refuse, by layer `answer`, a completion that earns nothing. */
+export function requireAnswer(dataset, reference, completion) {
+  const end = completion.lastIndexOf(CLOSE);
+  const start = end < 0 ? -1 : completion.lastIndexOf(OPEN, end);
+  require(start >= 0, 'answer', 'no answer');
+  const answer = trimBlanks(completion.slice(start + OPEN.length, end));
+  const limit = 4 * countCharacters(reference) + 64;
+  require(answer !== '' && countCharacters(answer) <= limit, 'answer', 'an empty answer, or a long one');
+  require(requireDataset(dataset).equal(answer, reference), 'answer', 'another answer');
+}
+
+/** The reward of a completion. */
+export function earns(dataset, reference, completion) {
+  try {
+    requireAnswer(dataset, reference, completion);
+    return true;
+  } catch (error) {
+    if (error.layer !== 'answer') throw error;
+    return false;
+  }
+}
+
+function requireDataset(name) {
+  require(Object.hasOwn(DATASETS, name), 'task', 'a dataset that this reader does not have');
+  return DATASETS[name];
+}
+
+function makeSum(numbers, { max }) {
+  const [a, b] = numbers.map((n) => n % (max + 1));
+  return [`What is ${a} + ${b}?`, `${a + b}`];
+}
+
+function makeReverse(numbers, { letters }) {
+  const word = numbers.slice(0, letters).map((n) => LETTERS[n % 26]);
+  return [`Write ${word.join('')} backwards.`, word.toReversed().join('')];
+}
+
+function makeLargest(numbers, { count, max }) {
+  const values = numbers.slice(0, count).map((n) => n % (max + 1));
+  return [`Which is the largest of ${values.slice(0, -1).join(', ')} and ${values.at(-1)}?`, `${Math.max(...values)}`];
+}
+
+function equalIntegers(answer, reference) {
+  return /^[+-]?[0-9]{1,1000}$/.test(answer) && BigInt(answer) === BigInt(reference);
+}
+
+function equalTexts(answer, reference) {
+  return answer === reference;
+}
+
+// Neither `trim`, which knows more blanks, nor a pattern, which is slow where a completion is a long run of blanks.
+function trimBlanks(text) {
+  let [start, end] = [0, text.length];
+  while (start < end && BLANKS.includes(text[start])) start += 1;
+  while (end > start && BLANKS.includes(text[end - 1])) end -= 1;
+  return text.slice(start, end);
+}
+
+// Code points, where `length` counts units of UTF-16.
+function countCharacters(text) {
+  return [...text].length;
+}
