@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
-from wire import EXAMPLE, Swarm, array, bstr, sha256, table, text, uint
+from wire import EXAMPLE, Swarm, array, bstr, sha256, sorted_table, text, uint
 
 Config = Mapping[str, int]
 
@@ -11,7 +11,7 @@ CONFIGS: Sequence[Config] = ({"max": 9}, {"letters": 3}, {"max": 99, "count": 3}
 
 
 def encoded_config(config: Config) -> bytes:
-    return table(*sorted(((key, uint(value)) for key, value in config.items()), key=lambda pair: text(pair[0])))
+    return sorted_table({key: uint(value) for key, value in config.items()})
 
 
 def assigned(issuer: bytes, epoch: int, counter: int, k: int, *, swarm: Swarm = EXAMPLE) -> tuple[int, int]:

@@ -4,7 +4,7 @@ Nothing of the implementation is imported. Only Ed25519 signing comes from a lib
 """
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -45,6 +45,11 @@ def array(items: Iterable[bytes]) -> bytes:
 def table(*pairs: tuple[str, bytes]) -> bytes:
     """A map of text keys, in the order given: who wants the right order writes it."""
     return head(MAP, len(pairs)) + b"".join(text(key) + value for key, value in pairs)
+
+
+def sorted_table(values: Mapping[str, bytes]) -> bytes:
+    """A map of text keys in their order: shorter heads first, then bytewise."""
+    return table(*sorted(values.items(), key=lambda pair: text(pair[0])))
 
 
 def boolean(value: object) -> bytes:
@@ -102,7 +107,6 @@ class Swarm:
     max_message_bytes: int = 4_000
 
     def encoded(self) -> bytes:
-        """Keys in their order: shorter heads first, then bytewise."""
         values = {
             "name": text("example"),
             "tasks": array(task.encoded() for task in self.tasks),
@@ -117,8 +121,7 @@ class Swarm:
             "max_message_bytes": uint(self.max_message_bytes),
             "max_completion_bytes": uint(self.max_completion_bytes),
         }
-        values.update(self.fields)
-        return table(*sorted(values.items(), key=lambda pair: text(pair[0])))
+        return sorted_table(values | self.fields)
 
     @property
     def network_id(self) -> bytes:
@@ -154,8 +157,7 @@ def completion(answer: str, finish: str = "stop") -> bytes:
 
 
 def body(completions: Iterable[bytes], *more: tuple[str, bytes]) -> bytes:
-    pairs = [("completions", array(completions)), *more]
-    return table(*sorted(pairs, key=lambda pair: text(pair[0])))
+    return sorted_table(dict([("completions", array(completions)), *more]))
 
 
 def group(body_bytes: bytes, claims: Sequence[object] = (True, False), digest: bytes = bytes(32)) -> bytes:
