@@ -1,0 +1,16 @@
+"""The round that the text shows: Alice's first group of (epoch 5, counter 24), of which one completion is right."""
+
+from tasks import digest, example_item
+from wire import ALICE, FALSE, TRUE, array, body, bstr, completion, envelope, header, sha256, sorted_table
+
+EPOCH, COUNTER = 5, 24
+
+BODY = body([completion("5 and 9: <answer>14</answer>"), completion("<answer>59</answer>", "length")])
+GROUP_FIELDS = {
+    "body": bstr(sha256(BODY)),
+    "claims": array([TRUE, FALSE]),
+    "digest": bstr(digest(*example_item(ALICE.public, EPOCH, COUNTER, 0))),
+}
+GROUP = sorted_table(GROUP_FIELDS)
+HEADER = header([GROUP], epoch=EPOCH, counter=COUNTER)
+ENVELOPE = envelope(HEADER)
