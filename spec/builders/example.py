@@ -5,7 +5,8 @@ from wire import ALICE, FALSE, TRUE, array, body, bstr, completion, envelope, he
 
 EPOCH, COUNTER = 5, 24
 
-BODY = body([completion("5 and 9: <answer>14</answer>"), completion("<answer>59</answer>", "length")])
+TEXTS = ("5 and 9: <answer>14</answer>", "<answer>59</answer>")
+BODY = body([completion(TEXTS[0]), completion(TEXTS[1], "length")])
 GROUP_FIELDS = {
     "body": bstr(sha256(BODY)),
     "claims": array([TRUE, FALSE]),

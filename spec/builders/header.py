@@ -87,6 +87,8 @@ def _accepted() -> Iterator[Case]:
     yield _passes("one group", "HDR-1", HEADER)
     yield _passes("sixteen groups", "HDR-3", _with(groups=array([GROUP] * 16)), groups=16)
     yield _passes("epoch zero", "HDR-2", _with(epoch=uint(0)), epoch=0)
+    for epoch in (23, 24, 255, 256, 2**16 - 1, 2**16, 2**32 - 1, 2**32):
+        yield _passes(f"epoch {epoch}", "HDR-2", _with(epoch=uint(epoch)), epoch=epoch)
     yield _passes("epoch 2 to the 53 less one", "HDR-2", _with(epoch=uint(2**53 - 1)), epoch=2**53 - 1)
     note = "Whether an epoch is open is asked later. JSON numbers do not hold this one, so no output is named."
     largest = _input(_with(epoch=uint(LARGEST)), EXAMPLE)
@@ -101,8 +103,9 @@ def _accepted() -> Iterator[Case]:
     yield _passes(
         "sixteen claims in a swarm of sixteen completions", "HDR-4", _claiming(*[True, False] * 8), swarm=sixteen
     )
-    zeros = bstr(bytes(32))
-    yield _passes("digests of zeros", "HDR-4", _with_group(digest=zeros, body=zeros))
+    for name, byte in {"zeros": 0x00, "line feeds": 0x0A, "ones": 0xFF}.items():
+        digest = bstr(bytes([byte] * 32))
+        yield _passes(f"digests of {name}", "HDR-4", _with_group(digest=digest, body=digest))
 
 
 def _extensions() -> Iterator[Case]:
@@ -283,8 +286,10 @@ def _long_forms() -> Iterator[Case]:
     # It sorts behind the short ones, so the order holds.
     long_key = head(TEXT, 5, 1) + b"epoch" + uint(EPOCH)
     refused = {
-        "epoch in a long form": _with(epoch=head(UINT, EPOCH, 1)),
-        "epoch in eight bytes": _with(epoch=head(UINT, EPOCH, 8)),
+        "epoch 23 in one byte": _with(epoch=head(UINT, 23, 1)),
+        "epoch 255 in two bytes": _with(epoch=head(UINT, 255, 2)),
+        "epoch 65535 in four bytes": _with(epoch=head(UINT, 2**16 - 1, 4)),
+        "epoch 4294967295 in eight bytes": _with(epoch=head(UINT, 2**32 - 1, 8)),
         "counter in a long form": _with(counter=head(UINT, COUNTER, 2)),
         "the number of keys in a long form": head(MAP, 3, 1) + HEADER[1:],
         "the number of groups in a long form": _with(groups=head(ARRAY, 1, 1) + GROUP),
