@@ -23,7 +23,8 @@ class Config:
     """All settings of a node. Raises LocalError on a value that cannot be."""
 
     swarm: str = _key(
-        "starter", "The swarm to join: a shipped manifest (starter, paper-nine) or the path of a manifest file."
+        "starter",
+        "The swarm to join: a shipped manifest (starter, interop, paper-nine) or the path of a manifest file.",
     )
     key: str = _key("node.key", "The file of this node's Ed25519 key; made when it is missing.")
     state: str = _key(

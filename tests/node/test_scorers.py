@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sapo_node.tasks import DATASETS, MAX_COMPLETION, Task, build_task, score
-from sapo_protocol.manifest import load_manifest
+from sapo_node.tasks import MAX_COMPLETION, Task, build_task, score
+from sapo_protocol.manifest import load_manifest, shipped_manifests
 
-SPECS = {spec.dataset: spec.config for name in ("starter", "paper-nine") for spec in load_manifest(name).tasks}
-ONE_RIGHT_ANSWER = sorted(DATASETS - {"propositional_logic"})
+SPECS = {spec.dataset: spec.config for name in shipped_manifests() for spec in load_manifest(name).tasks}
+ONE_RIGHT_ANSWER = sorted(SPECS.keys() - {"propositional_logic"})
 
 
 def items(dataset: str, count: int = 200) -> list[Task]:
@@ -72,7 +72,7 @@ EXPLOITS = {
 }
 
 
-@pytest.mark.parametrize("dataset", sorted(DATASETS))
+@pytest.mark.parametrize("dataset", sorted(SPECS))
 @pytest.mark.parametrize("exploit", EXPLOITS.values(), ids=EXPLOITS.keys())
 def test_no_known_exploit_pays(dataset: str, exploit: str) -> None:
     assert not any(right(task, exploit.replace("REFERENCE", task.answer)) for task in items(dataset, 50))
@@ -265,7 +265,7 @@ def test_near_half_of_the_logic_items_have_a_right_answer() -> None:
     assert 0.35 < solvable / 200 < 0.6
 
 
-TASKS = [build_task(dataset, SPECS[dataset], 77) for dataset in sorted(DATASETS)]
+TASKS = [build_task(dataset, SPECS[dataset], 77) for dataset in sorted(SPECS)]
 pieces = st.sampled_from(
     ["<answer>", "</answer>", "[", "]", "(", ")", "P", "¬", "∧", "1", "/", ".", "e9", "$", "\\frac{", "\n"]
 )

@@ -13,16 +13,23 @@ import pytest
 from sapo_node.tasks import DATASETS, TaskError, build_task, task_digest
 from sapo_protocol.manifest import load_manifest
 
-CATALOGUE = [
-    pytest.param(task.dataset, task.config, id=f"{name}-{task.dataset}")
-    for name in ("starter", "paper-nine")
-    for task in load_manifest(name).tasks
-]
+
+def tasks_of(*names: str) -> list[Any]:
+    return [
+        pytest.param(task.dataset, task.config, id=f"{name}-{task.dataset}")
+        for name in names
+        for task in load_manifest(name).tasks
+    ]
+
+
+BORROWED = tasks_of("starter", "paper-nine")
+"""Tasks of reasoning-gym."""
+CATALOGUE = BORROWED + tasks_of("interop")
 
 DIGESTS = """
 from sapo_node.tasks import build_task, task_digest
 from sapo_protocol.manifest import load_manifest
-for name in ("starter", "paper-nine"):
+for name in ("starter", "paper-nine", "interop"):
     for spec in load_manifest(name).tasks:
         for seed in (0, 1, 12345, 2**31, 2**32 - 1):
             task = build_task(spec.dataset, spec.config, seed)
@@ -30,15 +37,15 @@ for name in ("starter", "paper-nine"):
 """
 
 
-def test_both_manifests_use_the_whole_allow_list_and_nothing_else() -> None:
-    assert {param.values[0] for param in CATALOGUE} == DATASETS
+def test_the_manifests_use_the_whole_allow_list_of_reasoning_gym_and_nothing_else() -> None:
+    assert {param.values[0] for param in BORROWED} == DATASETS
 
 
 def test_the_paper_manifest_has_its_nine_tasks() -> None:
     assert len({task.dataset for task in load_manifest("paper-nine").tasks}) == 9
 
 
-@pytest.mark.parametrize(("dataset", "config"), CATALOGUE)
+@pytest.mark.parametrize(("dataset", "config"), BORROWED)
 def test_an_item_is_that_of_reasoning_gym_itself(dataset: str, config: Mapping[str, Any]) -> None:
     import reasoning_gym
 
@@ -63,7 +70,7 @@ def test_two_processes_with_different_hash_seeds_build_the_same_tasks() -> None:
         environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": os.pathsep.join(sys.path)}
         outputs.add(subprocess.check_output([sys.executable, "-c", DIGESTS], env=environment))
     assert len(outputs) == 1
-    assert outputs.pop().count(b"\n") == 15 * 5
+    assert outputs.pop().count(b"\n") == 18 * 5
 
 
 def test_an_item_that_divides_by_zero_is_replaced_by_the_next_one() -> None:

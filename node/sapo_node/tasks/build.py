@@ -1,5 +1,7 @@
 """Rebuild a task from its dataset, configuration and seed, the same on every machine with the pinned reasoning-gym.
 
+A dataset is one of the wire spec's own or one of reasoning-gym's; both give items by seed.
+
 Never takes an item, answer or metadata from anyone. What is cached (dataset objects, the word list) is what would be
 rebuilt identically; an item depends on its arguments alone.
 """
@@ -12,6 +14,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from sapo_node.tasks import interop
 from sapo_node.tasks.scorers import DATASETS
 from sapo_node.tasks.task import Task, TaskError
 
@@ -25,9 +28,9 @@ _ATTEMPTS = 16
 
 
 def build_task(dataset: str, config: Mapping[str, Any], seed: int) -> Task:
-    """The first item of `reasoning_gym.create_dataset(dataset, seed=seed, **config)` that generates, from item 0 on.
+    """The item of `seed`; of reasoning-gym's `create_dataset(dataset, seed=seed, **config)` the first that generates.
 
-    Raises TaskError when the dataset is not in DATASETS, the configuration is refused or the seed is out of range.
+    Raises TaskError when the dataset is not in the catalogue, the configuration is refused or the seed is out of range.
     """
     if not 0 <= seed <= MAX_SEED:
         raise TaskError(f"seed {seed} of {dataset} is outside 0 to {MAX_SEED}")
@@ -56,9 +59,12 @@ def prepare(dataset: str, config: Mapping[str, Any]) -> Any:
 
 @functools.lru_cache(maxsize=64)
 def _dataset(dataset: str, config_json: str) -> Any:
-    if dataset not in DATASETS:
-        raise TaskError(f"dataset {dataset!r} is not in the catalogue; known are {', '.join(sorted(DATASETS))}")
     config = json.loads(config_json)
+    if dataset in interop.DATASETS:
+        return interop.Items(dataset, config)
+    if dataset not in DATASETS:
+        known = ", ".join(sorted(DATASETS | interop.DATASETS))
+        raise TaskError(f"dataset {dataset!r} is not in the catalogue; known are {known}")
     refused = _OWN_KEYS & config.keys()
     if refused:
         raise TaskError(f"the configuration of {dataset} may not set {', '.join(sorted(refused))}")

@@ -11,6 +11,7 @@ from decimal import Context, Decimal
 from math import gcd
 from types import MappingProxyType
 
+from sapo_node.tasks import interop
 from sapo_node.tasks.logic import follows_from_premises
 from sapo_node.tasks.task import Task
 
@@ -158,6 +159,9 @@ _SCORERS: Mapping[str, Callable[[Task, str], bool]] = MappingProxyType(
         "chain_sum": _is_integer,
         "decimal_arithmetic": _is_decimal,
         "fraction_simplification": _is_simplified_fraction,
+        "interop_largest": _is_integer,
+        "interop_reverse": _is_text,
+        "interop_sum": _is_integer,
         "leg_counting": _is_integer,
         "products": _is_integer,
         "propositional_logic": follows_from_premises,
@@ -165,5 +169,5 @@ _SCORERS: Mapping[str, Callable[[Task, str], bool]] = MappingProxyType(
     }
 )
 
-DATASETS = frozenset(_SCORERS)
-"""The allow-list: every dataset that a manifest may name. Each rebuilds identically everywhere."""
+DATASETS = frozenset(_SCORERS) - interop.DATASETS
+"""The allow-list of reasoning-gym: its datasets that a manifest may name. Each rebuilds identically everywhere."""
