@@ -24,6 +24,7 @@ from sapo_node.node import Node
 from sapo_node.overview import Overview, overview
 from sapo_node.round import RoundReport
 from sapo_node.state import SCHEMA, StateFolder, locked, state_folder
+from sapo_node.tasks import interop
 from sapo_protocol import LocalError, Manifest, load_manifest
 
 _KEPT_NOTICES = 5
@@ -197,7 +198,14 @@ class RunningNode:
     def _require_same_tasks(self, jail: Jail) -> None:
         """Another version of reasoning-gym builds other items from the same seeds, so nothing would match."""
         needed = self._manifest.reasoning_gym
-        if jail.reasoning_gym != needed:
+        if not needed:
+            borrowed = sorted({task.dataset for task in self._manifest.tasks} - interop.DATASETS)
+            if borrowed:
+                raise LocalError(
+                    f"swarm {self._manifest.name!r} names no version of reasoning-gym, and only that could have its "
+                    f"datasets {', '.join(borrowed)}; set reasoning_gym in its manifest"
+                )
+        elif jail.reasoning_gym != needed:
             raise LocalError(
                 f"swarm {self._manifest.name!r} is defined on reasoning-gym {needed}, and {jail.reasoning_gym} is "
                 f"installed; run: pip install reasoning-gym=={needed}"

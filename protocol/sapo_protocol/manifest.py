@@ -54,7 +54,7 @@ class Manifest:
     max_message_bytes: int
     shards: int
     reasoning_gym: str
-    """Version of reasoning-gym that defines the datasets."""
+    """Version of reasoning-gym that defines the datasets; empty where no task comes from it."""
     predecessor: str = ""
     """Network id (hex) of the swarm that this one continues; empty for none."""
 

@@ -9,8 +9,8 @@ from sapo_protocol import LocalError, load_manifest, parse_manifest, render_mani
 TEXT = render_manifest(load_manifest("starter"))
 
 
-def test_the_shipped_manifests_are_starter_and_paper_nine():
-    assert shipped_manifests() == ("paper-nine", "starter")
+def test_the_shipped_manifests_are_interop_paper_nine_and_starter():
+    assert shipped_manifests() == ("interop", "paper-nine", "starter")
 
 
 @pytest.mark.parametrize("name", shipped_manifests())
