@@ -13,10 +13,10 @@ import trio
 
 from sapo_adversary.attacks.polluter import Polluter
 from sapo_node.keyfile import Identity, create_key
-from sapo_node.net.interface import NetworkNotice, Verdict
+from sapo_node.net.interface import Channel, NetworkNotice, Verdict
 from sapo_node.net.libp2p import Libp2pNetwork, NetworkSettings
 from sapo_node.tasks import build_task, task_digest
-from sapo_protocol import Assignment, Manifest, epoch_at, load_manifest
+from sapo_protocol import Assignment, Manifest, epoch_at, load_manifest, rollouts_topic
 
 
 def digest(assignment: Assignment) -> bytes:
@@ -36,16 +36,16 @@ async def pollute(manifest: Manifest, identity: Identity, bootstrap: tuple[str, 
     def ignore(_notice: NetworkNotice) -> None:
         pass
 
+    topic = rollouts_topic(manifest)
     settings = NetworkSettings(
         seed=identity.seed,
         network_id=manifest.network_id.hex(),
-        topic=manifest.topic(),
-        max_message_bytes=manifest.max_message_bytes,
         listen=("/ip4/127.0.0.1/tcp/0",),
         bootstrap=bootstrap,
         discover=False,
     )
-    network = Libp2pNetwork(settings, identity.peer_id, handle, admit=lambda _: True, notify=ignore)
+    channels = {topic: Channel(handle, manifest.max_message_bytes)}
+    network = Libp2pNetwork(settings, identity.peer_id, channels, admit=lambda _: True, notify=ignore)
     async with trio.open_nursery() as nursery:
         await nursery.start(network.run)
         click.echo(json.dumps({"event": "started", "peer_id": identity.peer_id}))
@@ -54,7 +54,7 @@ async def pollute(manifest: Manifest, identity: Identity, bootstrap: tuple[str, 
             now = epoch_at(manifest, time.time())
             epoch, counter = now, counter + 1 if now == epoch else 0
             if counter < manifest.max_rounds:
-                await network.publish(polluter.message(epoch, counter))
+                await network.publish(topic, polluter.message(epoch, counter))
             await trio.sleep(interval)
 
 

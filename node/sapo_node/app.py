@@ -87,8 +87,6 @@ def network_settings(config: Config, manifest: Manifest, identity: Identity) -> 
     return NetworkSettings(
         seed=identity.seed,
         network_id=manifest.network_id.hex(),
-        topic=manifest.topic(),
-        max_message_bytes=manifest.max_message_bytes,
         listen=config.listen,
         announce=config.announce,
         bootstrap=config.bootstrap,
@@ -179,7 +177,7 @@ class RunningNode:
         )
         nursery.start_soon(self._await_signals, node)
         settings = network_settings(config, self._manifest, self._identity)
-        network = Libp2pNetwork(settings, self._identity.peer_id, node.handle, admit=node.admits, notify=self._notice)
+        network = Libp2pNetwork(settings, self._identity.peer_id, node.channels, admit=node.admits, notify=self._notice)
         await nursery.start(network.run)
         if learner and learner.ready.fallback:
             self._tell(f"checkpoint {learner.ready.fallback}")
@@ -188,6 +186,7 @@ class RunningNode:
         self._observer(Started(overview(database)))
         nursery.start_soon(self._resend, node, network)
         nursery.start_soon(self._keep_out, node, network)
+        nursery.start_soon(node.testify, network.publish)
 
         def on_round(report: RoundReport) -> None:
             self._describe(node, network)

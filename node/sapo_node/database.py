@@ -13,7 +13,7 @@ from typing import Any
 
 from sapo_protocol import LocalError
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 
 class StateError(LocalError):

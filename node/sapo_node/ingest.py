@@ -19,18 +19,23 @@ from sapo_node.net.interface import Verdict
 from sapo_node.quota import SenderQuota
 from sapo_node.replay import ReplayWindow
 from sapo_node.trust import policy
+from sapo_node.trust.court import Court
 from sapo_node.trust.ledger import Ledger
 from sapo_node.trust.policy import Fact, Standing
 from sapo_protocol import (
+    Header,
     LocalError,
     Manifest,
     Opened,
     RemoteError,
     Rollout,
     Sealed,
+    decode_evidence,
+    decode_header,
     decode_message,
-    decode_rollout,
+    encode_evidence,
     in_window,
+    match_bodies,
     open_envelope,
     parse_envelope,
     peer_id,
@@ -50,6 +55,7 @@ class Ignored(StrEnum):
     OUTSIDE_WINDOW = "outside the epoch window"
     OVER_QUOTA = "issuer over its quota"
     EQUIVOCATION = "equivocation"
+    KNOWN_EVIDENCE = "evidence known or over its budget"
 
 
 class _Ignore(Exception):
@@ -69,6 +75,7 @@ class Ingest:
         clock: Clock,
         counters: Counters,
         ledger: Ledger,
+        court: Court,
         inbox: Inbox,
         issuer: bytes,
         on_fatal: Callable[[LocalError], None],
@@ -79,6 +86,7 @@ class Ingest:
         self._clock = clock
         self._counters = counters
         self._ledger = ledger
+        self._court = court
         self._inbox = inbox
         self._issuer = issuer
         self._on_fatal = on_fatal
@@ -88,9 +96,18 @@ class Ingest:
         self.refused: Counter[str] = Counter()
 
     async def handle(self, sender: str, data: bytes) -> Verdict:
-        """Judge one message of `sender` (a peer id). Never raises and never waits."""
+        """Judge one rollout message of `sender` (a peer id). Never raises and never waits."""
+        return self._judge(sender, data, self._admit)
+
+    async def handle_evidence(self, sender: str, data: bytes) -> Verdict:
+        """Judge one evidence message of `sender`. Never raises and never waits."""
+        return self._judge(sender, data, self._hear)
+
+    def _judge(self, sender: str, data: bytes, admit: Callable[[bytes, float], None]) -> Verdict:
+        now = self._clock.now()
         try:
-            self._admit(sender, data)
+            self._require_welcome(sender, now)
+            admit(data, now)
         except _Ignore as ignored:
             self.refused[ignored.reason] += 1
             return Verdict.IGNORE
@@ -109,23 +126,29 @@ class Ingest:
         """Enter an epoch: drop what its window and the age limit refuse anyway."""
         with self._database.transaction():
             self._window.forget_before(epoch - 1)
+            self._court.advance()
             self._inbox.advance(epoch)
 
-    def _admit(self, sender: str, data: bytes) -> None:
-        now = self._clock.now()
+    def _require_welcome(self, sender: str, now: float) -> None:
         if not self._quota.take(sender, now):
             raise _Ignore(Ignored.SENDER_BUSY)
         if not self._ledger.admits(sender):
             raise _Ignore(Ignored.SENDER_BANNED)
+
+    def _admit(self, data: bytes, now: float) -> None:
+        """The steps of the spec for rollouts, in its order."""
         envelope, bodies = decode_message(data, self._manifest)
         sealed = parse_envelope(envelope, network_id=self._manifest.network_id)
         received = self._require_news(sealed, bodies)
-        rollout = decode_rollout(open_envelope(sealed), bodies, self._manifest)
+        opened = open_envelope(sealed)
+        header = decode_header(opened.payload, self._manifest)
         # Before the look at the own key: what this node once published may be replayed long after it forgot it.
-        if not in_window(self._manifest, rollout.header.epoch, now):
+        if not in_window(self._manifest, header.epoch, now):
             raise _Ignore(Ignored.OUTSIDE_WINDOW)
-        if rollout.opened.issuer == self._issuer:
-            self._recognise(rollout.opened)
+        rollout = match_bodies(opened, header, bodies)
+        if opened.issuer == self._issuer:
+            self._recognise(opened)
+        self._require_first(sealed, header)
         self._require_place(rollout)
         newcomer = self._ledger.of(peer_id(sealed.issuer)).standing is not Standing.HEALTHY
         fresh = tuple(None if received >> k & 1 else body for k, body in enumerate(bodies))
@@ -138,7 +161,9 @@ class Ingest:
 
         Returns those that did, as bits by k: each body is taken once, or a relay could have one trained on twice.
         """
-        if not self._ledger.admits(peer_id(sealed.issuer)):
+        issuer = peer_id(sealed.issuer)
+        if not self._ledger.admits(issuer):
+            self._court.remind(issuer)
             raise _Ignore(Ignored.ISSUER_BANNED)
         received = self._window.received(sealed.envelope_id)
         if received is not None and not _bits(bodies) & ~received:
@@ -152,23 +177,43 @@ class Ingest:
             self._on_fatal(error)
         raise _Ignore(Ignored.DUPLICATE)
 
+    def _require_first(self, sealed: Sealed, header: Header) -> None:
+        """One content for each (issuer, epoch, counter): a second one convicts its issuer."""
+        first = self._window.first(sealed.issuer, header)
+        if first is None or self._window.received(sealed.envelope_id) is not None:
+            return
+        if self._court.hears(sealed.issuer):
+            accepted = parse_envelope(first, network_id=self._manifest.network_id)
+            self._convict(encode_evidence(accepted, sealed), publish=True)
+        raise _Ignore(Ignored.EQUIVOCATION)
+
     def _require_place(self, rollout: Rollout) -> None:
-        """Replay and quota: what this node's books say about a valid rollout."""
+        """The quotas of those who have not earned standing yet."""
         header, issuer = rollout.header, rollout.opened.issuer
-        first = self._window.first(issuer, header)
-        if first is not None and self._window.received(rollout.opened.envelope_id) is None:
-            self._convict(first, rollout.opened.envelope)
         if self._ledger.of(peer_id(issuer)).standing is not Standing.HEALTHY:
             over = header.counter >= self._manifest.max_rounds * policy.NEWCOMER_COUNTERS
             if over or self._window.newcomers(header.epoch) >= policy.NEWCOMER_ENVELOPES:
                 raise _Ignore(Ignored.OVER_QUOTA)
 
-    def _convict(self, first: bytes, second: bytes) -> None:
-        proof = prove_equivocation(first, second, self._manifest)
-        account = self._ledger.convict(proof)
-        self._inbox.forget(account.peer)
-        logger.warning("%s signed two envelopes for epoch %d, counter %d", account.peer, proof.epoch, proof.counter)
-        raise _Ignore(Ignored.EQUIVOCATION)
+    def _hear(self, data: bytes, now: float) -> None:
+        """The steps of the spec for evidence, in its order. Evidence has no window: `now` does not matter."""
+        del now
+        accusation = decode_evidence(data, self._manifest)
+        if not self._court.hears(accusation.issuer):
+            raise _Ignore(Ignored.KNOWN_EVIDENCE)
+        self._convict(data, publish=False)
+
+    def _convict(self, evidence: bytes, *, publish: bool) -> None:
+        proof = prove_equivocation(decode_evidence(evidence, self._manifest), self._manifest)
+        if proof.issuer == self._issuer:
+            self._on_fatal(
+                KeyInUseElsewhere(
+                    "this node's key has signed two envelopes for one round, and there is evidence of it: peers that "
+                    "see it ban the key for good; find out who else has it, and start with a new one"
+                )
+            )
+            raise _Ignore(Ignored.EQUIVOCATION)
+        self._inbox.forget(self._court.convict(proof, publish=publish))
 
 
 def _bits(bodies: tuple[bytes | None, ...]) -> int:

@@ -5,7 +5,7 @@ The same object runs over libp2p with a learner and a jail, or over an in-memory
 
 import logging
 import random
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 
 import trio
@@ -19,22 +19,27 @@ from sapo_node.inbox import Inbox
 from sapo_node.ingest import Ingest
 from sapo_node.intake import Intake
 from sapo_node.keyfile import Identity
-from sapo_node.net.interface import NotRunningError, Verdict
+from sapo_node.net.interface import Channel, NotRunningError
 from sapo_node.pool import Pool
-from sapo_node.round import Publish, RoundFailed, RoundReport, Rounds
+from sapo_node.round import RoundFailed, RoundReport, Rounds
 from sapo_node.sampler import Sampler
 from sapo_node.trainer import Policy, Trainer
+from sapo_node.trust.court import Court
 from sapo_node.trust.ledger import Ledger
 from sapo_node.verify import Scorer, Verifier
 from sapo_node.worker import WorkerFailed
-from sapo_protocol import LocalError, Manifest, epoch_at, epoch_start
+from sapo_protocol import LocalError, Manifest, epoch_at, epoch_start, evidence_topic, rollouts_topic
+from sapo_protocol.limits import MAX_EVIDENCE_BYTES
 
 logger = logging.getLogger(__name__)
+
+Publish = Callable[[str, bytes], Awaitable[None]]
+"""`publish(topic, message)`."""
 
 MAX_FAILED_ROUNDS = 5
 """Rounds that may fail in a row before the node gives up with the last error."""
 _PAUSE = 1.0
-"""Seconds between attempts, and between looks at the inbox of a node that does not train."""
+"""Seconds between attempts, and between looks at the inbox of a node that does not train and at evidence to send."""
 
 
 class Node:
@@ -56,12 +61,14 @@ class Node:
     ) -> None:
         """`policy` is None for a node that only verifies and relays; `on_fatal` hears what must stop it."""
         self._manifest = manifest
+        self._rollouts, self._evidence = rollouts_topic(manifest), evidence_topic(manifest)
         self._config = config
         self._clock = clock
         self._database = database
         self.identity = identity
         self.counters = Counters(database, manifest, now=clock.now(), key_is_new=key_is_new)
         self.ledger = Ledger(database, trusted=config.trusted, rng=rng)
+        self._court = Court(self.ledger)
         self.inbox = Inbox(database, manifest, rng)
         self.pool = Pool(database)
         self.history = History(database)
@@ -71,6 +78,7 @@ class Node:
             clock=clock,
             counters=self.counters,
             ledger=self.ledger,
+            court=self._court,
             inbox=self.inbox,
             issuer=identity.public_key,
             on_fatal=on_fatal,
@@ -95,9 +103,13 @@ class Node:
             else None
         )
 
-    async def handle(self, sender: str, data: bytes) -> Verdict:
-        """Judge one message from the network."""
-        return await self.ingest.handle(sender, data)
+    @property
+    def channels(self) -> dict[str, Channel]:
+        """What this node takes from the network and sends to it, by topic."""
+        return {
+            self._rollouts: Channel(self.ingest.handle, self._manifest.max_message_bytes),
+            self._evidence: Channel(self.ingest.handle_evidence, MAX_EVIDENCE_BYTES),
+        }
 
     def admits(self, peer: str) -> bool:
         """Whether a peer may connect and be heard."""
@@ -122,7 +134,7 @@ class Node:
             sampler=Sampler(self.ledger, self._rng),
             pool=self.pool,
             trainer=self.trainer,
-            publish=partial(_send, publish),
+            publish=partial(_send, publish, self._rollouts),
             rng=self._rng,
             local=self._config.local,
             external=self._config.external,
@@ -153,7 +165,14 @@ class Node:
     async def resend(self, publish: Publish) -> None:
         """Publish again, as they are, the envelopes of this and the last epoch."""
         for message in self.counters.recent():
-            await _send(publish, message)
+            await _send(publish, self._rollouts, message)
+
+    async def testify(self, publish: Publish) -> None:
+        """Publish evidence against equivocators as it comes up, until cancelled."""
+        while True:
+            for evidence in self._court.take_announcements():
+                await _send(publish, self._evidence, evidence)
+            await trio.sleep(_PAUSE)
 
     async def _play(self, play: Rounds) -> RoundReport | None:
         """One round, or None after waiting for the epoch that allows one."""
@@ -199,9 +218,9 @@ class Node:
         self._counted = now
 
 
-async def _send(publish: Publish, message: bytes) -> None:
+async def _send(publish: Publish, topic: str, message: bytes) -> None:
     """Publish, and go on where the network is just being restarted: gossip may lose a message, a node must not stop."""
     try:
-        await publish(message)
+        await publish(topic, message)
     except NotRunningError as error:
-        logger.warning("a round was not sent: %s", error)
+        logger.warning("a message was not sent: %s", error)

@@ -2,37 +2,35 @@
 
 A message becomes believable in steps, and each step is a type made in one place:
 
-    data -> decode_message -> parse_envelope -> Sealed -> open_envelope -> Opened -> decode_rollout -> Rollout
+    data -> decode_message -> parse_envelope -> Sealed -> open_envelope -> Opened
+         -> decode_header -> Header -> match_bodies -> Rollout
 """
 
 from .assignment import ASSIGNED_SEEDS, Assignment, assign
+from .body import Body, Completion, Finish, decode_body, encode_body
 from .envelope import ROLLOUT_DOMAIN, Opened, Sealed, open_envelope, parse_envelope, seal
 from .epochs import epoch_at, epoch_start, in_window
 from .errors import Layer, LocalError, RemoteError, SapoError
-from .evidence import Equivocation, prove_equivocation
+from .evidence import Accusation, Equivocation, decode_evidence, encode_evidence, prove_equivocation
+from .header import GroupHeader, Header, decode_header, encode_header
 from .keys import peer_id, public_key_of
-from .manifest import Manifest, TaskSpec, load_manifest, parse_manifest, render_manifest, shipped_manifests
-from .rollout import (
-    Body,
-    Completion,
-    Finish,
-    GroupHeader,
-    Header,
-    Rollout,
-    decode_body,
-    decode_header,
-    decode_message,
-    decode_rollout,
-    encode_body,
-    encode_header,
-    encode_message,
-    open_message,
+from .manifest import (
+    Manifest,
+    TaskSpec,
+    decode_manifest,
+    load_manifest,
+    parse_manifest,
+    render_manifest,
+    shipped_manifests,
 )
+from .rollout import Rollout, decode_message, encode_message, match_bodies, open_message
 from .signature import verify_signature
+from .topics import Topic, carried_by, evidence_topic, rollouts_topic
 
 __all__ = [
     "ASSIGNED_SEEDS",
     "ROLLOUT_DOMAIN",
+    "Accusation",
     "Assignment",
     "Body",
     "Completion",
@@ -49,18 +47,24 @@ __all__ = [
     "SapoError",
     "Sealed",
     "TaskSpec",
+    "Topic",
     "assign",
+    "carried_by",
     "decode_body",
+    "decode_evidence",
     "decode_header",
+    "decode_manifest",
     "decode_message",
-    "decode_rollout",
     "encode_body",
+    "encode_evidence",
     "encode_header",
     "encode_message",
     "epoch_at",
     "epoch_start",
+    "evidence_topic",
     "in_window",
     "load_manifest",
+    "match_bodies",
     "open_envelope",
     "open_message",
     "parse_envelope",
@@ -69,6 +73,7 @@ __all__ = [
     "prove_equivocation",
     "public_key_of",
     "render_manifest",
+    "rollouts_topic",
     "seal",
     "shipped_manifests",
     "verify_signature",

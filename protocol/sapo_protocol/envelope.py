@@ -11,11 +11,12 @@ deterministic CBOR of [domain, network id]. Both are given by the receiver and n
 of another swarm, kind or major version fails as a bad signature.
 """
 
+import functools
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from .cbor import encode
+from .cbor import encode, read_byte_string
 from .errors import Layer, RemoteError
 from .limits import MAX_ENVELOPE_BYTES
 from .signature import PUBLIC_KEY_BYTES, SIGNATURE_BYTES, verify_signature
@@ -27,6 +28,8 @@ _PROTECTED = bytes.fromhex("a201320458") + bytes([PUBLIC_KEY_BYTES])
 _PROTECTED_HEAD = bytes([0x58, len(_PROTECTED) + PUBLIC_KEY_BYTES])
 _UNPROTECTED = b"\xa0"
 _SIGNATURE_HEAD = bytes([0x58, SIGNATURE_BYTES])
+_TEMPLATE = _START + _PROTECTED_HEAD + _PROTECTED
+_KEY_END = len(_TEMPLATE) + PUBLIC_KEY_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +42,10 @@ class Sealed:
     signature: bytes
     signed: bytes
     """The Sig_structure that the signature must cover."""
+    envelope_id: bytes
+    """SHA-256 of the Sig_structure: the same for every signature over the same content."""
     envelope: bytes
     """The bytes received."""
-
-    @property
-    def envelope_id(self) -> bytes:
-        """SHA-256 of the Sig_structure: the same for every signature over the same content."""
-        return hashlib.sha256(self.signed).digest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +61,18 @@ class Opened:
     envelope: bytes
 
 
+_SIG_START = b"\x84" + encode("Signature1") + _PROTECTED_HEAD + _PROTECTED
+
+
+@functools.lru_cache(maxsize=64)
+def _external_aad(domain: str, network_id: bytes) -> bytes:
+    """The byte string that names kind, version and swarm in everything that is signed."""
+    return encode(encode([domain, network_id]))
+
+
 def _sig_structure(issuer: bytes, payload: bytes, domain: str, network_id: bytes) -> bytes:
-    return encode(["Signature1", _PROTECTED + issuer, encode([domain, network_id]), payload])
+    """E(["Signature1", protected, external_aad, payload]), joined from its parts; ENV-7."""
+    return b"".join((_SIG_START, issuer, _external_aad(domain, network_id), encode(payload)))
 
 
 def seal(
@@ -75,39 +85,22 @@ def seal(
 ) -> bytes:
     """The envelope over `payload` that `sign` (the private half of `issuer`) makes for one swarm."""
     signature = sign(_sig_structure(issuer, payload, domain, network_id))
-    protected = _PROTECTED_HEAD + _PROTECTED + issuer
-    return b"".join((_START, protected, _UNPROTECTED, encode(payload), _SIGNATURE_HEAD, signature))
+    return b"".join((_TEMPLATE, issuer, _UNPROTECTED, encode(payload), _SIGNATURE_HEAD, signature))
 
 
 def parse_envelope(data: bytes, *, network_id: bytes, domain: str = ROLLOUT_DOMAIN) -> Sealed:
     """Take an envelope apart by its fixed template. Raises RemoteError (size, envelope) on any other byte."""
-    if len(data) > MAX_ENVELOPE_BYTES:
+    if len(data) > MAX_ENVELOPE_BYTES:  # ENV-1
         raise RemoteError(Layer.SIZE, f"envelope of {len(data)} bytes, the limit is {MAX_ENVELOPE_BYTES}")
-    prefix = _START + _PROTECTED_HEAD + _PROTECTED
-    key_end = len(prefix) + PUBLIC_KEY_BYTES
-    if not data.startswith(prefix) or data[key_end : key_end + 1] != _UNPROTECTED:
+    if not data.startswith(_TEMPLATE) or data[_KEY_END : _KEY_END + 1] != _UNPROTECTED:  # ENV-2, ENV-3, ENV-4
         raise RemoteError(Layer.ENVELOPE, "not a COSE_Sign1 with exactly the headers {alg: -19, kid} and {}")
-    issuer = data[len(prefix) : key_end]
-    payload_end = len(data) - len(_SIGNATURE_HEAD) - SIGNATURE_BYTES
-    payload = _byte_string(data[key_end + 1 : payload_end])
-    if not data.startswith(_SIGNATURE_HEAD, payload_end):
+    payload, position = read_byte_string(data, _KEY_END + 1, Layer.ENVELOPE)  # ENV-5
+    signature = data[position + len(_SIGNATURE_HEAD) :]
+    if not data.startswith(_SIGNATURE_HEAD, position) or len(signature) != SIGNATURE_BYTES:  # ENV-6
         raise RemoteError(Layer.ENVELOPE, "does not end in a 64-byte signature")
-    return Sealed(
-        issuer=issuer,
-        payload=payload,
-        signature=data[payload_end + len(_SIGNATURE_HEAD) :],
-        signed=_sig_structure(issuer, payload, domain, network_id),
-        envelope=data,
-    )
-
-
-def _byte_string(data: bytes) -> bytes:
-    """The content of the one byte string that `data` is, in its only deterministic encoding."""
-    for head in (1, 2, 3):
-        content = data[head:]
-        if data and encode(content)[: len(data) - len(content)] == data[:head] and len(encode(content)) == len(data):
-            return content
-    raise RemoteError(Layer.ENVELOPE, "the payload is not one byte string in its shortest form")
+    issuer = data[len(_TEMPLATE) : _KEY_END]
+    signed = _sig_structure(issuer, payload, domain, network_id)
+    return Sealed(issuer, payload, signature, signed, hashlib.sha256(signed).digest(), data)
 
 
 def open_envelope(sealed: Sealed) -> Opened:

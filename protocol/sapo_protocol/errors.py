@@ -17,15 +17,18 @@ class LocalError(SapoError):
 
 
 class Layer(StrEnum):
-    """The layer that refuses a message, in the order in which a receiver asks them (spec: validation)."""
+    """The layer that refuses, named as in the spec (conventions): those of a message first, in the order asked."""
 
     SIZE = "size"
-    ENCODING = "encoding"
     FRAME = "frame"
     ENVELOPE = "envelope"
     SIGNATURE = "signature"
     HEADER = "header"
     BODY = "body"
+    EVIDENCE = "evidence"
+    ENCODING = "encoding"
+    MANIFEST = "manifest"
+    TOPIC = "topic"
 
 
 class RemoteError(SapoError):

@@ -1,15 +1,25 @@
-"""Equivocation: the one offence that anybody can check from bytes alone.
+"""Equivocation (spec: evidence): the one offence that anybody can check from bytes alone.
 
-An issuer that signs two different headers under one (epoch, counter) has lied to somebody. The two envelopes are the
-proof; nothing else about a peer is provable to a third party in version 1.0.
+An issuer that signs two contents for one (epoch, counter) has lied to somebody. The two envelopes are the proof;
+nothing else about a peer is provable to a third party in version 1.0.
 """
 
 from dataclasses import dataclass
 
-from .envelope import Opened, open_envelope, parse_envelope
+from .cbor import encode, read_byte_string
+from .envelope import Sealed, open_envelope, parse_envelope
 from .errors import Layer, RemoteError
+from .header import decode_header
+from .limits import MAX_EVIDENCE_BYTES
 from .manifest import Manifest
-from .rollout import decode_header
+
+
+@dataclass(frozen=True, slots=True)
+class Accusation:
+    """An evidence message taken apart: what its sender says that `issuer` signed. Nothing in it is believed yet."""
+
+    issuer: bytes
+    envelopes: tuple[Sealed, Sealed]
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,21 +29,38 @@ class Equivocation:
     issuer: bytes
     epoch: int
     counter: int
-    envelopes: tuple[bytes, bytes]
+    evidence: bytes
+    """The message that proves it to anybody."""
 
 
-def prove_equivocation(first: bytes, second: bytes, manifest: Manifest) -> Equivocation:
-    """Check two envelopes as evidence. Raises RemoteError when either is invalid or they do not contradict."""
-    opened = tuple(_open(envelope, manifest) for envelope in (first, second))
-    headers = tuple(decode_header(each.payload, manifest) for each in opened)
-    if opened[0].issuer != opened[1].issuer:
-        raise RemoteError(Layer.ENVELOPE, "two issuers are no equivocation")
-    if (headers[0].epoch, headers[0].counter) != (headers[1].epoch, headers[1].counter):
-        raise RemoteError(Layer.HEADER, "two rounds are no equivocation")
-    if opened[0].envelope_id == opened[1].envelope_id:
-        raise RemoteError(Layer.HEADER, "the same content twice is no equivocation")
-    return Equivocation(opened[0].issuer, headers[0].epoch, headers[0].counter, (first, second))
+def encode_evidence(one: Sealed, other: Sealed) -> bytes:
+    """The evidence message of two envelopes: the one with the smaller id first."""
+    first, second = sorted((one, other), key=lambda sealed: sealed.envelope_id)
+    return encode([first.envelope, second.envelope])
 
 
-def _open(envelope: bytes, manifest: Manifest) -> Opened:
-    return open_envelope(parse_envelope(envelope, network_id=manifest.network_id))
+def decode_evidence(data: bytes, manifest: Manifest) -> Accusation:
+    """What an evidence message says, unverified. Raises RemoteError (size, frame, envelope, evidence)."""
+    if len(data) > MAX_EVIDENCE_BYTES:  # EVD-1
+        raise RemoteError(Layer.SIZE, f"evidence of {len(data)} bytes, the limit is {MAX_EVIDENCE_BYTES}")
+    if not data.startswith(b"\x82"):  # EVD-2
+        raise RemoteError(Layer.FRAME, "evidence is [envelope, envelope]")
+    one, position = read_byte_string(data, 1, Layer.FRAME)
+    other, position = read_byte_string(data, position, Layer.FRAME)
+    if position != len(data):
+        raise RemoteError(Layer.FRAME, "bytes after the end")
+    first, second = (parse_envelope(envelope, network_id=manifest.network_id) for envelope in (one, other))
+    if first.issuer != second.issuer:  # EVD-3
+        raise RemoteError(Layer.EVIDENCE, "two issuers are no equivocation")
+    if first.envelope_id >= second.envelope_id:  # EVD-4
+        raise RemoteError(Layer.EVIDENCE, "the ids of the two envelopes do not ascend")
+    return Accusation(first.issuer, (first, second))
+
+
+def prove_equivocation(accusation: Accusation, manifest: Manifest) -> Equivocation:
+    """Check what an accusation rests on. Raises RemoteError (signature, header, evidence): its sender made it up."""
+    opened = [open_envelope(sealed) for sealed in accusation.envelopes]
+    first, second = (decode_header(each.payload, manifest) for each in opened)
+    if (first.epoch, first.counter) != (second.epoch, second.counter):  # EVD-3
+        raise RemoteError(Layer.EVIDENCE, "two rounds are no equivocation")
+    return Equivocation(accusation.issuer, first.epoch, first.counter, encode_evidence(*accusation.envelopes))

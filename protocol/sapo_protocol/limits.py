@@ -33,8 +33,17 @@ MAX_ITEMS = 4_096
 MAX_MANIFEST_BYTES = 65_536
 """One manifest, encoded."""
 
-MAX_SHARDS = 64
+MAX_EVIDENCE_BYTES = 4_096
+"""One evidence message: two envelopes."""
+
+MAX_SHARDS = 1
+"""Topics over which rollouts are spread; more come with a rule for who publishes where."""
+
 MAX_TASKS = 64
+MAX_DATASET_BYTES = 64
+MAX_REASONING_GYM_BYTES = 32
+MIN_MESSAGE_LIMIT = 2_000
+MIN_COMPLETION_LIMIT = 16
 
 MIN_EPOCH_SECONDS, MAX_EPOCH_SECONDS = 5, 86_400
 MAX_ROUNDS_PER_EPOCH = 100_000

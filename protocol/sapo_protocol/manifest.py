@@ -5,6 +5,7 @@ People write it as TOML; what is hashed is its deterministic CBOR, so layout and
 
 import hashlib
 import json
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
@@ -14,10 +15,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from . import limits
-from .cbor import Value, encode
-from .errors import LocalError
+from .cbor import Value, decode, encode
+from .errors import Layer, LocalError, RemoteError
 
 MAJOR_VERSION = 1
+
+_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,31}", re.ASCII)
+_NETWORK_ID = re.compile(r"[0-9a-f]{64}", re.ASCII)
 
 T = TypeVar("T")
 
@@ -57,6 +61,8 @@ class Manifest:
     """Version of reasoning-gym that defines the datasets; empty where no task comes from it."""
     predecessor: str = ""
     """Network id (hex) of the swarm that this one continues; empty for none."""
+    x: Mapping[str, Value] | None = None
+    """What later minor versions add: hashed, and ignored here."""
 
     def __post_init__(self) -> None:
         if self.version != MAJOR_VERSION:
@@ -68,31 +74,46 @@ class Manifest:
             "epoch_seconds": (limits.MIN_EPOCH_SECONDS, limits.MAX_EPOCH_SECONDS),
             "max_rounds": (1, limits.MAX_ROUNDS_PER_EPOCH),
             "completions": (limits.MIN_COMPLETIONS, limits.MAX_COMPLETIONS),
-            "max_completion_bytes": (16, limits.MAX_COMPLETION_BYTES),
-            "max_message_bytes": (limits.MAX_ENVELOPE_BYTES, limits.MAX_MESSAGE_BYTES),
+            "max_completion_bytes": (limits.MIN_COMPLETION_LIMIT, limits.MAX_COMPLETION_BYTES),
+            "max_message_bytes": (limits.MIN_MESSAGE_LIMIT, limits.MAX_MESSAGE_BYTES),
             "shards": (1, limits.MAX_SHARDS),
         }
         for field, (low, high) in bounds.items():
             _bounded(f"manifest {self.name!r}: {field}", getattr(self, field), low, high)
+        self._check_texts()
         if not 1 <= len(self.tasks) <= limits.MAX_TASKS:
             raise LocalError(f"manifest {self.name!r}: lists {len(self.tasks)} tasks; give 1 to {limits.MAX_TASKS}")
         for task in self.tasks:
             _bounded(f"manifest {self.name!r}: weight of {task.dataset}", task.weight, 1, 2**32)
             _bounded(f"manifest {self.name!r}: scorer of {task.dataset}", task.scorer, 1, 2**16)
+            if not 1 <= len(task.dataset.encode()) <= limits.MAX_DATASET_BYTES:
+                raise LocalError(f"manifest {self.name!r}: a dataset's name has 1 to {limits.MAX_DATASET_BYTES} bytes")
+        try:
+            decode(self.encoded, limit=limits.MAX_MANIFEST_BYTES, layer=Layer.MANIFEST)
+        except RemoteError as error:
+            raise LocalError(f"manifest {self.name!r} cannot be encoded: {error}") from error
+
+    def _check_texts(self) -> None:
+        # The name becomes part of a file name, and a manifest may come from a stranger.
+        if not _NAME.fullmatch(self.name):
+            raise LocalError(f"manifest name {self.name!r}: give 1 to 32 of a-z, 0-9 and -, not beginning with -")
+        if self.predecessor and not _NETWORK_ID.fullmatch(self.predecessor):
+            raise LocalError(f"manifest {self.name!r}: predecessor is a network id of 64 hexadecimal digits, or empty")
+        if len(self.reasoning_gym.encode()) > limits.MAX_REASONING_GYM_BYTES:
+            raise LocalError(f"manifest {self.name!r}: reasoning_gym is a version such as 0.1.25, or empty")
+        if self.x is not None and len(encode(self.x)) > limits.MAX_EXTENSION_BYTES:
+            raise LocalError(f"manifest {self.name!r}: x has more than {limits.MAX_EXTENSION_BYTES} bytes")
 
     @cached_property
     def encoded(self) -> bytes:
         """The deterministic CBOR whose SHA-256 is the network id."""
-        return encode({field.name: _plain(getattr(self, field.name)) for field in fields(self)})
+        values = {field.name: _plain(getattr(self, field.name)) for field in fields(self)}
+        return encode({key: value for key, value in values.items() if value is not None})
 
     @cached_property
     def network_id(self) -> bytes:
         """SHA-256 of the encoded manifest: 32 bytes that name the swarm."""
         return hashlib.sha256(self.encoded).digest()
-
-    def topic(self, shard: int = 0) -> str:
-        """The gossip topic of one shard."""
-        return f"/sapo/{self.version}/{self.network_id.hex()}/rollouts/{shard}"
 
     def restarted(self, *, name: str, genesis: int, epoch_seconds: int, max_rounds: int) -> "Manifest":
         """The same catalogue and limits on another clock: another swarm."""
@@ -124,19 +145,40 @@ def parse_manifest(text: str, source: str) -> Manifest:
         table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise LocalError(f"{source} is not valid TOML: {error}") from error
-    tasks = table.pop("tasks", [])
+    return _from_table(table, source)
+
+
+def decode_manifest(data: bytes) -> Manifest:
+    """The manifest that `data` encodes. Raises RemoteError (manifest) on anything but its one encoding; MAN-1 to 5."""
+    value = decode(data, limit=limits.MAX_MANIFEST_BYTES, layer=Layer.MANIFEST)
+    try:
+        manifest = _from_table(value, "the manifest")
+    except LocalError as error:
+        raise RemoteError(Layer.MANIFEST, str(error)) from error
+    if manifest.encoded != data:
+        raise RemoteError(Layer.MANIFEST, "a key is missing")
+    return manifest
+
+
+def _from_table(table: object, source: str) -> Manifest:
+    if not isinstance(table, dict):
+        raise LocalError(f"{source} is not a table")
+    tasks = table.get("tasks", [])
     if not isinstance(tasks, list):
         raise LocalError(f"{source}: tasks must be a list of [[tasks]] tables")
     specs = tuple(_checked(TaskSpec, entry, f"{source}, task {number}") for number, entry in enumerate(tasks, 1))
     for spec in specs:
         _require_wire_values(spec.config, f"{source}, config of {spec.dataset}")
+    _require_wire_values(table.get("x", {}), f"{source}, x")
     return _checked(Manifest, {**table, "tasks": specs}, source)
 
 
 def render_manifest(manifest: Manifest) -> str:
     """The manifest as TOML that parses to the same network id."""
     head = [
-        f"{field.name} = {_toml(getattr(manifest, field.name))}" for field in fields(Manifest) if field.name != "tasks"
+        f"{field.name} = {_toml(getattr(manifest, field.name))}"
+        for field in fields(Manifest)
+        if field.name != "tasks" and getattr(manifest, field.name) is not None
     ]
     tasks = [
         "\n".join(
@@ -168,6 +210,7 @@ def _checked(kind: type[T], table: object, source: str) -> T:
         "reasoning_gym": str,
         "predecessor": str,
         "tasks": tuple,
+        "x": dict,
     }
     for key, value in table.items():
         if not isinstance(value, types.get(key, int)):
@@ -186,7 +229,7 @@ def _require_wire_values(value: object, source: str) -> None:
     elif isinstance(value, list):
         for item in value:
             _require_wire_values(item, source)
-    elif not isinstance(value, str | int) or (isinstance(value, int) and not 0 <= value <= limits.MAX_UINT):
+    elif not isinstance(value, str | bytes | int) or (isinstance(value, int) and not 0 <= value <= limits.MAX_UINT):
         raise LocalError(f"{source}: {value!r} is not text, a boolean or an unsigned integer")
 
 

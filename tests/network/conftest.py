@@ -24,7 +24,7 @@ from libp2p.utils import encode_varint_prefixed
 from multiaddr import Multiaddr
 from nacl.signing import SigningKey
 
-from sapo_node.net.interface import NetworkNotice, Verdict
+from sapo_node.net.interface import Channel, NetworkNotice, Verdict
 from sapo_node.net.libp2p import Libp2pNetwork, NetworkSettings
 from sapo_protocol.keys import peer_id
 
@@ -83,8 +83,6 @@ class Probe:
         settings = NetworkSettings(
             seed=seed,
             network_id=self.network_id,
-            topic=topic_of(self.network_id),
-            max_message_bytes=LIMIT,
             listen=(self.listen,),
             announce=self.announce,
             bootstrap=self.bootstrap,
@@ -93,7 +91,7 @@ class Probe:
         self.network = Libp2pNetwork(
             settings,
             peer_id(bytes(SigningKey(seed).verify_key)),
-            self.handle,
+            {topic_of(self.network_id): Channel(self.handle, LIMIT)},
             admit=lambda peer: peer not in self.banned,
             notify=self.notices.append,
         )
@@ -109,6 +107,9 @@ class Probe:
         """Cancel the node's `run` and wait until it has ended."""
         self.life.cancel()
         await self.ended.wait()
+
+    async def publish(self, data: bytes) -> None:
+        await self.network.publish(topic_of(self.network_id), data)
 
     async def handle(self, sender: str, data: bytes) -> Verdict:
         self.heard.append(data)

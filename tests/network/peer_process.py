@@ -8,7 +8,7 @@ import sys
 import trio
 from nacl.signing import SigningKey
 
-from sapo_node.net.interface import Verdict
+from sapo_node.net.interface import Channel, Verdict
 from sapo_node.net.libp2p import Libp2pNetwork, NetworkSettings
 from sapo_protocol.keys import peer_id
 
@@ -22,14 +22,13 @@ async def main(number: str, network_id: str, listen: str, *bootstrap: str) -> No
     settings = NetworkSettings(
         seed=seed,
         network_id=network_id,
-        topic=f"/sapo/1/{network_id}/rollouts/0",
-        max_message_bytes=900_000,
         listen=(listen,),
         bootstrap=bootstrap,
         discover=not bootstrap and listen.startswith("/ip4/0.0.0.0"),
     )
+    channels = {f"/sapo/1/{network_id}/rollouts/0": Channel(accept, 900_000)}
     name = peer_id(bytes(SigningKey(seed).verify_key))
-    network = Libp2pNetwork(settings, name, accept, admit=lambda _: True, notify=lambda _: None)
+    network = Libp2pNetwork(settings, name, channels, admit=lambda _: True, notify=lambda _: None)
     async with trio.open_nursery() as nursery:
         await nursery.start(network.run)
         sys.stdout.write(network.addresses[-1] + "\n")

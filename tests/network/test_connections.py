@@ -112,8 +112,8 @@ async def test_two_swarms_do_not_mix(start: "Start", until: "Until") -> None:
     other = await start(2, network_id="cd" * 32, bootstrap=(one.address,))
     friend = await start(3, bootstrap=(one.address,))
     await until(lambda: one.noticed(OtherSwarm) and other.noticed(OtherSwarm) and one.sees(friend))
-    await other.network.publish(b"theirs")
-    await friend.network.publish(b"ours")
+    await other.publish(b"theirs")
+    await friend.publish(b"ours")
     await until(lambda: one.heard)
     assert (one.heard, other.heard) == ([b"ours"], [])
     assert one.noticed(OtherSwarm) == [OtherSwarm(other.network.peer_id, "cd" * 32)]
@@ -179,13 +179,13 @@ async def test_an_exception_out_of_the_library_restarts_the_service(start: "Star
     # It redials whom it had dialled and whoever had dialled it, or is redialled by them at its old port.
     await until(lambda: two.sees(one, three), within=30)
     assert two.network.addresses == before
-    await one.network.publish(b"m")
+    await one.publish(b"m")
     await until(lambda: three.heard == [b"m"])
 
 
 async def chatter(node: "Probe") -> None:
     for number in range(10_000):
-        await node.network.publish(b"%d from %d" % (number, node.number) + bytes(20_000))
+        await node.publish(b"%d from %d" % (number, node.number) + bytes(20_000))
         await trio.sleep(0.005)
 
 

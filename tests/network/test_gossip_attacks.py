@@ -28,8 +28,8 @@ async def victim(start: "Start", until: "Until") -> "AsyncIterator[Probe]":
     await until(lambda: node.sees(honest) and honest.sees(node))
     yield node
     for number in range(5):
-        await honest.network.publish(b"to the victim %d" % number)
-        await node.network.publish(b"from the victim %d" % number)
+        await honest.publish(b"to the victim %d" % number)
+        await node.publish(b"from the victim %d" % number)
     await until(lambda: {b"to the victim %d" % number for number in range(5)} <= set(node.heard))
     await until(lambda: {b"from the victim %d" % number for number in range(5)} <= set(honest.heard))
     assert node.noticed(ServiceRestarted) == []

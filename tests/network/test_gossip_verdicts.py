@@ -21,7 +21,7 @@ async def in_a_row(start: "Start", until: "Until", verdict: Verdict) -> "tuple[P
 
 async def test_an_accepted_message_is_forwarded_to_a_third_node(start: "Start", until: "Until") -> None:
     left, _, right = await in_a_row(start, until, Verdict.ACCEPT)
-    await left.network.publish(b"m")
+    await left.publish(b"m")
     await until(lambda: right.heard == [b"m"])
 
 
@@ -30,11 +30,11 @@ async def test_a_message_that_is_not_accepted_stops_at_the_node(
     verdict: Verdict, start: "Start", until: "Until"
 ) -> None:
     left, middle, right = await in_a_row(start, until, verdict)
-    await left.network.publish(b"stops")
+    await left.publish(b"stops")
     await until(lambda: middle.heard == [b"stops"])
     # What follows on the same path arrives, so the first one is not merely late.
     middle.verdict = Verdict.ACCEPT
-    await left.network.publish(b"passes")
+    await left.publish(b"passes")
     await until(lambda: right.heard)
     assert right.heard == [b"passes"]
 
@@ -42,10 +42,10 @@ async def test_a_message_that_is_not_accepted_stops_at_the_node(
 async def test_a_handler_that_raises_neither_forwards_nor_ends_anything(start: "Start", until: "Until") -> None:
     left, middle, right = await in_a_row(start, until, Verdict.ACCEPT)
     middle.fault = ValueError("a fault of the node")
-    await left.network.publish(b"stops")
+    await left.publish(b"stops")
     await until(lambda: middle.heard == [b"stops"])
     middle.fault = None
-    await left.network.publish(b"passes")
+    await left.publish(b"passes")
     await until(lambda: right.heard)
     assert right.heard == [b"passes"]
 
@@ -62,26 +62,26 @@ async def test_a_replayed_content_is_handled_once(start: "Start", until: "Until"
 
 async def test_a_node_does_not_handle_its_own_message(start: "Start", until: "Until") -> None:
     left, _, right = await in_a_row(start, until, Verdict.ACCEPT)
-    await left.network.publish(b"m")
+    await left.publish(b"m")
     await until(lambda: right.heard == [b"m"])
-    await right.network.publish(b"answer")
+    await right.publish(b"answer")
     await until(lambda: left.heard)
     assert left.heard == [b"answer"]
 
 
 async def test_a_message_published_again_reaches_who_came_later(start: "Start", until: "Until") -> None:
     early = await start(1)
-    await early.network.publish(b"m")
+    await early.publish(b"m")
     early.router.mcache.msgs.clear()  # as after a few heartbeats: nothing recent is replayed to a new peer
     late = await start(2, bootstrap=(early.address,))
     await until(lambda: early.sees(late) and late.sees(early))
-    await early.network.publish(b"m")
+    await early.publish(b"m")
     await until(lambda: late.heard == [b"m"])
 
 
 async def test_a_message_names_who_sent_it(start: "Start", until: "Until") -> None:
     left, middle, right = await in_a_row(start, until, Verdict.ACCEPT)
-    await left.network.publish(b"m")
+    await left.publish(b"m")
     await until(lambda: right.heard)
     assert (middle.senders, right.senders) == ([left.network.peer_id], [middle.network.peer_id])
 
@@ -89,21 +89,21 @@ async def test_a_message_names_who_sent_it(start: "Start", until: "Until") -> No
 async def test_the_largest_message_passes(start: "Start", until: "Until") -> None:
     left, middle, _ = await in_a_row(start, until, Verdict.ACCEPT)
     message = bytes(900_000)
-    await left.network.publish(message)
+    await left.publish(message)
     await until(lambda: middle.heard == [message])
 
 
 async def test_a_message_above_the_limit_is_not_published(start: "Start") -> None:
     node = await start(1)
     with pytest.raises(MessageTooLargeError):
-        await node.network.publish(bytes(900_001))
+        await node.publish(bytes(900_001))
 
 
 async def test_publishing_without_peers_is_no_error(start: "Start") -> None:
     node = await start(1)
-    await node.network.publish(b"m")
+    await node.publish(b"m")
 
 
 async def test_publishing_before_the_start_is_refused(probe: "type[Probe]") -> None:
     with pytest.raises(NotRunningError):
-        await probe(1).network.publish(b"m")
+        await probe(1).publish(b"m")

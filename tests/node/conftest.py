@@ -4,6 +4,7 @@ import random
 
 import pytest
 
+from gate import Gate
 from sapo_node.database import Database
 from sapo_node.state import SCHEMA
 
@@ -16,3 +17,19 @@ def database():
 @pytest.fixture
 def rng():
     return random.Random(7)
+
+
+@pytest.fixture
+def gate_of(database, manifest, rng):
+    """The gate of the node that holds a given key."""
+
+    def of(issuer):
+        return Gate(database, manifest, rng, issuer)
+
+    return of
+
+
+@pytest.fixture
+def gate(gate_of):
+    """The gate of a node whose key nobody else has."""
+    return gate_of(bytes(32))

@@ -4,57 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from sapo_node.clock import Clock
-from sapo_node.counters import Counters, KeyInUseElsewhere
-from sapo_node.inbox import MAX_PER_PEER, Inbox
-from sapo_node.ingest import Ignored, Ingest
+from gate import SENDER, Gate
+from sapo_node.counters import KeyInUseElsewhere
+from sapo_node.inbox import MAX_PER_PEER
+from sapo_node.ingest import Ignored
 from sapo_node.net.interface import Verdict
 from sapo_node.trust import policy
-from sapo_node.trust.ledger import Ledger
 from sapo_node.trust.policy import Fact, Standing
 from sapo_protocol import Layer, encode_body, encode_message, peer_id
-
-SENDER = peer_id(bytes([9]) * 32)
-
-
-class ManualClock(Clock):
-    def __init__(self, now: float) -> None:
-        self.time = now
-
-    def now(self) -> float:
-        return self.time
-
-
-class Gate:
-    """An ingest with its parts at hand."""
-
-    def __init__(self, database, manifest, rng, issuer=bytes(32)):
-        self.clock = ManualClock(3_100)  # epoch 5
-        self.fatal = []
-        self.ledger = Ledger(database, rng=rng)
-        self.inbox = Inbox(database, manifest, rng)
-        self.counters = Counters(database, manifest, now=self.clock.now(), key_is_new=True)
-        self.ingest = Ingest(
-            database=database,
-            manifest=manifest,
-            clock=self.clock,
-            counters=self.counters,
-            ledger=self.ledger,
-            inbox=self.inbox,
-            issuer=issuer,
-            on_fatal=self.fatal.append,
-        )
-
-    async def verdict(self, message, sender=SENDER):
-        return await self.ingest.handle(sender, message)
-
-    def refused(self):
-        return dict(self.ingest.refused)
-
-
-@pytest.fixture
-def gate(database, manifest, rng):
-    return Gate(database, manifest, rng)
 
 
 async def test_a_valid_message_is_accepted_and_waits_for_verification(gate, author):
@@ -64,7 +21,7 @@ async def test_a_valid_message_is_accepted_and_waits_for_verification(gate, auth
 
 async def test_garbage_is_rejected_and_charged_to_its_sender(gate):
     assert await gate.verdict(b"\xff" * 40) is Verdict.REJECT
-    assert gate.refused() == {Layer.ENCODING: 1}
+    assert gate.refused() == {Layer.FRAME: 1}
     assert gate.ledger.of(SENDER).evidence.bad > 0
 
 
@@ -170,7 +127,7 @@ async def test_a_banned_sender_is_not_read_at_all(gate, author):
 async def test_a_flood_of_forgeries_is_cut_off(gate):
     for _ in range(100):
         await gate.verdict(b"\xff" * 10)
-    assert gate.refused()[Layer.ENCODING] <= 30
+    assert gate.refused()[Layer.FRAME] <= 30
     assert not gate.ledger.admits(SENDER)
 
 

@@ -7,6 +7,7 @@ import trio
 from trio.testing import MockClock
 
 from sapo_node.net.interface import (
+    Channel,
     MessageTooLargeError,
     NetworkNotice,
     NotRunningError,
@@ -16,6 +17,8 @@ from sapo_node.net.interface import (
 )
 from sapo_node.net.judge import IGNORED_SECONDS
 from sapo_node.net.memory import LinkQuality, MemoryHub, MemoryNetwork
+
+TOPIC, LIMIT = "rollouts", 10
 
 
 @dataclass
@@ -33,8 +36,14 @@ class Node:
 
     def __post_init__(self) -> None:
         self.network = self.hub.join(
-            self.name, self.handle, admit=lambda peer: peer not in self.banned, notify=self.notices.append
+            self.name,
+            {TOPIC: Channel(self.handle, LIMIT)},
+            admit=lambda peer: peer not in self.banned,
+            notify=self.notices.append,
         )
+
+    async def publish(self, data: bytes) -> None:
+        await self.network.publish(TOPIC, data)
 
     async def handle(self, sender: str, data: bytes) -> Verdict:
         self.seen.append((sender, data))
@@ -65,7 +74,7 @@ async def test_only_what_a_node_accepts_reaches_those_behind_it(
 ) -> None:
     left, middle, right = line(MemoryHub(), verdict)
     await start(nursery, left, middle, right)
-    await left.network.publish(b"m")
+    await left.publish(b"m")
     await trio.sleep(1)
     assert (middle.heard, right.heard) == ([b"m"], expected)
 
@@ -76,7 +85,7 @@ async def test_a_content_is_handled_once_however_many_copies_arrive(
     hub = MemoryHub()
     nodes = [Node(name, hub) for name in "abcde"]
     await start(nursery, *nodes)
-    await nodes[0].network.publish(b"m")
+    await nodes[0].publish(b"m")
     await trio.sleep(1)
     assert [node.heard for node in nodes] == [[], [b"m"], [b"m"], [b"m"], [b"m"]]
 
@@ -86,7 +95,7 @@ async def test_an_ignored_content_is_asked_about_again_later(nursery: trio.Nurse
     one, two = Node("one", hub), Node("two", hub, Verdict.IGNORE)
     await start(nursery, one, two)
     for _ in range(2):
-        await one.network.publish(b"m")
+        await one.publish(b"m")
         await trio.sleep(IGNORED_SECONDS + 1)
     assert two.heard == [b"m", b"m"]
 
@@ -96,7 +105,7 @@ async def test_a_rejected_content_is_never_asked_about_again(nursery: trio.Nurse
     one, two = Node("one", hub), Node("two", hub, Verdict.REJECT)
     await start(nursery, one, two)
     for _ in range(2):
-        await one.network.publish(b"m")
+        await one.publish(b"m")
         await trio.sleep(IGNORED_SECONDS + 1)
     assert two.heard == [b"m"]
 
@@ -106,7 +115,7 @@ async def test_a_message_takes_the_delay_of_its_link(nursery: trio.Nursery, auto
     one, two = Node("one", hub), Node("two", hub)
     await start(nursery, one, two)
     before = trio.current_time()
-    await one.network.publish(b"m")
+    await one.publish(b"m")
     await trio.sleep(10)
     assert 2.0 <= two.times[0] - before <= 3.0
 
@@ -116,7 +125,7 @@ async def test_loss_loses_about_its_share(nursery: trio.Nursery, autojump_clock:
     one, two = Node("one", hub), Node("two", hub)
     await start(nursery, one, two)
     for number in range(1000):
-        await one.network.publish(number.to_bytes(2, "big"))
+        await one.publish(number.to_bytes(2, "big"))
     await trio.sleep(10)
     assert 700 <= len(two.seen) <= 800
 
@@ -126,10 +135,10 @@ async def test_a_partition_stops_messages_until_it_heals(nursery: trio.Nursery, 
     one, two = Node("one", hub), Node("two", hub)
     await start(nursery, one, two)
     hub.partition(["one"], ["two"])
-    await one.network.publish(b"lost")
+    await one.publish(b"lost")
     await trio.sleep(1)
     hub.heal()
-    await one.network.publish(b"heard")
+    await one.publish(b"heard")
     await trio.sleep(1)
     assert two.heard == [b"heard"]
 
@@ -150,7 +159,7 @@ async def test_a_peer_no_longer_admitted_is_cut_off(nursery: trio.Nursery, autoj
     await start(nursery, one, two)
     two.banned.add("one")
     await two.network.disconnect("one")
-    await one.network.publish(b"m")
+    await one.publish(b"m")
     await trio.sleep(1)
     assert (two.heard, two.network.peers(), one.network.peers()) == ([], (), ())
 
@@ -162,9 +171,11 @@ async def test_a_handler_that_fails_is_an_ignore(nursery: trio.Nursery, autojump
     async def fail(sender: str, data: bytes) -> Verdict:
         raise ValueError("a fault of the node")
 
-    middle.network = hub.join("middle", fail, admit=lambda _: True, notify=middle.notices.append)
+    middle.network = hub.join(
+        "middle", {TOPIC: Channel(fail, LIMIT)}, admit=lambda _: True, notify=middle.notices.append
+    )
     await start(nursery, left, middle, right)
-    await left.network.publish(b"m")
+    await left.publish(b"m")
     await trio.sleep(1)
     assert right.heard == []
 
@@ -178,21 +189,21 @@ async def test_a_node_that_returns_is_found_again(nursery: trio.Nursery, autojum
         first_life.cancel_scope.cancel()
     two = Node("two", hub)
     await start(nursery, two)
-    await one.network.publish(b"m")
+    await one.publish(b"m")
     await trio.sleep(1)
     assert two.heard == [b"m"]
 
 
 async def test_a_message_above_the_limit_is_refused(nursery: trio.Nursery) -> None:
-    one = Node("one", MemoryHub(limit=10))
+    one = Node("one", MemoryHub())
     await start(nursery, one)
     with pytest.raises(MessageTooLargeError):
-        await one.network.publish(bytes(11))
+        await one.publish(bytes(11))
 
 
 async def test_publishing_before_the_start_is_refused() -> None:
     with pytest.raises(NotRunningError):
-        await Node("one", MemoryHub()).network.publish(b"m")
+        await Node("one", MemoryHub()).publish(b"m")
 
 
 async def history(seed: int) -> list[list[tuple[str, bytes]]]:
@@ -202,7 +213,7 @@ async def history(seed: int) -> list[list[tuple[str, bytes]]]:
 
     async def speak(node: Node) -> None:
         for number in range(20):
-            await node.network.publish(f"{node.name}/{number}".encode())
+            await node.publish(f"{node.name}/{number}".encode())
             await trio.sleep(0.02)
 
     async with trio.open_nursery() as nursery:

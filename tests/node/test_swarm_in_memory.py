@@ -13,14 +13,14 @@ from sapo_node.clock import TrioClock
 from sapo_node.config import Config
 from sapo_node.database import Database
 from sapo_node.keyfile import Identity
-from sapo_node.net.interface import NotRunningError, Verdict
+from sapo_node.net.interface import Channel, NotRunningError, Verdict
 from sapo_node.net.memory import LinkQuality, MemoryHub
 from sapo_node.node import Node
 from sapo_node.state import SCHEMA
 from sapo_node.tasks import build_task, task_digest
 from sapo_node.trainer import trained_per_peer
 from sapo_node.trust.policy import Standing
-from sapo_protocol import epoch_at
+from sapo_protocol import epoch_at, rollouts_topic
 from swarm_parts import KnowingScorer, Oracle
 
 ROUND_SECONDS = 2.0
@@ -51,7 +51,7 @@ class Peer:
             on_fatal=self.fatal.append,
         )
         self.network = hub.join(
-            self.node.identity.peer_id, self.node.handle, admit=self.node.admits, notify=lambda _: None
+            self.node.identity.peer_id, self.node.channels, admit=self.node.admits, notify=lambda _: None
         )
 
     @property
@@ -71,6 +71,7 @@ async def play(peers, rounds, *others):
     async with trio.open_nursery() as nursery:
         for peer in peers:
             await nursery.start(peer.network.run)
+            nursery.start_soon(peer.node.testify, peer.network.publish)
         for other in others:
             nursery.start_soon(other)
         async with trio.open_nursery() as playing:
@@ -147,13 +148,15 @@ async def polluting(manifest, hub, number):
         polluter.hear(data)
         return Verdict.ACCEPT
 
-    network = hub.join(who.peer_id, handle, admit=lambda _: True, notify=lambda _: None)
+    topic = rollouts_topic(manifest)
+    channels = {topic: Channel(handle, manifest.max_message_bytes)}
+    network = hub.join(who.peer_id, channels, admit=lambda _: True, notify=lambda _: None)
     clock = TrioClock(10 * manifest.epoch_seconds)
     async with trio.open_nursery() as nursery:
         await nursery.start(network.run)
         for counter in range(10_000):
             epoch = epoch_at(manifest, clock.now())
-            await network.publish(polluter.message(epoch, counter % manifest.max_rounds))
+            await network.publish(topic, polluter.message(epoch, counter % manifest.max_rounds))
             await trio.sleep(ROUND_SECONDS)
 
 
@@ -181,7 +184,7 @@ async def test_a_network_that_fails_while_publishing_costs_a_message_and_not_the
     peer = Peer(1, fast, MemoryHub())
     sent = []
 
-    async def publish(message):
+    async def publish(_topic, message):
         sent.append(message)
         if len(sent) % 2:
             raise NotRunningError("the network failed while publishing")
@@ -228,7 +231,7 @@ async def test_a_copied_key_stops_the_copy_and_nobody_is_banned(fast, autojump_c
     async def overhear():
         await trio.sleep(10)
         for message in original.node.counters.recent():
-            await copy.node.handle(witness.id, message)
+            await copy.node.ingest.handle(witness.id, message)
 
     await play(peers, 20, overhear)
     assert "in use elsewhere" in str(copy.fatal[0])

@@ -18,8 +18,9 @@ from sapo_protocol import (
     GroupHeader,
     Header,
     assign,
-    decode_rollout,
+    decode_header,
     encode_body,
+    match_bodies,
     open_envelope,
     parse_envelope,
     peer_id,
@@ -48,7 +49,9 @@ def right_and_wrong(author, k=0, *, epoch=5, counter=0, right=3):
 def rollout(author, groups, bodies, *, epoch=5, counter=0):
     envelope = author.envelope(Header(epoch, counter, tuple(groups)))
     opened = open_envelope(parse_envelope(envelope, network_id=author.manifest.network_id))
-    return decode_rollout(opened, tuple(body and encode_body(body) for body in bodies), author.manifest)
+    return match_bodies(
+        opened, decode_header(opened.payload, author.manifest), tuple(body and encode_body(body) for body in bodies)
+    )
 
 
 @pytest.fixture
@@ -139,7 +142,7 @@ async def test_a_signed_hash_of_something_that_is_no_body_is_charged_to_its_auth
     junk = b"\xff junk"
     envelope = author.envelope(Header(5, 0, (replace(group, body=hashlib.sha256(junk).digest()),)))
     opened = open_envelope(parse_envelope(envelope, network_id=author.manifest.network_id))
-    assert await verifier.verify(decode_rollout(opened, (junk,), author.manifest)) == []
+    assert await verifier.verify(match_bodies(opened, decode_header(opened.payload, author.manifest), (junk,))) == []
     assert verifier.unusable == {Unusable.MALFORMED_BODY: 1}
     assert ledger.of(peer_id(author.issuer)).evidence.bad > 0
 

@@ -95,10 +95,10 @@ def test_the_gate_accepts(data, value):
     assert value is None or decoded == value
 
 
-def test_more_bytes_than_the_limit_are_refused_by_size():
+def test_more_bytes_than_the_limit_are_refused():
     with pytest.raises(RemoteError) as refusal:
         decode(encode(b"x" * 100), limit=100)
-    assert refusal.value.layer is Layer.SIZE
+    assert refusal.value.layer is Layer.ENCODING
 
 
 def test_as_many_bytes_as_the_limit_pass():

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from sapo_protocol import LocalError, load_manifest, parse_manifest, render_manifest, shipped_manifests
+from sapo_protocol import LocalError, decode_manifest, load_manifest, parse_manifest, render_manifest, shipped_manifests
 
 TEXT = render_manifest(load_manifest("starter"))
 
@@ -24,7 +24,7 @@ def test_comments_and_layout_do_not_change_the_network_id():
 
 
 @pytest.mark.parametrize(
-    "change", [{"name": "b"}, {"genesis": 1}, {"max_rounds": 7}, {"completions": 4}, {"predecessor": "00"}]
+    "change", [{"name": "b"}, {"genesis": 1}, {"max_rounds": 7}, {"completions": 4}, {"predecessor": "00" * 32}]
 )
 def test_every_field_changes_the_network_id(change):
     manifest = load_manifest("starter")
@@ -62,3 +62,30 @@ def test_a_manifest_is_refused_with(text, reason):
 def test_a_name_that_is_neither_shipped_nor_a_file_says_what_there_is():
     with pytest.raises(LocalError, match="paper-nine, starter"):
         load_manifest("no-such-swarm")
+
+
+def test_a_manifest_is_read_back_from_its_encoding():
+    for name in shipped_manifests():
+        assert decode_manifest(load_manifest(name).encoded) == load_manifest(name)
+
+
+def test_an_extension_is_part_of_the_network_id_and_changes_nothing_else():
+    plain = load_manifest("starter")
+    extended = replace(plain, x={"later": [1, True]})
+    assert decode_manifest(extended.encoded) == extended
+    assert extended.network_id != plain.network_id
+
+
+@pytest.mark.parametrize("name", ["../away", "a/b", "", "-a", "A", "a" * 33, "a\n"])
+def test_a_name_that_could_leave_the_state_folder_is_refused(name):
+    with pytest.raises(LocalError, match="name"):
+        replace(load_manifest("starter"), name=name)
+
+
+def test_a_manifest_nested_deeper_than_the_encoding_allows_is_refused():
+    deep = []
+    for _ in range(6):
+        deep = [deep]
+    task = replace(load_manifest("starter").tasks[0], config={"deep": deep})
+    with pytest.raises(LocalError, match="nested"):
+        replace(load_manifest("starter"), tasks=(task,))

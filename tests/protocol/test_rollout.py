@@ -14,11 +14,10 @@ from sapo_protocol import (
     decode_body,
     decode_header,
     decode_message,
-    decode_rollout,
     encode_body,
     encode_header,
     encode_message,
-    open_envelope,
+    open_message,
     parse_envelope,
 )
 from sapo_protocol.cbor import decode, encode
@@ -110,33 +109,28 @@ def test_a_completion_at_the_limit_is_accepted(manifest):
     assert decode_body(encode_body(body), manifest) == body
 
 
-def rollout_of(message, manifest):
-    envelope, bodies = decode_message(message, manifest)
-    return decode_rollout(open_envelope(parse_envelope(envelope, network_id=manifest.network_id)), bodies, manifest)
-
-
 def test_a_message_opens_to_a_rollout(author, manifest):
-    rollout = rollout_of(author.message(epoch=4, counter=9), manifest)
+    rollout = open_message(author.message(epoch=4, counter=9), manifest)
     assert (rollout.header.epoch, rollout.header.counter, len(rollout.bodies)) == (4, 9, 1)
 
 
 def test_a_body_may_be_left_out(author, manifest):
     body = encode_body(author.body())
     envelope = author.envelope(author.header([body, body]))
-    rollout = rollout_of(encode_message(envelope, (None, body)), manifest)
+    rollout = open_message(encode_message(envelope, (None, body)), manifest)
     assert rollout.bodies == (None, body)
 
 
 def test_a_swapped_body_is_refused(author, manifest):
     body, other = encode_body(author.body("a")), encode_body(author.body("b"))
     envelope = author.envelope(author.header([body]))
-    assert layer_of(rollout_of, encode_message(envelope, (other,)), manifest) is Layer.BODY
+    assert layer_of(open_message, encode_message(envelope, (other,)), manifest) is Layer.BODY
 
 
 def test_one_body_too_few_is_refused(author, manifest):
     body = encode_body(author.body())
     envelope = author.envelope(author.header([body, body]))
-    assert layer_of(rollout_of, encode_message(envelope, (body,)), manifest) is Layer.BODY
+    assert layer_of(open_message, encode_message(envelope, (body,)), manifest) is Layer.BODY
 
 
 FRAMES = {

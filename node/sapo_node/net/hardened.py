@@ -8,7 +8,7 @@ cannot be parsed or exceeds a cap costs its sender the connection, and nobody el
 import logging
 import re
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +23,7 @@ from libp2p.pubsub.validators import signature_validator
 from libp2p.utils.varint import read_varint_prefixed_bytes_limited
 
 from sapo_node.net.interface import Admit, Verdict
-from sapo_node.net.judge import Judge, RecentIds, content_id
+from sapo_node.net.judge import Judge, RecentIds, message_id
 from sapo_node.net.patches import forget_record
 
 log = logging.getLogger(__name__)
@@ -47,15 +47,13 @@ SWARM_TOPIC = re.compile(r"/sapo/[0-9]{1,4}/([0-9a-f]{64})/")
 class Gossip:
     """What the gossip layer needs to know, and whom to tell."""
 
-    topic: str
-    limit: int
-    """Largest message in bytes."""
-    judge: Judge
+    judges: Mapping[str, Judge]
+    """By topic; there are no other topics for us."""
     admit: Admit
     offended: Callable[[str, str], None]
     """(peer id, what was wrong): a peer broke the gossip protocol."""
     joined: Callable[[str], None]
-    """(peer id): a peer announced that it follows our topic."""
+    """(peer id): a peer announced that it follows a topic of ours."""
     foreign: Callable[[str, str], None]
     """(peer id, network id): a peer announced that it follows another swarm."""
 
@@ -67,7 +65,7 @@ class ContentCache(MessageCache):  # type: ignore[misc]
     """
 
     def put(self, msg: Any) -> None:
-        key = content_id(msg.data)
+        key = _id(msg)
         if key not in self.msgs:
             self.msgs[key] = msg
             self.history[0].append(CacheEntry(key, msg.topicIDs))
@@ -95,10 +93,10 @@ class HardenedPubsub(pubsub.Pubsub):  # type: ignore[misc]
         super().__init__(
             host,
             router,
-            msg_id_constructor=lambda message: content_id(message.data),
+            msg_id_constructor=_id,
             max_subscriptions_per_rpc=SUBSCRIPTIONS,
             max_subscriptions_per_peer=SUBSCRIPTIONS,
-            allowed_topics={gossip.topic},
+            allowed_topics=set(gossip.judges),
         )
         self.seen_messages.stop()  # ends the thread that sweeps the library's unbounded cache
         self.seen_messages: Any = RecentIds()
@@ -152,18 +150,18 @@ class HardenedPubsub(pubsub.Pubsub):  # type: ignore[misc]
             self._gossip.offended(str(peer_id), "invalid peer record")
             return
         for message in rpc.publish:
-            if self._gossip.topic in message.topicIDs:
+            if not self._gossip.judges.keys().isdisjoint(message.topicIDs):
                 await self.push_msg(peer_id, message)
         for subscription in rpc.subscriptions:
             self.handle_subscription(peer_id, subscription)
         if rpc.HasField("control"):
-            _tame(rpc.control, self._gossip.topic)
+            _tame(rpc.control, self._gossip.judges)
             await self.router.handle_rpc(rpc, peer_id)
 
     async def push_msg(self, msg_forwarder: Any, msg: Any) -> None:
         if msg_forwarder == self.my_id:
             # A message may be published again, so our own memory of it must not stop it.
-            self.seen_messages.discard(content_id(msg.data))
+            self.seen_messages.discard(_id(msg))
             await super().push_msg(msg_forwarder, msg)
             return
         try:
@@ -173,26 +171,32 @@ class HardenedPubsub(pubsub.Pubsub):  # type: ignore[misc]
 
     async def _consider(self, forwarder: Any, message: Any) -> None:
         peer = str(forwarder)
-        if not self._gossip.admit(peer) or self._gossip.judge.knows(message.data):
+        if not self._gossip.admit(peer):
             return
-        if len(message.topicIDs) != 1 or len(message.data) > self._gossip.limit:
-            self._gossip.offended(peer, "message too large or in several topics")
+        if len(message.topicIDs) != 1:
+            self._gossip.offended(peer, "message in several topics")
+            return
+        judge = self._gossip.judges[message.topicIDs[0]]
+        if judge.knows(message.data):
+            return
+        if len(message.data) > judge.max_bytes:
+            self._gossip.offended(peer, "message too large")
             return
         # Before the node is asked: else a copy with a broken gossip signature, which the library will not
         # forward, would use up the one question that this content gets.
         if not signature_validator(message):
             self._gossip.offended(peer, "bad gossip signature")
             return
-        verdict = await self._gossip.judge.ask(peer, message.data)
+        verdict = await judge.ask(peer, message.data)
         if verdict is Verdict.ACCEPT:
-            self.seen_messages.discard(content_id(message.data))
+            self.seen_messages.discard(_id(message))
             await super().push_msg(forwarder, message)
         elif verdict is not None:
             # Not to be fetched again by gossip; the judge decides whether it may be asked about again.
-            self.seen_messages.add(content_id(message.data), SEEN_SECONDS)
+            self.seen_messages.add(_id(message), SEEN_SECONDS)
 
     def _mark_msg_seen(self, msg: Any) -> None:
-        self.seen_messages.add(content_id(msg.data), SEEN_SECONDS)
+        self.seen_messages.add(_id(msg), SEEN_SECONDS)
 
     def notify_subscriptions(self, publish_message: Any) -> None:
         """Nobody reads the library's subscription: messages reach the node through `handle`."""
@@ -201,7 +205,7 @@ class HardenedPubsub(pubsub.Pubsub):  # type: ignore[misc]
         super().handle_subscription(origin_id, sub_message)
         if not sub_message.subscribe:
             return
-        if sub_message.topicid == self._gossip.topic:
+        if sub_message.topicid in self._gossip.judges:
             self._gossip.joined(str(origin_id))
         elif swarm := SWARM_TOPIC.match(sub_message.topicid):
             self._gossip.foreign(str(origin_id), swarm.group(1))
@@ -236,14 +240,19 @@ def _excess(rpc: Any) -> str:
     return next((f"{found} {what} in one RPC" for what, found, cap in counts if found > cap), "")
 
 
-def _tame(control: Any, topic: str) -> None:
-    """Leave in a control message only what concerns our topic, and no addresses for us to dial.
+def _id(message: Any) -> bytes:
+    """The id of a gossip message; one in no topic or several gets one too, and gets no further."""
+    return message_id("".join(message.topicIDs), message.data)
+
+
+def _tame(control: Any, topics: Collection[str]) -> None:
+    """Leave in a control message only what concerns our topics, and no addresses for us to dial.
 
     The router keeps a back-off for each topic it hears of and never drops it, and it would connect to
     whatever addresses a PRUNE names.
     """
     for kind in (control.ihave, control.graft, control.prune):
-        kept = [item for item in kind if item.topicID == topic]
+        kept = [item for item in kind if item.topicID in topics]
         del kind[:]
         kind.extend(kept)
     for prune in control.prune:

@@ -1,7 +1,7 @@
 """What the node asks of a network, and what a network tells the node.
 
-A carrier calls `Handle` once per distinct content, identified by its SHA-256, before it forwards anything;
-asks `Admit` when a peer connects and again for each message; and reports to `Notify` what a person would want
+A carrier calls the `Handle` of a topic once per distinct content, identified by its SHA-256, before it forwards
+anything; asks `Admit` when a peer connects and again for each message; and reports to `Notify` what a person would want
 to see. The carrier itself never charges, scores or bans: `Handle` and `Admit` belong to the node.
 """
 
@@ -28,6 +28,16 @@ class Verdict(Enum):
 
 Handle = Callable[[str, bytes], Awaitable[Verdict]]
 """`handle(peer id of who sent it, message)`; awaits little, for that peer's next message waits for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Channel:
+    """What a node has to do with one topic."""
+
+    handle: Handle
+    max_bytes: int
+    """Largest message that is taken or sent."""
+
 
 Admit = Callable[[str], bool]
 """`admit(peer id)`: whether this peer may connect to us and be heard."""
@@ -150,11 +160,12 @@ class Network(Protocol):
         Raises LocalError where only the operator can help (a busy port, a malformed address).
         """
 
-    async def publish(self, data: bytes) -> None:
-        """Send `data` to the swarm; without peers it reaches nobody. Our own `handle` does not see it.
+    async def publish(self, topic: str, data: bytes) -> None:
+        """Send `data` to the swarm on one of its topics; without peers it reaches nobody. Our own `handle` does not
+        see it.
 
         Raises:
-            MessageTooLargeError: if it exceeds the swarm's limit.
+            MessageTooLargeError: if it exceeds the topic's limit.
             NotRunningError: if the network does not run.
         """
 

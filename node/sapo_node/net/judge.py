@@ -10,7 +10,7 @@ from collections import OrderedDict
 
 import trio
 
-from sapo_node.net.interface import Handle, Verdict
+from sapo_node.net.interface import Channel, MessageTooLargeError, Verdict
 
 log = logging.getLogger(__name__)
 
@@ -20,8 +20,13 @@ CAPACITY = 65_536  # contents; about 10 MB
 
 
 def content_id(data: bytes) -> bytes:
-    """The identity of a message: SHA-256 of its bytes."""
+    """The identity of a message on its topic: SHA-256 of its bytes."""
     return hashlib.sha256(data).digest()
+
+
+def message_id(topic: str, data: bytes) -> bytes:
+    """The identity of a message among all topics, by which peers ask for it (spec: topics)."""
+    return hashlib.sha256(topic.encode() + b"\0" + data).digest()
 
 
 class RecentIds:
@@ -45,10 +50,15 @@ class RecentIds:
 
 
 class Judge:
-    """Bounded memory of verdicts in front of the node's `handle`."""
+    """Bounded memory of verdicts in front of the `handle` of one topic.
 
-    def __init__(self, handle: Handle) -> None:
-        self._handle = handle
+    Each topic has its own: else a message sent on a topic where it is refused would be known, and so kept out, on the
+    one where it belongs.
+    """
+
+    def __init__(self, channel: Channel) -> None:
+        self._handle = channel.handle
+        self.max_bytes = channel.max_bytes
         self._known = RecentIds()
 
     def knows(self, data: bytes) -> bool:
@@ -73,5 +83,9 @@ class Judge:
         return verdict
 
     def settle(self, data: bytes) -> None:
-        """Never ask about a content of our own that comes back."""
+        """Never ask about a content of our own that comes back. Raises MessageTooLargeError."""
+        if len(data) > self.max_bytes:
+            raise MessageTooLargeError(
+                f"a message of {len(data)} bytes exceeds the limit of {self.max_bytes}: share less"
+            )
         self._known.add(content_id(data))

@@ -7,7 +7,7 @@ is what the others pass as --bootstrap. Nodes on one LAN or one machine find eac
 import logging
 import random
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -19,9 +19,8 @@ from sapo_node.net.discovery import Beacon, discover
 from sapo_node.net.hardened import Gossip
 from sapo_node.net.interface import (
     Admit,
-    Handle,
+    Channel,
     Malformed,
-    MessageTooLargeError,
     Notify,
     NotRunningError,
     OtherSwarm,
@@ -54,8 +53,6 @@ class NetworkSettings:
     """The 32 secret bytes of our Ed25519 key."""
     network_id: str
     """Hexadecimal."""
-    topic: str
-    max_message_bytes: int
     listen: tuple[str, ...] = ("/ip4/0.0.0.0/tcp/0",)
     announce: tuple[str, ...] = ()
     """Advertised in place of the addresses found on this machine."""
@@ -68,9 +65,15 @@ class Libp2pNetwork:
     """`Network` over libp2p."""
 
     def __init__(
-        self, settings: NetworkSettings, peer_id: str, handle: Handle, *, admit: Admit, notify: Notify
+        self,
+        settings: NetworkSettings,
+        peer_id: str,
+        channels: Mapping[str, Channel],
+        *,
+        admit: Admit,
+        notify: Notify,
     ) -> None:
-        """Raises AddressError for a malformed address."""
+        """`channels` by topic. Raises AddressError for a malformed address."""
         self.peer_id = peer_id
         self.addresses: tuple[str, ...] = ()
         self._settings = settings
@@ -78,7 +81,7 @@ class Libp2pNetwork:
         self._announce = tuple(addresses.parse_announce(text) for text in settings.announce)
         self._admit = admit
         self._notify = notify
-        self._judge = Judge(handle)
+        self._judges = {topic: Judge(channel) for topic, channel in channels.items()}
         self._dialer = Dialer(self._dial, self._linked, admit=self._admits, notify=notify)
         for text in settings.bootstrap:
             bootstrap, address = addresses.parse_dial(text)
@@ -158,9 +161,7 @@ class Libp2pNetwork:
 
     def _new_service(self) -> Service:
         gossip = Gossip(
-            topic=self._settings.topic,
-            limit=self._settings.max_message_bytes,
-            judge=self._judge,
+            judges=self._judges,
             admit=self._admits,
             offended=self._offended,
             joined=self._joined,
@@ -178,17 +179,14 @@ class Libp2pNetwork:
             await stop.wait()
             nursery.cancel_scope.cancel()
 
-    async def publish(self, data: bytes) -> None:
-        limit = self._settings.max_message_bytes
-        if len(data) > limit:
-            raise MessageTooLargeError(f"a message of {len(data)} bytes exceeds the limit of {limit}: share less")
+    async def publish(self, topic: str, data: bytes) -> None:
+        self._judges[topic].settle(data)
         if not self._stop.is_set():
             await self._up.wait()
         if self._service is None:
             raise NotRunningError("the network does not run: start it before publishing")
-        self._judge.settle(data)
         try:
-            await self._service.publish(data)
+            await self._service.publish(topic, data)
         except Exception as error:
             raise NotRunningError(f"the network failed while publishing ({_leaf(error)}): publish again") from error
 

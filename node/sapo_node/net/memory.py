@@ -8,7 +8,7 @@ link draws from its own generator, every delay is above zero, and each node hand
 
 import heapq
 import random
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -16,8 +16,7 @@ import trio
 
 from sapo_node.net.interface import (
     Admit,
-    Handle,
-    MessageTooLargeError,
+    Channel,
     NetworkNotice,
     Notify,
     NotRunningError,
@@ -56,14 +55,9 @@ class MemoryHub:
         seed: int = 0,
         quality: LinkQuality | None = None,
         degree: int | None = None,
-        limit: int = 1_000_000,
     ) -> None:
-        """Links every two nodes, or with `degree` each joining node to that many earlier ones.
-
-        `limit` is the largest message in bytes.
-        """
+        """Links every two nodes, or with `degree` each joining node to that many earlier ones."""
         self.quality = quality or LinkQuality()
-        self.limit = limit
         self._seed = seed
         self._degree = degree
         self._nodes: dict[str, MemoryNetwork] = {}
@@ -71,15 +65,15 @@ class MemoryHub:
         self._neighbours: dict[str, list[str]] = {}
         self._side: dict[str, int] = {}
 
-    def join(self, peer_id: str, handle: Handle, *, admit: Admit, notify: Notify) -> "MemoryNetwork":
-        """The network of a new node; its links are drawn now, and it is reachable while its `run` runs.
+    def join(self, peer_id: str, channels: Mapping[str, Channel], *, admit: Admit, notify: Notify) -> "MemoryNetwork":
+        """The network of a new node with its `channels` by topic.
 
-        Joining again under the same peer id replaces a node that has stopped and keeps its links.
+        Its links are drawn now, and it is reachable while its `run` runs. Joining again under the same peer id replaces a node that has stopped and keeps its links.
         """
         known = self._nodes.get(peer_id)
         if known is not None and known.running:
             raise ValueError(f"{peer_id} is already running")
-        node = MemoryNetwork(self, peer_id, handle, admit=admit, notify=notify)
+        node = MemoryNetwork(self, peer_id, channels, admit=admit, notify=notify)
         if known is None:
             others = list(self._nodes)  # in the order of joining
             if self._degree is not None and len(others) > self._degree:
@@ -121,30 +115,32 @@ class MemoryHub:
             and there.admits(source)
         )
 
-    def carry(self, source: str, data: bytes, targets: Sequence[str]) -> None:
+    def carry(self, source: str, topic: str, data: bytes, targets: Sequence[str]) -> None:
         """Put a message on its way; each link decides by its own dice."""
         for target in targets:
             dice = self._links[source, target]
             # Both draws always happen, so that a lost message does not shift the delays of later ones.
             delay = dice.uniform(self.quality.shortest, self.quality.longest)
             if dice.random() >= self.quality.loss:
-                self._nodes[target].arrive(trio.current_time() + delay, source, data)
+                self._nodes[target].arrive(trio.current_time() + delay, source, topic, data)
 
 
 class MemoryNetwork:
     """One node's `Network` over a `MemoryHub`: floods what its node accepts, once per content."""
 
-    def __init__(self, hub: MemoryHub, peer_id: str, handle: Handle, *, admit: Admit, notify: Notify) -> None:
+    def __init__(
+        self, hub: MemoryHub, peer_id: str, channels: Mapping[str, Channel], *, admit: Admit, notify: Notify
+    ) -> None:
         self.peer_id = peer_id
         self.addresses: tuple[str, ...] = ()
         self.running = False
         self._hub = hub
-        self._judge = Judge(handle)
+        self._judges = {topic: Judge(channel) for topic, channel in channels.items()}
         self._admit = admit
         self._notify = notify
         self._connected: dict[str, float] = {}
-        # (time of arrival, sender, sequence, message): a total order, so ties are broken alike in every run.
-        self._arrivals: list[tuple[float, str, int, bytes]] = []
+        # (time of arrival, sender, sequence, ...): a total order, so ties are broken alike in every run.
+        self._arrivals: list[tuple[float, str, int, str, bytes]] = []
         self._sequence = 0
         self._news = trio.Event()
 
@@ -156,8 +152,8 @@ class MemoryNetwork:
             task_status.started()
             while True:
                 await self._wait_for_arrival()
-                _, sender, _, data = heapq.heappop(self._arrivals)
-                await self._take(sender, data)
+                _, sender, _, topic, data = heapq.heappop(self._arrivals)
+                await self._take(sender, topic, data)
         finally:
             self.running = False
             self._arrivals.clear()
@@ -170,17 +166,18 @@ class MemoryNetwork:
             with trio.move_on_at(deadline):
                 await self._news.wait()
 
-    async def _take(self, sender: str, data: bytes) -> None:
-        if not self._hub.open(sender, self.peer_id):
+    async def _take(self, sender: str, topic: str, data: bytes) -> None:
+        judge = self._judges.get(topic)
+        if judge is None or not self._hub.open(sender, self.peer_id):
             return
-        if await self._judge.ask(sender, data) is Verdict.ACCEPT:
+        if await judge.ask(sender, data) is Verdict.ACCEPT:
             targets = [peer for peer in self._hub.reachable(self.peer_id) if peer != sender]
-            self._hub.carry(self.peer_id, data, targets)
+            self._hub.carry(self.peer_id, topic, data, targets)
 
-    def arrive(self, when: float, sender: str, data: bytes) -> None:
+    def arrive(self, when: float, sender: str, topic: str, data: bytes) -> None:
         """Called by the hub: a message will be here at `when`."""
         self._sequence += 1
-        heapq.heappush(self._arrivals, (when, sender, self._sequence, data))
+        heapq.heappush(self._arrivals, (when, sender, self._sequence, topic, data))
         self._news.set()
 
     def admits(self, peer_id: str) -> bool:
@@ -195,14 +192,11 @@ class MemoryNetwork:
         for notice in notices:
             self._notify(notice)
 
-    async def publish(self, data: bytes) -> None:
-        limit = self._hub.limit
-        if len(data) > limit:
-            raise MessageTooLargeError(f"a message of {len(data)} bytes exceeds the limit of {limit}: share less")
+    async def publish(self, topic: str, data: bytes) -> None:
+        self._judges[topic].settle(data)
         if not self.running:
             raise NotRunningError("the network does not run: start it before publishing")
-        self._judge.settle(data)
-        self._hub.carry(self.peer_id, data, self._hub.reachable(self.peer_id))
+        self._hub.carry(self.peer_id, topic, data, self._hub.reachable(self.peer_id))
         await trio.lowlevel.checkpoint()
 
     def peers(self) -> tuple[PeerInfo, ...]:

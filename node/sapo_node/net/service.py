@@ -201,7 +201,8 @@ class Service:
             async with background_trio_service(self.pubsub), background_trio_service(self.router):
                 with trio.fail_after(START_SECONDS):
                     await self.pubsub.wait_until_ready()
-                    await self.pubsub.subscribe(self._gossip.topic)
+                    for topic in self._gossip.judges:
+                        await self.pubsub.subscribe(topic)
                 ready()
                 await stop.wait()
                 await self._close_connections()
@@ -212,8 +213,8 @@ class Service:
                 for peer_id in list(self.swarm.connections):
                     nursery.start_soon(self.disconnect, str(peer_id))
 
-    async def publish(self, data: bytes) -> None:
-        await self.pubsub.publish(self._gossip.topic, data)
+    async def publish(self, topic: str, data: bytes) -> None:
+        await self.pubsub.publish(topic, data)
 
     async def dial(self, peer_id: str, address: str) -> None:
         places = await addresses.resolve(address)

@@ -18,13 +18,11 @@ CREATE TABLE IF NOT EXISTS ledger (
     peer TEXT PRIMARY KEY, standing TEXT NOT NULL, good REAL NOT NULL, bad REAL NOT NULL,
     earned INTEGER NOT NULL, earned_epoch INTEGER NOT NULL, earned_now INTEGER NOT NULL, since INTEGER NOT NULL
 );
-CREATE TABLE IF NOT EXISTS evidence (
-    peer TEXT PRIMARY KEY, first BLOB NOT NULL, second BLOB NOT NULL
-);
+CREATE TABLE IF NOT EXISTS evidence (peer TEXT PRIMARY KEY, message BLOB NOT NULL);
 """
 
 MAX_STRANGERS = 10_000
-"""Rows kept of peers who never earned or did anything of weight; the rest is kept for good."""
+"""Rows kept of peers who never earned anything here, convicted ones last to go; the rest is kept for good."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,18 +92,19 @@ class Ledger:
         return account
 
     def convict(self, proof: Equivocation) -> Account:
-        """Ban an issuer for good; the two envelopes are kept as evidence."""
+        """Ban an issuer for good; the evidence is kept."""
         peer = peer_id(proof.issuer)
-        account = Account(peer, Standing.BANNED, Evidence(bad=policy.BAN_OFFENCES), since=self._epoch)
+        guilty = Evidence(bad=policy.BAN_OFFENCES)
+        account = replace(self.of(peer), standing=Standing.BANNED, evidence=guilty, since=self._epoch)
         with self._database.transaction():
             self._write(account)
-            self._database.execute("INSERT OR IGNORE INTO evidence VALUES (?, ?, ?)", peer, *proof.envelopes)
+            self._database.execute("INSERT OR IGNORE INTO evidence VALUES (?, ?)", peer, proof.evidence)
         return account
 
-    def convicted(self, peer: str) -> tuple[bytes, bytes] | None:
-        """The evidence against an equivocator, if there is any."""
-        row = self._database.row("SELECT first, second FROM evidence WHERE peer = ?", peer)
-        return (row[0], row[1]) if row else None
+    def convicted(self, peer: str) -> bytes | None:
+        """The evidence message against an equivocator, if there is any."""
+        row = self._database.row("SELECT message FROM evidence WHERE peer = ?", peer)
+        return row[0] if row else None
 
     def at(self, epoch: int) -> None:
         """Enter an epoch: end bans whose time has passed, promote newcomers within the ration, forget mere names."""
@@ -139,13 +138,17 @@ class Ledger:
 
     def _forget_strangers(self) -> None:
         strangers = [
-            account.peer
+            account
             for account in self.accounts()
-            if account.standing is Standing.NEWCOMER and account.earned == 0 and account.earned_epoch < self._epoch - 1
+            if account.earned == 0
+            and account.earned_epoch < self._epoch - 1
+            and account.standing in (Standing.NEWCOMER, Standing.BANNED)
         ]
-        for peer in strangers[: max(0, len(strangers) - MAX_STRANGERS)]:
-            del self._accounts[peer]
-            self._database.execute("DELETE FROM ledger WHERE peer = ?", peer)
+        strangers.sort(key=lambda account: (account.standing is Standing.BANNED, account.since))
+        for account in strangers[: max(0, len(strangers) - MAX_STRANGERS)]:
+            del self._accounts[account.peer]
+            self._database.execute("DELETE FROM ledger WHERE peer = ?", account.peer)
+            self._database.execute("DELETE FROM evidence WHERE peer = ?", account.peer)
 
     def _write(self, account: Account) -> None:
         self._accounts[account.peer] = account

@@ -70,6 +70,8 @@ MESSAGES_PER_SECOND, MESSAGE_BURST = 200.0, 1_000.0
 """Messages taken from one sender, who may carry those of a whole swarm."""
 NEWCOMER_COUNTERS = 0.5
 """Counters that a newcomer may advance in an epoch, as a share of the swarm's maximum. Skipped ones count."""
+STRANGERS_CONVICTED = 64
+"""Equivocators who never earned anything here that are convicted in an epoch, and reminders sent in one."""
 NEWCOMER_ENVELOPES = 5_000
 """Envelopes of all newcomers together that are taken in an epoch."""
 

@@ -1,0 +1,79 @@
+"""The text of one group (spec: rollout, BODY): the completions that a header names by the SHA-256 of these bytes."""
+
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from enum import StrEnum
+
+from . import limits
+from .cbor import Value, decode, encode
+from .errors import Layer, RemoteError
+from .manifest import Manifest
+
+
+class Finish(StrEnum):
+    """Why a completion ends: the model stopped by itself, or it ran into a limit."""
+
+    STOP = "stop"
+    LENGTH = "length"
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """One decoded answer."""
+
+    text: str
+    finish: Finish
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """The G completions of one group."""
+
+    completions: tuple[Completion, ...]
+    model: str = ""
+    """A free label by which the sender names its model; nothing depends on it."""
+
+
+def encode_body(body: Body) -> bytes:
+    """The bytes whose SHA-256 the header names."""
+    completions: list[Value] = [{"finish": each.finish.value, "text": each.text} for each in body.completions]
+    value: dict[str, Value] = {"completions": completions}
+    if body.model:
+        value["model"] = body.model
+    return encode(value)
+
+
+def decode_body(data: bytes, manifest: Manifest) -> Body:
+    """The body that `data` encodes. Raises RemoteError (body); its issuer signed its hash and is to blame."""
+    value = decode(data, limit=manifest.max_message_bytes, layer=Layer.BODY)
+    table = _table(value, {"completions"}, {"model", "x"})
+    entries = table["completions"]
+    if not isinstance(entries, list) or len(entries) != manifest.completions:  # BODY-3
+        raise RemoteError(Layer.BODY, f"a group has exactly {manifest.completions} completions in this swarm")
+    model = table.get("model", "")
+    if not isinstance(model, str) or len(model.encode()) > limits.MAX_MODEL_LABEL_BYTES:  # BODY-6
+        raise RemoteError(Layer.BODY, f"a model label is text of at most {limits.MAX_MODEL_LABEL_BYTES} bytes")
+    extension = table.get("x", {})
+    if not isinstance(extension, dict) or len(encode(extension)) > limits.MAX_EXTENSION_BYTES:  # EXT-1
+        raise RemoteError(Layer.BODY, f"x is a map of at most {limits.MAX_EXTENSION_BYTES} bytes")
+    return Body(tuple(_completion(entry, manifest) for entry in entries), model)
+
+
+def _completion(value: Value, manifest: Manifest) -> Completion:
+    table = _table(value, {"finish", "text"})
+    text, finish = table["text"], table["finish"]
+    if not isinstance(text, str) or len(text.encode()) > manifest.max_completion_bytes:  # BODY-4
+        raise RemoteError(Layer.BODY, f"a completion is text of at most {manifest.max_completion_bytes} bytes")
+    if finish not in tuple(Finish):  # BODY-5
+        raise RemoteError(Layer.BODY, "finish is neither stop nor length")
+    return Completion(text, Finish(finish))
+
+
+def _table(value: Value, required: AbstractSet[str], optional: AbstractSet[str] = frozenset()) -> Mapping[str, Value]:
+    """A map with the required keys and no others than the optional ones."""
+    if not isinstance(value, dict):
+        raise RemoteError(Layer.BODY, "a map was expected")
+    if not required <= value.keys() <= required | optional:  # EXT-2
+        raise RemoteError(Layer.BODY, f"keys {sorted(value)} where {sorted(required)} are needed")
+    return value

@@ -1,0 +1,148 @@
+"""Evidence of equivocation: from bytes alone, against one issuer once, and never more than its budget."""
+
+from dataclasses import replace
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from sapo_node.ingest import Ignored
+from sapo_node.net.interface import Verdict
+from sapo_node.trust import policy
+from sapo_node.trust.court import Court
+from sapo_node.trust.ledger import Ledger
+from sapo_node.trust.policy import Fact, Standing
+from sapo_protocol import (
+    decode_evidence,
+    encode_evidence,
+    parse_envelope,
+    peer_id,
+    prove_equivocation,
+)
+
+
+def evidence_against(author, *, epoch=3):
+    pair = [author.envelope(author.header([text], epoch=epoch)) for text in (b"one", b"two")]
+    return encode_evidence(*(parse_envelope(each, network_id=author.manifest.network_id) for each in pair))
+
+
+def proof_against(author, **header):
+    return prove_equivocation(decode_evidence(evidence_against(author, **header), author.manifest), author.manifest)
+
+
+@pytest.fixture
+def ledger(database, rng):
+    return Ledger(database, rng=rng)
+
+
+@pytest.fixture
+def court(ledger):
+    return Court(ledger)
+
+
+@pytest.fixture
+def crowd(author):
+    """One stranger more than an epoch has room for."""
+    keys = [
+        Ed25519PrivateKey.from_private_bytes(bytes([number]) * 32) for number in range(policy.STRANGERS_CONVICTED + 1)
+    ]
+    return [replace(author, key=key) for key in keys]
+
+
+def test_who_is_convicted_is_banned_and_not_heard_of_again(court, ledger, author):
+    court.convict(proof_against(author), publish=True)
+    assert ledger.of(peer_id(author.issuer)).standing is Standing.BANNED
+    assert not court.hears(author.issuer)
+
+
+def test_what_this_node_found_is_published_once(court, author):
+    court.convict(proof_against(author), publish=True)
+    assert court.take_announcements() == [evidence_against(author)]
+    assert court.take_announcements() == []
+
+
+def test_what_came_as_evidence_is_forwarded_and_not_published_again(court, author):
+    court.convict(proof_against(author), publish=False)
+    assert court.take_announcements() == []
+
+
+def test_a_convict_who_is_still_passed_on_is_named_again_once_an_epoch(court, author):
+    court.convict(proof_against(author), publish=False)
+    for _ in range(2):
+        court.remind(peer_id(author.issuer))
+    assert court.take_announcements() == [evidence_against(author)]
+    court.advance()
+    court.remind(peer_id(author.issuer))
+    assert court.take_announcements() == [evidence_against(author)]
+
+
+def test_a_peer_banned_for_lies_is_not_named_to_others(court, ledger, author):
+    for _ in range(4):
+        ledger.report(peer_id(author.issuer), Fact.FALSE_CLAIM)
+    court.remind(peer_id(author.issuer))
+    assert court.take_announcements() == []
+
+
+def test_strangers_who_equivocate_without_end_use_up_their_own_budget_only(court, ledger, crowd, author):
+    *strangers, last = crowd
+    for stranger in strangers:
+        court.convict(proof_against(stranger), publish=False)
+    assert not court.hears(last.issuer)
+    ledger.report(peer_id(author.issuer), Fact.VERIFIED_GROUP)
+    assert court.hears(author.issuer)
+
+
+def test_the_budget_comes_back_with_the_next_epoch(court, crowd):
+    *strangers, last = crowd
+    for stranger in strangers:
+        court.convict(proof_against(stranger), publish=False)
+    court.advance()
+    assert court.hears(last.issuer)
+
+
+async def test_evidence_bans_an_issuer_that_this_node_never_met_and_is_passed_on(gate, author):
+    assert await gate.ingest.handle_evidence(gate.sender, evidence_against(author)) is Verdict.ACCEPT
+    assert gate.ledger.of(peer_id(author.issuer)).standing is Standing.BANNED
+    assert gate.ledger.of(gate.sender).evidence.bad == 0
+
+
+async def test_the_rollouts_of_a_convict_are_dropped_from_the_inbox(gate, author):
+    await gate.ingest.handle(gate.sender, author.message(epoch=5))
+    await gate.ingest.handle_evidence(gate.sender, evidence_against(author))
+    assert gate.inbox.peers() == []
+
+
+async def test_evidence_against_a_convict_is_ignored_before_any_signature_is_checked(gate, author):
+    await gate.ingest.handle_evidence(gate.sender, evidence_against(author))
+    other = evidence_against(author, epoch=4)
+    forged = other[:-1] + bytes([other[-1] ^ 1])
+    assert await gate.ingest.handle_evidence(gate.sender, forged) is Verdict.IGNORE
+    assert gate.ingest.refused == {Ignored.KNOWN_EVIDENCE: 1}
+
+
+async def test_evidence_does_not_grow_old(gate, author, manifest):
+    gate.clock.time += 100 * manifest.epoch_seconds
+    assert await gate.ingest.handle_evidence(gate.sender, evidence_against(author)) is Verdict.ACCEPT
+
+
+async def test_made_up_evidence_costs_its_sender_and_nobody_else(gate, author):
+    data = evidence_against(author)
+    assert await gate.ingest.handle_evidence(gate.sender, data[:-1] + bytes([data[-1] ^ 1])) is Verdict.REJECT
+    assert gate.ledger.of(gate.sender).evidence.bad > 0
+    assert gate.ledger.of(peer_id(author.issuer)).standing is Standing.NEWCOMER
+
+
+async def test_evidence_of_another_swarm_is_refused(gate, author, manifest):
+    elsewhere = replace(author, manifest=replace(manifest, name="elsewhere"))
+    assert await gate.ingest.handle_evidence(gate.sender, evidence_against(elsewhere)) is Verdict.REJECT
+
+
+async def test_a_convicts_envelope_makes_this_node_name_it_again(gate, author):
+    await gate.ingest.handle_evidence(gate.sender, evidence_against(author))
+    assert await gate.ingest.handle(gate.sender, author.message(epoch=5)) is Verdict.IGNORE
+    assert gate.court.take_announcements() == [evidence_against(author)]
+
+
+async def test_evidence_against_the_own_key_stops_the_node_with_a_word_of_advice(gate_of, author):
+    gate = gate_of(author.issuer)
+    assert await gate.ingest.handle_evidence(gate.sender, evidence_against(author)) is Verdict.IGNORE
+    assert "start with a new one" in str(gate.fatal[0])

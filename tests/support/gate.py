@@ -1,0 +1,54 @@
+"""The gate of a node with its parts at hand, on a clock that stands still until it is moved."""
+
+import random
+
+from sapo_node.clock import Clock
+from sapo_node.counters import Counters
+from sapo_node.database import Database
+from sapo_node.inbox import Inbox
+from sapo_node.ingest import Ingest
+from sapo_node.net.interface import Verdict
+from sapo_node.trust.court import Court
+from sapo_node.trust.ledger import Ledger
+from sapo_protocol import LocalError, Manifest, peer_id
+
+SENDER = peer_id(bytes([9]) * 32)
+
+
+class ManualClock(Clock):
+    def __init__(self, now: float) -> None:
+        self.time = now
+
+    def now(self) -> float:
+        return self.time
+
+
+class Gate:
+    """An ingest on a database, in epoch 5 of the tests' manifest."""
+
+    sender = SENDER
+
+    def __init__(self, database: Database, manifest: Manifest, rng: random.Random, issuer: bytes = bytes(32)) -> None:
+        self.clock = ManualClock(3_100)
+        self.fatal: list[LocalError] = []
+        self.ledger = Ledger(database, rng=rng)
+        self.court = Court(self.ledger)
+        self.inbox = Inbox(database, manifest, rng)
+        self.counters = Counters(database, manifest, now=self.clock.now(), key_is_new=True)
+        self.ingest = Ingest(
+            database=database,
+            manifest=manifest,
+            clock=self.clock,
+            counters=self.counters,
+            ledger=self.ledger,
+            court=self.court,
+            inbox=self.inbox,
+            issuer=issuer,
+            on_fatal=self.fatal.append,
+        )
+
+    async def verdict(self, message: bytes, sender: str = SENDER) -> Verdict:
+        return await self.ingest.handle(sender, message)
+
+    def refused(self) -> dict[str, int]:
+        return dict(self.ingest.refused)
