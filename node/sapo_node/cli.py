@@ -19,6 +19,10 @@ from rich.table import Table
 from sapo_node import inspection
 from sapo_node.app import RunningNode
 from sapo_node.config import Config, load_config, render_config
+from sapo_node.conformance.cases import load_cases
+from sapo_node.conformance.driver import Reader
+from sapo_node.conformance.report import Report, run_cases
+from sapo_node.conformance.report import render as render_conformance
 from sapo_node.demo import run_demo
 from sapo_node.evaluation import evaluate
 from sapo_node.keyfile import Identity, PassphraseNeeded, create_key, load_key
@@ -41,8 +45,12 @@ def main() -> None:
         sys.exit(130)
     except* SapoError as group:
         for error in _leaves(group):
-            stderr.print(f"[bold red]error:[/] {error}", highlight=False, soft_wrap=True)
+            _tell(error)
         sys.exit(1)
+
+
+def _tell(error: BaseException) -> None:
+    stderr.print(f"[bold red]error:[/] {error}", highlight=False, soft_wrap=True)
 
 
 def _leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
@@ -270,3 +278,38 @@ def verify(file: Path, *, swarm: str, json_output: bool) -> None:
     else:
         Console().print(inspection.render(finding))
     sys.exit(0 if finding.holds else 1)
+
+
+@cli.command()
+@click.argument("command", nargs=-1, metavar="[-- COMMAND [ARGUMENT ...]]")
+@click.option("--rule", default="", metavar="RULE", help="Only the vectors of a rule, or of a chapter: ENC-3, ENC.")
+@as_json
+def conformance(command: tuple[str, ...], *, rule: str, json_output: bool) -> None:
+    """Test an implementation of the wire in any language against the vectors of the standard.
+
+    COMMAND is a reader: a program that is asked by lines, {"kind": "header", "input": {...}}, and answers each by one,
+    {"verdict": "accept", "output": {...}} or {"verdict": "header"}. The contract is in spec/conformance/README.md.
+    Without a command this node's own reader is run.
+
+    \b
+    sapo-node conformance
+    sapo-node conformance -- node spec/conformance/js/cli.mjs
+    sapo-node conformance --rule ENV -- ./my-reader --quiet
+
+    Exit code 0 if all agree, 1 if any differs, 2 if the reader could not be run.
+    """  # noqa: D301 - click takes the very character for "as it stands"
+    command = command or (sys.executable, "-m", "sapo_node.conformance")
+    quiet = json_output or not stderr.is_terminal
+    try:
+        cases = load_cases(rule)
+        with Progress(console=stderr, transient=True, disable=quiet) as progress, Reader(command) as reader:
+            bar = progress.add_task("asking", total=len(cases))
+            report = Report(command, run_cases(cases, reader, progress=partial(progress.advance, bar)))
+    except LocalError as error:
+        _tell(error)
+        sys.exit(2)
+    if json_output:
+        click.echo(json.dumps(report.as_dict()))
+    else:
+        Console().print(render_conformance(report), soft_wrap=True)
+    sys.exit(0 if report.all_agree else 1)

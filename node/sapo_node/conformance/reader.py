@@ -1,0 +1,296 @@
+"""The node's own reader: the contract of readers over the implementation that the node runs.
+
+Each kind hands its input to the functions, in the order of the spec's steps, and passes on what they say. Nothing is
+judged here.
+"""
+
+import json
+import random
+import sys
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any, TypeAlias
+
+import trio
+
+from sapo_node.clock import Clock
+from sapo_node.counters import Counters
+from sapo_node.database import Database
+from sapo_node.inbox import Inbox
+from sapo_node.ingest import Ignored, Ingest
+from sapo_node.jail.messages import Scored
+from sapo_node.net.interface import Verdict
+from sapo_node.state import SCHEMA
+from sapo_node.tasks import Task, TaskError, build_task, score, task_digest
+from sapo_node.trust.court import Court
+from sapo_node.trust.ledger import Account, Ledger
+from sapo_node.trust.policy import Standing
+from sapo_node.verify import Unusable, compare, request_for
+from sapo_protocol import (
+    Body,
+    LocalError,
+    Manifest,
+    RemoteError,
+    Rollout,
+    assign,
+    carried_by,
+    decode_body,
+    decode_evidence,
+    decode_header,
+    decode_manifest,
+    evidence_topic,
+    in_window,
+    open_envelope,
+    open_message,
+    parse_envelope,
+    peer_id,
+    prove_equivocation,
+    rollouts_topic,
+    verify_signature,
+)
+from sapo_protocol.cbor import decode
+
+Input: TypeAlias = Mapping[str, Any]
+Output: TypeAlias = Mapping[str, Any] | None
+
+_NOBODY = bytes(32)
+"""The reader's own key and the peer that sends everything: of a key like this no signature is valid."""
+
+_REFUSALS: Mapping[str, str] = MappingProxyType(
+    {
+        Ignored.DUPLICATE: "replay",
+        Ignored.OUTSIDE_WINDOW: "window",
+        Ignored.EQUIVOCATION: "equivocation",
+        Unusable.OTHER_TASK: "digest",
+        Unusable.FALSE_CLAIM: "claims",
+    }
+)
+"""The node's reasons by the names of the spec's layers; what is not here is local policy, and told as it is."""
+
+
+class _Refused(Exception):
+    """The implementation said no, by a value instead of a RemoteError."""
+
+    def __init__(self, layer: str) -> None:
+        super().__init__(layer)
+        self.layer = layer
+
+
+def main() -> None:
+    """Answer requests line by line until there are no more."""
+    for line in sys.stdin.buffer:
+        print(json.dumps(answer(json.loads(line))), flush=True)  # noqa: T201 - standard output is the contract
+
+
+def answer(request: Mapping[str, Any]) -> dict[str, Any]:
+    """The answer to one request."""
+    read = _KINDS.get(request["kind"])
+    if read is None:
+        return {"verdict": "unknown kind"}
+    try:
+        output = read(request["input"])
+    except RemoteError as error:
+        return {"verdict": error.layer, "note": str(error)}
+    except TaskError as error:
+        return {"verdict": "task", "note": str(error)}
+    except _Refused as refused:
+        return {"verdict": refused.layer}
+    return {"verdict": "accept"} if output is None else {"verdict": "accept", "output": output}
+
+
+def _bytes(given: Input, key: str = "bytes") -> bytes:
+    return bytes.fromhex(given[key])
+
+
+def _manifest(given: Input) -> Manifest:
+    return decode_manifest(_bytes(given, "manifest"))
+
+
+def _encoding(given: Input) -> None:
+    data = _bytes(given)
+    decode(data, limit=len(data))
+
+
+def _signature(given: Input) -> None:
+    if not verify_signature(_bytes(given, "public_key"), _bytes(given, "message"), _bytes(given, "signature")):
+        raise _Refused("signature")
+
+
+def _envelope(given: Input) -> Output:
+    network_id = _bytes(given, "network_id")
+    opened = open_envelope(parse_envelope(_bytes(given), network_id=network_id, domain=given["domain"]))
+    return {
+        "issuer": opened.issuer.hex(),
+        "envelope_id": opened.envelope_id.hex(),
+        "payload": opened.payload.hex(),
+    }
+
+
+def _header(given: Input) -> Output:
+    header = decode_header(_bytes(given), _manifest(given))
+    return {"epoch": header.epoch, "counter": header.counter, "groups": len(header.groups)}
+
+
+def _body(given: Input) -> Output:
+    completions = decode_body(_bytes(given), _manifest(given)).completions
+    return {"texts": [each.text for each in completions], "finishes": [each.finish for each in completions]}
+
+
+def _message(given: Input) -> Output:
+    manifest, data = _manifest(given), _bytes(given)
+    gate = _gate(manifest, given["now_ms"] / 1_000)
+    for earlier in given["earlier"]:
+        if refusal := _refusal(gate, gate.handle, bytes.fromhex(earlier)):
+            raise _Refused(f"{refusal} of an earlier message")
+    if refusal := _refusal(gate, gate.handle, data):
+        raise _Refused(refusal)
+    rollout = open_message(data, manifest)
+    return {
+        "issuer": rollout.opened.issuer.hex(),
+        "epoch": rollout.header.epoch,
+        "counter": rollout.header.counter,
+        "envelope_id": rollout.opened.envelope_id.hex(),
+    }
+
+
+@dataclass(frozen=True)
+class _StandingClock(Clock):
+    time: float
+
+    def now(self) -> float:
+        return self.time
+
+
+class _OpenLedger(Ledger):
+    """Standing is the receiver's own policy, which no vector judges: here nobody is a newcomer and nobody banned."""
+
+    def of(self, peer: str) -> Account:
+        return replace(super().of(peer), standing=Standing.HEALTHY)
+
+
+def _gate(manifest: Manifest, now: float = 0.0) -> Ingest:
+    """The node's own gate, on empty books and a clock that stands still."""
+    database, rng = Database(None, SCHEMA), random.Random(0)  # noqa: S311
+    ledger = _OpenLedger(database, rng=rng)
+    return Ingest(
+        database=database,
+        manifest=manifest,
+        clock=_StandingClock(now),
+        counters=Counters(database, manifest, now=now, key_is_new=True),
+        ledger=ledger,
+        court=Court(ledger),
+        inbox=Inbox(database, manifest, rng),
+        issuer=_NOBODY,
+        on_fatal=_stop,
+    )
+
+
+def _stop(error: LocalError) -> None:
+    raise error
+
+
+def _refusal(gate: Ingest, handle: Callable[[str, bytes], Awaitable[Verdict]], data: bytes) -> str | None:
+    """The layer by which the gate refuses a message; None where it accepts."""
+    before = gate.refused.copy()
+    if trio.run(handle, peer_id(_NOBODY), data) is Verdict.ACCEPT:
+        return None
+    (reason,) = gate.refused - before
+    return _REFUSALS.get(reason, reason)
+
+
+def _evidence(given: Input) -> Output:
+    manifest, data = _manifest(given), _bytes(given)
+    gate = _gate(manifest)
+    if refusal := _refusal(gate, gate.handle_evidence, data):
+        raise _Refused(refusal)
+    proof = prove_equivocation(decode_evidence(data, manifest), manifest)
+    return {"issuer": proof.issuer.hex(), "epoch": proof.epoch, "counter": proof.counter}
+
+
+def _read_manifest(given: Input) -> Output:
+    manifest = decode_manifest(_bytes(given))
+    return {
+        "network_id": manifest.network_id.hex(),
+        "rollouts": rollouts_topic(manifest),
+        "evidence": evidence_topic(manifest),
+    }
+
+
+def _window(given: Input) -> None:
+    if not in_window(_manifest(given), given["epoch"], given["now_ms"] / 1_000):
+        raise _Refused("window")
+
+
+def _topic(given: Input) -> Output:
+    return {"carries": carried_by(given["topic"], _manifest(given))}
+
+
+def _assignment(given: Input) -> Output:
+    manifest = _manifest(given)
+    task = assign(manifest, _bytes(given, "issuer"), given["epoch"], given["counter"], given["k"])
+    # By identity: two entries of a catalogue may be equal.
+    index = next(index for index, spec in enumerate(manifest.tasks) if spec is task.spec)
+    return {"task": index, "seed": task.seed}
+
+
+def _built(given: Input) -> Task:
+    encoded = _bytes(given, "config")
+    config: Any = decode(encoded, limit=len(encoded))
+    return build_task(given["dataset"], config, given["seed"])
+
+
+def _item(given: Input) -> Output:
+    task = _built(given)
+    return {
+        "question": task.question,
+        "answer": task.answer,
+        "digest": task_digest(task.question, task.answer).hex(),
+    }
+
+
+def _answer(given: Input) -> None:
+    if not score(given["dataset"], _built(given), given["completion"]):
+        raise _Refused("answer")
+
+
+def _rollout(given: Input) -> Output:
+    manifest = _manifest(given)
+    rollout = open_message(_bytes(given), manifest)
+    return {
+        "rewards": [
+            None if data is None else _rewards(manifest, rollout, k, decode_body(data, manifest))
+            for k, data in enumerate(rollout.bodies)
+        ]
+    }
+
+
+def _rewards(manifest: Manifest, rollout: Rollout, k: int, body: Body) -> list[bool]:
+    """What the completions of group `k` earn, scored in this process: the vectors are no stranger's text."""
+    request = request_for(manifest, rollout, k, body)
+    task = build_task(request.dataset, request.config, request.seed)
+    rewards = tuple(score(request.dataset, task, text) for text in request.completions)
+    scored = Scored(task.question, task_digest(task.question, task.answer), rewards)
+    if finding := compare(rollout.header.groups[k], scored):
+        raise _Refused(_REFUSALS.get(finding, finding))
+    return list(rewards)
+
+
+_KINDS: Mapping[str, Callable[[Input], Output]] = MappingProxyType(
+    {
+        "encoding": _encoding,
+        "signature": _signature,
+        "envelope": _envelope,
+        "header": _header,
+        "body": _body,
+        "message": _message,
+        "evidence": _evidence,
+        "manifest": _read_manifest,
+        "window": _window,
+        "topic": _topic,
+        "assignment": _assignment,
+        "item": _item,
+        "answer": _answer,
+        "rollout": _rollout,
+    }
+)

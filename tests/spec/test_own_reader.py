@@ -1,0 +1,29 @@
+"""The node's own reader agrees with every vector of the standard."""
+
+import json
+from collections import defaultdict
+
+import pytest
+
+from sapo_node.conformance.cases import load_cases
+from sapo_node.conformance.driver import Answer
+from sapo_node.conformance.reader import answer
+from sapo_node.conformance.report import Outcome, Result
+
+CASES = defaultdict(list)
+for each in load_cases():
+    CASES[each.rule].append(each)
+
+
+def asked(case):
+    return Result(case, Answer(**json.loads(json.dumps(answer(case.request)))))
+
+
+@pytest.mark.parametrize("rule", CASES)
+def test_every_vector_agrees(rule):
+    results = [asked(case) for case in CASES[rule]]
+    assert [result.as_dict() for result in results if result.outcome is not Outcome.AGREED] == []
+
+
+def test_a_kind_of_a_later_version_is_not_guessed_at():
+    assert answer({"kind": "opinion", "input": {}}) == {"verdict": "unknown kind"}
