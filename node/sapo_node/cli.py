@@ -13,6 +13,7 @@ from typing import Any
 import click
 import trio
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import Progress
 from rich.table import Table
 
@@ -50,7 +51,7 @@ def main() -> None:
 
 
 def _tell(error: BaseException) -> None:
-    stderr.print(f"[bold red]error:[/] {error}", highlight=False, soft_wrap=True)
+    stderr.print(f"[bold red]error:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
 
 
 def _leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
