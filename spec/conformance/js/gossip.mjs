@@ -1,6 +1,6 @@
 // Chapters "Topics and validation", "Evidence" and "Verification": what a receiver does with what arrives.
 
-import { decode, isBytes, require } from './encoding.mjs';
+import { decode, isBytes, require, sha256 } from './encoding.mjs';
 import { ROLLOUT_DOMAIN, envelopeId, readEnvelope, verifyEnvelope } from './envelope.mjs';
 import { assign, requireOpen } from './manifest.mjs';
 import { readBody, readHeader, readMessage, requireBodies } from './rollout.mjs';
@@ -12,6 +12,11 @@ const IGNORED = ['window', 'replay', 'equivocation'];
 /** The verdict in gossip on a refusal by this layer. */
 export function gossipVerdict(layer) {
   return IGNORED.includes(layer) ? 'ignore' : 'reject';
+}
+
+/** The id of a gossip message. */
+export function gossipId(topic, data) {
+  return sha256(Buffer.concat([Buffer.from(`${topic}\0`), data]));
 }
 
 /** What a receiver remembers of the rollouts it accepted. */

@@ -1,0 +1,116 @@
+// A js-libp2p peer of a swarm: judges everything that arrives, publishes rounds of its own, prints one JSON line for each.
+
+import './polyfill.mjs';
+import { randomBytes } from 'node:crypto';
+import { readFileSync } from 'node:fs';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { parseArgs } from 'node:util';
+import { noise } from '@chainsafe/libp2p-noise';
+import { yamux } from '@chainsafe/libp2p-yamux';
+import { generateKeyPairFromSeed } from '@libp2p/crypto/keys';
+import { TopicValidatorResult, gossipsub } from '@libp2p/gossipsub';
+import { identify } from '@libp2p/identify';
+import { ping } from '@libp2p/ping';
+import { tcp } from '@libp2p/tcp';
+import { multiaddr } from '@multiformats/multiaddr';
+import { createLibp2p } from 'libp2p';
+import { Refusal } from './encoding.mjs';
+import { Receiver, acceptEvidence, gossipId, gossipVerdict, verifyGroups } from './gossip.mjs';
+import { epochAt, readManifest, topics } from './manifest.mjs';
+import { makeRound } from './publish.mjs';
+
+const { values: options } = parseArgs({
+  options: {
+    manifest: { type: 'string' },
+    dial: { type: 'string' },
+    seed: { type: 'string', default: randomBytes(32).toString('hex') },
+    rounds: { type: 'string', default: '0' },
+    interval: { type: 'string', default: '1000' },
+  },
+});
+if (options.manifest === undefined || options.dial === undefined) {
+  console.error('usage: node peer.mjs --manifest FILE --dial MULTIADDR [--seed HEX] [--rounds N] [--interval MS]');
+  process.exit(2);
+}
+
+const manifest = readManifest(readFileSync(options.manifest));
+const { rollouts, evidence } = topics(manifest);
+const receiver = new Receiver(manifest);
+const seed = Buffer.from(options.seed, 'hex');
+const privateKey = await generateKeyPairFromSeed('Ed25519', seed);
+const issuer = Buffer.from(privateKey.publicKey.raw);
+
+const node = await createLibp2p({
+  privateKey,
+  transports: [tcp()],
+  connectionEncrypters: [noise()],
+  streamMuxers: [yamux()],
+  services: {
+    identify: identify(),
+    ping: ping(),
+    pubsub: gossipsub({
+      globalSignaturePolicy: 'StrictSign',
+      allowedTopics: [rollouts, evidence],
+      emitSelf: false,
+      ignoreDuplicatePublishError: true,
+      msgIdFn: ({ topic, data }) => gossipId(topic, data),
+    }),
+  },
+});
+const { pubsub } = node.services;
+
+function report(event, fields) {
+  console.log(JSON.stringify({ event, ...fields }, (_, value) => (typeof value === 'bigint' ? value.toString() : value)));
+}
+
+/** A validator of gossip that reports each verdict; `judge` returns what to report of a message that it accepts. */
+function validator(event, judge) {
+  return (sender, { data }) => {
+    try {
+      report(event, { verdict: 'accept', ...judge(Buffer.from(data)) });
+      return TopicValidatorResult.Accept;
+    } catch (error) {
+      if (!(error instanceof Refusal)) throw error;
+      report(event, { verdict: error.layer, note: error.message });
+      return gossipVerdict(error.layer) === 'ignore' ? TopicValidatorResult.Ignore : TopicValidatorResult.Reject;
+    }
+  };
+}
+
+/** Verification of an accepted message: its rewards, or the layer that refuses. Neither changes what is forwarded. */
+function verified(message) {
+  try {
+    return { verification: 'accept', rewards: verifyGroups(manifest, message) };
+  } catch (error) {
+    if (!(error instanceof Refusal)) throw error;
+    return { verification: error.layer };
+  }
+}
+
+pubsub.topicValidators.set(rollouts, validator('message', (data) => {
+  const message = receiver.accept(data, Date.now());
+  const { epoch, counter } = message.header;
+  return { issuer: message.issuer.toString('hex'), epoch, counter, ...verified(message) };
+}));
+pubsub.topicValidators.set(evidence, validator('evidence', (data) => {
+  const { issuer: convicted, ...round } = acceptEvidence(manifest, data);
+  return { issuer: convicted.toString('hex'), ...round };
+}));
+pubsub.subscribe(rollouts);
+pubsub.subscribe(evidence);
+
+const connection = await node.dial(multiaddr(options.dial));
+while (pubsub.getSubscribers(rollouts).length === 0) await sleep(50);
+report('connected', { peer: connection.remotePeer.toString(), self: node.peerId.toString(), issuer: issuer.toString('hex') });
+
+let epoch = -1;
+let counter = 0;
+for (let round = 0; round < Number(options.rounds); round += 1) {
+  const running = epochAt(manifest, Date.now());
+  // DUTY-4: the epoch never runs backwards. Counters begin anew in each.
+  if (running > epoch) [epoch, counter] = [running, 0];
+  const { recipients } = await pubsub.publish(rollouts, makeRound(manifest, seed, issuer, epoch, counter));
+  report('published', { epoch, counter, recipients: recipients.length });
+  counter += 1;
+  await sleep(Number(options.interval));
+}

@@ -1,0 +1,36 @@
+// What a peer publishes: rounds of its assigned tasks, with completions that are computed, half of them wrong on purpose.
+
+import { encode, sha256 } from './encoding.mjs';
+import { ROLLOUT_DOMAIN, signEnvelope } from './envelope.mjs';
+import { assign } from './manifest.mjs';
+import { earns, makeTaskItem } from './tasks.mjs';
+
+const GROUPS = 4;
+
+/**
+ * The message of one round of the issuer whose key pair is made from the 32 bytes of `seed`.
+ *
+ * It follows from its arguments alone, so a peer that starts again with the same key says the same again and never
+ * contradicts itself (DUTY-1), although it keeps no books.
+ */
+export function makeRound(manifest, seed, issuer, epoch, counter) {
+  const made = Array.from({ length: GROUPS }, (_, k) => makeGroup(manifest, issuer, epoch, counter, k));
+  const header = toMap({ epoch, counter, groups: made.map(({ group }) => group) });
+  const envelope = signEnvelope(seed, encode(header), ROLLOUT_DOMAIN, manifest.networkId);
+  return encode([envelope, made.map(({ body }) => body)]);
+}
+
+function makeGroup(manifest, issuer, epoch, counter, k) {
+  const { task, seed } = assign(manifest, issuer, epoch, counter, k);
+  const { dataset } = manifest.tasks[task];
+  const { answer, digest } = makeTaskItem(manifest.tasks[task], seed);
+  // A 1 before it makes any answer wrong: a larger number, another word.
+  const texts = Array.from({ length: manifest.completions }, (_, i) => `<answer>${i % 2 === 0 ? answer : `1${answer}`}</answer>`);
+  const body = encode(toMap({ completions: texts.map((text) => toMap({ text, finish: 'stop' })), model: 'computed' }));
+  const claims = texts.map((text) => earns(dataset, answer, text));
+  return { body, group: toMap({ body: sha256(body), claims, digest }) };
+}
+
+function toMap(object) {
+  return new Map(Object.entries(object));
+}

@@ -1,0 +1,76 @@
+"""A node and a peer written in JavaScript from the text of the standard alone exchange over libp2p on loopback."""
+
+import json
+import subprocess
+import time
+
+import pytest
+
+from javascript import javascript
+from processes import PATIENCE, RunningProcess
+from sapo_protocol import load_manifest, render_manifest
+
+
+class JavaScriptPeer:
+    """One `peer.mjs`, and what it has said so far."""
+
+    def __init__(self, folder, *arguments):
+        self.folder = folder
+        self.folder.mkdir()
+        with (folder / "stdout").open("w") as stdout, (folder / "stderr").open("w") as stderr:
+            self.process = subprocess.Popen(
+                [*javascript("peer.mjs"), *map(str, arguments)], stdout=stdout, stderr=stderr
+            )
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.kill()
+        self.process.wait()
+
+    def events(self, name):
+        """All events of a name. A line that is still being written is left for the next time."""
+        lines = (self.folder / "stdout").read_text().splitlines(keepends=True)
+        said = [json.loads(line) for line in lines if line.endswith("\n")]
+        return [event for event in said if event["event"] == name]
+
+    def until(self, name, count=1):
+        """The first `count` events of a name."""
+        deadline = time.monotonic() + PATIENCE
+        while len(self.events(name)) < count:
+            assert self.process.poll() is None, f"the peer ended: {(self.folder / 'stderr').read_text()[-2_000:]}"
+            assert time.monotonic() < deadline, f"not within {PATIENCE} s: {count} {name}"
+            time.sleep(0.1)
+        return self.events(name)[:count]
+
+
+@pytest.fixture
+def exchange(tmp_path):
+    """A node and a JavaScript peer in a swarm of tasks that both can build, which has just begun."""
+    manifest = load_manifest("interop").restarted(
+        name="live", genesis=int(time.time()), epoch_seconds=600, max_rounds=10_000
+    )
+    (tmp_path / "live.toml").write_text(render_manifest(manifest))
+    (tmp_path / "live.cbor").write_bytes(manifest.encoded)
+    with RunningProcess(tmp_path / "node", "--swarm", tmp_path / "live.toml") as node:
+        address = node.until_event("started")["addresses"][0]
+        way_in = ("--manifest", tmp_path / "live.cbor", "--dial", address)
+        with JavaScriptPeer(tmp_path / "peer", *way_in, "--rounds", 100, "--interval", 500) as peer:
+            yield node, peer
+
+
+def test_a_node_and_a_javascript_peer_verify_each_others_groups_and_the_node_trains_on_them(exchange):
+    node, peer = exchange
+    name = peer.until("connected")[0]["self"]
+
+    trained = node.until(lambda event: event["event"] == "round" and event["external"] > 0)
+    assert [each["peer"] for each in trained["peers"]] == [name]
+    assert trained["peers"][0]["trained_groups"] > 0
+    # Four groups a round; nothing of it was refused for any reason.
+    assert trained["counts"].keys() == {"accepted", "verified groups"}
+    assert trained["counts"]["verified groups"] <= 4 * trained["counts"]["accepted"]
+
+    judged = peer.until("message", 10)
+    assert {(each["verdict"], each.get("verification")) for each in judged} == {("accept", "accept")}
+    assert {(each["verdict"], len(each["rewards"])) for each in judged} == {("accept", 4)}

@@ -1,0 +1,30 @@
+"""The reader in JavaScript, written from the text of the standard alone, agrees with every vector."""
+
+import pytest
+
+from javascript import FOLDER, javascript
+from sapo_node.conformance.cases import chapter, load_cases
+from sapo_node.conformance.driver import Answer, Reader
+from sapo_node.conformance.report import Outcome, run_cases
+
+CHAPTERS = sorted({chapter(case.rule) for case in load_cases()})
+
+
+@pytest.fixture(scope="module")
+def reader():
+    with Reader(javascript("cli.mjs")) as running:
+        yield running
+
+
+@pytest.mark.parametrize("rules", CHAPTERS)
+def test_every_vector_agrees(rules, reader):
+    results = run_cases(load_cases(rules), reader)
+    assert [result.as_dict() for result in results if result.outcome is not Outcome.AGREED] == []
+
+
+def test_a_kind_of_a_later_version_is_not_guessed_at(reader):
+    assert reader.ask({"kind": "opinion", "input": {}}) == Answer("unknown kind")
+
+
+def test_its_lock_file_names_no_registry():
+    assert '"resolved"' not in (FOLDER / "package-lock.json").read_text()
