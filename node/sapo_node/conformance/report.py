@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from rich.console import Group, RenderableType
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from sapo_node.conformance.cases import Case, in_order
@@ -119,7 +119,7 @@ def run_cases(cases: Sequence[Case], reader: Reader, *, progress: Callable[[], N
 
 def render(report: Report) -> RenderableType:
     """For the terminal."""
-    table = Table("rule", "cases", "agreed")
+    table = Table("rule", Column("cases", justify="right"), Column("agreed", justify="right"))
     for rule, (cases, agreed) in report.by_rule().items():
         table.add_row(rule, str(cases), str(agreed), style="" if cases == agreed else "red")
     total = len(report.results)
