@@ -1,7 +1,7 @@
 """The round that the text shows: Alice's first group of (epoch 5, counter 24), of which one completion is right."""
 
 from tasks import digest, example_item
-from wire import ALICE, FALSE, TRUE, array, body, bstr, completion, envelope, header, sha256, sorted_table
+from wire import ALICE, FALSE, TRUE, array, body, bstr, completion, envelope, header, sha256, sorted_table, uint
 
 EPOCH, COUNTER = 5, 24
 
@@ -13,5 +13,6 @@ GROUP_FIELDS = {
     "digest": bstr(digest(*example_item(ALICE.public, EPOCH, COUNTER, 0))),
 }
 GROUP = sorted_table(GROUP_FIELDS)
+FIELDS = {"epoch": uint(EPOCH), "groups": array([GROUP]), "counter": uint(COUNTER)}
 HEADER = header([GROUP], epoch=EPOCH, counter=COUNTER)
 ENVELOPE = envelope(HEADER)

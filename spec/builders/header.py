@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 
 from cases import ACCEPT, Case
-from example import BODY, COUNTER, EPOCH, GROUP, GROUP_FIELDS, HEADER
+from example import BODY, COUNTER, EPOCH, FIELDS, GROUP, GROUP_FIELDS, HEADER
 from wire import (
     ARRAY,
     BYTES,
@@ -26,7 +26,6 @@ from wire import (
     uint,
 )
 
-FIELDS = {"epoch": uint(EPOCH), "groups": array([GROUP]), "counter": uint(COUNTER)}
 LARGEST = 2**64 - 1
 
 

@@ -1,0 +1,43 @@
+"""Cases of kind `message`, put together."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from cases import ACCEPT, Case
+from rounds import NOW_MS, Round
+from wire import EXAMPLE, Swarm
+
+
+def passes(
+    name: str,
+    rule: str,
+    data: bytes,
+    content: Round,
+    *,
+    now_ms: int = NOW_MS,
+    earlier: Iterable[bytes] = (),
+    note: str = "",
+) -> Case:
+    """`content` is what the message must be found to hold."""
+    output = content.slot | {"envelope_id": content.envelope_id}
+    judged = _input(data, content.swarm, now_ms, list(earlier))
+    return Case(name, rule, "message", judged, ACCEPT, output, note, grammar=True)
+
+
+def refused(
+    name: str,
+    rule: str,
+    layer: str,
+    data: bytes,
+    *,
+    grammar: bool | None = True,
+    swarm: Swarm = EXAMPLE,
+    now_ms: int = NOW_MS,
+    earlier: Iterable[bytes] = (),
+    note: str = "",
+) -> Case:
+    judged = _input(data, swarm, now_ms, list(earlier))
+    return Case(name, rule, "message", judged, layer, note=note, grammar=grammar)
+
+
+def _input(data: bytes, swarm: Swarm, now_ms: int, earlier: Sequence[bytes]) -> Mapping[str, object]:
+    return {"manifest": swarm.encoded(), "now_ms": now_ms, "earlier": earlier, "bytes": data}
