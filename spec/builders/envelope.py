@@ -103,7 +103,7 @@ def _accepted() -> Iterator[Case]:
     yield _passes("another domain", "ENV-7", PAYLOAD, domain="sapo/task/1")
     yield _passes("a long domain beyond ASCII".lower(), "ENV-7", PAYLOAD, domain="über/" * 20)
     note = "Its signature differs from that of the payload of one byte, its id does not."
-    again = curve.sign(sha256(b"sapo test key alice"), sig_structure(PROTECTED, PAYLOAD, network_id=NETWORK), nonce=1)
+    again = curve.sign(ALICE.seed, sig_structure(PROTECTED, PAYLOAD, network_id=NETWORK), nonce=1)
     yield _passes("one content signed again", "ENV-8", PAYLOAD, note=note, data=_assembled(signature=bstr(again)))
 
 

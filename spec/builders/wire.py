@@ -64,7 +64,8 @@ class Key:
     """A test key, made from its name."""
 
     def __init__(self, name: str) -> None:
-        self._private = Ed25519PrivateKey.from_private_bytes(sha256(f"sapo test key {name}".encode()))
+        self.seed = sha256(f"sapo test key {name}".encode())
+        self._private = Ed25519PrivateKey.from_private_bytes(self.seed)
         self.public = self._private.public_key().public_bytes_raw()
 
     def sign(self, message: bytes) -> bytes:
@@ -106,7 +107,9 @@ class Swarm:
     max_completion_bytes: int = 64
     max_message_bytes: int = 4_000
 
-    def encoded(self) -> bytes:
+    @property
+    def values(self) -> dict[str, bytes]:
+        """Each key's encoded value."""
         values = {
             "name": text("example"),
             "tasks": array(task.encoded() for task in self.tasks),
@@ -121,7 +124,10 @@ class Swarm:
             "max_message_bytes": uint(self.max_message_bytes),
             "max_completion_bytes": uint(self.max_completion_bytes),
         }
-        return sorted_table(values | self.fields)
+        return values | self.fields
+
+    def encoded(self) -> bytes:
+        return sorted_table(self.values)
 
     @property
     def network_id(self) -> bytes:
