@@ -7,7 +7,7 @@ import message_frame
 from cases import Case
 from example import BODY, COUNTER, EPOCH, FIELDS, GROUP, GROUP_FIELDS, HEADER
 from judged import passes, refused
-from rounds import OTHER_BODY, OTHER_GROUP, ROUND, TWO_GROUPS, Round, begins
+from rounds import OTHER_BODY, OTHER_GROUP, ROUND, TWO_GROUPS, Round, begins, sealed_in
 from wire import (
     BOB,
     BYTES,
@@ -56,13 +56,7 @@ def _sizes() -> Iterator[Case]:
     yield passes("as long as a message may be", "MSG-1", *sized(limit))
     yield refused("one byte longer than a message may be", "MSG-1", "size", sized(limit + 1)[0])
 
-    def sealed(size: int) -> Round:
-        groups = [group(BODY, [True] * 16)] * 16
-        swarm = Swarm(completions=16)
-        missing = size - len(Round(groups, x=table(("a", b"")), swarm=swarm).envelope)
-        return Round(groups, x=table(("a", bstr(bytes(missing - 2)))), swarm=swarm)
-
-    exact, longer = sealed(2_000), sealed(2_001)
+    exact, longer = sealed_in(2_000), sealed_in(2_001)
     yield passes("an envelope of 2000 bytes", "ENV-1", exact.message(*[b""] * 16), exact)
     yield refused("an envelope of 2001 bytes", "ENV-1", "size", longer.message(*[b""] * 16), swarm=longer.swarm)
 

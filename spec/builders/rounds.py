@@ -4,13 +4,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import curve
-from example import COUNTER, EPOCH, GROUP
+from example import BODY, COUNTER, EPOCH, GROUP
 from wire import (
     ALICE,
     EXAMPLE,
     Key,
     Swarm,
     body,
+    bstr,
     completion,
     envelope,
     envelope_id,
@@ -20,6 +21,7 @@ from wire import (
     protected_header,
     sha256,
     sig_structure,
+    table,
 )
 
 OTHER_BODY = body([completion("c"), completion("d")])
@@ -64,6 +66,13 @@ class Round:
 
     def message(self, *bodies: bytes) -> bytes:
         return message(self.envelope, bodies)
+
+
+def sealed_in(size: int, filler: bytes = b"\0") -> Round:
+    """A round whose envelope has about 2,000 bytes, exactly these: 16 groups of 16 completions, filled up by an x."""
+    swarm, groups = Swarm(completions=16), [group(BODY, [True] * 16)] * 16
+    missing = size - len(Round(groups, x=table(("a", b"")), swarm=swarm).envelope)
+    return Round(groups, x=table(("a", bstr(filler * (missing - 2)))), swarm=swarm)
 
 
 def signed_again(payload: bytes) -> bytes:
