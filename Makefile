@@ -6,13 +6,16 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help install run test slow lint bench clean
+FUZZ_SECONDS ?= 60
+
+.PHONY: help install run test slow lint bench fuzz clean
 
 help:
 	@echo "make run     start a node in the starter swarm (Ctrl-C ends it; nothing is lost)"
 	@echo "make test    lint, types, import rules and all quick tests"
 	@echo "make slow    tests that take minutes or need multicast"
 	@echo "make bench   measurements, each a ratio taken side by side in one run"
+	@echo "make fuzz    FUZZ_SECONDS of coverage-guided fuzzing of each part that reads foreign bytes"
 	@echo "make install only the virtual environment"
 
 install: $(STAMP)
@@ -43,6 +46,13 @@ slow: $(STAMP)
 
 bench: $(STAMP)
 	$(BIN)/python -m pytest -m bench -s --timeout 1800 tests/benchmarks
+
+fuzz: $(STAMP)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --group fuzz
+	for harness in tests/fuzz/fuzz_*.py; do \
+		$(BIN)/python tests/fuzz/run.py "$$(basename "$$harness" .py | cut -d_ -f2-)" \
+			-max_total_time=$(FUZZ_SECONDS) -timeout=20 -print_final_stats=1 || exit 1; \
+	done
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

@@ -1,0 +1,62 @@
+"""Envelopes: what parses seals to the very same bytes, and only what its key signed opens."""
+
+import contextlib
+from collections.abc import Iterator
+
+from harness import KEYS, MANIFEST, Source, refusal_is_short
+
+from sapo_protocol import RemoteError, open_envelope, parse_envelope, seal
+from sapo_protocol.limits import MAX_ENVELOPE_BYTES
+
+KEY = KEYS[0]
+
+
+def fuzz(data: bytes) -> None:
+    source = Source(data)
+    style = source.below(3)
+    if style == 0:
+        check(source.rest(), signed=None)
+        return
+    payload = source.take(source.number(2) % 2048)
+    envelope = KEY.seal(payload)
+    if style == 1:
+        check(envelope, signed=payload)
+        return
+    changed = bytearray(envelope)
+    while source:
+        splice(changed, source)
+    check(bytes(changed), signed=payload if changed == envelope else None)
+
+
+def splice(changed: bytearray, source: Source) -> None:
+    """Cut a few bytes at some place, counted from either end, and put others there."""
+    place = source.number(2) % 4096 - 2048
+    place = place % (len(changed) + 1)
+    changed[place : place + source.below(4)] = source.take(source.below(8))
+
+
+def check(envelope: bytes, *, signed: bytes | None) -> None:
+    """Exactly an envelope over a payload that was signed, and not too long, opens."""
+    opened = None
+    with contextlib.suppress(RemoteError), refusal_is_short():
+        sealed = parse_envelope(envelope, network_id=MANIFEST.network_id)
+        again = seal(
+            sealed.payload, issuer=sealed.issuer, sign=lambda _: sealed.signature, network_id=MANIFEST.network_id
+        )
+        assert again == envelope == sealed.envelope
+        opened = open_envelope(sealed)
+    if signed is None or len(envelope) > MAX_ENVELOPE_BYTES:
+        assert opened is None
+    else:
+        assert opened is not None
+        assert (opened.issuer, opened.payload, opened.envelope) == (KEY.issuer, signed, envelope)
+
+
+def seeds() -> Iterator[bytes]:
+    for size in (0, 1, 23, 24, 255, 256, 1_800, 2_000):
+        payload = bytes(size)
+        yield b"\0" + bytes(1) + KEY.seal(payload)[1:]
+        yield b"\1" + size.to_bytes(2, "big") + payload
+        yield b"\2" + size.to_bytes(2, "big") + payload + bytes.fromhex("080000010001")
+    unsigned = KEY.seal(b"payload")
+    yield b"\0" + unsigned[:-1] + bytes([unsigned[-1] ^ 1])

@@ -1,0 +1,80 @@
+"""The jail's reply, on its whole way: a child's bytes, checked in the zygote, framed, and checked in the node."""
+
+import json
+import os
+from collections.abc import Iterator
+from typing import Any
+
+from harness import Source
+
+from sapo_node.frames import FrameError, read_frame, write_frame
+from sapo_node.jail import client, zygote
+from sapo_node.jail.messages import MAX_QUESTION, MAX_REPLY, MalformedReplyError, Scored, ScoreRequest, encode_result
+
+BATCHES = [
+    [ScoreRequest("chain_sum", {}, seed, ("",) * completions) for seed, completions in enumerate(shape)]
+    for shape in ((), (0,), (4,), (1, 4, 2))
+]
+_PIPE = 60_000
+"""Bytes that a pipe holds without a reader."""
+
+
+def fuzz(data: bytes) -> None:
+    source = Source(data)
+    batch = BATCHES[source.below(len(BATCHES))]
+    (from_child, from_zygote)[source.below(2)](source, batch)
+
+
+def from_child(source: Source, batch: list[ScoreRequest]) -> None:
+    reply = zygote._checked(source.rest()[: _PIPE // 6], batch)
+    reader, writer = os.pipe()
+    try:
+        write_frame(writer, reply, MAX_REPLY)
+        check(read_frame(reader, MAX_REPLY), batch)
+    finally:
+        os.close(reader)
+        os.close(writer)
+
+
+def from_zygote(source: Source, batch: list[ScoreRequest]) -> None:
+    """Bytes of the pipe itself, with their true length before them unless the input chooses otherwise."""
+    framed = source.below(4)
+    body = source.rest()[:_PIPE]
+    reader, writer = os.pipe()
+    try:
+        os.write(writer, len(body).to_bytes(4, "little") + body if framed else body)
+        os.close(writer)
+        reply = read_frame(reader, MAX_REPLY)
+        check(reply, batch)
+    except (FrameError, MalformedReplyError):
+        pass
+    finally:
+        os.close(reader)
+
+
+def check(reply: Any, batch: list[ScoreRequest]) -> None:
+    results = client._results(reply, batch)
+    if isinstance(results, str):
+        assert results in client._CAUSES
+        return
+    assert len(results) == len(batch)
+    for item, scored in zip(batch, results, strict=True):
+        if scored is None:
+            continue
+        assert len(scored.question) <= MAX_QUESTION
+        assert len(scored.digest) == 32
+        assert len(scored.rewards) == len(item.completions)
+        assert all(isinstance(reward, bool) for reward in scored.rewards)
+
+
+def seeds() -> Iterator[bytes]:
+    for index, batch in enumerate(BATCHES):
+        results = [
+            encode_result(Scored("2 + 2 = ? \U0001f600", b"\xab" * 32, (True,) * len(i.completions))) for i in batch
+        ]
+        for each in (results, [None] * len(batch)):
+            yield bytes([index, 0]) + json.dumps(each).encode()
+            yield bytes([index, 0]) + json.dumps(each, ensure_ascii=False).encode()
+            yield bytes([index, 1, 1]) + json.dumps({"results": each}).encode()
+        yield bytes([index, 1, 1]) + b'{"failed": "timeout"}'
+        yield bytes([index, 1, 0]) + b"\x04\x00\x00\x00null"

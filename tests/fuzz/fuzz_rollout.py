@@ -1,0 +1,168 @@
+"""Messages, headers and bodies: raw bytes, and messages signed with a fixed key and wrong in a few choices."""
+
+import contextlib
+import hashlib
+from collections.abc import Iterator
+
+from harness import KEYS, MANIFEST, Source, cbor_head, cbor_item, refusal_is_short
+
+from sapo_protocol import (
+    RemoteError,
+    decode_body,
+    decode_header,
+    decode_message,
+    encode_body,
+    encode_header,
+    encode_message,
+    open_message,
+)
+from sapo_protocol.cbor import decode, encode
+
+KEY = KEYS[0]
+G = MANIFEST.completions
+
+
+def fuzz(data: bytes) -> None:
+    source = Source(data)
+    (raw_message, raw_header, raw_body, signed_message)[source.below(4)](source)
+
+
+def raw_message(source: Source) -> None:
+    data = source.rest()
+    with contextlib.suppress(RemoteError), refusal_is_short():
+        assert encode_message(*decode_message(data, MANIFEST)) == data
+
+
+def raw_header(source: Source) -> None:
+    check_header(source.rest())
+
+
+def raw_body(source: Source) -> None:
+    check_body(source.rest())
+
+
+def signed_message(source: Source) -> None:
+    bodies = [body(source) for _ in range(source.below(4))]
+    payload = header(source, bodies)
+    sent = tuple(None if source.below(8) == 1 else source.string() if source.below(8) == 1 else each for each in bodies)
+    message = encode_message(KEY.seal(payload), sent)
+    check_header(payload)
+    for each in bodies:
+        check_body(each)
+    with contextlib.suppress(RemoteError), refusal_is_short():
+        rollout = open_message(message, MANIFEST)
+        assert encode_message(rollout.opened.envelope, rollout.bodies) == message
+        assert rollout.opened.payload == payload
+        assert rollout.bodies == tuple(each or None for each in sent)
+        for group, each in zip(rollout.header.groups, rollout.bodies, strict=True):
+            assert each is None or hashlib.sha256(each).digest() == group.body
+
+
+def check_header(payload: bytes) -> None:
+    """What decodes encodes to the same bytes, but for `x`."""
+    with contextlib.suppress(RemoteError), refusal_is_short():
+        decoded = decode_header(payload, MANIFEST)
+        encoded = encode_header(decoded)
+        assert encoded == payload or (payload.startswith(b"\xa4\x61x") and payload.endswith(encoded[1:]))
+        assert decoded.counter < MANIFEST.max_rounds
+        assert all(len(group.claims) == G for group in decoded.groups)
+
+
+def check_body(data: bytes) -> None:
+    """What decodes encodes to the same bytes, but for `x` and for a label that is empty."""
+    with contextlib.suppress(RemoteError):
+        decoded = decode_body(data, MANIFEST)
+        assert len(decoded.completions) == G
+        said = dict(decode(data, limit=len(data)))
+        said.pop("x", None)
+        if said.get("model") == "":
+            del said["model"]
+        assert encode_body(decoded) == encode(said)
+
+
+def body(source: Source) -> bytes:
+    """{completions: [{text, finish}], model?, x?}, of which a choice replaces one part."""
+    broken = source.below(16)
+    if broken == 1:
+        return cbor_item(source)
+    completions = [
+        [
+            (encode("text"), cbor_item(source) if broken == 2 else text(source)),
+            (encode("finish"), cbor_item(source) if broken == 3 else encode(("stop", "length")[source.below(2)])),
+        ]
+        for _ in range(source.below(17) if broken == 4 else G)
+    ]
+    array = cbor_head(source, 4, len(completions)) + b"".join(table(source, each) for each in completions)
+    entries = [(encode("completions"), array)]
+    if broken == 5:
+        entries.insert(0, (encode("model"), text(source)))
+    if broken == 6:
+        entries.insert(0, (encode("x"), cbor_item(source)))
+    if broken == 7:
+        entries.insert(source.below(2), (cbor_item(source), cbor_item(source)))
+    return table(source, entries)
+
+
+def header(source: Source, bodies: list[bytes]) -> bytes:
+    """{epoch, groups: [{body, claims, digest}], counter, x?}, of which a choice replaces one part."""
+    broken = source.below(16)
+    groups = [
+        [
+            (encode("body"), cbor_item(source) if broken == 1 else encode(hashlib.sha256(each).digest())),
+            (encode("claims"), cbor_item(source) if broken == 2 else claims(source)),
+            (encode("digest"), cbor_item(source) if broken == 3 else encode(bytes(32))),
+        ]
+        for each in bodies
+    ]
+    array = cbor_head(source, 4, len(groups)) + b"".join(table(source, each) for each in groups)
+    entries = [
+        (encode("epoch"), cbor_item(source) if broken == 4 else cbor_head(source, 0, source.number(2))),
+        (encode("groups"), cbor_item(source) if broken == 5 else array),
+        (encode("counter"), cbor_item(source) if broken == 6 else cbor_head(source, 0, source.number(1))),
+    ]
+    if broken == 7:
+        entries.insert(0, (encode("x"), cbor_item(source)))
+    if broken == 8:
+        entries.insert(0, (encode("x"), table(source, [(encode("key"), cbor_item(source))])))
+    if broken == 9:
+        entries.insert(source.below(4), (cbor_item(source), cbor_item(source)))
+    return table(source, entries)
+
+
+def table(source: Source, entries: list[tuple[bytes, bytes]]) -> bytes:
+    """A map of these entries, of which a choice leaves out, doubles or swaps some."""
+    change = source.below(32)
+    if change == 1 and entries:
+        entries = entries[1:]
+    elif change == 2:
+        entries = entries + entries[:1]
+    elif change == 3:
+        entries = entries[::-1]
+    return cbor_head(source, 5, len(entries)) + b"".join(key + value for key, value in entries)
+
+
+def text(source: Source) -> bytes:
+    content = source.string() * (source.number(2) if source.below(32) == 1 else 1)
+    return cbor_head(source, 3, len(content)) + content
+
+
+def claims(source: Source) -> bytes:
+    bits = source.number(2)
+    return cbor_head(source, 4, G) + bytes(0xF4 + (bits >> k & 1) for k in range(G))
+
+
+def seeds() -> Iterator[bytes]:
+    # With no byte after the head of a program, every choice is 0: a round without a fault.
+    for groups in range(4):
+        yield bytes([3, groups])
+    built = [body(Source(bytes([broken, 1, 2, 3]))) for broken in (0, 0, 4, 5, 6)]
+    for each in built:
+        yield b"\2" + each
+    for broken in (0, 7, 8):
+        payload = header(Source(bytes([broken])), built[:2])
+        yield b"\1" + payload
+        yield b"\0" + encode_message(KEY.seal(payload), tuple(built[:2]))
+    yield b"\0" + encode_message(KEY.seal(payload), (None, built[1]))
+    for broken in range(16):
+        yield bytes([3, 1, 0]) + bytes(4 * G) + bytes([broken, 9, 9, 9])
+        yield bytes([3, 1, broken, 9, 9, 9, 9, 9])

@@ -1,0 +1,70 @@
+"""The scorers: any text at all gets a verdict, the same each time and soon."""
+
+import functools
+import time
+from collections.abc import Iterator
+
+from harness import Source
+
+from sapo_node.tasks import DATASETS, MAX_COMPLETION, Task, build_task, score
+
+DATASET = sorted(DATASETS)
+SECONDS = 0.05
+CLOSE = "</answer>"
+
+
+@functools.cache
+def tasks(dataset: str) -> tuple[Task, ...]:
+    return tuple(build_task(dataset, {}, seed) for seed in range(1, 5))
+
+
+def completion(source: Source) -> str:
+    """Text in or without tags, one part of it repeated up to, and past, the longest that is looked at."""
+    style = source.number()
+    before, unit = (source.string().decode("utf-8", "surrogateescape") for _ in range(2))
+    times = source.number(2) if style & 1 else 1
+    text = before + (unit * times)[:MAX_COMPLETION] + source.rest().decode("utf-8", "surrogateescape")
+    return f"<answer>{text[: MAX_COMPLETION - 17]}{CLOSE}" if style & 2 else text
+
+
+def verdict(dataset: str, task: Task, text: str) -> bool:
+    """The verdict, given within the bound; a slow one is asked again, for the machine has other work too."""
+    for _ in range(3):
+        started = time.thread_time()
+        result = score(dataset, task, text)
+        if time.thread_time() - started < SECONDS:
+            return result
+    raise AssertionError(f"{dataset} took over {SECONDS} s for {len(text)} characters")
+
+
+def fuzz(data: bytes) -> None:
+    source = Source(data)
+    dataset = DATASET[source.below(len(DATASET))]
+    text = completion(source)
+    for task in tasks(dataset):
+        first = verdict(dataset, task, text)
+        assert isinstance(first, bool)
+        assert score(dataset, task, text) is first
+        assert not first or CLOSE in text
+
+
+def seeds() -> Iterator[bytes]:
+    for index, dataset in enumerate(DATASET):
+        for task in tasks(dataset):
+            answer = task.answer.encode()
+            assert score(dataset, task, f"<answer>{task.answer}</answer>") or dataset == "propositional_logic"
+            yield bytes([index, 2, 0, 0]) + answer
+            yield bytes([index, 0, 0, 0]) + b"I think: <answer>" + answer + b"</answer>"
+            yield bytes([index, 3, 0, 1]) + answer[:1] + b"\xff\xf0" + answer
+    logic = DATASET.index("propositional_logic")
+    for text in ("(P ∧ ¬Q)", "¬(P → (Q ∧ R))", "¬¬¬(A ↔ B)"):
+        yield bytes([logic, 2, 0, 0]) + text.encode()
+    fraction = DATASET.index("fraction_simplification")
+    for text in (r"$\frac{1}{2}$", r"\dfrac{3}{4}", "$3 / 4$"):
+        yield bytes([fraction, 2, 0, 0]) + text.encode()
+    matrix = DATASET.index("binary_matrix")
+    for text in ("[[0, 1], [2, 3]]", "[0, 1],\n[1 0]", "0 1\n1 2"):
+        yield bytes([matrix, 2, 0, 0]) + text.encode()
+    decimal = DATASET.index("decimal_arithmetic")
+    for text in ("-1.5e-3", "+0.000", "9" * 60 + "." + "9" * 60 + "E+999"):
+        yield bytes([decimal, 2, 0, 0]) + text.encode()
