@@ -1,0 +1,198 @@
+"""Cases of kind `rollout`: rewards computed anew and compared with what the header says (VER-1, VER-2)."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from cases import ACCEPT, Case
+from example import BODY, COUNTER, EPOCH, FIELDS
+from rounds import ROUND, Round
+from tasks import digest, example_item
+from wire import (
+    ALICE,
+    BOB,
+    EXAMPLE,
+    Key,
+    array,
+    body,
+    completion,
+    envelope,
+    group,
+    message,
+    sha256,
+    sorted_table,
+    table,
+    text,
+    uint,
+)
+
+WRONG = completion("no idea")
+
+
+@dataclass(frozen=True)
+class Answered:
+    """A group and its body: the answer to one task, and a completion that is none."""
+
+    k: int = 0
+    key: Key = ALICE
+    epoch: int = EPOCH
+    counter: int = COUNTER
+    completions: Sequence[bytes] | None = None
+    claims: Sequence[bool] = (True, False)
+    digest: bytes | None = None
+
+    @property
+    def item(self) -> tuple[str, str]:
+        return example_item(self.key.public, self.epoch, self.counter, self.k)
+
+    @property
+    def right(self) -> bytes:
+        return completion(f"<answer>{self.item[1]}</answer>")
+
+    @property
+    def body(self) -> bytes:
+        return body(self.completions or (self.right, WRONG))
+
+    @property
+    def group(self) -> bytes:
+        return group(self.body, self.claims, self.digest or digest(*self.item))
+
+
+SUM, REVERSED, LARGEST = Answered(0), Answered(1), Answered(2)
+"""The first three tasks of the example's round are one of each dataset."""
+
+
+def cases() -> Iterable[Case]:
+    yield from _rewards()
+    yield from _left_out()
+    yield from _digests()
+    yield from _claims()
+    yield from _bodies()
+    yield from _earlier_steps()
+
+
+def _rollout(answers: Sequence[Answered], without: Iterable[int] = ()) -> bytes:
+    """A message with all bodies but those of the groups named."""
+    content = Round([each.group for each in answers], answers[0].epoch, answers[0].counter, key=answers[0].key)
+    missing = set(without)
+    return content.message(*(b"" if k in missing else each.body for k, each in enumerate(answers)))
+
+
+def _passes(name: str, rule: str, data: bytes, rewards: Sequence[object], note: str = "") -> Case:
+    judged = {"manifest": EXAMPLE.encoded(), "bytes": data}
+    return Case(name, rule, "rollout", judged, ACCEPT, {"rewards": rewards}, note)
+
+
+def _refused(name: str, rule: str, layer: str, data: bytes, note: str = "") -> Case:
+    return Case(name, rule, "rollout", {"manifest": EXAMPLE.encoded(), "bytes": data}, layer, note=note)
+
+
+def _rewards() -> Iterator[Case]:
+    yield _passes("one group", "VER-2", ROUND.message(BODY), [[True, False]])
+    yield _passes("a group of each dataset", "VER-2", _rollout([SUM, REVERSED, LARGEST]), [[True, False]] * 3)
+    both = replace(SUM, completions=(SUM.right, SUM.right), claims=(True, True))
+    yield _passes("both completions right", "VER-2", _rollout([both]), [[True, True]])
+    neither = replace(SUM, completions=(WRONG, WRONG), claims=(False, False))
+    yield _passes("both completions wrong", "VER-2", _rollout([neither]), [[False, False]])
+    second = replace(SUM, completions=(WRONG, SUM.right), claims=(False, True))
+    yield _passes("the second completion right", "VER-2", _rollout([second]), [[False, True]])
+    cut = replace(SUM, completions=(completion(f"<answer>{SUM.item[1]}</answer>", "length"), WRONG))
+    note = "A reward does not depend on the finish reason."
+    yield _passes("right and ended by a limit", "VER-2", _rollout([cut]), [[True, False]], note)
+    yield _passes("another issuer", "VER-1", _rollout([Answered(key=BOB)]), [[True, False]])
+    note = "Rewards have no window. The epoch is part of the assignment with all its 64 bits."
+    last = Answered(epoch=2**64 - 1)
+    yield _passes("the last of all epochs", "VER-1", _rollout([last]), [[True, False]], note)
+    extended = body([SUM.right, WRONG], ("x", table(("entropy", uint(7)))), ("model", text("m")))
+    labelled = Round([group(extended, (True, False), digest(*SUM.item))], x=table(("stake", uint(1))))
+    yield _passes("a label and an x in header and body", "EXT-1", labelled.message(extended), [[True, False]])
+
+
+def _left_out() -> Iterator[Case]:
+    three = [SUM, REVERSED, LARGEST]
+    yield _passes("the second body left out", "VER-2", _rollout(three, [1]), [[True, False], None, [True, False]])
+    yield _passes("all bodies left out", "VER-2", _rollout(three, range(3)), [None] * 3)
+    note = "What nobody wants to use is not verified."
+    drifted, lying = replace(SUM, digest=bytes(32)), replace(SUM, claims=(True, True))
+    yield _passes("a wrong digest without its body", "VER-1", _rollout([drifted], [0]), [None], note)
+    yield _passes("a false claim without its body", "VER-2", _rollout([lying], [0]), [None], note)
+
+
+def _digests() -> Iterator[Case]:
+    question, answer = SUM.item
+    wrong = {
+        "question and answer exchanged": digest(answer, question),
+        "the digest of another k": digest(*REVERSED.item),
+        "the digest of another counter": digest(*replace(SUM, counter=COUNTER + 1).item),
+        "the digest of another epoch": digest(*replace(SUM, epoch=EPOCH + 1).item),
+        "the digest of another issuer": digest(*replace(SUM, key=BOB).item),
+        "the digest of another question with this answer": digest("What is 6 + 8?", answer),
+        "the digest of this question with another answer": digest(question, "15"),
+        "the digest of the joined texts": sha256((question + answer).encode()),
+        "the digest of the question alone": sha256(array([text(question)])),
+        "the digest of the answer as a number": sha256(array([text(question), uint(int(answer))])),
+        "a digest of zeros": bytes(32),
+    }
+    for name, value in wrong.items():
+        yield _refused(name, "VER-1", "digest", _rollout([replace(SUM, digest=value)]))
+    drifted = replace(REVERSED, digest=bytes(32))
+    yield _refused("a wrong digest in the second group", "VER-1", "digest", _rollout([SUM, drifted]))
+    note = "Task k belongs to place k."
+    yield _refused(
+        "two groups in each other's place".replace("'", ""), "TASK-1", "digest", _rollout([REVERSED, SUM]), note
+    )
+
+
+def _claims() -> Iterator[Case]:
+    false = {
+        "a claim that a wrong completion is right": (True, True),
+        "a claim that a right completion is wrong": (False, False),
+        "claims exchanged": (False, True),
+    }
+    for name, claims in false.items():
+        yield _refused(name, "VER-2", "claims", _rollout([replace(SUM, claims=claims)]))
+    lying = replace(LARGEST, claims=(True, True))
+    yield _refused("a false claim in the third group", "VER-2", "claims", _rollout([SUM, REVERSED, lying]))
+    note = "Bob's question was another one."
+    copied = replace(SUM, completions=(Answered(key=BOB).right, WRONG))
+    yield _refused("a claim for the answer of another issuer", "VER-2", "claims", _rollout([copied]), note)
+    unclosed = replace(SUM, completions=(completion(f"<answer>{SUM.item[1]}"), WRONG))
+    yield _refused("a claim for an answer without an end", "VER-2", "claims", _rollout([unclosed]))
+
+
+def _bodies() -> Iterator[Case]:
+    extended = sorted_table({"x": table(), "text": text("no idea"), "finish": text("stop")})
+    wrong = {
+        "three completions": ("BODY-3", [SUM.right, WRONG, WRONG]),
+        "a completion with an x": (
+            "EXT-2",
+            [SUM.right, extended],
+        ),
+        "a text of 65 bytes": ("BODY-4", [SUM.right, completion("a" * 65)]),
+        "a finish of another name": ("BODY-5", [SUM.right, completion("no idea", "eos")]),
+    }
+    for name, (rule, completions) in wrong.items():
+        yield _refused(f"a body with {name}", rule, "body", _rollout([replace(SUM, completions=completions)]))
+    no_body = b"\xff"
+    content = Round([SUM.group, group(no_body, digest=digest(*REVERSED.item))])
+    note = "The hash fits, so it was accepted; it is the issuer who signed it."
+    yield _refused("a second body that is no cbor", "BODY-2", "body", content.message(SUM.body, no_body), note)
+    swapped = Round([SUM.group, REVERSED.group]).message(REVERSED.body, SUM.body)
+    yield _refused("two bodies swapped", "BODY-1", "body", swapped)
+
+
+def _earlier_steps() -> Iterator[Case]:
+    data, whole = _rollout([SUM]), Round([SUM.group]).envelope
+    bodies = [SUM.body]
+    unknown = envelope(sorted_table(FIELDS | {"y": uint(0)}))
+    broken = whole[:-1] + bytes([whole[-1] ^ 1])
+    refusals = {
+        "a message with a byte more": ("ENC-1", "frame", data + b"\x00"),
+        "an envelope without its tag": ("ENV-2", "envelope", message(whole[1:], bodies)),
+        "a broken signature": ("SIG-4", "signature", message(broken, bodies)),
+        "a header with an unknown key": ("EXT-2", "header", message(unknown, [BODY])),
+    }
+    for name, (rule, layer, changed) in refusals.items():
+        yield _refused(name, rule, layer, changed)
+    filler = bytes(EXAMPLE.max_message_bytes)
+    longer = Round([SUM.group, group(filler)]).message(SUM.body, filler)
+    yield _refused("a message that is too long", "MSG-1", "size", longer)
