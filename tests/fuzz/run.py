@@ -33,7 +33,9 @@ def main() -> None:
         options += [str(folder) for folder in (work, committed) if folder.is_dir()]
     used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (used + MEMORY, used + MEMORY))
-    atheris.Setup([sys.argv[0], f"-artifact_prefix={WORK}/{name}-", *options], module.fuzz)
+    # To merge folders, libFuzzer starts itself anew by this first word.
+    again = f"{sys.executable} {sys.argv[0]} {name}"
+    atheris.Setup([again, f"-artifact_prefix={WORK}/{name}-", *options], module.fuzz)
     atheris.Fuzz()
 
 

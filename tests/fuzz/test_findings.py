@@ -17,8 +17,9 @@ from sapo_node.jail.messages import (
     ScoreRequest,
     decode_results,
 )
-from sapo_protocol import RemoteError, decode_body
-from sapo_protocol.cbor import encode
+from sapo_protocol import RemoteError, decode_body, decode_manifest, parse_manifest, render_manifest
+from sapo_protocol.cbor import decode, encode
+from sapo_protocol.limits import MAX_MANIFEST_BYTES
 
 
 @pytest.mark.xfail(strict=True, reason="a pool cannot keep such a question: SQLite raises UnicodeEncodeError")
@@ -44,6 +45,21 @@ def test_a_refusal_of_a_body_does_not_quote_all_its_keys():
     with pytest.raises(RemoteError) as refusal:
         decode_body(encode({"k" * 100_000: 1}), MANIFEST)
     assert len(str(refusal.value)) < 400
+
+
+@pytest.mark.xfail(strict=True, reason="True == 1 in Python; MAN-3 demands an unsigned integer")
+def test_a_manifest_of_version_true_is_refused():
+    table = dict(decode(MANIFEST.encoded, limit=MAX_MANIFEST_BYTES))
+    with pytest.raises(RemoteError):
+        decode_manifest(encode({**table, "version": True}))
+
+
+@pytest.mark.xfail(strict=True, reason="keys are written bare, and bytes have no TOML")
+@pytest.mark.parametrize("extension", [{"two words": 1}, {"": 1}, {"\U0001f600": 1}, {"key": b"bytes"}], ids=str)
+def test_a_manifest_that_is_taken_can_be_rendered_to_the_same_network_id(extension):
+    table = dict(decode(MANIFEST.encoded, limit=MAX_MANIFEST_BYTES))
+    manifest = decode_manifest(encode({**table, "x": extension}))
+    assert parse_manifest(render_manifest(manifest), "the same").network_id == manifest.network_id
 
 
 def renamed(file: int, entry: int, name: bytes) -> bytes:
