@@ -1,7 +1,8 @@
 """Cases of kind `evidence`: two envelopes that prove an equivocation, and pairs that prove nothing (EVD-1 to EVD-4)."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
+from itertools import count
 
 from cases import ACCEPT, Case
 from example import BODY, COUNTER, EPOCH, FIELDS, GROUP, GROUP_FIELDS, HEADER
@@ -31,6 +32,7 @@ RECLAIMED = Round((sorted_table(GROUP_FIELDS | {"claims": array([TRUE, TRUE])}),
 
 def cases() -> Iterable[Case]:
     yield from _accepted()
+    yield from _ids()
     yield from _sizes()
     yield from _frames()
     yield from _encodings()
@@ -74,7 +76,7 @@ def _refused(
 
 
 def _accepted() -> Iterator[Case]:
-    yield _passes("two claims for one round", "EVD-3", _pair(ROUND, RECLAIMED))
+    yield _passes("two claims for one round", "EVD-2", _pair(ROUND, RECLAIMED))
     yield _passes("two bodies for one round", "EVD-3", _pair(ROUND, Round((OTHER_GROUP,))))
     yield _passes("one group and two for one round", "EVD-3", _pair(ROUND, Round((GROUP, OTHER_GROUP))))
     extended = Round(x=table(("a", uint(0))))
@@ -89,6 +91,19 @@ def _accepted() -> Iterator[Case]:
     both = _pair(last, replace(RECLAIMED, epoch=last.epoch))
     note = "Evidence has no window. JSON numbers do not hold this epoch, so no output is named."
     yield _passes("two claims in the last of all epochs", "EVD-3", both, last, note, shown=False)
+
+
+def _ids() -> Iterator[Case]:
+    near = _found(lambda found: found[0] == ROUND.envelope_id[0])
+    yield _passes("ids that are equal in their first byte", "EVD-4", _pair(ROUND, near))
+    low, high = _found(lambda found: found[0] < 0x80), _found(lambda found: found[0] >= 0x80)
+    yield _passes("ids on both sides of 80", "EVD-4", _pair(low, high), note="Bytes are compared without a sign.")
+
+
+def _found(wanted: Callable[[bytes], bool]) -> Round:
+    """The example's round with the first x that gives it such an id."""
+    rounds = (Round(x=table(("a", uint(number)))) for number in count())
+    return next(each for each in rounds if wanted(each.envelope_id))
 
 
 def _sizes() -> Iterator[Case]:

@@ -208,5 +208,6 @@ def _versions() -> Iterator[Case]:
     yield refused("an x in a group", "VRS-2", "header", inside.message(BODY), note=note)
     longer = array([bstr(ROUND.envelope), array([bstr(BODY)]), table()])
     yield refused("a third part added to the message", "VRS-2", "frame", longer, grammar=False, note=note)
-    major = envelope(HEADER, domain="sapo/rollout/2")
+    minor, major = (envelope(HEADER, domain=f"sapo/rollout/{version}") for version in (1, 2))
+    yield passes("made for version 1", "VRS-1", message(minor, [BODY]), ROUND)
     yield refused("made for version 2", "VRS-1", "signature", message(major, [BODY]))

@@ -119,21 +119,25 @@ def _left_out() -> Iterator[Case]:
 
 def _digests() -> Iterator[Case]:
     question, answer = SUM.item
-    wrong = {
-        "question and answer exchanged": digest(answer, question),
+    others = {
         "the digest of another k": digest(*REVERSED.item),
         "the digest of another counter": digest(*replace(SUM, counter=COUNTER + 1).item),
         "the digest of another epoch": digest(*replace(SUM, epoch=EPOCH + 1).item),
         "the digest of another issuer": digest(*replace(SUM, key=BOB).item),
         "the digest of another question with this answer": digest("What is 6 + 8?", answer),
         "the digest of this question with another answer": digest(question, "15"),
+        "a digest of zeros": bytes(32),
+    }
+    for name, value in others.items():
+        yield _refused(name, "VER-1", "digest", _rollout([replace(SUM, digest=value)]))
+    otherwise = {
+        "question and answer exchanged": digest(answer, question),
         "the digest of the joined texts": sha256((question + answer).encode()),
         "the digest of the question alone": sha256(array([text(question)])),
         "the digest of the answer as a number": sha256(array([text(question), uint(int(answer))])),
-        "a digest of zeros": bytes(32),
     }
-    for name, value in wrong.items():
-        yield _refused(name, "VER-1", "digest", _rollout([replace(SUM, digest=value)]))
+    for name, value in otherwise.items():
+        yield _refused(name, "TASK-2", "digest", _rollout([replace(SUM, digest=value)]))
     drifted = replace(REVERSED, digest=bytes(32))
     yield _refused("a wrong digest in the second group", "VER-1", "digest", _rollout([SUM, drifted]))
     note = "Task k belongs to place k."
