@@ -14,10 +14,14 @@ def encoded_config(config: Config) -> bytes:
     return sorted_table({key: uint(value) for key, value in config.items()})
 
 
+def draw(issuer: bytes, epoch: int, counter: int, k: int, *, swarm: Swarm = EXAMPLE) -> bytes:
+    asked = [text("sapo/task/1"), bstr(swarm.network_id), bstr(issuer), uint(epoch), uint(counter), uint(k)]
+    return sha256(array(asked))
+
+
 def assigned(issuer: bytes, epoch: int, counter: int, k: int, *, swarm: Swarm = EXAMPLE) -> tuple[int, int]:
     """Index in the catalogue and seed of one task."""
-    asked = [text("sapo/task/1"), bstr(swarm.network_id), bstr(issuer), uint(epoch), uint(counter), uint(k)]
-    drawn = sha256(array(asked))
+    drawn = draw(issuer, epoch, counter, k, swarm=swarm)
     ticket = int.from_bytes(drawn[:8], "big") % sum(task.weight for task in swarm.tasks)
     sums = [sum(task.weight for task in swarm.tasks[: i + 1]) for i in range(len(swarm.tasks))]
     index = next(i for i, weights in enumerate(sums) if weights > ticket)
