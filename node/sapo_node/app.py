@@ -22,6 +22,7 @@ from sapo_node.net.interface import NetworkNotice, PeerConnected
 from sapo_node.net.libp2p import Libp2pNetwork, NetworkSettings
 from sapo_node.node import Node
 from sapo_node.overview import Overview, overview
+from sapo_node.place import Place
 from sapo_node.round import RoundReport
 from sapo_node.state import SCHEMA, StateFolder, locked, state_folder
 from sapo_node.tasks import interop
@@ -169,6 +170,7 @@ class RunningNode:
             identity=self._identity,
             key_is_new=self._key_is_new,
             database=database,
+            place=Place(self._folder.path),
             clock=SystemClock(),
             scorer=jail,
             policy=learner,
@@ -218,12 +220,11 @@ class RunningNode:
         return replace(self._config, external=0)
 
     def _tell_of_listening(self, node: Node) -> None:
-        epochs = node.counters.listening_epochs(SystemClock().now())
-        if epochs:
-            minutes = epochs * self._manifest.epoch_seconds / 60
+        seconds = node.counters.listening_seconds(SystemClock().now())
+        if seconds:
             self._tell(
-                f"this key is older than its state: it trains, but listens for {epochs} epochs "
-                f"(up to {minutes:.0f} min) before it publishes, in case it is in use elsewhere"
+                f"this key may be in use elsewhere (its state is new, or was copied or restored, or the machine "
+                f"started anew): the node trains, but listens for {seconds / 60:.0f} min before it publishes"
             )
 
     def _describe(self, node: Node, network: Libp2pNetwork) -> None:

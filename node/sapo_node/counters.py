@@ -2,24 +2,29 @@
 
 A counter is reserved, durably, before anything is generated for it; the signed message is stored before it is
 published and re-sent verbatim. Two envelopes under one (epoch, counter) would be equivocation, and cost the key its
-standing for good: so a key that is older than this state (restored, copied, or its state was lost) first listens for
-two epochs.
+standing for good: so a key that is older than this state, and a state that is not where it was (restored, copied, or
+its machine was), first listens for two epochs. Then it waits for a random moment more: of two copies that started
+together, the one that waits longer hears the other.
 """
 
+import random
 from dataclasses import dataclass
 
 from sapo_node.database import Database
-from sapo_protocol import LocalError, Manifest, epoch_at
+from sapo_node.place import Place
+from sapo_protocol import LocalError, Manifest, epoch_at, epoch_start
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS counters (epoch INTEGER PRIMARY KEY, next INTEGER NOT NULL);
-CREATE TABLE IF NOT EXISTS listening (until INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS listening (until REAL NOT NULL, fingerprint TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS published (
     envelope_id BLOB PRIMARY KEY, epoch INTEGER NOT NULL, counter INTEGER NOT NULL, message BLOB NOT NULL
 );
 """
 
 LISTEN_EPOCHS = 2
+LISTEN_SPREAD = 0.5
+"""Share of an epoch over which the ends of listening are spread."""
 
 _RECOGNISED_EPOCHS = 16
 """Own envelopes are told from a copy's for this long, which outlasts the window also where the clock was set back."""
@@ -40,14 +45,40 @@ class Slot:
 class Counters:
     """Rounds reserved and published by this node's key."""
 
-    def __init__(self, database: Database, manifest: Manifest, *, now: float, key_is_new: bool) -> None:
-        """`key_is_new`: the key was made for this state, so nobody can have used it before."""
+    def __init__(
+        self,
+        database: Database,
+        manifest: Manifest,
+        *,
+        now: float,
+        key_is_new: bool,
+        rng: random.Random,
+        place: Place | None = None,
+    ) -> None:
+        """`key_is_new`: the key was made for this state, so nobody can have used it before. `place`: where the state
+        lies, None for one that nobody can copy.
+        """
         self._database = database
         self._manifest = manifest
-        if database.row("SELECT until FROM listening") is None:
-            until = 0 if key_is_new else epoch_at(manifest, now) + LISTEN_EPOCHS
-            with database.transaction(durable=True):
-                database.execute("INSERT INTO listening VALUES (?)", until)
+        self._place = place
+        fingerprint = place.fingerprint if place else ""
+        row = database.row("SELECT until, fingerprint FROM listening")
+        if row is not None and row[1] == fingerprint and not self._is_behind():
+            return
+        until = 0.0
+        if row is not None or not key_is_new:
+            spread = rng.uniform(0, LISTEN_SPREAD) * manifest.epoch_seconds
+            until = epoch_start(manifest, epoch_at(manifest, now) + LISTEN_EPOCHS) + spread
+        with database.transaction(durable=True):
+            database.execute("DELETE FROM listening")
+            database.execute("INSERT INTO listening VALUES (?, ?)", until, fingerprint)
+
+    def _is_behind(self) -> bool:
+        """Whether this database is older than the note beside it."""
+        if self._place is None:
+            return False
+        row = self._database.row("SELECT epoch, next - 1 FROM counters ORDER BY epoch DESC LIMIT 1")
+        return self._place.latest() > (row or (-1, -1))
 
     def epoch(self, now: float) -> int:
         """This node's epoch, which never runs backwards, whatever its clock does."""
@@ -56,10 +87,10 @@ class Counters:
         current = epoch_at(self._manifest, now)
         return current if latest is None else max(current, latest)
 
-    def listening_epochs(self, now: float) -> int:
-        """For how many more epochs this node must not publish."""
+    def listening_seconds(self, now: float) -> float:
+        """For how much longer this node must not publish."""
         row = self._database.row("SELECT until FROM listening")
-        return max(0, row[0] - self.epoch(now)) if row else 0
+        return max(0.0, row[0] - now) if row else 0.0
 
     def reserve(self, now: float) -> Slot | None:
         """The next unused counter, durably taken; None when this epoch's are used up."""
@@ -73,6 +104,8 @@ class Counters:
             self._database.execute("DELETE FROM counters WHERE epoch < ?", epoch)
             self._database.execute("UPDATE published SET message = x'' WHERE epoch < ?", epoch - 1)
             self._database.execute("DELETE FROM published WHERE epoch < ?", epoch - _RECOGNISED_EPOCHS)
+        if self._place is not None:
+            self._place.note(epoch, counter)
         return Slot(epoch, counter)
 
     def keep(self, slot: Slot, envelope_id: bytes, message: bytes) -> None:

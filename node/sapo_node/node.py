@@ -20,6 +20,7 @@ from sapo_node.ingest import Ingest
 from sapo_node.intake import Intake
 from sapo_node.keyfile import Identity
 from sapo_node.net.interface import Channel, NotRunningError
+from sapo_node.place import Place
 from sapo_node.pool import Pool
 from sapo_node.round import RoundFailed, RoundReport, Rounds
 from sapo_node.sampler import Sampler
@@ -53,20 +54,23 @@ class Node:
         identity: Identity,
         key_is_new: bool,
         database: Database,
+        place: Place | None,
         clock: Clock,
         scorer: Scorer,
         policy: Policy | None,
         rng: random.Random,
         on_fatal: Callable[[LocalError], None],
     ) -> None:
-        """`policy` is None for a node that only verifies and relays; `on_fatal` hears what must stop it."""
+        """`place` is where the database lies; `policy` is None for a node that only verifies and relays; `on_fatal`
+        hears what must stop it.
+        """
         self._manifest = manifest
         self._rollouts, self._evidence = rollouts_topic(manifest), evidence_topic(manifest)
         self._config = config
         self._clock = clock
         self._database = database
         self.identity = identity
-        self.counters = Counters(database, manifest, now=clock.now(), key_is_new=key_is_new)
+        self.counters = Counters(database, manifest, now=clock.now(), key_is_new=key_is_new, rng=rng, place=place)
         self.ledger = Ledger(database, trusted=config.trusted, rng=rng)
         self._court = Court(self.ledger)
         self.inbox = Inbox(database, manifest, rng)
@@ -183,7 +187,7 @@ class Node:
             logger.warning("this epoch's %d rounds are used up; waiting for the next", self._manifest.max_rounds)
             await self._pause(max(0.0, epoch_start(self._manifest, self.counters.epoch(now) + 1) - now))
             return None
-        return await play.play(slot, share=not self.counters.listening_epochs(now))
+        return await play.play(slot, share=not self.counters.listening_seconds(now))
 
     async def _watch(self) -> None:
         while not self.stopping.is_set():

@@ -1,13 +1,18 @@
 """Own counters: none is used twice, whatever is killed, copied or restored."""
 
+import shutil
+
 import pytest
 
 from sapo_node.counters import Counters, KeyInUseElsewhere, Slot
+from sapo_node.database import Database
+from sapo_node.place import Place
+from sapo_node.state import SCHEMA, StateFolder, locked
 
 
 @pytest.fixture
-def counters(database, manifest):
-    return Counters(database, manifest, now=1_000, key_is_new=True)
+def counters(database, manifest, rng):
+    return Counters(database, manifest, now=1_000, key_is_new=True, rng=rng)
 
 
 def test_counters_of_an_epoch_are_counted_up_from_zero(counters):
@@ -19,9 +24,9 @@ def test_they_start_again_at_zero_in_the_next_epoch(counters):
     assert counters.reserve(1_200) == Slot(2, 0)
 
 
-def test_a_restart_goes_on_where_it_was_even_if_the_round_was_never_played(counters, database, manifest):
+def test_a_restart_goes_on_where_it_was_even_if_the_round_was_never_played(counters, database, manifest, rng):
     counters.reserve(1_000)
-    assert Counters(database, manifest, now=1_000, key_is_new=False).reserve(1_000) == Slot(1, 1)
+    assert Counters(database, manifest, now=1_000, key_is_new=False, rng=rng).reserve(1_000) == Slot(1, 1)
 
 
 def test_a_clock_set_back_does_not_reuse_a_counter(counters):
@@ -37,17 +42,94 @@ def test_when_an_epochs_counters_are_used_up_there_is_none(counters, manifest):
 
 
 def test_a_new_key_publishes_at_once(counters):
-    assert counters.listening_epochs(1_000) == 0
+    assert counters.listening_seconds(1_000) == 0
 
 
-def test_a_key_older_than_its_state_listens_for_two_epochs(database, manifest):
-    counters = Counters(database, manifest, now=1_000, key_is_new=False)
-    assert [counters.listening_epochs(now) for now in (1_000, 1_200, 1_800)] == [2, 1, 0]
+def test_a_key_older_than_its_state_listens_for_two_epochs_and_a_random_moment(database, manifest, rng):
+    counters = Counters(database, manifest, now=1_000, key_is_new=False, rng=rng)
+    assert 1_800 <= 1_000 + counters.listening_seconds(1_000) <= 2_100
+    assert counters.listening_seconds(2_100) == 0
 
 
-def test_restarting_does_not_end_the_listening(database, manifest):
-    Counters(database, manifest, now=1_000, key_is_new=False)
-    assert Counters(database, manifest, now=1_100, key_is_new=True).listening_epochs(1_100) == 2
+def test_two_copies_that_start_together_do_not_end_their_listening_together(manifest, rng):
+    ends = [
+        Counters(Database(None, SCHEMA), manifest, now=1_000, key_is_new=False, rng=rng).listening_seconds(1_000)
+        for _ in range(2)
+    ]
+    assert abs(ends[0] - ends[1]) > 5
+
+
+def test_restarting_does_not_end_the_listening(database, manifest, rng):
+    Counters(database, manifest, now=1_000, key_is_new=False, rng=rng)
+    again = Counters(database, manifest, now=1_100, key_is_new=True, rng=rng)
+    assert again.listening_seconds(1_100) >= 700
+
+
+@pytest.fixture
+def play(tmp_path, manifest, rng):
+    """Starts a node on `tmp_path/state`, or on another folder, plays so many rounds and stops; how long it listened."""
+
+    def start(rounds, path=tmp_path / "state"):
+        folder = StateFolder(path)
+        key_is_new = not path.exists()
+        with locked(folder):
+            database = Database(folder.database, SCHEMA)
+            place = Place(path)
+            counters = Counters(database, manifest, now=1_000, key_is_new=key_is_new, rng=rng, place=place)
+            for _ in range(rounds):
+                counters.reserve(1_000)
+            listened = counters.listening_seconds(1_000)
+            database.close()
+        return listened
+
+    return start
+
+
+def test_a_state_that_stayed_where_it_was_goes_on_at_once(play):
+    assert [play(3) for _ in range(3)] == [0, 0, 0]
+
+
+def test_a_state_that_was_copied_elsewhere_listens(play, tmp_path):
+    play(3)
+    shutil.copytree(tmp_path / "state", tmp_path / "copy")
+    assert play(3, tmp_path / "copy") >= 800
+    assert play(3) == 0
+
+
+def test_a_backup_of_the_folder_put_back_in_place_listens(play, tmp_path):
+    play(3)
+    shutil.copytree(tmp_path / "state", tmp_path / "backup")
+    play(3)
+    shutil.copytree(tmp_path / "backup", tmp_path / "state", dirs_exist_ok=True)
+    assert play(3) >= 800
+
+
+def test_a_backup_of_the_database_alone_put_back_listens(play, tmp_path):
+    play(3)
+    shutil.copy(tmp_path / "state" / "node.sqlite", tmp_path / "backup")
+    play(3)
+    shutil.copy(tmp_path / "backup", tmp_path / "state" / "node.sqlite")
+    assert play(3) >= 800
+
+
+def test_a_lost_database_listens(play, tmp_path):
+    play(3)
+    (tmp_path / "state" / "node.sqlite").unlink()
+    assert play(3) >= 800
+
+
+def test_a_clone_of_the_whole_machine_listens(play, tmp_path, monkeypatch):
+    play(3)
+    boot_id = tmp_path / "boot_id"
+    boot_id.write_text("another boot\n")
+    monkeypatch.setattr("sapo_node.place._BOOT_ID", boot_id)
+    assert play(3) >= 800
+
+
+def test_a_moved_state_listens_once_and_then_belongs_to_its_new_place(play, tmp_path, manifest):
+    play(3)
+    shutil.copytree(tmp_path / "state", tmp_path / "copy")
+    assert play(0, tmp_path / "copy") == play(0, tmp_path / "copy")
 
 
 def test_what_was_published_is_sent_again_as_it_was(counters):

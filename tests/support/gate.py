@@ -34,7 +34,7 @@ class Gate:
         self.ledger = Ledger(database, rng=rng)
         self.court = Court(self.ledger)
         self.inbox = Inbox(database, manifest, rng)
-        self.counters = Counters(database, manifest, now=self.clock.now(), key_is_new=True)
+        self.counters = Counters(database, manifest, now=self.clock.now(), key_is_new=True, rng=rng)
         self.ingest = Ingest(
             database=database,
             manifest=manifest,
