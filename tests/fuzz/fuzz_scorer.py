@@ -8,14 +8,20 @@ from harness import Source
 
 from sapo_node.tasks import DATASETS, MAX_COMPLETION, Task, build_task, score
 
-DATASET = sorted(DATASETS)
+INTEROP = {
+    "interop_largest": {"count": 3, "max": 99},
+    "interop_reverse": {"letters": 5},
+    "interop_sum": {"max": 999},
+}
+CONFIGS = {**{dataset: {} for dataset in sorted(DATASETS)}, **INTEROP}
+DATASET = list(CONFIGS)
 SECONDS = 0.05
 CLOSE = "</answer>"
 
 
 @functools.cache
 def tasks(dataset: str) -> tuple[Task, ...]:
-    return tuple(build_task(dataset, {}, seed) for seed in range(1, 5))
+    return tuple(build_task(dataset, CONFIGS[dataset], seed) for seed in range(1, 5))
 
 
 def completion(source: Source) -> str:
