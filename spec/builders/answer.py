@@ -80,9 +80,10 @@ def _tags() -> Iterator[Case]:
 def _refused_tags() -> Iterator[Case]:
     completions = {
         "no completion": "",
-        "an answer without tags": "14",
-        "an opening alone": "<answer>14",
-        "a closing alone": "14</answer>",
+        "a number alone": "14",
+        "a number in a sentence": "It is: 14.",
+        "an opening alone": "<answer>14.",
+        "a closing alone": "It is: 14</answer>",
         "a closing before the opening": "</answer>14<answer>",
         "the first of two answers": "<answer>14</answer> no, <answer>15</answer>",
         "the outer of two nested openings": "<answer>14<answer>15</answer>",

@@ -205,6 +205,7 @@ def _claims() -> Iterator[Case]:
     )
     others = {
         "integers": array([uint(1), uint(0)]),
+        "a boolean and an integer": array([TRUE, uint(0)]),
         "texts": array([text("true"), text("false")]),
         "bits in a byte string": bstr(b"\x80"),
         "a boolean": TRUE,

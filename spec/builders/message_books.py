@@ -7,7 +7,7 @@ from cases import Case
 from example import BODY, COUNTER, EPOCH, GROUP_FIELDS
 from judged import passes, refused
 from rounds import OTHER_BODY, ROUND, TWO_GROUPS, Round, signed_again
-from wire import BOB, TRUE, array, bstr, message, sorted_table, table, uint
+from wire import BOB, TRUE, array, bstr, group, message, sorted_table, table, uint
 
 AGAIN = signed_again(TWO_GROUPS.payload)
 """The two groups under another valid signature."""
@@ -56,6 +56,8 @@ def _news() -> Iterator[Case]:
     }
     for name, (data, earlier, content) in news.items():
         yield passes(name, "REP-1", data, content, earlier=earlier)
+    short = Round((group(b"\0"),))
+    yield passes("a new body of one byte", "REP-1", short.message(b"\0"), short, earlier=[short.message(b"")])
     resigned = message(AGAIN, [b"", OTHER_BODY])
     yield passes("a new body under another signature", "ENV-8", resigned, TWO_GROUPS, earlier=[FIRST])
     equal = replace(ROUND, groups=ROUND.groups * 2)
