@@ -22,7 +22,8 @@ def asked(case):
 @pytest.mark.parametrize("rule", CASES)
 def test_every_vector_agrees(rule):
     results = [asked(case) for case in CASES[rule]]
-    assert [result.as_dict() for result in results if result.outcome is not Outcome.AGREED] == []
+    wrong = [result.as_dict() for result in results if result.outcome is not Outcome.AGREED]
+    assert not wrong, "\n".join(map(json.dumps, wrong))
 
 
 def test_a_kind_of_a_later_version_is_not_guessed_at():

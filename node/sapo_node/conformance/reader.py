@@ -180,7 +180,7 @@ def _gate(manifest: Manifest, now: float = 0.0) -> Ingest:
         database=database,
         manifest=manifest,
         clock=_StandingClock(now),
-        counters=Counters(database, manifest, now=now, key_is_new=True),
+        counters=Counters(database, manifest, now=now, key_is_new=True, rng=rng),
         ledger=ledger,
         court=Court(ledger),
         inbox=Inbox(database, manifest, rng),
