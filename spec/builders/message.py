@@ -56,6 +56,10 @@ def _sizes() -> Iterator[Case]:
     yield passes("as long as a message may be", "MSG-1", *sized(limit))
     yield refused("one byte longer than a message may be", "MSG-1", "size", sized(limit + 1)[0])
 
+    filler = bytes(65_536)
+    large = Round((group(filler),), swarm=Swarm(max_message_bytes=1_000_000))
+    yield passes("a body whose length takes four bytes", "MSG-2", large.message(filler), large)
+
     exact, longer = sealed_in(2_000), sealed_in(2_001)
     yield passes("an envelope of 2000 bytes", "ENV-1", exact.message(*[b""] * 16), exact)
     yield refused("an envelope of 2001 bytes", "ENV-1", "size", longer.message(*[b""] * 16), swarm=longer.swarm)
