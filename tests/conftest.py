@@ -41,7 +41,9 @@ class Author:
         return Header(epoch, counter, groups)
 
     def envelope(self, header: Header) -> bytes:
-        payload = encode_header(header)
+        return self.envelope_of(encode_header(header))
+
+    def envelope_of(self, payload: bytes) -> bytes:
         return seal(payload, issuer=self.issuer, sign=self.key.sign, network_id=self.manifest.network_id)
 
     def message(self, *, epoch: int = 0, counter: int = 0, text: str = "so: <answer>1</answer>") -> bytes:

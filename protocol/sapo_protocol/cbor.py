@@ -18,8 +18,11 @@ from .limits import MAX_DEPTH, MAX_ITEMS
 
 Value: TypeAlias = "int | str | bytes | bool | Sequence[Value] | Mapping[str, Value]"
 
-_UINT, _BYTES, _TEXT, _ARRAY, _MAP, _SIMPLE = 0, 2, 3, 4, 5, 7
+_UINT, _BYTES, _TEXT, _ARRAY, _MAP = _ALLOWED = (0, 2, 3, 4, 5)
 _FALSE, _TRUE = 0xF4, 0xF5
+_ONE_BYTE = 24
+"""Arguments below this are part of the head's first byte."""
+_ARGUMENT_BYTES = {24: 1, 25: 2, 26: 4, 27: 8}
 
 
 def encode(value: Value) -> bytes:
@@ -52,54 +55,50 @@ def end_of_item(data: bytes, start: int, layer: Layer, *, depth: int = MAX_DEPTH
     Raises RemoteError when it has types that are not allowed, indefinite lengths, keys that are not text, more levels
     than `depth`, or more items or bytes than there may be or are.
     """
-    position, items = start, 0
-    # Each open container: how many items it still owes, and whether it is a map, whose next item is a key.
-    open_containers: list[list[int]] = [[1, 0]]
-    while open_containers:
-        container = open_containers[-1]
-        if container[0] == 0:
-            open_containers.pop()
-            continue
-        items += 1
-        if items > MAX_ITEMS:  # ENC-9
-            raise RemoteError(layer, f"more than {MAX_ITEMS} items")
-        major, argument, position = _head(data, position, layer)
-        is_map = container[1]
-        if is_map and container[0] % 2 == 0 and major != _TEXT:  # ENC-5
+    position, size = start, len(data)
+    owed, is_map = 1, False  # of the container at hand: items still to come, and whether every second one is a key
+    outer: list[tuple[int, bool]] = []
+    for _ in range(MAX_ITEMS):
+        if position >= size:  # ENC-1
+            raise RemoteError(layer, "ends too early")
+        initial = data[position]
+        major, argument = initial >> 5, initial & 0x1F
+        if is_map and owed % 2 == 0 and major != _TEXT:  # ENC-5
             raise RemoteError(layer, "a map key that is not text")
-        container[0] -= 1
+        position += 1
+        owed -= 1
+        if argument >= _ONE_BYTE:
+            argument, position = _argument(data, position, initial, layer)
         if major in (_BYTES, _TEXT):
             position += argument
-            if position > len(data):  # ENC-10
-                raise RemoteError(layer, "a string that claims more bytes than there are")
         elif major in (_ARRAY, _MAP):
-            owed = argument * 2 if major == _MAP else argument
-            if owed > len(data) - position:  # ENC-10
-                raise RemoteError(layer, "a container that claims more items than there are bytes")
-            if len(open_containers) > depth:  # ENC-8
+            if len(outer) >= depth:  # ENC-8
                 raise RemoteError(layer, f"nested deeper than {depth}")
-            open_containers.append([owed, int(major == _MAP)])
-    return position
+            outer.append((owed, is_map))
+            is_map = major == _MAP
+            owed = argument * 2 if is_map else argument
+        elif major != _UINT and initial not in (_FALSE, _TRUE):  # ENC-2
+            raise RemoteError(layer, f"a type that is not allowed (initial byte 0x{initial:02x})")
+        if owed > size - position:  # ENC-10: each item takes at least one byte
+            raise RemoteError(layer, "claims more than there is")
+        while owed == 0:
+            if not outer:
+                return position
+            owed, is_map = outer.pop()
+    raise RemoteError(layer, f"more than {MAX_ITEMS} items")  # ENC-9
 
 
-def _head(data: bytes, position: int, layer: Layer) -> tuple[int, int, int]:
-    """Major type, argument and the position after one head."""
-    if position >= len(data):  # ENC-1
-        raise RemoteError(layer, "ends too early")
-    initial = data[position]
-    major, info = initial >> 5, initial & 0x1F
-    if initial in (_FALSE, _TRUE):
-        return _SIMPLE, 0, position + 1
-    if major not in (_UINT, _BYTES, _TEXT, _ARRAY, _MAP):  # ENC-2
+def _argument(data: bytes, position: int, initial: int, layer: Layer) -> tuple[int, int]:
+    """The argument of a head that does not hold it in its first byte, and the position after the head."""
+    if initial >> 5 not in _ALLOWED:  # ENC-2
         raise RemoteError(layer, f"a type that is not allowed (initial byte 0x{initial:02x})")
-    if info < 24:
-        return major, info, position + 1
-    if info > 27:  # ENC-3
+    width = _ARGUMENT_BYTES.get(initial & 0x1F)
+    if width is None:  # ENC-3
         raise RemoteError(layer, "an indefinite or reserved length")
-    end = position + 1 + (1 << (info - 24))
+    end = position + width
     if end > len(data):  # ENC-1
         raise RemoteError(layer, "ends inside a head")
-    return major, int.from_bytes(data[position + 1 : end], "big"), end
+    return int.from_bytes(data[position:end], "big"), end
 
 
 _SHORT = 0x40 + 24

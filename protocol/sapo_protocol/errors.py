@@ -35,5 +35,10 @@ class RemoteError(SapoError):
     """What a peer sent breaks a rule. `layer` decided; the message says which rule, for a log."""
 
     def __init__(self, layer: Layer, message: str) -> None:
-        super().__init__(f"{layer}: {message}")
+        super().__init__(layer, message)
         self.layer = layer
+        self._message = message
+
+    def __str__(self) -> str:
+        # Written out only where somebody reads it: a flood of refusals must stay cheap.
+        return f"{self.layer}: {self._message}"

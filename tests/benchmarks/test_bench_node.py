@@ -1,70 +1,16 @@
 """What the node costs beside its bare parts. Every figure is a ratio of two things timed in turn, in one run."""
 
-import contextlib
-import hashlib
 import statistics
 import time
-from functools import partial
 
 import pytest
 import trio
-from nacl.signing import VerifyKey
 
 from processes import RunningProcess, write_swarm
 from sapo_node.learner.client import Learner
 from sapo_node.learner.messages import LearnerOptions
-from sapo_protocol import (
-    RemoteError,
-    decode_message,
-    decode_rollout,
-    encode_body,
-    encode_message,
-    open_envelope,
-    parse_envelope,
-)
 
 pytestmark = pytest.mark.bench
-
-
-def in_turn(*functions, repeat=200, inner=20):
-    """Median seconds of each function, all timed alternately so that the machine's mood falls on all alike."""
-    times = [[] for _ in functions]
-    for _ in range(repeat):
-        for function, record in zip(functions, times, strict=True):
-            before = time.perf_counter()
-            for _ in range(inner):
-                function()
-            record.append((time.perf_counter() - before) / inner)
-    return [statistics.median(record) for record in times]
-
-
-def test_opening_a_message_of_8_kb_against_one_bare_signature_check(author, manifest):
-    bodies = [encode_body(author.body("x" * 230)) for _ in range(4)]
-    message = encode_message(author.envelope(author.header(bodies)), tuple(bodies))
-    envelope, _ = decode_message(message, manifest)
-    sealed = parse_envelope(envelope, network_id=manifest.network_id)
-    key = VerifyKey(sealed.issuer)
-
-    def open_all():
-        data, texts = decode_message(message, manifest)
-        opened = open_envelope(parse_envelope(data, network_id=manifest.network_id))
-        decode_rollout(opened, texts, manifest)
-
-    def refuse_garbled():
-        with contextlib.suppress(RemoteError):
-            decode_message(b"\x9f" + message[1:], manifest)
-
-    opening, refusing, bare, hashing = in_turn(
-        open_all,
-        refuse_garbled,
-        partial(key.verify, sealed.signed, sealed.signature),
-        lambda: [hashlib.sha256(body).digest() for body in bodies],
-    )
-    print(
-        f"\nopen a message of {len(message)} bytes / bare libsodium verify: {opening / bare:.2f}x "
-        f"({opening * 1e6:.0f} us / {bare * 1e6:.0f} us); with hashing of the bodies counted as bare: "
-        f"{opening / (bare + hashing):.2f}x; refusing a garbled one / bare: {refusing / bare:.3f}x"
-    )
 
 
 async def lateness(seconds, interval=0.05):
