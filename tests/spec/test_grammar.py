@@ -33,6 +33,24 @@ def test_the_grammar_takes_what_the_vectors_say_it_takes(kind):
     assert [name for name in names if GRAMMAR.fits(kind, judged(name)) != VECTORS[name]["grammar"]] == []
 
 
+@pytest.mark.parametrize(
+    ("name", "fits"),
+    [
+        ("a-payload-of-one-byte", True),
+        ("algorithm-minus-8", False),
+        ("algorithm-minus-7", False),
+        ("a-key-of-31-bytes", False),
+        ("a-key-of-33-bytes", False),
+        ("the-key-as-text", False),
+        ("a-critical-label", False),
+    ],
+)
+def test_the_grammar_of_protected_headers_takes_one_algorithm_and_a_key(name, fits):
+    envelope = judged(f"envelope/{name}")
+    length = envelope[3]
+    assert GRAMMAR.fits("protected", envelope[4 : 4 + length]) == fits
+
+
 def test_a_reader_of_cddl_by_others_takes_what_the_grammar_takes():
     """One way only: pycddl also takes text for bytes of a .size, and maps within arrays with any keys."""
     refused = set()
