@@ -63,6 +63,12 @@ function report(event, fields) {
   console.log(JSON.stringify({ event, ...fields }, (_, value) => (typeof value === 'bigint' ? value.toString() : value)));
 }
 
+// gossipsub takes whatever a validator throws for a message to ignore, and would hide a defect.
+function end(error) {
+  console.error(error);
+  process.exit(1);
+}
+
 /** A validator of gossip that reports each verdict; `judge` returns what to report of a message that it accepts. */
 function validator(event, judge) {
   return (sender, { data }) => {
@@ -70,7 +76,7 @@ function validator(event, judge) {
       report(event, { verdict: 'accept', ...judge(Buffer.from(data)) });
       return TopicValidatorResult.Accept;
     } catch (error) {
-      if (!(error instanceof Refusal)) throw error;
+      if (!(error instanceof Refusal)) end(error);
       report(event, { verdict: error.layer, note: error.message });
       return gossipVerdict(error.layer) === 'ignore' ? TopicValidatorResult.Ignore : TopicValidatorResult.Reject;
     }
