@@ -11,6 +11,7 @@ from pathlib import Path
 
 import trio
 
+from sapo_node.catalogue import require_catalogue
 from sapo_node.clock import SystemClock
 from sapo_node.config import Config
 from sapo_node.database import Database
@@ -25,7 +26,6 @@ from sapo_node.overview import Overview, overview
 from sapo_node.place import Place
 from sapo_node.round import RoundReport
 from sapo_node.state import SCHEMA, StateFolder, locked, state_folder
-from sapo_node.tasks import interop
 from sapo_protocol import LocalError, Manifest, load_manifest
 
 _KEPT_NOTICES = 5
@@ -162,7 +162,7 @@ class RunningNode:
             starting.start_soon(nursery.start, jail.run)
             if learner:
                 starting.start_soon(nursery.start, learner.run)
-        self._require_same_tasks(jail)
+        await require_catalogue(self._manifest, jail)
         config = self._confined_config(jail)
         node = Node(
             config=config,
@@ -195,22 +195,6 @@ class RunningNode:
             self._observer(Played(report, overview(database)))
 
         await node.run(network.publish, rounds=rounds, on_round=on_round)
-
-    def _require_same_tasks(self, jail: Jail) -> None:
-        """Another version of reasoning-gym builds other items from the same seeds, so nothing would match."""
-        needed = self._manifest.reasoning_gym
-        if not needed:
-            borrowed = sorted({task.dataset for task in self._manifest.tasks} - interop.DATASETS)
-            if borrowed:
-                raise LocalError(
-                    f"swarm {self._manifest.name!r} names no version of reasoning-gym, and only that could have its "
-                    f"datasets {', '.join(borrowed)}; set reasoning_gym in its manifest"
-                )
-        elif jail.reasoning_gym != needed:
-            raise LocalError(
-                f"swarm {self._manifest.name!r} is defined on reasoning-gym {needed}, and {jail.reasoning_gym} is "
-                f"installed; run: pip install reasoning-gym=={needed}"
-            )
 
     def _confined_config(self, jail: Jail) -> Config:
         """Without a jail that holds, other peers' text is not scored, so nothing of theirs can be taken."""

@@ -65,13 +65,13 @@ def _leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
 @click.version_option(package_name="sapo-node")
 @click.option("-v", "--verbose", is_flag=True, help="Log what is going on, to stderr.")
 def cli(*, verbose: bool) -> None:
-    r"""Train a language model together with strangers, believing none of them.
+    """Train a language model together with strangers, believing none of them.
 
     \b
     A first node, on this machine:     sapo-node start
     A second one, in a new terminal:   sapo-node start --key other.key
     Everything at once, with a cheat:  sapo-node demo
-    """
+    """  # noqa: D301 - click reads the backspace
     logging.basicConfig(
         level=logging.INFO if verbose else logging.WARNING, format="%(levelname)s %(name)s: %(message)s"
     )
@@ -115,7 +115,7 @@ as_json = click.option("--json", "json_output", is_flag=True, help="Print JSON f
 @click.option("--passphrase", envvar="SAPO_NODE_PASSPHRASE", help="Of the key file; asked for when needed.")
 @as_json
 def start(config: Config, *, rounds: int | None, passphrase: str | None, json_output: bool, **options: Any) -> None:
-    r"""Run a node: learn, share, verify, until Ctrl-C.
+    """Run a node: learn, share, verify, until Ctrl-C.
 
     The key is made when its file is missing. Peers are found on the local network by themselves and elsewhere through
     --bootstrap; without any the node learns alone. Ctrl-C ends it after its round; nothing is lost whenever it ends.
@@ -124,7 +124,7 @@ def start(config: Config, *, rounds: int | None, passphrase: str | None, json_ou
     sapo-node start
     sapo-node start --key other.key --bootstrap /ip4/192.0.2.7/tcp/4001/p2p/12D3KooW...
     sapo-node start --no-train --listen /ip4/0.0.0.0/tcp/4001     a relay for others
-    """
+    """  # noqa: D301 - click reads the backspace
     config = config.overridden(options)
     path = Path(config.key)
     key_is_new = not path.exists()
@@ -250,12 +250,12 @@ def eval_(config_file: Path | None, *, state: str | None, questions: int, json_o
 @click.argument("file", required=False, type=click.Path(path_type=Path))
 @as_json
 def config(file: Path | None, *, json_output: bool) -> None:
-    r"""Print the configuration, every key with its meaning: the defaults, or what FILE makes of them.
+    """Print the configuration, every key with its meaning: the defaults, or what FILE makes of them.
 
     \b
     sapo-node config > node.toml
     sapo-node start --config node.toml
-    """
+    """  # noqa: D301 - click reads the backspace
     loaded = load_config(file)
     click.echo(json.dumps(asdict(loaded)) if json_output else render_config(loaded), nl=json_output)
 

@@ -65,7 +65,7 @@ class Manifest:
     """What later minor versions add: hashed, and ignored here."""
 
     def __post_init__(self) -> None:
-        if self.version != MAJOR_VERSION:
+        if self.version is True or self.version != MAJOR_VERSION:  # to Python, true equals 1
             raise LocalError(
                 f"manifest {self.name!r} is for protocol version {self.version}; this is version {MAJOR_VERSION}"
             )

@@ -5,18 +5,13 @@ import hashlib
 import os
 import subprocess
 import sys
-from dataclasses import replace
 
 import pytest
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from processes import RunningProcess
-from sapo_node.app import RunningNode
-from sapo_node.config import Config
 from sapo_node.jail import Jail, Scored, ScoreRequest
-from sapo_node.keyfile import Identity
 from sapo_node.tasks import Task, TaskError, build_task, interop, score, task_digest
-from sapo_protocol import LocalError, load_manifest, render_manifest
+from sapo_protocol import load_manifest
 
 ITEM = b"\x83\x6bsapo/item/1"
 """An array of three, and its first item, a text of eleven bytes; written by hand."""
@@ -262,32 +257,6 @@ async def test_the_jail_builds_and_scores_them_and_refuses_another_configuration
     results = [Scored(task.question, task_digest(task.question, task.answer), (True, False)) for task in tasks]
     bad = ScoreRequest("interop_sum", {"max": True}, 1, ("<answer>1</answer>",))
     assert await jail.score([*requests, bad]) == [*results, None]
-
-
-def node_in(tmp_path, **changes):
-    """A node that has read its manifest and not yet started."""
-    path = tmp_path / "swarm.toml"
-    path.write_text(render_manifest(replace(load_manifest("interop"), **changes)))
-    config = Config(swarm=str(path), state=str(tmp_path))
-    identity = Identity(Ed25519PrivateKey.from_private_bytes(bytes(32)))
-    return RunningNode(config, identity, key_is_new=True, observer=lambda _: None)
-
-
-async def test_a_swarm_without_a_version_of_reasoning_gym_may_have_no_dataset_of_it(tmp_path, nursery):
-    jail = Jail()
-    await nursery.start(jail.run)
-    borrowed = load_manifest("interop").tasks + load_manifest("starter").tasks[:1]
-    node_in(tmp_path)._require_same_tasks(jail)
-    node_in(tmp_path, tasks=borrowed, reasoning_gym=jail.reasoning_gym)._require_same_tasks(jail)
-    with pytest.raises(LocalError, match="datasets products; set reasoning_gym"):
-        node_in(tmp_path, tasks=borrowed)._require_same_tasks(jail)
-
-
-async def test_a_swarm_on_another_version_of_reasoning_gym_is_refused(tmp_path, nursery):
-    jail = Jail()
-    await nursery.start(jail.run)
-    with pytest.raises(LocalError, match=r"pip install reasoning-gym==0\.0\.1"):
-        node_in(tmp_path, reasoning_gym="0.0.1")._require_same_tasks(jail)
 
 
 @pytest.mark.slow

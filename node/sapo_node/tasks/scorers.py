@@ -15,6 +15,9 @@ from sapo_node.tasks import interop
 from sapo_node.tasks.logic import follows_from_premises
 from sapo_node.tasks.task import Task
 
+SCORER_VERSION = 1
+"""Version of every scorer here, which a manifest names for each task."""
+
 MAX_COMPLETION = 65_536
 """Characters of a completion that is looked at; a longer one is wrong."""
 
