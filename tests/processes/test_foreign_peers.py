@@ -1,0 +1,175 @@
+"""A real node beside peers of a later minor version, of another major version, and one that equivocates."""
+
+import hashlib
+import shutil
+import time
+from dataclasses import dataclass
+from functools import partial
+
+import pytest
+import trio
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from processes import RunningProcess
+from sapo_node.keyfile import Identity
+from sapo_node.net.interface import Channel, Verdict
+from sapo_node.net.libp2p import Libp2pNetwork, NetworkSettings
+from sapo_node.tasks import build_task, task_digest
+from sapo_protocol import ROLLOUT_DOMAIN, Manifest, assign, encode_message, load_manifest, render_manifest, seal
+from sapo_protocol import rollouts_topic as topic_of
+from sapo_protocol.cbor import encode
+
+MIXED = (True, False) * 4
+FROM_LATER = {"example.org/entropy": [1, {"deep": True}], "since-1.1": "new"}
+
+
+@pytest.fixture
+def swarm():
+    return load_manifest("interop").restarted(
+        name="live", genesis=int(time.time()), epoch_seconds=600, max_rounds=10_000
+    )
+
+
+@pytest.fixture
+def swarm_file(swarm, tmp_path):
+    path = tmp_path / "live.toml"
+    path.write_text(render_manifest(swarm))
+    return path
+
+
+@dataclass
+class Peer:
+    """Speaks libp2p and whatever else it is told to."""
+
+    swarm: Manifest
+    topic: str
+    domain: str = ROLLOUT_DOMAIN
+    number: int = 77
+
+    def __post_init__(self) -> None:
+        self.identity = Identity(Ed25519PrivateKey.from_private_bytes(bytes([self.number]) * 32))
+        self.heard: list[bytes] = []
+
+    def message(self, counter, *, x=None, text=""):
+        """A round of one group, half of it right and all of it claimed truly."""
+        extension = {"x": x} if x else {}
+        task = assign(self.swarm, self.identity.public_key, 0, counter, 0)
+        item = build_task(task.spec.dataset, task.spec.config, task.seed)
+        answers = [item.answer if right else "no" for right in MIXED]
+        completions = [{"finish": "stop", "text": f"{text}<answer>{answer}</answer>"} for answer in answers]
+        body = encode({"completions": completions, **extension})
+        group = {
+            "body": hashlib.sha256(body).digest(),
+            "claims": list(MIXED),
+            "digest": task_digest(item.question, item.answer),
+        }
+        payload = encode({"epoch": 0, "counter": counter, "groups": [group], **extension})
+        signed = seal(
+            payload,
+            issuer=self.identity.public_key,
+            sign=self.identity.sign,
+            network_id=self.swarm.network_id,
+            domain=self.domain,
+        )
+        return encode_message(signed, (body,))
+
+    async def speak(self, address, messages, *, task_status=trio.TASK_STATUS_IGNORED):
+        """Dial a node and publish the messages until cancelled, ten a second, again and again."""
+
+        async def hear(_sender, data):
+            self.heard.append(data)
+            return Verdict.ACCEPT
+
+        settings = NetworkSettings(
+            seed=self.identity.seed,
+            network_id=self.swarm.network_id.hex(),
+            listen=("/ip4/127.0.0.1/tcp/0",),
+            bootstrap=(address,),
+            discover=False,
+        )
+        network = Libp2pNetwork(
+            settings,
+            self.identity.peer_id,
+            {self.topic: Channel(hear, 1_000_000)},
+            admit=lambda _: True,
+            notify=lambda _: None,
+        )
+        async with trio.open_nursery() as nursery:
+            await nursery.start(network.run)
+            task_status.started()
+            while True:
+                for message in messages:
+                    await network.publish(self.topic, message)
+                    await trio.sleep(0.1)
+
+
+async def until(node, condition):
+    return await trio.to_thread.run_sync(partial(node.until, condition))
+
+
+async def started(node):
+    return (await until(node, lambda event: event["event"] == "started"))["addresses"][0]
+
+
+async def test_a_peer_of_a_later_minor_version_is_understood_and_trained_on(tmp_path, swarm, swarm_file, nursery):
+    peer = Peer(swarm, topic_of(swarm))
+    messages = [peer.message(counter, x=FROM_LATER) for counter in range(200)]
+    with RunningProcess(tmp_path / "a", "--swarm", swarm_file) as node:
+        nursery.start_soon(peer.speak, await started(node), messages)
+        event = await until(node, lambda event: event["event"] == "round" and event["external"] > 0)
+        assert {name: count for name, count in event["counts"].items() if count}.keys() <= {
+            "accepted",
+            "verified groups",
+            "duplicate",
+        }
+        assert peer.heard
+
+
+async def test_a_peer_of_another_major_version_is_told_apart_by_its_topic_and_nothing_of_it_is_read(
+    tmp_path, swarm, swarm_file, nursery
+):
+    peer = Peer(swarm, f"/sapo/2/{'ab' * 32}/rollouts/0", domain="sapo/rollout/2")
+    with RunningProcess(tmp_path / "a", "--swarm", swarm_file) as node:
+        nursery.start_soon(peer.speak, await started(node), [peer.message(0)])
+        await until(node, lambda event: event["event"] == "notice" and "another swarm" in event["text"])
+        event = await until(node, lambda event: event["event"] == "round")
+        assert not any(event["counts"].values())
+        assert not peer.heard
+
+
+async def test_what_another_major_version_signs_is_refused_by_its_signature(tmp_path, swarm, swarm_file, nursery):
+    peer = Peer(swarm, topic_of(swarm), domain="sapo/rollout/2")
+    with RunningProcess(tmp_path / "a", "--swarm", swarm_file) as node:
+        nursery.start_soon(peer.speak, await started(node), [peer.message(0)])
+        event = await until(node, lambda event: event["event"] == "round" and any(event["counts"].values()))
+        assert {name for name, count in event["counts"].items() if count} == {"signature"}
+
+
+async def test_an_equivocator_is_banned_by_a_node_that_only_saw_the_evidence(tmp_path, swarm, swarm_file, nursery):
+    peer = Peer(swarm, topic_of(swarm))
+    name = peer.identity.peer_id
+
+    def bans(event):
+        return any(each["peer"] == name and each["standing"] == "banned" for each in event.get("peers", ()))
+
+    with RunningProcess(tmp_path / "a", "--swarm", swarm_file) as met:
+        address = await started(met)
+        with RunningProcess(tmp_path / "b", "--swarm", swarm_file, "--bootstrap", address) as other:
+            await until(met, lambda event: event["event"] == "round" and event["counts"].get("accepted", 0) > 0)
+            nursery.start_soon(peer.speak, address, [peer.message(0, text="one"), peer.message(0, text="two")])
+            await until(met, bans)
+            event = await until(other, bans)
+            assert not event["counts"].get("equivocation")
+
+
+def test_a_backup_put_back_is_noticed_and_the_node_listens_first(tmp_path, swarm_file):
+    for _ in range(2):
+        with RunningProcess(tmp_path / "a", "--swarm", swarm_file, "--rounds", 2) as node:
+            node.until_event("stopped")
+            assert all(event["published"] for event in node.events if event["event"] == "round")
+        if not (tmp_path / "backup").exists():
+            shutil.copytree(tmp_path / "a" / "state", tmp_path / "backup")
+    shutil.copytree(tmp_path / "backup", tmp_path / "a" / "state", dirs_exist_ok=True)
+    with RunningProcess(tmp_path / "a", "--swarm", swarm_file, "--rounds", 2) as node:
+        node.until(lambda event: event["event"] == "notice" and "in use elsewhere" in event["text"])
+        assert node.until_round(1)["published"] is False
