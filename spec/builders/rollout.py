@@ -6,12 +6,14 @@ from dataclasses import dataclass, replace
 from cases import ACCEPT, Case
 from example import BODY, COUNTER, EPOCH, FIELDS
 from rounds import ROUND, Round
-from tasks import digest, example_item
+from tasks import assigned, digest, example_item, item
 from wire import (
     ALICE,
     BOB,
     EXAMPLE,
     Key,
+    Swarm,
+    TaskEntry,
     array,
     body,
     completion,
@@ -62,6 +64,7 @@ SUM, REVERSED, LARGEST = Answered(0), Answered(1), Answered(2)
 
 
 def cases() -> Iterable[Case]:
+    yield from _tasks()
     yield from _rewards()
     yield from _left_out()
     yield from _digests()
@@ -84,6 +87,32 @@ def _passes(name: str, rule: str, data: bytes, rewards: Sequence[object], note: 
 
 def _refused(name: str, rule: str, layer: str, data: bytes, note: str = "") -> Case:
     return Case(name, rule, "rollout", {"manifest": EXAMPLE.encoded(), "bytes": data}, layer, note=note)
+
+
+def _tasks() -> Iterator[Case]:
+    """Swarms of one task, which is so asked of everybody in every round."""
+    sums = EXAMPLE.tasks[0]
+    note = "Version 65,536 is never given out."
+    faults = {
+        "a scorer version that nobody has": (replace(sums, scorer=2**16), note),
+        "a dataset that nobody has": (replace(sums, dataset="interop_nothing"), ""),
+        "a configuration outside its bounds": (replace(sums, config=table(("max", uint(0)))), ""),
+        "a configuration with a key too many": (replace(sums, config=table(("max", uint(9)), ("min", uint(1)))), ""),
+    }
+    yield _of_one_task("a swarm of one task", sums)
+    for name, (task, why) in faults.items():
+        yield _of_one_task(name, task, "task", why)
+
+
+def _of_one_task(name: str, task: TaskEntry, expect: str = ACCEPT, note: str = "") -> Case:
+    """A round that would be right in every way if its task were `interop_sum` up to 9."""
+    swarm = Swarm(tasks=(task,))
+    _, seed = assigned(ALICE.public, EPOCH, COUNTER, 0, swarm=swarm)
+    question, answer = item("interop_sum", {"max": 9}, seed)
+    content = body((completion(f"<answer>{answer}</answer>"), WRONG))
+    data = Round([group(content, (True, False), digest(question, answer))], swarm=swarm).message(content)
+    output = {"rewards": [[True, False]]} if expect == ACCEPT else None
+    return Case(name, "VER-3", "rollout", {"manifest": swarm.encoded(), "bytes": data}, expect, output, note)
 
 
 def _rewards() -> Iterator[Case]:

@@ -80,11 +80,12 @@ class TaskEntry:
     dataset: str
     config: bytes
     weight: int
+    scorer: int = 1
 
     def encoded(self) -> bytes:
         return table(
             ("config", self.config),
-            ("scorer", uint(1)),
+            ("scorer", uint(self.scorer)),
             ("weight", uint(self.weight)),
             ("dataset", text(self.dataset)),
         )

@@ -23,7 +23,7 @@ from sapo_node.ingest import Ignored, Ingest
 from sapo_node.jail.messages import Scored
 from sapo_node.net.interface import Verdict
 from sapo_node.state import SCHEMA
-from sapo_node.tasks import Task, TaskError, build_task, score, task_digest
+from sapo_node.tasks import SCORER_VERSION, Task, TaskError, build_task, interop, score, task_digest
 from sapo_node.trust.court import Court
 from sapo_node.trust.ledger import Account, Ledger
 from sapo_node.trust.policy import Standing
@@ -244,6 +244,8 @@ def _built(given: Input) -> Task:
 
 
 def _item(given: Input) -> Output:
+    if given["dataset"] not in interop.DATASETS:
+        raise _Refused("task")
     task = _built(given)
     return {
         "question": task.question,
@@ -270,6 +272,9 @@ def _rollout(given: Input) -> Output:
 
 def _rewards(manifest: Manifest, rollout: Rollout, k: int, body: Body) -> list[bool]:
     """What the completions of group `k` earn, scored in this process: the vectors are no stranger's text."""
+    header = rollout.header
+    if assign(manifest, rollout.opened.issuer, header.epoch, header.counter, k).spec.scorer != SCORER_VERSION:
+        raise _Refused("task")  # a node does not even join such a swarm
     request = request_for(manifest, rollout, k, body)
     task = build_task(request.dataset, request.config, request.seed)
     rewards = tuple(score(request.dataset, task, text) for text in request.completions)
