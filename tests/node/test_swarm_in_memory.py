@@ -1,5 +1,6 @@
 """Whole swarms on virtual time: the node's real ingest, ledger, verification, pool, sampler and rounds."""
 
+import hashlib
 import random
 from dataclasses import replace
 
@@ -20,6 +21,7 @@ from sapo_node.state import SCHEMA
 from sapo_node.tasks import build_task, task_digest
 from sapo_node.trainer import trained_per_peer
 from sapo_node.trust.policy import Standing
+from sapo_node.verify import Unusable
 from sapo_protocol import epoch_at, rollouts_topic
 from swarm_parts import KnowingScorer, Oracle
 
@@ -33,7 +35,9 @@ def identity(number):
 class Peer:
     """One honest node and what it plays with."""
 
-    def __init__(self, number, manifest, hub, *, key_is_new=True, skill=0.3, luck=None, **settings):
+    def __init__(
+        self, number, manifest, hub, *, key_is_new=True, skill=0.3, luck=None, scorer=KnowingScorer, **settings
+    ):
         self.database = Database(None, SCHEMA)
         self.policy = Oracle(manifest, random.Random(number), skill=skill, seconds=ROUND_SECONDS)
         self.reports = []
@@ -46,7 +50,7 @@ class Peer:
             database=self.database,
             place=None,
             clock=TrioClock(10 * manifest.epoch_seconds),
-            scorer=KnowingScorer(self.policy.answers),
+            scorer=scorer(self.policy.answers),
             policy=self.policy,
             rng=random.Random(number if luck is None else luck),
             on_fatal=self._stop,
@@ -175,6 +179,32 @@ async def test_a_polluter_is_found_out_banned_and_never_trained_on(fast, autojum
         assert bad not in trained_per_peer(peer.database)
         assert all(peer.standing(other.id) is not Standing.BANNED for other in peers)
     assert sum(map(sum, (peer.external for peer in peers))) > 0
+
+
+class DriftedScorer(KnowingScorer):
+    """What a node has whose reasoning-gym words the questions of one dataset otherwise."""
+
+    async def score(self, batch):
+        return [
+            replace(scored, digest=hashlib.sha256(scored.digest).digest()) if request.dataset == "products" else scored
+            for request, scored in zip(batch, await super().score(batch), strict=True)
+        ]
+
+
+async def test_a_node_of_another_library_version_is_no_liar_and_a_liar_among_its_peers_is_still_found(
+    fast, autojump_clock
+):
+    hub = MemoryHub()
+    peers = [Peer(number, fast, hub, scorer=DriftedScorer if number == 1 else KnowingScorer) for number in (1, 2, 3)]
+    bad = identity(9).peer_id
+    await play(peers, 60, lambda: polluting(fast, hub, 9))
+    drifted, *others = peers
+    for other in others:
+        assert other.node.verifier.unusable[Unusable.OTHER_TASK] > 0
+        assert other.standing(drifted.id) in (Standing.NEWCOMER, Standing.HEALTHY)
+        assert other.node.ledger.of(drifted.id).evidence.bad == 0
+        assert drifted.id in trained_per_peer(other.database)
+        assert other.standing(bad) is Standing.BANNED
 
 
 async def test_a_swarm_full_of_liars_leaves_a_node_as_it_would_be_alone(fast, autojump_clock):
