@@ -45,6 +45,7 @@ def from_zygote(source: Source, batch: list[ScoreRequest]) -> None:
         os.write(writer, len(body).to_bytes(4, "little") + body if framed else body)
         os.close(writer)
         reply = read_frame(reader, MAX_REPLY)
+        assert framed or reply is None or int.from_bytes(body[:4], "little") <= len(body) - 4
         check(reply, batch)
     except (FrameError, MalformedReplyError):
         pass
@@ -76,5 +77,26 @@ def seeds() -> Iterator[bytes]:
             yield bytes([index, 0]) + json.dumps(each).encode()
             yield bytes([index, 0]) + json.dumps(each, ensure_ascii=False).encode()
             yield bytes([index, 1, 1]) + json.dumps({"results": each}).encode()
+        yield from (bytes([index, 1, 1]) + json.dumps({"results": each}).encode() for each in near_misses(results))
         yield bytes([index, 1, 1]) + b'{"failed": "timeout"}'
+        yield bytes([index, 1, 1]) + b'{"failed": "no cause"}'
+        yield bytes([index, 1, 0]) + b"\x20\x00\x00\x00" + b'{"failed": "timeout"}'
         yield bytes([index, 1, 0]) + b"\x04\x00\x00\x00null"
+
+
+def near_misses(results: list[Any]) -> Iterator[Any]:
+    """Results with one fault each."""
+    yield [*results, None]
+    yield {"results": results}
+    if results:
+        yield results[1:]
+        question, digest, rewards = results[0]
+        for other in (
+            [question, digest, rewards + "0"],
+            [question, digest, rewards[:-1] + "2"],
+            [question, digest[2:], rewards],
+            [question, "g" * 64, rewards],
+            [question, digest],
+            [1, digest, rewards],
+        ):
+            yield [other, *results[1:]]

@@ -2,11 +2,14 @@
 
 import contextlib
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import TypeVar
 
 from harness import KEYS, MANIFEST, Source, cbor_head, cbor_item, refusal_is_short
 
 from sapo_protocol import (
+    GroupHeader,
+    Header,
     RemoteError,
     decode_body,
     decode_header,
@@ -17,6 +20,9 @@ from sapo_protocol import (
     open_message,
 )
 from sapo_protocol.cbor import decode, encode
+from sapo_protocol.limits import MAX_ENVELOPE_BYTES, MAX_EXTENSION_BYTES, MAX_GROUPS
+
+T = TypeVar("T")
 
 KEY = KEYS[0]
 G = MANIFEST.completions
@@ -28,9 +34,7 @@ def fuzz(data: bytes) -> None:
 
 
 def raw_message(source: Source) -> None:
-    data = source.rest()
-    with contextlib.suppress(RemoteError), refusal_is_short():
-        assert encode_message(*decode_message(data, MANIFEST)) == data
+    check_message(source.rest())
 
 
 def raw_header(source: Source) -> None:
@@ -49,6 +53,7 @@ def signed_message(source: Source) -> None:
     check_header(payload)
     for each in bodies:
         check_body(each)
+    check_message(message)
     with contextlib.suppress(RemoteError), refusal_is_short():
         rollout = open_message(message, MANIFEST)
         assert encode_message(rollout.opened.envelope, rollout.bodies) == message
@@ -58,14 +63,66 @@ def signed_message(source: Source) -> None:
             assert each is None or hashlib.sha256(each).digest() == group.body
 
 
+def accepted(read: Callable[[], T]) -> T | None:
+    try:
+        with refusal_is_short():
+            return read()
+    except RemoteError:
+        return None
+
+
+def check_message(data: bytes) -> None:
+    """A message is read as the general decoder reads it, if it has the one form."""
+    match general(data, MANIFEST.max_message_bytes):
+        case [bytes(envelope), [*bodies]] if len(bodies) <= MAX_GROUPS and all(isinstance(e, bytes) for e in bodies):
+            expected = envelope, tuple(each or None for each in bodies)
+            assert encode_message(*expected) == data
+        case _:
+            expected = None
+    assert accepted(lambda: decode_message(data, MANIFEST)) == expected
+
+
 def check_header(payload: bytes) -> None:
-    """What decodes encodes to the same bytes, but for `x`."""
-    with contextlib.suppress(RemoteError), refusal_is_short():
-        decoded = decode_header(payload, MANIFEST)
-        encoded = encode_header(decoded)
-        assert encoded == payload or (payload.startswith(b"\xa4\x61x") and payload.endswith(encoded[1:]))
-        assert decoded.counter < MANIFEST.max_rounds
-        assert all(len(group.claims) == G for group in decoded.groups)
+    """A header is read as the general decoder reads it, if it has the one form."""
+    match general(payload, MAX_ENVELOPE_BYTES):
+        case {"epoch": epoch, "groups": [_, *_] as groups, "counter": counter, **rest} if (
+            type(epoch) is type(counter) is int
+            and counter < MANIFEST.max_rounds
+            and len(groups) <= MAX_GROUPS
+            and all(map(is_group, groups))
+            and is_extension(rest)
+        ):
+            expected = Header(
+                epoch,
+                counter,
+                tuple(GroupHeader(each["digest"], tuple(each["claims"]), each["body"]) for each in groups),
+            )
+        case _:
+            expected = None
+    assert accepted(lambda: decode_header(payload, MANIFEST)) == expected
+    if expected and not payload.startswith(b"\xa4"):
+        assert encode_header(expected) == payload
+
+
+def general(data: bytes, limit: int) -> object:
+    try:
+        return decode(data, limit=limit)
+    except RemoteError:
+        return None
+
+
+def is_group(value: object) -> bool:
+    match value:
+        case {"body": bytes(digest), "claims": [*bits], "digest": bytes(other), **rest}:
+            shape = len(digest) == len(other) == 32 and len(bits) == G and not rest
+            return shape and all(isinstance(bit, bool) for bit in bits)
+    return False
+
+
+def is_extension(rest: dict[str, object]) -> bool:
+    """Nothing, or the bounded map `x`."""
+    x = rest.get("x", {})
+    return rest.keys() <= {"x"} and isinstance(x, dict) and len(encode(x)) <= MAX_EXTENSION_BYTES
 
 
 def check_body(data: bytes) -> None:
@@ -74,7 +131,7 @@ def check_body(data: bytes) -> None:
         decoded = decode_body(data, MANIFEST)
         assert len(decoded.completions) == G
         said = dict(decode(data, limit=len(data)))
-        said.pop("x", None)
+        assert is_extension({"x": said.pop("x", {})})
         if said.get("model") == "":
             del said["model"]
         assert encode_body(decoded) == encode(said)
@@ -142,7 +199,7 @@ def table(source: Source, entries: list[tuple[bytes, bytes]]) -> bytes:
 
 
 def text(source: Source) -> bytes:
-    content = source.string() * (source.number(2) if source.below(32) == 1 else 1)
+    content = source.string() * (source.number(2) % 4096 if source.below(32) == 1 else 1)
     return cbor_head(source, 3, len(content)) + content
 
 

@@ -62,6 +62,8 @@ def seeds() -> Iterator[bytes]:
             yield bytes([index, 2, 0, 0]) + answer
             yield bytes([index, 0, 0, 0]) + b"I think: <answer>" + answer + b"</answer>"
             yield bytes([index, 3, 0, 1]) + answer[:1] + b"\xff\xf0" + answer
+            for almost in (b"<answer>%b", b"<answer>%b</answer", b"<answer>%b</ANSWER>", b"%b</answer>", b"%b"):
+                yield bytes([index, 0, 0, 0]) + almost % answer
     logic = DATASET.index("propositional_logic")
     for text in ("(P ∧ ¬Q)", "¬(P → (Q ∧ R))", "¬¬¬(A ↔ B)"):
         yield bytes([logic, 2, 0, 0]) + text.encode()
