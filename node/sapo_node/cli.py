@@ -31,7 +31,7 @@ from sapo_node.overview import Overview, overview
 from sapo_node.report import LiveView, print_json_line
 from sapo_node.state import read_database, state_folder
 from sapo_node.view import peer_table, render
-from sapo_protocol import LocalError, SapoError, load_manifest
+from sapo_protocol import LocalError, SapoError, evidence_topic, load_manifest, render_manifest, rollouts_topic
 
 Command = Callable[..., None]
 
@@ -279,6 +279,35 @@ def verify(file: Path, *, swarm: str, json_output: bool) -> None:
     else:
         Console().print(inspection.render(finding))
     sys.exit(0 if finding.holds else 1)
+
+
+@cli.command()
+@click.argument("swarm", default="starter")
+@click.option("--encoded", type=click.Path(path_type=Path), metavar="FILE", help="Write the encoded manifest there.")
+@as_json
+def manifest(swarm: str, *, encoded: Path | None, json_output: bool) -> None:
+    """Print the manifest of SWARM (a shipped one or the path of a TOML file), its network id and its topics.
+
+    The file of --encoded holds the bytes whose SHA-256 is the network id: what another implementation joins by.
+
+    \b
+    sapo-node manifest starter > mine.toml
+    sapo-node manifest interop --encoded interop.cbor
+    """  # noqa: D301 - click reads the backspace
+    loaded = load_manifest(swarm)
+    topics = {"rollouts": rollouts_topic(loaded), "evidence": evidence_topic(loaded)}
+    if encoded is not None:
+        try:
+            encoded.write_bytes(loaded.encoded)
+        except OSError as error:
+            raise LocalError(f"cannot write {encoded}: {error.strerror}") from error
+    if json_output:
+        click.echo(json.dumps({"name": loaded.name, "network_id": loaded.network_id.hex(), "topics": topics}))
+        return
+    click.echo(f"# network id {loaded.network_id.hex()}")
+    for topic in topics.values():
+        click.echo(f"# topic {topic}")
+    click.echo(render_manifest(loaded), nl=False)
 
 
 @cli.command()

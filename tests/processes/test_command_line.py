@@ -8,7 +8,7 @@ import pytest
 
 from processes import RunningProcess, sapo_node, write_swarm
 
-COMMANDS = ["start", "demo", "keygen", "status", "peers", "eval", "config", "verify", "conformance"]
+COMMANDS = ["start", "demo", "keygen", "status", "peers", "eval", "config", "verify", "conformance", "manifest"]
 
 
 @pytest.mark.parametrize("command", COMMANDS)
