@@ -110,8 +110,18 @@ def resume(held: Trainer) -> None:
         return
     assert held.step in {1, 2}
     assert (report is None) == (held.step == 2)
-    assert held.step == 2 or all(torch.equal(a, b) for a, b in zip(held.parameters, expected, strict=True))
+    if held.step == 2:
+        meta = json.loads((root() / NEWEST / "meta.json").read_bytes())
+        assert meta["step"] == 2
+        assert all(meta["sha256"][name] == digest((root() / NEWEST / name).read_bytes()) for name in FILES)
+    else:
+        assert (root() / f"corrupt-{NEWEST}").is_dir()
+        assert all(torch.equal(a, b) for a, b in zip(held.parameters, expected, strict=True))
     train_on(held)
+
+
+def digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
 
 
 def train_on(held: Trainer) -> None:
@@ -136,7 +146,7 @@ def checkpoint_files(source: Source) -> dict[str, bytes]:
         files[name] = patched(files[name], source)
     else:
         files[name] = with_header(files[name], json.dumps(described(header(files[name]), source)).encode())
-    digests = {each: hashlib.sha256(files[each]).hexdigest() for each in FILES}
+    digests = {each: digest(files[each]) for each in FILES}
     meta = {"step": 2, "model": trainer().policy.fingerprint, "sha256": digests}
     if style == 5:
         meta[sorted(meta)[source.below(3)]] = CLAIMS[source.below(len(CLAIMS))]
@@ -188,7 +198,9 @@ def patched(tensors: bytes, source: Source) -> bytes:
 def seeds() -> Iterator[bytes]:
     meta = json.loads(good()["meta.json"])
     yield b"\0" + json.dumps({**meta, "step": 2}).encode()
-    yield b"\0" + json.dumps({**meta, "step": 2, "model": "0" * 64}).encode()
+    for change in ({"model": "0" * 64}, {"sha256": dict.fromkeys(FILES, "0" * 64)}, {"sha256": {}}, {"step": 3}):
+        yield b"\0" + json.dumps({**meta, "step": 2, **change}).encode()
+    yield b"\0{"
     for index, name in enumerate(FILES):
         yield bytes([1, index]) + good()[name][:400]
         yield bytes([1, index]) + struct.pack("<Q", 2) + b"{}"

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from harness import KEYS, MANIFEST, Source, refusal_is_short
 
 from sapo_protocol import RemoteError, open_envelope, parse_envelope, seal
+from sapo_protocol.cbor import encode
 from sapo_protocol.limits import MAX_ENVELOPE_BYTES
 
 KEY = KEYS[0]
@@ -44,6 +45,7 @@ def check(envelope: bytes, *, signed: bytes | None) -> None:
             sealed.payload, issuer=sealed.issuer, sign=lambda _: sealed.signature, network_id=MANIFEST.network_id
         )
         assert again == envelope == sealed.envelope
+        assert (len(sealed.issuer), len(sealed.signature)) == (32, 64)
         opened = open_envelope(sealed)
     if signed is None or len(envelope) > MAX_ENVELOPE_BYTES:
         assert opened is None
@@ -58,5 +60,12 @@ def seeds() -> Iterator[bytes]:
         yield b"\0" + bytes(1) + KEY.seal(payload)[1:]
         yield b"\1" + size.to_bytes(2, "big") + payload
         yield b"\2" + size.to_bytes(2, "big") + payload + bytes.fromhex("080000010001")
-    unsigned = KEY.seal(b"payload")
-    yield b"\0" + unsigned[:-1] + bytes([unsigned[-1] ^ 1])
+    valid = KEY.seal(bytes(24))
+    for place in (0, 1, 2, 3, 4, 9, 10, 42, 43, 44, 45, -67, -66, -65, -64, -1):
+        changed = bytearray(valid)
+        changed[place] ^= 1
+        yield b"\0" + changed
+    yield b"\0" + valid + b"\0"
+    yield b"\0" + valid[:-1]
+    for size, wider in ((2, "5802"), (24, "590018"), (256, "5a00000100")):
+        yield b"\0" + KEY.seal(bytes(size)).replace(encode(bytes(size)), bytes.fromhex(wider) + bytes(size))

@@ -15,6 +15,7 @@ from sapo_protocol import (
     encode_header,
     parse_envelope,
     prove_equivocation,
+    verify_signature,
 )
 from sapo_protocol.cbor import encode
 
@@ -35,6 +36,7 @@ def proof(evidence: bytes) -> Equivocation | None:
         proven = prove_equivocation(accusation, MANIFEST)
         assert proven.evidence == evidence
         assert proven.issuer == accusation.issuer
+        assert all(verify_signature(proven.issuer, each.signed, each.signature) for each in accusation.envelopes)
         return proven
     return None
 
@@ -80,5 +82,9 @@ def seeds() -> Iterator[bytes]:
         parse_envelope(KEYS[0].seal(encode_header(header(Source(each)))), network_id=MANIFEST.network_id)
         for each in (one, other)
     )
-    yield b"\0" + encode_evidence(first, second)
+    valid = encode_evidence(first, second)
+    yield b"\0" + valid
+    yield b"\0" + valid[:-1] + bytes([valid[-1] ^ 1])
+    yield b"\0" + valid + b"\0"
+    yield b"\0" + valid[:-1]
     yield b"\0" + encode([second.envelope, first.envelope])
