@@ -75,5 +75,5 @@ def _table(value: Value, required: AbstractSet[str], optional: AbstractSet[str] 
     if not isinstance(value, dict):
         raise RemoteError(Layer.BODY, "a map was expected")
     if not required <= value.keys() <= required | optional:  # EXT-2
-        raise RemoteError(Layer.BODY, f"keys {sorted(value)} where {sorted(required)} are needed")
+        raise RemoteError(Layer.BODY, f"a map with other keys than {', '.join(sorted(required | optional))}")
     return value

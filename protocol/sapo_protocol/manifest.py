@@ -21,6 +21,7 @@ from .errors import Layer, LocalError, RemoteError
 MAJOR_VERSION = 1
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,31}", re.ASCII)
+_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
 _NETWORK_ID = re.compile(r"[0-9a-f]{64}", re.ASCII)
 
 T = TypeVar("T")
@@ -174,7 +175,7 @@ def _from_table(table: object, source: str) -> Manifest:
 
 
 def render_manifest(manifest: Manifest) -> str:
-    """The manifest as TOML that parses to the same network id."""
+    """The manifest as TOML that parses to the same network id. Raises LocalError where TOML cannot say it."""
     head = [
         f"{field.name} = {_toml(getattr(manifest, field.name))}"
         for field in fields(Manifest)
@@ -191,9 +192,17 @@ def render_manifest(manifest: Manifest) -> str:
 
 def _toml(value: object) -> str:
     if isinstance(value, Mapping):
-        return "{ " + ", ".join(f"{key} = {_toml(item)}" for key, item in value.items()) + " }"
-    # JSON's strings, booleans, integers and lists are TOML as well.
-    return json.dumps(value)
+        return "{ " + ", ".join(f"{_toml_key(key)} = {_toml(item)}" for key, item in value.items()) + " }"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(_toml(item) for item in value) + "]"
+    if isinstance(value, bytes):
+        raise LocalError("this manifest holds byte strings, which TOML cannot")
+    # JSON's strings, booleans and integers are TOML as well, but for one character.
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _toml_key(key: str) -> str:
+    return key if _BARE_KEY.fullmatch(key) else _toml(key)
 
 
 def _checked(kind: type[T], table: object, source: str) -> T:

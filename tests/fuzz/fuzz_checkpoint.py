@@ -12,7 +12,6 @@ from typing import Any
 
 import torch
 from harness import Source
-from safetensors import SafetensorError
 from torch import Tensor
 
 from sapo_node.learner import checkpoint
@@ -22,8 +21,7 @@ from sapo_node.learner.model import Policy
 from sapo_node.learner.trainer import Trainer
 
 FILES = ("weights.safetensors", "optimizer.safetensors")
-KNOWN = (SafetensorError, KeyError, IndexError, TypeError, RuntimeError)
-"""What escapes `restore` where checksums are right and contents are not; test_findings.py has an input of each."""
+
 GOOD, NEWEST = "step-00000001", "step-00000002"
 CLAIMS = (0, 1, 2, 3, 8, 16, 5056, 2**31, 2**40, 2**63 - 1, 2**64 - 1, -1, 0.5, True, None, "1", [2], {})
 TYPES = ("F32", "F64", "F16", "BF16", "U8", "I64", "BOOL", "F4", "", None)
@@ -76,8 +74,6 @@ def fuzz(data: bytes) -> None:
     write_newest(data)
     try:
         resume(trainer())
-    except KNOWN:
-        return
     finally:
         remove_newest()
 

@@ -4,6 +4,7 @@ The answer comes from a process that has handled peers' text, so its shape is ch
 the node: the right number of items, each None or a question, a digest and one reward per completion.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,8 +15,12 @@ MAX_QUESTION = 32_768
 MAX_BATCH = 128
 """Items scored by one fork."""
 
-MAX_REPLY = 6 * MAX_QUESTION * MAX_BATCH
-"""Bytes of a reply; a character of a question takes up to six in JSON."""
+MAX_REPLY = (12 * MAX_QUESTION + 256) * MAX_BATCH
+"""Bytes of a reply; a character of a question takes up to twelve in JSON, digest and rewards less than the rest."""
+
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+"""JSON can name half of a character; nothing can be done with one."""
 
 
 class MalformedReplyError(ValueError):
@@ -74,6 +79,8 @@ def _decode_result(item: object, completions: int) -> Scored | None:
         case [str(question), str(digest), str(rewards)]:
             if len(question) > MAX_QUESTION or len(rewards) != completions or not set(rewards) <= {"0", "1"}:
                 raise MalformedReplyError("a question or its rewards are out of bounds")
+            if not question.isascii() and _SURROGATE.search(question):
+                raise MalformedReplyError("a question that is no Unicode text")
             if len(digest) != 64 or not set(digest) <= set("0123456789abcdef"):
                 raise MalformedReplyError("a digest is not 32 bytes in hex")
             return Scored(question, bytes.fromhex(digest), tuple(reward == "1" for reward in rewards))

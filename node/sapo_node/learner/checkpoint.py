@@ -12,7 +12,7 @@ import re
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from safetensors import SafetensorError
@@ -141,7 +141,7 @@ def _meta(folder: Path) -> Mapping[str, Any]:
         meta = json.loads((folder / "meta.json").read_text())
         sound = isinstance(meta["step"], int) and f"step-{meta['step']:08d}" == folder.name
         sound = sound and all(meta["sha256"][name] == _digest(folder / name) for name in _FILES)
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise _Corrupt("is incomplete") from error
     if not sound:
         raise _Corrupt("does not match its checksums")
@@ -154,13 +154,41 @@ def _read(trainer: Trainer, folder: Path) -> None:
         raise CheckpointError(
             f"the checkpoints in {folder.parent} belong to another model; give that model, or move the folder away"
         )
-    weights, optimizer = (load_tensors((folder / name).read_bytes()) for name in _FILES)
+    weights, optimizer = (_tensors(folder / name) for name in _FILES)
+    # Checksums say that the files are as they were written, not that what wrote them was this version.
+    if _shapes(weights) != _shapes(_weights(trainer)) or not _fits(optimizer, trainer):
+        raise _Corrupt("does not fit this version or model")
     with torch.no_grad():
         for name, value in trainer.policy.trainable():
             value.copy_(weights[name])
     torch.set_rng_state(optimizer.pop("random"))
     _restore_adam(trainer, optimizer)
     trainer.step = meta["step"]
+
+
+def _tensors(path: Path) -> dict[str, Tensor]:
+    try:
+        loaded: dict[str, Tensor] = load_tensors(path.read_bytes())
+    except (SafetensorError, KeyError, TypeError, ValueError, RuntimeError) as error:
+        raise _Corrupt(f"holds no tensors in {path.name}") from error
+    return loaded
+
+
+_Shapes: TypeAlias = dict[str, tuple[torch.Size, torch.dtype]]
+
+
+def _shapes(tensors: Mapping[str, Tensor]) -> _Shapes:
+    return {name: (value.shape, value.dtype) for name, value in tensors.items()}
+
+
+def _fits(optimizer: Mapping[str, Tensor], trainer: Trainer) -> bool:
+    """Whether these are a random state and, for each parameter, all of Adam's state or none."""
+    possible = {"random": torch.get_rng_state()}
+    for name, value in trainer.policy.trainable():
+        adam = {f"{name}/step": torch.tensor(0.0), f"{name}/exp_avg": value, f"{name}/exp_avg_sq": value}
+        if not adam.keys().isdisjoint(optimizer):
+            possible |= adam
+    return _shapes(optimizer) == _shapes(possible)
 
 
 def _restore_adam(trainer: Trainer, tensors: Mapping[str, Tensor]) -> None:

@@ -68,7 +68,8 @@ class MemoryHub:
     def join(self, peer_id: str, channels: Mapping[str, Channel], *, admit: Admit, notify: Notify) -> "MemoryNetwork":
         """The network of a new node with its `channels` by topic.
 
-        Its links are drawn now, and it is reachable while its `run` runs. Joining again under the same peer id replaces a node that has stopped and keeps its links.
+        Its links are drawn now, and it is reachable while its `run` runs. Joining again under the same peer id
+        replaces a node that has stopped and keeps its links.
         """
         known = self._nodes.get(peer_id)
         if known is not None and known.running:
