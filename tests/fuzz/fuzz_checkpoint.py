@@ -21,7 +21,6 @@ from sapo_node.learner.model import Policy
 from sapo_node.learner.trainer import Trainer
 
 FILES = ("weights.safetensors", "optimizer.safetensors")
-
 GOOD, NEWEST = "step-00000001", "step-00000002"
 CLAIMS = (0, 1, 2, 3, 8, 16, 5056, 2**31, 2**40, 2**63 - 1, 2**64 - 1, -1, 0.5, True, None, "1", [2], {})
 TYPES = ("F32", "F64", "F16", "BF16", "U8", "I64", "BOOL", "F4", "", None)

@@ -66,6 +66,8 @@ def check(reply: Any, batch: list[ScoreRequest]) -> None:
         assert len(scored.digest) == 32
         assert len(scored.rewards) == len(item.completions)
         assert all(isinstance(reward, bool) for reward in scored.rewards)
+        # A pool keeps the question and a tokenizer reads it: both need text that has an encoding.
+        assert scored.question.encode().decode() == scored.question
 
 
 def seeds() -> Iterator[bytes]:
