@@ -1,4 +1,4 @@
-"""One message taken apart for a person: which layer refuses it, or which of its claims hold."""
+"""One message taken apart for a person: which layer refuses it, or which of its claims hold, or what it proves."""
 
 from dataclasses import dataclass
 
@@ -10,12 +10,15 @@ from rich.text import Text
 from sapo_node.jail import Jail
 from sapo_node.verify import compare, request_for
 from sapo_protocol import (
+    LocalError,
     Manifest,
     RemoteError,
     Rollout,
     decode_body,
+    decode_evidence,
     open_message,
     peer_id,
+    prove_equivocation,
 )
 
 HOLDS = "holds"
@@ -64,6 +67,28 @@ async def inspect(data: bytes, manifest: Manifest) -> Finding:
         groups = [await _inspect_group(rollout, k, manifest, jail) for k in range(len(rollout.header.groups))]
         nursery.cancel_scope.cancel()
     return Finding("", "", peer_id(rollout.opened.issuer), rollout.header.epoch, rollout.header.counter, tuple(groups))
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """What an evidence message proves."""
+
+    peer: str
+    epoch: int
+    counter: int
+    envelope_ids: tuple[str, str]
+    """In hexadecimal."""
+
+
+def inspect_evidence(data: bytes, manifest: Manifest) -> Proof:
+    """Check an evidence message from its own bytes. Raises LocalError where it proves nothing."""
+    try:
+        accusation = decode_evidence(data, manifest)
+        proof = prove_equivocation(accusation, manifest)
+    except RemoteError as error:
+        raise LocalError(f"this proves nothing in swarm {manifest.name!r}: {error}") from error
+    first, second = (sealed.envelope_id.hex() for sealed in accusation.envelopes)
+    return Proof(peer_id(proof.issuer), proof.epoch, proof.counter, (first, second))
 
 
 async def _inspect_group(rollout: Rollout, k: int, manifest: Manifest, jail: Jail) -> GroupFinding:

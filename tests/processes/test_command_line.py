@@ -8,7 +8,19 @@ import pytest
 
 from processes import RunningProcess, sapo_node, write_swarm
 
-COMMANDS = ["start", "demo", "keygen", "status", "peers", "eval", "config", "verify", "conformance", "manifest"]
+COMMANDS = [
+    "start",
+    "demo",
+    "keygen",
+    "status",
+    "peers",
+    "eval",
+    "config",
+    "verify",
+    "conformance",
+    "manifest",
+    "evidence",
+]
 
 
 @pytest.mark.parametrize("command", COMMANDS)

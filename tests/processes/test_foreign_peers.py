@@ -10,7 +10,7 @@ import pytest
 import trio
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from processes import RunningProcess
+from processes import RunningProcess, sapo_node
 from sapo_node.keyfile import Identity
 from sapo_node.net.interface import Channel, Verdict
 from sapo_node.net.libp2p import Libp2pNetwork, NetworkSettings
@@ -160,6 +160,12 @@ async def test_an_equivocator_is_banned_by_a_node_that_only_saw_the_evidence(tmp
             await until(met, bans)
             event = await until(other, bans)
             assert not event["counts"].get("equivocation")
+            where = ("--swarm", swarm_file, "--key", other.folder / "node.key", "--state", other.folder / "state")
+            shown = sapo_node("evidence", name, *where, "--output", tmp_path / "proof")
+            assert shown.returncode == 0
+            assert f"{name} signed two contents for its round 0 of epoch 0" in shown.stdout
+            assert sapo_node("verify", "--evidence", tmp_path / "proof", "--swarm", swarm_file).stdout == shown.stdout
+            assert sapo_node("verify", "--evidence", tmp_path / "proof").returncode == 1
 
 
 def test_a_backup_put_back_is_noticed_and_the_node_listens_first(tmp_path, swarm_file):

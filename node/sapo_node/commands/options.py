@@ -1,0 +1,69 @@
+"""What several commands share: their options, how they find a node's key and state, and how they tell of an error."""
+
+import sys
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.markup import escape
+
+from sapo_node.config import Config, load_config
+from sapo_node.database import Database
+from sapo_node.keyfile import Identity, PassphraseNeeded, load_key
+from sapo_node.state import read_database, state_folder
+from sapo_protocol import LocalError, load_manifest
+
+Command = Callable[..., None]
+
+stderr = Console(stderr=True)
+
+as_json = click.option("--json", "json_output", is_flag=True, help="Print JSON for scripts.")
+
+
+def configured(command: Command) -> Command:
+    """Add --config, --swarm, --key and --state, and hand the command one Config."""
+
+    @click.option(
+        "--config", "config_file", type=click.Path(path_type=Path), help="A TOML file; see `sapo-node config`."
+    )
+    @click.option("--swarm", help="The swarm: a shipped manifest or the path of one.  [default: starter]")
+    @click.option("--key", help="The key file of the node.  [default: node.key]")
+    @click.option("--state", help="The folder that keeps state.")
+    @wraps(command)
+    def wrapped(config_file: Path | None, swarm: str, key: str, state: str, **options: Any) -> None:
+        config = load_config(config_file).overridden({"swarm": swarm, "key": key, "state": state})
+        command(config=config, **options)
+
+    return wrapped
+
+
+def tell(error: BaseException) -> None:
+    """One line on stderr."""
+    stderr.print(f"[bold red]error:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
+
+
+def unlock(path: Path, passphrase: str | None) -> Identity:
+    """Load a key, asking for its passphrase where there is somebody to ask."""
+    try:
+        return load_key(path, passphrase)
+    except PassphraseNeeded:
+        if passphrase or not sys.stdin.isatty():
+            raise
+        return load_key(path, click.prompt(f"passphrase of {path}", hide_input=True, err=True))
+
+
+def database_of(config: Config) -> Database:
+    """The database of the node of this key and swarm, running or not, for reading."""
+    identity = unlock(Path(config.key), None)
+    return read_database(state_folder(Path(config.state), load_manifest(config.swarm), identity.peer_id))
+
+
+def write_file(file: Path, data: bytes) -> None:
+    """Raises LocalError where it cannot be written."""
+    try:
+        file.write_bytes(data)
+    except OSError as error:
+        raise LocalError(f"cannot write {file}: {error.strerror}") from error

@@ -1,0 +1,85 @@
+"""Start nodes: `start`, `demo`, `keygen`."""
+
+import json
+from contextlib import nullcontext
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import click
+import trio
+
+from sapo_node.app import RunningNode
+from sapo_node.commands.options import as_json, configured, stderr, unlock
+from sapo_node.config import Config
+from sapo_node.demo import run_demo
+from sapo_node.keyfile import create_key
+from sapo_node.report import LiveView, print_json_line
+
+
+@click.command()
+@configured
+@click.option("--listen", multiple=True, metavar="MULTIADDR", help="Listen here, e.g. /ip4/0.0.0.0/tcp/4001.")
+@click.option("--announce", multiple=True, metavar="MULTIADDR", help="The address others should dial, if another.")
+@click.option("--bootstrap", multiple=True, metavar="MULTIADDR", help="A node to dial, ending in /p2p/<peer id>.")
+@click.option("--mdns/--no-mdns", default=None, help="Find nodes on the local network.  [default: on]")
+@click.option("--local", type=int, metavar="I", help="Own groups per round.  [default: 4]")
+@click.option("--external", type=int, metavar="J", help="Groups of others per round, at most.  [default: 4]")
+@click.option("--model", help="A Hugging Face model folder.  [default: seed, the policy in the package]")
+@click.option("--no-train", "train", flag_value=False, type=bool, default=None, help="Only verify and relay.")
+@click.option("--rounds", type=click.IntRange(1), help="Stop by itself after this many rounds.")
+@click.option("--unconfined", is_flag=True, default=None, help="Score others' text even where it cannot be confined.")
+@click.option("--passphrase", envvar="SAPO_NODE_PASSPHRASE", help="Of the key file; asked for when needed.")
+@as_json
+def start(config: Config, *, rounds: int | None, passphrase: str | None, json_output: bool, **options: Any) -> None:
+    """Run a node: learn, share, verify, until Ctrl-C.
+
+    The key is made when its file is missing. Peers are found on the local network by themselves and elsewhere through
+    --bootstrap; without any the node learns alone. Ctrl-C ends it after its round; nothing is lost whenever it ends.
+
+    \b
+    sapo-node start
+    sapo-node start --key other.key --bootstrap /ip4/192.0.2.7/tcp/4001/p2p/12D3KooW...
+    sapo-node start --no-train --listen /ip4/0.0.0.0/tcp/4001     a relay for others
+    """  # noqa: D301 - click reads the backspace
+    config = config.overridden(options)
+    path = Path(config.key)
+    key_is_new = not path.exists()
+    identity = create_key(path, passphrase) if key_is_new else unlock(path, passphrase)
+    if key_is_new and not json_output:
+        stderr.print(f"made a new key in {path} (mode 0600); this node is {identity.peer_id}", highlight=False)
+    with nullcontext(print_json_line) if json_output else LiveView() as observer:
+        node = RunningNode(config, identity, key_is_new=key_is_new, observer=observer)
+        trio.run(partial(node.run, rounds=rounds))
+
+
+@click.command()
+@click.option("--rounds", type=click.IntRange(1), default=120, show_default=True, help="Rounds of each honest node.")
+@click.option("--questions", type=click.IntRange(1), default=32, show_default=True, help="Held-out questions per task.")
+@as_json
+def demo(*, rounds: int, questions: int, json_output: bool) -> None:
+    """A swarm on this machine: three honest nodes and one that cheats.
+
+    Four processes meet over real libp2p on loopback. The fourth claims rewards it has not earned, copies others' text
+    and sends garbage. At the end: held-out pass@1 of the honest nodes before and after, what was refused and why, and
+    what the cheat got out of it.
+    """
+    run_demo(rounds=rounds, questions=questions, json_output=json_output)
+
+
+@click.command()
+@click.option("--key", default="node.key", show_default=True, type=click.Path(path_type=Path), help="File to write.")
+@click.option("--passphrase/--no-passphrase", default=False, help="Ask for a passphrase to encrypt it with.")
+@as_json
+def keygen(key: Path, *, passphrase: bool, json_output: bool) -> None:
+    """Make a key without starting a node.
+
+    `start` makes its own. A key made beforehand is older than its node's state, so that node trains at once but
+    listens for two epochs before it publishes: it cannot know that no copy of the key is in use.
+    """
+    secret = click.prompt("passphrase", hide_input=True, confirmation_prompt=True, err=True) if passphrase else None
+    identity = create_key(key, secret)
+    if json_output:
+        click.echo(json.dumps({"key": str(key), "peer_id": identity.peer_id}))
+    else:
+        click.echo(f"{identity.peer_id}\nwritten to {key} (mode 0600)")
