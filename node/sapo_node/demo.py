@@ -18,6 +18,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from sapo_node.history import TAKEN
 from sapo_node.view import short
 from sapo_protocol import LocalError, load_manifest, render_manifest
 
@@ -191,7 +192,7 @@ class Demo:
     @staticmethod
     def _refused(member: Member) -> dict[str, int]:
         counts = member.knows.get("counts", {})
-        return {name: count for name, count in counts.items() if name not in ("accepted", "verified groups")}
+        return {name: count for name, count in counts.items() if name not in TAKEN}
 
     async def _evaluate(self, member: Member | None) -> Json:
         """Held-out pass@1 through the command a user would run."""

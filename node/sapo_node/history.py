@@ -26,6 +26,10 @@ class Curve:
     """Rounds that each mean is over."""
 
 
+ACCEPTED, VERIFIED, EVIDENCE = TAKEN = ("accepted", "verified groups", "evidence accepted")
+"""Names of the counts of what was taken in; every other count is of something that was left out, by its reason."""
+
+
 class History:
     """The node's public record of itself."""
 

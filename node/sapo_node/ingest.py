@@ -93,6 +93,7 @@ class Ingest:
         self._window = ReplayWindow(database)
         self._quota = SenderQuota(rate=policy.MESSAGES_PER_SECOND, burst=policy.MESSAGE_BURST)
         self.accepted = 0
+        self.evidence = 0
         self.refused: Counter[str] = Counter()
 
     async def handle(self, sender: str, data: bytes) -> Verdict:
@@ -119,7 +120,6 @@ class Ingest:
         except StateError as error:
             self._on_fatal(error)
             return Verdict.IGNORE
-        self.accepted += 1
         return Verdict.ACCEPT
 
     def advance(self, epoch: int) -> None:
@@ -155,6 +155,7 @@ class Ingest:
         with self._database.transaction():
             self._window.accept(rollout.opened, rollout.header, received=received | _bits(bodies), newcomer=newcomer)
             self._inbox.put(replace(rollout, bodies=fresh))
+        self.accepted += 1
 
     def _require_news(self, sealed: Sealed, bodies: tuple[bytes | None, ...]) -> int:
         """Before the signature: an envelope accepted earlier is of interest only for bodies that did not come with it.
@@ -202,6 +203,7 @@ class Ingest:
         if not self._court.hears(accusation.issuer):
             raise _Ignore(Ignored.KNOWN_EVIDENCE)
         self._convict(data, publish=False)
+        self.evidence += 1
 
     def _convict(self, evidence: bytes, *, publish: bool) -> None:
         proof = prove_equivocation(decode_evidence(evidence, self._manifest), self._manifest)

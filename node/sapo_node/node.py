@@ -14,7 +14,7 @@ from sapo_node.clock import Clock
 from sapo_node.config import Config
 from sapo_node.counters import Counters
 from sapo_node.database import Database
-from sapo_node.history import History
+from sapo_node.history import ACCEPTED, EVIDENCE, VERIFIED, History
 from sapo_node.inbox import Inbox
 from sapo_node.ingest import Ingest
 from sapo_node.intake import Intake
@@ -216,8 +216,8 @@ class Node:
 
     def _count(self) -> None:
         """Add to the durable counts what happened since the last time."""
-        now = {"accepted": self.ingest.accepted, **self.ingest.refused, **self.verifier.unusable}
-        now["verified groups"] = self.verifier.verified
+        taken = {ACCEPTED: self.ingest.accepted, VERIFIED: self.verifier.verified, EVIDENCE: self.ingest.evidence}
+        now = {**taken, **self.ingest.refused, **self.verifier.unusable}
         self.history.count({name: count - self._counted.get(name, 0) for name, count in now.items()})
         self._counted = now
 

@@ -5,6 +5,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from sapo_node.history import ACCEPTED, EVIDENCE, TAKEN, VERIFIED
 from sapo_node.overview import Overview, PeerView
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
@@ -90,12 +91,13 @@ def peer_table(peers: list[PeerView], connected: set[str], own_tokens: int, *, s
 
 
 def _counts(view: Overview) -> RenderableType:
-    taken = ("accepted", "verified groups")
     text = Text.assemble(
-        *(("accepted ", "bold"), f"{view.counts.get('accepted', 0)} envelopes, "),
-        *(("verified ", "bold"), f"{view.counts.get('verified groups', 0)} groups"),
+        *(("accepted ", "bold"), f"{view.counts.get(ACCEPTED, 0)} envelopes, "),
+        *(("verified ", "bold"), f"{view.counts.get(VERIFIED, 0)} groups"),
     )
-    refused = {name: count for name, count in view.counts.items() if name not in taken and count}
+    if convicted := view.counts.get(EVIDENCE, 0):
+        text.append(f", evidence against {convicted} peers")
+    refused = {name: count for name, count in view.counts.items() if name not in TAKEN and count}
     text.append("\nleft out ", style="bold")
     text.append(", ".join(f"{name} {count}" for name, count in sorted(refused.items())) or "nothing")
     return text

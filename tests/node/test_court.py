@@ -146,3 +146,16 @@ async def test_evidence_against_the_own_key_stops_the_node_with_a_word_of_advice
     gate = gate_of(author.issuer)
     assert await gate.ingest.handle_evidence(gate.sender, evidence_against(author)) is Verdict.IGNORE
     assert "start with a new one" in str(gate.fatal[0])
+
+
+async def test_accepted_evidence_is_counted_apart_from_rollouts(gate, author):
+    await gate.ingest.handle_evidence(gate.sender, evidence_against(author))
+    assert (gate.ingest.evidence, gate.ingest.accepted) == (1, 0)
+
+
+def test_a_peer_of_the_operators_trust_is_no_stranger(database, rng, crowd):
+    *strangers, last = crowd
+    court = Court(Ledger(database, trusted=[peer_id(last.issuer)], rng=rng))
+    for stranger in strangers:
+        court.convict(proof_against(stranger), publish=False)
+    assert court.hears(last.issuer)

@@ -9,6 +9,7 @@ from collections import deque
 
 from sapo_node.trust import policy
 from sapo_node.trust.ledger import Ledger
+from sapo_node.trust.policy import Standing
 from sapo_protocol import Equivocation, peer_id
 
 logger = logging.getLogger(__name__)
@@ -33,12 +34,12 @@ class Court:
         peer = peer_id(issuer)
         if self._ledger.convicted(peer) is not None:
             return False
-        return self._ledger.of(peer).earned > 0 or self._strangers < policy.STRANGERS_CONVICTED
+        return not self._is_stranger(peer) or self._strangers < policy.STRANGERS_CONVICTED
 
     def convict(self, proof: Equivocation, *, publish: bool) -> str:
         """Ban the issuer for good; the peer id. `publish` when this node found it: what was received is forwarded."""
         peer = peer_id(proof.issuer)
-        self._strangers += self._ledger.of(peer).earned == 0
+        self._strangers += self._is_stranger(peer)
         self._ledger.convict(proof)
         logger.warning("%s signed two envelopes for epoch %d, counter %d", peer, proof.epoch, proof.counter)
         if publish:
@@ -52,6 +53,10 @@ class Court:
             return
         self._reminded.add(peer)
         self._to_publish.append(evidence)
+
+    def _is_stranger(self, peer: str) -> bool:
+        account = self._ledger.of(peer)
+        return account.earned == 0 and account.standing is not Standing.HEALTHY
 
     def take_announcements(self) -> list[bytes]:
         """Evidence to be published now; each is handed out once."""
