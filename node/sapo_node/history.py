@@ -16,6 +16,9 @@ CREATE TABLE IF NOT EXISTS session (id INTEGER PRIMARY KEY CHECK (id = 1), facts
 
 MAX_ROUNDS = 10_000
 
+ACCEPTED, VERIFIED, EVIDENCE = TAKEN = ("accepted", "verified groups", "evidence accepted")
+"""Names of the counts of what was taken in; every other count is of something that was left out, by its reason."""
+
 
 @dataclass(frozen=True, slots=True)
 class Curve:
@@ -24,10 +27,6 @@ class Curve:
     means: list[float]
     rounds: int
     """Rounds that each mean is over."""
-
-
-ACCEPTED, VERIFIED, EVIDENCE = TAKEN = ("accepted", "verified groups", "evidence accepted")
-"""Names of the counts of what was taken in; every other count is of something that was left out, by its reason."""
 
 
 class History:
