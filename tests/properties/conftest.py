@@ -4,11 +4,12 @@ A thorough run outlasts the usual limit per test: `HYPOTHESIS_PROFILE=thorough p
 """
 
 import os
+from contextlib import contextmanager
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-settings.register_profile("quick", deadline=None, derandomize=True, max_examples=30, stateful_step_count=30)
+settings.register_profile("quick", deadline=None, derandomize=True, max_examples=50, stateful_step_count=40)
 settings.register_profile(
     "thorough",
     deadline=None,
@@ -18,10 +19,24 @@ settings.register_profile(
 )
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _profile():
+@contextmanager
+def profile():
     """The profile holds in this folder alone; other tests choose their own numbers."""
     before = settings.get_current_profile_name()
     settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
     yield
     settings.load_profile(before)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector):
+    """`given` looks at the profile when a module is read."""
+    with profile():
+        return (yield)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _profile():
+    """State machines look at it when they run."""
+    with profile():
+        yield

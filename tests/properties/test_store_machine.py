@@ -1,0 +1,282 @@
+"""Counters in real files against lists: none is handed out twice, whatever the clock does and whoever is killed.
+
+A kill puts in place of the database what it and its log held at that moment: what a dead process leaves behind.
+"""
+
+import random
+import shutil
+import tempfile
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from sapo_node import counters
+from sapo_node.counters import Counters, KeyInUseElsewhere, Slot
+from sapo_node.database import Database
+from sapo_node.place import Place
+from sapo_protocol import load_manifest
+
+GENESIS, EPOCH, ROUNDS = 1_000.0, 10, 3
+MANIFEST = replace(load_manifest("starter"), genesis=int(GENESIS), epoch_seconds=EPOCH, max_rounds=ROUNDS)
+SCHEMA = (counters.SCHEMA,)
+MEMORY = Path("/dev/shm")
+"""A kill loses nothing that was written, so the files need no disk, and the syncs no time."""
+
+
+class Killed(Exception):
+    """Ends the process in the middle of a transaction."""
+
+
+class Mortal(Database):
+    """A database whose process can be killed before any of its writes."""
+
+    writes_left: int | None = None
+    on_death: Callable[[], None]
+
+    def execute(self, statement, *values):
+        if self.writes_left is not None:
+            if self.writes_left == 0:
+                self.on_death()
+                raise Killed
+            self.writes_left -= 1
+        return super().execute(statement, *values)
+
+
+class CountersMachine(RuleBasedStateMachine):
+    def __init__(self):
+        super().__init__()
+        self.root = tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None)
+        self.folders = 0
+        self.clock_is_right = False
+        """From where an older database was put back: what happens else is shown below."""
+        self.reserved: list[Slot] = []
+        self.noted = (-1, -1)
+        """What stands beside the database, and tells when the database is older."""
+        self.in_hand: Slot | None = None
+        self.kept: list[tuple[Slot, bytes, bytes]] = []
+        self.published: list[Slot] = []
+        """Reserved while this node was free to publish; unlike the rest, no backup takes it back."""
+
+    @initialize(seconds=st.integers(0, 10 * EPOCH), key_is_new=st.booleans())
+    def the_node_starts_for_the_first_time(self, seconds, key_is_new):
+        self.now = GENESIS + seconds
+        self.listens_until = 0.0
+        self.folder.mkdir()
+        (self.folder / "lock").touch()
+        self.start(key_is_new=key_is_new, must_listen=not key_is_new)
+
+    @rule(seconds=st.integers(-3 * EPOCH, 3 * EPOCH) | st.sampled_from([-20 * EPOCH, 17 * EPOCH, EPOCH - 0.5]))
+    def the_clock_moves_either_way(self, seconds):
+        self.now = max(GENESIS, self.now + (abs(seconds) if self.clock_is_right else seconds))
+
+    @rule(epochs_later=st.sampled_from([0, 0, 0, 1, 2, 15, 16]), is_kept=st.sampled_from([True, True, False]))
+    def a_round_is_reserved(self, epochs_later, is_kept):
+        self.now += epochs_later * EPOCH
+        expected = self.next()
+        slot = self.counters.reserve(self.now)
+        assert slot == expected
+        self.in_hand = slot
+        if slot is None:
+            return
+        assert all(slot.epoch >= before.epoch for before in self.reserved)
+        self.reserved.append(slot)
+        self.noted = (slot.epoch, slot.counter)
+        if not self.counters.listening_seconds(self.now):
+            assert slot not in self.published
+            self.published.append(slot)
+        if is_kept:
+            self.kept.append(self.signed())
+            self.counters.keep(*self.kept[-1])
+            self.in_hand = None
+
+    @precondition(lambda self: self.in_hand)
+    @rule()
+    def keeping_it_fails_and_leaves_nothing(self):
+        with pytest.raises(Killed), self.database.transaction():
+            self.counters.keep(*self.signed())
+            raise Killed
+
+    @rule(writes=st.integers(0, 5), noted=st.booleans(), key_is_new=st.booleans())
+    def the_node_is_killed_while_it_reserves(self, writes, noted, key_is_new):
+        """Before it is written, after it is, or after it is also noted beside the database."""
+        expected = self.next()
+        if self.killed(lambda: self.counters.reserve(self.now), writes) and expected:
+            self.reserved.append(expected)
+            if noted:
+                self.noted = (expected.epoch, expected.counter)
+            else:
+                self.counters._place.note(*self.noted)
+        self.start(key_is_new=key_is_new)
+
+    @precondition(lambda self: self.in_hand)
+    @rule(writes=st.integers(0, 2))
+    def the_node_is_killed_while_it_keeps(self, writes):
+        signed = self.signed()
+        if self.killed(lambda: self.counters.keep(*signed), writes):
+            self.kept.append(signed)
+        self.start()
+
+    @rule(key_is_new=st.booleans())
+    def the_node_ends_and_starts_again(self, key_is_new):
+        self.database.close()
+        self.start(key_is_new=key_is_new)
+
+    @rule()
+    def the_state_is_moved_to_another_folder(self):
+        self.database.close()
+        before = self.folder
+        self.folders += 1
+        shutil.copytree(before, self.folder)
+        self.start(must_listen=True)
+
+    @rule(epochs_later=st.lists(st.integers(0, 2), max_size=4))
+    def an_older_database_is_put_back_by_an_operator_whose_clock_is_right(self, epochs_later):
+        self.copy_to(self.folder / "backup")
+        reserved, kept = list(self.reserved), list(self.kept)
+        for epochs in epochs_later:
+            self.a_round_is_reserved(epochs, is_kept=True)
+        self.now = max([self.now, *(GENESIS + slot.epoch * EPOCH for slot in self.reserved)])
+        self.clock_is_right = True
+        self.database.close()
+        self.put_back(self.folder / "backup")
+        self.reserved, self.kept = reserved, kept
+        self.start()
+
+    @invariant()
+    def what_is_sent_again_is_what_was_kept_for_this_and_the_last_epoch_in_order(self):
+        recent = [message for slot, _, message in self.kept if slot.epoch >= self.latest() - 1]
+        assert self.counters.recent() == recent
+
+    @invariant()
+    def exactly_the_own_envelopes_are_recognised(self):
+        for slot, envelope_id, _ in self.kept:
+            assert self.is_recognised(envelope_id) is (slot.epoch >= self.latest() - 16)
+        assert not self.is_recognised(b"of a stranger")
+
+    @invariant()
+    def the_epoch_is_the_clocks_and_never_runs_backwards(self):
+        assert self.counters.epoch(self.now) == max(self.today(), self.latest())
+
+    @invariant()
+    def it_listens_as_long_as_it_must(self):
+        assert self.counters.listening_seconds(self.now) == pytest.approx(max(0.0, self.listens_until - self.now))
+
+    def teardown(self):
+        if hasattr(self, "database"):
+            self.database.close()
+        self.root.cleanup()
+
+    @property
+    def folder(self) -> Path:
+        return Path(self.root.name) / str(self.folders)
+
+    def today(self) -> int:
+        return int(self.now - GENESIS) // EPOCH
+
+    def latest(self) -> int:
+        """The epoch of the last round reserved."""
+        return self.reserved[-1].epoch if self.reserved else 0
+
+    def next(self) -> Slot | None:
+        epoch = max(self.today(), self.latest())
+        counter = sum(slot.epoch == epoch for slot in self.reserved)
+        return Slot(epoch, counter) if counter < ROUNDS else None
+
+    def signed(self) -> tuple[Slot, bytes, bytes]:
+        name = f"{self.in_hand} {len(self.kept)} {self.now}".encode()
+        return self.in_hand, b"id " + name, b"message " + name
+
+    def is_recognised(self, envelope_id: bytes) -> bool:
+        try:
+            self.counters.recognise(envelope_id)
+        except KeyInUseElsewhere:
+            return False
+        return True
+
+    def killed(self, action: Callable[[], object], writes: int) -> bool:
+        """Kill the process before so many writes of what it does, or right after; whether it was done by then."""
+        left_behind = self.folder / "left behind"
+        self.database.writes_left, self.database.on_death = writes, lambda: self.copy_to(left_behind)
+        try:
+            action()
+        except Killed:
+            return False
+        else:
+            self.copy_to(left_behind)
+            return True
+        finally:
+            self.database.close()
+            self.put_back(left_behind)
+
+    def copy_to(self, place: Path) -> None:
+        shutil.rmtree(place, ignore_errors=True)
+        place.mkdir()
+        for part in self.folder.glob("node.sqlite*"):
+            shutil.copy(part, place)
+
+    def put_back(self, place: Path) -> None:
+        for part in self.folder.glob("node.sqlite*"):
+            part.unlink()
+        for part in place.glob("node.sqlite*"):
+            shutil.copy(part, self.folder)
+
+    def start(self, *, key_is_new=False, must_listen=False) -> None:
+        """A round that was only reserved is lost with the process that held it."""
+        self.in_hand = None
+        self.database = Mortal(self.folder / "node.sqlite", SCHEMA)
+        self.counters = Counters(
+            self.database,
+            MANIFEST,
+            now=self.now,
+            key_is_new=key_is_new,
+            rng=random.Random(0),
+            place=Place(self.folder),
+        )
+        latest = self.reserved[-1] if self.reserved else Slot(-1, -1)
+        if must_listen or self.noted > (latest.epoch, latest.counter):
+            least = GENESIS + (self.today() + 2) * EPOCH
+            self.listens_until = self.now + self.counters.listening_seconds(self.now)
+            assert least <= self.listens_until <= least + EPOCH / 2
+
+
+def test_no_counter_is_handed_out_twice_whatever_the_clock_does_and_whoever_is_killed():
+    run_state_machine_as_test(CountersMachine, settings=settings())
+
+
+@pytest.mark.xfail(strict=True, reason="a clock before the genesis reserves rounds of negative epochs")
+def test_no_round_is_reserved_that_the_wire_cannot_say():
+    """A negative epoch is no unsigned integer: every receiver would charge the peer that sent it."""
+    early = Counters(Database(None, SCHEMA), MANIFEST, now=0.0, key_is_new=True, rng=random.Random(0))
+    slot = early.reserve(0.0)
+    assert slot is None or slot.epoch >= 0
+
+
+@pytest.mark.xfail(strict=True, reason="the end of listening is computed from the clock alone, and anew at each start")
+def test_a_clock_that_was_behind_while_an_old_state_started_does_not_end_its_listening(tmp_path):
+    """The counter noted beside the database is of a later epoch than the clock: the clock must be wrong."""
+
+    def start(epoch):
+        place = Place(tmp_path)
+        now = GENESIS + epoch * EPOCH
+        return Counters(Database(path, SCHEMA), MANIFEST, now=now, key_is_new=True, rng=random.Random(0), place=place)
+
+    (tmp_path / "lock").touch()
+    path = tmp_path / "node.sqlite"
+    assert start(7).reserve(GENESIS + 7 * EPOCH) == Slot(7, 0)
+    path = tmp_path / "an older one.sqlite"
+    start(5)
+    again = start(5)
+    now = GENESIS + 7.9 * EPOCH
+    assert again.listening_seconds(now) > 0 or again.reserve(now) != Slot(7, 0)
