@@ -49,6 +49,8 @@ def signed_message(source: Source) -> None:
     bodies = [body(source) for _ in range(source.below(4))]
     payload = header(source, bodies)
     sent = tuple(None if source.below(8) == 1 else source.string() if source.below(8) == 1 else each for each in bodies)
+    if source.below(16) == 1:
+        sent = sent[1:] or (None,)
     message = encode_message(KEY.seal(payload), sent)
     check_header(payload)
     for each in bodies:
@@ -208,6 +210,32 @@ def claims(source: Source) -> bytes:
     return cbor_head(source, 4, G) + bytes(0xF4 + (bits >> k & 1) for k in range(G))
 
 
+GROUP = {"body": bytes(32), "claims": [True] * G, "digest": bytes(32)}
+HEADER = {"epoch": 1, "groups": [GROUP], "counter": 1}
+HEADERS = (
+    *({"epoch": value} for value in (0, 23, 24, 255, 256, 65_535, 65_536, 2**32, 2**64 - 1, True, "1", b"1")),
+    *({"counter": value} for value in (MANIFEST.max_rounds - 1, MANIFEST.max_rounds, 2**32, False)),
+    *({"groups": value} for value in ([], [GROUP] * 15, [GROUP] * 16, [GROUP] * 17, {}, [1])),
+    *({"groups": [{**GROUP, "claims": value}]} for value in ([True] * (G - 1), [True] * (G + 1), [1] * G, b"1" * G)),
+    *({"groups": [{**GROUP, key: bytes(size)}]} for key in ("body", "digest") for size in (31, 33)),
+    {"groups": [{**GROUP, "x": {}}]},
+    *({"x": value} for value in ({}, {"a": 1}, [], 0, True, "x", b"x", {"a": "b" * 251}, {"a": "b" * 252})),
+    {"x": {"a": [[[[[[1]]]]]]}},
+    {"x": {"a": [[[[[[[1]]]]]]]}},
+    {"y": 1},
+)
+COMPLETION = {"finish": "stop", "text": "text"}
+BODIES = (
+    *({"model": value} for value in ("", "m", "m" * 64, "m" * 65, b"m", 1)),
+    *({"x": value} for value in ({}, {"a": 1}, [], 0, {"a": "b" * 251}, {"a": "b" * 252})),
+    *({"completions": value} for value in ([], [COMPLETION] * (G - 1), [COMPLETION] * (G + 1), {}, "text", [1] * G)),
+    *({"completions": [{**COMPLETION, "finish": value}] * G} for value in ("length", "", "STOP", 1, True, b"stop")),
+    *({"completions": [{**COMPLETION, "text": value}] * G} for value in ("", b"text", 1, [])),
+    {"completions": [{**COMPLETION, "x": {}}] * G},
+    {"y": 1},
+)
+
+
 def seeds() -> Iterator[bytes]:
     # With no byte after the head of a program, every choice is 0: a round without a fault.
     for groups in range(4):
@@ -220,6 +248,16 @@ def seeds() -> Iterator[bytes]:
         yield b"\1" + payload
         yield b"\0" + encode_message(KEY.seal(payload), tuple(built[:2]))
     yield b"\0" + encode_message(KEY.seal(payload), (None, built[1]))
+    message = encode_message(KEY.seal(payload), (None, None))
+    for changed in (message + b"\0", message[:-1], message[:-3], message[:-3] + b"\x81\x40", message[:-1] + b"\xf4"):
+        yield b"\0" + changed
+    for change in HEADERS:
+        yield b"\1" + encode({**HEADER, **change})
+    valid = encode(HEADER)
+    for place, other in ((0, 0xA4), (-1, 0xFF), (valid.index(b"groups") + 6, 0x82), (-2, 0xF4)):
+        yield b"\1" + valid[:place] + bytes([other]) + (valid[place + 1 :] if place != -1 else b"")
+    for change in BODIES:
+        yield b"\2" + encode({"completions": [COMPLETION] * G, **change})
     for broken in range(16):
         yield bytes([3, 1, 0]) + bytes(4 * G) + bytes([broken, 9, 9, 9])
         yield bytes([3, 1, broken, 9, 9, 9, 9, 9])

@@ -97,9 +97,8 @@ def cbor_item(source: Source, depth: int = 0) -> bytes:
 
 def cbor_head(source: Source, major: int, argument: int) -> bytes:
     """A head in its shortest form, or wider by choice."""
-    wider = source.below(8)
     shortest = 0 if argument < 24 else next(width for width in (1, 2, 4, 8) if argument < 1 << 8 * width)
-    width = (1, 2, 4, 8)[wider] if wider < 4 and (1, 2, 4, 8)[wider] >= shortest else shortest
+    width = max(shortest, (0, 0, 0, 0, 1, 2, 4, 8)[source.below(8)])
     if not width:
         return bytes([major << 5 | argument])
     return bytes([major << 5 | {1: 24, 2: 25, 4: 26, 8: 27}[width]]) + argument.to_bytes(width, "big")
