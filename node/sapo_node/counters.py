@@ -68,7 +68,9 @@ class Counters:
         until = 0.0
         if row is not None or not key_is_new:
             spread = rng.uniform(0, LISTEN_SPREAD) * manifest.epoch_seconds
-            until = epoch_start(manifest, epoch_at(manifest, now) + LISTEN_EPOCHS) + spread
+            # From the latest epoch that anything here knows of: the clock may be behind.
+            latest = max(self.epoch(now), place.latest()[0] if place else -1)
+            until = epoch_start(manifest, latest + LISTEN_EPOCHS) + spread
         with database.transaction(durable=True):
             database.execute("DELETE FROM listening")
             database.execute("INSERT INTO listening VALUES (?, ?)", until, fingerprint)
@@ -93,9 +95,11 @@ class Counters:
         return max(0.0, row[0] - now) if row else 0.0
 
     def reserve(self, now: float) -> Slot | None:
-        """The next unused counter, durably taken; None when this epoch's are used up."""
+        """The next unused counter, durably taken; None when this epoch's are used up, or before the genesis."""
         with self._database.transaction(durable=True):
             epoch = self.epoch(now)
+            if epoch < 0:
+                return None
             row = self._database.row("SELECT next FROM counters WHERE epoch = ?", epoch)
             counter: int = row[0] if row else 0
             if counter >= self._manifest.max_rounds:

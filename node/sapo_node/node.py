@@ -184,7 +184,7 @@ class Node:
         self._advance(self.counters.epoch(now))
         slot = self.counters.reserve(now)
         if slot is None:
-            logger.warning("this epoch's %d rounds are used up; waiting for the next", self._manifest.max_rounds)
+            logger.warning("no rounds left in this epoch (of %d); waiting for the next", self._manifest.max_rounds)
             await self._pause(max(0.0, epoch_start(self._manifest, self.counters.epoch(now) + 1) - now))
             return None
         return await play.play(slot, share=not self.counters.listening_seconds(now))

@@ -255,7 +255,6 @@ def test_no_counter_is_handed_out_twice_whatever_the_clock_does_and_whoever_is_k
     run_state_machine_as_test(CountersMachine, settings=settings())
 
 
-@pytest.mark.xfail(strict=True, reason="a clock before the genesis reserves rounds of negative epochs")
 def test_no_round_is_reserved_that_the_wire_cannot_say():
     """A negative epoch is no unsigned integer: every receiver would charge the peer that sent it."""
     early = Counters(Database(None, SCHEMA), MANIFEST, now=0.0, key_is_new=True, rng=random.Random(0))
@@ -263,7 +262,6 @@ def test_no_round_is_reserved_that_the_wire_cannot_say():
     assert slot is None or slot.epoch >= 0
 
 
-@pytest.mark.xfail(strict=True, reason="the end of listening is computed from the clock alone, and anew at each start")
 def test_a_clock_that_was_behind_while_an_old_state_started_does_not_end_its_listening(tmp_path):
     """The counter noted beside the database is of a later epoch than the clock: the clock must be wrong."""
 

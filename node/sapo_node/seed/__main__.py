@@ -33,6 +33,7 @@ def build_command(out: Path) -> None:
     """
     # One thread: the order in which sums are taken must not depend on the machine's cores.
     torch.set_num_threads(1)
+    torch.set_flush_denormal(True)
     started = time.monotonic()
     configs = {spec.dataset: spec.config for spec in load_manifest(SWARM).tasks}
     build(out, configs, Recipe(), lambda line: click.echo(f"{time.monotonic() - started:6.0f} s  {line}"))

@@ -30,7 +30,6 @@ def build(out: Path, configs: Mapping[str, Mapping[str, Any]], recipe: Recipe, p
     out.mkdir(parents=True, exist_ok=True)
     lessons = Lessons(recipe, configs)
     tokenizer = _tokenizer(lessons, recipe)
-    torch.set_flush_denormal(True)
     torch.manual_seed(recipe.seed)
     end, pad = own_tokenizer.end_and_pad(tokenizer)
     model = new_model(recipe, end, pad)
