@@ -73,6 +73,7 @@ class Probe:
     banned: set[str] = field(default_factory=set)
     heard: list[bytes] = field(default_factory=list)
     senders: list[str] = field(default_factory=list)
+    refused: list[bytes] = field(default_factory=list)
     notices: list[NetworkNotice] = field(default_factory=list)
     life: trio.CancelScope = field(default_factory=trio.CancelScope)
     ended: trio.Event = field(default_factory=trio.Event)
@@ -91,7 +92,7 @@ class Probe:
         self.network = Libp2pNetwork(
             settings,
             peer_id(bytes(SigningKey(seed).verify_key)),
-            {topic_of(self.network_id): Channel(self.handle, LIMIT)},
+            {topic_of(self.network_id): Channel(self.handle, LIMIT), self.refusing: Channel(self.refuse, LIMIT)},
             admit=lambda peer: peer not in self.banned,
             notify=self.notices.append,
         )
@@ -110,6 +111,15 @@ class Probe:
 
     async def publish(self, data: bytes) -> None:
         await self.network.publish(topic_of(self.network_id), data)
+
+    @property
+    def refusing(self) -> str:
+        """A second topic, on which every node refuses everything."""
+        return f"/sapo/1/{self.network_id}/evidence"
+
+    async def refuse(self, _sender: str, data: bytes) -> Verdict:
+        self.refused.append(data)
+        return Verdict.REJECT
 
     async def handle(self, sender: str, data: bytes) -> Verdict:
         self.heard.append(data)

@@ -50,6 +50,16 @@ async def test_a_handler_that_raises_neither_forwards_nor_ends_anything(start: "
     assert right.heard == [b"passes"]
 
 
+async def test_a_content_refused_on_one_topic_is_not_kept_out_of_the_one_where_it_belongs(
+    start: "Start", until: "Until"
+) -> None:
+    left, middle, right = await in_a_row(start, until, Verdict.ACCEPT)
+    await left.network.publish(left.refusing, b"m")
+    await until(lambda: middle.refused == [b"m"])
+    await left.publish(b"m")
+    await until(lambda: right.heard == [b"m"])
+
+
 async def test_a_replayed_content_is_handled_once(start: "Start", until: "Until", attacker: "Attack") -> None:
     node = await start(1)
     async with attacker(node.address) as mallory:

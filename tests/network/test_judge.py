@@ -1,13 +1,14 @@
 """One question per content, whatever the order and number of its copies."""
 
 from collections.abc import Callable
+from hashlib import sha256
 
 import pytest
 import trio
 from trio.testing import MockClock
 
 from sapo_node.net.interface import Channel, Verdict
-from sapo_node.net.judge import CAPACITY, IGNORED_SECONDS, SETTLED_SECONDS, Judge, RecentIds
+from sapo_node.net.judge import CAPACITY, IGNORED_SECONDS, SETTLED_SECONDS, Judge, RecentIds, message_id
 
 
 async def test_copies_that_arrive_together_are_one_question(autojump_clock: MockClock) -> None:
@@ -71,3 +72,8 @@ async def test_the_memory_is_bounded() -> None:
         ids.add(number.to_bytes(4, "big"))
     assert not ids.has((0).to_bytes(4, "big"))
     assert ids.has((CAPACITY).to_bytes(4, "big"))
+
+
+def test_the_id_of_a_message_is_that_of_the_spec_and_differs_by_topic() -> None:
+    assert message_id("/sapo/1/x/evidence", b"m") == sha256(b"/sapo/1/x/evidence\0m").digest()
+    assert message_id("/sapo/1/x/evidence", b"m") != message_id("/sapo/1/x/rollouts/0", b"m")
