@@ -59,8 +59,6 @@ class CountersMachine(RuleBasedStateMachine):
         super().__init__()
         self.root = tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None)
         self.folders = 0
-        self.clock_is_right = False
-        """From where an older database was put back: what happens else is shown below."""
         self.reserved: list[Slot] = []
         self.noted = (-1, -1)
         """What stands beside the database, and tells when the database is older."""
@@ -69,8 +67,10 @@ class CountersMachine(RuleBasedStateMachine):
         self.published: list[Slot] = []
         """Reserved while this node was free to publish; unlike the rest, no backup takes it back."""
 
-    @initialize(seconds=st.integers(0, 10 * EPOCH), key_is_new=st.booleans())
-    def the_node_starts_for_the_first_time(self, seconds, key_is_new):
+    @initialize(seconds=st.integers(-2 * EPOCH, 10 * EPOCH), clock_is_right=st.booleans(), key_is_new=st.booleans())
+    def the_node_starts_for_the_first_time(self, seconds, clock_is_right, key_is_new):
+        """Older databases are put back only where the clock is right: what happens else is shown below."""
+        self.clock_is_right = clock_is_right
         self.now = GENESIS + seconds
         self.listens_until = 0.0
         self.folder.mkdir()
@@ -79,7 +79,7 @@ class CountersMachine(RuleBasedStateMachine):
 
     @rule(seconds=st.integers(-3 * EPOCH, 3 * EPOCH) | st.sampled_from([-20 * EPOCH, 17 * EPOCH, EPOCH - 0.5]))
     def the_clock_moves_either_way(self, seconds):
-        self.now = max(GENESIS, self.now + (abs(seconds) if self.clock_is_right else seconds))
+        self.now = max(GENESIS - 3 * EPOCH, self.now + (abs(seconds) if self.clock_is_right else seconds))
 
     @rule(epochs_later=st.sampled_from([0, 0, 0, 1, 2, 15, 16]), is_kept=st.sampled_from([True, True, False]))
     def a_round_is_reserved(self, epochs_later, is_kept):
@@ -141,14 +141,13 @@ class CountersMachine(RuleBasedStateMachine):
         shutil.copytree(before, self.folder)
         self.start(must_listen=True)
 
+    @precondition(lambda self: self.clock_is_right)
     @rule(epochs_later=st.lists(st.integers(0, 2), max_size=4))
-    def an_older_database_is_put_back_by_an_operator_whose_clock_is_right(self, epochs_later):
+    def an_older_database_is_put_back(self, epochs_later):
         self.copy_to(self.folder / "backup")
         reserved, kept = list(self.reserved), list(self.kept)
         for epochs in epochs_later:
             self.a_round_is_reserved(epochs, is_kept=True)
-        self.now = max([self.now, *(GENESIS + slot.epoch * EPOCH for slot in self.reserved)])
-        self.clock_is_right = True
         self.database.close()
         self.put_back(self.folder / "backup")
         self.reserved, self.kept = reserved, kept
@@ -167,7 +166,7 @@ class CountersMachine(RuleBasedStateMachine):
 
     @invariant()
     def the_epoch_is_the_clocks_and_never_runs_backwards(self):
-        assert self.counters.epoch(self.now) == max(self.today(), self.latest())
+        assert self.counters.epoch(self.now) == self.epoch()
 
     @invariant()
     def it_listens_as_long_as_it_must(self):
@@ -182,17 +181,18 @@ class CountersMachine(RuleBasedStateMachine):
     def folder(self) -> Path:
         return Path(self.root.name) / str(self.folders)
 
-    def today(self) -> int:
-        return int(self.now - GENESIS) // EPOCH
+    def epoch(self) -> int:
+        """The clock's, or that of the last round reserved where the clock is behind it."""
+        return max([int((self.now - GENESIS) // EPOCH), *(slot.epoch for slot in self.reserved)])
 
     def latest(self) -> int:
         """The epoch of the last round reserved."""
         return self.reserved[-1].epoch if self.reserved else 0
 
     def next(self) -> Slot | None:
-        epoch = max(self.today(), self.latest())
+        epoch = self.epoch()
         counter = sum(slot.epoch == epoch for slot in self.reserved)
-        return Slot(epoch, counter) if counter < ROUNDS else None
+        return Slot(epoch, counter) if epoch >= 0 and counter < ROUNDS else None
 
     def signed(self) -> tuple[Slot, bytes, bytes]:
         name = f"{self.in_hand} {len(self.kept)} {self.now}".encode()
@@ -246,7 +246,7 @@ class CountersMachine(RuleBasedStateMachine):
         )
         latest = self.reserved[-1] if self.reserved else Slot(-1, -1)
         if must_listen or self.noted > (latest.epoch, latest.counter):
-            least = GENESIS + (self.today() + 2) * EPOCH
+            least = GENESIS + (max(self.epoch(), self.noted[0]) + 2) * EPOCH
             self.listens_until = self.now + self.counters.listening_seconds(self.now)
             assert least <= self.listens_until <= least + EPOCH / 2
 
@@ -262,19 +262,38 @@ def test_no_round_is_reserved_that_the_wire_cannot_say():
     assert slot is None or slot.epoch >= 0
 
 
+def life_of(folder, epochs):
+    """Reserves a round in each of these epochs; how long the node would still listen, and its last round."""
+    key_is_new = not (folder / "lock").exists()
+    if key_is_new:
+        (folder / "lock").touch()
+    place = Place(folder)
+    for epoch in epochs:
+        now = GENESIS + epoch * EPOCH
+        database = Database(folder / "node.sqlite", SCHEMA)
+        life = Counters(database, MANIFEST, now=now, key_is_new=key_is_new, rng=random.Random(0), place=place)
+        slot = life.reserve(now)
+        listens = life.listening_seconds(now)
+        database.close()
+    return listens, slot
+
+
 def test_a_clock_that_was_behind_while_an_old_state_started_does_not_end_its_listening(tmp_path):
     """The counter noted beside the database is of a later epoch than the clock: the clock must be wrong."""
+    assert life_of(tmp_path, [7]) == (0, Slot(7, 0))
+    (tmp_path / "node.sqlite").unlink()
+    life_of(tmp_path, [5])
+    listens, slot = life_of(tmp_path, [7.9])
+    assert listens > 0 or slot != Slot(7, 0)
 
-    def start(epoch):
-        place = Place(tmp_path)
-        now = GENESIS + epoch * EPOCH
-        return Counters(Database(path, SCHEMA), MANIFEST, now=now, key_is_new=True, rng=random.Random(0), place=place)
 
-    (tmp_path / "lock").touch()
-    path = tmp_path / "node.sqlite"
-    assert start(7).reserve(GENESIS + 7 * EPOCH) == Slot(7, 0)
-    path = tmp_path / "an older one.sqlite"
-    start(5)
-    again = start(5)
-    now = GENESIS + 7.9 * EPOCH
-    assert again.listening_seconds(now) > 0 or again.reserve(now) != Slot(7, 0)
+def test_nor_does_it_when_the_state_is_moved_meanwhile(tmp_path):
+    before, after = tmp_path / "before", tmp_path / "after"
+    before.mkdir()
+    assert life_of(before, [7]) == (0, Slot(7, 0))
+    (before / "node.sqlite").unlink()
+    life_of(before, [5])
+    shutil.copytree(before, after)
+    life_of(after, [5])
+    listens, slot = life_of(after, [7.9])
+    assert listens > 0 or slot != Slot(7, 0)
