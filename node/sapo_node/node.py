@@ -71,7 +71,8 @@ class Node:
         self._database = database
         self.identity = identity
         self.counters = Counters(database, manifest, now=clock.now(), key_is_new=key_is_new, rng=rng, place=place)
-        self.ledger = Ledger(database, trusted=config.trusted, rng=rng)
+        epoch = self.counters.epoch(clock.now())
+        self.ledger = Ledger(database, epoch=epoch, trusted=config.trusted, rng=rng)
         self._court = Court(self.ledger)
         self.inbox = Inbox(database, manifest, rng)
         self.pool = Pool(database)

@@ -36,7 +36,9 @@ class Place:
         return f"{boot} {lock.st_dev} {lock.st_ino} {lock.st_ctime_ns}"
 
     def note(self, epoch: int, counter: int) -> None:
-        """Remember the latest reserved counter outside of the database."""
+        """Remember a reserved counter outside of the database, if it is the latest ever: clocks go back."""
+        if (epoch, counter) <= self.latest():
+            return
         try:
             descriptor = os.open(self._latest, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:

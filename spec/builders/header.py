@@ -33,6 +33,7 @@ def cases() -> Iterable[Case]:
     yield from _accepted()
     yield from _extensions()
     yield from _keys()
+    yield from _counts()
     yield from _numbers()
     yield from _groups()
     yield from _group_keys()
@@ -134,6 +135,12 @@ def _keys() -> Iterator[Case]:
     yield _refused("an array of the values", "HDR-1", array(FIELDS.values()))
     yield _refused("a byte string around the header", "HDR-1", bstr(HEADER))
     yield _refused("an integer", "HDR-1", uint(EPOCH))
+
+
+def _counts() -> Iterator[Case]:
+    for claimed, there in ((2, 1), (1, 2), (0, 1), (15, 16), (16, 15)):
+        name = f"groups that claim to be {claimed} and are {there}"
+        yield _refused(name, "HDR-1", _with(groups=head(ARRAY, claimed) + GROUP * there))
 
 
 def _numbers() -> Iterator[Case]:

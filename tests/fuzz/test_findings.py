@@ -103,7 +103,6 @@ CHECKPOINTS = {
 }
 
 
-@pytest.mark.xfail(strict=True, reason="torch refuses it with a RuntimeError, after the weights are in place")
 def test_a_checkpoint_with_a_random_state_that_no_generator_was_in_is_passed_over():
     restore_and_expect_the_one_before(shifted())
 

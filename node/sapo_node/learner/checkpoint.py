@@ -158,6 +158,10 @@ def _read(trainer: Trainer, folder: Path) -> None:
     # Checksums say that the files are as they were written, not that what wrote them was this version.
     if _shapes(weights) != _shapes(_weights(trainer)) or not _fits(optimizer, trainer):
         raise _Corrupt("does not fit this version or model")
+    try:
+        torch.Generator().set_state(optimizer["random"])
+    except RuntimeError as error:
+        raise _Corrupt("holds no random state") from error
     with torch.no_grad():
         for name, value in trainer.policy.trainable():
             value.copy_(weights[name])

@@ -49,12 +49,14 @@ class Account:
 class Ledger:
     """Trust per peer id."""
 
-    def __init__(self, database: Database, *, trusted: Iterable[str] = (), rng: random.Random) -> None:
-        """`trusted` peers start healthy, by their operator's word."""
+    def __init__(self, database: Database, *, epoch: int = 0, trusted: Iterable[str] = (), rng: random.Random) -> None:
+        """`epoch` is the one that runs, whose promotions are taken as made; `trusted` peers start healthy, by their
+        operator's word.
+        """
         self._database = database
         self._trusted = frozenset(trusted)
         self._rng = rng
-        self._epoch = 0
+        self._epoch = epoch
         self._accounts = {account.peer: account for account in map(_account, database.rows("SELECT * FROM ledger"))}
 
     def of(self, peer: str) -> Account:
@@ -142,7 +144,7 @@ class Ledger:
             for account in self.accounts()
             if account.earned == 0
             and account.earned_epoch < self._epoch - 1
-            and account.standing in (Standing.NEWCOMER, Standing.BANNED)
+            and account.standing is not Standing.HEALTHY
         ]
         strangers.sort(key=lambda account: (account.standing is Standing.BANNED, account.since))
         for account in strangers[: max(0, len(strangers) - MAX_STRANGERS)]:
