@@ -32,7 +32,8 @@ def main() -> None:
             (work / hashlib.sha1(seed).hexdigest()).write_bytes(seed)
         options += [str(folder) for folder in (work, committed) if folder.is_dir()]
     used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_AS, (used + MEMORY, used + MEMORY))
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (used + MEMORY, hard))
     # To merge folders, libFuzzer starts itself anew by this first word.
     again = f"{sys.executable} {sys.argv[0]} {name}"
     atheris.Setup([again, f"-artifact_prefix={WORK}/{name}-", *options], module.fuzz)
