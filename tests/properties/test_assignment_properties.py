@@ -99,7 +99,7 @@ def moments(genesis, length):
     """Clock readings anywhere, and just around the ends of epochs and the skew ahead of them."""
     ends = st.integers(0, 2**20).map(lambda epoch: genesis + epoch * length)
     shifts = st.sampled_from([0, -1, 1, -SKEW, -SKEW - 1, -SKEW + 1])
-    around = st.builds(lambda end, shift, way: math.nextafter(max(0.0, end + shift), way), ends, shifts, WAYS)
+    around = st.builds(lambda end, shift, way: max(0.0, math.nextafter(end + shift, way)), ends, shifts, WAYS)
     return st.floats(0, 2**41) | around | st.builds(lambda end, shift: max(0.0, float(end + shift)), ends, shifts)
 
 

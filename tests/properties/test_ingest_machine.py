@@ -1,0 +1,399 @@
+"""The whole gate against a list of what came through it: each verdict and its reason are predicted, and who is charged.
+
+The messages are real and signed. The model knows of each how it was made, and goes through the steps of the spec
+(gossip) with lists and sets in the place of books.
+"""
+
+import hashlib
+import random
+from dataclasses import dataclass, replace
+from functools import cache
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
+
+from gate import Gate
+from sapo_node.counters import Slot
+from sapo_node.database import Database
+from sapo_node.ingest import Ignored
+from sapo_node.net.interface import Verdict
+from sapo_node.state import SCHEMA
+from sapo_node.trust import policy
+from sapo_node.trust.ledger import Account, Ledger
+from sapo_node.trust.policy import MAX_AGE, Fact
+from sapo_protocol import (
+    Body,
+    Completion,
+    Finish,
+    GroupHeader,
+    Header,
+    Layer,
+    encode_body,
+    encode_header,
+    encode_message,
+    load_manifest,
+    parse_envelope,
+    peer_id,
+    seal,
+)
+from sapo_protocol.cbor import encode
+
+EPOCH, SKEW, GROUPS, ROUNDS = 600, 30, 2, 8
+MANIFEST = replace(load_manifest("starter"), genesis=0, epoch_seconds=EPOCH, completions=2, max_rounds=ROUNDS)
+NEWCOMER_ENVELOPES, STRANGERS_CONVICTED = 5, 1
+KEYS = [Ed25519PrivateKey.from_private_bytes(bytes([n]) * 32) for n in range(5)]
+ISSUERS = [key.public_key().public_bytes_raw() for key in KEYS]
+PEERS = [peer_id(issuer) for issuer in ISSUERS]
+KNOWN, OWN = 0, 4
+"""A peer who has earned its standing, and this node itself."""
+SENDERS = [*(peer_id(bytes([n]) * 32) for n in (9, 10, 11)), PEERS[2]]
+
+
+@dataclass(frozen=True)
+class Content:
+    """What an author signs for a round."""
+
+    author: int
+    epoch: int
+    counter: int
+    text: str
+
+    @property
+    def round(self) -> tuple[int, int, int]:
+        return self.author, self.epoch, self.counter
+
+
+@cache
+def bodies_of(content: Content) -> tuple[bytes, ...]:
+    texts = [f"{content} {k}" for k in range(GROUPS)]
+    return tuple(encode_body(Body((Completion(text, Finish.STOP),) * MANIFEST.completions)) for text in texts)
+
+
+@cache
+def envelope_of(content: Content) -> bytes:
+    claims = (True,) * MANIFEST.completions
+    digests = [hashlib.sha256(body).digest() for body in bodies_of(content)]
+    groups = tuple(GroupHeader(bytes(32), claims, digest) for digest in digests)
+    payload = encode_header(Header(content.epoch, content.counter, groups))
+    sign = KEYS[content.author].sign
+    return seal(payload, issuer=ISSUERS[content.author], sign=sign, network_id=MANIFEST.network_id)
+
+
+@cache
+def envelope_id_of(content: Content) -> bytes:
+    return parse_envelope(envelope_of(content), network_id=MANIFEST.network_id).envelope_id
+
+
+def forged(envelope: bytes) -> bytes:
+    return envelope[:-1] + bytes([envelope[-1] ^ 1])
+
+
+TRUE, LEFT_OUT, SWAPPED = "true", "left out", "swapped"
+
+
+@dataclass(frozen=True)
+class Message:
+    """A rollout message, and all that was done to it on its way."""
+
+    content: Content
+    bodies: tuple[str, ...]
+    is_forged: bool = False
+
+    @property
+    def present(self) -> set[int]:
+        return {k for k, body in enumerate(self.bodies) if body != LEFT_OUT}
+
+    def encoded(self) -> bytes:
+        envelope, true = envelope_of(self.content), (*bodies_of(self.content), b"one too many")
+        bodies = [{TRUE: true[k], LEFT_OUT: None, SWAPPED: b"of another"}[body] for k, body in enumerate(self.bodies)]
+        return encode_message(forged(envelope) if self.is_forged else envelope, tuple(bodies))
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """An evidence message of two contents."""
+
+    one: Content
+    other: Content
+    is_sorted: bool = True
+    is_forged: bool = False
+
+    def encoded(self) -> bytes:
+        first, second = sorted((self.one, self.other), key=envelope_id_of, reverse=not self.is_sorted)
+        return encode([envelope_of(first), forged(envelope_of(second)) if self.is_forged else envelope_of(second)])
+
+
+GARBAGE = {b"": Layer.FRAME, b"\xff" * 40: Layer.FRAME, b"\x82\x40": Layer.FRAME, b"\x82\x40\x80": Layer.ENVELOPE}
+"""What is no rollout message, and the layer that says so."""
+
+IGNORE, REJECT = Verdict.IGNORE, Verdict.REJECT
+PASSES = Verdict.ACCEPT, None
+
+
+def decide(*steps):
+    """Verdict and reason of the first step that refuses."""
+    return next(((verdict, reason) for refuses, verdict, reason in steps if refuses), PASSES)
+
+
+def handle(gate: Gate, sender: str, data: bytes, *, is_evidence: bool) -> Verdict:
+    """The gate never waits, so nobody need run it."""
+    judging = (gate.ingest.handle_evidence if is_evidence else gate.ingest.handle)(sender, data)
+    with pytest.raises(StopIteration) as done:
+        judging.send(None)
+    return done.value.value
+
+
+def stranger_in(epoch: int) -> Gate:
+    """A node whose clock says so and whose books are empty: what it rejects is wrong by its bytes alone."""
+    gate = Gate(Database(None, SCHEMA), MANIFEST, random.Random(0))
+    gate.clock.time = epoch * EPOCH
+    return gate
+
+
+def make_known(peer: str, database: Database) -> None:
+    book = Ledger(database, rng=random.Random(0))
+    for epoch in (1, 2, 3):
+        book.at(epoch)
+        for _ in range(policy.EARNED_PER_EPOCH):
+            book.report(peer, Fact.VERIFIED_GROUP)
+
+
+senders = st.sampled_from(SENDERS)
+authors = st.sampled_from([0, 1, 2, 3] * 2 + [OWN])
+offsets = st.sampled_from([0] * 12 + [-2, -1, -1, 1, 2])
+counters = st.sampled_from([*range(4)] * 3 + [4, ROUNDS - 1, ROUNDS])
+whole = (TRUE,) * GROUPS
+stripped = st.sampled_from([whole, (TRUE, LEFT_OUT), (LEFT_OUT, TRUE), (LEFT_OUT,) * GROUPS])
+tampered = st.lists(st.sampled_from([TRUE, LEFT_OUT, SWAPPED]), max_size=GROUPS + 1).map(tuple)
+mostly = st.sampled_from([True] * 6 + [False])
+texts = st.sampled_from(["one", "two"])
+signed = st.builds(Content, authors, offsets, counters, st.sampled_from(["one", "one", "one", "two"]))
+"""Of an epoch counted from today's; perhaps the second content of its round, perhaps over a bound."""
+
+
+class IngestMachine(RuleBasedStateMachine):
+    def __init__(self):
+        super().__init__()
+        self.database = Database(None, SCHEMA)
+        make_known(PEERS[KNOWN], self.database)
+        self.now = 5.0 * EPOCH + 100
+        self.past: list[Content] = []
+        """All that was ever signed and sent."""
+        self.accepted: dict[tuple[int, int, int], Content] = {}
+        """By round."""
+        self.taken: dict[Content, set[int]] = {}
+        """The bodies let through."""
+        self.waiting: dict[Content, set[int]] = {}
+        """Those of them in the inbox."""
+        self.drawn: list[tuple[Content, int]] = []
+        self.by_newcomers: set[Content] = set()
+        self.convicted: set[int] = set()
+        self.own: set[Content] = set()
+        self.the_node_starts_again()
+
+    @rule(
+        sender=senders,
+        contents=st.lists(signed, min_size=1, max_size=3),
+        parts=st.lists(stripped, max_size=2),
+        is_drawn=st.booleans(),
+    )
+    def rollouts_come(self, sender, contents, parts, is_drawn):
+        """Each perhaps with bodies left out, which then come later, or again, or when the first were verified."""
+        for content in map(self.dated, contents):
+            for bodies in [*parts, whole]:
+                self.send(sender, Message(content, bodies))
+                if is_drawn:
+                    self.a_rollout_is_drawn_for_verification(content.author)
+
+    @rule(sender=senders, data=st.data(), bodies=stripped)
+    def one_comes_again_with_other_bodies_left_out(self, sender, data, bodies):
+        if self.past:
+            self.send(sender, Message(data.draw(st.sampled_from(self.past[-6:])), bodies))
+
+    @rule(sender=senders, data=st.data(), bodies=tampered, is_forged=st.booleans())
+    def one_comes_again_tampered_with(self, sender, data, bodies, is_forged):
+        if self.past:
+            self.send(sender, Message(data.draw(st.sampled_from(self.past[-6:])), bodies, is_forged))
+
+    @rule(sender=senders, data=st.data(), text=texts)
+    def its_author_signs_another_content_for_the_round(self, sender, data, text):
+        if self.past:
+            content = data.draw(st.sampled_from(self.past[-6:]))
+            self.send(sender, Message(replace(content, text=f"not {text}"), whole))
+
+    @rule(sender=senders, garbage=st.sampled_from(sorted(GARBAGE)), count=st.sampled_from([1, 1, 1, 1, 1, 25]))
+    def garbage_comes(self, sender, garbage, count):
+        for _ in range(count):
+            is_welcome = self.gate.ledger.admits(sender)
+            expected = (REJECT, GARBAGE[garbage]) if is_welcome else (IGNORE, Ignored.SENDER_BANNED)
+            self.judge(sender, garbage, expected)
+
+    @rule(sender=senders, offset=offsets, counter=st.integers(0, 1), is_kept=st.booleans())
+    def the_own_key_signs(self, sender, offset, counter, is_kept):
+        """Here, or in a copy of this node."""
+        content = self.dated(Content(OWN, offset, counter, "one"))
+        if is_kept and content not in self.own:
+            self.gate.counters.keep(Slot(content.epoch, counter), envelope_id_of(content), b"message")
+            self.own.add(content)
+        self.send(sender, Message(content, whole))
+
+    @rule(sender=senders, author=authors | st.just(OWN), is_right=st.tuples(mostly, mostly, mostly, mostly, mostly))
+    def evidence_comes(self, sender, author, is_right):
+        """Mostly two contents of one author for one round, in the right order, with two valid signatures."""
+        two_contents, same_author, same_round, is_sorted, is_signed = is_right
+        one = self.dated(Content(author, 0, 0, "one"))
+        other = replace(one, text="two" if two_contents else "one", counter=0 if same_round else 1)
+        other = other if same_author else replace(other, author=KNOWN)
+        evidence = Evidence(one, other, is_sorted, not is_signed)
+        expected, alarms = self.expected_of_evidence(sender, evidence), len(self.gate.fatal)
+        self.judge(sender, evidence.encoded(), expected, is_evidence=True)
+        if expected == PASSES:
+            self.convict(one.author)
+        assert len(self.gate.fatal) - alarms == int(expected == (IGNORE, Ignored.EQUIVOCATION))
+
+    @rule(seconds=st.sampled_from([EPOCH, EPOCH // 2, EPOCH - SKEW - 101, EPOCH - SKEW - 100, 1]), is_noticed=mostly)
+    def time_passes(self, seconds, is_noticed):
+        """The node enters an epoch when its next round begins, which may be late."""
+        self.now += seconds
+        self.gate.clock.time = self.now
+        if is_noticed:
+            self.an_epoch_is_entered()
+
+    @rule(author=authors)
+    def a_rollout_is_drawn_for_verification(self, author):
+        rollout = self.gate.inbox.draw(PEERS[author])
+        if rollout is None:
+            assert author not in {content.author for content in self.waiting}
+            return
+        (content,) = [each for each in self.waiting if envelope_id_of(each) == rollout.opened.envelope_id]
+        fresh = self.waiting.pop(content)
+        assert rollout.bodies == tuple(body if k in fresh else None for k, body in enumerate(bodies_of(content)))
+        self.drawn += [(content, k) for k in fresh]
+
+    @rule()
+    def the_node_starts_again(self):
+        self.gate = Gate(self.database, MANIFEST, random.Random(0), issuer=ISSUERS[OWN])
+        self.gate.clock.time = self.now
+        self.an_epoch_is_entered()
+
+    @invariant()
+    def what_waits_is_what_was_let_through(self):
+        waiting = {row[0] for row in self.database.rows("SELECT envelope_id FROM inbox")}
+        assert waiting == {envelope_id_of(content) for content in self.waiting}
+
+    @invariant()
+    def no_body_is_drawn_twice(self):
+        assert len(set(self.drawn)) == len(self.drawn)
+
+    @invariant()
+    def equivocators_are_convicted_and_nobody_else(self):
+        for author, peer in enumerate(PEERS):
+            assert (self.gate.ledger.convicted(peer) is not None) is (author in self.convicted)
+            assert author not in self.convicted or not self.gate.ledger.admits(peer)
+
+    def today(self) -> int:
+        return int(self.now) // EPOCH
+
+    def dated(self, content: Content) -> Content:
+        return replace(content, epoch=max(0, self.today() + content.epoch))
+
+    def an_epoch_is_entered(self) -> None:
+        today = self.today()
+        self.gate.ledger.at(today)
+        self.gate.ingest.advance(today)
+        self.strangers_convicted = 0
+        self.accepted = {each.round: each for each in self.accepted.values() if each.epoch >= today - 1}
+        self.taken = {each: bodies for each, bodies in self.taken.items() if each.epoch >= today - 1}
+        self.waiting = {each: bodies for each, bodies in self.waiting.items() if each.epoch >= today - MAX_AGE}
+
+    def send(self, sender: str, message: Message) -> None:
+        content = message.content
+        self.past.append(content)
+        expected, alarms = self.expected(sender, message), len(self.gate.fatal)
+        is_heard = self.court_hears(content.author)
+        self.judge(sender, message.encoded(), expected, epoch=content.epoch)
+        if expected == PASSES:
+            self.let_through(message)
+        if expected == (IGNORE, Ignored.EQUIVOCATION) and is_heard:
+            self.convict(content.author)
+        is_alarm = content.author == OWN and content not in self.own and expected == (IGNORE, Ignored.DUPLICATE)
+        assert len(self.gate.fatal) - alarms == int(is_alarm)
+
+    def expected(self, sender: str, message: Message):
+        """The steps of the spec, from what the model knows."""
+        content, bodies, admits = message.content, message.bodies, self.gate.ledger.admits
+        ahead = content.epoch * EPOCH - self.now
+        newcomers = {each for each in self.by_newcomers if each in self.taken and each.epoch == content.epoch}
+        is_new_here = content.author != KNOWN
+        return decide(
+            (not admits(sender), IGNORE, Ignored.SENDER_BANNED),
+            (not admits(PEERS[content.author]), IGNORE, Ignored.ISSUER_BANNED),
+            (content in self.taken and message.present <= self.taken[content], IGNORE, Ignored.DUPLICATE),
+            (message.is_forged, REJECT, Layer.SIGNATURE),
+            (content.counter >= ROUNDS, REJECT, Layer.HEADER),
+            (not -2 * EPOCH < ahead <= SKEW, IGNORE, Ignored.OUTSIDE_WINDOW),
+            (len(bodies) != GROUPS or SWAPPED in bodies, REJECT, Layer.BODY),
+            (content.author == OWN, IGNORE, Ignored.DUPLICATE),
+            (self.accepted.get(content.round, content) != content, IGNORE, Ignored.EQUIVOCATION),
+            (is_new_here and content.counter >= ROUNDS / 2, IGNORE, Ignored.OVER_QUOTA),
+            (is_new_here and len(newcomers) >= NEWCOMER_ENVELOPES, IGNORE, Ignored.OVER_QUOTA),
+        )
+
+    def expected_of_evidence(self, sender: str, evidence: Evidence):
+        one, other = evidence.one, evidence.other
+        is_wrong_pair = one.author != other.author or one == other or not evidence.is_sorted
+        return decide(
+            (not self.gate.ledger.admits(sender), IGNORE, Ignored.SENDER_BANNED),
+            (is_wrong_pair, REJECT, Layer.EVIDENCE),
+            (not self.court_hears(one.author), IGNORE, Ignored.KNOWN_EVIDENCE),
+            (evidence.is_forged, REJECT, Layer.SIGNATURE),
+            (one.round != other.round, REJECT, Layer.EVIDENCE),
+            (one.author == OWN, IGNORE, Ignored.EQUIVOCATION),
+        )
+
+    def court_hears(self, author: int) -> bool:
+        has_place = author == KNOWN or self.strangers_convicted < STRANGERS_CONVICTED
+        return author not in self.convicted and has_place
+
+    def convict(self, author: int) -> None:
+        self.convicted.add(author)
+        self.strangers_convicted += author != KNOWN
+        self.waiting = {each: bodies for each, bodies in self.waiting.items() if each.author != author}
+
+    def let_through(self, message: Message) -> None:
+        content = message.content
+        fresh = message.present - self.taken.setdefault(content, set())
+        self.accepted[content.round] = content
+        self.taken[content] |= fresh
+        self.waiting.setdefault(content, set()).update(fresh)
+        if content.author != KNOWN:
+            self.by_newcomers.add(content)
+
+    def judge(self, sender: str, data: bytes, expected, *, epoch: int = 0, is_evidence: bool = False) -> None:
+        """Send it, compare verdict and reason, and see that no account changed but that of who is to blame."""
+        verdict, reason = expected
+        before, counts = self.accounts(), self.gate.ingest.refused.copy()
+        assert handle(self.gate, sender, data, is_evidence=is_evidence) is verdict
+        assert self.gate.ingest.refused - counts == ({reason: 1} if reason else {})
+        after = self.accounts()
+        changed = {peer for peer in after if after[peer] != before.get(peer)}
+        if verdict is REJECT:
+            blameless = before.get(sender, Account(sender))
+            assert changed == {sender}
+            assert after[sender].evidence == blameless.evidence.after(Fact.INVALID_MESSAGE)
+            assert handle(stranger_in(epoch), sender, data, is_evidence=is_evidence) is REJECT
+        else:
+            assert all(self.gate.ledger.convicted(peer) for peer in changed)
+
+    def accounts(self) -> dict[str, Account]:
+        return {account.peer: account for account in self.gate.ledger.accounts()}
+
+
+def test_the_gate_does_what_the_steps_say_and_blames_nobody_else(monkeypatch):
+    """With its common budgets made small enough to be met."""
+    monkeypatch.setattr(policy, "NEWCOMER_ENVELOPES", NEWCOMER_ENVELOPES)
+    monkeypatch.setattr(policy, "STRANGERS_CONVICTED", STRANGERS_CONVICTED)
+    run_state_machine_as_test(IngestMachine, settings=settings(max_examples=3 * settings().max_examples))
