@@ -397,3 +397,15 @@ def test_the_gate_does_what_the_steps_say_and_blames_nobody_else(monkeypatch):
     monkeypatch.setattr(policy, "NEWCOMER_ENVELOPES", NEWCOMER_ENVELOPES)
     monkeypatch.setattr(policy, "STRANGERS_CONVICTED", STRANGERS_CONVICTED)
     run_state_machine_as_test(IngestMachine, settings=settings(max_examples=3 * settings().max_examples))
+
+
+@pytest.mark.xfail(strict=True, reason="what was accepted is forgotten by the epoch entered, and taken by the clock")
+def test_a_clock_set_back_takes_no_round_twice():
+    gate = Gate(Database(None, SCHEMA), MANIFEST, random.Random(0))
+    message = Message(Content(1, 5, 0, "one"), whole).encoded()
+    verdicts = []
+    for now, entered in ((5.5, 5), (7.1, 7), (6.9, 7)):
+        gate.clock.time = now * EPOCH
+        gate.ingest.advance(entered)
+        verdicts.append(handle(gate, SENDERS[0], message, is_evidence=False))
+    assert verdicts == [Verdict.ACCEPT, IGNORE, IGNORE]
