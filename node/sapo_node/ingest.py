@@ -143,7 +143,7 @@ class Ingest:
         opened = open_envelope(sealed)
         header = decode_header(opened.payload, self._manifest)
         # Before the look at the own key: what this node once published may be replayed long after it forgot it.
-        if not in_window(self._manifest, header.epoch, now):
+        if not in_window(self._manifest, header.epoch, now) or not self._window.remembers(header.epoch):
             raise _Ignore(Ignored.OUTSIDE_WINDOW)
         rollout = match_bodies(opened, header, bodies)
         if opened.issuer == self._issuer:

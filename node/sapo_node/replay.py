@@ -1,7 +1,8 @@
 """The replay window: (issuer, epoch, counter) is accepted once, ever.
 
-Envelopes older than the window are refused by their epoch, so only the window is remembered. The first envelope is
-kept, because a second one with other content under the same counter makes the pair a proof of equivocation.
+Envelopes older than the window are refused by their epoch, so only the window is remembered; and since a clock may go
+back, an epoch that was forgotten is refused from then on, whatever the clock says. The first envelope is kept, because
+a second one with other content under the same counter makes the pair a proof of equivocation.
 """
 
 from sapo_node.database import Database
@@ -13,6 +14,7 @@ CREATE TABLE IF NOT EXISTS seen (
     received INTEGER NOT NULL, newcomer INTEGER NOT NULL, PRIMARY KEY (issuer, epoch, counter)
 ) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS seen_id ON seen (envelope_id);
+CREATE TABLE IF NOT EXISTS forgotten (before INTEGER NOT NULL);
 """
 
 
@@ -56,5 +58,13 @@ class ReplayWindow:
         )
 
     def forget_before(self, epoch: int) -> None:
-        """Drop what the window refuses anyway."""
-        self._database.execute("DELETE FROM seen WHERE epoch < ?", epoch)
+        """Drop what the window refuses anyway, for good."""
+        if self.remembers(epoch):
+            self._database.execute("DELETE FROM seen WHERE epoch < ?", epoch)
+            self._database.execute("DELETE FROM forgotten")
+            self._database.execute("INSERT INTO forgotten VALUES (?)", epoch)
+
+    def remembers(self, epoch: int) -> bool:
+        """Whether what was accepted in an epoch is still known."""
+        row = self._database.row("SELECT before FROM forgotten")
+        return row is None or epoch >= row[0]

@@ -399,7 +399,6 @@ def test_the_gate_does_what_the_steps_say_and_blames_nobody_else(monkeypatch):
     run_state_machine_as_test(IngestMachine, settings=settings(max_examples=3 * settings().max_examples))
 
 
-@pytest.mark.xfail(strict=True, reason="what was accepted is forgotten by the epoch entered, and taken by the clock")
 def test_a_clock_set_back_takes_no_round_twice():
     gate = Gate(Database(None, SCHEMA), MANIFEST, random.Random(0))
     message = Message(Content(1, 5, 0, "one"), whole).encoded()

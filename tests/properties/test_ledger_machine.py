@@ -289,7 +289,6 @@ def test_rows_of_strangers_are_bounded_even_after_their_bans(monkeypatch):
     assert len(book.accounts()) <= STRANGERS
 
 
-@pytest.mark.xfail(strict=True, reason="what is due when an epoch begins is not made up for by a node that was off")
 def test_a_ban_ends_at_a_node_that_never_runs_over_the_end_of_an_epoch():
     """A node that is started for some minutes now and then must not ban for ever, nor promote nobody ever."""
     database = Database(None, (ledger.SCHEMA,))

@@ -18,6 +18,7 @@ CREATE TABLE IF NOT EXISTS ledger (
     peer TEXT PRIMARY KEY, standing TEXT NOT NULL, good REAL NOT NULL, bad REAL NOT NULL,
     earned INTEGER NOT NULL, earned_epoch INTEGER NOT NULL, earned_now INTEGER NOT NULL, since INTEGER NOT NULL
 );
+CREATE TABLE IF NOT EXISTS settled (epoch INTEGER NOT NULL);  -- for which all that is due in an epoch was done
 CREATE TABLE IF NOT EXISTS evidence (peer TEXT PRIMARY KEY, message BLOB NOT NULL);
 """
 
@@ -50,14 +51,15 @@ class Ledger:
     """Trust per peer id."""
 
     def __init__(self, database: Database, *, epoch: int = 0, trusted: Iterable[str] = (), rng: random.Random) -> None:
-        """`epoch` is the one that runs, whose promotions are taken as made; `trusted` peers start healthy, by their
-        operator's word.
-        """
+        """`epoch` is the one that runs; `trusted` peers start healthy, by their operator's word."""
         self._database = database
         self._trusted = frozenset(trusted)
         self._rng = rng
         self._epoch = epoch
         self._accounts = {account.peer: account for account in map(_account, database.rows("SELECT * FROM ledger"))}
+        row = database.row("SELECT epoch FROM settled")
+        heard = (max(account.earned_epoch, account.since) for account in self.accounts())
+        self._settled: int = row[0] if row else max(heard, default=epoch)
 
     def of(self, peer: str) -> Account:
         """The account of a peer, a newcomer's if it was never heard of."""
@@ -110,10 +112,12 @@ class Ledger:
 
     def at(self, epoch: int) -> None:
         """Enter an epoch: end bans whose time has passed, promote newcomers within the ration, forget mere names."""
-        if epoch <= self._epoch:
+        if epoch <= self._settled:
             return
-        self._epoch = epoch
+        self._epoch = self._settled = epoch
         with self._database.transaction():
+            self._database.execute("DELETE FROM settled")
+            self._database.execute("INSERT INTO settled VALUES (?)", epoch)
             self._release()
             self._promote()
             self._forget_strangers()
