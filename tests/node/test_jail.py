@@ -363,13 +363,12 @@ def test_what_a_child_writes_is_malformed_unless_it_is_results(output: bytes) ->
     assert zygote._checked(output, [GOOD]) == {"failed": "malformed"}
 
 
-def test_a_child_that_writes_without_end_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(zygote, "MAX_REPLY", 1000)
+def test_a_child_that_writes_without_end_is_cut_off() -> None:
     reader, writer = os.pipe()
     os.write(writer, b"[" * 50_000)
-    output = zygote._read_until(reader, time.monotonic() + 10)
+    output = zygote._read_until(reader, time.monotonic() + 10, 1_000)
     assert output is not None
-    assert zygote._cause(output, 0) == "malformed"
+    assert zygote._cause(output, 0, 1_000) == "malformed"
     os.close(reader)
     os.close(writer)
 
@@ -377,6 +376,6 @@ def test_a_child_that_writes_without_end_is_cut_off(monkeypatch: pytest.MonkeyPa
 def test_a_child_that_trickles_is_cut_off_at_its_deadline() -> None:
     reader, writer = os.pipe()
     os.write(writer, b"[")
-    assert zygote._read_until(reader, time.monotonic() + 0.05) is None
+    assert zygote._read_until(reader, time.monotonic() + 0.05, 1_000) is None
     os.close(reader)
     os.close(writer)

@@ -15,8 +15,11 @@ MAX_QUESTION = 32_768
 MAX_BATCH = 128
 """Items scored by one fork."""
 
-MAX_REPLY = (12 * MAX_QUESTION + 256) * MAX_BATCH
-"""Bytes of a reply; a character of a question takes up to twelve in JSON, digest and rewards less than the rest."""
+MAX_RESULT = 12 * MAX_QUESTION + 256
+"""Bytes of one result; a character of a question takes up to twelve in JSON, digest and rewards less than the rest."""
+
+MAX_REPLY = MAX_RESULT * MAX_BATCH
+"""Bytes of a reply."""
 
 
 _SURROGATE = re.compile("[\ud800-\udfff]")

@@ -18,7 +18,7 @@ from typing import Any
 from sapo_node.frames import read_frame, write_frame
 from sapo_node.jail.child import UNCONFINED, run_child
 from sapo_node.jail.lockdown import ChildLimits, confine_zygote, probe_child_layers
-from sapo_node.jail.messages import MAX_REPLY, ScoreRequest, decode_requests, decode_results
+from sapo_node.jail.messages import MAX_REPLY, MAX_RESULT, ScoreRequest, decode_requests, decode_results
 from sapo_node.tasks import DATASETS, TaskError, build_task, prepare, score
 
 
@@ -74,21 +74,23 @@ def _answer(
     if pid == 0:
         run_child(batch, limits, zygote, writer, (*private, reader))
     os.close(writer)
-    output = _read_until(reader, time.monotonic() + wall_seconds)
+    # By the size of the batch: a child in an attacker's hands must not have the zygote parse more than it asked for.
+    limit = MAX_RESULT * len(batch)
+    output = _read_until(reader, time.monotonic() + wall_seconds, limit)
     os.close(reader)
     os.kill(pid, signal.SIGKILL)
-    cause = _cause(output, os.waitpid(pid, 0)[1])
+    cause = _cause(output, os.waitpid(pid, 0)[1], limit)
     if cause or output is None:
         return {"failed": cause}
     return _checked(output, batch)
 
 
-def _read_until(reader: int, deadline: float) -> bytes | None:
-    """All that the child writes, cut past the limit of a reply; None when it is not done by the deadline."""
+def _read_until(reader: int, deadline: float, limit: int) -> bytes | None:
+    """All that the child writes, cut past `limit` bytes; None when it is not done by the deadline."""
     poll = select.poll()
     poll.register(reader, select.POLLIN)
     output = bytearray()
-    while len(output) <= MAX_REPLY:
+    while len(output) <= limit:
         left = deadline - time.monotonic()
         if left <= 0 or not poll.poll(left * 1000):
             return None
@@ -99,11 +101,11 @@ def _read_until(reader: int, deadline: float) -> bytes | None:
     return bytes(output)
 
 
-def _cause(output: bytes | None, status: int) -> str:
+def _cause(output: bytes | None, status: int, limit: int) -> str:
     """Why the child failed, from its output and its end; empty if it seems to have done its work."""
     if output is None or (os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGXCPU):
         return "timeout"
-    if len(output) > MAX_REPLY:
+    if len(output) > limit:
         return "malformed"
     if os.WIFEXITED(status) and os.WEXITSTATUS(status) == UNCONFINED:
         return "unconfined"
