@@ -146,13 +146,6 @@ def handle(gate: Gate, sender: str, data: bytes, *, is_evidence: bool) -> Verdic
     return done.value.value
 
 
-def stranger_in(epoch: int) -> Gate:
-    """A node whose clock says so and whose books are empty: what it rejects is wrong by its bytes alone."""
-    gate = Gate(Database(None, SCHEMA), MANIFEST, random.Random(0))
-    gate.clock.time = epoch * EPOCH
-    return gate
-
-
 def make_known(peer: str, database: Database) -> None:
     book = Ledger(database, rng=random.Random(0))
     for epoch in (1, 2, 3):
@@ -180,6 +173,10 @@ class IngestMachine(RuleBasedStateMachine):
         self.database = Database(None, SCHEMA)
         make_known(PEERS[KNOWN], self.database)
         self.now = 5.0 * EPOCH + 100
+        self.other_node = Gate(Database(None, SCHEMA), MANIFEST, random.Random(0))
+        """Its books are empty but for who sent what it rejects."""
+        self.forgotten = 0
+        """What was let through is no longer known of epochs before."""
         self.past: list[Content] = []
         """All that was ever signed and sent."""
         self.accepted: dict[tuple[int, int, int], Content] = {}
@@ -257,7 +254,7 @@ class IngestMachine(RuleBasedStateMachine):
     @rule(seconds=st.sampled_from([EPOCH, EPOCH // 2, EPOCH - SKEW - 101, EPOCH - SKEW - 100, 1]), is_noticed=mostly)
     def time_passes(self, seconds, is_noticed):
         """The node enters an epoch when its next round begins, which may be late."""
-        self.now += seconds
+        self.now = max(4.0 * EPOCH, self.now + seconds)
         self.gate.clock.time = self.now
         if is_noticed:
             self.an_epoch_is_entered()
@@ -305,8 +302,9 @@ class IngestMachine(RuleBasedStateMachine):
         self.gate.ledger.at(today)
         self.gate.ingest.advance(today)
         self.strangers_convicted = 0
-        self.accepted = {each.round: each for each in self.accepted.values() if each.epoch >= today - 1}
-        self.taken = {each: bodies for each, bodies in self.taken.items() if each.epoch >= today - 1}
+        self.forgotten = max(self.forgotten, today - 1)
+        self.accepted = {each.round: each for each in self.accepted.values() if each.epoch >= self.forgotten}
+        self.taken = {each: bodies for each, bodies in self.taken.items() if each.epoch >= self.forgotten}
         self.waiting = {each: bodies for each, bodies in self.waiting.items() if each.epoch >= today - MAX_AGE}
 
     def send(self, sender: str, message: Message) -> None:
@@ -335,6 +333,7 @@ class IngestMachine(RuleBasedStateMachine):
             (message.is_forged, REJECT, Layer.SIGNATURE),
             (content.counter >= ROUNDS, REJECT, Layer.HEADER),
             (not -2 * EPOCH < ahead <= SKEW, IGNORE, Ignored.OUTSIDE_WINDOW),
+            (content.epoch < self.forgotten, IGNORE, Ignored.OUTSIDE_WINDOW),
             (len(bodies) != GROUPS or SWAPPED in bodies, REJECT, Layer.BODY),
             (content.author == OWN, IGNORE, Ignored.DUPLICATE),
             (self.accepted.get(content.round, content) != content, IGNORE, Ignored.EQUIVOCATION),
@@ -384,9 +383,15 @@ class IngestMachine(RuleBasedStateMachine):
             blameless = before.get(sender, Account(sender))
             assert changed == {sender}
             assert after[sender].evidence == blameless.evidence.after(Fact.INVALID_MESSAGE)
-            assert handle(stranger_in(epoch), sender, data, is_evidence=is_evidence) is REJECT
+            assert self.other_node_judges(data, epoch, is_evidence) is REJECT
         else:
             assert all(self.gate.ledger.convicted(peer) for peer in changed)
+
+    def other_node_judges(self, data: bytes, epoch: int, is_evidence) -> Verdict:
+        """Of a new sender, in the epoch of the message: what is rejected is wrong by its bytes alone."""
+        self.other_node.clock.time = epoch * EPOCH
+        sender = f"sender {self.other_node.ingest.refused.total()}"
+        return handle(self.other_node, sender, data, is_evidence=is_evidence)
 
     def accounts(self) -> dict[str, Account]:
         return {account.peer: account for account in self.gate.ledger.accounts()}
@@ -408,3 +413,12 @@ def test_a_clock_set_back_takes_no_round_twice():
         gate.ingest.advance(entered)
         verdicts.append(handle(gate, SENDERS[0], message, is_evidence=False))
     assert verdicts == [Verdict.ACCEPT, IGNORE, IGNORE]
+
+
+def test_each_epoch_has_a_budget_of_convictions(monkeypatch):
+    monkeypatch.setattr(policy, "STRANGERS_CONVICTED", STRANGERS_CONVICTED)
+    gate = Gate(Database(None, SCHEMA), MANIFEST, random.Random(0))
+    one, other = (Evidence(*(Content(author, 5, 0, text) for text in ("a", "b"))).encoded() for author in (1, 2))
+    verdicts = [handle(gate, SENDERS[0], evidence, is_evidence=True) for evidence in (one, other)]
+    gate.ingest.advance(6)
+    assert [*verdicts, handle(gate, SENDERS[0], other, is_evidence=True)] == [Verdict.ACCEPT, IGNORE, Verdict.ACCEPT]

@@ -88,11 +88,13 @@ class History:
 class LedgerMachine(RuleBasedStateMachine):
     def __init__(self):
         super().__init__()
-        self.epoch = 1
+        self.epoch = self.settled = 0
+        """The epoch that runs, and the last for which all that is due in an epoch was done."""
         self.histories: dict[int, History] = {}
         self.a_lot_was_drawn = False
         self.databases = [Database(None, (ledger.SCHEMA,)) for _ in range(2)]
         self.open()
+        self.an_epoch_begins(1)
 
     @rule(peer=peers, fact=st.sampled_from(list(Fact)), count=st.integers(1, 5))
     def a_peer_is_seen(self, peer, fact, count):
@@ -121,19 +123,21 @@ class LedgerMachine(RuleBasedStateMachine):
 
     @rule(later=st.sampled_from([0, 1, 2, policy.BAN_EPOCHS - 1, policy.BAN_EPOCHS, -1]))
     def an_epoch_begins(self, later):
-        before = {peer: self.of(peer) for peer in self.histories}
+        before, epoch = {peer: self.of(peer) for peer in self.histories}, self.epoch + later
         for each in self.ledgers:
-            each.at(self.epoch + later)
-        if later <= 0:
+            each.at(epoch)
+        if epoch <= self.settled:
             assert {peer: self.of(peer) for peer in self.histories} == before
             return
-        self.epoch += later
+        self.epoch = self.settled = epoch
         self.bans_end()
         self.newcomers_are_promoted()
         self.strangers_are_forgotten()
 
-    @rule()
-    def the_node_starts_again(self):
+    @rule(later=st.sampled_from([0, 0, 1, 2, policy.BAN_EPOCHS]))
+    def the_node_starts_again(self, later):
+        """Perhaps some epochs later; messages may come before its first round."""
+        self.epoch += later
         self.open()
 
     @invariant()

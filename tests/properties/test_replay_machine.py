@@ -60,7 +60,7 @@ class ReplayMachine(RuleBasedStateMachine):
     )
     def an_envelope_arrives(self, key, content, bodies, newcomer):
         """Taken in as the gate does it: not before the window, not against the first, each body at most once."""
-        if key.epoch < self.closed_below:
+        if not self.window.remembers(key.epoch):
             return
         opened = key.opened(content)
         first, received = self.window.first(key.issuer, key.header()), self.window.received(opened.envelope_id)
@@ -100,6 +100,10 @@ class ReplayMachine(RuleBasedStateMachine):
         for epoch in EPOCHS:
             counted = [key for key, entry in self.entries.items() if key.epoch == epoch and entry.newcomer]
             assert self.window.newcomers(epoch) == len(counted)
+
+    @invariant()
+    def what_was_forgotten_is_known_to_be(self):
+        assert [self.window.remembers(epoch) for epoch in EPOCHS] == [epoch >= self.closed_below for epoch in EPOCHS]
 
     @invariant()
     def no_body_was_taken_twice(self):
