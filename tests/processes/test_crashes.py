@@ -12,7 +12,7 @@ import pytest
 from processes import PATIENCE, RunningProcess, write_swarm
 from sapo_protocol import decode_header, decode_message, load_manifest, open_envelope, parse_envelope
 
-KILLS = 20
+KILLS = [8, pytest.param(40, marks=pytest.mark.slow)]
 
 
 @pytest.fixture
@@ -69,14 +69,15 @@ def accepted_of(database):
 
 
 @pytest.mark.timeout(900)
-def test_a_node_killed_at_random_points_loses_nothing_and_repeats_nothing(tmp_path, swarm):
+@pytest.mark.parametrize("kills", KILLS)
+def test_a_node_killed_at_random_points_loses_nothing_and_repeats_nothing(tmp_path, swarm, kills):
     rng = random.Random(1)
     with RunningProcess(tmp_path / "peer", "--swarm", swarm, "--local", 1) as peer:
         started = peer.until_event("started")
         config = without_checkpoints(tmp_path / "victim", started["peer_id"])
         arguments = ("--swarm", swarm, "--config", config, "--bootstrap", started["addresses"][0])
         published, accepted = {}, set()
-        for kill in range(KILLS):
+        for kill in range(kills):
             with RunningProcess(tmp_path / "victim", *arguments) as victim:
                 # Half of the kills fall into a life that plays, the others wherever its start has come to.
                 if kill % 2 == 0:
@@ -98,15 +99,16 @@ def test_a_node_killed_at_random_points_loses_nothing_and_repeats_nothing(tmp_pa
 
 
 @pytest.mark.timeout(900)
+@pytest.mark.parametrize("kills", KILLS)
 @pytest.mark.parametrize("which", ["learner", "jail"])
-def test_a_node_whose_worker_is_killed_at_random_points_goes_on(tmp_path, swarm, which):
+def test_a_node_whose_worker_is_killed_at_random_points_goes_on(tmp_path, swarm, which, kills):
     rng = random.Random(2)
     config = without_checkpoints(tmp_path / "a")
     with RunningProcess(tmp_path / "a", "--swarm", swarm, "--config", config) as node:
         node.until_round(1)
         killed = set()
         deadline = time.monotonic() + 6 * PATIENCE
-        while len(killed) < KILLS and time.monotonic() < deadline:
+        while len(killed) < kills and time.monotonic() < deadline:
             time.sleep(rng.uniform(0, 0.5))
             worker = node.children().get(which)
             if worker is None or worker in killed:
@@ -114,7 +116,7 @@ def test_a_node_whose_worker_is_killed_at_random_points_goes_on(tmp_path, swarm,
                 continue
             os.kill(worker, signal.SIGKILL)
             killed.add(worker)
-        assert len(killed) == KILLS
+        assert len(killed) == kills
         last = node.until_round(2)
         node.process.send_signal(signal.SIGTERM)
         node.until_event("stopped")
