@@ -308,7 +308,6 @@ def test_a_ban_ends_at_a_node_that_never_runs_over_the_end_of_an_epoch():
     assert book.admits("liar")
 
 
-@pytest.mark.xfail(strict=True, reason="an epoch before the one that the ledger began in sets it back")
 def test_a_clock_set_back_right_after_the_start_earns_nobody_more_than_an_epochs_share():
     database = Database(None, (ledger.SCHEMA,))
     Ledger(database, epoch=1, rng=random.Random(0)).at(2)

@@ -114,7 +114,7 @@ class Ledger:
         """Enter an epoch: end bans whose time has passed, promote newcomers within the ration, forget mere names."""
         if epoch <= self._settled:
             return
-        self._epoch = self._settled = epoch
+        self._epoch = self._settled = epoch = max(epoch, self._epoch)
         with self._database.transaction():
             self._database.execute("DELETE FROM settled")
             self._database.execute("INSERT INTO settled VALUES (?)", epoch)
