@@ -2,10 +2,11 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from sapo_node.database import Database
+from sapo_node.metrics import metrics
 from sapo_node.round import RoundReport
 
 SCHEMA = """
@@ -38,7 +39,7 @@ class History:
     def record(self, report: RoundReport) -> None:
         """Add a round; the oldest go."""
         self._database.execute(
-            "INSERT OR REPLACE INTO rounds VALUES (?, ?, ?)", report.step, report.reward, json.dumps(asdict(report))
+            "INSERT OR REPLACE INTO rounds VALUES (?, ?, ?)", report.step, report.reward, json.dumps(metrics(report))
         )
         self._database.execute("DELETE FROM rounds WHERE step <= ?", report.step - MAX_ROUNDS)
 
@@ -57,7 +58,7 @@ class History:
         self._database.execute("INSERT OR REPLACE INTO session VALUES (1, ?)", json.dumps(facts))
 
     def rounds(self, last: int) -> list[dict[str, Any]]:
-        """The reports of the last rounds, oldest first."""
+        """The metrics of the last rounds, oldest first."""
         rows = self._database.rows("SELECT report FROM rounds ORDER BY step DESC LIMIT ?", last)
         return [json.loads(row[0]) for row in reversed(rows)]
 

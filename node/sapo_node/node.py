@@ -22,7 +22,7 @@ from sapo_node.keyfile import Identity
 from sapo_node.net.interface import Channel, NotRunningError
 from sapo_node.place import Place
 from sapo_node.pool import Pool
-from sapo_node.round import RoundFailed, RoundReport, Rounds
+from sapo_node.round import Phase, RoundFailed, RoundReport, Rounds
 from sapo_node.sampler import Sampler
 from sapo_node.trainer import Policy, Trainer
 from sapo_node.trust.court import Court
@@ -121,10 +121,15 @@ class Node:
         return self.ledger.admits(peer)
 
     async def run(
-        self, publish: Publish, *, rounds: int | None = None, on_round: Callable[[RoundReport], None] = lambda _: None
+        self,
+        publish: Publish,
+        *,
+        rounds: int | None = None,
+        on_round: Callable[[RoundReport], None] = lambda _: None,
+        on_phase: Callable[[Phase | None], None] = lambda _: None,
     ) -> None:
         """Play `rounds` rounds, or until `stopping` is set; then write a checkpoint. Without a policy: verify until
-        then.
+        then. `on_phase` hears what a round is doing, and None where it does nothing.
         """
         if self._policy is None or self.trainer is None:
             await self._watch()
@@ -145,6 +150,7 @@ class Node:
             external=self._config.external,
             max_tokens=self._config.max_tokens,
             model=self._config.model,
+            on_phase=on_phase,
         )
         await self.trainer.recover()
         played = failed = 0

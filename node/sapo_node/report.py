@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.live import Live
 
 from sapo_node.app import Event, Noticed, Played, Started, Stopped
+from sapo_node.metrics import metrics
 from sapo_node.overview import Overview
 from sapo_node.view import render
 
@@ -27,7 +28,7 @@ def _as_json(event: Event) -> dict[str, Any]:
         case Noticed(text):
             return {"event": "notice", "text": text}
         case Played(report, view):
-            return {"event": "round", **asdict(report), **_knows(view)}
+            return {"event": "round", **metrics(report), **_knows(view)}
         case Started(view):
             return {"event": "started", **view.session, **_knows(view)}
         case Stopped(view):

@@ -6,14 +6,17 @@ assign -> generate -> share -> take in and verify -> sample self (I) and externa
 import hashlib
 import random
 import time
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Literal
 
 from sapo_node.advantage import advantages
 from sapo_node.counters import Counters, Slot
 from sapo_node.intake import Intake
 from sapo_node.jail.messages import ScoreRequest
 from sapo_node.keyfile import Identity
+from sapo_node.learner.messages import TrainReport
 from sapo_node.pool import Pool
 from sapo_node.sampler import Sampler
 from sapo_node.trainer import LocalGroup, Policy, Trainer
@@ -37,6 +40,9 @@ from sapo_protocol import (
 
 Publish = Callable[[bytes], Awaitable[None]]
 
+Phase = Literal["generate", "share", "verify", "train"]
+"""What takes time in a round, in this order; a node that only listens leaves out `share`."""
+
 
 class RoundFailed(LocalError):
     """The round could not be played; nothing was published or trained on, and its counter is spent."""
@@ -58,10 +64,29 @@ class RoundReport:
     local: int
     external: int
     """External groups trained on."""
-    loss: float | None
-    grad_norm: float | None
-    seconds: dict[str, float] = field(default_factory=dict)
-    """Wall time by phase: generate, verify, train."""
+    seconds: dict[Phase, float]
+    """Wall time by phase."""
+    training: TrainReport
+    """What the learner says of the step."""
+
+
+class _Stopwatch:
+    """Times the phases of one round and tells an observer of each as it begins, and of None as it ends."""
+
+    def __init__(self, tell: Callable[[Phase | None], None]) -> None:
+        self.seconds: dict[Phase, float] = {}
+        self._tell = tell
+
+    @contextmanager
+    def phase(self, phase: Phase) -> Iterator[None]:
+        """A phase lasts as long as the block."""
+        started = time.perf_counter()
+        self._tell(phase)
+        try:
+            yield
+        finally:
+            self._tell(None)
+            self.seconds[phase] = round(time.perf_counter() - started, 3)
 
 
 class Rounds:
@@ -85,8 +110,11 @@ class Rounds:
         external: int,
         max_tokens: int,
         model: str,
+        on_phase: Callable[[Phase | None], None] = lambda _: None,
     ) -> None:
-        """`local` and `external` are I and J, in groups; `model` is the free label in what is shared."""
+        """`local` and `external` are I and J, in groups; `model` is the free label in what is shared; `on_phase` hears
+        each phase as it begins, and None as it ends.
+        """
         self._manifest = manifest
         self._identity = identity
         self._policy = policy
@@ -102,38 +130,36 @@ class Rounds:
         self._external = external
         self._max_tokens = max_tokens
         self._model = model
+        self._on_phase = on_phase
 
     async def play(self, slot: Slot, *, share: bool) -> RoundReport:
         """Play the round of a reserved counter; `share` is False while this node only listens."""
-        clock = [time.perf_counter()]
+        watch = _Stopwatch(self._on_phase)
         tasks = [
             assign(self._manifest, self._identity.public_key, slot.epoch, slot.counter, k) for k in range(self._local)
         ]
-        local = await self._generate(tasks)
+        with watch.phase("generate"):
+            local = await self._generate(tasks)
         if share:
-            await self._share(slot, local)
-        clock.append(time.perf_counter())
-        await self._intake.take_in(self._external)
-        external = self._sampler.draw(self._pool.groups(), self._external, epoch=slot.epoch)
-        clock.append(time.perf_counter())
-        report = await self._trainer.train(local, external)
-        clock.append(time.perf_counter())
+            with watch.phase("share"):
+                await self._share(slot, local)
+        with watch.phase("verify"):
+            await self._intake.take_in(self._external)
+            external = self._sampler.draw(self._pool.groups(), self._external, epoch=slot.epoch)
+        with watch.phase("train"):
+            training = await self._trainer.train(local, external)
         rewards = [reward for group in local for reward in group.rewards]
         return RoundReport(
             epoch=slot.epoch,
             counter=slot.counter,
-            step=report.step,
+            step=training.step,
             published=share,
             reward=sum(rewards) / len(rewards),
             informative=sum(any(group.advantages) for group in local),
             local=len(local),
             external=len(external),
-            loss=report.loss,
-            grad_norm=report.grad_norm,
-            seconds={
-                phase: round(after - before, 3)
-                for phase, before, after in zip(("generate", "verify", "train"), clock, clock[1:], strict=False)
-            },
+            seconds=watch.seconds,
+            training=training,
         )
 
     async def _generate(self, tasks: list[Assignment]) -> list[LocalGroup]:

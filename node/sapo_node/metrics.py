@@ -1,0 +1,50 @@
+"""The figures of a round, under the names by which `metrics`, `status` and the JSON lines of `start` give them."""
+
+from typing import Any
+
+from sapo_node.round import RoundReport
+
+METRICS = {
+    "step": "of the policy after the round",
+    "epoch": "of the swarm",
+    "counter": "of the round within its epoch",
+    "published": "whether the round was shared",
+    "reward": "mean over all completions generated, before any selection",
+    "local": "own groups (I)",
+    "informative": "own groups that have an advantage",
+    "external": "groups of other peers trained on",
+    "loss": "of GRPO, over the whole batch",
+    "grad_norm": "L2 norm of the gradient before clipping",
+    "entropy": "mean over own tokens trained on, in nats",
+    "mean_length": "of own completions, in tokens",
+    "local_tokens": "own tokens trained on",
+    "external_tokens": "tokens of other peers trained on",
+    "refused": "groups that the learner left out",
+    "skipped": "why no update was made, or null",
+    "seconds": "wall time by phase: generate, share, verify, train",
+}
+"""What each figure means; null stands for one that could not be computed."""
+
+
+def metrics(report: RoundReport) -> dict[str, Any]:
+    """One round as JSON, with the keys of METRICS."""
+    training = report.training
+    return {
+        "step": report.step,
+        "epoch": report.epoch,
+        "counter": report.counter,
+        "published": report.published,
+        "reward": report.reward,
+        "local": report.local,
+        "informative": report.informative,
+        "external": report.external,
+        "loss": "of GRPO, over the whole batch",
+        "grad_norm": training.grad_norm,
+        "entropy": training.entropy,
+        "mean_length": training.mean_length,
+        "local_tokens": training.local_tokens,
+        "external_tokens": training.external_tokens,
+        "refused": len(training.refused),
+        "skipped": training.skipped,
+        "seconds": dict(report.seconds),
+    }
