@@ -12,6 +12,7 @@ import trio
 
 from sapo_node.clock import Clock
 from sapo_node.config import Config
+from sapo_node.contribution import Answerer, Contribution, RoundFailed
 from sapo_node.counters import Counters
 from sapo_node.database import Database
 from sapo_node.history import ACCEPTED, EVIDENCE, VERIFIED, History
@@ -22,7 +23,7 @@ from sapo_node.keyfile import Identity
 from sapo_node.net.interface import Channel, NotRunningError
 from sapo_node.place import Place
 from sapo_node.pool import Pool
-from sapo_node.round import Phase, RoundFailed, RoundReport, Rounds
+from sapo_node.round import Phase, RoundReport, Rounds
 from sapo_node.sampler import Sampler
 from sapo_node.trainer import Policy, Trainer
 from sapo_node.trust.court import Court
@@ -135,21 +136,12 @@ class Node:
             await self._watch()
             return
         play = Rounds(
-            manifest=self._manifest,
-            identity=self.identity,
-            policy=self._policy,
-            scorer=self._scorer,
-            counters=self.counters,
+            contribution=self._contribution(self._policy, publish),
             intake=self._intake,
             sampler=Sampler(self.ledger, self._rng),
             pool=self.pool,
             trainer=self.trainer,
-            publish=partial(_send, publish, self._rollouts),
-            rng=self._rng,
-            local=self._config.local,
             external=self._config.external,
-            max_tokens=self._config.max_tokens,
-            model=self._config.model,
             on_phase=on_phase,
         )
         await self.trainer.recover()
@@ -184,6 +176,20 @@ class Node:
             for evidence in self._court.take_announcements():
                 await _send(publish, self._evidence, evidence)
             await trio.sleep(_PAUSE)
+
+    def _contribution(self, answerer: Answerer, publish: Publish) -> Contribution:
+        return Contribution(
+            manifest=self._manifest,
+            identity=self.identity,
+            answerer=answerer,
+            scorer=self._scorer,
+            counters=self.counters,
+            publish=partial(_send, publish, self._rollouts),
+            rng=self._rng,
+            groups=self._config.local,
+            max_tokens=self._config.max_tokens,
+            model=self._config.model,
+        )
 
     async def _play(self, play: Rounds) -> RoundReport | None:
         """One round, or None after waiting for the epoch that allows one."""

@@ -7,9 +7,9 @@ above it are replayed in order, so no group is lost and none counts twice.
 import json
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
+from sapo_node.contribution import Answerer, LocalGroup
 from sapo_node.database import Database
 from sapo_node.learner.messages import (
     Correction,
@@ -43,18 +43,12 @@ MAX_FAILURES = 10
 """A batch that ended the learner this often is given up: it must not stop the node for ever."""
 
 
-class Policy(Protocol):
+class Policy(Answerer, Protocol):
     """The model that learns: its own process, in a running node."""
 
     @property
     def step(self) -> int:
         """The step of the weights as they are now."""
-        ...
-
-    async def generate(
-        self, questions: Sequence[str], *, completions: int, max_tokens: int, seed: int
-    ) -> list[tuple[Sampled, ...]]:
-        """G completions for each question."""
         ...
 
     async def train(self, step: int, groups: Sequence[TrainGroup], *, correction: Correction) -> TrainReport:
@@ -64,18 +58,6 @@ class Policy(Protocol):
     async def checkpoint(self) -> int:
         """Write the weights; the step they are of. The one before is kept as well."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class LocalGroup:
-    """G completions of this node's own for one of its assigned questions."""
-
-    dataset: str
-    question: str
-    digest: bytes
-    completions: tuple[Sampled, ...]
-    rewards: tuple[bool, ...]
-    advantages: tuple[float, ...]
 
 
 class Trainer:

@@ -4,10 +4,11 @@ import random
 
 import pytest
 
+from sapo_node.contribution import LocalGroup
 from sapo_node.learner.messages import Sampled
 from sapo_node.pool import Pool
 from sapo_node.sampler import WeightedGroup
-from sapo_node.trainer import LOCAL, MAX_FAILURES, LocalGroup, Trainer, trained_per_peer
+from sapo_node.trainer import LOCAL, MAX_FAILURES, Trainer, trained_per_peer
 from sapo_node.verify import VerifiedGroup
 from sapo_node.worker import WorkerFailed
 from sapo_protocol import Completion, Finish

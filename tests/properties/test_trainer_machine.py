@@ -14,11 +14,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 from sapo_node import pool, trainer
+from sapo_node.contribution import LocalGroup
 from sapo_node.database import Database
 from sapo_node.learner.messages import Sampled, TrainReport
 from sapo_node.pool import Pool
 from sapo_node.sampler import WeightedGroup
-from sapo_node.trainer import LOCAL, LocalGroup, Trainer, trained_per_peer
+from sapo_node.trainer import LOCAL, Trainer, trained_per_peer
 from sapo_node.trust.policy import MAX_AGE
 from sapo_node.verify import VerifiedGroup
 from sapo_node.worker import WorkerFailed

@@ -1,0 +1,146 @@
+"""What a node gives to the swarm, whoever answers: the first half of Algorithm 1, which needs nothing that learns.
+
+assign -> generate -> score -> share
+"""
+
+import hashlib
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from sapo_node.advantage import advantages
+from sapo_node.counters import Counters, Slot
+from sapo_node.jail.messages import ScoreRequest
+from sapo_node.keyfile import Identity
+from sapo_node.learner.messages import Sampled
+from sapo_node.verify import Scorer
+from sapo_protocol import (
+    Body,
+    Completion,
+    Finish,
+    GroupHeader,
+    Header,
+    LocalError,
+    Manifest,
+    assign,
+    encode_body,
+    encode_header,
+    encode_message,
+    parse_envelope,
+    seal,
+)
+
+Publish = Callable[[bytes], Awaitable[None]]
+
+
+class RoundFailed(LocalError):
+    """The round could not be played; nothing was published or trained on, and its counter is spent."""
+
+
+class Answerer(Protocol):
+    """Who answers questions: a model, a program or a person."""
+
+    async def generate(
+        self, questions: Sequence[str], *, completions: int, max_tokens: int, seed: int
+    ) -> list[tuple[Sampled, ...]]:
+        """G completions for each question."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class LocalGroup:
+    """G completions of this node's own for one of its assigned questions."""
+
+    dataset: str
+    question: str
+    digest: bytes
+    completions: tuple[Sampled, ...]
+    rewards: tuple[bool, ...]
+    advantages: tuple[float, ...]
+
+
+class Contribution:
+    """Answers the questions assigned to one identity, and shares the answers under its signature."""
+
+    def __init__(
+        self,
+        *,
+        manifest: Manifest,
+        identity: Identity,
+        answerer: Answerer,
+        scorer: Scorer,
+        counters: Counters,
+        publish: Publish,
+        rng: random.Random,
+        groups: int,
+        max_tokens: int,
+        model: str,
+    ) -> None:
+        """`groups` is I; `model` is the free label in what is shared."""
+        self._manifest = manifest
+        self._identity = identity
+        self._answerer = answerer
+        self._scorer = scorer
+        self._counters = counters
+        self._publish = publish
+        self._rng = rng
+        self._groups = groups
+        self._max_tokens = max_tokens
+        self._model = model
+
+    async def generate(self, slot: Slot) -> list[LocalGroup]:
+        """Answer the questions of a reserved counter G times each, and score the answers as everybody else's."""
+        tasks = [
+            assign(self._manifest, self._identity.public_key, slot.epoch, slot.counter, k) for k in range(self._groups)
+        ]
+        specs = [(task.spec.dataset, task.spec.config, task.seed) for task in tasks]
+        built = await self._scorer.score([ScoreRequest(*spec, ()) for spec in specs])
+        questions = [task.question for task in built if task is not None]
+        if len(questions) < len(specs):
+            raise RoundFailed("this node's own tasks could not be built; its log names the cause")
+        groups = await self._answerer.generate(
+            questions,
+            completions=self._manifest.completions,
+            max_tokens=self._max_tokens,
+            seed=self._rng.getrandbits(31),
+        )
+        requests = [
+            ScoreRequest(*spec, tuple(each.text for each in group)) for spec, group in zip(specs, groups, strict=True)
+        ]
+        local = []
+        for request, group, scored in zip(requests, groups, await self._scorer.score(requests), strict=True):
+            if scored is None:
+                raise RoundFailed(
+                    f"this node's own answers to {request.dataset} could not be scored; its log names the cause"
+                )
+            local.append(
+                LocalGroup(
+                    request.dataset, scored.question, scored.digest, group, scored.rewards, advantages(scored.rewards)
+                )
+            )
+        return local
+
+    async def share(self, slot: Slot, local: Sequence[LocalGroup]) -> None:
+        """Sign the round, store the signed bytes, then publish them."""
+        bodies = [
+            encode_body(
+                Body(tuple(Completion(each.text, Finish(each.finish)) for each in group.completions), self._model)
+            )
+            for group in local
+        ]
+        header = Header(
+            slot.epoch,
+            slot.counter,
+            tuple(
+                GroupHeader(group.digest, group.rewards, hashlib.sha256(body).digest())
+                for group, body in zip(local, bodies, strict=True)
+            ),
+        )
+        network = self._manifest.network_id
+        envelope = seal(
+            encode_header(header), issuer=self._identity.public_key, sign=self._identity.sign, network_id=network
+        )
+        message = encode_message(envelope, tuple(bodies))
+        self._counters.keep(slot, parse_envelope(envelope, network_id=network).envelope_id, message)
+        await self._publish(message)
