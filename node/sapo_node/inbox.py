@@ -1,10 +1,10 @@
-"""Rollouts that are signed and well-formed but not yet verified: bounded, and drawn at random, never first-come.
+"""Rollouts that are signed and well-formed but not yet verified: bounded, and drawn by peer, never first-come.
 
-Within a class of standing a peer is drawn first and then one of its rollouts, so a peer that sends more is not
-verified more. What overflows is dropped at random from the peer that holds most.
+Within a class of standing a peer is drawn at random and then the rollout of it that arrived last: a peer that sends
+more is not verified more, and what is trained on is what its policy does by now. What overflows is the oldest of the
+peer that holds most.
 """
 
-import random
 from collections import Counter
 
 from sapo_node.database import Database
@@ -31,10 +31,9 @@ MAX_PER_PEER = 64
 class Inbox:
     """Rollouts that wait for verification."""
 
-    def __init__(self, database: Database, manifest: Manifest, rng: random.Random) -> None:
+    def __init__(self, database: Database, manifest: Manifest) -> None:
         self._database = database
         self._manifest = manifest
-        self._rng = rng
         self._held = self._count()
 
     def __len__(self) -> int:
@@ -45,7 +44,7 @@ class Inbox:
         return sorted(self._held)
 
     def put(self, rollout: Rollout) -> None:
-        """Add a rollout, or bodies to one that still waits; make room at random where there is none."""
+        """Add a rollout, or bodies to one that still waits; make room where there is none."""
         peer, envelope_id = peer_id(rollout.opened.issuer), rollout.opened.envelope_id
         bodies = rollout.bodies
         waiting = self._database.row("SELECT message FROM inbox WHERE envelope_id = ?", envelope_id)
@@ -53,9 +52,9 @@ class Inbox:
             bodies = tuple(new or old for new, old in zip(bodies, self._open(waiting[0]).bodies, strict=True))
             self._remove(envelope_id, peer)
         if self._held[peer] >= MAX_PER_PEER:
-            self._drop_one_of(peer)
+            self._drop_oldest_of(peer)
         elif len(self) >= MAX_ROLLOUTS:
-            self._drop_one_of(max(self.peers(), key=self._held.__getitem__))
+            self._drop_oldest_of(max(self.peers(), key=self._held.__getitem__))
         message = encode_message(rollout.opened.envelope, bodies)
         self._database.execute(
             "INSERT INTO inbox VALUES (?, ?, ?, ?)", envelope_id, peer, rollout.header.epoch, message
@@ -63,14 +62,15 @@ class Inbox:
         self._held[peer] += 1
 
     def draw(self, peer: str) -> Rollout | None:
-        """Take one rollout of a peer out, at random; None when there is none."""
-        rows = self._database.rows("SELECT envelope_id FROM inbox WHERE peer = ? ORDER BY envelope_id", peer)
-        if not rows:
+        """Take out the rollout of a peer that arrived last; None when there is none."""
+        row = self._database.row(
+            "SELECT envelope_id, message FROM inbox WHERE peer = ? ORDER BY rowid DESC LIMIT 1", peer
+        )
+        if row is None:
             return None
-        envelope_id = self._rng.choice(rows)[0]
-        row = self._database.row("SELECT message FROM inbox WHERE envelope_id = ?", envelope_id)
+        envelope_id, message = row
         self._remove(envelope_id, peer)
-        return self._open(row[0]) if row else None
+        return self._open(message)
 
     def advance(self, epoch: int) -> None:
         """Enter an epoch: drop the rollouts that are too old to be trained on."""
@@ -89,9 +89,10 @@ class Inbox:
         """Stored bytes go through the same gate as received ones, so a damaged row cannot become a rollout."""
         return open_message(message, self._manifest)
 
-    def _drop_one_of(self, peer: str) -> None:
-        rows = self._database.rows("SELECT envelope_id FROM inbox WHERE peer = ? ORDER BY envelope_id", peer)
-        self._remove(self._rng.choice(rows)[0], peer)
+    def _drop_oldest_of(self, peer: str) -> None:
+        row = self._database.row("SELECT envelope_id FROM inbox WHERE peer = ? ORDER BY rowid LIMIT 1", peer)
+        if row:
+            self._remove(row[0], peer)
 
     def _remove(self, envelope_id: bytes, peer: str) -> None:
         if self._database.execute("DELETE FROM inbox WHERE envelope_id = ?", envelope_id):

@@ -61,9 +61,10 @@ class Node:
         policy: Policy | None,
         rng: random.Random,
         on_fatal: Callable[[LocalError], None],
+        contributor: Answerer | None = None,
     ) -> None:
-        """`place` is where the database lies; `policy` is None for a node that only verifies and relays; `on_fatal`
-        hears what must stop it.
+        """`place` is where the database lies; `on_fatal` hears what must stop the node. `policy` is None for one that
+        does not train: it shares the answers of its `contributor`, or only verifies and relays without one.
         """
         self._manifest = manifest
         self._rollouts, self._evidence = rollouts_topic(manifest), evidence_topic(manifest)
@@ -75,7 +76,7 @@ class Node:
         epoch = self.counters.epoch(clock.now())
         self.ledger = Ledger(database, epoch=epoch, trusted=config.trusted, rng=rng)
         self._court = Court(self.ledger)
-        self.inbox = Inbox(database, manifest, rng)
+        self.inbox = Inbox(database, manifest)
         self.pool = Pool(database)
         self.history = History(database)
         self.ingest = Ingest(
@@ -93,6 +94,7 @@ class Node:
         self._intake = Intake(inbox=self.inbox, verifier=self.verifier, pool=self.pool, ledger=self.ledger, rng=rng)
         self._scorer = scorer
         self._policy = policy
+        self._contributor = contributor
         self._rng = rng
         self._counted: dict[str, int] = {}
         self._epoch: int | None = None
@@ -128,12 +130,13 @@ class Node:
         rounds: int | None = None,
         on_round: Callable[[RoundReport], None] = lambda _: None,
         on_phase: Callable[[Phase | None], None] = lambda _: None,
+        on_contribution: Callable[[ContributionReport], None] = lambda _: None,
     ) -> None:
-        """Play `rounds` rounds, or until `stopping` is set; then write a checkpoint. Without a policy: verify until
-        then. `on_phase` hears what a round is doing, and None where it does nothing.
+        """Play `rounds` rounds, or until `stopping` is set; then write a checkpoint. Without a policy: contribute, or
+        only verify, until then. `on_phase` hears what a round is doing, and None where it does nothing.
         """
         if self._policy is None or self.trainer is None:
-            await self._watch()
+            await self._serve(publish, rounds, on_contribution)
             return
         play = Rounds(
             contribution=self._contribution(self._policy, publish),
@@ -193,18 +196,81 @@ class Node:
 
     async def _play(self, play: Rounds) -> RoundReport | None:
         """One round, or None after waiting for the epoch that allows one."""
+        slot = await self._reserve()
+        if slot is None:
+            return None
+        return await play.play(slot, share=not self.counters.listening_seconds(self._clock.now()))
+
+    async def _reserve(self) -> Slot | None:
+        """The counter of the next round, or None after waiting for the epoch that allows one."""
         now = self._clock.now()
         self._advance(self.counters.epoch(now))
         slot = self.counters.reserve(now)
         if slot is None:
             logger.warning("no rounds left in this epoch (of %d); waiting for the next", self._manifest.max_rounds)
             await self._pause(max(0.0, epoch_start(self._manifest, self.counters.epoch(now) + 1) - now))
-            return None
-        return await play.play(slot, share=not self.counters.listening_seconds(now))
+        return slot
+
+    async def _serve(
+        self, publish: Publish, rounds: int | None, on_contribution: Callable[[ContributionReport], None]
+    ) -> None:
+        """Verify and relay until `stopping`, which ends a contribution at once: nothing is lost but its counter."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._watch)
+            if self._contributor is not None:
+                contribution = self._contribution(self._contributor, publish)
+                nursery.start_soon(self._contribute, contribution, rounds, on_contribution)
+            await self.stopping.wait()
+            nursery.cancel_scope.cancel()
+
+    async def _contribute(
+        self, contribution: Contribution, rounds: int | None, on_contribution: Callable[[ContributionReport], None]
+    ) -> None:
+        """Share `rounds` rounds, or for ever, at a pace at which a newcomer's counters last for the epoch."""
+        pace = self._manifest.epoch_seconds / (self._manifest.max_rounds * policy.NEWCOMER_COUNTERS)
+        shared = 0
+        while shared != rounds:
+            await trio.sleep(self.counters.listening_seconds(self._clock.now()))
+            started = trio.current_time()
+            slot = await self._reserve()
+            local = await self._answers(contribution, slot) if slot else None
+            if slot and local:
+                await contribution.share(slot, local)
+                report = ContributionReport(slot.epoch, slot.counter, by_task(local))
+                with self._database.transaction():
+                    self.history.contribute(report)
+                    self._count()
+                shared += 1
+                on_contribution(report)
+            await trio.sleep_until(started + pace)
+        self.stopping.set()
+
+    async def _answers(self, contribution: Contribution, slot: Slot) -> list[LocalGroup] | None:
+        """Ask until there are answers; None where there are none in time for peers to take them."""
+        seconds = self._manifest.epoch_seconds - min(CLOCK_SKEW_SECONDS, self._manifest.epoch_seconds / 2)
+        pause = _PAUSE
+        with trio.move_on_after(seconds):
+            while True:
+                try:
+                    local = await contribution.generate(slot)
+                except QuestionSkipped:
+                    return None
+                except AnswerFailed as failure:
+                    logger.warning("%s; asking again in %.0f s", failure, pause)
+                except (RoundFailed, WorkerFailed) as failure:
+                    logger.warning("round failed: %s", failure)
+                    await trio.sleep(_PAUSE)
+                    return None
+                else:
+                    return local if in_window(self._manifest, slot.epoch, self._clock.now()) else None
+                await trio.sleep(pause)
+                pause = min(2 * pause, _MAX_PAUSE)
+        logger.warning("no answers within %.0f s, when peers would no longer take them; going on", seconds)
+        return None
 
     async def _watch(self) -> None:
         while not self.stopping.is_set():
-            self._advance(epoch_at(self._manifest, self._clock.now()))
+            self._advance(self.counters.epoch(self._clock.now()))
             await self._intake.take_in(self._config.external)
             self._count()
             await self._pause(_PAUSE)

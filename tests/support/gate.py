@@ -33,7 +33,7 @@ class Gate:
         self.fatal: list[LocalError] = []
         self.ledger = Ledger(database, rng=rng)
         self.court = Court(self.ledger)
-        self.inbox = Inbox(database, manifest, rng)
+        self.inbox = Inbox(database, manifest)
         self.counters = Counters(database, manifest, now=self.clock.now(), key_is_new=True, rng=rng)
         self.ingest = Ingest(
             database=database,

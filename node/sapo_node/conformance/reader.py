@@ -183,7 +183,7 @@ def _gate(manifest: Manifest, now: float = 0.0) -> Ingest:
         counters=Counters(database, manifest, now=now, key_is_new=True, rng=rng),
         ledger=ledger,
         court=Court(ledger),
-        inbox=Inbox(database, manifest, rng),
+        inbox=Inbox(database, manifest),
         issuer=_NOBODY,
         on_fatal=_stop,
     )
