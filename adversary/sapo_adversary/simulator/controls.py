@@ -1,0 +1,107 @@
+"""Control arms: what a node could do alone with the same budget, so that a gain can be laid to sharing.
+
+Each is a policy that trains on something else than the batch its node hands it. None shares or takes anything in
+(their nodes have J = 0), and the loss's denominator is the same as in every other arm.
+"""
+
+import random
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import replace
+
+from sapo_adversary.simulator.learning import SimulatedLearner
+from sapo_adversary.simulator.scenario import NodeSpec, Scenario
+from sapo_adversary.simulator.scoring import SharedScorer
+from sapo_node.advantage import advantages
+from sapo_node.jail.messages import ScoreRequest
+from sapo_node.learner.messages import Correction, TrainGroup, TrainReport
+from sapo_protocol import ASSIGNED_SEEDS, Manifest
+
+KEPT = 64
+"""Earlier informative groups that `Replaying` draws from: as many as a node's pool keeps of one peer."""
+OVERSAMPLED = 4
+"""How many times the groups of a full round `Oversampling` generates: those of 8/0, 256 completions in all."""
+
+
+class Replaying(SimulatedLearner):
+    """4/0+replay: fills the places of J with informative groups of its own earlier rounds, each used once more.
+
+    They enter as others' groups do (text encoded again, the same correction), so that reuse is all that is left of
+    sharing.
+    """
+
+    def __init__(self, scenario: Scenario, manifest: Manifest, number: int, spec: NodeSpec) -> None:
+        super().__init__(scenario, manifest, number, spec)
+        self._rng = random.Random(f"replay/{scenario.seed}/{number}")  # noqa: S311 - simulation
+        self._places = scenario.groups - spec.local
+        self._kept: deque[TrainGroup] = deque(maxlen=KEPT)
+
+    async def train(self, step: int, groups: Sequence[TrainGroup], *, correction: Correction) -> TrainReport:
+        """One update on the round's groups and on up to J earlier ones."""
+        again = self._rng.sample(self._kept, min(self._places, len(self._kept)))
+        for group in again:
+            self._kept.remove(group)
+        self._kept.extend(_as_external(group) for group in groups if any(group.advantages))
+        return await super().train(step, [*groups, *again], correction=correction)
+
+
+class Filtering(SimulatedLearner):
+    """8/0+filter: drops flat groups and fills their places with the kept ones again, in turn.
+
+    With a constant denominator dropping alone changes nothing: a flat group has no gradient. Filling up is what a mean
+    over the kept groups does to the gradient.
+    """
+
+    async def train(self, step: int, groups: Sequence[TrainGroup], *, correction: Correction) -> TrainReport:
+        """One update on as many groups as came, all of them informative, if any is."""
+        kept = [group for group in groups if any(group.advantages)]
+        filled = [kept[place % len(kept)] for place in range(len(groups))] if kept else []
+        return await super().train(step, filled, correction=correction)
+
+
+class Oversampling(SimulatedLearner):
+    """8/0+filter-unlimited: generates four times as much and trains on up to a full round of informative groups."""
+
+    def __init__(
+        self, scenario: Scenario, manifest: Manifest, number: int, spec: NodeSpec, scorer: SharedScorer
+    ) -> None:
+        super().__init__(scenario, manifest, number, spec)
+        self._rng = random.Random(f"oversample/{scenario.seed}/{number}")  # noqa: S311 - simulation
+        self._scorer = scorer
+        self._groups = scenario.groups
+
+    async def train(self, step: int, groups: Sequence[TrainGroup], *, correction: Correction) -> TrainReport:
+        """One update on the round's informative groups and on those of further tasks of the same kinds."""
+        further = self._more((OVERSAMPLED - 1) * len(groups))
+        kept = [group for group in [*groups, *further] if any(group.advantages)]
+        return await super().train(step, kept[: self._groups], correction=correction)
+
+    def _more(self, count: int) -> list[TrainGroup]:
+        weights = [spec.weight for spec in self._manifest.tasks]
+        specs = self._rng.choices(self._manifest.tasks, weights, k=count)
+        asked = [ScoreRequest(spec.dataset, spec.config, self._rng.randrange(ASSIGNED_SEEDS), ()) for spec in specs]
+        questions = [self._scorer.result(request).question for request in asked]
+        sampled = self.sample(
+            questions, completions=self._manifest.completions, max_tokens=self._max_tokens, purpose="more"
+        )
+        groups = []
+        for request, question, group in zip(asked, questions, sampled, strict=True):
+            texts = tuple(each.text for each in group)
+            rewards = self._scorer.result(replace(request, completions=texts)).rewards
+            groups.append(TrainGroup("local", question, 1.0, advantages(rewards), group))
+        return groups
+
+
+def learner_for(
+    scenario: Scenario, manifest: Manifest, number: int, spec: NodeSpec, scorer: SharedScorer
+) -> SimulatedLearner:
+    """The policy of a node: the plain learner, or the control that its specification names."""
+    if spec.control == "oversample":
+        return Oversampling(scenario, manifest, number, spec, scorer)
+    kinds = {"": SimulatedLearner, "replay": Replaying, "filter": Filtering}
+    return kinds[spec.control](scenario, manifest, number, spec)
+
+
+def _as_external(group: TrainGroup) -> TrainGroup:
+    completions = tuple(replace(each, tokens=None) for each in group.completions)
+    return replace(group, source="external", completions=completions)

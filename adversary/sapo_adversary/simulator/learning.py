@@ -1,0 +1,136 @@
+"""The node's real learner within the simulating process: the same generation, loss and optimizer, without a process.
+
+Time on the virtual clock passes by the node's pace. What is sampled depends on the swarm's seed, the node and its step
+alone, so that arms of an experiment share their random numbers.
+"""
+
+import hashlib
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import trio
+
+from sapo_adversary.simulator.scenario import NodeSpec, Scenario
+from sapo_adversary.simulator.scoring import SharedScorer
+from sapo_node.heldout import heldout_seed
+from sapo_node.jail.messages import ScoreRequest
+from sapo_node.learner.generate import ROWS, generate
+from sapo_node.learner.messages import (
+    Correction,
+    GenerateRequest,
+    LearnerOptions,
+    Sampled,
+    TrainGroup,
+    TrainReport,
+    TrainRequest,
+)
+from sapo_node.learner.model import load
+from sapo_node.learner.trainer import Trainer
+from sapo_protocol import Manifest
+
+GENERATING = 0.6
+"""Share of a round's virtual time that generation takes; the update takes the rest."""
+
+
+@dataclass(slots=True)
+class Meter:
+    """What a node has spent so far."""
+
+    generated_tokens: int = 0
+    cpu_seconds: float = 0.0
+
+
+@dataclass(slots=True)
+class Stopwatch:
+    """Adds this process's CPU time to a meter while it is entered."""
+
+    meter: Meter
+    _since: float = field(default=0.0, init=False)
+
+    def __enter__(self) -> None:
+        self._since = time.process_time()
+
+    def __exit__(self, *_: object) -> None:
+        self.meter.cpu_seconds += time.process_time() - self._since
+
+
+class SimulatedLearner:
+    """Implements `sapo_node.trainer.Policy` with a model in this process."""
+
+    def __init__(self, scenario: Scenario, manifest: Manifest, number: int, spec: NodeSpec) -> None:
+        options = LearnerOptions(
+            checkpoints="",
+            model=spec.model.format(n=number),
+            lora=spec.lora,
+            device="cpu",
+            threads=1,
+            learning_rate=spec.learning_rate,
+            groups=scenario.groups,
+            completions=manifest.completions,
+            max_tokens=spec.max_tokens,
+            max_completion_bytes=manifest.max_completion_bytes,
+        )
+        self._manifest = manifest
+        self._seed = f"{scenario.seed}/{number}"
+        self._pace = spec.round_seconds
+        self._max_tokens = spec.max_tokens
+        self._trainer = Trainer(load(options), options)
+        self.meter = Meter()
+
+    @property
+    def step(self) -> int:
+        """The step of the weights as they are now."""
+        return self._trainer.step
+
+    async def generate(
+        self, questions: Sequence[str], *, completions: int, max_tokens: int, seed: int
+    ) -> list[tuple[Sampled, ...]]:
+        """G completions for each question."""
+        del seed
+        await trio.sleep(self._pace * GENERATING)
+        return self.sample(questions, completions=completions, max_tokens=max_tokens, purpose="round")
+
+    def sample(
+        self, questions: Sequence[str], *, completions: int, max_tokens: int, purpose: str
+    ) -> list[tuple[Sampled, ...]]:
+        """The same without virtual time; `purpose` keeps streams of random numbers apart."""
+        with Stopwatch(self.meter):
+            groups = self._generate(questions, completions, max_tokens, purpose)
+        self.meter.generated_tokens += sum(len(each.tokens or ()) for group in groups for each in group)
+        return groups
+
+    async def train(self, step: int, groups: Sequence[TrainGroup], *, correction: Correction) -> TrainReport:
+        """One update; `step` is the one after the last."""
+        await trio.sleep(self._pace * (1 - GENERATING))
+        with Stopwatch(self.meter):
+            return self._trainer.train(TrainRequest(step, tuple(groups), correction))
+
+    async def checkpoint(self) -> int:
+        """Nothing is kept: a simulated run is repeated from its seed, not resumed in the middle."""
+        return self.step
+
+    def examine(self, scorer: SharedScorer, questions: int) -> dict[str, float]:
+        """Held-out pass@1 by dataset, one sample to each of the swarm's own questions; costs the meter nothing."""
+        requests = [
+            ScoreRequest(spec.dataset, spec.config, heldout_seed(self._manifest, spec, number), ())
+            for spec in self._manifest.tasks
+            for number in range(questions)
+        ]
+        right = {spec.dataset: 0 for spec in self._manifest.tasks}
+        for start in range(0, len(requests), ROWS):
+            chunk = requests[start : start + ROWS]
+            asked = [scorer.result(request).question for request in chunk]
+            answers = self._generate(asked, 1, self._max_tokens, f"held-out/{start}")
+            for request, [answer] in zip(chunk, answers, strict=True):
+                scored = ScoreRequest(request.dataset, request.config, request.seed, (answer.text,))
+                right[request.dataset] += scorer.result(scored).rewards[0]
+        return {dataset: count / questions for dataset, count in right.items()}
+
+    def _generate(
+        self, questions: Sequence[str], completions: int, max_tokens: int, purpose: str
+    ) -> list[tuple[Sampled, ...]]:
+        digest = hashlib.sha256(f"{self._seed}/{self.step}/{purpose}".encode()).digest()
+        seed = int.from_bytes(digest[:4], "big") >> 1
+        request = GenerateRequest(tuple(questions), completions, max_tokens, seed)
+        return generate(self._trainer.policy, request, self._manifest.max_completion_bytes)

@@ -1,0 +1,116 @@
+"""Many simulations: each in a process of its own with one thread, each finished one a file, none played twice.
+
+Stop it at any time; started again, it goes on with the runs whose records are not there yet.
+"""
+
+import json
+import multiprocessing
+import os
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
+from multiprocessing.queues import Queue
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from sapo_adversary.records import write_whole
+from sapo_adversary.simulator.scenario import Scenario
+from sapo_protocol import LocalError
+
+Record = dict[str, Any]
+
+_ticks: "Queue[int] | None" = None
+
+
+def record_path(folder: Path, scenario: Scenario) -> Path:
+    """Where the record of a run lies: its name, its seed, and the digest of all its numbers."""
+    name = scenario.name.replace("/", "_")
+    return folder / f"{name}-{scenario.seed}-{scenario.digest()[:12]}.json"
+
+
+def load_record(folder: Path, scenario: Scenario) -> Record:
+    """The record of a finished run. Raises LocalError where there is none."""
+    path = record_path(folder, scenario)
+    try:
+        record: Record = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise LocalError(f"no record of {scenario.name}, seed {scenario.seed}, in {folder}: run it first") from error
+    return record
+
+
+def play_all(scenarios: Sequence[Scenario], folder: Path, *, jobs: int | None = None, console: Console) -> None:
+    """Play the runs that have no record in `folder` yet, `jobs` at a time (by default one per core), longest first."""
+    folder.mkdir(parents=True, exist_ok=True)
+    missing = [scenario for scenario in scenarios if not record_path(folder, scenario).exists()]
+    missing.sort(key=lambda scenario: scenario.total_rounds, reverse=True)
+    if not missing:
+        return
+    context = multiprocessing.get_context("spawn")
+    ticks: Queue[int] = context.Queue()
+    with (
+        _progress(missing, len(scenarios), ticks, console) as done,
+        ProcessPoolExecutor(
+            jobs or os.cpu_count(), mp_context=context, initializer=_begin, initargs=(ticks,), max_tasks_per_child=1
+        ) as executor,
+    ):
+        waiting: list[Future[None]] = [executor.submit(_play, scenario, folder) for scenario in missing]
+        try:
+            for finished in as_completed(waiting):
+                finished.result()
+                done()
+        except BaseException:
+            executor.shutdown(cancel_futures=True)
+            raise
+
+
+def _begin(ticks: "Queue[int]") -> None:
+    global _ticks  # noqa: PLW0603 - a worker process has one queue, given at its start
+    _ticks = ticks
+    # More threads than cores make every one of them slower, by far.
+    os.environ["OMP_NUM_THREADS"] = "1"
+
+
+def _play(scenario: Scenario, folder: Path) -> None:
+    # torch is imported by the workers alone.
+    from sapo_adversary.simulator.swarm import simulate  # noqa: PLC0415
+
+    record = simulate(scenario, _ticks.put if _ticks else lambda _: None)
+    write_whole(record_path(folder, scenario), json.dumps(record, separators=(",", ":")) + "\n")
+
+
+@contextmanager
+def _progress(missing: Sequence[Scenario], runs: int, ticks: "Queue[int]", console: Console) -> Iterator[Any]:
+    """A bar over all node-rounds, with time left; yields what to call when a run is done."""
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("node-rounds"),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+    )
+    finished = runs - len(missing)
+    with Progress(*columns, console=console) as progress:
+        bar = progress.add_task(f"{finished} of {runs} runs", total=sum(each.total_rounds for each in missing))
+
+        def advance() -> None:
+            for count in iter(ticks.get, 0):
+                progress.advance(bar, count)
+
+        def done() -> None:
+            nonlocal finished
+            finished += 1
+            progress.update(bar, description=f"{finished} of {runs} runs")
+
+        counting = Thread(target=advance, daemon=True)
+        counting.start()
+        try:
+            yield done
+        finally:
+            ticks.put(0)
+            counting.join()

@@ -1,0 +1,119 @@
+"""What is simulated: a swarm as values, from TOML or from code, with a digest that names it."""
+
+import hashlib
+import json
+import tomllib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from sapo_protocol import LocalError
+
+Control = Literal["", "replay", "filter", "oversample"]
+"""What a control arm does instead of plain training; see `controls`."""
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSpec:
+    """Nodes of one kind. Names and meanings are those of the node's configuration where it has them."""
+
+    count: int = 1
+    local: int = 4
+    external: int = 4
+    correction: str = "positive"
+    learning_rate: float = 1e-4
+    model: str = "seed"
+    """`seed`, or a model folder; `{n}` in it stands for the node's number within the scenario."""
+    lora: int = 0
+    max_tokens: int = 80
+    control: Control = ""
+    round_seconds: float = 10.0
+    """Virtual seconds per round: how fast this machine is."""
+    joins: float = 0.0
+    """Virtual second of its start."""
+    leaves: float | None = None
+    """Virtual second after which it plays no more rounds; None stays to the end."""
+
+    def rounds(self, seconds: float) -> int:
+        """How many rounds it plays in a scenario of so many seconds."""
+        return int((min(seconds, self.leaves or seconds) - self.joins) / self.round_seconds + 1e-9)
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """One swarm, one seed, one run."""
+
+    name: str
+    nodes: tuple[NodeSpec, ...]
+    seed: int = 1
+    swarm: str = "starter"
+    """A shipped manifest or the path of one."""
+    seconds: float = 500.0
+    """Virtual seconds."""
+    groups: int = 8
+    """Groups in the loss's constant denominator: the same in every arm, whatever I and J are."""
+    trusted: bool = True
+    """Whether all know each other from the start, as in the paper, or have to earn it."""
+    loss: float = 0.0
+    """Share of messages that each link loses."""
+    examine_every: float = 0.0
+    """Virtual seconds between held-out measurements of every node; 0 measures at the end only."""
+    examine_questions: int = 16
+    """Held-out questions per task within the run."""
+    final_questions: int = 64
+    """Held-out questions per task at the start and the end."""
+
+    def __post_init__(self) -> None:
+        if not self.nodes or self.seconds <= 0:
+            raise LocalError(f"scenario {self.name}: give it nodes and seconds to run")
+
+    @property
+    def members(self) -> list[NodeSpec]:
+        """The specification of each single node, by number."""
+        return [replace(spec, count=1) for spec in self.nodes for _ in range(spec.count)]
+
+    @property
+    def total_rounds(self) -> int:
+        """Rounds of all nodes together: what progress is counted in."""
+        return sum(spec.rounds(self.seconds) for spec in self.members)
+
+    def digest(self) -> str:
+        """SHA-256 over every number of the scenario, in hexadecimal."""
+        return hashlib.sha256(json.dumps(self.as_dict(), sort_keys=True).encode()).hexdigest()
+
+    def as_dict(self) -> dict[str, Any]:
+        """The scenario as plain values; `scenario_from` takes them back."""
+        return asdict(self)
+
+
+def scenario_from(table: Mapping[str, Any]) -> Scenario:
+    """The scenario that a table describes. Raises LocalError for a key or a value that cannot be."""
+    nodes = table.get("nodes")
+    if not isinstance(nodes, list | tuple) or not all(isinstance(node, Mapping) for node in nodes):
+        raise LocalError("a scenario has a list of [[nodes]]")
+    specs = tuple(_made(NodeSpec, node, "a node") for node in nodes)
+    return _made(Scenario, {**table, "nodes": specs}, "a scenario")
+
+
+def load_scenario(path: Path) -> Scenario:
+    """Read a scenario from a TOML file. Raises LocalError for a file that is none."""
+    try:
+        return scenario_from({"name": path.stem, **tomllib.loads(path.read_text("utf-8"))})
+    except (OSError, UnicodeDecodeError) as error:
+        raise LocalError(f"cannot read the scenario {path}: {error}") from error
+    except tomllib.TOMLDecodeError as error:
+        raise LocalError(f"{path} is not valid TOML: {error}") from error
+
+
+def _made(kind: type[_T], table: Mapping[str, Any], what: str) -> _T:
+    known = {each.name: each for each in fields(kind)}  # type: ignore[arg-type]
+    for name in table:
+        if name not in known:
+            raise LocalError(f"{what} has no {name!r}; it has {', '.join(known)}")
+    try:
+        return kind(**table)
+    except TypeError as error:
+        raise LocalError(f"{what} lacks a value: {error}") from error

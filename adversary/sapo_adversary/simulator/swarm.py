@@ -1,0 +1,178 @@
+"""Plays a scenario: every node's real ingest, ledger, verification, pool, sampler, rounds and learner on virtual time.
+
+The same scenario gives the same record, byte for byte, but for what is under `timing`.
+"""
+
+import hashlib
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+import trio
+import trio.testing
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from sapo_adversary.simulator.controls import learner_for
+from sapo_adversary.simulator.scenario import Scenario
+from sapo_adversary.simulator.scoring import SharedScorer
+from sapo_node.clock import TrioClock
+from sapo_node.config import Config
+from sapo_node.database import Database
+from sapo_node.keyfile import Identity
+from sapo_node.net.memory import LinkQuality, MemoryHub
+from sapo_node.node import Node
+from sapo_node.round import RoundReport
+from sapo_node.state import SCHEMA
+from sapo_node.trainer import trained_per_peer
+from sapo_protocol import LocalError, Manifest, load_manifest
+
+FIRST_EPOCH = 10
+"""The epoch in which every simulation begins."""
+_STAGGER = 0.37
+"""Virtual seconds between the starts of neighbours in number: no two nodes act at one moment."""
+
+Progress = Callable[[int], None]
+"""Told how many node-rounds were just played."""
+
+
+@dataclass(slots=True)
+class _Log:
+    """What one node did, by round."""
+
+    columns: dict[str, list[Any]] = field(default_factory=dict)
+    examined: list[dict[str, Any]] = field(default_factory=list)
+    cpu_seconds: list[float] = field(default_factory=list)
+
+    def add(self, **values: Any) -> None:
+        for name, value in values.items():
+            self.columns.setdefault(name, []).append(value)
+
+
+class _Member:
+    """One simulated node with its log."""
+
+    def __init__(
+        self, scenario: Scenario, manifest: Manifest, number: int, *, scorer: SharedScorer, hub: MemoryHub
+    ) -> None:
+        self.spec = spec = scenario.members[number]
+        self.log = _Log()
+        self._scenario = scenario
+        self._scorer = scorer
+        self._fatal: LocalError | None = None
+        self._database = Database(None, SCHEMA)
+        self._policy = learner_for(scenario, manifest, number, spec, scorer)
+        self._offset = _STAGGER * number
+        identities = [identity_of(scenario, other) for other in range(len(scenario.members))]
+        self.node = Node(
+            config=Config(
+                local=spec.local,
+                external=spec.external,
+                correction=spec.correction,  # type: ignore[arg-type]
+                max_tokens=spec.max_tokens,
+                trusted=tuple(each.peer_id for each in identities) if scenario.trusted else (),
+            ),
+            manifest=manifest,
+            identity=identities[number],
+            key_is_new=True,
+            database=self._database,
+            place=None,
+            clock=TrioClock(manifest.genesis + FIRST_EPOCH * manifest.epoch_seconds),
+            scorer=scorer,
+            policy=self._policy,
+            rng=random.Random(f"node/{scenario.seed}/{number}"),  # noqa: S311 - simulation
+            on_fatal=self._stop,
+        )
+        self._network = hub.join(
+            self.node.identity.peer_id, self.node.channels, admit=self.node.admits, notify=lambda _: None
+        )
+
+    def _stop(self, error: LocalError) -> None:
+        self._fatal = error
+        self.node.stopping.set()
+
+    async def play(self, played: Progress) -> None:
+        """Join, play all rounds, leave."""
+        await trio.sleep(self.spec.joins + self._offset)
+        self._examine(self._scenario.final_questions)
+        rounds = self.spec.rounds(self._scenario.seconds)
+        async with trio.open_nursery() as nursery:
+            await nursery.start(self._network.run)
+            nursery.start_soon(self.node.testify, self._network.publish)
+            await self.node.run(self._network.publish, rounds=rounds, on_round=lambda r: self._played(r, played))
+            nursery.cancel_scope.cancel()
+        if self._fatal:
+            raise self._fatal
+        self._examine(self._scenario.final_questions)
+
+    def _played(self, report: RoundReport, played: Progress) -> None:
+        self.log.add(
+            reward=report.reward,
+            informative=report.informative,
+            local=report.local,
+            external=report.external,
+            loss=report.training.loss,
+            grad_norm=report.training.grad_norm,
+            generated_tokens=self._policy.meter.generated_tokens,
+        )
+        self.log.cpu_seconds.append(round(self._policy.meter.cpu_seconds, 3))
+        every = self._scenario.examine_every
+        before, now = ((report.step - past) * self.spec.round_seconds for past in (1, 0))
+        if every and int(now / every) > int(before / every) and report.step < self.spec.rounds(self._scenario.seconds):
+            self._examine(self._scenario.examine_questions)
+        played(1)
+
+    def _examine(self, questions: int) -> None:
+        per_task = self._policy.examine(self._scorer, questions)
+        self.log.examined.append(
+            {
+                "round": self._policy.step,
+                "pass_at_1": sum(per_task.values()) / len(per_task),
+                "per_task": per_task,
+                "questions": questions,
+            }
+        )
+
+    def record(self) -> dict[str, Any]:
+        """What the node did, as plain values."""
+        trained = trained_per_peer(self._database)
+        refused = {**self.node.ingest.refused, **self.node.verifier.unusable}
+        return {
+            "peer": self.node.identity.peer_id,
+            "rounds": self.log.columns,
+            "heldout": self.log.examined,
+            "trained": {peer or "own": {"groups": g, "tokens": t} for peer, (g, t) in sorted(trained.items())},
+            "refused": {str(why): count for why, count in sorted(refused.items())},
+        }
+
+
+def simulate(scenario: Scenario, progress: Progress = lambda _: None) -> dict[str, Any]:
+    """Play a scenario from beginning to end and return its record."""
+    torch.set_num_threads(1)
+    # A policy that is very sure of itself makes denormals, which are many times slower.
+    torch.set_flush_denormal(True)
+    manifest = load_manifest(scenario.swarm)
+    members = trio.run(_play_all, scenario, manifest, progress, clock=trio.testing.MockClock(autojump_threshold=0))
+    return {
+        "scenario": scenario.as_dict(),
+        "digest": scenario.digest(),
+        "nodes": [member.record() for member in members],
+        "timing": {"cpu_seconds": [member.log.cpu_seconds for member in members]},
+    }
+
+
+async def _play_all(scenario: Scenario, manifest: Manifest, progress: Progress) -> list[_Member]:
+    scorer = SharedScorer()
+    hub = MemoryHub(seed=scenario.seed, quality=LinkQuality(loss=scenario.loss))
+    members = [_Member(scenario, manifest, number, scorer=scorer, hub=hub) for number in range(len(scenario.members))]
+    async with trio.open_nursery() as nursery:
+        for member in members:
+            nursery.start_soon(member.play, progress)
+    return members
+
+
+def identity_of(scenario: Scenario, number: int) -> Identity:
+    """The key of a node: of the seed and its number alone, so that arms share their tasks."""
+    secret = hashlib.sha256(f"sapo/simulated/{scenario.seed}/{number}".encode()).digest()
+    return Identity(Ed25519PrivateKey.from_private_bytes(secret))
