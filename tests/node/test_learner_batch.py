@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from sapo_node.learner.batch import Refused, micro_batches, rows_of
+from sapo_node.learner.batch import Refused, completion_logits, micro_batches, rows_of
 from sapo_node.learner.messages import LearnerOptions, Sampled, TrainGroup
 from sapo_node.learner.model import load
 
@@ -94,18 +94,42 @@ def test_the_prompt_is_encoded_apart_from_the_completion(policy):
     assert policy.decode(row.prompt) == QUESTION + "\n"
 
 
+def short_and_long(policy):
+    """Completions of several lengths to two prompts of other lengths, three of them to the same."""
+    short = TrainGroup("external", "Why?", 1.0, (1.0,) * 3, tuple(Sampled(t, "length") for t in ("12345", "6", "789")))
+    return [*rows(policy, external("7890", finish="length")), *rows(policy, short)]
+
+
+def test_a_micro_batch_holds_each_distinct_prompt_once(policy):
+    for batch in micro_batches(policy, short_and_long(policy)):
+        read = [tuple(ids[mask.bool()].tolist()) for ids, mask in zip(batch.prompts, batch.prompt_mask, strict=True)]
+        assert len(set(read)) == len(read)
+        assert [read[place] for place in batch.prompt_of] == [row.prompt for row in batch.rows]
+
+
 def test_a_micro_batch_lines_up_all_completions(policy):
-    short = TrainGroup("external", "Why?", 1.0, (1.0, 1.0), (Sampled("12345", "length"), Sampled("6", "length")))
-    both = [*rows(policy, external("789", finish="length")), *rows(policy, short)]
-    [batch] = micro_batches(policy, both)
-    width = batch.targets.shape[1]
-    for row, ids, mask, positions in zip(batch.rows, batch.ids, batch.mask, batch.positions, strict=True):
-        assert ids[-width:][mask.bool()].tolist() == list(row.completion)
-        assert positions[-width].item() == len(row.prompt)
+    for batch in micro_batches(policy, short_and_long(policy)):
+        for row, ids, mask in zip(batch.rows, batch.targets, batch.mask, strict=True):
+            assert ids[mask.bool()].tolist() == list(row.completion)
+            assert mask[: len(row.completion)].all()
+
+
+def test_the_logits_of_a_shared_prompt_are_those_of_each_text_alone(policy):
+    for batch in micro_batches(policy, short_and_long(policy)):
+        for row, logits in zip(batch.rows, completion_logits(policy, batch), strict=True):
+            alone = policy.model(input_ids=torch.tensor([[*row.prompt, *row.completion]])).logits[0]
+            expected = alone[len(row.prompt) - 1 : -1]
+            torch.testing.assert_close(logits[: len(row.completion)], expected, atol=1e-4, rtol=1e-4)
+
+
+def test_padding_is_at_most_half_of_the_tokens(policy):
+    many = [row for n in range(1, 60) for row in rows(policy, external("1" * n, finish="length"))]
+    for batch in micro_batches(policy, many):
+        assert batch.mask.numel() <= 1.5 * batch.mask.sum()
 
 
 def test_micro_batches_hold_every_row_once_within_their_bound(policy):
     many = [row for _ in range(300) for row in rows(policy, external("1234567890", finish="length"))]
     batches = list(micro_batches(policy, many))
     assert sum(len(batch.rows) for batch in batches) == 300
-    assert all(batch.ids.numel() <= 4096 for batch in batches)
+    assert all(batch.targets.numel() <= 4096 for batch in batches)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from sapo_node.learner.generate import pad_left, positions_of
+from sapo_node.learner.forward import pad_left, pad_right, read_prompts, run
 from sapo_node.learner.messages import Sampled, TrainGroup
 from sapo_node.learner.model import ANSWER_END, Policy
 
@@ -14,6 +14,8 @@ MICRO_TOKENS = 4096
 """Padded tokens of one micro-batch, at most."""
 MICRO_LOGITS = 2**26
 """Logits of one micro-batch, at most (256 MiB in fp32)."""
+PADDING = 0.5
+"""Padding of the completions of one micro-batch, at most, as a share of their tokens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,15 +33,15 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class MicroBatch:
-    """Rows side by side: prompts padded on the left, completions on the right, so that completions start together."""
+    """Completions side by side, padded on the right, and the distinct prompts they belong to, padded on the left."""
 
     rows: tuple[Row, ...]
-    ids: Tensor
-    """(B, P + T)"""
-    attention: Tensor
-    """(B, P + T)"""
-    positions: Tensor
-    """(B, P + T)"""
+    prompts: Tensor
+    """(Q, P)"""
+    prompt_mask: Tensor
+    """(Q, P)"""
+    prompt_of: Tensor
+    """(B,) place of each completion's prompt."""
     targets: Tensor
     """(B, T) completion ids."""
     mask: Tensor
@@ -81,10 +83,9 @@ def _tokens(policy: Policy, completion: Sampled, max_tokens: int) -> tuple[int, 
 
 
 def micro_batches(policy: Policy, rows: Sequence[Row]) -> Iterator[MicroBatch]:
-    """Cut rows into micro-batches within the memory bounds, those of like length together."""
-    ordered = sorted(rows, key=lambda row: (len(row.prompt) + len(row.completion), row.group))
+    """Cut rows with a completion into micro-batches within the bounds, completions of like length together."""
     part: list[Row] = []
-    for row in ordered:
+    for row in sorted(rows, key=lambda row: (len(row.completion), row.group)):
         if part and not _fits([*part, row], policy.vocabulary):
             yield _batch(policy, part)
             part = []
@@ -94,26 +95,36 @@ def micro_batches(policy: Policy, rows: Sequence[Row]) -> Iterator[MicroBatch]:
 
 
 def _fits(rows: Sequence[Row], vocabulary: int) -> bool:
-    completion = max(len(row.completion) for row in rows) + 1
-    width = max(len(row.prompt) for row in rows) + completion
-    return len(rows) * width <= MICRO_TOKENS and len(rows) * completion * vocabulary <= MICRO_LOGITS
+    lengths = [len(row.completion) for row in rows]
+    padded = len(rows) * max(lengths)
+    return (
+        padded <= (1 + PADDING) * sum(lengths)
+        and padded + len(rows) * max(len(row.prompt) for row in rows) <= MICRO_TOKENS
+        and padded * vocabulary <= MICRO_LOGITS
+    )
 
 
 def _batch(policy: Policy, rows: Sequence[Row]) -> MicroBatch:
-    longest = max(1, *(len(row.completion) for row in rows)) if rows else 1
-    prompts, prompt_mask = pad_left([row.prompt for row in rows], policy.pad, policy.device)
-    targets = torch.tensor(
-        [[*row.completion, *[policy.pad] * (longest - len(row.completion))] for row in rows], device=policy.device
-    )
-    mask = torch.tensor(
-        [[1] * len(row.completion) + [0] * (longest - len(row.completion)) for row in rows], device=policy.device
-    )
-    attention = torch.cat([prompt_mask, mask], dim=1)
+    places = {prompt: place for place, prompt in enumerate(dict.fromkeys(row.prompt for row in rows))}
+    prompts, prompt_mask = pad_left(list(places), policy.pad, policy.device)
+    targets, mask = pad_right([row.completion for row in rows], policy.pad, policy.device)
     return MicroBatch(
         rows=tuple(rows),
-        ids=torch.cat([prompts, targets], dim=1),
-        attention=attention,
-        positions=positions_of(attention),
+        prompts=prompts,
+        prompt_mask=prompt_mask,
+        prompt_of=torch.tensor([places[row.prompt] for row in rows], device=policy.device),
         targets=targets,
         mask=mask,
     )
+
+
+def completion_logits(policy: Policy, batch: MicroBatch) -> Tensor:
+    """Return the logits that predict each completion token, (B, T, V)."""
+    first, cache = read_prompts(policy, batch.prompts, batch.prompt_mask)
+    first = first[batch.prompt_of][:, None]
+    length = batch.targets.shape[1] - 1
+    if length == 0:
+        return first
+    cache.batch_select_indices(batch.prompt_of)
+    mask = torch.cat([batch.prompt_mask[batch.prompt_of], batch.mask[:, :-1]], dim=1)
+    return torch.cat([first, run(policy, batch.targets[:, :-1], mask, cache, keep=length)], dim=1)

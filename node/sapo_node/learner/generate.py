@@ -1,7 +1,7 @@
 """Sampling: several completions of each question, at a temperature, with nothing cut from the distribution.
 
-Each prompt is read once and its cache repeated over its completions; finished rows leave the batch. Works on token
-ids; only the very end turns them into text.
+Each prompt is read once and its cache repeated over its completions; finished rows leave the batch, several at a
+time. Works on token ids; only the very end turns them into text.
 """
 
 from collections.abc import Sequence
@@ -9,13 +9,15 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from transformers import DynamicCache
 
+from sapo_node.learner.forward import pad_left, read_prompts, run
 from sapo_node.learner.messages import Finish, GenerateRequest, RequestError, Sampled
 from sapo_node.learner.model import Policy
 
 ROWS = 128
 """Completions that are sampled together, at most; bounds memory."""
+CROWD = 0.75
+"""Finished rows leave when at most this share goes on: a few idle rows cost less than copying the cache."""
 
 
 @dataclass(slots=True)
@@ -23,7 +25,7 @@ class _Row:
     """One completion while it grows."""
 
     tokens: list[int]
-    finish: Finish
+    stopped: bool
 
 
 @torch.no_grad()
@@ -57,53 +59,39 @@ def _sample(
 ) -> list[_Row]:
     """Return the rows of a batch of prompts, those of one prompt side by side."""
     ids, mask = pad_left(prompts, policy.pad, policy.device)
-    cache = DynamicCache(config=policy.model.config)
-    logits = _forward(policy, ids, mask, positions_of(mask), cache)
+    logits, cache = read_prompts(policy, ids, mask)
     cache.batch_repeat_interleave(request.completions)
     logits = logits.repeat_interleave(request.completions, dim=0)  # (rows, vocabulary)
     mask = mask.repeat_interleave(request.completions, dim=0)
-    rows = [_Row([], "length") for _ in range(len(prompts) * request.completions)]
-    alive = list(range(len(rows)))
+    rows = [_Row([], stopped=False) for _ in range(len(mask))]
+    batch = list(rows)
     forbidden = torch.tensor(sorted(policy.specials.difference(policy.ends)), dtype=torch.long, device=policy.device)
     for _ in range(request.max_tokens):
         chosen = _draw(logits.index_fill(1, forbidden, -torch.inf), request.temperature, generator)
-        keep = _append(rows, alive, chosen.tolist(), policy.ends)
+        keep = _append(batch, chosen.tolist(), policy.ends)
         if not keep:
             break
-        alive = [alive[place] for place in keep]
-        kept = torch.tensor(keep, device=policy.device)
-        if len(keep) < len(mask):
+        if len(keep) <= CROWD * len(batch):
+            kept = torch.tensor(keep, device=policy.device)
             cache.batch_select_indices(kept)
-        mask = torch.cat([mask[kept], mask.new_ones(len(keep), 1)], dim=1)
-        positions = mask.sum(1, keepdim=True) - 1
-        logits = _forward(policy, chosen[kept][:, None], mask, positions, cache)
+            batch, mask, chosen = [batch[place] for place in keep], mask[kept], chosen[kept]
+        mask = torch.cat([mask, mask.new_ones(len(mask), 1)], dim=1)
+        logits = run(policy, chosen[:, None], mask, cache, keep=1)[:, -1]
     return rows
 
 
-def _append(rows: list[_Row], alive: list[int], chosen: list[int], ends: tuple[int, ...]) -> list[int]:
-    """Add each alive row's token; returns the places within `alive` that go on."""
+def _append(batch: list[_Row], chosen: list[int], ends: tuple[int, ...]) -> list[int]:
+    """Add a token to each row that has not stopped; returns the places within the batch that go on."""
     keep = []
-    for place, (row, token) in enumerate(zip(alive, chosen, strict=True)):
+    for place, (row, token) in enumerate(zip(batch, chosen, strict=True)):
+        if row.stopped:
+            continue
         if token in ends:
-            rows[row].finish = "stop"
+            row.stopped = True
         else:
-            rows[row].tokens.append(token)
+            row.tokens.append(token)
             keep.append(place)
     return keep
-
-
-def _forward(policy: Policy, ids: Tensor, mask: Tensor, positions: Tensor, cache: DynamicCache) -> Tensor:
-    """Return the logits after the last token, (rows, vocabulary); the cache grows."""
-    output = policy.model(
-        input_ids=ids,
-        attention_mask=mask,
-        position_ids=positions,
-        past_key_values=cache,
-        use_cache=True,
-        logits_to_keep=1,
-    )
-    logits: Tensor = output.logits[:, -1]
-    return logits.float()
 
 
 def _draw(logits: Tensor, temperature: float, generator: torch.Generator) -> Tensor:
@@ -116,23 +104,11 @@ def _draw(logits: Tensor, temperature: float, generator: torch.Generator) -> Ten
 
 def _finish(policy: Policy, row: _Row, max_bytes: int) -> Sampled:
     """Turn a row into a completion; what exceeds the byte limit is cut and counts as truncated."""
-    tokens, finish = row.tokens, row.finish
+    tokens = row.tokens
+    finish: Finish = "stop" if row.stopped else "length"
     text = policy.decode(tokens)
     while len(text.encode()) > max_bytes:
         excess = len(text.encode()) - max_bytes
         tokens = tokens[: -max(1, excess // 32)]
         text, finish = policy.decode(tokens), "length"
     return Sampled(text, finish, tuple(tokens))
-
-
-def pad_left(rows: Sequence[Sequence[int]], pad: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Return ids and mask, both (rows, longest), with the padding in front."""
-    longest = max(len(row) for row in rows)
-    ids = torch.tensor([[pad] * (longest - len(row)) + list(row) for row in rows], device=device)
-    mask = torch.tensor([[0] * (longest - len(row)) + [1] * len(row) for row in rows], device=device)
-    return ids, mask
-
-
-def positions_of(mask: Tensor) -> Tensor:
-    """Return each token's place in its own sequence, padding counted as place 0."""
-    return (mask.cumsum(1) - 1).clamp(min=0)

@@ -2,18 +2,22 @@
 
 A step either updates all weights or, where it says `skipped`, none; either way it counts, so that replaying the same
 requests after the same checkpoint gives the same weights.
+
+What is trained is held in fp32. Where the model computes in fewer bits, its weights are rounded from those after each
+step: one update is often smaller than the last bit of a bf16 weight, and would be lost.
 """
 
 import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from sapo_node.learner import grpo
-from sapo_node.learner.batch import MicroBatch, Refused, Row, micro_batches, rows_of
+from sapo_node.learner.batch import MicroBatch, Refused, Row, completion_logits, micro_batches, rows_of
 from sapo_node.learner.messages import Correction, LearnerOptions, RequestError, TrainReport, TrainRequest
 from sapo_node.learner.model import Policy
 
@@ -37,8 +41,11 @@ class Trainer:
     def __init__(self, policy: Policy, options: LearnerOptions) -> None:
         self.policy = policy
         self.step = 0
-        self.parameters = [value for _, value in policy.trainable()]
+        self.trained = _in_full_precision(policy)
+        self.parameters = list(self.trained.values())
         self.optimizer = torch.optim.Adam(self.parameters, lr=options.learning_rate, foreach=True)
+        self._learning_rate = options.learning_rate
+        self._warmup = options.warmup
         self._max_tokens = options.max_tokens
         self._denominator = float(options.groups * options.completions * options.max_tokens)
 
@@ -51,17 +58,22 @@ class Trainer:
         tally = _Tally(group_tokens=[0] * len(request.groups))
         try:
             self._backward(groups, request.correction, tally)
-            norm, skipped = self._update(tally)
+            norm, skipped = self._update(request.step, tally)
         finally:
             self.optimizer.zero_grad(set_to_none=True)
         self.step = request.step
-        lengths = [len(c.tokens or ()) for g in request.groups if g.source == "local" for c in g.completions]
+        local = [each for group in request.groups if group.source == "local" for each in group.completions]
+        weights = [group.weight for group in request.groups if group.source == "external"]
         return TrainReport(
             step=self.step,
             loss=tally.loss if math.isfinite(tally.loss) else None,
             grad_norm=norm if math.isfinite(norm) else None,
             entropy=_ratio(tally.entropy, tally.local_tokens),
-            mean_length=_ratio(sum(lengths), len(lengths)),
+            mean_length=_ratio(sum(len(each.tokens or ()) for each in local), len(local)),
+            truncated=_ratio(sum(each.finish == "length" for each in local), len(local)),
+            zero_advantage=_ratio(sum(not any(each.advantages) for each in request.groups), len(request.groups)),
+            learning_rate=self._rate(request.step),
+            external_weight=_ratio(sum(weights), len(weights)),
             local_tokens=tally.local_tokens,
             external_tokens=tally.external_tokens,
             group_tokens=tuple(tally.group_tokens),
@@ -69,6 +81,17 @@ class Trainer:
             skipped=skipped,
             seconds=time.monotonic() - started,
         )
+
+    @torch.no_grad()
+    def publish(self) -> None:
+        """Give the model the trained weights, where it holds them in fewer bits."""
+        for name, value in self.policy.trainable():
+            if value is not self.trained[name]:
+                value.copy_(self.trained[name])
+
+    def _rate(self, step: int) -> float:
+        """Return the learning rate, by the number of the step alone: a resumed run goes on as it would have."""
+        return self._learning_rate * min(1.0, step / max(1, self._warmup))
 
     def _encode(self, request: TrainRequest) -> tuple[list[Row], list[tuple[int, str]]]:
         rows: list[Row] = []
@@ -93,7 +116,7 @@ class Trainer:
                 and grpo.counts(row.advantage, external=external, correction=correction)
             ]
             for batch in micro_batches(self.policy, counted):
-                logits = self._logits(batch)
+                logits = completion_logits(self.policy, batch)
                 logprobs = grpo.token_logprobs(logits, batch.targets)
                 weights = self._weights(batch, logprobs, floor, tapered=external and correction == "tapered")
                 advantages = torch.tensor([row.advantage for row in batch.rows], device=self.policy.device)
@@ -117,25 +140,12 @@ class Trainer:
         """Return how likely the less likely of the own completions are."""
         local = [row for row in rows if not row.external and row.completion]
         means = [
-            grpo.mean_logprobs(grpo.token_logprobs(self._logits(batch), batch.targets), batch.mask)
+            grpo.mean_logprobs(grpo.token_logprobs(completion_logits(self.policy, batch), batch.targets), batch.mask)
             for batch in micro_batches(self.policy, local)
         ]
         return grpo.plausible_floor(torch.cat(means) if means else torch.empty(0))
 
-    def _logits(self, batch: MicroBatch) -> Tensor:
-        """Return the logits that predict each completion token, (B, T, V)."""
-        length = batch.targets.shape[1]
-        output = self.policy.model(
-            input_ids=batch.ids,
-            attention_mask=batch.attention,
-            position_ids=batch.positions,
-            use_cache=False,
-            logits_to_keep=length + 1,
-        )
-        logits: Tensor = output.logits[:, -length - 1 : -1]
-        return logits.float()
-
-    def _update(self, tally: _Tally) -> tuple[float, str | None]:
+    def _update(self, step: int, tally: _Tally) -> tuple[float, str | None]:
         """Apply the gradients; the norm before clipping, and why nothing was applied if so."""
         if not any(tally.group_tokens):
             return 0.0, "no group has an advantage"
@@ -144,8 +154,31 @@ class Trainer:
             return norm, "the loss is not finite"
         if not math.isfinite(norm):
             return norm, "the gradient is not finite"
+        for group in self.optimizer.param_groups:
+            group["lr"] = self._rate(step)
         self.optimizer.step()
+        self.publish()
         return norm, None
+
+
+def _in_full_precision(policy: Policy) -> dict[str, nn.Parameter]:
+    """Return what the optimizer updates, by name: the model's own weights, or an fp32 copy that gets their gradients."""
+    trained = {}
+    for name, value in policy.trainable():
+        held = value
+        if value.dtype != torch.float32:
+            held = nn.Parameter(value.detach().float())
+            value.register_post_accumulate_grad_hook(partial(_hand_over, held))
+        trained[name] = held
+    return trained
+
+
+def _hand_over(held: nn.Parameter, value: Tensor) -> None:
+    """Add a gradient that has just been computed to those of the fp32 copy, where many small ones can add up."""
+    assert value.grad is not None
+    gradient = value.grad.float()
+    held.grad = gradient if held.grad is None else held.grad.add_(gradient)
+    value.grad = None
 
 
 def _count(tally: _Tally, batch: MicroBatch, weights: Tensor, logits: Tensor, loss: float) -> None:
