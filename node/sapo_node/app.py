@@ -5,7 +5,7 @@ import random
 import signal
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractAsyncContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -14,6 +14,7 @@ import trio
 from sapo_node.catalogue import require_catalogue
 from sapo_node.clock import SystemClock
 from sapo_node.config import Config
+from sapo_node.contribution import Answerer, ContributionReport
 from sapo_node.database import Database
 from sapo_node.jail import Jail
 from sapo_node.keyfile import Identity
@@ -50,6 +51,14 @@ class Played:
 
 
 @dataclass(frozen=True, slots=True)
+class Shared:
+    """A round of a node that does not train is shared."""
+
+    report: ContributionReport
+    overview: Overview
+
+
+@dataclass(frozen=True, slots=True)
 class Noticed:
     """Something that a person may want to know."""
 
@@ -63,7 +72,7 @@ class Stopped:
     overview: Overview
 
 
-Event = Started | Played | Noticed | Stopped
+Event = Started | Played | Shared | Noticed | Stopped
 Observer = Callable[[Event], None]
 
 
@@ -125,12 +134,23 @@ def _warnings_told(tell: Callable[[str], None]) -> Iterator[None]:
 class RunningNode:
     """One node from start to stop."""
 
-    def __init__(self, config: Config, identity: Identity, *, key_is_new: bool, observer: Observer) -> None:
-        """Raises LocalError for a swarm that cannot be joined."""
+    def __init__(
+        self,
+        config: Config,
+        identity: Identity,
+        *,
+        key_is_new: bool,
+        observer: Observer,
+        contributor: AbstractAsyncContextManager[Answerer] | None = None,
+    ) -> None:
+        """`contributor` answers in the place of a model, and is not trained. Raises LocalError for a swarm that cannot
+        be joined.
+        """
         self._config = config
         self._identity = identity
         self._key_is_new = key_is_new
         self._observer = observer
+        self._contributor = contributor
         self._manifest = load_manifest(config.swarm)
         self._folder = state_folder(Path(config.state), self._manifest, identity.peer_id)
         self._notices: deque[str] = deque(maxlen=_KEPT_NOTICES)
@@ -148,14 +168,16 @@ class RunningNode:
             database = Database(self._folder.database, SCHEMA)
             stack.callback(database.close)
             with self._scope:
-                async with trio.open_nursery() as nursery:
-                    await self._run(nursery, database, rounds)
+                async with trio.open_nursery() as nursery, self._contributor or nullcontext() as contributor:
+                    await self._run(nursery, database, rounds, contributor)
                     nursery.cancel_scope.cancel()
             if self._fatal:
                 raise self._fatal
             self._observer(Stopped(overview(database)))
 
-    async def _run(self, nursery: trio.Nursery, database: Database, rounds: int | None) -> None:
+    async def _run(
+        self, nursery: trio.Nursery, database: Database, rounds: int | None, contributor: Answerer | None
+    ) -> None:
         jail = Jail()
         learner = Learner(learner_options(self._config, self._manifest, self._folder)) if self._config.train else None
         async with trio.open_nursery() as starting:
@@ -176,6 +198,7 @@ class RunningNode:
             policy=learner,
             rng=random.SystemRandom(),
             on_fatal=self._stop_for,
+            contributor=contributor,
         )
         nursery.start_soon(self._await_signals, node)
         settings = network_settings(config, self._manifest, self._identity)
@@ -194,7 +217,11 @@ class RunningNode:
             self._describe(node, network)
             self._observer(Played(report, overview(database)))
 
-        await node.run(network.publish, rounds=rounds, on_round=on_round)
+        def on_contribution(report: ContributionReport) -> None:
+            self._describe(node, network)
+            self._observer(Shared(report, overview(database)))
+
+        await node.run(network.publish, rounds=rounds, on_round=on_round, on_contribution=on_contribution)
 
     def _confined_config(self, jail: Jail) -> Config:
         """Without a jail that holds, other peers' text is not scored, so nothing of theirs can be taken."""
@@ -208,7 +235,7 @@ class RunningNode:
         if seconds:
             self._tell(
                 f"this key may be in use elsewhere (its state is new, or was copied or restored, or the machine "
-                f"started anew): the node trains, but listens for {seconds / 60:.0f} min before it publishes"
+                f"started anew): for {seconds / 60:.0f} min the node listens and publishes nothing"
             )
 
     def _describe(self, node: Node, network: Libp2pNetwork) -> None:
@@ -239,13 +266,13 @@ class RunningNode:
             await trio.sleep(_KEEP_OUT_INTERVAL)
 
     async def _await_signals(self, node: Node) -> None:
-        """The first signal ends the node after its round, the second at once; neither loses anything."""
+        """The first signal ends the node in order, the second at once; neither loses anything."""
         with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
             async for _ in signals:
                 if node.stopping.is_set():
                     self._scope.cancel()
                 node.stopping.set()
-                self._tell("stopping after this round; once more stops now")
+                self._tell(f"stopping{' after this round' if self._config.train else ''}; once more stops now")
 
     def _notice(self, notice: NetworkNotice) -> None:
         if isinstance(notice, PeerConnected):

@@ -38,13 +38,21 @@ class RoundFailed(LocalError):
     """The round could not be played; nothing was published or trained on, and its counter is spent."""
 
 
+class AnswerFailed(LocalError):
+    """Who answers could not; the same questions may be asked again."""
+
+
+class QuestionSkipped(LocalError):
+    """Who answers does not want to; the round is left out."""
+
+
 class Answerer(Protocol):
     """Who answers questions: a model, a program or a person."""
 
     async def generate(
         self, questions: Sequence[str], *, completions: int, max_tokens: int, seed: int
     ) -> list[tuple[Sampled, ...]]:
-        """G completions for each question."""
+        """G completions for each question. One that does not train may raise AnswerFailed or QuestionSkipped."""
         ...
 
 
@@ -58,6 +66,44 @@ class LocalGroup:
     completions: tuple[Sampled, ...]
     rewards: tuple[bool, ...]
     advantages: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TaskAnswers:
+    """What was shared for one task of the swarm, and what came of it."""
+
+    dataset: str
+    groups: int
+    informative: int
+    """Groups with right and wrong answers: the others have no advantage and teach nobody."""
+    completions: int
+    right: int
+
+
+@dataclass(frozen=True, slots=True)
+class ContributionReport:
+    """One round of a node that shares and does not train."""
+
+    epoch: int
+    counter: int
+    tasks: tuple[TaskAnswers, ...]
+
+
+def by_task(local: Sequence[LocalGroup]) -> tuple[TaskAnswers, ...]:
+    """Sum up groups by their task, in the order of the names."""
+    datasets: dict[str, list[LocalGroup]] = {}
+    for group in local:
+        datasets.setdefault(group.dataset, []).append(group)
+    return tuple(
+        TaskAnswers(
+            dataset,
+            len(groups),
+            sum(any(group.advantages) for group in groups),
+            sum(len(group.rewards) for group in groups),
+            sum(sum(group.rewards) for group in groups),
+        )
+        for dataset, groups in sorted(datasets.items())
+    )
 
 
 class Contribution:

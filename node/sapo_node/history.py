@@ -2,9 +2,10 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Any
 
+from sapo_node.contribution import ContributionReport, TaskAnswers
 from sapo_node.database import Database
 from sapo_node.metrics import metrics
 from sapo_node.round import RoundReport
@@ -12,6 +13,10 @@ from sapo_node.round import RoundReport
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS rounds (step INTEGER PRIMARY KEY, reward REAL NOT NULL, report TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS counts (name TEXT PRIMARY KEY, count INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS answers (
+    dataset TEXT PRIMARY KEY, groups INTEGER NOT NULL, informative INTEGER NOT NULL, completions INTEGER NOT NULL,
+    right INTEGER NOT NULL
+);
 CREATE TABLE IF NOT EXISTS session (id INTEGER PRIMARY KEY CHECK (id = 1), facts TEXT NOT NULL);
 """
 
@@ -42,6 +47,16 @@ class History:
             "INSERT OR REPLACE INTO rounds VALUES (?, ?, ?)", report.step, report.reward, json.dumps(metrics(report))
         )
         self._database.execute("DELETE FROM rounds WHERE step <= ?", report.step - MAX_ROUNDS)
+
+    def contribute(self, report: ContributionReport) -> None:
+        """Add what a node that does not train shared in one round."""
+        for task in report.tasks:
+            self._database.execute(
+                "INSERT INTO answers VALUES (?, ?, ?, ?, ?) ON CONFLICT (dataset) DO UPDATE SET "
+                "groups = groups + excluded.groups, informative = informative + excluded.informative, "
+                "completions = completions + excluded.completions, right = right + excluded.right",
+                *astuple(task),
+            )
 
     def count(self, counts: Mapping[str, int]) -> None:
         """Add to the counts kept over restarts: accepted envelopes, refusals by reason."""
@@ -76,6 +91,10 @@ class History:
     def counts(self) -> dict[str, int]:
         """Counts since the state was made."""
         return dict(self._database.rows("SELECT name, count FROM counts ORDER BY name"))
+
+    def answers(self) -> list[TaskAnswers]:
+        """What was shared without training, by task."""
+        return [TaskAnswers(*row) for row in self._database.rows("SELECT * FROM answers ORDER BY dataset")]
 
     def session(self) -> dict[str, Any]:
         """The facts of the running, or last, session."""

@@ -12,8 +12,9 @@ import trio
 
 from sapo_node.clock import Clock
 from sapo_node.config import Config
-from sapo_node.contribution import Answerer, Contribution, RoundFailed
-from sapo_node.counters import Counters
+from sapo_node.contribute.rounds import ContributionRounds
+from sapo_node.contribution import Answerer, Contribution, ContributionReport, RoundFailed
+from sapo_node.counters import Counters, Slot
 from sapo_node.database import Database
 from sapo_node.history import ACCEPTED, EVIDENCE, VERIFIED, History
 from sapo_node.inbox import Inbox
@@ -30,7 +31,7 @@ from sapo_node.trust.court import Court
 from sapo_node.trust.ledger import Ledger
 from sapo_node.verify import Scorer, Verifier
 from sapo_node.worker import WorkerFailed
-from sapo_protocol import LocalError, Manifest, epoch_at, epoch_start, evidence_topic, rollouts_topic
+from sapo_protocol import LocalError, Manifest, epoch_start, evidence_topic, rollouts_topic
 from sapo_protocol.limits import MAX_EVIDENCE_BYTES
 
 logger = logging.getLogger(__name__)
@@ -136,7 +137,7 @@ class Node:
         only verify, until then. `on_phase` hears what a round is doing, and None where it does nothing.
         """
         if self._policy is None or self.trainer is None:
-            await self._serve(publish, rounds, on_contribution)
+            await self._contribute(publish, rounds, on_contribution)
             return
         play = Rounds(
             contribution=self._contribution(self._policy, publish),
@@ -211,62 +212,36 @@ class Node:
             await self._pause(max(0.0, epoch_start(self._manifest, self.counters.epoch(now) + 1) - now))
         return slot
 
-    async def _serve(
+    async def _contribute(
         self, publish: Publish, rounds: int | None, on_contribution: Callable[[ContributionReport], None]
     ) -> None:
-        """Verify and relay until `stopping`, which ends a contribution at once: nothing is lost but its counter."""
+        """Share what the contributor answers, if there is one, and verify meanwhile."""
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._watch)
             if self._contributor is not None:
                 contribution = self._contribution(self._contributor, publish)
-                nursery.start_soon(self._contribute, contribution, rounds, on_contribution)
-            await self.stopping.wait()
+                nursery.start_soon(self._play_contribution, contribution, rounds, on_contribution)
+            await self._watch()
             nursery.cancel_scope.cancel()
 
-    async def _contribute(
+    async def _play_contribution(
         self, contribution: Contribution, rounds: int | None, on_contribution: Callable[[ContributionReport], None]
     ) -> None:
-        """Share `rounds` rounds, or for ever, at a pace at which a newcomer's counters last for the epoch."""
-        pace = self._manifest.epoch_seconds / (self._manifest.max_rounds * policy.NEWCOMER_COUNTERS)
-        shared = 0
-        while shared != rounds:
-            await trio.sleep(self.counters.listening_seconds(self._clock.now()))
-            started = trio.current_time()
-            slot = await self._reserve()
-            local = await self._answers(contribution, slot) if slot else None
-            if slot and local:
-                await contribution.share(slot, local)
-                report = ContributionReport(slot.epoch, slot.counter, by_task(local))
-                with self._database.transaction():
-                    self.history.contribute(report)
-                    self._count()
-                shared += 1
-                on_contribution(report)
-            await trio.sleep_until(started + pace)
-        self.stopping.set()
+        def on_report(report: ContributionReport) -> None:
+            with self._database.transaction():
+                self.history.contribute(report)
+                self._count()
+            on_contribution(report)
 
-    async def _answers(self, contribution: Contribution, slot: Slot) -> list[LocalGroup] | None:
-        """Ask until there are answers; None where there are none in time for peers to take them."""
-        seconds = self._manifest.epoch_seconds - min(CLOCK_SKEW_SECONDS, self._manifest.epoch_seconds / 2)
-        pause = _PAUSE
-        with trio.move_on_after(seconds):
-            while True:
-                try:
-                    local = await contribution.generate(slot)
-                except QuestionSkipped:
-                    return None
-                except AnswerFailed as failure:
-                    logger.warning("%s; asking again in %.0f s", failure, pause)
-                except (RoundFailed, WorkerFailed) as failure:
-                    logger.warning("round failed: %s", failure)
-                    await trio.sleep(_PAUSE)
-                    return None
-                else:
-                    return local if in_window(self._manifest, slot.epoch, self._clock.now()) else None
-                await trio.sleep(pause)
-                pause = min(2 * pause, _MAX_PAUSE)
-        logger.warning("no answers within %.0f s, when peers would no longer take them; going on", seconds)
-        return None
+        play = ContributionRounds(
+            contribution,
+            manifest=self._manifest,
+            clock=self._clock,
+            counters=self.counters,
+            reserve=self._reserve,
+            on_report=on_report,
+        )
+        await play.run(rounds)
+        self.stopping.set()
 
     async def _watch(self) -> None:
         while not self.stopping.is_set():

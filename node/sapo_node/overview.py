@@ -6,6 +6,7 @@ import random
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from sapo_node.contribution import TaskAnswers
 from sapo_node.database import Database
 from sapo_node.history import Curve, History
 from sapo_node.pool import Pool
@@ -45,6 +46,8 @@ class Overview:
     peers: list[PeerView]
     own_tokens: int
     """Tokens trained on that this node generated itself."""
+    answers: list[TaskAnswers]
+    """What was shared without training, by task."""
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -62,6 +65,7 @@ def overview(database: Database) -> Overview:
         history.counts(),
         _peers(database, trained),
         trained.get(LOCAL, (0, 0))[1],
+        history.answers(),
     )
 
 

@@ -9,7 +9,7 @@ import click
 from rich.console import Console
 from rich.live import Live
 
-from sapo_node.app import Event, Noticed, Played, Started, Stopped
+from sapo_node.app import Event, Noticed, Played, Shared, Started, Stopped
 from sapo_node.metrics import metrics
 from sapo_node.overview import Overview
 from sapo_node.view import render
@@ -29,6 +29,8 @@ def _as_json(event: Event) -> dict[str, Any]:
             return {"event": "notice", "text": text}
         case Played(report, view):
             return {"event": "round", **metrics(report), **_knows(view)}
+        case Shared(report, view):
+            return {"event": "shared", **asdict(report), **_knows(view)}
         case Started(view):
             return {"event": "started", **view.session, **_knows(view)}
         case Stopped(view):
@@ -75,8 +77,11 @@ class LiveView:
             click.echo(_line(event))
 
 
-def _line(event: Started | Played | Stopped) -> str:
+def _line(event: Started | Played | Shared | Stopped) -> str:
     match event:
+        case Shared(report, view):
+            tasks = ", ".join(f"{task.dataset} {task.right} of {task.completions} right" for task in report.tasks)
+            return f"shared {tasks}; {sum(task.groups for task in view.answers)} groups so far"
         case Played(report, _):
             return (
                 f"round {report.step}: reward {report.reward:.3f}, "

@@ -5,6 +5,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from sapo_node.contribution import TaskAnswers
 from sapo_node.history import ACCEPTED, EVIDENCE, TAKEN, VERIFIED
 from sapo_node.overview import Overview, PeerView
 
@@ -21,7 +22,10 @@ def short(peer: str) -> str:
 
 def render(view: Overview) -> RenderableType:
     """A whole screen."""
-    return Group(_head(view), _curve(view), _rounds(view), _peers(view), _counts(view), _notices(view))
+    own: list[RenderableType] = [answer_table(view.answers)] if view.answers else []
+    if view.rounds or not own:
+        own += [_curve(view), _rounds(view)]
+    return Group(_head(view), *own, _peers(view), _counts(view), _notices(view))
 
 
 def _head(view: Overview) -> RenderableType:
@@ -63,6 +67,20 @@ def _rounds(view: Overview) -> RenderableType:
             str(each["external"]),
             "yes" if each["published"] else "listening",
             ", ".join(f"{phase} {value:.1f}" for phase, value in seconds.items()),
+        )
+    return table
+
+
+def answer_table(answers: list[TaskAnswers]) -> Table:
+    """What a node shared without training; groups that are all right or all wrong teach nobody."""
+    table = Table("task", "groups shared", "that teach", "answers", "right", expand=True)
+    for task in answers:
+        table.add_row(
+            task.dataset,
+            str(task.groups),
+            str(task.informative),
+            str(task.completions),
+            f"{task.right} ({task.right / task.completions:.0%})",
         )
     return table
 

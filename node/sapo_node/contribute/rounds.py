@@ -1,0 +1,100 @@
+"""Rounds of somebody who answers and does not train: reserve a counter, ask, share."""
+
+import logging
+from collections.abc import Awaitable, Callable
+
+import trio
+
+from sapo_node.clock import Clock
+from sapo_node.contribution import (
+    AnswerFailed,
+    Contribution,
+    ContributionReport,
+    LocalGroup,
+    QuestionSkipped,
+    RoundFailed,
+    by_task,
+)
+from sapo_node.counters import Counters, Slot
+from sapo_node.trust.policy import NEWCOMER_COUNTERS
+from sapo_node.worker import WorkerFailed
+from sapo_protocol import Manifest, in_window
+from sapo_protocol.limits import CLOCK_SKEW_SECONDS
+
+logger = logging.getLogger(__name__)
+
+FIRST_BACKOFF, MAX_BACKOFF = 1.0, 60.0
+"""Seconds from a failure to the next attempt; doubled each time."""
+
+
+def answer_seconds(manifest: Manifest) -> float:
+    """How long a round may wait for its answers: however late in its epoch it began, peers still take it then."""
+    return manifest.epoch_seconds - min(CLOCK_SKEW_SECONDS, manifest.epoch_seconds / 2)
+
+
+class ContributionRounds:
+    """Shares round after round; whatever fails is told and tried again."""
+
+    def __init__(
+        self,
+        contribution: Contribution,
+        *,
+        manifest: Manifest,
+        clock: Clock,
+        counters: Counters,
+        reserve: Callable[[], Awaitable[Slot | None]],
+        on_report: Callable[[ContributionReport], None],
+    ) -> None:
+        """`reserve` gives the next counter, or None after waiting for the epoch that has one."""
+        self._contribution = contribution
+        self._manifest = manifest
+        self._clock = clock
+        self._counters = counters
+        self._reserve = reserve
+        self._on_report = on_report
+
+    async def run(self, rounds: int | None) -> None:
+        """Share so many rounds, or until cancelled: that may be at any moment and costs a counter at most.
+
+        Nobody is asked for what would not be taken: not before this node may publish, and not faster than makes an
+        epoch's counters, as far as peers take them from a newcomer, last for the epoch.
+        """
+        pace = self._manifest.epoch_seconds / (self._manifest.max_rounds * NEWCOMER_COUNTERS)
+        shared = 0
+        while shared != rounds:
+            await trio.sleep(self._counters.listening_seconds(self._clock.now()))
+            started = trio.current_time()
+            slot = await self._reserve()
+            local = await self._answers(slot) if slot else None
+            if slot and local:
+                await self._contribution.share(slot, local)
+                shared += 1
+                self._on_report(ContributionReport(slot.epoch, slot.counter, by_task(local)))
+            await trio.sleep_until(started + pace)
+
+    async def _answers(self, slot: Slot) -> list[LocalGroup] | None:
+        """Ask until there are answers; None where there are none in time."""
+        with trio.move_on_after(answer_seconds(self._manifest)):
+            try:
+                local = await self._ask(slot)
+            except QuestionSkipped:
+                return None
+            except (RoundFailed, WorkerFailed) as failure:
+                logger.warning("round failed: %s", failure)
+                await trio.sleep(FIRST_BACKOFF)
+                return None
+            # A machine that slept meanwhile did not count the seconds.
+            if in_window(self._manifest, slot.epoch, self._clock.now()):
+                return local
+        logger.warning("the answers of this round came too late for peers to take them; going on with the next")
+        return None
+
+    async def _ask(self, slot: Slot) -> list[LocalGroup]:
+        pause = FIRST_BACKOFF
+        while True:
+            try:
+                return await self._contribution.generate(slot)
+            except AnswerFailed as failure:
+                logger.warning("%s; asking again in %.0f s", failure, pause)
+            await trio.sleep(pause)
+            pause = min(2 * pause, MAX_BACKOFF)
