@@ -19,12 +19,10 @@ from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
 from transformers.utils.logging import disable_progress_bar
 
 from sapo_node.learner.messages import LearnerOptions
+from sapo_node.prompt import SYSTEM
 from sapo_node.seed import POLICY_DIR
 from sapo_protocol.errors import LocalError
 
-SYSTEM = (
-    "Answer the question. You may think first; then give only the final answer between <answer> and </answer> tags."
-)
 ANSWER_END = "</answer>"
 
 
