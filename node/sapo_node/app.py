@@ -25,7 +25,7 @@ from sapo_node.net.libp2p import Libp2pNetwork, NetworkSettings
 from sapo_node.node import Node
 from sapo_node.overview import Overview, overview
 from sapo_node.place import Place
-from sapo_node.round import RoundReport
+from sapo_node.round import Phase, RoundReport
 from sapo_node.state import SCHEMA, StateFolder, locked, state_folder
 from sapo_protocol import LocalError, Manifest, load_manifest
 
@@ -59,6 +59,13 @@ class Shared:
 
 
 @dataclass(frozen=True, slots=True)
+class Phased:
+    """A round has come to its next phase, or does nothing for the moment."""
+
+    phase: Phase | None
+
+
+@dataclass(frozen=True, slots=True)
 class Noticed:
     """Something that a person may want to know."""
 
@@ -72,7 +79,7 @@ class Stopped:
     overview: Overview
 
 
-Event = Started | Played | Shared | Noticed | Stopped
+Event = Started | Phased | Played | Shared | Noticed | Stopped
 Observer = Callable[[Event], None]
 
 
@@ -82,9 +89,12 @@ def learner_options(config: Config, manifest: Manifest, folder: StateFolder) -> 
         checkpoints=str(folder.checkpoints),
         model=config.model,
         lora=config.lora,
+        dtype=config.dtype,
+        gradient_checkpointing=config.gradient_checkpointing,
         device=config.device,
         threads=config.threads,
         learning_rate=config.learning_rate,
+        warmup=config.warmup,
         groups=config.local + config.external,
         completions=manifest.completions,
         max_tokens=config.max_tokens,
@@ -221,7 +231,13 @@ class RunningNode:
             self._describe(node, network)
             self._observer(Shared(report, overview(database)))
 
-        await node.run(network.publish, rounds=rounds, on_round=on_round, on_contribution=on_contribution)
+        await node.run(
+            network.publish,
+            rounds=rounds,
+            on_round=on_round,
+            on_phase=lambda phase: self._observer(Phased(phase)),
+            on_contribution=on_contribution,
+        )
 
     def _confined_config(self, jail: Jail) -> Config:
         """Without a jail that holds, other peers' text is not scored, so nothing of theirs can be taken."""

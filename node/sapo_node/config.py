@@ -10,7 +10,7 @@ from typing import Any
 
 import platformdirs
 
-from sapo_node.learner.messages import Correction
+from sapo_node.learner.messages import Correction, Dtype
 from sapo_protocol import LocalError
 
 
@@ -42,9 +42,18 @@ class Config:
     trusted: tuple[str, ...] = _key((), "Peer ids that start with full standing, for swarms among friends.")
     model: str = _key("seed", "The policy: `seed` for the one in the package, or a Hugging Face model folder.")
     lora: int = _key(0, "Rank of LoRA adapters; 0 trains all weights.")
+    dtype: Dtype = _key(
+        "float32",
+        "What the model computes in, as it answers and as it learns: float32, or bfloat16. Of trained weights the "
+        "optimizer then keeps a float32 copy, so that small updates are not lost; frozen ones need none.",
+    )
+    gradient_checkpointing: bool = _key(
+        False, "Compute activations twice instead of keeping them: the same gradients, less memory, more time."
+    )
     device: str = _key("auto", "Where the learner runs: auto, cpu, cuda or mps.")
     threads: int = _key(0, "CPU threads of the learner; 0 leaves one core to the network.")
     learning_rate: float = _key(1e-4, "Adam's learning rate.")
+    warmup: int = _key(0, "Steps over which the learning rate grows to its full value.")
     correction: Correction = _key(
         "positive",
         "How external groups enter the loss: positive (only completions with positive advantage), tapered, or paper.",
@@ -58,6 +67,7 @@ class Config:
             "local": (1, 16),
             "external": (0, 256),
             "lora": (0, 1024),
+            "warmup": (0, 1_000_000),
             "threads": (0, 1024),
             "max_tokens": (1, 65_536),
             "checkpoint_every": (1, 100_000),
@@ -65,7 +75,11 @@ class Config:
         for name, (low, high) in bounds.items():
             if not low <= getattr(self, name) <= high:
                 raise LocalError(f"{name} is {getattr(self, name)}; give a whole number from {low} to {high}")
-        choices = {"correction": ("positive", "tapered", "paper"), "device": ("auto", "cpu", "cuda", "mps")}
+        choices = {
+            "correction": ("positive", "tapered", "paper"),
+            "device": ("auto", "cpu", "cuda", "mps"),
+            "dtype": ("float32", "bfloat16"),
+        }
         for name, allowed in choices.items():
             if getattr(self, name) not in allowed:
                 raise LocalError(f"{name} is {getattr(self, name)!r}; give one of {', '.join(allowed)}")

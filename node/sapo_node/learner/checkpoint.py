@@ -114,13 +114,13 @@ def _write(trainer: Trainer, folder: Path) -> None:
 
 
 def _weights(trainer: Trainer) -> dict[str, Tensor]:
-    return {name: value.detach().contiguous().cpu() for name, value in trainer.policy.trainable()}
+    return {name: value.detach().contiguous().cpu() for name, value in trainer.trained.items()}
 
 
 def _optimizer(trainer: Trainer) -> dict[str, Tensor]:
     """Return Adam's state by parameter, and torch's random state."""
     tensors = {"random": torch.get_rng_state()}
-    for name, value in trainer.policy.trainable():
+    for name, value in trainer.trained.items():
         for key, held in trainer.optimizer.state[value].items():
             tensors[f"{name}/{key}"] = held.detach().contiguous().cpu()
     return tensors
@@ -163,8 +163,9 @@ def _read(trainer: Trainer, folder: Path) -> None:
     except RuntimeError as error:
         raise _Corrupt("holds no random state") from error
     with torch.no_grad():
-        for name, value in trainer.policy.trainable():
+        for name, value in trainer.trained.items():
             value.copy_(weights[name])
+    trainer.publish()
     torch.set_rng_state(optimizer.pop("random"))
     _restore_adam(trainer, optimizer)
     trainer.step = meta["step"]
@@ -188,7 +189,7 @@ def _shapes(tensors: Mapping[str, Tensor]) -> _Shapes:
 def _fits(optimizer: Mapping[str, Tensor], trainer: Trainer) -> bool:
     """Whether these are a random state and, for each parameter, all of Adam's state or none."""
     possible = {"random": torch.get_rng_state()}
-    for name, value in trainer.policy.trainable():
+    for name, value in trainer.trained.items():
         adam = {f"{name}/step": torch.tensor(0.0), f"{name}/exp_avg": value, f"{name}/exp_avg_sq": value}
         if not adam.keys().isdisjoint(optimizer):
             possible |= adam
@@ -197,7 +198,7 @@ def _fits(optimizer: Mapping[str, Tensor], trainer: Trainer) -> bool:
 
 def _restore_adam(trainer: Trainer, tensors: Mapping[str, Tensor]) -> None:
     state: dict[int, dict[str, Tensor]] = {}
-    for index, (name, _) in enumerate(trainer.policy.trainable()):
+    for index, name in enumerate(trainer.trained):
         held = {key.rsplit("/", 1)[1]: value for key, value in tensors.items() if key.rsplit("/", 1)[0] == name}
         if held:
             state[index] = held

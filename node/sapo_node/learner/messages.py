@@ -9,6 +9,7 @@ from sapo_protocol.errors import LocalError
 Finish = Literal["stop", "length"]
 Source = Literal["local", "external"]
 Correction = Literal["positive", "tapered", "paper"]
+Dtype = Literal["float32", "bfloat16"]
 
 
 class RequestError(LocalError):
@@ -25,10 +26,15 @@ class LearnerOptions:
     """`seed` for the packaged policy, or a Hugging Face model folder."""
     lora: int = 0
     """Rank of LoRA adapters; 0 trains all weights."""
+    dtype: Dtype = "float32"
+    """What the model computes in; what is trained is held in fp32 whatever it is."""
+    gradient_checkpointing: bool = False
     device: str = "auto"
     threads: int = 0
     """CPU threads of torch; 0 leaves one core to the others."""
     learning_rate: float = 1e-4
+    warmup: int = 0
+    """Steps over which the learning rate grows to its full value."""
     groups: int = 8
     """Groups of a full round, I + J: with `completions` and `max_tokens` the loss's constant denominator."""
     completions: int = 8
@@ -86,6 +92,14 @@ class TrainReport:
     """Mean over trained local tokens, in nats."""
     mean_length: float | None
     """Mean over all local completions, in tokens."""
+    truncated: float | None
+    """Share of local completions that were cut at the limit."""
+    zero_advantage: float | None
+    """Share of the request's groups that have no advantage."""
+    learning_rate: float
+    """Of this step, warm-up included."""
+    external_weight: float | None
+    """Mean weight of the external groups."""
     local_tokens: int
     external_tokens: int
     group_tokens: tuple[int, ...]
@@ -95,6 +109,12 @@ class TrainReport:
     skipped: str | None
     """Why no update was made, though the step counts."""
     seconds: float
+
+    @property
+    def external_share(self) -> float | None:
+        """Share of the trained tokens that came from others."""
+        tokens = self.local_tokens + self.external_tokens
+        return self.external_tokens / tokens if tokens else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +198,10 @@ def report_to_json(report: TrainReport) -> dict[str, Any]:
         "grad_norm": report.grad_norm,
         "entropy": report.entropy,
         "mean_length": report.mean_length,
+        "truncated": report.truncated,
+        "zero_advantage": report.zero_advantage,
+        "learning_rate": report.learning_rate,
+        "external_weight": report.external_weight,
         "trained_tokens": {"local": report.local_tokens, "external": report.external_tokens},
         "per_group_tokens": list(report.group_tokens),
         "refused": [list(pair) for pair in report.refused],
@@ -193,6 +217,10 @@ def report_from_json(body: Mapping[str, Any]) -> TrainReport:
         grad_norm=body["grad_norm"],
         entropy=body["entropy"],
         mean_length=body["mean_length"],
+        truncated=body["truncated"],
+        zero_advantage=body["zero_advantage"],
+        learning_rate=body["learning_rate"],
+        external_weight=body["external_weight"],
         local_tokens=body["trained_tokens"]["local"],
         external_tokens=body["trained_tokens"]["external"],
         group_tokens=tuple(body["per_group_tokens"]),

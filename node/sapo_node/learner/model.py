@@ -5,8 +5,10 @@ text never becomes a special token.
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,9 @@ from jinja2 import TemplateError
 from peft import LoraConfig, get_peft_model
 from safetensors import SafetensorError
 from torch import nn
-from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
+from torch.utils.checkpoint import checkpoint
+from transformers import AutoModelForCausalLM, Cache, PreTrainedTokenizerFast
+from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.utils.logging import disable_progress_bar
 
 from sapo_node.learner.messages import LearnerOptions
@@ -24,6 +28,7 @@ from sapo_node.seed import POLICY_DIR
 from sapo_protocol.errors import LocalError
 
 ANSWER_END = "</answer>"
+_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
 class ModelError(LocalError):
@@ -92,9 +97,7 @@ def load(options: LearnerOptions) -> Policy:
     disable_progress_bar()
     device = pick_device(options.device)
     tokenizer = _load_tokenizer(folder)
-    model = _load_model(folder)
-    if options.lora:
-        model = _with_adapters(model, options.lora)
+    model = _prepared(_load_model(folder, _DTYPES[options.dtype]), options)
     model.to(device)
     # Dropout stays off: a policy gradient wants the policy that generated.
     model.eval()
@@ -144,19 +147,58 @@ def _load_tokenizer(folder: Path) -> Any:
         raise ModelError(f"the tokenizer of {folder} is broken: {_line(error)}") from error
 
 
-def _load_model(folder: Path) -> Any:
+def _load_model(folder: Path, dtype: torch.dtype) -> Any:
     try:
         return AutoModelForCausalLM.from_pretrained(
             folder,
             local_files_only=True,
             trust_remote_code=False,
             use_safetensors=True,
-            dtype=torch.float32,
+            dtype=dtype,
         )
     except SafetensorError as error:
         raise ModelError(f"the weights in {folder} are corrupt ({_line(error)}); copy them again") from error
     except (OSError, ValueError, KeyError, RuntimeError, ImportError) as error:
         raise ModelError(f"{folder} holds no usable causal language model: {_line(error)}") from error
+
+
+def _require_attention(model: Any) -> None:
+    """Raises ModelError for a model whose memory is not a cache of keys and values that rows can share."""
+    # The library has no public name for it.
+    if getattr(model, "_is_stateful", False) or "logits_to_keep" not in signature(model.forward).parameters:
+        raise ModelError(f"{type(model).__name__} is not a decoder with attention alone; give another architecture")
+
+
+def _prepared(model: Any, options: LearnerOptions) -> Any:
+    """Return the model with the adapters and the way of keeping activations that the options ask for."""
+    _require_attention(model)
+    if options.gradient_checkpointing:
+        _forget_activations(model)
+    return _with_adapters(model, options.lora) if options.lora else model
+
+
+def _forget_activations(model: Any) -> None:
+    """Have each layer keep its input alone when it is trained, and compute the rest again in the backward pass."""
+    layers = [layer for layer in model.modules() if isinstance(layer, GradientCheckpointingLayer)]
+    if not layers:
+        raise ModelError(f"{type(model).__name__} knows no gradient checkpointing; leave it off")
+    for layer in layers:
+        # The library's own switch works in training mode only, which turns dropout on, and takes the cache away.
+        layer.forward = partial(_run_forgetful, layer.forward)
+
+
+def _run_forgetful(forward: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    caches = [value for value in (*args, *kwargs.values()) if isinstance(value, Cache)]
+    layers = [layer for cache in caches for layer in cache.layers]
+    before = [dict(vars(layer)) for layer in layers]
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        # A layer writes to the cache: the second time it must find there what it found the first time.
+        for layer, state in zip(layers, before, strict=True):
+            vars(layer).update(state)
+        return forward(*args, **kwargs)
+
+    return checkpoint(run, *args, use_reentrant=False, preserve_rng_state=False, **kwargs)
 
 
 def _with_adapters(model: Any, rank: int) -> Any:

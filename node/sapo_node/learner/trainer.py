@@ -162,13 +162,13 @@ class Trainer:
 
 
 def _in_full_precision(policy: Policy) -> dict[str, nn.Parameter]:
-    """Return what the optimizer updates, by name: the model's own weights, or an fp32 copy that gets their gradients."""
+    """Return what the optimizer updates: the model's own weights, or fp32 copies that are handed their gradients."""
     trained = {}
     for name, value in policy.trainable():
         held = value
         if value.dtype != torch.float32:
             held = nn.Parameter(value.detach().float())
-            value.register_post_accumulate_grad_hook(partial(_hand_over, held))
+            value.register_post_accumulate_grad_hook(partial(_hand_over, held))  # type: ignore[no-untyped-call]
         trained[name] = held
     return trained
 
