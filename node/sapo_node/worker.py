@@ -6,17 +6,13 @@ frames on its stdin and stdout, begins with {"ready": {...}}, or with {"fatal": 
 """
 
 import logging
-import os
-import signal
-import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import trio
 
+from sapo_node.child import ChildProcess
 from sapo_node.frames import MAX_FRAME, FrameError, receive_frame, send_frame
 from sapo_protocol.errors import LocalError
 
@@ -34,9 +30,6 @@ STOP_GRACE = 3.0
 START_ATTEMPTS = 3
 """How often a child may die before its first ready frame ever; later deaths are always repaired."""
 
-_LAUNCH = Path(__file__).with_name("launch.py")
-_POLL = 0.02
-
 
 class WorkerFailed(LocalError):
     """The child died, was late or spoke nonsense; the request was not answered."""
@@ -46,9 +39,7 @@ class WorkerFailed(LocalError):
 class _Child:
     """One life of the child process."""
 
-    process: subprocess.Popen[bytes]
-    requests: trio.lowlevel.FdStream
-    replies: trio.lowlevel.FdStream
+    process: ChildProcess
     inbox: trio.MemorySendChannel[Any]
     outbox: trio.MemoryReceiveChannel[Any]
     asked: bool = False
@@ -130,7 +121,7 @@ class Worker:
         child.asked = True
         answered = False
         try:
-            await send_frame(child.requests, value)
+            await send_frame(child.process.stdin, value)
             reply = await child.outbox.receive()
             answered = True
         except FrameError:
@@ -171,31 +162,15 @@ class Worker:
                 self._announce(None)
             child.inbox.close()
             with trio.CancelScope(shield=True):
-                await self._end(child, grace=STOP_GRACE if gracefully else 0.0)
+                await child.process.end(grace=STOP_GRACE if gracefully else 0.0)
         return became_ready
 
     def _start(self) -> _Child:
-        # Started from this very thread: the parent-death signal follows the thread, and a pool's thread is mortal.
-        argv = [sys.executable, "-I", "-S", str(_LAUNCH), str(os.getpid()), *self._argv]
-        process = subprocess.Popen(
-            argv,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env=self._env,
-            bufsize=0,
-            start_new_session=True,  # a Ctrl-C at the terminal reaches the node alone, which then ends us in order
-        )
-        assert process.stdin is not None
-        assert process.stdout is not None
-        requests = trio.lowlevel.FdStream(os.dup(process.stdin.fileno()))
-        replies = trio.lowlevel.FdStream(os.dup(process.stdout.fileno()))
-        process.stdin.close()
-        process.stdout.close()
         inbox, outbox = trio.open_memory_channel[Any](1)
-        return _Child(process, requests, replies, inbox, outbox)
+        return _Child(ChildProcess(self._argv, env=self._env), inbox, outbox)
 
     async def _receive_ready(self, child: _Child) -> Mapping[str, Any]:
-        frame = await receive_frame(child.replies, self._reply_limit)
+        frame = await receive_frame(child.process.stdout, self._reply_limit)
         if frame is None:
             raise WorkerFailed(f"the {self.name} process ended before it was ready")
         if isinstance(frame, dict) and isinstance(frame.get("fatal"), str):
@@ -214,7 +189,7 @@ class Worker:
 
     async def _pump(self, child: _Child) -> None:
         try:
-            while (frame := await receive_frame(child.replies, self._reply_limit)) is not None:
+            while (frame := await receive_frame(child.process.stdout, self._reply_limit)) is not None:
                 if not child.asked:
                     self._log.warning("the %s process replied to no request", self.name)
                     return
@@ -236,33 +211,3 @@ class Worker:
         self._child = child
         self._changed.set()
         self._changed = trio.Event()
-
-    async def _end(self, child: _Child, *, grace: float) -> None:
-        """End the child and everything in its session, and reap it; `grace` seconds to do so by itself."""
-        await child.requests.aclose()
-        if grace:
-            _kill(child.process, signal.SIGTERM)
-            with trio.move_on_after(grace):
-                await _exit_of(child.process)
-        _kill(child.process, signal.SIGKILL)
-        await _exit_of(child.process)
-        child.process.wait()
-        await child.replies.aclose()
-
-
-async def _exit_of(process: subprocess.Popen[bytes]) -> None:
-    while _is_running(process):  # noqa: ASYNC110 - an exit sets no trio.Event
-        await trio.sleep(_POLL)
-
-
-def _is_running(process: subprocess.Popen[bytes]) -> bool:
-    """Whether it runs; leaves it unreaped, so that the number of its group cannot be reused before we kill it."""
-    return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
-
-
-def _kill(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
-    """Signal the unreaped process and all that it started: it leads its own process group."""
-    try:
-        os.killpg(process.pid, number)
-    except (ProcessLookupError, PermissionError):
-        process.send_signal(number)

@@ -1,0 +1,75 @@
+"""A child process with pipes for trio, in a session of its own, which dies with this process and takes along its own."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO
+
+import trio
+
+_LAUNCH = Path(__file__).with_name("launch.py")
+_POLL = 0.02
+
+
+class ChildProcess:
+    """One child, from its start to its reaping by `end`."""
+
+    def __init__(
+        self, argv: Sequence[str], *, env: Mapping[str, str] | None = None, capture_stderr: bool = False
+    ) -> None:
+        """`env` None inherits ours, and so does an stderr that is not captured."""
+        # Started from this very thread: the parent-death signal follows the thread, and a pool's thread is mortal.
+        self._process = subprocess.Popen(
+            [sys.executable, "-I", "-S", str(_LAUNCH), str(os.getpid()), *argv],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE if capture_stderr else None,
+            env=None if env is None else dict(env),
+            bufsize=0,
+            start_new_session=True,  # a Ctrl-C at the terminal reaches the node alone, which then ends us in order
+        )
+        self.stdin, self.stdout = _stream(self._process.stdin), _stream(self._process.stdout)
+        self.stderr = _stream(self._process.stderr) if capture_stderr else None
+
+    async def end(self, *, grace: float) -> int:
+        """End the child and everything in its session, and reap it; `grace` seconds to do so by itself.
+
+        Its exit status, as `subprocess` gives it.
+        """
+        await self.stdin.aclose()
+        if grace:
+            self._signal(signal.SIGTERM)
+            with trio.move_on_after(grace):
+                await self._exited()
+        self._signal(signal.SIGKILL)
+        await self._exited()
+        status = self._process.wait()
+        await self.stdout.aclose()
+        if self.stderr is not None:
+            await self.stderr.aclose()
+        return status
+
+    async def _exited(self) -> None:
+        while self._is_running():  # noqa: ASYNC110 - an exit sets no trio.Event
+            await trio.sleep(_POLL)
+
+    def _is_running(self) -> bool:
+        """Whether it runs; leaves it unreaped, so that the number of its group cannot be reused before we kill it."""
+        return os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
+
+    def _signal(self, number: signal.Signals) -> None:
+        """Signal the unreaped process and all that it started: it leads its own process group."""
+        try:
+            os.killpg(self._process.pid, number)
+        except (ProcessLookupError, PermissionError):
+            self._process.send_signal(number)
+
+
+def _stream(pipe: IO[bytes] | None) -> trio.lowlevel.FdStream:
+    assert pipe is not None
+    stream = trio.lowlevel.FdStream(os.dup(pipe.fileno()))
+    pipe.close()
+    return stream
