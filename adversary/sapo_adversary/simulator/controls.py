@@ -8,9 +8,10 @@ import random
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from sapo_adversary.simulator.learning import SimulatedLearner
-from sapo_adversary.simulator.scenario import NodeSpec, Scenario
+from sapo_adversary.simulator.scenario import Scenario
 from sapo_adversary.simulator.scoring import SharedScorer
 from sapo_node.advantage import advantages
 from sapo_node.jail.messages import ScoreRequest
@@ -30,10 +31,10 @@ class Replaying(SimulatedLearner):
     sharing.
     """
 
-    def __init__(self, scenario: Scenario, manifest: Manifest, number: int, spec: NodeSpec) -> None:
-        super().__init__(scenario, manifest, number, spec)
+    def __init__(self, scenario: Scenario, manifest: Manifest, number: int, policies: Path) -> None:
+        super().__init__(scenario, manifest, number, policies)
         self._rng = random.Random(f"replay/{scenario.seed}/{number}")  # noqa: S311 - simulation
-        self._places = scenario.groups - spec.local
+        self._places = scenario.groups - scenario.members[number].local
         self._kept: deque[TrainGroup] = deque(maxlen=KEPT)
 
     async def train(self, step: int, groups: Sequence[TrainGroup], *, correction: Correction) -> TrainReport:
@@ -63,9 +64,9 @@ class Oversampling(SimulatedLearner):
     """8/0+filter-unlimited: generates four times as much and trains on up to a full round of informative groups."""
 
     def __init__(
-        self, scenario: Scenario, manifest: Manifest, number: int, spec: NodeSpec, scorer: SharedScorer
+        self, scenario: Scenario, manifest: Manifest, number: int, policies: Path, scorer: SharedScorer
     ) -> None:
-        super().__init__(scenario, manifest, number, spec)
+        super().__init__(scenario, manifest, number, policies)
         self._rng = random.Random(f"oversample/{scenario.seed}/{number}")  # noqa: S311 - simulation
         self._scorer = scorer
         self._groups = scenario.groups
@@ -93,13 +94,14 @@ class Oversampling(SimulatedLearner):
 
 
 def learner_for(
-    scenario: Scenario, manifest: Manifest, number: int, spec: NodeSpec, scorer: SharedScorer
+    scenario: Scenario, manifest: Manifest, number: int, policies: Path, scorer: SharedScorer
 ) -> SimulatedLearner:
     """The policy of a node: the plain learner, or the control that its specification names."""
-    if spec.control == "oversample":
-        return Oversampling(scenario, manifest, number, spec, scorer)
+    control = scenario.members[number].control
+    if control == "oversample":
+        return Oversampling(scenario, manifest, number, policies, scorer)
     kinds = {"": SimulatedLearner, "replay": Replaying, "filter": Filtering}
-    return kinds[spec.control](scenario, manifest, number, spec)
+    return kinds[control](scenario, manifest, number, policies)
 
 
 def _as_external(group: TrainGroup) -> TrainGroup:

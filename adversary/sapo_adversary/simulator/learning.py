@@ -8,10 +8,11 @@ import hashlib
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import trio
 
-from sapo_adversary.simulator.scenario import NodeSpec, Scenario
+from sapo_adversary.simulator.scenario import Scenario
 from sapo_adversary.simulator.scoring import SharedScorer
 from sapo_node.heldout import heldout_seed
 from sapo_node.jail.messages import ScoreRequest
@@ -56,12 +57,13 @@ class Stopwatch:
 
 
 class SimulatedLearner:
-    """Implements `sapo_node.trainer.Policy` with a model in this process."""
+    """Implements `sapo_node.trainer.Policy` with a model in this process; `policies` is where prepared ones lie."""
 
-    def __init__(self, scenario: Scenario, manifest: Manifest, number: int, spec: NodeSpec) -> None:
+    def __init__(self, scenario: Scenario, manifest: Manifest, number: int, policies: Path) -> None:
+        spec = scenario.members[number]
         options = LearnerOptions(
             checkpoints="",
-            model=spec.model.format(n=number),
+            model=spec.model if spec.model == "seed" else str(policies / spec.model),
             lora=spec.lora,
             device="cpu",
             threads=1,

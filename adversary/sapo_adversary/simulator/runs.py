@@ -42,11 +42,12 @@ def load_record(folder: Path, scenario: Scenario) -> Record:
     return record
 
 
-def play_all(scenarios: Sequence[Scenario], folder: Path, *, jobs: int | None = None, console: Console) -> None:
-    """Play the runs that have no record in `folder` yet, `jobs` at a time (by default one per core), longest first."""
+def play_all(
+    scenarios: Sequence[Scenario], folder: Path, *, policies: Path, jobs: int | None = None, console: Console
+) -> None:
+    """Play the runs that have no record in `folder` yet, `jobs` at a time (by default one per core)."""
     folder.mkdir(parents=True, exist_ok=True)
     missing = [scenario for scenario in scenarios if not record_path(folder, scenario).exists()]
-    missing.sort(key=lambda scenario: scenario.total_rounds, reverse=True)
     if not missing:
         return
     context = multiprocessing.get_context("spawn")
@@ -57,7 +58,7 @@ def play_all(scenarios: Sequence[Scenario], folder: Path, *, jobs: int | None = 
             jobs or os.cpu_count(), mp_context=context, initializer=_begin, initargs=(ticks,), max_tasks_per_child=1
         ) as executor,
     ):
-        waiting: list[Future[None]] = [executor.submit(_play, scenario, folder) for scenario in missing]
+        waiting: list[Future[None]] = [executor.submit(_play, scenario, folder, policies) for scenario in missing]
         try:
             for finished in as_completed(waiting):
                 finished.result()
@@ -74,11 +75,11 @@ def _begin(ticks: "Queue[int]") -> None:
     os.environ["OMP_NUM_THREADS"] = "1"
 
 
-def _play(scenario: Scenario, folder: Path) -> None:
+def _play(scenario: Scenario, folder: Path, policies: Path) -> None:
     # torch is imported by the workers alone.
     from sapo_adversary.simulator.swarm import simulate  # noqa: PLC0415
 
-    record = simulate(scenario, _ticks.put if _ticks else lambda _: None)
+    record = simulate(scenario, policies=policies, progress=_ticks.put if _ticks else lambda _: None)
     write_whole(record_path(folder, scenario), json.dumps(record, separators=(",", ":")) + "\n")
 
 

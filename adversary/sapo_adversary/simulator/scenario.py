@@ -21,12 +21,14 @@ class NodeSpec:
     """Nodes of one kind. Names and meanings are those of the node's configuration where it has them."""
 
     count: int = 1
+    role: str = ""
+    """What nodes of this kind are called where results are shown by kind."""
     local: int = 4
     external: int = 4
     correction: str = "positive"
     learning_rate: float = 1e-4
     model: str = "seed"
-    """`seed`, or a model folder; `{n}` in it stands for the node's number within the scenario."""
+    """`seed`, a prepared policy by name, or a model folder."""
     lora: int = 0
     max_tokens: int = 80
     control: Control = ""

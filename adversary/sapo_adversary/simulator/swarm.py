@@ -7,6 +7,7 @@ import hashlib
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -54,7 +55,14 @@ class _Member:
     """One simulated node with its log."""
 
     def __init__(
-        self, scenario: Scenario, manifest: Manifest, number: int, *, scorer: SharedScorer, hub: MemoryHub
+        self,
+        scenario: Scenario,
+        manifest: Manifest,
+        number: int,
+        *,
+        policies: Path,
+        scorer: SharedScorer,
+        hub: MemoryHub,
     ) -> None:
         self.spec = spec = scenario.members[number]
         self.log = _Log()
@@ -62,7 +70,7 @@ class _Member:
         self._scorer = scorer
         self._fatal: LocalError | None = None
         self._database = Database(None, SCHEMA)
-        self._policy = learner_for(scenario, manifest, number, spec, scorer)
+        self._policy = learner_for(scenario, manifest, number, policies, scorer)
         self._offset = _STAGGER * number
         identities = [identity_of(scenario, other) for other in range(len(scenario.members))]
         self.node = Node(
@@ -147,13 +155,15 @@ class _Member:
         }
 
 
-def simulate(scenario: Scenario, progress: Progress = lambda _: None) -> dict[str, Any]:
-    """Play a scenario from beginning to end and return its record."""
+def simulate(scenario: Scenario, *, policies: Path = Path(), progress: Progress = lambda _: None) -> dict[str, Any]:
+    """Play a scenario from beginning to end and return its record; prepared policies lie in `policies`."""
     torch.set_num_threads(1)
     # A policy that is very sure of itself makes denormals, which are many times slower.
     torch.set_flush_denormal(True)
     manifest = load_manifest(scenario.swarm)
-    members = trio.run(_play_all, scenario, manifest, progress, clock=trio.testing.MockClock(autojump_threshold=0))
+    members = trio.run(
+        _play_all, scenario, manifest, policies, progress, clock=trio.testing.MockClock(autojump_threshold=0)
+    )
     return {
         "scenario": scenario.as_dict(),
         "digest": scenario.digest(),
@@ -162,10 +172,13 @@ def simulate(scenario: Scenario, progress: Progress = lambda _: None) -> dict[st
     }
 
 
-async def _play_all(scenario: Scenario, manifest: Manifest, progress: Progress) -> list[_Member]:
+async def _play_all(scenario: Scenario, manifest: Manifest, policies: Path, progress: Progress) -> list[_Member]:
     scorer = SharedScorer()
     hub = MemoryHub(seed=scenario.seed, quality=LinkQuality(loss=scenario.loss))
-    members = [_Member(scenario, manifest, number, scorer=scorer, hub=hub) for number in range(len(scenario.members))]
+    members = [
+        _Member(scenario, manifest, number, policies=policies, scorer=scorer, hub=hub)
+        for number in range(len(scenario.members))
+    ]
     async with trio.open_nursery() as nursery:
         for member in members:
             nursery.start_soon(member.play, progress)

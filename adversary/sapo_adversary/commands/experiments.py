@@ -1,0 +1,178 @@
+"""Play and draw learning experiments: `experiment`, `experiments`."""
+
+import json
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from sapo_adversary.experiments.experiment import Experiment, experiment_names, load_experiment
+from sapo_adversary.experiments.plots import draw
+from sapo_adversary.experiments.summary import summarise
+from sapo_adversary.policies import DEFAULT_FOLDER, POLICIES, prepare
+from sapo_adversary.records import write_whole
+from sapo_adversary.simulator.runs import load_record, play_all
+from sapo_protocol import LocalError
+
+_IN_CLONE = Path("tests/benchmarks/results")
+_PACKAGES = ("sapo-node", "torch", "transformers", "reasoning-gym")
+
+stderr = Console(stderr=True)
+
+
+def default_output() -> Path:
+    """Where results go: beside the committed ones in a clone, so that `git diff` shows what differs."""
+    return _IN_CLONE if _IN_CLONE.is_dir() else Path("results")
+
+
+@click.command()
+@click.argument("name")
+@click.argument("action", type=click.Choice(["run", "plot"]), default="run")
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path),
+    help="Folder of results.  [default: tests/benchmarks/results or results]",
+)
+@click.option(
+    "--records", type=click.Path(path_type=Path), help="Folder of the records of single runs.  [default: OUTPUT/runs]"
+)
+@click.option(
+    "--policies",
+    type=click.Path(path_type=Path),
+    default=DEFAULT_FOLDER,
+    show_default=True,
+    help="Folder of prepared policies; those missing are built first.",
+)
+@click.option("--jobs", type=click.IntRange(1), help="Runs at a time.  [default: one per core]")
+@click.option("--seeds", type=click.IntRange(1), help="Only the first so many seeds.")
+@click.option("--arm", "only", multiple=True, help="Only this arm; may be repeated.")
+@click.option("--json", "json_output", is_flag=True, help="Print the summary as JSON.")
+def experiment(
+    name: str,
+    action: str,
+    *,
+    output: Path | None,
+    records: Path | None,
+    policies: Path,
+    jobs: int | None,
+    seeds: int | None,
+    only: tuple[str, ...],
+    json_output: bool,
+) -> None:
+    """Run the learning experiment NAME, or draw its results with `plot`.
+
+    Honest swarms of real nodes on virtual time; every number of an experiment is in its TOML file, and NAME may be the
+    path of your own. A run is kept as soon as it is finished: stop at any time, the same command goes on. Writes
+    NAME.json and NAME.svg (dashes become underscores).
+
+    \b
+    sapo-adversary experiments                     what there is
+    sapo-adversary experiment sapo-table           the table of the paper, with its controls
+    sapo-adversary experiment sapo-table plot      draw it again from its JSON
+    """  # noqa: D301 - click reads the backspace
+    what = load_experiment(name)
+    output = output or default_output()
+    path = output / f"{what.name.replace('-', '_')}.json"
+    if action == "plot":
+        summary = _read(path)
+    else:
+        summary = _run(what, records or output / "runs", policies, jobs, seeds, only)
+        output.mkdir(parents=True, exist_ok=True)
+        write_whole(path, json.dumps(summary, indent=1) + "\n")
+    picture = path.with_suffix(".svg")
+    draw(summary, picture)
+    if json_output:
+        click.echo(json.dumps(summary))
+        return
+    Console().print(_table(summary))
+    stderr.print(f"written to {path} and {picture}", highlight=False)
+
+
+@click.command()
+@click.option("--json", "json_output", is_flag=True, help="For scripts.")
+def experiments(*, json_output: bool) -> None:
+    """List the learning experiments."""
+    loaded = [load_experiment(name) for name in experiment_names()]
+    if json_output:
+        click.echo(
+            json.dumps(
+                [
+                    {"name": e.name, "title": e.title, "question": e.question, "arms": list(e.arms), "seeds": e.seeds}
+                    for e in loaded
+                ]
+            )
+        )
+        return
+    table = Table("name", "question", "arms", "runs")
+    for each in loaded:
+        table.add_row(each.name, each.question, ", ".join(each.arms), str(len(each.all_scenarios())))
+    Console().print(table)
+
+
+def _run(
+    what: Experiment, records: Path, policies: Path, jobs: int | None, seeds: int | None, only: tuple[str, ...]
+) -> dict[str, Any]:
+    if unknown := set(only) - set(what.arms):
+        raise LocalError(f"{what.name} has no arm {', '.join(sorted(unknown))}; it has {', '.join(what.arms)}")
+    chosen = what.seeds[: seeds or len(what.seeds)]
+    arms = [arm for arm in what.arms if not only or arm in only]
+    wanted = [each for each in what.all_scenarios() if each.seed in chosen and each.name in arms]
+    for model in sorted({spec.model for each in wanted for spec in each.nodes} & set(POLICIES)):
+        prepare(model, policies, stderr.print)
+    play_all(wanted, records, policies=policies, jobs=jobs, console=stderr)
+    found = {arm: [load_record(records, each) for each in what.scenarios(arm) if each.seed in chosen] for arm in arms}
+    summary = summarise(what, found)
+    return {**summary, "versions": {package: version(package) for package in _PACKAGES}}
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        summary: dict[str, Any] = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise LocalError(f"no results in {path}: run the experiment first, or name its folder with --output") from error
+    return summary
+
+
+def _table(summary: dict[str, Any]) -> Table:
+    table = Table(title=summary["title"], title_justify="left")
+    for column in (
+        "arm",
+        "cumulative",
+        f"gain over {summary['reference']}",
+        "held-out",
+        "rounds to half",
+        "generated tokens",
+    ):
+        table.add_column(column, justify="left" if column == "arm" else "right")
+    for arm, figures in summary["arms"].items():
+        _rows(table, arm, figures, summary["comparisons"].get(arm))
+    return table
+
+
+def _rows(table: Table, name: str, figures: dict[str, Any], compared: dict[str, Any] | None) -> None:
+    """One line for an arm, and one for each role of its nodes."""
+    reached = [value for value in figures["rounds_to_half"] if value]
+    table.add_row(
+        name,
+        _mean(figures["cumulative"], ".1f"),
+        _gain(compared),
+        _mean(figures["heldout_final"], ".3f"),
+        f"{_mean(reached, '.0f')} ({len(reached)} of {len(figures['rounds_to_half'])})" if reached else "never",
+        _mean(figures["generated_tokens"], ",.0f"),
+    )
+    for role, each in figures.get("roles", {}).items():
+        _rows(table, f"  {role}", each, compared["roles"].get(role) if compared and "roles" in compared else None)
+
+
+def _mean(values: list[float], form: str) -> str:
+    return format(sum(values) / len(values), form)
+
+
+def _gain(compared: dict[str, Any] | None) -> str:
+    if not compared:
+        return ""
+    interval = compared.get("gain_interval")
+    return f"{compared['gain']:+.0%}" + (f" ({interval[0]:+.0%} to {interval[1]:+.0%})" if interval else "")

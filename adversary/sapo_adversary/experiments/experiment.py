@@ -1,0 +1,104 @@
+"""An experiment as values: arms that differ in what they name, seeds that they share, and one arm to compare with."""
+
+import itertools
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from sapo_adversary.simulator.scenario import NodeSpec, Scenario, scenario_from
+from sapo_protocol import LocalError
+
+_NODE_KEYS = frozenset(each.name for each in fields(NodeSpec))
+_SCENARIO_KEYS = frozenset(each.name for each in fields(Scenario)) - {"nodes", "name", "seed"}
+_SUFFIX = ".toml"
+
+
+@dataclass(frozen=True, slots=True)
+class Experiment:
+    """Arms x seeds, each a scenario; common random numbers across arms."""
+
+    name: str
+    title: str
+    question: str
+    """What it is there to find out, in a sentence or two."""
+    seeds: tuple[int, ...]
+    """Swarm seeds: the independent units. All nodes of one swarm are one sample."""
+    reference: str
+    """The arm that the others are compared with."""
+    ceiling: float
+    """Pass@1 that the policy can reach, fixed beforehand; `rounds_to_half` counts to half of it."""
+    table: Mapping[str, Any] = field(repr=False)
+    """The whole file, for the record."""
+    arms: Mapping[str, Scenario] = field(repr=False)
+
+    def scenarios(self, arm: str) -> list[Scenario]:
+        """The runs of one arm, by seed."""
+        return [replace(self.arms[arm], seed=seed) for seed in self.seeds]
+
+    def all_scenarios(self) -> list[Scenario]:
+        """Every run, seed by seed, so that a first comparison is there early."""
+        return [replace(scenario, seed=seed) for seed in self.seeds for scenario in self.arms.values()]
+
+
+def experiment_names() -> list[str]:
+    """The experiments in the package."""
+    folder = resources.files(__package__)
+    return sorted(each.name.removesuffix(_SUFFIX) for each in folder.iterdir() if each.name.endswith(_SUFFIX))
+
+
+def load_experiment(name: str) -> Experiment:
+    """Read an experiment of the package by name, or any by the path of its file. Raises LocalError for a bad one."""
+    path = Path(name)
+    if name in experiment_names():
+        text = resources.files(__package__).joinpath(name + _SUFFIX).read_text("utf-8")
+    elif path.suffix == _SUFFIX and path.is_file():
+        text = path.read_text("utf-8")
+    else:
+        raise LocalError(f"no experiment {name}; give one of {', '.join(experiment_names())}, or a TOML file")
+    try:
+        return _experiment(path.stem, tomllib.loads(text))
+    except tomllib.TOMLDecodeError as error:
+        raise LocalError(f"{name} is not valid TOML: {error}") from error
+    except KeyError as error:
+        raise LocalError(f"{name} lacks {error}") from error
+
+
+def _experiment(name: str, table: Mapping[str, Any]) -> Experiment:
+    arms = dict(_arms(table))
+    if table["reference"] not in arms:
+        raise LocalError(f"{name}: its reference {table['reference']!r} is none of its arms: {', '.join(arms)}")
+    return Experiment(
+        name=name,
+        title=table["title"],
+        question=table["question"],
+        seeds=tuple(table["seeds"]),
+        reference=table["reference"],
+        ceiling=table["ceiling"],
+        table=table,
+        arms=arms,
+    )
+
+
+def _arms(table: Mapping[str, Any]) -> Iterator[tuple[str, Scenario]]:
+    """Every arm, at every point of the grid if there is one."""
+    grid = table.get("grid", {})
+    for name, changes in table["arms"].items():
+        for values in itertools.product(*grid.values()):
+            point = dict(zip(grid, values, strict=True))
+            label = ", ".join([name, *(f"{key} {value}" for key, value in point.items())])
+            yield label, _scenario(label, table["scenario"], {**changes, **point})
+
+
+def _scenario(label: str, shared: Mapping[str, Any], changes: Mapping[str, Any]) -> Scenario:
+    """The shared scenario with one arm's changes: a key of a node for all nodes, a table for the nodes of that role."""
+    roles = {node.get("role", "") for node in shared["nodes"]}
+    for key, value in changes.items():
+        if not (key in _NODE_KEYS | _SCENARIO_KEYS or (key in roles and isinstance(value, Mapping))):
+            raise LocalError(f"arm {label}: {key!r} is no key of a node or a scenario, and no role of its nodes")
+    everywhere = {key: value for key, value in changes.items() if key in _NODE_KEYS}
+    nodes = [{**node, **everywhere, **changes.get(node.get("role", ""), {})} for node in shared["nodes"]]
+    whole = {key: value for key, value in changes.items() if key in _SCENARIO_KEYS}
+    return scenario_from({**shared, **whole, "name": label, "nodes": nodes})

@@ -1,0 +1,189 @@
+"""From the records of runs to the figures of an experiment. The unit is the swarm seed: one number for each."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from statistics import fmean, pstdev
+from typing import Any
+
+from sapo_adversary.experiments.experiment import Experiment
+from sapo_node.student import mean_interval, paired_interval
+from sapo_protocol import LocalError
+
+LEVEL = 0.90
+"""Of the intervals."""
+WINDOW = 10
+"""Rounds of the means in which oscillation is measured."""
+SMOOTH = 5
+"""Rounds of the trailing mean that has to reach half of the ceiling."""
+
+Record = Mapping[str, Any]
+Nodes = Sequence[Mapping[str, Any]]
+
+
+def summarise(experiment: Experiment, records: Mapping[str, Sequence[Record]]) -> dict[str, Any]:
+    """The figures of every arm (of all its nodes, and by role where there are several), and how arms compare."""
+    arms = {arm: _arm(experiment, runs) for arm, runs in records.items()}
+    return {
+        "experiment": experiment.name,
+        "title": experiment.title,
+        "question": experiment.question,
+        "command": f"sapo-adversary experiment {experiment.name}",
+        "config": dict(experiment.table),
+        "seeds": list(experiment.seeds),
+        "reference": experiment.reference,
+        "arms": arms,
+        "comparisons": {
+            arm: _compare(arms[experiment.reference], figures)
+            for arm, figures in arms.items()
+            if arm != experiment.reference
+        },
+    }
+
+
+def _arm(experiment: Experiment, runs: Sequence[Record]) -> dict[str, Any]:
+    figures = _figures(experiment, [(run["nodes"], run["timing"]["cpu_seconds"]) for run in runs])
+    roles = [_roles(run) for run in runs]
+    if len(set(roles[0])) > 1:
+        figures["roles"] = {
+            role: _figures(experiment, [_only(run, names, role) for run, names in zip(runs, roles, strict=True)])
+            for role in dict.fromkeys(roles[0])
+        }
+    return figures
+
+
+def _roles(run: Record) -> list[str]:
+    return [spec["role"] for spec in run["scenario"]["nodes"] for _ in range(spec["count"])]
+
+
+def _only(run: Record, roles: Sequence[str], role: str) -> tuple[Nodes, Sequence[Sequence[float]]]:
+    places = [place for place, name in enumerate(roles) if name == role]
+    return [run["nodes"][place] for place in places], [run["timing"]["cpu_seconds"][place] for place in places]
+
+
+def _figures(experiment: Experiment, swarms: Sequence[tuple[Nodes, Sequence[Sequence[float]]]]) -> dict[str, Any]:
+    """One list over seeds for every figure, and the curves, one list of rounds for every seed."""
+    per_seed = [_swarm(experiment.ceiling / 2, nodes, cpu) for nodes, cpu in swarms]
+    return {name: [figures[name] for figures in per_seed] for name in per_seed[0]}
+
+
+def _swarm(half: float, nodes: Nodes, cpu: Sequence[Sequence[float]]) -> dict[str, Any]:
+    reward = _curve(nodes, "reward")
+    tokens = _curve(nodes, "generated_tokens", sum)
+    spent = [sum(each) for each in zip(*cpu, strict=False)]
+    reached = rounds_to(reward, half)
+    last = [node["heldout"][-1] for node in nodes]
+    return {
+        "cumulative": round(sum(sum(node["rounds"]["reward"]) for node in nodes), 3),
+        "heldout_start": round(fmean(node["heldout"][0]["pass_at_1"] for node in nodes), 4),
+        "heldout_final": round(fmean(each["pass_at_1"] for each in last), 4),
+        "heldout_by_node": [round(each["pass_at_1"], 4) for each in last],
+        "heldout_by_task": {
+            task: round(fmean(each["per_task"][task] for each in last), 4) for task in last[0]["per_task"]
+        },
+        "generated_tokens": sum(node["rounds"]["generated_tokens"][-1] for node in nodes),
+        "trained_tokens": sum(each["tokens"] for node in nodes for each in node["trained"].values()),
+        "external_tokens": sum(
+            each["tokens"] for node in nodes for peer, each in node["trained"].items() if peer != "own"
+        ),
+        "rounds_to_half": reached,
+        "tokens_to_half": tokens[reached - 1] if reached else None,
+        "cpu_seconds_to_half": round(spent[reached - 1], 1) if reached else None,
+        "cpu_seconds": round(sum(each[-1] for each in cpu), 1),
+        "oscillation": round(oscillation(reward), 4),
+        "drawdown": round(drawdown(reward), 4),
+        "curves": {
+            "reward": _rounded(reward),
+            "informative": _rounded(_curve(nodes, "informative")),
+            "local": _rounded(_curve(nodes, "local")),
+            "external": _rounded(_curve(nodes, "external")),
+            "heldout": _heldout_curve(nodes),
+        },
+    }
+
+
+def rounds_to(curve: Sequence[float], level: float) -> int | None:
+    """The round, from 1, at which the trailing mean of SMOOTH rounds first reaches a level; None if it never does."""
+    for end in range(SMOOTH, len(curve) + 1):
+        if fmean(curve[end - SMOOTH : end]) >= level:
+            return end
+    return None
+
+
+def oscillation(curve: Sequence[float]) -> float:
+    """Standard deviation of the means of WINDOW rounds around a straight line through their neighbours."""
+    means = _windows(curve)
+    bends = [now - (before + after) / 2 for before, now, after in zip(means, means[1:], means[2:], strict=False)]
+    return pstdev(bends) if len(bends) > 1 else 0.0
+
+
+def drawdown(curve: Sequence[float]) -> float:
+    """The largest fall of the WINDOW-round means below an earlier one."""
+    best = worst = 0.0
+    for mean in _windows(curve):
+        best = max(best, mean)
+        worst = max(worst, best - mean)
+    return worst
+
+
+def _windows(curve: Sequence[float]) -> list[float]:
+    return [fmean(curve[start : start + WINDOW]) for start in range(0, len(curve) - WINDOW + 1, WINDOW)]
+
+
+def _curve(nodes: Nodes, name: str, over: Callable[[Iterable[float]], float] = fmean) -> list[float]:
+    """Of each round, over the nodes that played it."""
+    longest = max(len(node["rounds"][name]) for node in nodes)
+    return [
+        over([node["rounds"][name][place] for node in nodes if place < len(node["rounds"][name])])
+        for place in range(longest)
+    ]
+
+
+def _heldout_curve(nodes: Nodes) -> list[list[float]]:
+    """[round, pass@1] for each round at which all nodes were measured."""
+    common = set.intersection(*({each["round"] for each in node["heldout"]} for node in nodes))
+    return [
+        [
+            at,
+            round(
+                fmean(
+                    next(each["pass_at_1"] for each in reversed(node["heldout"]) if each["round"] == at)
+                    for node in nodes
+                ),
+                4,
+            ),
+        ]
+        for at in sorted(common)
+    ]
+
+
+def _rounded(values: Iterable[float]) -> list[float]:
+    return [round(value, 4) for value in values]
+
+
+def _compare(reference: Mapping[str, Any], figures: Mapping[str, Any]) -> dict[str, Any]:
+    """The gain in cumulative reward, and differences by seed with their paired intervals."""
+    before, after = reference["cumulative"], figures["cumulative"]
+    gains = [late / early - 1 if early else float("nan") for early, late in zip(before, after, strict=True)]
+    compared: dict[str, Any] = {
+        "gain_by_seed": _rounded(gains),
+        "gain": round(fmean(gains), 4),
+        "level": LEVEL,
+    }
+    if len(gains) > 1:
+        gain = mean_interval(gains, LEVEL)
+        held = paired_interval(reference["heldout_final"], figures["heldout_final"], LEVEL)
+        compared["gain_interval"] = _rounded((gain.low, gain.high))
+        compared["heldout_difference"] = _rounded((held.point, held.low, held.high))
+    if "roles" in figures and "roles" in reference:
+        compared["roles"] = {
+            role: _compare(reference["roles"][role], each)
+            for role, each in figures["roles"].items()
+            if role in reference["roles"]
+        }
+    return compared
+
+
+def require_whole(summary: Mapping[str, Any], arms: Iterable[str]) -> None:
+    """Raise LocalError where arms are missing."""
+    missing = [arm for arm in arms if arm not in summary["arms"]]
+    if missing:
+        raise LocalError(f"{summary['experiment']} lacks the arms {', '.join(missing)}: run it first")
