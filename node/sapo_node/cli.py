@@ -5,7 +5,9 @@ import sys
 
 import click
 
-from sapo_node.commands.looking import config, eval_, evidence, peers, status
+from sapo_node.commands.contributing import contribute
+from sapo_node.commands.looking import config, evidence, peers, status
+from sapo_node.commands.measuring import eval_, metrics
 from sapo_node.commands.options import tell
 from sapo_node.commands.running import demo, keygen, start
 from sapo_node.commands.wire import conformance, manifest, verify
@@ -50,5 +52,19 @@ def cli(*, verbose: bool) -> None:
         logging.getLogger("libp2p").setLevel(logging.CRITICAL)
 
 
-for command in (start, demo, keygen, status, peers, evidence, eval_, config, verify, manifest, conformance):
+for command in (
+    start,
+    contribute,
+    demo,
+    keygen,
+    status,
+    peers,
+    metrics,
+    evidence,
+    eval_,
+    config,
+    verify,
+    manifest,
+    conformance,
+):
     cli.add_command(command)

@@ -21,7 +21,8 @@ async def evaluate(
     folder: StateFolder | None,
     *,
     questions: int,
-    progress: Callable[[int], None],
+    samples: int,
+    progress: Callable[[str, int], None],
 ) -> tuple[HeldOut, int]:
     """Held-out pass@1 of the newest checkpoint in `folder`, or of the policy a node starts with; and its step."""
     with tempfile.TemporaryDirectory() as empty:
@@ -31,7 +32,13 @@ async def evaluate(
             await nursery.start(jail.run)
             await nursery.start(learner.run)
             result = await measure(
-                manifest, learner, jail, questions=questions, max_tokens=config.max_tokens, progress=progress
+                manifest,
+                learner,
+                jail,
+                questions=questions,
+                samples=samples,
+                max_tokens=config.max_tokens,
+                progress=progress,
             )
             step = learner.step
             nursery.cancel_scope.cancel()

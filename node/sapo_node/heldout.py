@@ -5,6 +5,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from sapo_node.intervals import Interval, clustered_interval, mean_of_intervals
 from sapo_node.jail.messages import ScoreRequest
 from sapo_node.trainer import Policy
 from sapo_node.verify import Scorer
@@ -14,21 +15,27 @@ from sapo_protocol.cbor import encode
 HELDOUT_DOMAIN = "sapo/heldout/1"
 _HELDOUT_SEEDS = 2**30
 _CHUNK = 16
-"""Questions per request to the learner, so that progress shows and memory stays small."""
+"""Answers per request to the learner, or one question's, so that progress shows and memory stays small."""
 
 
 @dataclass(frozen=True, slots=True)
 class HeldOut:
-    """Share of held-out questions answered correctly by one sample each, at temperature 1."""
+    """How many of the samples drawn at temperature 1 answer each held-out question correctly."""
 
-    per_task: dict[str, float]
-    questions: int
-    """Per task."""
+    samples: int
+    """Per question."""
+    right: dict[str, tuple[int, ...]]
+    """By task, one number for each of its questions."""
 
     @property
-    def pass_at_1(self) -> float:
+    def per_task(self) -> dict[str, Interval]:
+        """pass@1 of each task. The unit is the question: samples of one question say little about the others."""
+        return {task: clustered_interval(right, self.samples) for task, right in self.right.items()}
+
+    @property
+    def pass_at_1(self) -> Interval:
         """Mean over tasks."""
-        return sum(self.per_task.values()) / len(self.per_task)
+        return mean_of_intervals(list(self.per_task.values()))
 
 
 def heldout_seed(manifest: Manifest, spec: TaskSpec, number: int) -> int:
@@ -43,29 +50,33 @@ async def measure(
     scorer: Scorer,
     *,
     questions: int,
+    samples: int,
     max_tokens: int,
-    progress: Callable[[int], None] = lambda _: None,
+    progress: Callable[[str, int], None] = lambda *_: None,
 ) -> HeldOut:
-    """Ask `questions` held-out questions of each task, the same for everybody in a swarm; `progress` counts them."""
+    """Ask `questions` held-out questions of each task, the same for everybody in a swarm; `progress` hears the task and
+    how many more of its questions are done.
+    """
     rng = random.Random(0)  # noqa: S311 - sampling noise shared by all who measure, not a secret
-    per_task = {}
+    right = {}
     for spec in manifest.tasks:
         seeds = [heldout_seed(manifest, spec, number) for number in range(questions)]
-        correct = 0
-        for start in range(0, questions, _CHUNK):
-            chunk = seeds[start : start + _CHUNK]
+        counts: list[int] = []
+        at_once = max(1, _CHUNK // samples)
+        for start in range(0, questions, at_once):
+            chunk = seeds[start : start + at_once]
             built = await scorer.score([ScoreRequest(spec.dataset, spec.config, seed, ()) for seed in chunk])
             asked = [task.question for task in built if task is not None]
             if len(asked) < len(chunk):
                 raise LocalError(f"held-out questions of {spec.dataset} could not be built; the log names the cause")
-            answers = await policy.generate(asked, completions=1, max_tokens=max_tokens, seed=rng.getrandbits(31))
+            answers = await policy.generate(asked, completions=samples, max_tokens=max_tokens, seed=rng.getrandbits(31))
             scored = await scorer.score(
                 [
-                    ScoreRequest(spec.dataset, spec.config, seed, (answer[0].text,))
-                    for seed, answer in zip(chunk, answers, strict=True)
+                    ScoreRequest(spec.dataset, spec.config, seed, tuple(answer.text for answer in group))
+                    for seed, group in zip(chunk, answers, strict=True)
                 ]
             )
-            correct += sum(each is not None and each.rewards[0] for each in scored)
-            progress(len(chunk))
-        per_task[spec.dataset] = correct / questions
-    return HeldOut(per_task, questions)
+            counts += [sum(each.rewards) if each is not None else 0 for each in scored]
+            progress(spec.dataset, len(chunk))
+        right[spec.dataset] = tuple(counts)
+    return HeldOut(samples, right)

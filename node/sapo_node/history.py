@@ -2,10 +2,11 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import astuple, dataclass
+from dataclasses import astuple
 from typing import Any
 
 from sapo_node.contribution import ContributionReport, TaskAnswers
+from sapo_node.curve import Curve, learning_curve
 from sapo_node.database import Database
 from sapo_node.metrics import metrics
 from sapo_node.round import RoundReport
@@ -24,15 +25,6 @@ MAX_ROUNDS = 10_000
 
 ACCEPTED, VERIFIED, EVIDENCE = TAKEN = ("accepted", "verified groups", "evidence accepted")
 """Names of the counts of what was taken in; every other count is of something that was left out, by its reason."""
-
-
-@dataclass(frozen=True, slots=True)
-class Curve:
-    """Mean reward of a node's own, unfiltered completions over time."""
-
-    means: list[float]
-    rounds: int
-    """Rounds that each mean is over."""
 
 
 class History:
@@ -77,16 +69,15 @@ class History:
         rows = self._database.rows("SELECT report FROM rounds ORDER BY step DESC LIMIT ?", last)
         return [json.loads(row[0]) for row in reversed(rows)]
 
-    def curve(self, points: int) -> Curve:
+    def rounds_after(self, step: int) -> list[dict[str, Any]]:
+        """The metrics of the rounds kept that came after a step, in order."""
+        rows = self._database.rows("SELECT report FROM rounds WHERE step > ? ORDER BY step", step)
+        return [json.loads(row[0]) for row in rows]
+
+    def curve(self, points: int) -> Curve | None:
         """The learning curve over all rounds kept, in at most so many points."""
-        (count,) = self._database.row("SELECT count(*) FROM rounds") or (0,)
-        size = max(1, -(-count // points))
-        rows = self._database.rows(
-            "SELECT avg(reward) FROM (SELECT reward, (row_number() OVER (ORDER BY step) - 1) / ? AS point FROM rounds) "
-            "GROUP BY point ORDER BY point",
-            size,
-        )
-        return Curve([round(mean, 4) for (mean,) in rows], size)
+        rows = self._database.rows("SELECT reward FROM rounds ORDER BY step")
+        return learning_curve([reward for (reward,) in rows], points)
 
     def counts(self) -> dict[str, int]:
         """Counts since the state was made."""

@@ -7,8 +7,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from sapo_node.contribution import TaskAnswers
+from sapo_node.curve import Curve
 from sapo_node.database import Database
-from sapo_node.history import Curve, History
+from sapo_node.history import History
 from sapo_node.pool import Pool
 from sapo_node.trainer import LOCAL, trained_per_peer
 from sapo_node.trust.ledger import Ledger
@@ -38,7 +39,8 @@ class Overview:
 
     session: dict[str, Any]
     """Peer id, swarm, addresses, connected peers, the last notices."""
-    curve: Curve
+    curve: Curve | None
+    """None before the first round."""
     rounds: list[dict[str, Any]]
     """The last rounds, oldest first."""
     counts: dict[str, int]

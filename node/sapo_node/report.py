@@ -1,29 +1,35 @@
 """How a running node shows itself: a live screen on a terminal, plain lines in a pipe, JSON lines for scripts."""
 
 import json
-from dataclasses import asdict
+import time
+from dataclasses import asdict, replace
 from types import TracebackType
 from typing import Any, Self
 
 import click
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.live import Live
 
-from sapo_node.app import Event, Noticed, Played, Shared, Started, Stopped
+from sapo_node.app import Event, Noticed, Phased, Played, Shared, Started, Stopped
 from sapo_node.metrics import metrics
 from sapo_node.overview import Overview
+from sapo_node.progress import activity, figure
+from sapo_node.round import Phase
 from sapo_node.view import render
 
 _SHOWN_PEERS = 100
 """Peers in one JSON line, the most trained on first; `sapo-node peers` lists all."""
+_FRAMES = 2
+"""A second."""
 
 
 def print_json_line(event: Event) -> None:
     """One JSON object a line: what happened, and what the node knows then."""
-    click.echo(json.dumps(_as_json(event)))
+    if not isinstance(event, Phased):
+        click.echo(json.dumps(_as_json(event)))
 
 
-def _as_json(event: Event) -> dict[str, Any]:
+def _as_json(event: Started | Played | Shared | Noticed | Stopped) -> dict[str, Any]:
     match event:
         case Noticed(text):
             return {"event": "notice", "text": text}
@@ -45,17 +51,45 @@ def _knows(view: Overview) -> dict[str, Any]:
     }
 
 
+class _Screen:
+    """What the terminal shows: drawn anew several times a second, so that the seconds of a phase run."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._view: Overview | None = None
+        self._phase: tuple[Phase | None, float] | None = None
+
+    def __rich__(self) -> RenderableType:
+        if self._view is None:
+            return "starting …"
+        doing = activity(self._phase[0], time.monotonic() - self._phase[1]) if self._phase else None
+        return render(self._view, doing=doing, height=self._console.height)
+
+    def take(self, event: Event) -> None:
+        """Show what has changed."""
+        match event:
+            case Phased(phase):
+                self._phase = phase, time.monotonic()
+            case Noticed(text) if self._view:
+                notices = [*self._view.session.get("notices", ()), text]
+                self._view = replace(self._view, session={**self._view.session, "notices": notices})
+            case Started(view) | Played(_, view) | Shared(_, view):
+                self._view = view
+            case Stopped(view):
+                self._view, self._phase = view, None
+
+
 class LiveView:
     """The whole screen on a terminal; a line for each event where there is none."""
 
     def __init__(self) -> None:
         self._console = Console()
-        self._live: Live | None = None
+        self._screen = _Screen(self._console)
+        self._live = Live(self._screen, console=self._console, refresh_per_second=_FRAMES)
 
     def __enter__(self) -> Self:
         if self._console.is_terminal:
-            self._live = Live("starting …", console=self._console, refresh_per_second=4)
-            self._live.__enter__()
+            self._live.start()
         else:
             click.echo("starting …")
         return self
@@ -63,17 +97,17 @@ class LiveView:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if self._live:
-            self._live.__exit__(kind, error, traceback)
+        self._live.stop()
 
     def __call__(self, event: Event) -> None:
-        if self._live and not isinstance(event, Noticed):
-            self._live.update(render(event.overview))
+        if self._live.is_started:
+            self._screen.take(event)
             if isinstance(event, Stopped):
+                self._live.stop()
                 self._console.print(_line(event))
         elif isinstance(event, Noticed):
             self._console.print(event.text, style="dim", highlight=False, soft_wrap=True)
-        else:
+        elif not isinstance(event, Phased):
             click.echo(_line(event))
 
 
@@ -87,6 +121,9 @@ def _line(event: Started | Played | Shared | Stopped) -> str:
                 f"round {report.step}: reward {report.reward:.3f}, "
                 f"{report.informative} of {report.local} own groups teach, "
                 f"{report.external} external, "
+                f"entropy {figure(report.training.entropy, '.2f')}, "
+                f"length {figure(report.training.mean_length, '.0f')}, "
+                f"gradient {figure(report.training.grad_norm, '.2f')}, "
                 + ", ".join(f"{name} {value:.1f} s" for name, value in report.seconds.items())
             )
         case Started(view):

@@ -8,10 +8,10 @@ from rich.text import Text
 from sapo_node.contribution import TaskAnswers
 from sapo_node.history import ACCEPTED, EVIDENCE, TAKEN, VERIFIED
 from sapo_node.overview import Overview, PeerView
+from sapo_node.progress import chart, round_table
 
-_BLOCKS = "▁▂▃▄▅▆▇█"
-_SHOWN_ROUNDS = 6
-_SHOWN_PEERS = 8
+_ROOMY = 40
+"""Lines of a terminal that shows more than the least."""
 _STANDING_STYLE = {"healthy": "green", "newcomer": "cyan", "probation": "yellow", "banned": "red"}
 
 
@@ -20,12 +20,17 @@ def short(peer: str) -> str:
     return f"…{peer[-8:]}"
 
 
-def render(view: Overview) -> RenderableType:
-    """A whole screen."""
-    own: list[RenderableType] = [answer_table(view.answers)] if view.answers else []
-    if view.rounds or not own:
-        own += [_curve(view), _rounds(view)]
-    return Group(_head(view), *own, _peers(view), _counts(view), _notices(view))
+def render(view: Overview, *, doing: Text | None = None, height: int = _ROOMY) -> RenderableType:
+    """A whole screen that fits into so many lines; `doing` tells what a running node is at."""
+    rounds, peers, notices = (6, 8, 5) if height >= _ROOMY else (3, 2, 1)
+    parts = [_head(view)]
+    if view.answers:
+        parts.append(answer_table(view.answers))
+    if view.curve:
+        parts += [chart(view.curve), round_table(view.rounds[-rounds:])]
+    if doing:
+        parts.append(doing)
+    return Group(*parts, _peers(view, peers), _counts(view), _notices(view, notices))
 
 
 def _head(view: Overview) -> RenderableType:
@@ -37,38 +42,6 @@ def _head(view: Overview) -> RenderableType:
     lines.append(f"connected {connected}   rollouts waiting {session.get('waiting', 0)}\n")
     lines.append("\n".join(session.get("addresses", ())), style="dim")
     return Panel(lines, title="sapo-node", title_align="left")
-
-
-def _curve(view: Overview) -> RenderableType:
-    means = view.curve.means
-    if not means:
-        return Text("first round under way: generating …", style="dim")
-    top = max(*means, 0.01)
-    bars = "".join(_BLOCKS[min(len(_BLOCKS) - 1, int(mean / top * len(_BLOCKS)))] for mean in means)
-    return Text.assemble(
-        ("reward ", "bold"),
-        (bars, "green"),
-        f"  now {means[-1]:.3f}, best {top:.3f}",
-        (f"  (a bar is {view.curve.rounds} rounds)", "dim"),
-    )
-
-
-def _rounds(view: Overview) -> RenderableType:
-    table = Table(
-        "round", "epoch", "reward", "own groups\nthat teach", "external\ntrained", "shared", "seconds", expand=True
-    )
-    for each in view.rounds[-_SHOWN_ROUNDS:]:
-        seconds = each["seconds"]
-        table.add_row(
-            str(each["step"]),
-            str(each["epoch"]),
-            f"{each['reward']:.3f}",
-            f"{each['informative']} of {each['local']}",
-            str(each["external"]),
-            "yes" if each["published"] else "listening",
-            ", ".join(f"{phase} {value:.1f}" for phase, value in seconds.items()),
-        )
-    return table
 
 
 def answer_table(answers: list[TaskAnswers]) -> Table:
@@ -85,10 +58,10 @@ def answer_table(answers: list[TaskAnswers]) -> Table:
     return table
 
 
-def _peers(view: Overview) -> RenderableType:
+def _peers(view: Overview, shown: int) -> RenderableType:
     if not view.peers:
         return Text("no peers heard of yet: this node learns alone until it finds some", style="dim")
-    return peer_table(view.peers[:_SHOWN_PEERS], set(view.session.get("connected", ())), view.own_tokens)
+    return peer_table(view.peers[:shown], set(view.session.get("connected", ())), view.own_tokens)
 
 
 def peer_table(peers: list[PeerView], connected: set[str], own_tokens: int, *, shorten: bool = True) -> Table:
@@ -121,5 +94,5 @@ def _counts(view: Overview) -> RenderableType:
     return text
 
 
-def _notices(view: Overview) -> RenderableType:
-    return Text("\n".join(view.session.get("notices", ())), style="dim")
+def _notices(view: Overview, shown: int) -> RenderableType:
+    return Text("\n".join(view.session.get("notices", ())[-shown:]), style="dim")

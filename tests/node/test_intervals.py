@@ -1,5 +1,6 @@
 """Confidence intervals, against published examples and by what must hold of all of them."""
 
+import random
 from statistics import StatisticsError
 
 import pytest
@@ -120,6 +121,23 @@ def test_a_mean_of_shares_lies_in_its_interval_and_within_the_widest_of_them(mea
     mean = mean_of_intervals(parts)
     assert -1e-12 <= mean.low <= mean.point <= mean.high <= 1 + 1e-12
     assert mean.high - mean.low <= max(part.high - part.low for part in parts) + 1e-9
+
+
+@pytest.mark.parametrize("samples", [1, 4])
+def test_intervals_hold_the_truth_about_as_often_as_they_say(samples):
+    """Sixty-four questions of unlike difficulty for each of three tasks, measured again and again."""
+    rng = random.Random(5)
+    chances = (0.05, 0.2, 0.45)
+    held = 0
+    for _ in range(400):
+        parts = []
+        for chance in chances:
+            questions = [rng.betavariate(chance, 1 - chance) for _ in range(64)]
+            right = [sum(rng.random() < question for _ in range(samples)) for question in questions]
+            parts.append(clustered_interval(right, samples))
+        mean = mean_of_intervals(parts)
+        held += mean.low <= sum(chances) / len(chances) <= mean.high
+    assert 0.92 < held / 400 < 0.98
 
 
 VALUES = st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=30)

@@ -7,6 +7,7 @@ import sqlite3
 import pytest
 
 from processes import RunningProcess, sapo_node, write_swarm
+from sapo_node.metrics import METRICS
 
 COMMANDS = [
     "start",
@@ -106,7 +107,13 @@ def test_eval_without_a_state_measures_the_policy_in_the_package():
     result = json.loads(done.stdout)
     assert result["step"] == 0
     assert len(result["per_task"]) == 6
-    assert 0 <= result["pass_at_1"] <= 1
+    for measured in (result, *result["per_task"].values()):
+        assert 0 <= measured["low"] <= measured["pass_at_1"] <= measured["high"] <= 1
+    assert result["high"] - result["low"] < min(each["high"] - each["low"] for each in result["per_task"].values())
+
+
+def test_metrics_names_every_figure_in_its_help():
+    assert all(f"  {name}" in sapo_node("metrics", "--help").stdout for name in METRICS)
 
 
 def test_a_damaged_database_is_named_and_left_as_it_is(tmp_path):
@@ -139,8 +146,11 @@ def test_start_plays_the_rounds_asked_for_and_tells_of_them(tmp_path):
     assert [each["step"] for each in status["rounds"]] == [1, 2, 3]
     assert "reward" in sapo_node("status", *where).stdout
     assert json.loads(sapo_node("peers", *where, "--json").stdout) == []
-    trained = json.loads(sapo_node("eval", *where, "--questions", 2, "--json").stdout)
-    assert trained["step"] == 3
+    lines = [json.loads(line) for line in sapo_node("metrics", *where).stdout.splitlines()]
+    assert lines == [{name: each[name] for name in METRICS} for each in rounds]
+    assert all(line["learning_rate"] > 0 for line in lines)
+    trained = json.loads(sapo_node("eval", *where, "--questions", 2, "--samples", 3, "--json").stdout)
+    assert (trained["step"], trained["samples"]) == (3, 3)
 
 
 @pytest.fixture

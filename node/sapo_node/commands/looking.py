@@ -1,23 +1,16 @@
-"""Look at what a node did, whom it knows, how it is set: `status`, `peers`, `evidence`, `eval`, `config`."""
+"""Look at what a node did, whom it knows, how it is set: `status`, `peers`, `evidence`, `config`."""
 
 import json
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
-from typing import Any
 
 import click
-import trio
 from rich.console import Console
-from rich.progress import Progress
-from rich.table import Table
 
-from sapo_node.commands.options import as_json, configured, database_of, stderr, unlock, write_file
+from sapo_node.commands.options import as_json, configured, database_of, write_file
 from sapo_node.commands.wire import show_proof
 from sapo_node.config import Config, load_config, render_config
-from sapo_node.evaluation import evaluate
 from sapo_node.overview import Overview, overview
-from sapo_node.state import read_database, state_folder
 from sapo_node.view import peer_table, render
 from sapo_protocol import LocalError, load_manifest
 
@@ -68,42 +61,6 @@ def evidence(config: Config, *, peer: str, output: Path | None, json_output: boo
     if output is not None:
         write_file(output, row[0])
     show_proof(row[0], load_manifest(config.swarm), json_output=json_output)
-
-
-@click.command("eval")
-@click.option("--config", "config_file", type=click.Path(path_type=Path), help="A TOML file; see `sapo-node config`.")
-@click.option("--swarm", help="The swarm whose tasks are asked.  [default: starter]")
-@click.option("--key", help="The key of the node to measure, with --state.  [default: node.key]")
-@click.option("--state", help="Measure the policy a node has learnt; without it, the policy a node starts with.")
-@click.option("--model", help="Measure this Hugging Face model folder.")
-@click.option("--questions", type=click.IntRange(1), default=64, show_default=True, help="Held-out questions per task.")
-@as_json
-def eval_(config_file: Path | None, *, state: str | None, questions: int, json_output: bool, **options: Any) -> None:
-    """Measure held-out pass@1: one sampled answer to each question that no round ever assigns."""
-    config = load_config(config_file).overridden({**options, "state": state})
-    manifest = load_manifest(config.swarm)
-    folder = None
-    if state:
-        folder = state_folder(Path(config.state), manifest, unlock(Path(config.key), None).peer_id)
-        read_database(folder).close()
-    with Progress(console=stderr, transient=True, disable=json_output) as progress:
-        bar = progress.add_task("asking", total=questions * len(manifest.tasks))
-        advance = partial(progress.advance, bar)
-        result, step = trio.run(partial(evaluate, config, manifest, folder, questions=questions, progress=advance))
-    if json_output:
-        click.echo(
-            json.dumps(
-                {"pass_at_1": result.pass_at_1, "per_task": result.per_task, "questions": questions, "step": step}
-            )
-        )
-        return
-    table = Table(
-        "task", "pass@1", title=f"held-out, {questions} questions a task, after {step} rounds", title_justify="left"
-    )
-    for task, share in result.per_task.items():
-        table.add_row(task, f"{share:.3f}")
-    table.add_row("mean", f"{result.pass_at_1:.3f}", style="bold")
-    Console().print(table)
 
 
 @click.command()

@@ -1,0 +1,75 @@
+"""The part of the terminal view that shows learning: the curve, the last rounds, and what the node is doing."""
+
+from collections.abc import Sequence
+from typing import Any, get_args
+
+from rich.table import Table
+from rich.text import Text
+
+from sapo_node.curve import WINDOW, Curve
+from sapo_node.round import Phase
+
+_BLOCKS = " ▁▂▃▄▅▆▇█"
+_HEIGHT = 4
+"""Rows of the chart."""
+_COLUMNS = ("round", "reward", "teach", "external", "weight", "entropy", "length", "cut", "gradient", "seconds")
+
+
+def chart(curve: Curve) -> Text:
+    """The curve as columns from 0 to its highest, with its axes, below what it comes to in figures."""
+    rounds = f"{WINDOW} rounds"
+    text = Text.assemble(
+        ("reward ", "bold"),
+        f"first {rounds} {curve.first:.3f}, best {curve.best:.3f}, ",
+        (f"last {curve.now:.3f}", "bold"),
+        (f"   a column is {curve.rounds} round{'s' * (curve.rounds > 1)}", "dim"),
+    )
+    top = max(*curve.means, 0.01)
+    for row in reversed(range(_HEIGHT)):
+        label = f"{top:.2f} ┤" if row == _HEIGHT - 1 else "0.00 ┤" if row == 0 else "     │"
+        columns = "".join(_column(mean / top * _HEIGHT - row) for mean in curve.means)
+        text.append(f"\n{label}", "dim")
+        text.append(columns, "green")
+    return text
+
+
+def _column(filled: float) -> str:
+    """One character of a column, filled from below by a share of its height."""
+    steps = len(_BLOCKS) - 1
+    return _BLOCKS[round(min(max(filled, 0.0), 1.0) * steps)]
+
+
+def activity(phase: Phase | None, seconds: float) -> Text:
+    """Where the node is within its round, and since when."""
+    if phase is None:
+        return Text("between rounds", "dim")
+    parts: list[str | tuple[str, str]] = [("this round ", "bold")]
+    for each in get_args(Phase):
+        parts += [(each, "bold cyan" if each == phase else "dim"), (" → ", "dim")]
+    return Text.assemble(*parts[:-1], f"   {seconds:.0f} s")
+
+
+def round_table(rounds: Sequence[dict[str, Any]]) -> Table:
+    """The metrics of some rounds, one row each."""
+    table = Table(box=None, header_style="dim", padding=(0, 2, 0, 0), pad_edge=False)
+    for name in _COLUMNS:
+        table.add_column(name, justify="right")
+    for each in rounds:
+        table.add_row(
+            str(each["step"]),
+            f"{each['reward']:.3f}",
+            f"{each['informative']}/{each['local']}",
+            str(each["external"]),
+            figure(each.get("external_weight"), ".2f"),
+            figure(each.get("entropy"), ".2f"),
+            figure(each.get("mean_length"), ".0f"),
+            figure(each.get("truncated"), ".0%"),
+            figure(each.get("grad_norm"), ".2f"),
+            f"{sum(each['seconds'].values()):.1f}",
+        )
+    return table
+
+
+def figure(value: float | None, form: str) -> str:
+    """A number, or a dash where there is none."""
+    return "-" if value is None else format(value, form)

@@ -1,0 +1,89 @@
+"""The learning curve, and what the terminal makes of it."""
+
+from statistics import fmean
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+from sapo_node.curve import WINDOW, learning_curve
+from sapo_node.progress import activity, chart, round_table
+
+REWARDS = st.lists(st.floats(0, 1), min_size=1, max_size=500)
+
+
+def shown(renderable, width=80):
+    console = Console(width=width, record=True, file=open("/dev/null", "w"))  # noqa: SIM115, PTH123 - ends with the test
+    console.print(renderable)
+    return console.export_text()
+
+
+def test_no_round_has_no_curve():
+    assert learning_curve([], 60) is None
+
+
+@given(REWARDS, st.integers(1, 60))
+def test_a_curve_has_at_most_the_points_asked_for_and_covers_every_round(rewards, points):
+    curve = learning_curve(rewards, points)
+    assert len(curve.means) <= points
+    assert curve.rounds * (len(curve.means) - 1) < len(rewards) <= curve.rounds * len(curve.means)
+
+
+@given(REWARDS)
+def test_the_best_is_no_less_than_the_first_and_the_last(rewards):
+    curve = learning_curve(rewards, 60)
+    assert curve.best >= max(curve.first, curve.now)
+
+
+def test_one_lucky_round_is_not_the_best_of_a_curve():
+    curve = learning_curve([0.0] * 20 + [1.0] + [0.2] * 20, 60)
+    assert curve.best == pytest.approx(fmean([1.0] + [0.2] * (WINDOW - 1)))
+    assert (curve.first, curve.now) == (0.0, 0.2)
+
+
+def test_a_chart_rises_with_the_curve_and_names_its_ends():
+    figures, *rows = shown(chart(learning_curve([number / 60 for number in range(1, 61)], 60))).splitlines()
+    assert "first 10 rounds 0.092" in figures
+    assert "last 0.925" in figures
+    assert rows[0].startswith("1.00 ┤")
+    assert rows[-1].startswith("0.00 ┤")
+    filled = [len(row.partition("┤" if "┤" in row else "│")[2].replace(" ", "")) for row in rows]
+    assert filled == sorted(filled)
+    assert filled[0] < filled[-1]
+
+
+@pytest.mark.parametrize("rewards", [[0.0], [1.0], [0.0, 1.0] * 5_000])
+def test_any_curve_fits_eighty_columns(rewards):
+    assert max(map(len, shown(chart(learning_curve(rewards, 60)), width=1_000).splitlines())) <= 80
+
+
+def test_activity_names_the_phase_and_its_seconds():
+    assert "verify" in shown(activity("verify", 12.4))
+    assert "12 s" in shown(activity("verify", 12.4))
+    assert "between rounds" in shown(activity(None, 0.0))
+
+
+ROUND = {
+    "step": 7,
+    "reward": 0.25,
+    "informative": 3,
+    "local": 4,
+    "external": 2,
+    "external_weight": 0.7,
+    "entropy": 0.41,
+    "mean_length": 23.4,
+    "truncated": 0.03,
+    "grad_norm": 1.25,
+    "seconds": {"generate": 1.0, "share": 0.0, "verify": 0.5, "train": 2.0},
+}
+
+
+def test_a_round_is_one_row_of_its_metrics():
+    row = shown(round_table([ROUND])).splitlines()[1].split()
+    assert row == ["7", "0.250", "3/4", "2", "0.70", "0.41", "23", "3%", "1.25", "3.5"]
+
+
+def test_a_figure_that_could_not_be_computed_is_a_dash():
+    row = shown(round_table([{**ROUND, "external_weight": None, "grad_norm": None}])).splitlines()[1].split()
+    assert row[4] == row[8] == "-"

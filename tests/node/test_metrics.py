@@ -1,0 +1,160 @@
+"""What a round is told by: its phases while it lasts, its metrics afterwards."""
+
+import json
+import random
+from dataclasses import replace
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from rich.console import Console
+
+from sapo_node.app import Noticed, Phased, Played, Started
+from sapo_node.clock import TrioClock
+from sapo_node.config import Config
+from sapo_node.history import MAX_ROUNDS, History
+from sapo_node.keyfile import Identity
+from sapo_node.learner.messages import TrainReport
+from sapo_node.metrics import METRICS, metrics
+from sapo_node.node import Node
+from sapo_node.overview import overview
+from sapo_node.report import _Screen, print_json_line
+from sapo_node.round import RoundReport
+from swarm_parts import KnowingScorer, Oracle
+
+TRAINING = TrainReport(
+    step=7,
+    loss=-0.5,
+    grad_norm=1.25,
+    entropy=0.4,
+    mean_length=20.5,
+    truncated=0.125,
+    zero_advantage=0.75,
+    learning_rate=0.001,
+    external_weight=0.7,
+    local_tokens=300,
+    external_tokens=200,
+    group_tokens=(300, 200),
+    refused=((1, "too long"),),
+    skipped="no group has an advantage",
+    seconds=2.0,
+)
+REPORT = RoundReport(
+    epoch=3,
+    counter=5,
+    step=7,
+    published=True,
+    reward=0.25,
+    informative=2,
+    local=4,
+    external=1,
+    seconds={"generate": 1.0, "train": 2.0},
+    training=TRAINING,
+)
+
+
+def test_every_metric_is_the_figure_it_names():
+    assert metrics(REPORT) == {
+        "step": 7,
+        "epoch": 3,
+        "counter": 5,
+        "published": True,
+        "reward": 0.25,
+        "local": 4,
+        "informative": 2,
+        "external": 1,
+        "external_weight": 0.7,
+        "loss": -0.5,
+        "grad_norm": 1.25,
+        "learning_rate": 0.001,
+        "entropy": 0.4,
+        "mean_length": 20.5,
+        "truncated": 0.125,
+        "zero_advantage": 0.75,
+        "local_tokens": 300,
+        "external_tokens": 200,
+        "refused": 1,
+        "skipped": "no group has an advantage",
+        "seconds": {"generate": 1.0, "train": 2.0},
+    }
+
+
+def test_every_metric_is_documented_in_the_order_it_comes():
+    assert list(metrics(REPORT)) == list(METRICS)
+
+
+def test_rounds_after_a_step_come_in_order_and_a_repeated_one_counts_once(database):
+    history = History(database)
+    for step in (1, 2, 3, 2):
+        history.record(replace(REPORT, step=step, reward=step / 10))
+    assert [each["step"] for each in history.rounds_after(1)] == [2, 3]
+    assert history.curve(60).means == [0.1, 0.2, 0.3]
+
+
+def test_only_the_newest_rounds_are_kept(database):
+    history = History(database)
+    for step in (1, 2, MAX_ROUNDS + 1):
+        history.record(replace(REPORT, step=step))
+    assert [each["step"] for each in history.rounds_after(0)] == [2, MAX_ROUNDS + 1]
+
+
+def test_phases_are_no_json_lines(database, capsys):
+    print_json_line(Phased("verify"))
+    print_json_line(Played(REPORT, overview(database)))
+    (line,) = capsys.readouterr().out.splitlines()
+    assert json.loads(line)["entropy"] == 0.4
+
+
+def shown(screen):
+    console = Console(width=100, record=True, file=open("/dev/null", "w"))  # noqa: SIM115, PTH123 - ends with the test
+    console.print(screen)
+    return console.export_text()
+
+
+def test_a_screen_shows_phases_and_notices_as_they_come(database):
+    screen = _Screen(Console(height=24))
+    assert "starting" in shown(screen)
+    screen.take(Started(overview(database)))
+    screen.take(Phased("verify"))
+    screen.take(Noticed("something happened"))
+    assert "verify" in shown(screen)
+    assert "something happened" in shown(screen)
+    screen.take(Phased(None))
+    assert "between rounds" in shown(screen)
+
+
+def test_a_small_terminal_is_not_overflowed(database):
+    history = History(database)
+    for step in range(1, 101):
+        history.record(replace(REPORT, step=step))
+    history.describe_session({"peer_id": "12D3", "addresses": ["/ip4/1"], "notices": ["a", "b", "c"]})
+    screen = _Screen(Console(height=24))
+    screen.take(Started(overview(database)))
+    screen.take(Phased("train"))
+    assert len(shown(screen).splitlines()) < 24
+
+
+@pytest.mark.parametrize(("key_is_new", "shares"), [(True, ["share"]), (False, [])])
+async def test_a_round_tells_its_phases_in_order(manifest, database, key_is_new, shares, autojump_clock):
+    policy = Oracle(manifest, random.Random(1), seconds=2.0)
+    node = Node(
+        config=Config(),
+        manifest=manifest,
+        identity=Identity(Ed25519PrivateKey.generate()),
+        key_is_new=key_is_new,
+        database=database,
+        place=None,
+        clock=TrioClock(10 * manifest.epoch_seconds),
+        scorer=KnowingScorer(policy.answers),
+        policy=policy,
+        rng=random.Random(1),
+        on_fatal=lambda _: None,
+    )
+    told, reports = [], []
+    await node.run(publish, rounds=2, on_round=reports.append, on_phase=told.append)
+    phases = ["generate", *shares, "verify", "train"]
+    assert told == 2 * [each for phase in phases for each in (phase, None)]
+    assert [list(report.seconds) for report in reports] == [phases, phases]
+
+
+async def publish(_topic, _message):
+    """Nobody listens."""
