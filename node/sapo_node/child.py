@@ -1,4 +1,4 @@
-"""A child process with pipes for trio, in a session of its own, which dies with this process and takes along its own."""
+"""A child process with pipes for trio, in a session of its own: it and all that it starts end with this process."""
 
 import os
 import signal
@@ -43,16 +43,17 @@ class ChildProcess:
         if grace:
             self._signal(signal.SIGTERM)
             with trio.move_on_after(grace):
-                await self._exited()
+                await self.exited()
         self._signal(signal.SIGKILL)
-        await self._exited()
+        await self.exited()
         status = self._process.wait()
         await self.stdout.aclose()
         if self.stderr is not None:
             await self.stderr.aclose()
         return status
 
-    async def _exited(self) -> None:
+    async def exited(self) -> None:
+        """Wait until it has ended by itself."""
         while self._is_running():  # noqa: ASYNC110 - an exit sets no trio.Event
             await trio.sleep(_POLL)
 

@@ -12,7 +12,7 @@ from rich.markup import escape
 
 from sapo_node.config import Config, load_config
 from sapo_node.database import Database
-from sapo_node.keyfile import Identity, PassphraseNeeded, load_key
+from sapo_node.keyfile import Identity, PassphraseNeeded, create_key, load_key
 from sapo_node.state import read_database, state_folder
 from sapo_protocol import LocalError, load_manifest
 
@@ -40,6 +40,23 @@ def configured(command: Command) -> Command:
     return wrapped
 
 
+def networked(command: Command) -> Command:
+    """Add what says where a node listens and whom it meets, and the passphrase of its key."""
+    for option in (
+        click.option("--passphrase", envvar="SAPO_NODE_PASSPHRASE", help="Of the key file; asked for when needed."),
+        click.option("--mdns/--no-mdns", default=None, help="Find nodes on the local network.  [default: on]"),
+        click.option(
+            "--bootstrap", multiple=True, metavar="MULTIADDR", help="A node to dial, ending in /p2p/<peer id>."
+        ),
+        click.option(
+            "--announce", multiple=True, metavar="MULTIADDR", help="The address others should dial, if another."
+        ),
+        click.option("--listen", multiple=True, metavar="MULTIADDR", help="Listen here, e.g. /ip4/0.0.0.0/tcp/4001."),
+    ):
+        command = option(command)
+    return command
+
+
 def tell(error: BaseException) -> None:
     """One line on stderr."""
     stderr.print(f"[bold red]error:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
@@ -53,6 +70,16 @@ def unlock(path: Path, passphrase: str | None) -> Identity:
         if passphrase or not sys.stdin.isatty():
             raise
         return load_key(path, click.prompt(f"passphrase of {path}", hide_input=True, err=True))
+
+
+def own_identity(config: Config, passphrase: str | None) -> tuple[Identity, bool]:
+    """The identity of the node to start, and whether its key was made just now."""
+    path = Path(config.key)
+    if path.exists():
+        return unlock(path, passphrase), False
+    identity = create_key(path, passphrase)
+    stderr.print(f"made a new key in {path} (mode 0600); this node is {identity.peer_id}", highlight=False)
+    return identity, True
 
 
 def database_of(config: Config) -> Database:

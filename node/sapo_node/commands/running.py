@@ -10,7 +10,7 @@ import click
 import trio
 
 from sapo_node.app import RunningNode
-from sapo_node.commands.options import as_json, configured, stderr, unlock
+from sapo_node.commands.options import as_json, configured, networked, own_identity
 from sapo_node.config import Config
 from sapo_node.demo import run_demo
 from sapo_node.keyfile import create_key
@@ -19,17 +19,13 @@ from sapo_node.report import LiveView, print_json_line
 
 @click.command()
 @configured
-@click.option("--listen", multiple=True, metavar="MULTIADDR", help="Listen here, e.g. /ip4/0.0.0.0/tcp/4001.")
-@click.option("--announce", multiple=True, metavar="MULTIADDR", help="The address others should dial, if another.")
-@click.option("--bootstrap", multiple=True, metavar="MULTIADDR", help="A node to dial, ending in /p2p/<peer id>.")
-@click.option("--mdns/--no-mdns", default=None, help="Find nodes on the local network.  [default: on]")
+@networked
 @click.option("--local", type=int, metavar="I", help="Own groups per round.  [default: 4]")
 @click.option("--external", type=int, metavar="J", help="Groups of others per round, at most.  [default: 4]")
 @click.option("--model", help="A Hugging Face model folder.  [default: seed, the policy in the package]")
 @click.option("--no-train", "train", flag_value=False, type=bool, default=None, help="Only verify and relay.")
 @click.option("--rounds", type=click.IntRange(1), help="Stop by itself after this many rounds.")
 @click.option("--unconfined", is_flag=True, default=None, help="Score others' text even where it cannot be confined.")
-@click.option("--passphrase", envvar="SAPO_NODE_PASSPHRASE", help="Of the key file; asked for when needed.")
 @as_json
 def start(config: Config, *, rounds: int | None, passphrase: str | None, json_output: bool, **options: Any) -> None:
     """Run a node: learn, share, verify, until Ctrl-C.
@@ -43,11 +39,7 @@ def start(config: Config, *, rounds: int | None, passphrase: str | None, json_ou
     sapo-node start --no-train --listen /ip4/0.0.0.0/tcp/4001     a relay for others
     """  # noqa: D301 - click reads the backspace
     config = config.overridden(options)
-    path = Path(config.key)
-    key_is_new = not path.exists()
-    identity = create_key(path, passphrase) if key_is_new else unlock(path, passphrase)
-    if key_is_new and not json_output:
-        stderr.print(f"made a new key in {path} (mode 0600); this node is {identity.peer_id}", highlight=False)
+    identity, key_is_new = own_identity(config, passphrase)
     with nullcontext(print_json_line) if json_output else LiveView() as observer:
         node = RunningNode(config, identity, key_is_new=key_is_new, observer=observer)
         trio.run(partial(node.run, rounds=rounds))

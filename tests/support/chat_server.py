@@ -1,0 +1,75 @@
+"""A real HTTP server on loopback that speaks chat completions, well or badly, and notes what it was asked."""
+
+import json
+import re
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+
+def solve(question):
+    """The result of a multiplication or sum in words of the starter swarm; None for any other question."""
+    found = re.search(r"(\d+) ([*+-]) (\d+)", question)
+    if found is None:
+        return None
+    left, sign, right = int(found[1]), found[2], int(found[3])
+    return {"*": left * right, "+": left + right, "-": left - right}[sign]
+
+
+def choice(text, finish="stop"):
+    return {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": finish}
+
+
+def reply(*choices):
+    """A successful answer: status, headers, body."""
+    return 200, {"Content-Type": "application/json"}, json.dumps({"choices": choices}).encode()
+
+
+def mostly_right(request):
+    """Answers as a model does that is right every other time, as many as it is asked for."""
+    question = request["messages"][-1]["content"]
+    texts = [f"It is <answer>{solve(question) if number % 2 else 'unknown'}</answer>" for number in range(8)]
+    return reply(*[choice(text) for text in texts[: request.get("n", 1)]])
+
+
+class ChatServer:
+    """Serves in a thread of its own; `behaviour(request)` is (status, headers, body)."""
+
+    def __init__(self, behaviour=mostly_right):
+        self.behaviour = behaviour
+        self.requests = []
+        self.headers = []
+        self.together = self.most_together = 0
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
+        self._server.daemon_threads = True
+        self.url = f"http://127.0.0.1:{self._server.server_port}/v1"
+
+    def __enter__(self):
+        threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()
+        return self
+
+    def __exit__(self, *_):
+        self._server.shutdown()
+        self._server.server_close()
+
+    def _handler(server):  # noqa: N805 - `self` is the handler below
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_POST(self):
+                request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                server.requests.append((self.path, request))
+                server.headers.append(dict(self.headers))
+                server.together += 1
+                server.most_together = max(server.most_together, server.together)
+                status, headers, body = server.behaviour(request)
+                server.together -= 1
+                self.send_response(status)
+                for name, value in {**headers, "Content-Length": str(len(body))}.items():
+                    self.send_header(name, value)
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_):
+                pass
+
+        return Handler
