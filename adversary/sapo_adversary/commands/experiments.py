@@ -28,24 +28,15 @@ def default_output() -> Path:
     return _IN_CLONE if _IN_CLONE.is_dir() else Path("results")
 
 
+_folder = click.Path(path_type=Path)
+
+
 @click.command()
 @click.argument("name")
 @click.argument("action", type=click.Choice(["run", "plot"]), default="run")
-@click.option(
-    "--output",
-    type=click.Path(path_type=Path),
-    help="Folder of results.  [default: tests/benchmarks/results or results]",
-)
-@click.option(
-    "--records", type=click.Path(path_type=Path), help="Folder of the records of single runs.  [default: OUTPUT/runs]"
-)
-@click.option(
-    "--policies",
-    type=click.Path(path_type=Path),
-    default=DEFAULT_FOLDER,
-    show_default=True,
-    help="Folder of prepared policies; those missing are built first.",
-)
+@click.option("--output", type=_folder, help="Where results go.  [default: tests/benchmarks/results, or results]")
+@click.option("--records", type=_folder, help="Where the records of single runs go.  [default: OUTPUT/runs]")
+@click.option("--policies", type=_folder, help="Where prepared policies lie; missing ones are built first.")
 @click.option("--jobs", type=click.IntRange(1), help="Runs at a time.  [default: one per core]")
 @click.option("--seeds", type=click.IntRange(1), help="Only the first so many seeds.")
 @click.option("--arm", "only", multiple=True, help="Only this arm; may be repeated.")
@@ -56,7 +47,7 @@ def experiment(
     *,
     output: Path | None,
     records: Path | None,
-    policies: Path,
+    policies: Path | None,
     jobs: int | None,
     seeds: int | None,
     only: tuple[str, ...],
@@ -79,7 +70,8 @@ def experiment(
     if action == "plot":
         summary = _read(path)
     else:
-        summary = _run(what, records or output / "runs", policies, jobs, seeds, only)
+        what = what.part(only, seeds)
+        summary = _run(what, records or output / "runs", policies or DEFAULT_FOLDER, jobs)
         output.mkdir(parents=True, exist_ok=True)
         write_whole(path, json.dumps(summary, indent=1) + "\n")
     picture = path.with_suffix(".svg")
@@ -97,13 +89,9 @@ def experiments(*, json_output: bool) -> None:
     """List the learning experiments."""
     loaded = [load_experiment(name) for name in experiment_names()]
     if json_output:
+        keys = ("name", "title", "question", "seeds")
         click.echo(
-            json.dumps(
-                [
-                    {"name": e.name, "title": e.title, "question": e.question, "arms": list(e.arms), "seeds": e.seeds}
-                    for e in loaded
-                ]
-            )
+            json.dumps([{key: getattr(each, key) for key in keys} | {"arms": list(each.arms)} for each in loaded])
         )
         return
     table = Table("name", "question", "arms", "runs")
@@ -112,20 +100,13 @@ def experiments(*, json_output: bool) -> None:
     Console().print(table)
 
 
-def _run(
-    what: Experiment, records: Path, policies: Path, jobs: int | None, seeds: int | None, only: tuple[str, ...]
-) -> dict[str, Any]:
-    if unknown := set(only) - set(what.arms):
-        raise LocalError(f"{what.name} has no arm {', '.join(sorted(unknown))}; it has {', '.join(what.arms)}")
-    chosen = what.seeds[: seeds or len(what.seeds)]
-    arms = [arm for arm in what.arms if not only or arm in only]
-    wanted = [each for each in what.all_scenarios() if each.seed in chosen and each.name in arms]
+def _run(what: Experiment, records: Path, policies: Path, jobs: int | None) -> dict[str, Any]:
+    wanted = what.all_scenarios()
     for model in sorted({spec.model for each in wanted for spec in each.nodes} & set(POLICIES)):
         prepare(model, policies, stderr.print)
     play_all(wanted, records, policies=policies, jobs=jobs, console=stderr)
-    found = {arm: [load_record(records, each) for each in what.scenarios(arm) if each.seed in chosen] for arm in arms}
-    summary = summarise(what, found)
-    return {**summary, "versions": {package: version(package) for package in _PACKAGES}}
+    found = {arm: [load_record(records, each) for each in what.scenarios(arm)] for arm in what.arms}
+    return {**summarise(what, found), "versions": {package: version(package) for package in _PACKAGES}}
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -138,14 +119,8 @@ def _read(path: Path) -> dict[str, Any]:
 
 def _table(summary: dict[str, Any]) -> Table:
     table = Table(title=summary["title"], title_justify="left")
-    for column in (
-        "arm",
-        "cumulative",
-        f"gain over {summary['reference']}",
-        "held-out",
-        "rounds to half",
-        "generated tokens",
-    ):
+    gain = f"gain over {summary['reference']}"
+    for column in ("arm", "cumulative", gain, "held-out", "rounds to half", "generated tokens"):
         table.add_column(column, justify="left" if column == "arm" else "right")
     for arm, figures in summary["arms"].items():
         _rows(table, arm, figures, summary["comparisons"].get(arm))

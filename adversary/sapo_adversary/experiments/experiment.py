@@ -2,7 +2,7 @@
 
 import itertools
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from importlib import resources
 from pathlib import Path
@@ -33,6 +33,14 @@ class Experiment:
     table: Mapping[str, Any] = field(repr=False)
     """The whole file, for the record."""
     arms: Mapping[str, Scenario] = field(repr=False)
+
+    def part(self, arms: Collection[str], seeds: int | None) -> "Experiment":
+        """Only some arms (all where none are named) and the first so many seeds. Raises LocalError for no such arm."""
+        if unknown := set(arms) - set(self.arms):
+            raise LocalError(f"{self.name} has no arm {', '.join(sorted(unknown))}; it has {', '.join(self.arms)}")
+        chosen = {name: arm for name, arm in self.arms.items() if not arms or name in arms}
+        reference = self.reference if self.reference in chosen else next(iter(chosen))
+        return replace(self, arms=chosen, seeds=self.seeds[:seeds], reference=reference)
 
     def scenarios(self, arm: str) -> list[Scenario]:
         """The runs of one arm, by seed."""

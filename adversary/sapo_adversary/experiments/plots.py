@@ -12,7 +12,7 @@ from sapo_node.student import mean_interval
 
 _SMOOTH = 5
 """Rounds of the moving mean that is drawn."""
-_COLOURS = (
+_COLOURS = [
     "#4c566a",
     "#2e7d32",
     "#1565c0",
@@ -23,7 +23,7 @@ _COLOURS = (
     "#00838f",
     "#ad1457",
     "#5d4037",
-)
+]
 
 
 def draw(summary: Mapping[str, Any], path: Path) -> None:

@@ -6,7 +6,6 @@ from typing import Any
 
 from sapo_adversary.experiments.experiment import Experiment
 from sapo_node.student import mean_interval, paired_interval
-from sapo_protocol import LocalError
 
 LEVEL = 0.90
 """Of the intervals."""
@@ -180,10 +179,3 @@ def _compare(reference: Mapping[str, Any], figures: Mapping[str, Any]) -> dict[s
             if role in reference["roles"]
         }
     return compared
-
-
-def require_whole(summary: Mapping[str, Any], arms: Iterable[str]) -> None:
-    """Raise LocalError where arms are missing."""
-    missing = [arm for arm in arms if arm not in summary["arms"]]
-    if missing:
-        raise LocalError(f"{summary['experiment']} lacks the arms {', '.join(missing)}: run it first")

@@ -7,6 +7,7 @@ import hashlib
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -161,9 +162,8 @@ def simulate(scenario: Scenario, *, policies: Path = Path(), progress: Progress 
     # A policy that is very sure of itself makes denormals, which are many times slower.
     torch.set_flush_denormal(True)
     manifest = load_manifest(scenario.swarm)
-    members = trio.run(
-        _play_all, scenario, manifest, policies, progress, clock=trio.testing.MockClock(autojump_threshold=0)
-    )
+    clock = trio.testing.MockClock(autojump_threshold=0)
+    members = trio.run(partial(_play_all, scenario, manifest, policies=policies, progress=progress), clock=clock)
     return {
         "scenario": scenario.as_dict(),
         "digest": scenario.digest(),
@@ -172,7 +172,7 @@ def simulate(scenario: Scenario, *, policies: Path = Path(), progress: Progress 
     }
 
 
-async def _play_all(scenario: Scenario, manifest: Manifest, policies: Path, progress: Progress) -> list[_Member]:
+async def _play_all(scenario: Scenario, manifest: Manifest, *, policies: Path, progress: Progress) -> list[_Member]:
     scorer = SharedScorer()
     hub = MemoryHub(seed=scenario.seed, quality=LinkQuality(loss=scenario.loss))
     members = [
