@@ -43,10 +43,15 @@ def activity(phase: Phase | None, seconds: float) -> Text:
     """Where the node is within its round, and since when."""
     if phase is None:
         return Text("between rounds", "dim")
-    parts: list[str | tuple[str, str]] = [("this round ", "bold")]
-    for each in get_args(Phase):
-        parts += [(each, "bold cyan" if each == phase else "dim"), (" → ", "dim")]
-    return Text.assemble(*parts[:-1], f"   {seconds:.0f} s")
+    phases: tuple[Phase, ...] = get_args(Phase)
+    at = phases.index(phase)
+    return Text.assemble(
+        ("this round", "bold"),
+        *((f"  ✓ {each}", "green") for each in phases[:at]),
+        (f"  ● {phase}", "bold cyan"),
+        *((f"  · {each}", "dim") for each in phases[at + 1 :]),
+        f"   {seconds:.0f} s",
+    )
 
 
 def round_table(rounds: Sequence[dict[str, Any]]) -> Table:

@@ -82,7 +82,7 @@ def _table(result: HeldOut, questions: int, step: int) -> Table:
     table.add_column("task")
     table.add_column("pass@1", justify="right")
     table.add_column(f"{LEVEL:.0%} interval", justify="right")
-    table.add_column("")
+    table.add_column(f"0{1:>{_BAR - 1}}")
     for task, interval in result.per_task.items():
         table.add_row(task, *_cells(interval))
     table.add_section()
