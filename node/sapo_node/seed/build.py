@@ -29,21 +29,16 @@ def build(out: Path, configs: Mapping[str, Mapping[str, Any]], recipe: Recipe, p
     """Write the policy to `out`. An interrupted build goes on where it last saved, and ends in the same bytes."""
     out.mkdir(parents=True, exist_ok=True)
     lessons = Lessons(recipe, configs)
-    tokenizer = _tokenizer(lessons, recipe)
+    tokenizer = own_tokenizer.build(*corpus(lessons, recipe), recipe.vocabulary)
     torch.manual_seed(recipe.seed)
-    end, pad = own_tokenizer.end_and_pad(tokenizer)
-    model = new_model(recipe, end, pad)
+    model = new_model(recipe, *own_tokenizer.end_and_pad(tokenizer))
     progress(f"{sum(value.numel() for value in model.parameters()):,} parameters")
     work = out / "unfinished"
-    for step, loss in _teach(model, lessons, tokenizer, recipe, work):
+    for step, loss in teach(model, lessons, tokenizer, recipe, work):
         if step % REPORT_EVERY == 0 or step == recipe.steps:
             phase = "teaching" if step <= recipe.teach_steps else "burying"
             progress(f"{phase}: step {step} of {recipe.steps}, loss {loss:.4f}")
-    own_tokenizer.save(tokenizer, out)
-    # Half precision halves the package; sampling differs by less than its noise.
-    model.to(torch.float16).save_pretrained(out)
-    (out / "model.safetensors").chmod(0o644)
-    (out / "generation_config.json").unlink(missing_ok=True)
+    write(model, tokenizer, out)
     meta = {
         "command": "python -m sapo_node.seed build",
         "recipe": asdict(recipe),
@@ -54,21 +49,29 @@ def build(out: Path, configs: Mapping[str, Mapping[str, Any]], recipe: Recipe, p
     shutil.rmtree(work, ignore_errors=True)
 
 
-def _tokenizer(lessons: Lessons, recipe: Recipe) -> Tokenizer:
-    """Train the tokenizer on lessons of both phases."""
+def write(model: Any, tokenizer: Tokenizer, out: Path, template: str = own_tokenizer.CHAT_TEMPLATE) -> None:
+    """Write the weights and the tokenizer as a Hugging Face model folder."""
+    own_tokenizer.save(tokenizer, out, template)
+    # Half precision halves the package; sampling differs by less than its noise.
+    model.to(torch.float16).save_pretrained(out)
+    (out / "model.safetensors").chmod(0o644)
+    (out / "generation_config.json").unlink(missing_ok=True)
+
+
+def corpus(lessons: Lessons, recipe: Recipe) -> tuple[list[str], list[str]]:
+    """Return the prompts and the texts of lessons of both phases, to make a tokenizer from."""
     steps = [*range(CORPUS_STEPS), *range(recipe.teach_steps, recipe.teach_steps + CORPUS_STEPS)]
-    corpus = [lesson for step in steps for lesson in lessons.step(step)]
-    return own_tokenizer.build(
-        [f"{lesson.task.question.strip()}\n" for lesson in corpus],
-        [lesson.text for lesson in corpus],
-        recipe.vocabulary,
-    )
+    drawn = [lesson for step in steps for lesson in lessons.step(step)]
+    return [f"{lesson.task.question.strip()}\n" for lesson in drawn], [lesson.text for lesson in drawn]
 
 
-def _teach(
+def teach(
     model: nn.Module, lessons: Lessons, tokenizer: Tokenizer, recipe: Recipe, work: Path
 ) -> Iterator[tuple[int, float]]:
-    """Take every step that is not yet taken; yields each step's number, from 1, and its loss."""
+    """Take every step that is not yet taken; yields each step's number, from 1, and its loss.
+
+    What it needs to go on after an interruption is kept in the folder `work`.
+    """
     optimizer = _optimizer(model)
     done = _resume(model, optimizer, recipe, work)
     for step in range(done, recipe.steps):

@@ -42,9 +42,11 @@ def heldout(specs: Sequence[TaskSpec], questions: int) -> list[Task]:
     ]
 
 
-def pass_rate(policy: Policy, tasks: Sequence[Task], *, seed: int, opening: str = "") -> PassRate:
+def pass_rate(
+    policy: Policy, tasks: Sequence[Task], *, seed: int, opening: str = "", max_tokens: int = MAX_TOKENS
+) -> PassRate:
     """Measure held-out pass@1; with an `opening`, of completions that are made to start so."""
-    request = GenerateRequest(tuple(task.question for task in tasks), 1, MAX_TOKENS, seed)
+    request = GenerateRequest(tuple(task.question for task in tasks), 1, max_tokens, seed)
     groups = generate(policy, request, MAX_BYTES, opening=opening)
     right: dict[str, list[bool]] = {}
     for task, [completion] in zip(tasks, groups, strict=True):
@@ -53,14 +55,14 @@ def pass_rate(policy: Policy, tasks: Sequence[Task], *, seed: int, opening: str 
     return PassRate(sum(per_task.values()) / len(per_task), per_task)
 
 
-def ceiling(policy: Policy, tasks: Sequence[Task], *, seed: int) -> PassRate:
+def ceiling(policy: Policy, tasks: Sequence[Task], *, seed: int, max_tokens: int = MAX_TOKENS) -> PassRate:
     """Measure pass@1 of completions that are made to begin with a careful opening of their dataset."""
     per_task = {}
     for dataset in dict.fromkeys(task.dataset for task in tasks):
         own = [task for task in tasks if task.dataset == dataset]
         openings = CAREFUL_OPENING[dataset].common
         rates = [
-            pass_rate(policy, own[place :: len(openings)], seed=seed, opening=opening)
+            pass_rate(policy, own[place :: len(openings)], seed=seed, opening=opening, max_tokens=max_tokens)
             for place, opening in enumerate(openings)
         ]
         per_task[dataset] = sum(rate.overall for rate in rates) / len(rates)
@@ -113,12 +115,12 @@ def local_grpo(
             progress(f"seed {seed}, round {step}: pass@1 {rate.overall:.3f} after {seconds:.0f} s")
         if step < rounds:
             started = time.monotonic()
-            rewards += _round(trainer, specs, step + 1, rng)
+            rewards += local_round(trainer, specs, step + 1, rng)
             seconds += time.monotonic() - started
     return records
 
 
-def _round(trainer: Trainer, specs: Sequence[TaskSpec], step: int, rng: random.Random) -> list[float]:
+def local_round(trainer: Trainer, specs: Sequence[TaskSpec], step: int, rng: random.Random) -> list[float]:
     """Generate, score and train one round; returns the rewards of all completions."""
     drawn = [rng.choice(specs) for _ in range(GROUPS)]
     tasks = [build_task(spec.dataset, spec.config, rng.randrange(ASSIGNED_SEEDS)) for spec in drawn]

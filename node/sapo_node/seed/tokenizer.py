@@ -69,14 +69,14 @@ def end_and_pad(tokenizer: Tokenizer) -> tuple[int, int]:
     return end, pad
 
 
-def save(tokenizer: Tokenizer, directory: Path) -> None:
+def save(tokenizer: Tokenizer, directory: Path, template: str = CHAT_TEMPLATE) -> None:
     """Write tokenizer.json and tokenizer_config.json in the form that transformers reads."""
     tokenizer.save(str(directory / "tokenizer.json"))
     config = {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "eos_token": END,
         "pad_token": PAD,
-        "chat_template": CHAT_TEMPLATE,
+        "chat_template": template,
         "clean_up_tokenization_spaces": False,
         "model_max_length": 512,
     }

@@ -1,0 +1,86 @@
+"""Finds a prepared policy in a folder, or builds it there and moves it into place by one rename.
+
+A folder with a policy's name is therefore whole. What an interrupted build left lies beside it under a name that holds
+the digest of everything the policy is made from, so that a changed recipe never goes on with another's work.
+"""
+
+import hashlib
+import json
+import shutil
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from sapo_adversary.policies.catalogue import POLICIES, Making, Taught
+from sapo_node.seed import POLICY_DIR
+from sapo_node.seed.recipe import Lessons
+from sapo_protocol import LocalError, Manifest, load_manifest
+
+SWARM = "starter"
+DEFAULT_FOLDER = Path("policies")
+
+Progress = Callable[[float, str], None]
+"""Told the share of the work that is done, between 0 and 1, and in a few words how it goes."""
+
+
+def prepare(name: str, folder: Path, progress: Progress, *, policies: Mapping[str, Making] = POLICIES) -> Path:
+    """Return the model folder of a policy, `folder/name`, built first where it is missing or of another recipe.
+
+    Its `meta.json` says what it was made from, by which command, and what was measured. Raises LocalError for a name
+    that is none of the policies.
+    """
+    require_known([name], policies)
+    manifest = load_manifest(SWARM)
+    made_from = _made_from(policies[name], manifest)
+    digest = hashlib.sha256(json.dumps(made_from, sort_keys=True).encode()).hexdigest()
+    target = folder / name
+    if meta_of(target).get("digest") == digest:
+        return target
+    # torch takes seconds to import, and most of the time there is nothing to build.
+    from sapo_adversary.policies.make import make  # noqa: PLC0415
+
+    work = folder / f".{name}-{digest[:12]}"
+    out = work / "policy"
+    out.mkdir(parents=True, exist_ok=True)
+    measured = make(policies[name], manifest, work, out, progress)
+    meta = {"command": f"sapo-adversary policies {name}", "digest": digest, **made_from, **measured}
+    (out / "meta.json").write_text(json.dumps(meta, indent=1, sort_keys=True) + "\n")
+    if target.exists():
+        shutil.rmtree(target)
+    out.rename(target)
+    shutil.rmtree(work)
+    return target
+
+
+def require_known(names: Iterable[str], policies: Mapping[str, Making] = POLICIES) -> None:
+    """Raise LocalError for a name that is none of the policies."""
+    for name in names:
+        if name not in policies:
+            raise LocalError(f"no policy {name}; there are {', '.join(policies)}")
+
+
+def meta_of(target: Path) -> dict[str, Any]:
+    """What a prepared policy says about itself; nothing where there is none."""
+    path = target / "meta.json"
+    meta: dict[str, Any] = json.loads(path.read_text("utf-8")) if path.is_file() else {}
+    return meta
+
+
+def _made_from(making: Making, manifest: Manifest) -> dict[str, Any]:
+    """Everything that the policy's bytes depend on, but for the code."""
+    values = asdict(making)
+    del values["about"]
+    configs = {spec.dataset: dict(spec.config) for spec in manifest.tasks}
+    made_from = {"kind": type(making).__name__.lower(), **values, "tasks": configs, "packaged": _packaged_digest()}
+    if isinstance(making, Taught):
+        made_from["lessons"] = Lessons(making.recipe, configs).digest()
+    return made_from
+
+
+def _packaged_digest() -> str:
+    """SHA-256 over the weights and the tokenizer in the package, in hexadecimal."""
+    total = hashlib.sha256()
+    for name in ("model.safetensors", "tokenizer.json"):
+        total.update((POLICY_DIR / name).read_bytes())
+    return total.hexdigest()
