@@ -223,8 +223,8 @@ class Demo:
             "honest": [
                 {
                     "peer": member.session["peer_id"],
-                    "heldout_before": before["pass_at_1"],
-                    "heldout_after": after[member.name]["pass_at_1"],
+                    **_heldout("before", before),
+                    **_heldout("after", after[member.name]),
                     "external_groups_trained": member.external,
                     "trust": {peer["peer"]: peer["trust"] for peer in member.knows["peers"]},
                 }
@@ -236,6 +236,17 @@ class Demo:
             "accepted": sum(member.knows["counts"].get("accepted", 0) for member in self.members),
             "refused": dict(sorted(refused.items())),
         }
+
+
+def _heldout(when: str, measured: Json) -> Json:
+    """What `eval` measured, for the summary."""
+    return {f"heldout_{when}": measured["pass_at_1"], f"heldout_{when}_interval": [measured["low"], measured["high"]]}
+
+
+def _measured(node: Json, when: str) -> str:
+    """The same for people."""
+    low, high = node[f"heldout_{when}_interval"]
+    return f"{node[f'heldout_{when}']:.3f} ({low:.3f} to {high:.3f})"
 
 
 _SEVERITY = ["banned", "probation", "unknown", "newcomer", "healthy"]
@@ -257,13 +268,16 @@ def run_demo(*, rounds: int, questions: int, json_output: bool) -> None:
 
 
 def _print_summary(summary: Json, console: Console) -> None:
-    table = Table("honest node", "held-out before", "after", "external groups trained", "trust in the others")
+    table = Table(
+        *("honest node", "held-out before", "after", "external groups trained", "trust in the others"),
+        title="held-out pass@1 with 95 % intervals",
+        title_justify="left",
+    )
     for node in summary["honest"]:
         trust = ", ".join(f"{short(peer)} {value:.2f}" for peer, value in sorted(node["trust"].items()))
         table.add_row(
             short(node["peer"]),
-            f"{node['heldout_before']:.3f}",
-            f"{node['heldout_after']:.3f}",
+            *(_measured(node, when) for when in ("before", "after")),
             str(node["external_groups_trained"]),
             trust,
         )
