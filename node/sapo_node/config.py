@@ -6,11 +6,12 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import platformdirs
 
 from sapo_node.learner.messages import Correction, Dtype
+from sapo_node.selection import Selection
 from sapo_protocol import LocalError
 
 
@@ -58,6 +59,11 @@ class Config:
         "positive",
         "How external groups enter the loss: positive (only completions with positive advantage), tapered, or paper.",
     )
+    selection: Selection = _key(
+        "paper",
+        "Which external groups are drawn: paper (by trust and age), uniform, top-k (most right answers first), "
+        "unfiltered (flat groups as well), or informative (what this node's own policy can learn most from).",
+    )
     max_tokens: int = _key(80, "Longest completion this node generates, in tokens of its model.")
     checkpoint_every: int = _key(10, "Rounds between checkpoints; what lies between is replayed after a crash.")
     unconfined: bool = _key(False, "Take external groups even where this system cannot confine the scorer.")
@@ -76,7 +82,8 @@ class Config:
             if not low <= getattr(self, name) <= high:
                 raise LocalError(f"{name} is {getattr(self, name)}; give a whole number from {low} to {high}")
         choices = {
-            "correction": ("positive", "tapered", "paper"),
+            "correction": get_args(Correction),
+            "selection": get_args(Selection),
             "device": ("auto", "cpu", "cuda", "mps"),
             "dtype": ("float32", "bfloat16"),
         }

@@ -11,6 +11,7 @@ from functools import partial
 import trio
 
 from sapo_node.clock import Clock
+from sapo_node.competence import Competence
 from sapo_node.config import Config
 from sapo_node.contribute.rounds import ContributionRounds
 from sapo_node.contribution import Answerer, Contribution, ContributionReport, RoundFailed
@@ -91,7 +92,7 @@ class Node:
             issuer=identity.public_key,
             on_fatal=on_fatal,
         )
-        self.verifier = Verifier(manifest, scorer, self.ledger, rng)
+        self.verifier = Verifier(manifest, scorer, self.ledger, rng, keep_flat=config.selection == "unfiltered")
         self._intake = Intake(inbox=self.inbox, verifier=self.verifier, pool=self.pool, ledger=self.ledger, rng=rng)
         self._scorer = scorer
         self._policy = policy
@@ -139,10 +140,12 @@ class Node:
         if self._policy is None or self.trainer is None:
             await self._contribute(publish, rounds, on_contribution)
             return
+        competence = Competence()
         play = Rounds(
             contribution=self._contribution(self._policy, publish),
             intake=self._intake,
-            sampler=Sampler(self.ledger, self._rng),
+            sampler=Sampler(self.ledger, self._rng, competence, self._config.selection),
+            competence=competence,
             pool=self.pool,
             trainer=self.trainer,
             external=self._config.external,

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal
 
+from sapo_node.competence import Competence
 from sapo_node.contribution import Contribution
 from sapo_node.counters import Slot
 from sapo_node.intake import Intake
@@ -73,6 +74,7 @@ class Rounds:
         sampler: Sampler,
         pool: Pool,
         trainer: Trainer,
+        competence: Competence,
         external: int,
         on_phase: Callable[[Phase | None], None] = lambda _: None,
     ) -> None:
@@ -82,6 +84,7 @@ class Rounds:
         self._sampler = sampler
         self._pool = pool
         self._trainer = trainer
+        self._competence = competence
         self._external = external
         self._on_phase = on_phase
 
@@ -93,6 +96,7 @@ class Rounds:
         if share:
             with watch.phase("share"):
                 await self._contribution.share(slot, local)
+        self._competence.observe(local)
         with watch.phase("verify"):
             await self._intake.take_in(self._external)
             external = self._sampler.draw(self._pool.groups(), self._external, epoch=slot.epoch)

@@ -1,8 +1,8 @@
 """SampleExternal of Algorithm 1: which verified groups of others this round trains on, and with what weight.
 
-The paper's rule first: groups without advantage are out (they never enter the pool), then J are drawn. The draw is
-weighted by trust and age. Three bounds keep any draw harmless, counted in training mass = sum of |advantage| x
-completion bytes, since whoever knows the answers can make every group informative:
+The paper's rule first: groups without advantage are out (they never enter the pool), then J are drawn, by default
+weighted by trust and age; `selection` has the other rules. Three bounds keep any draw harmless, counted in training
+mass = sum of |advantage| x completion bytes, since whoever knows the answers can make every group informative:
 
 - one group: at most MASS_LIMIT times the median on offer, else its weight is scaled down;
 - one peer: at most its share of J, though never less than one group;
@@ -18,10 +18,13 @@ from dataclasses import dataclass
 from statistics import median
 
 from sapo_node.advantage import advantages
+from sapo_node.competence import Competence
+from sapo_node.selection import Selection, own_advantages, preference
 from sapo_node.trust import policy
 from sapo_node.trust.ledger import Ledger
 from sapo_node.trust.policy import Standing
 from sapo_node.verify import VerifiedGroup
+from sapo_protocol import Completion
 
 _LEAST_SHARE = 0.25
 """A group that fits into what is left only with less than this is kept for another round, not spent on a trace."""
@@ -40,8 +43,10 @@ class WeightedGroup:
 class Sampler:
     """Draws external groups within the bounds of the trust policy."""
 
-    def __init__(self, ledger: Ledger, rng: random.Random) -> None:
+    def __init__(self, ledger: Ledger, rng: random.Random, competence: Competence, selection: Selection) -> None:
         self._ledger = ledger
+        self._competence = competence
+        self._selection = selection
         self._rng = rng
         self._newcomer_credit = 0.0
 
@@ -51,28 +56,45 @@ class Sampler:
         fresh = [group for group in offered if epoch - group.epoch <= policy.MAX_AGE]
         if not fresh or count == 0:
             return []
-        unit = median(mass(group) for group in fresh)
+        unit = median(self._mass(group) for group in fresh)
         peer_budget: defaultdict[str, float] = defaultdict(lambda: max(1.0, policy.PEER_SHARE * count))
         drawn: list[WeightedGroup] = []
         for group in self._order(fresh, epoch):
             if len(drawn) == count:
                 break
-            units = mass(group) / unit
+            units = self._mass(group) / unit
             share = min(1.0, policy.MASS_LIMIT / units, peer_budget[group.peer] / units)
             if share < _LEAST_SHARE or not self._affords(group.peer, share * units):
                 continue
             peer_budget[group.peer] -= share * units
             weight = share * policy.AGE_WEIGHT ** max(0, epoch - group.epoch)
-            drawn.append(WeightedGroup(group, weight, advantages(group.rewards)))
+            drawn.append(WeightedGroup(group, weight, self._advantages(group)))
         return drawn
 
     def _order(self, groups: list[VerifiedGroup], epoch: int) -> list[VerifiedGroup]:
-        """A random order without replacement, weighted by trust and age (Efraimidis and Spirakis 2006)."""
-        keyed = []
-        for group in groups:
-            weight = self._ledger.of(group.peer).trust * policy.AGE_WEIGHT ** max(0, epoch - group.epoch)
-            keyed.append((self._rng.random() ** (1 / weight), group))
-        return [group for _, group in sorted(keyed, key=lambda pair: pair[0], reverse=True)]
+        """A random order without replacement, by weight (Efraimidis and Spirakis 2006); for `top-k` by right answers
+        first.
+        """
+        keyed = [
+            (
+                sum(group.rewards) if self._selection == "top-k" else 0,
+                self._rng.random() ** (1 / self._preference(group, epoch)),
+                group,
+            )
+            for group in groups
+        ]
+        return [group for *_, group in sorted(keyed, key=lambda key: key[:2], reverse=True)]
+
+    def _preference(self, group: VerifiedGroup, epoch: int) -> float:
+        if self._selection in ("uniform", "unfiltered"):
+            return 1.0
+        weight = self._ledger.of(group.peer).trust * policy.AGE_WEIGHT ** max(0, epoch - group.epoch)
+        return weight * preference(group, self._competence) if self._selection == "informative" else weight
+
+    def _advantages(self, group: VerifiedGroup) -> tuple[float, ...]:
+        if self._selection == "informative":
+            return own_advantages(group.rewards, self._competence.pass_rate(group.dataset))
+        return advantages(group.rewards)
 
     def _affords(self, peer: str, units: float) -> bool:
         """Whether the peer's class may still spend; the shared credit may overdraw by part of a group and pays it
@@ -86,8 +108,13 @@ class Sampler:
         self._newcomer_credit -= units
         return True
 
+    def _mass(self, group: VerifiedGroup) -> float:
+        return mass(self._advantages(group), group.completions)
 
-def mass(group: VerifiedGroup) -> float:
-    """Training mass of a group: sum over its completions of |advantage| x UTF-8 bytes; never 0."""
-    pairs = zip(advantages(group.rewards), group.completions, strict=True)
-    return sum(abs(advantage) * (1 + len(completion.text.encode())) for advantage, completion in pairs)
+
+def mass(weighed: Sequence[float], completions: Sequence[Completion]) -> float:
+    """Training mass of a group: sum over its completions of |advantage| x UTF-8 bytes, with one byte for each end;
+    never 0.
+    """
+    pairs = zip(weighed, completions, strict=True)
+    return max(1.0, sum(abs(advantage) * (1 + len(completion.text.encode())) for advantage, completion in pairs))

@@ -68,16 +68,20 @@ class VerifiedGroup:
 class Verifier:
     """Re-verifies rollouts and reports what it finds to the ledger."""
 
-    def __init__(self, manifest: Manifest, scorer: Scorer, ledger: Ledger, rng: random.Random) -> None:
+    def __init__(
+        self, manifest: Manifest, scorer: Scorer, ledger: Ledger, rng: random.Random, *, keep_flat: bool = False
+    ) -> None:
+        """With `keep_flat` groups without advantage are verified and kept as well."""
         self._manifest = manifest
         self._scorer = scorer
         self._ledger = ledger
         self._rng = rng
+        self._keep_flat = keep_flat
         self.verified = 0
         self.unusable: Counter[str] = Counter()
 
     async def verify(self, rollout: Rollout) -> list[VerifiedGroup]:
-        """The groups of one rollout that hold and have an advantage. One batch in the jail, of this peer alone."""
+        """The groups of one rollout that hold and are worth keeping. One batch in the jail, of this peer alone."""
         peer = peer_id(rollout.opened.issuer)
         bodies = self._readable_bodies(rollout, peer)
         requests = [request_for(self._manifest, rollout, k, body) for k, body in bodies.items()]
@@ -87,7 +91,7 @@ class Verifier:
             if not self._holds(rollout.header.groups[k], scored, peer) or scored is None:
                 continue
             self.verified += 1
-            if len(set(scored.rewards)) == 1:
+            if len(set(scored.rewards)) == 1 and not self._keep_flat:
                 self.unusable[Unusable.FLAT] += 1
                 continue
             groups.append(
@@ -110,7 +114,7 @@ class Verifier:
         for k, (group, data) in enumerate(zip(rollout.header.groups, rollout.bodies, strict=True)):
             if data is None:
                 self.unusable[Unusable.NO_BODY] += 1
-            elif len(set(group.claims)) == 1 and self._rng.random() >= policy.AUDIT_RATE:
+            elif len(set(group.claims)) == 1 and not self._keep_flat and self._rng.random() >= policy.AUDIT_RATE:
                 self.unusable[Unusable.CLAIMED_FLAT] += 1
             else:
                 try:

@@ -8,9 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sapo_node.advantage import advantages
+from sapo_node.competence import Competence
+from sapo_node.contribution import LocalGroup
 from sapo_node.database import Database
 from sapo_node.pool import MAX_PER_PEER, Pool
 from sapo_node.sampler import Sampler, mass
+from sapo_node.selection import own_advantages
 from sapo_node.state import SCHEMA
 from sapo_node.trust import policy
 from sapo_node.trust.ledger import Ledger
@@ -29,6 +33,14 @@ def group(peer=PEERS[0], counter=0, *, epoch=10, length=50, right=4):
 
 def ledger_of(*trusted):
     return Ledger(Database(None, SCHEMA), trusted=trusted, rng=random.Random(0))
+
+
+def sampler_of(ledger, seed, *, competence=None, selection="paper"):
+    return Sampler(ledger, random.Random(seed), competence or Competence(), selection)
+
+
+def mass_of(each):
+    return mass(advantages(each.rewards), each.completions)
 
 
 @pytest.fixture
@@ -66,21 +78,21 @@ def test_groups_past_their_age_are_dropped(pool):
 
 def test_j_groups_of_trusted_peers_are_drawn():
     offered = [group(peer, counter) for peer in PEERS[:4] for counter in range(5)]
-    drawn = Sampler(ledger_of(*PEERS[:4]), random.Random(0)).draw(offered, 4, epoch=10)
+    drawn = sampler_of(ledger_of(*PEERS[:4]), 0).draw(offered, 4, epoch=10)
     assert len({(each.group.peer, each.group.counter) for each in drawn}) == 4
 
 
 def test_one_peer_fills_at_most_its_share():
-    drawn = Sampler(ledger_of(*PEERS), random.Random(0)).draw([group(counter=c) for c in range(50)], 4, epoch=10)
+    drawn = sampler_of(ledger_of(*PEERS), 0).draw([group(counter=c) for c in range(50)], 4, epoch=10)
     assert len(drawn) == 4 * policy.PEER_SHARE
 
 
 def test_even_where_j_is_one_a_peer_may_give_one_group():
-    assert len(Sampler(ledger_of(*PEERS), random.Random(0)).draw([group()], 1, epoch=10)) == 1
+    assert len(sampler_of(ledger_of(*PEERS), 0).draw([group()], 1, epoch=10)) == 1
 
 
 def test_unfilled_slots_stay_empty():
-    assert Sampler(ledger_of(*PEERS), random.Random(0)).draw([], 4, epoch=10) == []
+    assert sampler_of(ledger_of(*PEERS), 0).draw([], 4, epoch=10) == []
 
 
 def test_a_banned_peers_groups_are_never_drawn():
@@ -88,13 +100,13 @@ def test_a_banned_peers_groups_are_never_drawn():
     for _ in range(4):
         ledger.report(PEERS[0], Fact.FALSE_CLAIM)
     assert ledger.of(PEERS[0]).standing is Standing.BANNED
-    sampler = Sampler(ledger, random.Random(0))
+    sampler = sampler_of(ledger, 0)
     assert not any(sampler.draw([group()], 4, epoch=10) for _ in range(50))
 
 
 @pytest.mark.parametrize("crowd", [1, 2, 7, 29])
 def test_all_newcomers_together_get_a_tenth_however_many_they_are(crowd):
-    sampler = Sampler(ledger_of(), random.Random(0))
+    sampler = sampler_of(ledger_of(), 0)
     rounds, wanted = 100, 4
     drawn = sum(
         len(sampler.draw([group(peer, round_) for peer in PEERS[:crowd]], wanted, epoch=10)) for round_ in range(rounds)
@@ -103,27 +115,27 @@ def test_all_newcomers_together_get_a_tenth_however_many_they_are(crowd):
 
 
 def test_a_newcomer_is_drawn_within_three_rounds_of_a_fresh_swarm():
-    sampler = Sampler(ledger_of(), random.Random(0))
+    sampler = sampler_of(ledger_of(), 0)
     assert any(sampler.draw([group(counter=round_)], 4, epoch=10) for round_ in range(3))
 
 
 def test_a_group_counts_less_with_every_epoch_of_age():
-    sampler = Sampler(ledger_of(*PEERS), random.Random(0))
+    sampler = sampler_of(ledger_of(*PEERS), 0)
     (drawn,) = sampler.draw([group(epoch=10)], 1, epoch=12)
     assert drawn.weight == pytest.approx(policy.AGE_WEIGHT**2)
 
 
 def test_older_than_the_limit_is_not_drawn():
-    sampler = Sampler(ledger_of(*PEERS), random.Random(0))
+    sampler = sampler_of(ledger_of(*PEERS), 0)
     assert sampler.draw([group(epoch=10)], 4, epoch=10 + policy.MAX_AGE + 1) == []
 
 
 def test_a_group_of_very_long_completions_weighs_no_more_than_the_limit_allows():
     ledger = ledger_of(*PEERS)
     offered = [group(peer) for peer in PEERS[1:6]] + [group(PEERS[0], length=299)]
-    drawn = Sampler(ledger, random.Random(0)).draw(offered, 20, epoch=10)
-    unit = mass(group())
-    assert max(each.weight * mass(each.group) for each in drawn) <= policy.MASS_LIMIT * unit * 1.001
+    drawn = sampler_of(ledger, 0).draw(offered, 20, epoch=10)
+    unit = mass_of(group())
+    assert max(each.weight * mass_of(each.group) for each in drawn) <= policy.MASS_LIMIT * unit * 1.001
 
 
 def test_more_trust_is_drawn_more_often():
@@ -131,7 +143,7 @@ def test_more_trust_is_drawn_more_often():
     for _ in range(3):
         ledger.report(PEERS[0], Fact.VERIFIED_GROUP)
     ledger.report(PEERS[1], Fact.FALSE_CLAIM)
-    sampler, firsts = Sampler(ledger, random.Random(0)), Counter()
+    sampler, firsts = sampler_of(ledger, 0), Counter()
     for _ in range(300):
         firsts[sampler.draw([group(PEERS[0]), group(PEERS[1])], 1, epoch=10)[0].group.peer] += 1
     assert firsts[PEERS[0]] > 2 * firsts[PEERS[1]]
@@ -153,19 +165,90 @@ offers = st.lists(
 @settings(max_examples=200, deadline=None)
 @given(offers, st.integers(0, 16), st.integers(0, 6), st.integers())
 def test_no_offer_breaks_a_bound(offered, wanted, trusted, seed):
-    drawn = Sampler(ledger_of(*PEERS[:trusted]), random.Random(seed)).draw(offered, wanted, epoch=10)
+    drawn = sampler_of(ledger_of(*PEERS[:trusted]), seed).draw(offered, wanted, epoch=10)
     assert len(drawn) <= wanted
     assert len({(each.group.peer, each.group.counter) for each in drawn}) == len(drawn)
     if not offered:
         return
-    unit = sorted(map(mass, offered))[len(offered) // 2 : len(offered) // 2 + 1][0]
+    unit = sorted(map(mass_of, offered))[len(offered) // 2 : len(offered) // 2 + 1][0]
     for peer in PEERS[:6]:
-        spent = sum(each.weight * mass(each.group) for each in drawn if each.group.peer == peer)
+        spent = sum(each.weight * mass_of(each.group) for each in drawn if each.group.peer == peer)
         assert spent <= max(1, policy.PEER_SHARE * wanted) * unit * 1.001
 
 
 def test_the_weight_of_a_group_scales_nothing_but_the_weight():
-    sampler = Sampler(ledger_of(*PEERS), random.Random(0))
+    sampler = sampler_of(ledger_of(*PEERS), 0)
     (drawn,) = sampler.draw([group()], 1, epoch=10)
     assert replace(drawn.group) == group()
     assert sum(drawn.advantages) == pytest.approx(0)
+
+
+def competence_of(**rates):
+    known = Competence()
+    for dataset, right in rates.items():
+        known.observe([LocalGroup(dataset, "", b"", (), tuple(number < right for number in range(8)), ())])
+    return known
+
+
+def test_what_lies_at_the_edge_of_the_own_ability_is_drawn_more_often():
+    known = competence_of(products=4, chain_sum=8)
+    offered = [group(PEERS[0]), replace(group(PEERS[1]), dataset="chain_sum")]
+    firsts = Counter(
+        sampler_of(ledger_of(*PEERS), seed, competence=known, selection="informative")
+        .draw(offered, 1, epoch=10)[0]
+        .group.dataset
+        for seed in range(200)
+    )
+    assert firsts["products"] > 170
+
+
+def test_a_task_never_asked_before_is_as_wanted_as_any():
+    known = competence_of(products=4)
+    offered = [group(PEERS[0]), replace(group(PEERS[1]), dataset="chain_sum")]
+    firsts = Counter(
+        sampler_of(ledger_of(*PEERS), seed, competence=known, selection="informative")
+        .draw(offered, 1, epoch=10)[0]
+        .group.dataset
+        for seed in range(200)
+    )
+    assert 60 < firsts["products"] < 140
+
+
+def test_a_right_answer_is_worth_less_to_a_node_that_mostly_knows_it():
+    rewards = (True, False) * 4
+    weak, strong = own_advantages(rewards, 0.1), own_advantages(rewards, 0.9)
+    assert weak[0] > 5 * strong[0] > 0
+    assert weak[0] == pytest.approx(0.9 / 0.35)
+
+
+def test_own_advantages_do_not_depend_on_how_many_others_of_the_group_were_right():
+    assert own_advantages((True, *[False] * 7), 0.3)[0] == own_advantages((True,) * 7 + (False,), 0.3)[0]
+
+
+def test_without_an_own_measure_the_group_is_its_own_baseline():
+    rewards = (True, *[False] * 7)
+    assert own_advantages(rewards, None) == advantages(rewards)
+
+
+def test_top_k_takes_the_groups_with_most_right_answers():
+    offered = [group(peer, right=right) for right, peer in enumerate(PEERS[:7], start=1)]
+    drawn = sampler_of(ledger_of(*PEERS), 0, selection="top-k").draw(offered, 3, epoch=10)
+    assert [sum(each.group.rewards) for each in drawn] == [7, 6, 5]
+
+
+def test_uniform_selection_does_not_ask_for_trust():
+    ledger = ledger_of(*PEERS[:2])
+    ledger.report(PEERS[1], Fact.FALSE_CLAIM)
+    firsts = Counter(
+        sampler_of(ledger, seed, selection="uniform")
+        .draw([group(PEERS[0]), group(PEERS[1])], 1, epoch=10)[0]
+        .group.peer
+        for seed in range(300)
+    )
+    assert 120 < firsts[PEERS[0]] < 180
+
+
+def test_a_flat_group_weighs_next_to_nothing_and_breaks_no_draw():
+    flat = [replace(group(peer), rewards=(False,) * 8) for peer in PEERS[:4]]
+    drawn = sampler_of(ledger_of(*PEERS), 0, selection="unfiltered").draw(flat, 2, epoch=10)
+    assert [each.advantages for each in drawn] == [(0.0,) * 8] * 2

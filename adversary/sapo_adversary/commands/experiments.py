@@ -89,9 +89,9 @@ def experiments(*, json_output: bool) -> None:
     """List the learning experiments."""
     loaded = [load_experiment(name) for name in experiment_names()]
     if json_output:
-        keys = ("name", "title", "question", "seeds")
+        shown = ("name", "title", "question", "seeds", "reference")
         click.echo(
-            json.dumps([{key: getattr(each, key) for key in keys} | {"arms": list(each.arms)} for each in loaded])
+            json.dumps([{key: getattr(each, key) for key in shown} | {"arms": list(each.arms)} for each in loaded])
         )
         return
     table = Table("name", "question", "arms", "runs")

@@ -12,18 +12,7 @@ from sapo_node.student import mean_interval
 
 _SMOOTH = 5
 """Rounds of the moving mean that is drawn."""
-_COLOURS = [
-    "#4c566a",
-    "#2e7d32",
-    "#1565c0",
-    "#c62828",
-    "#9e9d24",
-    "#6a1b9a",
-    "#ef6c00",
-    "#00838f",
-    "#ad1457",
-    "#5d4037",
-]
+_COLOURS = ("#4c566a", "#2e7d32", "#1565c0", "#c62828", "#9e9d24", "#6a1b9a", "#ef6c00", "#00838f", "#ad1457")
 
 
 def draw(summary: Mapping[str, Any], path: Path) -> None:

@@ -25,6 +25,7 @@ class NodeSpec:
     """What nodes of this kind are called where results are shown by kind."""
     local: int = 4
     external: int = 4
+    selection: str = "paper"
     correction: str = "positive"
     learning_rate: float = 1e-4
     model: str = "seed"

@@ -78,6 +78,7 @@ class _Member:
             config=Config(
                 local=spec.local,
                 external=spec.external,
+                selection=spec.selection,  # type: ignore[arg-type]
                 correction=spec.correction,  # type: ignore[arg-type]
                 max_tokens=spec.max_tokens,
                 trusted=tuple(each.peer_id for each in identities) if scenario.trusted else (),
