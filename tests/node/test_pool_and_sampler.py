@@ -238,7 +238,8 @@ def test_top_k_takes_the_groups_with_most_right_answers():
 
 def test_uniform_selection_does_not_ask_for_trust():
     ledger = ledger_of(*PEERS[:2])
-    ledger.report(PEERS[1], Fact.FALSE_CLAIM)
+    for _ in range(20):
+        ledger.report(PEERS[0], Fact.VERIFIED_GROUP)
     firsts = Counter(
         sampler_of(ledger, seed, selection="uniform")
         .draw([group(PEERS[0]), group(PEERS[1])], 1, epoch=10)[0]
