@@ -7,6 +7,7 @@ import hashlib
 import random
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import Protocol
 
 from sapo_node.advantage import advantages
@@ -30,6 +31,7 @@ from sapo_protocol import (
     parse_envelope,
     seal,
 )
+from sapo_protocol.limits import MAX_MODEL_LABEL_BYTES
 
 Publish = Callable[[bytes], Awaitable[None]]
 
@@ -123,7 +125,7 @@ class Contribution:
         max_tokens: int,
         model: str,
     ) -> None:
-        """`groups` is I; `model` is the free label in what is shared."""
+        """`groups` is I; the name of `model`, which may be a path, is the free label in what is shared."""
         self._manifest = manifest
         self._identity = identity
         self._answerer = answerer
@@ -133,7 +135,8 @@ class Contribution:
         self._rng = rng
         self._groups = groups
         self._max_tokens = max_tokens
-        self._model = model
+        # The folder around a model is its owner's business.
+        self._label = PurePath(model).name.encode()[:MAX_MODEL_LABEL_BYTES].decode("utf-8", "ignore")
 
     async def generate(self, slot: Slot) -> list[LocalGroup]:
         """Answer the questions of a reserved counter G times each, and score the answers as everybody else's."""
@@ -171,7 +174,7 @@ class Contribution:
         """Sign the round, store the signed bytes, then publish them."""
         bodies = [
             encode_body(
-                Body(tuple(Completion(each.text, Finish(each.finish)) for each in group.completions), self._model)
+                Body(tuple(Completion(each.text, Finish(each.finish)) for each in group.completions), self._label)
             )
             for group in local
         ]

@@ -108,7 +108,7 @@ class Endpoint:
                     async with self._client.stream("POST", self._url, json=request) as response:
                         data = await _read(response)
         except trio.TooSlowError:
-            raise _Busy(f"the endpoint did not answer within {REQUEST_SECONDS:.0f} s") from None
+            raise _Busy(f"the endpoint did not answer within {REQUEST_SECONDS:g} s") from None
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             reason = printable(str(error)) or type(error).__name__
             raise _Busy(f"the endpoint {self._url} cannot be asked: {reason}") from error

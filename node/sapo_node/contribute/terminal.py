@@ -18,6 +18,7 @@ from sapo_node.app import Event, Noticed, Shared, Started, Stopped
 from sapo_node.contribute.text import completion, filled
 from sapo_node.contribution import QuestionSkipped
 from sapo_node.learner.messages import Sampled
+from sapo_node.overview import Overview
 from sapo_protocol import LocalError
 
 _MAX_INPUT = 4096
@@ -37,7 +38,7 @@ class Person:
 
     @asynccontextmanager
     async def at_terminal(self) -> AsyncIterator["Person"]:
-        """Themselves. Raises LocalError where nobody can type."""
+        """This person, if there is one: raises LocalError where nobody can type."""
         if not sys.stdin.isatty():
             raise LocalError("--terminal needs somebody at a terminal, and the input is none")
         yield self
@@ -57,12 +58,10 @@ class Person:
             case Started(view):
                 self._say(f"started as {view.session['peer_id']}", "dim")
             case Shared(report, view):
-                total = sum(task.groups for task in view.answers)
-                self._say(
-                    f"shared with {sum(task.right for task in report.tasks)} right; {total} questions so far", "green"
-                )
+                right = sum(task.right for task in report.tasks)
+                self._say(f"shared, {right} right; questions so far: {_shared(view)}", "green")
             case Stopped(view):
-                self._say(f"stopped after {sum(task.groups for task in view.answers)} questions in all", "bold")
+                self._say(f"stopped; questions shared in all: {_shared(view)}", "bold")
 
     async def _group(self, question: str, completions: int) -> tuple[Sampled, ...]:
         self._asking = True
@@ -70,13 +69,15 @@ class Person:
             # Typed for the question before, which is over.
             termios.tcflush(sys.stdin, termios.TCIFLUSH)
             self._console.print(Panel(Text(question.strip()), title="question", title_align="left"))
+            minutes, seconds = divmod(int(self._seconds), 60)
             self._console.print(
-                f"within {self._seconds / 60:.0f} min; Enter alone shares, Ctrl-D skips the question, Ctrl-C stops",
+                f"{minutes} min {seconds} s; type your result, or thoughts and <answer>your result</answer>\n"
+                "Enter alone shares what you gave, Ctrl-D skips the question, Ctrl-C stops",
                 style="dim",
+                highlight=False,
             )
-            return filled(
-                [completion(text, "stop", self._max_bytes) for text in await self._lines(completions)], completions
-            )
+            given = [completion(text, "stop", self._max_bytes) for text in await self._lines(completions)]
+            return filled(given, completions)
         finally:
             self._asking = False
             for text in self._held:
@@ -87,7 +88,11 @@ class Person:
         answers: list[str] = []
         while len(answers) < most:
             self._console.print(f"answer {len(answers) + 1} of at most {most}: ", style="bold", end="")
-            line = (await _typed_line()).strip()
+            try:
+                line = (await _typed_line()).strip()
+            except (QuestionSkipped, trio.Cancelled):
+                self._console.print()
+                raise
             if line:
                 answers.append(line if "<answer>" in line else f"<answer>{line}</answer>")
             elif answers:
@@ -100,6 +105,10 @@ class Person:
             self._held.append(line)
         else:
             self._console.print(line)
+
+
+def _shared(view: Overview) -> int:
+    return sum(task.groups for task in view.answers)
 
 
 async def _typed_line() -> str:

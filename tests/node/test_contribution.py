@@ -1,0 +1,249 @@
+"""Nodes that do not train, on virtual time: who answers is no model, and the swarm learns from it all the same."""
+
+import random
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+
+import pytest
+import trio
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from sapo_node.clock import TrioClock
+from sapo_node.config import Config
+from sapo_node.contribution import AnswerFailed, QuestionSkipped
+from sapo_node.database import Database
+from sapo_node.keyfile import Identity
+from sapo_node.net.memory import MemoryHub
+from sapo_node.node import Node
+from sapo_node.state import SCHEMA
+from sapo_node.trainer import trained_per_peer
+from sapo_protocol import decode_body, open_message
+from swarm_parts import KnowingScorer, Oracle
+
+EPOCH = 60
+
+
+@pytest.fixture
+def fast(manifest):
+    """Epochs of a minute; what a newcomer may share in one lasts for it at a round in two seconds."""
+    return replace(manifest, epoch_seconds=EPOCH, max_rounds=60)
+
+
+@dataclass
+class Answerer:
+    """Answers as an oracle does, after what `before` does with each call; knows nothing of training."""
+
+    oracle: Oracle
+    before: object = None
+    asked: list = field(default_factory=list)
+
+    async def generate(self, questions, *, completions, max_tokens, seed):
+        self.asked.append((trio.current_time(), tuple(questions)))
+        if self.before:
+            await self.before(len(self.asked))
+        return await self.oracle.generate(questions, completions=completions, max_tokens=max_tokens, seed=seed)
+
+
+class Member:
+    """One node in a hub, which trains or contributes."""
+
+    def __init__(
+        self, number, manifest, hub, *, before=None, contributes=True, key_is_new=True, clock=None, **settings
+    ):
+        self.manifest = manifest
+        self.database = Database(None, SCHEMA)
+        oracle = Oracle(manifest, random.Random(number), seconds=2.0)
+        self.answerer = Answerer(oracle, before)
+        self.reports = []
+        self.sent = []
+        self.node = Node(
+            config=replace(Config(), **settings),
+            manifest=manifest,
+            identity=Identity(Ed25519PrivateKey.from_private_bytes(bytes([number]) * 32)),
+            key_is_new=key_is_new,
+            database=self.database,
+            place=None,
+            clock=clock or TrioClock(10 * manifest.epoch_seconds),
+            scorer=KnowingScorer(oracle.answers),
+            policy=None if contributes else oracle,
+            contributor=self.answerer if contributes else None,
+            rng=random.Random(number),
+            on_fatal=lambda error: None,
+        )
+        self.network = hub.join(self.id, self.node.channels, admit=self.node.admits, notify=lambda _: None)
+
+    @property
+    def id(self):
+        return self.node.identity.peer_id
+
+    async def publish(self, topic, message):
+        self.sent.append((trio.current_time(), open_message(message, self.manifest)))
+        await self.network.publish(topic, message)
+
+    async def play(self, rounds):
+        await self.node.run(self.publish, rounds=rounds, on_round=self._heard, on_contribution=self._heard)
+
+    def _heard(self, report):
+        self.reports.append(report)
+
+
+async def play(rounds, *members):
+    """Run all members until the first has played its rounds."""
+    async with trio.open_nursery() as nursery:
+        for member in members:
+            await nursery.start(member.network.run)
+        for member in members[1:]:
+            nursery.start_soon(member.play, None)
+        await members[0].play(rounds)
+        await trio.sleep(1)  # what was sent last arrives
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_node_that_trains_learns_from_one_that_only_contributes(fast, autojump_clock):
+    hub = MemoryHub()
+    contributor = Member(1, fast, hub)
+    learner = Member(2, fast, hub, contributes=False, trusted=(contributor.id,))
+    await play(10, learner, contributor)
+    groups, _ = trained_per_peer(learner.database)[contributor.id]
+    assert groups > 5
+    assert contributor.node.trainer is None
+
+
+async def test_a_node_that_contributes_verifies_and_keeps_its_ledger(fast, autojump_clock):
+    hub = MemoryHub()
+    contributor, learner = Member(1, fast, hub), Member(2, fast, hub, contributes=False)
+    await play(10, learner, contributor)
+    assert contributor.node.ledger.of(learner.id).trust > 0.5
+
+
+async def test_what_was_shared_is_counted_by_task_with_what_was_right(fast, autojump_clock):
+    member = Member(1, fast, MemoryHub())
+    await play(5, member)
+    tasks = member.node.history.answers()
+    assert sum(task.groups for task in tasks) == 5 * 4
+    assert sum(task.completions for task in tasks) == 5 * 4 * fast.completions
+    claims = [group.claims for _, rollout in member.sent for group in rollout.header.groups]
+    assert sum(task.right for task in tasks) == sum(map(sum, claims)) > 0
+    assert sum(task.informative for task in tasks) == sum(len(set(each)) == 2 for each in claims)
+
+
+async def test_rounds_come_no_faster_than_a_newcomers_counters_last(fast, autojump_clock):
+    member = Member(1, fast, MemoryHub())
+    member.answerer.oracle.seconds = 0.0
+    await play(30, member)
+    assert {rollout.header.epoch for _, rollout in member.sent} == {10}
+    assert max(rollout.header.counter for _, rollout in member.sent) < fast.max_rounds / 2
+    assert trio.current_time() == pytest.approx(EPOCH, abs=4)
+
+
+async def test_answers_that_cross_the_end_of_an_epoch_are_still_taken(fast, autojump_clock):
+    async def slowly(_):
+        await trio.sleep(25)
+
+    hub = MemoryHub()
+    contributor, witness = Member(1, fast, hub, before=slowly), Member(2, fast, hub, contributes=False)
+    await play(3, contributor, witness)
+    sent, late = contributor.sent[-1]
+    assert (sent > EPOCH, late.header.epoch) == (True, 10)
+    assert witness.node.ingest.accepted == 3
+
+
+async def test_answers_that_peers_would_no_longer_take_are_not_shared(fast, autojump_clock):
+    async def dozing(call):
+        if call == 1:
+            await trio.sleep(2 * EPOCH)
+
+    member = Member(1, fast, MemoryHub(), before=dozing)
+    await play(1, member)
+    assert len(member.answerer.asked) == 2
+    ((_, rollout),) = member.sent
+    assert rollout.header.counter == 1
+
+
+class StoppedClock:
+    """A machine's clock, which goes on while the machine sleeps and trio's time does not."""
+
+    def __init__(self, now):
+        self.time = now
+
+    def now(self):
+        return self.time + trio.current_time()
+
+
+async def test_answers_given_before_the_machine_slept_for_epochs_are_not_shared(fast, autojump_clock):
+    clock = StoppedClock(10 * EPOCH)
+
+    async def sleeping(call):
+        if call == 1:
+            clock.time += 5 * EPOCH
+
+    member = Member(1, fast, MemoryHub(), before=sleeping, clock=clock)
+    await play(1, member)
+    ((_, rollout),) = member.sent
+    assert rollout.header.epoch == 15
+
+
+async def test_who_fails_is_asked_the_same_again_with_longer_and_longer_pauses(fast, autojump_clock):
+    async def failing(call):
+        if call < 4:
+            raise AnswerFailed("not now")
+
+    member = Member(1, fast, MemoryHub(), before=failing)
+    await play(1, member)
+    times, questions = zip(*member.answerer.asked, strict=True)
+    assert len(set(questions)) == 1
+    assert [round(after - before) for before, after in pairwise(times)] == [1, 2, 4]
+    ((_, rollout),) = member.sent
+    assert rollout.header.counter == 0
+
+
+async def test_a_node_goes_on_serving_while_who_answers_fails_for_ever(fast, autojump_clock):
+    async def failing(_):
+        raise AnswerFailed("never")
+
+    hub = MemoryHub()
+    contributor, learner = Member(1, fast, hub, before=failing), Member(2, fast, hub, contributes=False)
+    await play(60, learner, contributor)
+    assert contributor.sent == []
+    assert contributor.node.verifier.verified > 0
+    assert len({questions for _, questions in contributor.answerer.asked}) <= 1 + trio.current_time() / (EPOCH / 2)
+
+
+async def test_a_skipped_question_is_left_out_and_the_next_one_asked(fast, autojump_clock):
+    async def skipping(call):
+        if call == 1:
+            raise QuestionSkipped("no idea")
+
+    member = Member(1, fast, MemoryHub(), before=skipping)
+    await play(1, member)
+    ((_, rollout),) = member.sent
+    assert rollout.header.counter == 1
+
+
+async def test_nobody_is_asked_before_the_node_may_publish(fast, autojump_clock):
+    member = Member(1, fast, MemoryHub(), key_is_new=False)
+    listening = member.node.counters.listening_seconds(10 * EPOCH)
+    await play(1, member)
+    assert listening >= 2 * EPOCH
+    assert member.answerer.asked[0][0] >= listening
+
+
+async def test_stopping_does_not_wait_for_who_answers(fast, autojump_clock):
+    async def thinking(_):
+        await trio.sleep(50)
+
+    member = Member(1, fast, MemoryHub(), before=thinking)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(play, None, member)
+        await trio.sleep(5)
+        member.node.stopping.set()
+    assert trio.current_time() < 10
+    assert member.sent == []
+
+
+async def test_the_label_of_a_shared_group_is_its_models_name_and_never_a_whole_path(fast, autojump_clock):
+    for model, label in (("/home/somebody/models/tiny", "tiny"), ("ü" * 40, "ü" * 32), ("person", "person")):
+        member = Member(1, fast, MemoryHub(), model=model)
+        await play(1, member)
+        ((_, rollout),) = member.sent
+        assert {decode_body(body, fast).model for body in rollout.bodies} == {label}
