@@ -2,6 +2,7 @@
 
 import json
 import time
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -111,7 +112,11 @@ def metrics(config: Config, *, follow: bool) -> None:
     pandas.read_json("metrics.jsonl", lines=True)     after sapo-node metrics > metrics.jsonl
     """  # noqa: D301 - click reads the backspace
     history = History(database_of(config))
-    step = 0
+    with suppress(KeyboardInterrupt):
+        _print_after(history, 0, follow=follow)
+
+
+def _print_after(history: History, step: int, *, follow: bool) -> None:
     while True:
         for each in history.rounds_after(step):
             click.echo(json.dumps(each))
