@@ -95,7 +95,7 @@ def learner_options(config: Config, manifest: Manifest, folder: StateFolder) -> 
         threads=config.threads,
         learning_rate=config.learning_rate,
         warmup=config.warmup,
-        groups=config.local + config.external,
+        groups=config.groups,
         completions=manifest.completions,
         max_tokens=config.max_tokens,
         max_completion_bytes=manifest.max_completion_bytes,
@@ -214,6 +214,8 @@ class RunningNode:
         settings = network_settings(config, self._manifest, self._identity)
         network = Libp2pNetwork(settings, self._identity.peer_id, node.channels, admit=node.admits, notify=self._notice)
         await nursery.start(network.run)
+        if learner and learner.ready.memory:
+            self._tell(learner.ready.memory)
         if learner and learner.ready.fallback:
             self._tell(f"checkpoint {learner.ready.fallback}")
         self._tell_of_listening(node)

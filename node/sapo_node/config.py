@@ -6,10 +6,11 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 import platformdirs
 
+from sapo_node.balance import AUTO, GROUPS, MAX_EXTERNAL
 from sapo_node.learner.messages import Correction, Dtype
 from sapo_node.selection import Selection
 from sapo_protocol import LocalError
@@ -39,9 +40,15 @@ class Config:
     mdns: bool = _key(True, "Find nodes of the same swarm on the local network.")
     train: bool = _key(True, "Train a model; false for a node that only verifies and relays.")
     local: int = _key(4, "I: groups of this node's own per round.")
-    external: int = _key(4, "J: groups of other nodes per round, at most; what cannot be filled is left out.")
+    external: int | Literal["auto"] = _key(
+        4,
+        "J: groups of other nodes per round, at most; what cannot be filled is left out. With `auto` the node finds I "
+        "and J by itself, eight in all, from what a group of each kind is worth to it; `local` does not count then.",
+    )
     trusted: tuple[str, ...] = _key((), "Peer ids that start with full standing, for swarms among friends.")
-    model: str = _key("seed", "The policy: `seed` for the one in the package, or a Hugging Face model folder.")
+    model: str = _key(
+        "seed", "The policy: `seed` for the one in the package, a Hugging Face model folder, or owner/name of the hub."
+    )
     lora: int = _key(0, "Rank of LoRA adapters; 0 trains all weights.")
     dtype: Dtype = _key(
         "float32",
@@ -79,6 +86,8 @@ class Config:
             "checkpoint_every": (1, 100_000),
         }
         for name, (low, high) in bounds.items():
+            if name == "external" and self.external == AUTO:
+                continue
             if not low <= getattr(self, name) <= high:
                 raise LocalError(f"{name} is {getattr(self, name)}; give a whole number from {low} to {high}")
         choices = {
@@ -92,6 +101,16 @@ class Config:
                 raise LocalError(f"{name} is {getattr(self, name)!r}; give one of {', '.join(allowed)}")
         if not 0 < self.learning_rate <= 1:
             raise LocalError(f"learning_rate is {self.learning_rate}; give a number above 0 and at most 1")
+
+    @property
+    def most_external(self) -> int:
+        """The most groups of others in a round."""
+        return MAX_EXTERNAL if self.external == AUTO else self.external
+
+    @property
+    def groups(self) -> int:
+        """The groups of a full round, I + J."""
+        return GROUPS if self.external == AUTO else self.local + self.external
 
     def overridden(self, changes: Mapping[str, Any]) -> "Config":
         """This configuration with what the command line gave; None and empty tuples mean not given."""
@@ -125,6 +144,8 @@ def _value(name: str, value: Any, path: Path) -> Any:
         raise LocalError(f"{path}: {name} must be a list of strings")
     if isinstance(default, float) and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
+    if name == "external" and value == AUTO:
+        return value
     if type(value) is not type(default):
         raise LocalError(f"{path}: {name} must be a {type(default).__name__}, not a {type(value).__name__}")
     return value

@@ -5,82 +5,148 @@ import shutil
 
 import pytest
 import torch
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-from transformers import (
-    GPTNeoXConfig,
-    GPTNeoXForCausalLM,
-    LlamaConfig,
-    LlamaForCausalLM,
-    Qwen2Config,
-    Qwen2ForCausalLM,
-)
+from transformers import Qwen3_5ForCausalLM, Qwen3_5TextConfig
 
 from sapo_node.advantage import advantages
+from sapo_node.learner import checkpoint
+from sapo_node.learner.batch import completion_logits, micro_batches, rows_of
 from sapo_node.learner.generate import generate
+from sapo_node.learner.grpo import token_logprobs
 from sapo_node.learner.messages import GenerateRequest, LearnerOptions, TrainGroup, TrainRequest
 from sapo_node.learner.model import ModelError, load
 from sapo_node.learner.trainer import Trainer
+from tiny_models import FAMILIES, TEMPLATE, write_model, write_tokenizer
 
 torch.set_num_threads(1)
 
 QUESTION = "What is 2 + 2?"
-SHAPE = {
-    "hidden_size": 16,
-    "intermediate_size": 32,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 2,
-    "vocab_size": 300,
-    "max_position_embeddings": 512,
-}
-FAMILIES = {
-    "qwen2": lambda: Qwen2ForCausalLM(Qwen2Config(**SHAPE, num_key_value_heads=1)),
-    "llama": lambda: LlamaForCausalLM(LlamaConfig(**SHAPE, num_key_value_heads=2)),
-    "gpt_neox": lambda: GPTNeoXForCausalLM(GPTNeoXConfig(**SHAPE)),
-}
-
-
-def write_tokenizer(folder, chat_template=None):
-    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    tokenizer = Tokenizer(models.BPE(vocab={letter: i for i, letter in enumerate(alphabet)}, merges=[]))
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    tokenizer.add_special_tokens(["<eos>"])
-    tokenizer.save(str(folder / "tokenizer.json"))
-    config = {"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": "<eos>", "chat_template": chat_template}
-    (folder / "tokenizer_config.json").write_text(json.dumps(config))
 
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory):
-    made = {}
-    for name, make in FAMILIES.items():
-        torch.manual_seed(0)
-        folder = tmp_path_factory.mktemp(name)
-        make().save_pretrained(folder)
-        write_tokenizer(folder)
-        made[name] = folder
-    return made
+    return {family: write_model(tmp_path_factory.mktemp(family), family) for family in FAMILIES}
 
 
 def options(folder, **changes):
     return LearnerOptions(checkpoints="", model=str(folder), groups=1, completions=4, **changes)
 
 
+def sampled(policy, temperature=1.0):
+    [group] = generate(policy, GenerateRequest((QUESTION,), 4, 16, 1, temperature), 1024)
+    return group
+
+
 def take_a_step(trainer):
-    [sampled] = generate(trainer.policy, GenerateRequest((QUESTION,), 4, 8, 1), 1024)
-    group = TrainGroup("local", QUESTION, 1.0, advantages([1, 0, 0, 0]), sampled)
+    group = TrainGroup("local", QUESTION, 1.0, advantages([1, 0, 0, 0]), sampled(trainer.policy))
     return trainer.train(TrainRequest(trainer.step + 1, (group,)))
 
 
-@pytest.mark.parametrize("lora", [0, 2])
+def weights(trainer):
+    return [value.detach().clone() for value in trainer.parameters]
+
+
+def equal(left, right):
+    return all(torch.equal(a, b) for a, b in zip(left, right, strict=True))
+
+
+WAYS = [
+    {},
+    {"lora": 2},
+    {"dtype": "bfloat16"},
+    {"lora": 2, "dtype": "bfloat16", "gradient_checkpointing": True, "warmup": 3},
+]
+
+
+@pytest.mark.parametrize("way", WAYS, ids=str)
 @pytest.mark.parametrize("family", FAMILIES)
-def test_a_model_of_this_family_loads_samples_and_takes_a_step(folders, family, lora):
-    chosen = options(folders[family], lora=lora)
+def test_a_model_learns_and_resumes_bit_for_bit(folders, tmp_path, family, way):
+    chosen = options(folders[family], **way)
+    straight = Trainer(load(chosen), chosen)
+    before = weights(straight)
+    assert take_a_step(straight).skipped is None
+    assert not equal(before, weights(straight))
+    checkpoint.save(straight, tmp_path)
+    take_a_step(straight)
+    resumed = Trainer(load(chosen), chosen)
+    assert checkpoint.restore(resumed, tmp_path) is None
+    take_a_step(resumed)
+    assert equal(weights(straight), weights(resumed))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_gradient_checkpointing_changes_no_gradient(folders, family):
+    norms, trained = [], []
+    for on in (False, True):
+        chosen = options(folders[family], gradient_checkpointing=on)
+        trainer = Trainer(load(chosen), chosen)
+        norms.append(take_a_step(trainer).grad_norm)
+        trained.append(weights(trainer))
+    assert norms[0] == norms[1]
+    assert equal(*trained)
+
+
+def test_gradient_checkpointing_keeps_fewer_activations(folders):
+    kept = []
+    for on in (False, True):
+        policy = load(options(folders["llama"], gradient_checkpointing=on))
+        group = TrainGroup("local", QUESTION, 1.0, advantages([1, 0, 0, 0]), sampled(policy))
+        [batch] = micro_batches(policy, rows_of(policy, 0, group, 80))
+        held = []
+        with torch.autograd.graph.saved_tensors_hooks(lambda value, held=held: held.append(value), lambda _: None):
+            completion_logits(policy, batch)
+        kept.append(sum(value.nbytes for value in held))
+    assert kept[1] < kept[0] / 4
+
+
+@pytest.mark.parametrize(("dtype", "rounding"), [("float32", 1e-3), ("bfloat16", 3e-2)])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_sampler_and_the_trainer_see_the_same_probabilities(folders, family, dtype, rounding):
+    """What is drawn at almost no temperature is the trainer's likeliest token, up to rounding."""
+    policy = load(options(folders[family], dtype=dtype))
+    group = TrainGroup("local", QUESTION, 1.0, advantages([1, 0, 0, 0]), sampled(policy, temperature=1e-4))
+    for batch in micro_batches(policy, rows_of(policy, 0, group, 80)):
+        with torch.no_grad():
+            logits = completion_logits(policy, batch)
+        missed = logits.log_softmax(-1).max(-1).values - token_logprobs(logits, batch.targets)
+        assert (missed * batch.mask).max() < rounding
+
+
+def test_an_update_smaller_than_the_last_bit_of_bfloat16_is_not_lost(folders):
+    chosen = options(folders["llama"], dtype="bfloat16", learning_rate=1e-6)
     trainer = Trainer(load(chosen), chosen)
-    before = [value.detach().clone() for value in trainer.parameters]
-    report = take_a_step(trainer)
-    assert report.skipped is None
-    assert any(not torch.equal(a, b) for a, b in zip(before, trainer.parameters, strict=True))
+    take_a_step(trainer)
+    rounded = dict(trainer.policy.trainable())
+    assert all(value.dtype == torch.float32 for value in trainer.parameters)
+    assert all(value.dtype == torch.bfloat16 for value in rounded.values())
+    assert all(torch.equal(held.to(torch.bfloat16), rounded[name]) for name, held in trainer.trained.items())
+    assert any(not torch.equal(held, rounded[name].float()) for name, held in trainer.trained.items())
+
+
+def test_adapters_leave_the_frozen_weights_in_bfloat16(folders):
+    policy = load(options(folders["llama"], lora=2, dtype="bfloat16"))
+    assert {value.dtype for value in policy.model.parameters() if not value.requires_grad} == {torch.bfloat16}
+    assert {value.dtype for _, value in policy.trainable()} == {torch.float32}
+
+
+def test_a_model_with_a_recurrent_state_is_refused_in_one_line(folders, tmp_path):
+    heads = {f"linear_{part}": 2 for part in ("num_key_heads", "num_value_heads")}
+    width = {f"linear_{part}": 8 for part in ("key_head_dim", "value_head_dim")}
+    shape = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
+    config = Qwen3_5TextConfig(**shape, **heads, **width, vocab_size=300, num_key_value_heads=1, head_dim=8)
+    Qwen3_5ForCausalLM(config).save_pretrained(tmp_path)
+    write_tokenizer(tmp_path)
+    with pytest.raises(ModelError, match="not a decoder with attention alone"):
+        load(options(tmp_path))
+
+
+def test_a_tokenizer_with_merges_gives_back_the_text_it_was_given(folders, tmp_path):
+    shutil.copytree(folders["llama"], tmp_path / "m")
+    write_tokenizer(tmp_path / "m", texts=["the answer is four", "so <answer>4</answer>"] * 8)
+    policy = load(options(tmp_path / "m"))
+    text = "the answer is <answer>4</answer>"
+    tokens = policy.encode_foreign(text)
+    assert len(tokens) < len(text)
+    assert policy.decode(tokens) == text
 
 
 def test_adapters_alone_are_trained(folders):
@@ -105,9 +171,6 @@ def test_without_a_template_the_prompt_asks_for_answer_tags(folders):
     assert QUESTION in prompt
 
 
-TEMPLATE = "{% for m in messages %}[{{ m['role'] }}] {{ m['content'] }}\n{% endfor %}[assistant] "
-
-
 def test_a_chat_template_is_used_with_a_system_text(folders, tmp_path):
     shutil.copytree(folders["llama"], tmp_path / "m")
     write_tokenizer(tmp_path / "m", TEMPLATE)
@@ -116,6 +179,13 @@ def test_a_chat_template_is_used_with_a_system_text(folders, tmp_path):
     assert prompt.startswith("[system] ")
     assert "<answer>" in prompt
     assert prompt.endswith(f"[user] {QUESTION}\n[assistant] ")
+
+
+def test_a_chat_template_in_a_file_of_its_own_is_used(folders, tmp_path):
+    shutil.copytree(folders["llama"], tmp_path / "m")
+    (tmp_path / "m" / "chat_template.jinja").write_text(TEMPLATE)
+    policy = load(options(tmp_path / "m"))
+    assert policy.decode(policy.prompt(QUESTION)).endswith("[assistant] ")
 
 
 def test_a_template_without_a_system_role_still_gets_the_request_for_tags(folders, tmp_path):

@@ -10,19 +10,40 @@ import click
 import trio
 
 from sapo_node.app import RunningNode
-from sapo_node.commands.options import as_json, configured, networked, own_identity
+from sapo_node.balance import AUTO
+from sapo_node.commands.options import as_json, configured, networked, own_identity, stderr
 from sapo_node.config import Config
 from sapo_node.demo import run_demo
 from sapo_node.keyfile import create_key
+from sapo_node.learner.messages import is_hub_name
 from sapo_node.report import LiveView, print_json_line
+
+
+class _External(click.ParamType[int | str]):
+    """A number of groups, or `auto`."""
+
+    name = "J|auto"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | str:
+        if value == AUTO:
+            return AUTO
+        try:
+            return int(value)
+        except ValueError:
+            self.fail(f"{value!r} is neither a whole number nor `auto`", param, ctx)
 
 
 @click.command()
 @configured
 @networked
 @click.option("--local", type=int, metavar="I", help="Own groups per round.  [default: 4]")
-@click.option("--external", type=int, metavar="J", help="Groups of others per round, at most.  [default: 4]")
-@click.option("--model", help="A Hugging Face model folder.  [default: seed, the policy in the package]")
+@click.option("--external", type=_External(), help="Groups of others per round, at most.  [default: 4]")
+@click.option("--model", help="A Hugging Face model, folder or hub name.  [default: seed, the policy in the package]")
+@click.option("--lora", type=int, metavar="RANK", help="Train adapters of this rank only.  [default: 0, all weights]")
+@click.option("--dtype", type=click.Choice(["float32", "bfloat16"]), help="Compute in this.  [default: float32]")
+@click.option("--device", type=click.Choice(["auto", "cpu", "cuda", "mps"]), help="Learn here.  [default: auto]")
+@click.option("--gradient-checkpointing", is_flag=True, default=None, help="Less memory for more time.")
+@click.option("--max-tokens", type=int, metavar="N", help="Longest answer, in tokens of the model.  [default: 80]")
 @click.option("--no-train", "train", flag_value=False, type=bool, default=None, help="Only verify and relay.")
 @click.option("--rounds", type=click.IntRange(1), help="Stop by itself after this many rounds.")
 @click.option("--unconfined", is_flag=True, default=None, help="Score others' text even where it cannot be confined.")
@@ -36,9 +57,14 @@ def start(config: Config, *, rounds: int | None, passphrase: str | None, json_ou
     \b
     sapo-node start
     sapo-node start --key other.key --bootstrap /ip4/192.0.2.7/tcp/4001/p2p/12D3KooW...
+    sapo-node start --model Qwen/Qwen2.5-0.5B-Instruct --lora 16 --dtype bfloat16 --max-tokens 256
     sapo-node start --no-train --listen /ip4/0.0.0.0/tcp/4001     a relay for others
     """  # noqa: D301 - click reads the backspace
     config = config.overridden(options)
+    if config.train and is_hub_name(config.model):
+        from sapo_node.learner.hub import fetch  # noqa: PLC0415 - half a second that other commands need not wait
+
+        fetch(config.model, lambda text: stderr.print(text, highlight=False, soft_wrap=True))
     identity, key_is_new = own_identity(config, passphrase)
     with nullcontext(print_json_line) if json_output else LiveView() as observer:
         node = RunningNode(config, identity, key_is_new=key_is_new, observer=observer)

@@ -11,6 +11,7 @@ import torch
 from sapo_node.frames import read_frame, write_frame
 from sapo_node.learner import checkpoint, messages
 from sapo_node.learner.generate import generate
+from sapo_node.learner.memory import require_memory
 from sapo_node.learner.messages import LearnerOptions, RequestError
 from sapo_node.learner.model import load
 from sapo_node.learner.trainer import Trainer
@@ -26,6 +27,8 @@ class Service:
     def __init__(self, options: LearnerOptions) -> None:
         self._options = options
         self._root = Path(options.checkpoints)
+        # The packaged policy fits anywhere, and reckoning takes longer than loading it.
+        self._memory = None if options.model == "seed" else require_memory(options)
         self._trainer = Trainer(load(options), options)
         self._fallback = checkpoint.restore(self._trainer, self._root)
 
@@ -36,6 +39,7 @@ class Service:
             "parameters": sum(value.numel() for value in policy.model.parameters()),
             "model": policy.name,
             "device": str(policy.device),
+            "memory": self._memory,
             "fallback": self._fallback,
         }
 

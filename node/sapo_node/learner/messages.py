@@ -1,7 +1,9 @@
 """What the main process and the learner say to each other, as values and as JSON. Neither torch nor trio here."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal, cast
 
 from sapo_protocol.errors import LocalError
@@ -10,6 +12,14 @@ Finish = Literal["stop", "length"]
 Source = Literal["local", "external"]
 Correction = Literal["positive", "tapered", "paper"]
 Dtype = Literal["float32", "bfloat16"]
+
+
+_HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII)
+
+
+def is_hub_name(model: str) -> bool:
+    """Whether this names a model of the Hugging Face hub; a folder that exists is a folder."""
+    return _HUB_NAME.fullmatch(model) is not None and not Path(model).is_dir()
 
 
 class RequestError(LocalError):
@@ -23,7 +33,7 @@ class LearnerOptions:
     checkpoints: str
     """Folder of this node's checkpoints; made when missing."""
     model: str = "seed"
-    """`seed` for the packaged policy, or a Hugging Face model folder."""
+    """`seed` for the packaged policy, a Hugging Face model folder, or the name of a model in the hub's cache."""
     lora: int = 0
     """Rank of LoRA adapters; 0 trains all weights."""
     dtype: Dtype = "float32"
@@ -125,6 +135,8 @@ class Ready:
     parameters: int
     model: str
     device: str
+    memory: str | None
+    """What the model needs and what there is, in one line; None for the packaged policy."""
     fallback: str | None
     """What was wrong with a newer checkpoint, if one was passed over."""
 

@@ -5,7 +5,8 @@ text never becomes a special token.
 """
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from inspect import signature
@@ -18,11 +19,12 @@ from peft import LoraConfig, get_peft_model
 from safetensors import SafetensorError
 from torch import nn
 from torch.utils.checkpoint import checkpoint
-from transformers import AutoModelForCausalLM, Cache, PreTrainedTokenizerFast
+from transformers import AutoConfig, AutoModelForCausalLM, Cache, PreTrainedTokenizerFast
 from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.utils.logging import disable_progress_bar
 
-from sapo_node.learner.messages import LearnerOptions
+from sapo_node.learner.hub import cached
+from sapo_node.learner.messages import LearnerOptions, is_hub_name
 from sapo_node.prompt import SYSTEM
 from sapo_node.seed import POLICY_DIR
 from sapo_protocol.errors import LocalError
@@ -91,13 +93,19 @@ class Policy:
 
 def load(options: LearnerOptions) -> Policy:
     """Load the model that the options name. Raises ModelError, in one line, where that cannot work."""
-    folder = POLICY_DIR if options.model == "seed" else Path(options.model)
-    if not folder.is_dir():
-        raise ModelError(f"model folder {folder} does not exist; give a Hugging Face model folder or `seed`")
+    folder = _folder(options.model)
     disable_progress_bar()
     device = pick_device(options.device)
     tokenizer = _load_tokenizer(folder)
-    model = _prepared(_load_model(folder, _DTYPES[options.dtype]), options)
+    with _reading(folder):
+        model = AutoModelForCausalLM.from_pretrained(
+            folder,
+            local_files_only=True,
+            trust_remote_code=False,
+            use_safetensors=True,
+            dtype=_DTYPES[options.dtype],
+        )
+    model = _prepared(model, options)
     model.to(device)
     # Dropout stays off: a policy gradient wants the policy that generated.
     model.eval()
@@ -107,13 +115,37 @@ def load(options: LearnerOptions) -> Policy:
         model=model,
         tokenizer=tokenizer,
         device=device,
-        name=options.model if options.model == "seed" else folder.name,
+        name=folder.name if folder == Path(options.model) else options.model,
         fingerprint=fingerprint(folder, options.lora),
         ends=ends,
         specials=frozenset([*tokenizer.all_special_ids, *tokenizer.added_tokens_decoder]),
         pad=pad,
-        vocabulary=int(model.config.vocab_size),
-        context=int(getattr(model.config, "max_position_embeddings", 2048)),
+        vocabulary=int(_text_config(model).vocab_size),
+        context=int(getattr(_text_config(model), "max_position_embeddings", 2048)),
+    )
+
+
+def outline(options: LearnerOptions) -> Policy:
+    """Return the policy that the options name on the meta device: its shapes, without weights or tokenizer.
+
+    Raises ModelError where the folder describes no model.
+    """
+    folder = _folder(options.model)
+    with _reading(folder), torch.device("meta"):
+        config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+        model = AutoModelForCausalLM.from_config(config, dtype=_DTYPES[options.dtype], trust_remote_code=False)
+        model = _prepared(model, options)
+    return Policy(
+        model=model.eval(),
+        tokenizer=None,
+        device=torch.device("cpu"),
+        name=options.model,
+        fingerprint="",
+        ends=(),
+        specials=frozenset(),
+        pad=0,
+        vocabulary=_text_config(model).vocab_size,
+        context=0,
     )
 
 
@@ -137,6 +169,27 @@ def fingerprint(folder: Path, lora: int) -> str:
     return total.hexdigest()
 
 
+def _folder(model: str) -> Path:
+    if model == "seed":
+        return POLICY_DIR
+    if is_hub_name(model):
+        folder = cached(model)
+        if folder is None:
+            raise ModelError(
+                f"{model} is no folder, and the cache of the Hugging Face hub lacks it; "
+                f"`sapo-node start --model {model}` downloads it"
+            )
+        return folder
+    if not Path(model).is_dir():
+        raise ModelError(f"model folder {model} does not exist; give a Hugging Face model folder, a hub name or `seed`")
+    return Path(model)
+
+
+def _text_config(model: Any) -> Any:
+    """Return the settings of the language model, which those of a model for several media hold within."""
+    return model.config.get_text_config()
+
+
 def _load_tokenizer(folder: Path) -> Any:
     if not (folder / "tokenizer.json").is_file():
         raise ModelError(f"{folder} has no tokenizer.json; save the model's fast tokenizer beside its weights")
@@ -147,15 +200,11 @@ def _load_tokenizer(folder: Path) -> Any:
         raise ModelError(f"the tokenizer of {folder} is broken: {_line(error)}") from error
 
 
-def _load_model(folder: Path, dtype: torch.dtype) -> Any:
+@contextmanager
+def _reading(folder: Path) -> Iterator[None]:
+    """Whatever is wrong with a folder is a ModelError in one line."""
     try:
-        return AutoModelForCausalLM.from_pretrained(
-            folder,
-            local_files_only=True,
-            trust_remote_code=False,
-            use_safetensors=True,
-            dtype=dtype,
-        )
+        yield
     except SafetensorError as error:
         raise ModelError(f"the weights in {folder} are corrupt ({_line(error)}); copy them again") from error
     except (OSError, ValueError, KeyError, RuntimeError, ImportError) as error:

@@ -1,0 +1,204 @@
+"""How much memory a learner will need, before anything is loaded.
+
+The training step and the sampling run once on tensors without data, at the largest sizes the settings allow, while the
+bytes of what is alive are added up. So the figure follows the model's architecture and our own code, whatever they are.
+"""
+
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import psutil
+import torch
+from torch import Tensor
+from torch._subclasses import FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from sapo_node.learner import grpo
+from sapo_node.learner.batch import Row, completion_logits, micro_batches
+from sapo_node.learner.forward import read_prompts, run
+from sapo_node.learner.generate import ROWS
+from sapo_node.learner.messages import LearnerOptions
+from sapo_node.learner.model import Policy, outline, pick_device
+from sapo_protocol.errors import LocalError
+
+PROMPT_TOKENS = 256
+"""Length of the prompts that are reckoned with."""
+SLACK = 1.5
+"""What comes and goes takes this much more than its bytes (measured on CPU): allocators and kernels need room."""
+_CGROUP = Path("/sys/fs/cgroup")
+_REMEDIES: tuple[Mapping[str, Any], ...] = (
+    {"gradient_checkpointing": True},
+    {"lora": 16},
+    {"lora": 16, "dtype": "bfloat16"},
+    {"lora": 16, "dtype": "bfloat16", "gradient_checkpointing": True},
+)
+"""What to try where memory does not suffice, from what costs least."""
+
+
+class OutOfReach(LocalError):
+    """The model will not fit into this machine's memory as it is set up. No restart helps."""
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """Bytes at the worst moment. Weights and optimizer stay; training and sampling take turns."""
+
+    weights: int
+    """What the model computes with, and the fp32 copies of what is trained."""
+    optimizer: int
+    gradients: int
+    activations: int
+    """What training on one micro-batch takes beside these, logits included, or the update, whichever is more."""
+    sampling: int
+    """The cache of keys and values, logits, and what reading the prompts takes."""
+
+    @property
+    def peak(self) -> int:
+        return self.weights + self.optimizer + max(self.gradients + self.activations, self.sampling)
+
+    def __str__(self) -> str:
+        parts = {name: getattr(self, name) for name in ("weights", "optimizer", "gradients", "activations", "sampling")}
+        return f"{_gb(self.peak)} ({', '.join(f'{name} {_gb(size)}' for name, size in parts.items())})"
+
+
+def require_memory(options: LearnerOptions) -> str:
+    """Return in one line what is needed and what there is. Raises OutOfReach, with advice, where that is too little."""
+    device = pick_device(options.device)
+    needed, free = estimate(options), free_memory(device)
+    if needed.peak <= free:
+        return f"memory: about {needed}; {_gb(free)} free on {device}"
+    raise OutOfReach(
+        f"{options.model} needs about {needed} of memory, and {device} has {_gb(free)}: {_advice(options, free)}"
+    )
+
+
+def _advice(options: LearnerOptions, free: int) -> str:
+    """Return the mildest change of settings with which the model fits."""
+    for remedy in _REMEDIES:
+        changed = replace(options, **remedy)
+        peak = estimate(changed).peak
+        if peak <= free:
+            flags = {"gradient_checkpointing": "--gradient-checkpointing"}
+            words = [flags.get(name) or f"--{name} {value}" for name, value in remedy.items()]
+            return f"{' '.join(words)} would need {_gb(peak)}"
+    return "no setting makes it fit; take a smaller model, or fewer --max-tokens"
+
+
+def estimate(options: LearnerOptions) -> Estimate:
+    """Reckon with the longest completions in a full round. Raises ModelError where the folder holds no model."""
+    policy = outline(options)
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        policy.model.to_empty(device="cpu")
+        policy.model.tie_weights()
+        trained = [value for _, value in policy.trainable()]
+        in_fp32 = sum(4 * value.numel() for value in trained)
+        copies = sum(4 * value.numel() for value in trained if value.dtype != torch.float32)
+        # Adam keeps two moments of each weight, and takes as much again as one of them while it updates.
+        return Estimate(
+            weights=_bytes([*policy.model.parameters(), *policy.model.buffers()]) + copies,
+            optimizer=2 * in_fp32,
+            gradients=in_fp32,
+            activations=max(int(SLACK * _training(policy, options)), in_fp32),
+            sampling=int(SLACK * _sampling(policy, options)),
+        )
+
+
+def _training(policy: Policy, options: LearnerOptions) -> int:
+    """Return the peak of one micro-batch, without the gradients that it leaves behind."""
+    for _, value in policy.trainable():
+        value.register_post_accumulate_grad_hook(_discard)  # type: ignore[no-untyped-call]
+    peak = _Peak(policy.model)
+    with peak:
+        batch = next(micro_batches(policy, list(_full_round(options))))
+        logits = completion_logits(policy, batch)
+        grpo.token_logprobs(logits, batch.targets).sum().backward()  # type: ignore[no-untyped-call]
+        grpo.token_entropy(logits.detach())
+    return peak.bytes
+
+
+def _discard(value: Tensor) -> None:
+    value.grad = None
+
+
+def _full_round(options: LearnerOptions) -> Iterator[Row]:
+    for group in range(options.groups):
+        # Prompts differ, or they would be read only once.
+        prompt = (0,) * (PROMPT_TOKENS - group) + (1,) * group
+        row = Row(group, external=False, prompt=prompt, completion=(0,) * options.max_tokens, advantage=1.0, weight=1.0)
+        yield from [row] * options.completions
+
+
+@torch.no_grad()
+def _sampling(policy: Policy, options: LearnerOptions) -> int:
+    """Return the peak of reading prompts and of one token at the end of the longest completions."""
+    rows = min(ROWS, options.groups * options.completions)
+    prompts = max(1, rows // options.completions)
+    mask = torch.ones(prompts, PROMPT_TOKENS + options.max_tokens, dtype=torch.long)
+    peak = _Peak(policy.model)
+    with peak:
+        logits, cache = read_prompts(policy, torch.zeros_like(mask), mask)
+        cache.batch_repeat_interleave(options.completions)
+        mask = torch.ones(prompts * options.completions, mask.shape[1] + 1, dtype=torch.long)
+        logits = run(policy, torch.zeros_like(mask[:, :1]), mask, cache, keep=1)[:, -1]
+        torch.softmax(logits / 1.0, dim=-1)
+    return peak.bytes
+
+
+class _Peak(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Adds up the bytes of tensors made while it is entered, as long as each is alive."""
+
+    def __init__(self, model: Any) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.bytes = 0
+        self._alive = 0
+        self._known = {id(value.untyped_storage()) for value in (*model.parameters(), *model.buffers())}
+
+    def __torch_dispatch__(
+        self, function: Callable[..., Any], types: Sequence[type], args: Sequence[Any] = (), kwargs: Any = None
+    ) -> Any:
+        result = function(*args, **(kwargs or {}))
+        for leaf in tree_leaves(result):
+            if isinstance(leaf, Tensor) and id(leaf.untyped_storage()) not in self._known:
+                self._hold(leaf.untyped_storage())
+        return result
+
+    def _hold(self, storage: torch.UntypedStorage) -> None:
+        self._known.add(id(storage))
+        weakref.finalize(storage, self._release, id(storage), storage.nbytes())
+        self._alive += storage.nbytes()
+        self.bytes = max(self.bytes, self._alive)
+
+    def _release(self, key: int, size: int) -> None:
+        self._known.discard(key)
+        self._alive -= size
+
+
+def free_memory(device: torch.device) -> int:
+    """Return the bytes that are free for this process on a device."""
+    if device.type == "cuda":
+        return int(torch.cuda.mem_get_info(device)[0])
+    if device.type == "mps":
+        return int(torch.mps.recommended_max_memory() - torch.mps.driver_allocated_memory())
+    return min([int(psutil.virtual_memory().available), *_container_memory()])
+
+
+def _container_memory() -> Iterator[int]:
+    """Yield what the limit of a Linux container leaves, where there is one: the system knows nothing of it."""
+    try:
+        limit, used = ((_CGROUP / name).read_text().strip() for name in ("memory.max", "memory.current"))
+        yield int(limit) - int(used)
+    except (OSError, ValueError):
+        return
+
+
+def _bytes(tensors: Sequence[Tensor]) -> int:
+    """Return the bytes of tensors, shared ones once."""
+    return sum({id(value.untyped_storage()): value.nbytes for value in tensors}.values())
+
+
+def _gb(size: int) -> str:
+    return f"{size / 1e9:.2f} GB" if size < 10e9 else f"{size / 1e9:.1f} GB"
