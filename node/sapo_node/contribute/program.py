@@ -32,7 +32,10 @@ _CHUNK = 65_536
 @asynccontextmanager
 async def program(command: str, *, max_bytes: int) -> AsyncIterator["Program"]:
     """The program of a command line, run without a shell. Raises LocalError for one that is not there."""
-    argv = shlex.split(command)
+    try:
+        argv = shlex.split(command)
+    except ValueError as error:
+        raise LocalError(f"--program {command!r} is no command line: {error}") from error
     if not argv or shutil.which(argv[0]) is None:
         raise LocalError(f"--program {command!r} cannot be found; give a command that can be run from here")
     async with trio.open_nursery() as nursery:
@@ -87,13 +90,10 @@ class _Life:
 class Program:
     """Answers questions by asking a child process, one after the other."""
 
-    def __init__(
-        self, argv: Sequence[str], nursery: trio.Nursery, *, max_bytes: int, seconds: float = ANSWER_SECONDS
-    ) -> None:
+    def __init__(self, argv: Sequence[str], nursery: trio.Nursery, *, max_bytes: int) -> None:
         self._argv = argv
         self._nursery = nursery
         self._max_bytes = max_bytes
-        self._seconds = seconds
         self._life: _Life | None = None
 
     async def generate(
@@ -115,11 +115,11 @@ class Program:
         line = json.dumps({"question": question, "system": SYSTEM, "completions": completions}).encode() + b"\n"
         answered = False
         try:
-            with trio.fail_after(self._seconds):
+            with trio.fail_after(ANSWER_SECONDS):
                 texts = _texts(await self._running().ask(line), completions)
             answered = True
         except trio.TooSlowError:
-            raise AnswerFailed(f"the program did not answer within {self._seconds:g} s and is ended") from None
+            raise AnswerFailed(f"the program did not answer within {ANSWER_SECONDS:g} s and is ended") from None
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             raise AnswerFailed(await self._obituary()) from None
         finally:

@@ -42,14 +42,16 @@ class ContributionRounds:
         manifest: Manifest,
         clock: Clock,
         counters: Counters,
+        local: int,
         reserve: Callable[[], Awaitable[Slot | None]],
         on_report: Callable[[ContributionReport], None],
     ) -> None:
-        """`reserve` gives the next counter, or None after waiting for the epoch that has one."""
+        """`local` is I; `reserve` gives the next counter, or None after waiting for the epoch that has one."""
         self._contribution = contribution
         self._manifest = manifest
         self._clock = clock
         self._counters = counters
+        self._local = local
         self._reserve = reserve
         self._on_report = on_report
 
@@ -93,7 +95,7 @@ class ContributionRounds:
         pause = FIRST_BACKOFF
         while True:
             try:
-                return await self._contribution.generate(slot)
+                return await self._contribution.generate(slot, self._local)
             except AnswerFailed as failure:
                 logger.warning("%s; asking again in %.0f s", failure, pause)
             await trio.sleep(pause)

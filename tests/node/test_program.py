@@ -1,0 +1,171 @@
+"""Answers from a real child process, which keeps to its five lines of contract or does not."""
+
+import json
+import logging
+import shlex
+import sys
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+import trio
+
+from sapo_node.contribute import program as module
+from sapo_node.contribute.program import program
+from sapo_node.contribution import AnswerFailed
+from sapo_node.prompt import SYSTEM
+from sapo_protocol import LocalError
+
+LOOP = "import json, os, sys, time\nfor line in sys.stdin:\n    asked = json.loads(line)\n"
+ECHO = "    print(json.dumps([asked['question']]), flush=True)\n"
+
+
+@pytest.fixture
+def running(tmp_path):
+    """`running(lines)` is a program whose loop over the questions has these lines."""
+
+    @asynccontextmanager
+    async def start(lines, *, max_bytes=1000):
+        script = tmp_path / "solver.py"
+        script.write_text(LOOP + lines)
+        async with program(shlex.join([sys.executable, "-I", "-S", str(script)]), max_bytes=max_bytes) as answerer:
+            yield answerer
+
+    return start
+
+
+async def ask(answerer, *questions, completions=4):
+    return await answerer.generate(questions or ["What?"], completions=completions, max_tokens=9, seed=1)
+
+
+async def failure(answerer):
+    with pytest.raises(AnswerFailed) as caught:
+        await ask(answerer)
+    (line,) = str(caught.value).splitlines()
+    return line
+
+
+async def test_a_question_is_one_line_and_the_answers_are_one_line(running):
+    async with running("    print(json.dumps([json.dumps(asked)] * 2), flush=True)\n") as answerer:
+        ((first, *_),) = await ask(answerer, "two\nlines")
+    assert json.loads(first.text) == {"question": "two\nlines", "system": SYSTEM, "completions": 4}
+    assert first.finish == "stop"
+
+
+async def test_one_process_answers_all_questions_in_their_order(running):
+    async with running("    print(json.dumps([asked['question'], str(os.getpid())]), flush=True)\n") as answerer:
+        groups = [*await ask(answerer, "one", "two"), *await ask(answerer, "three")]
+    assert [group[0].text for group in groups] == ["one", "two", "three"]
+    assert len({group[1].text for group in groups}) == 1
+
+
+async def test_answers_that_are_not_given_are_empty_and_marked(running):
+    async with running(ECHO) as answerer:
+        (group,) = await ask(answerer)
+    assert [(each.text, each.finish) for each in group] == [("What?", "stop")] + [("", "length")] * 3
+
+
+async def test_an_answer_over_the_swarms_limit_is_cut_and_marked(running):
+    async with running(ECHO, max_bytes=3) as answerer:
+        ((cut, *_),) = await ask(answerer, "What?")
+    assert (cut.text, cut.finish) == ("Wha", "length")
+
+
+@pytest.mark.parametrize(
+    "answer", ["garbage", "", '{"a": 1}', '"text"', "[1]", "[null]", '["a", "a", "a", "a", "a"]', "[" * 9999]
+)
+async def test_a_line_that_is_no_list_of_at_most_g_texts_costs_the_program_its_life(running, answer):
+    async with running(f"    print({answer!r}, flush=True)\n") as answerer:
+        assert "not a JSON list of at most 4 texts" in await failure(answerer)
+        assert answerer._life is None
+
+
+async def test_a_program_that_dies_is_told_with_its_last_words_and_started_again(running, tmp_path):
+    mark = tmp_path / "mark"
+    dies_once = (
+        f"    if not os.path.exists({str(mark)!r}):\n        open({str(mark)!r}, 'w')\n        sys.exit('no licence')\n"
+    )
+    async with running(dies_once + ECHO) as answerer:
+        assert await failure(answerer) == "the program ended with status 1: no licence"
+        ((answer, *_),) = await ask(answerer)
+    assert answer.text == "What?"
+
+
+async def test_a_program_that_hangs_is_ended_with_all_that_it_started(running, tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "ANSWER_SECONDS", 1.0)
+    pids = tmp_path / "pids"
+    hangs = (
+        "    import subprocess\n"
+        "    other = subprocess.Popen(['sleep', '60'])\n"
+        f"    open({str(pids)!r}, 'w').write(f'{{os.getpid()}} {{other.pid}}')\n"
+        "    time.sleep(60)\n"
+    )
+    async with running(hangs) as answerer:
+        assert "within 1 s" in await failure(answerer)
+        with trio.fail_after(10):
+            while any(is_running(int(pid)) for pid in pids.read_text().split()):  # noqa: ASYNC110
+                await trio.sleep(0.02)
+
+
+def is_running(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (ProcessLookupError, FileNotFoundError):
+        return False
+
+
+async def test_a_line_without_end_is_given_up(running, monkeypatch):
+    monkeypatch.setattr(module, "MAX_LINE_BYTES", 10_000)
+    async with running("    print('x' * 200_000, flush=True)\n") as answerer:
+        assert "more than 10000 bytes" in await failure(answerer)
+
+
+async def test_more_lines_than_questions_are_noticed_before_they_answer_the_next(running):
+    async with running('    sys.stdout.write(\'["a"]\\n["b"]\\n\')\n    sys.stdout.flush()\n') as answerer:
+        await ask(answerer)
+        assert "more than one line" in await failure(answerer)
+        ((answer, *_),) = await ask(answerer)
+    assert answer.text == "a"
+
+
+async def test_a_cancelled_question_is_not_answered_late(running):
+    slow_once = "    if asked['question'] == 'slow':\n        time.sleep(60)\n"
+    async with running(slow_once + ECHO) as answerer:
+        with trio.move_on_after(0.5):
+            await ask(answerer, "slow")
+        ((answer, *_),) = await ask(answerer, "quick")
+    assert answer.text == "quick"
+
+
+async def test_what_it_says_on_stderr_goes_to_the_log_without_control_characters(running, caplog):
+    caplog.set_level(logging.INFO, logger="sapo.program")
+    async with running("    print('\\x1b[2Jloading', file=sys.stderr, flush=True)\n" + ECHO) as answerer:
+        await ask(answerer)
+        with trio.fail_after(10):
+            while not caplog.messages:  # noqa: ASYNC110
+                await trio.sleep(0.01)
+    assert caplog.messages == ["[2Jloading"]
+
+
+async def test_the_nodes_own_secrets_are_not_handed_to_the_program(running, monkeypatch):
+    monkeypatch.setenv("SAPO_NODE_API_KEY", "secret")
+    monkeypatch.setenv("SOLVER_OPTION", "kept")
+    names = "[name for name in os.environ if name.startswith(('SAPO_NODE_', 'SOLVER_'))]"
+    async with running(f"    print(json.dumps({names}), flush=True)\n") as answerer:
+        (group,) = await ask(answerer)
+    assert [each.text for each in group if each.text] == ["SOLVER_OPTION"]
+
+
+async def test_the_program_ends_with_the_node_and_may_do_so_in_order(running, tmp_path):
+    mark = tmp_path / "mark"
+    tidy = f"    import signal\n    signal.signal(signal.SIGTERM, lambda *_: (open({str(mark)!r}, 'w'), sys.exit()))\n"
+    async with running(tidy + ECHO) as answerer:
+        await ask(answerer)
+    assert mark.exists()
+
+
+@pytest.mark.parametrize("command", ["", "there-is-no-such-program --flag", "/nonexistent/solver", "'unclosed"])
+async def test_a_command_that_cannot_be_run_is_refused_at_the_start(command):
+    with pytest.raises(LocalError, match="--program"):
+        async with program(command, max_bytes=9):
+            pass
