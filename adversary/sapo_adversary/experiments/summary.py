@@ -61,6 +61,11 @@ def _only(run: Record, roles: Sequence[str], role: str) -> tuple[Nodes, Sequence
 def _figures(experiment: Experiment, swarms: Sequence[tuple[Nodes, Sequence[Sequence[float]]]]) -> dict[str, Any]:
     """One list over seeds for every figure, and the curves, one list of rounds for every seed."""
     per_seed = [_swarm(experiment.ceiling / 2, nodes, cpu) for nodes, cpu in swarms]
+    curves = [_swarm_curves(nodes) for nodes, _ in swarms]
+    return {**_by_name(per_seed), "curves": _by_name(curves)}
+
+
+def _by_name(per_seed: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
     return {name: [figures[name] for figures in per_seed] for name in per_seed[0]}
 
 
@@ -89,14 +94,13 @@ def _swarm(half: float, nodes: Nodes, cpu: Sequence[Sequence[float]]) -> dict[st
         "cpu_seconds": round(sum(each[-1] for each in cpu), 1),
         "oscillation": round(oscillation(reward), 4),
         "drawdown": round(drawdown(reward), 4),
-        "curves": {
-            "reward": _rounded(reward),
-            "informative": _rounded(_curve(nodes, "informative")),
-            "local": _rounded(_curve(nodes, "local")),
-            "external": _rounded(_curve(nodes, "external")),
-            "heldout": _heldout_curve(nodes),
-        },
     }
+
+
+def _swarm_curves(nodes: Nodes) -> dict[str, Any]:
+    """Of each round, the mean over nodes."""
+    by_round = {name: _rounded(_curve(nodes, name)) for name in ("reward", "informative", "local", "external")}
+    return {**by_round, "heldout": _heldout_curve(nodes)}
 
 
 def rounds_to(curve: Sequence[float], level: float) -> int | None:

@@ -27,9 +27,8 @@ _ticks: "Queue[int] | None" = None
 
 
 def record_path(folder: Path, scenario: Scenario) -> Path:
-    """Where the record of a run lies: its name, its seed, and the digest of all its numbers."""
-    name = scenario.name.replace("/", "_")
-    return folder / f"{name}-{scenario.seed}-{scenario.digest()[:12]}.json"
+    """Where the record of a run lies: by all of its numbers, so that experiments share the arms they have in common."""
+    return folder / f"{scenario.digest()[:24]}.json"
 
 
 def load_record(folder: Path, scenario: Scenario) -> Record:
@@ -107,6 +106,8 @@ def _progress(missing: Sequence[Scenario], runs: int, ticks: "Queue[int]", conso
             nonlocal finished
             finished += 1
             progress.update(bar, description=f"{finished} of {runs} runs")
+            if not console.is_terminal:
+                console.print(f"{finished} of {runs} runs")
 
         counting = Thread(target=advance, daemon=True)
         counting.start()

@@ -4,7 +4,7 @@ import hashlib
 import json
 import tomllib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import MISSING, asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -24,7 +24,7 @@ class NodeSpec:
     role: str = ""
     """What nodes of this kind are called where results are shown by kind."""
     local: int = 4
-    external: int = 4
+    external: int | Literal["auto"] = 4
     selection: str = "paper"
     correction: str = "positive"
     learning_rate: float = 1e-4
@@ -84,8 +84,10 @@ class Scenario:
         return sum(spec.rounds(self.seconds) for spec in self.members)
 
     def digest(self) -> str:
-        """SHA-256 over every number of the scenario, in hexadecimal."""
-        return hashlib.sha256(json.dumps(self.as_dict(), sort_keys=True).encode()).hexdigest()
+        """SHA-256 over every number that is not the default, whatever the scenario is called, in hexadecimal."""
+        numbers = {key: value for key, value in _chosen(self).items() if key != "name"}
+        numbers["nodes"] = [_chosen(node) for node in self.nodes]
+        return hashlib.sha256(json.dumps(numbers, sort_keys=True, default=str).encode()).hexdigest()
 
     def as_dict(self) -> dict[str, Any]:
         """The scenario as plain values; `scenario_from` takes them back."""
@@ -109,6 +111,15 @@ def load_scenario(path: Path) -> Scenario:
         raise LocalError(f"cannot read the scenario {path}: {error}") from error
     except tomllib.TOMLDecodeError as error:
         raise LocalError(f"{path} is not valid TOML: {error}") from error
+
+
+def _chosen(value: NodeSpec | Scenario) -> dict[str, Any]:
+    """What differs from the defaults: a setting that is added later leaves older digests as they are."""
+    return {
+        each.name: getattr(value, each.name)
+        for each in fields(value)
+        if each.default is MISSING or getattr(value, each.name) != each.default
+    }
 
 
 def _made(kind: type[_T], table: Mapping[str, Any], what: str) -> _T:
