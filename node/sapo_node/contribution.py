@@ -121,11 +121,10 @@ class Contribution:
         counters: Counters,
         publish: Publish,
         rng: random.Random,
-        groups: int,
         max_tokens: int,
         model: str,
     ) -> None:
-        """`groups` is I; the name of `model`, which may be a path, is the free label in what is shared."""
+        """The name of `model`, which may be a path, is the free label in what is shared."""
         self._manifest = manifest
         self._identity = identity
         self._answerer = answerer
@@ -133,23 +132,24 @@ class Contribution:
         self._counters = counters
         self._publish = publish
         self._rng = rng
-        self._groups = groups
         self._max_tokens = max_tokens
         # The folder around a model is its owner's business.
         self._label = PurePath(model).name.encode()[:MAX_MODEL_LABEL_BYTES].decode("utf-8", "ignore")
 
-    async def generate(self, slot: Slot) -> list[LocalGroup]:
-        """Answer the questions of a reserved counter G times each, and score the answers as everybody else's."""
+    async def generate(self, slot: Slot, questions: int) -> list[LocalGroup]:
+        """Answer the first I = `questions` questions of a reserved counter G times each, and score the answers as
+        everybody else's.
+        """
         tasks = [
-            assign(self._manifest, self._identity.public_key, slot.epoch, slot.counter, k) for k in range(self._groups)
+            assign(self._manifest, self._identity.public_key, slot.epoch, slot.counter, k) for k in range(questions)
         ]
         specs = [(task.spec.dataset, task.spec.config, task.seed) for task in tasks]
         built = await self._scorer.score([ScoreRequest(*spec, ()) for spec in specs])
-        questions = [task.question for task in built if task is not None]
-        if len(questions) < len(specs):
+        asked = [task.question for task in built if task is not None]
+        if len(asked) < len(specs):
             raise RoundFailed("this node's own tasks could not be built; its log names the cause")
         groups = await self._answerer.generate(
-            questions,
+            asked,
             completions=self._manifest.completions,
             max_tokens=self._max_tokens,
             seed=self._rng.getrandbits(31),

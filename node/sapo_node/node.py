@@ -10,6 +10,7 @@ from functools import partial
 
 import trio
 
+from sapo_node.balance import balance_of
 from sapo_node.clock import Clock
 from sapo_node.competence import Competence
 from sapo_node.config import Config
@@ -148,7 +149,7 @@ class Node:
             competence=competence,
             pool=self.pool,
             trainer=self.trainer,
-            external=self._config.external,
+            balance=balance_of(self._config.local, self._config.external, competence),
             on_phase=on_phase,
         )
         await self.trainer.recover()
@@ -193,7 +194,6 @@ class Node:
             counters=self.counters,
             publish=partial(_send, publish, self._rollouts),
             rng=self._rng,
-            groups=self._config.local,
             max_tokens=self._config.max_tokens,
             model=self._config.model,
         )
@@ -240,6 +240,7 @@ class Node:
             manifest=self._manifest,
             clock=self._clock,
             counters=self.counters,
+            local=self._config.local,
             reserve=self._reserve,
             on_report=on_report,
         )
@@ -249,7 +250,7 @@ class Node:
     async def _watch(self) -> None:
         while not self.stopping.is_set():
             self._advance(self.counters.epoch(self._clock.now()))
-            await self._intake.take_in(self._config.external)
+            await self._intake.take_in(self._config.most_external)
             self._count()
             await self._pause(_PAUSE)
 

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal
 
+from sapo_node.balance import Balance
 from sapo_node.competence import Competence
 from sapo_node.contribution import Contribution
 from sapo_node.counters import Slot
@@ -75,33 +76,38 @@ class Rounds:
         pool: Pool,
         trainer: Trainer,
         competence: Competence,
-        external: int,
+        balance: Balance,
         on_phase: Callable[[Phase | None], None] = lambda _: None,
     ) -> None:
-        """`external` is J, in groups; `on_phase` hears each phase as it begins, and None as it ends."""
+        """`balance` says how many groups are a round's own and how many others'; `on_phase` hears each phase as it
+        begins, and None as it ends.
+        """
         self._contribution = contribution
         self._intake = intake
         self._sampler = sampler
         self._pool = pool
         self._trainer = trainer
         self._competence = competence
-        self._external = external
+        self._balance = balance
         self._on_phase = on_phase
 
     async def play(self, slot: Slot, *, share: bool) -> RoundReport:
         """Play the round of a reserved counter; `share` is False while this node only listens."""
         watch = _Stopwatch(self._on_phase)
+        split = self._balance.split()
         with watch.phase("generate"):
-            local = await self._contribution.generate(slot)
+            local = await self._contribution.generate(slot, split.local)
         if share:
             with watch.phase("share"):
                 await self._contribution.share(slot, local)
-        self._competence.observe(local)
         with watch.phase("verify"):
-            await self._intake.take_in(self._external)
-            external = self._sampler.draw(self._pool.groups(), self._external, epoch=slot.epoch)
+            await self._intake.take_in(max(split.external, self._balance.probe))
+            offered = self._pool.groups()
+            external = self._sampler.draw(offered, split.external, epoch=slot.epoch)
         with watch.phase("train"):
             training = await self._trainer.train(local, external)
+        self._balance.observe(local, offered, len(external))
+        self._competence.observe(local)
         rewards = [reward for group in local for reward in group.rewards]
         return RoundReport(
             epoch=slot.epoch,

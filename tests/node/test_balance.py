@@ -1,0 +1,122 @@
+"""The split of a round is found from what groups are worth, within its bounds, whoever offers whatever."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sapo_node.advantage import advantages
+from sapo_node.balance import GROUPS, MAX_EXTERNAL, Auto, Fixed, Split, balance_of
+from sapo_node.competence import Competence
+from sapo_node.config import Config, load_config
+from sapo_node.contribution import LocalGroup
+from sapo_node.verify import VerifiedGroup
+from sapo_protocol import Completion, Finish, LocalError
+
+
+def own(right):
+    rewards = tuple(number < right for number in range(8))
+    return LocalGroup("products", "", b"", (), rewards, advantages(rewards))
+
+
+def others(right):
+    completions = tuple(Completion("x", Finish.STOP) for _ in range(8))
+    return VerifiedGroup("peer", 0, 0, 0, "products", "", completions, tuple(number < right for number in range(8)))
+
+
+class Swarm:
+    """A node that is right so often of eight, among others that are right so often of eight."""
+
+    def __init__(self):
+        self.competence = Competence()
+        self.balance = Auto(self.competence)
+        self.splits = []
+
+    def play(self, rounds, *, right, theirs, offered=12):
+        for _ in range(rounds):
+            split = self.balance.split()
+            self.splits.append(split.external)
+            local = [own(right)] * split.local
+            self.balance.observe(local, [others(theirs)] * offered, min(offered, split.external))
+            self.competence.observe(local)
+        return self.balance.split()
+
+
+def test_a_node_that_joins_measures_itself_first():
+    assert Auto(Competence()).split() == Split(GROUPS, 0)
+
+
+def test_it_looks_at_others_even_while_it_takes_nothing():
+    assert Auto(Competence()).probe > 0
+    assert Fixed(8, 0).probe == 0
+
+
+def test_a_weak_node_among_strong_ones_takes_as_much_as_it_may():
+    assert Swarm().play(30, right=0, theirs=6) == Split(GROUPS - MAX_EXTERNAL, MAX_EXTERNAL)
+
+
+def test_a_strong_node_among_weak_ones_keeps_nearly_all_places_to_itself():
+    assert Swarm().play(30, right=7, theirs=1).external <= 2
+
+
+def test_peers_of_like_strength_share_the_places():
+    assert 2 <= Swarm().play(30, right=4, theirs=4).external <= 4
+
+
+def test_a_swarm_that_offers_nothing_leaves_a_node_as_it_would_be_alone():
+    swarm = Swarm()
+    swarm.play(20, right=1, theirs=6)
+    assert swarm.play(30, right=1, theirs=6, offered=0) == Split(GROUPS, 0)
+
+
+def test_what_the_swarm_cannot_fill_is_generated_instead():
+    assert 2 <= Swarm().play(40, right=1, theirs=6, offered=2).external <= 3
+
+
+def test_the_split_moves_by_one_group_a_round():
+    swarm = Swarm()
+    swarm.play(20, right=0, theirs=6)
+    swarm.play(20, right=7, theirs=1)
+    assert all(abs(after - before) <= 1 for before, after in zip(swarm.splits, swarm.splits[1:], strict=False))
+
+
+def test_an_own_reward_that_falls_halves_what_is_taken_from_others():
+    swarm = Swarm()
+    before = swarm.play(30, right=3, theirs=3).external
+    swarm.play(4, right=0, theirs=3)
+    assert min(*swarm.splits[-1:], swarm.balance.split().external) < before
+    assert swarm.balance._bound <= before / 2 + 1
+
+
+def test_a_steady_reward_raises_no_alarm():
+    swarm = Swarm()
+    swarm.play(60, right=3, theirs=3)
+    assert swarm.balance._bound == MAX_EXTERNAL
+
+
+@given(st.lists(st.tuples(st.integers(0, 8), st.integers(0, 8), st.integers(0, 20)), max_size=40))
+def test_no_history_breaks_the_bounds(history):
+    swarm = Swarm()
+    for right, theirs, offered in history:
+        split = swarm.play(1, right=right, theirs=theirs, offered=offered)
+        assert split.local + split.external == GROUPS
+        assert 0 <= split.external <= MAX_EXTERNAL
+
+
+def test_the_configuration_takes_a_number_or_auto(tmp_path):
+    path = tmp_path / "node.toml"
+    path.write_text('external = "auto"\n')
+    config = load_config(path)
+    assert (config.external, config.groups) == ("auto", GROUPS)
+    assert isinstance(balance_of(config.local, config.external, Competence()), Auto)
+    assert balance_of(3, 2, Competence()).split() == Split(3, 2)
+
+
+def test_any_other_word_is_refused(tmp_path):
+    path = tmp_path / "node.toml"
+    path.write_text('external = "lots"\n')
+    with pytest.raises(LocalError, match="external"):
+        load_config(path)
+
+
+def test_the_default_is_a_fixed_split():
+    assert Config().groups == 8
