@@ -11,6 +11,7 @@ from sapo_node.metrics import METRICS
 
 COMMANDS = [
     "start",
+    "contribute",
     "demo",
     "keygen",
     "status",

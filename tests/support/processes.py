@@ -39,9 +39,9 @@ def write_swarm(path, **changes):
 
 
 class RunningProcess:
-    """One `sapo-node start --json`, and what it has said so far."""
+    """One `sapo-node start --json`, or another command that runs a node, and what it has said so far."""
 
-    def __init__(self, folder, *arguments):
+    def __init__(self, folder, *arguments, command="start", stdin=None):
         self.folder = Path(folder)
         self.folder.mkdir(exist_ok=True)
         self.events = []
@@ -49,12 +49,13 @@ class RunningProcess:
         self._stderr = (self.folder / "stderr").open("a")
         self.process = subprocess.Popen(
             [
-                *(sys.executable, "-m", "sapo_node", "start", "--json", "--no-mdns"),
+                *(sys.executable, "-m", "sapo_node", command, "--json", "--no-mdns"),
                 *("--key", str(self.folder / "node.key"), "--state", str(self.folder / "state")),
                 *("--listen", "/ip4/127.0.0.1/tcp/0"),
                 *map(str, arguments),
             ],
             env=ENVIRONMENT,
+            stdin=stdin,
             stdout=subprocess.PIPE,
             stderr=self._stderr,
             text=True,

@@ -1,0 +1,144 @@
+"""Policies need not be trained, or be models: real nodes train on what a server, a program and a person answer."""
+
+import json
+import os
+import pty
+import re
+import signal
+import socket
+import sys
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+import chat_server
+from chat_server import ChatServer, solve
+from processes import PATIENCE, RunningProcess, sapo_node, write_swarm
+from sapo_node.commands.contributing import contribute
+
+SOLVER = f"""
+import json, sys
+sys.path.insert(0, {str(Path(chat_server.__file__).parent)!r})
+from chat_server import solve
+for line in sys.stdin:
+    result = solve(json.loads(line)["question"])
+    print(json.dumps([] if result is None else [f"It is <answer>{{result}}</answer>"]), flush=True)
+"""
+
+
+@pytest.fixture
+def swarm(tmp_path):
+    return write_swarm(tmp_path / "here.toml")
+
+
+def contributing(folder, swarm, *arguments, **options):
+    return RunningProcess(folder, "--swarm", swarm, *arguments, command="contribute", **options)
+
+
+def test_a_node_trains_on_what_a_server_and_a_program_answer(tmp_path, swarm):
+    (tmp_path / "solver.py").write_text(SOLVER)
+    solver = f"{sys.executable} {tmp_path / 'solver.py'}"
+    with (
+        ChatServer() as server,
+        contributing(tmp_path / "e", swarm, "--endpoint", server.url, "--model", "tiny") as asking,
+        contributing(tmp_path / "p", swarm, "--program", solver) as solving,
+    ):
+        started = [node.until_event("started") for node in (asking, solving)]
+        peers = [event["peer_id"] for event in started]
+        config = tmp_path / "node.toml"
+        config.write_text(
+            f"trusted = {json.dumps(peers)}\nbootstrap = {json.dumps([e['addresses'][0] for e in started])}"
+        )
+        with RunningProcess(tmp_path / "t", "--swarm", swarm, "--config", config) as learner:
+            for peer in peers:
+                learner.until(
+                    lambda event, peer=peer: any(
+                        each["peer"] == peer and each["trained_groups"] > 0 for each in event.get("peers", ())
+                    )
+                )
+        shared = solving.until_event("shared")
+        assert set(shared["tasks"][0]) == {"dataset", "groups", "informative", "completions", "right"}
+        assert not {"learner"} & set(solving.children())
+
+
+class Typist:
+    """A person at a pseudo-terminal, who reads the questions and types."""
+
+    def __init__(self, terminal, node):
+        self._terminal = terminal
+        self._node = node
+        self._asked = 0
+
+    def question(self):
+        """The next question, once it is asked."""
+        deadline = time.monotonic() + PATIENCE
+        while time.monotonic() < deadline:
+            dialogue = (self._node.folder / "stderr").read_text()
+            panels = re.findall(r"─ question ─.*?╮\n(.*?)╰.*?answer 1 of", dialogue, re.DOTALL)
+            if len(panels) > self._asked:
+                self._asked += 1
+                return panels[-1]
+            time.sleep(0.05)
+        raise AssertionError(f"no question: {self._node.errors()}")
+
+    def types(self, text):
+        os.write(self._terminal, text.encode())
+
+
+@contextmanager
+def person(folder, swarm):
+    terminal, input_ = pty.openpty()
+    with contributing(folder, swarm, "--terminal", stdin=input_) as node:
+        os.close(input_)
+        try:
+            yield Typist(terminal, node), node
+        finally:
+            os.close(terminal)
+
+
+def test_a_person_answers_skips_and_stops(tmp_path, swarm):
+    with person(tmp_path / "a", swarm) as (typist, node):
+        while (result := solve(typist.question())) is None:
+            typist.types("\x04")
+        typist.types(f"no idea\nI think <answer>{result}</answer>\n\n")
+        (task,) = node.until_event("shared")["tasks"]
+        assert (task["groups"], task["informative"], task["completions"], task["right"]) == (1, 1, 8, 1)
+        typist.question()
+        node.process.send_signal(signal.SIGINT)
+        node.until_event("stopped")
+        assert node.process.wait(30) == 0
+    where = ("--swarm", swarm, "--key", tmp_path / "a" / "node.key", "--state", tmp_path / "a" / "state")
+    assert re.search(rf"{task['dataset']} .* 1 \(12%\)", sapo_node("status", *where).stdout)
+
+
+def test_an_endpoint_that_is_down_is_noticed_and_the_node_serves_on(tmp_path, swarm):
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        url = f"http://127.0.0.1:{closed.getsockname()[1]}/v1"
+    with contributing(tmp_path / "a", swarm, "--endpoint", url, "--model", "tiny") as node:
+        node.until_event("started")
+        for _ in range(2):
+            notice = node.until(lambda event: event["event"] == "notice" and "cannot be asked" in event["text"])
+            assert "asking again" in notice["text"]
+        node.process.send_signal(signal.SIGTERM)
+        node.until_event("stopped")
+        assert node.process.wait(30) == 0
+
+
+@pytest.mark.parametrize(
+    "arguments", [(), ("--terminal", "--program", "true"), ("--endpoint", "http://127.0.0.1:1"), ("--model", "tiny")]
+)
+def test_contribute_wants_exactly_one_who_answers(arguments):
+    done = CliRunner().invoke(contribute, arguments)
+    assert done.exit_code == 2
+    assert "--endpoint with --model" in done.output
+
+
+def test_a_person_without_a_terminal_is_refused(tmp_path, swarm):
+    done = sapo_node(
+        "contribute", "--terminal", "--swarm", swarm, "--key", tmp_path / "k", "--state", tmp_path, input=""
+    )
+    assert done.returncode == 1
+    assert done.stderr.strip().splitlines()[-1].startswith("error: --terminal needs")
