@@ -128,6 +128,8 @@ def _line(event: Started | Played | Shared | Stopped) -> str:
             )
         case Started(view):
             return f"started as {view.session['peer_id']} on {', '.join(view.session['addresses'])}"
+        case Stopped(view) if view.answers and not view.rounds:
+            return f"stopped after {sum(task.groups for task in view.answers)} groups shared; start again to go on"
         case Stopped(view):
             last = view.rounds[-1]["step"] if view.rounds else 0
             return f"stopped after round {last}; start again to go on from there"

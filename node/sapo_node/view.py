@@ -60,7 +60,7 @@ def answer_table(answers: list[TaskAnswers]) -> Table:
 
 def _peers(view: Overview, shown: int) -> RenderableType:
     if not view.peers:
-        return Text("no peers heard of yet: this node learns alone until it finds some", style="dim")
+        return Text("no peers heard of yet: this node is alone until it finds some", style="dim")
     return peer_table(view.peers[:shown], set(view.session.get("connected", ())), view.own_tokens)
 
 
