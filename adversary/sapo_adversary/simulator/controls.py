@@ -43,7 +43,7 @@ class Replaying(SimulatedLearner):
         for group in again:
             self._kept.remove(group)
         self._kept.extend(_as_external(group) for group in groups if any(group.advantages))
-        return await super().train(step, [*groups, *again], correction=correction)
+        return _on_account_of(groups, await super().train(step, [*groups, *again], correction=correction))
 
 
 class Filtering(SimulatedLearner):
@@ -57,7 +57,7 @@ class Filtering(SimulatedLearner):
         """One update on as many groups as came, all of them informative, if any is."""
         kept = [group for group in groups if any(group.advantages)]
         filled = [kept[place % len(kept)] for place in range(len(groups))] if kept else []
-        return await super().train(step, filled, correction=correction)
+        return _on_account_of(groups, await super().train(step, filled, correction=correction))
 
 
 class Oversampling(SimulatedLearner):
@@ -75,7 +75,7 @@ class Oversampling(SimulatedLearner):
         """One update on the round's informative groups and on those of further tasks of the same kinds."""
         further = self._more((OVERSAMPLED - 1) * len(groups))
         kept = [group for group in [*groups, *further] if any(group.advantages)]
-        return await super().train(step, kept[: self._groups], correction=correction)
+        return _on_account_of(groups, await super().train(step, kept[: self._groups], correction=correction))
 
     def _more(self, count: int) -> list[TrainGroup]:
         weights = [spec.weight for spec in self._manifest.tasks]
@@ -102,6 +102,11 @@ def learner_for(
         return Oversampling(scenario, manifest, number, policies, scorer)
     kinds = {"": SimulatedLearner, "replay": Replaying, "filter": Filtering}
     return kinds[control](scenario, manifest, number, policies)
+
+
+def _on_account_of(groups: Sequence[TrainGroup], report: TrainReport) -> TrainReport:
+    """A report for the batch that the node handed over: all tokens were its own, whichever groups they came from."""
+    return replace(report, group_tokens=(sum(report.group_tokens), *[0] * (len(groups) - 1)))
 
 
 def _as_external(group: TrainGroup) -> TrainGroup:
