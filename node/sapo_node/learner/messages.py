@@ -14,7 +14,7 @@ Correction = Literal["positive", "tapered", "paper"]
 Dtype = Literal["float32", "bfloat16"]
 
 
-_HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII)
+_HUB_NAME = re.compile(r"\w[\w.-]*/\w[\w.-]*", re.ASCII)
 
 
 def is_hub_name(model: str) -> bool:
