@@ -16,7 +16,7 @@ from sapo_protocol import LocalError
 @pytest.mark.parametrize("name", experiment_names())
 def test_every_experiment_of_the_package_can_be_read(name):
     experiment = load_experiment(name)
-    assert experiment.reference in experiment.arms
+    assert any(experiment.compared_with(arm) for arm in experiment.arms)
     assert len(experiment.all_scenarios()) == len(experiment.arms) * len(experiment.seeds)
 
 
@@ -58,8 +58,6 @@ def test_a_key_that_means_nothing_is_refused(tmp_path):
 
 def test_a_grid_plays_every_arm_at_every_point(tmp_path):
     path = experiment_file(tmp_path, "[arms.a]\n[grid]\nlearning_rate = [1e-4, 2e-4]\nlocal = [2, 4]\n")
-    text = path.read_text().replace('reference = "a"', 'reference = "a, learning_rate 0.0001, local 2"')
-    path.write_text(text)
     arms = load_experiment(str(path)).arms
     assert len(arms) == 4
     assert {(s.nodes[0].learning_rate, s.nodes[0].local) for s in arms.values()} == {
@@ -175,6 +173,13 @@ def test_a_small_experiment_runs_and_is_drawn_from_the_command_line(tmp_path):
 
 def test_only_some_arms_and_seeds_may_be_asked_for():
     part = load_experiment("sapo-table").part(["4/4"], 2)
-    assert (list(part.arms), part.seeds, part.reference) == (["4/4"], (1, 2), "4/4")
+    assert (list(part.arms), part.seeds, part.compared_with("4/4")) == (["4/4"], (1, 2), None)
     with pytest.raises(LocalError, match="9/9"):
         replace(part).part(["9/9"], None)
+
+
+def test_an_arm_is_compared_at_its_own_point_of_the_grid(tmp_path):
+    path = experiment_file(tmp_path, "[arms.a]\n[arms.b]\nlocal = 8\n[grid]\nlearning_rate = [1e-4, 2e-4]\n")
+    experiment = load_experiment(str(path))
+    assert experiment.compared_with("b, learning_rate 0.0002") == "a, learning_rate 0.0002"
+    assert experiment.compared_with("a, learning_rate 0.0002") is None

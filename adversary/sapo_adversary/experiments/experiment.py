@@ -27,20 +27,26 @@ class Experiment:
     seeds: tuple[int, ...]
     """Swarm seeds: the independent units. All nodes of one swarm are one sample."""
     reference: str
-    """The arm that the others are compared with."""
+    """The arm that the others are compared with, at the same point of the grid if there is one."""
     ceiling: float
     """Pass@1 that the policy can reach, fixed beforehand; `rounds_to_half` counts to half of it."""
     table: Mapping[str, Any] = field(repr=False)
     """The whole file, for the record."""
     arms: Mapping[str, Scenario] = field(repr=False)
+    points: Mapping[str, str] = field(repr=False)
+    """The point of the grid that an arm stands for, as the end of its label; empty where there is no grid."""
 
     def part(self, arms: Collection[str], seeds: int | None) -> "Experiment":
         """Only some arms (all where none are named) and the first so many seeds. Raises LocalError for no such arm."""
         if unknown := set(arms) - set(self.arms):
             raise LocalError(f"{self.name} has no arm {', '.join(sorted(unknown))}; it has {', '.join(self.arms)}")
         chosen = {name: arm for name, arm in self.arms.items() if not arms or name in arms}
-        reference = self.reference if self.reference in chosen else next(iter(chosen))
-        return replace(self, arms=chosen, seeds=self.seeds[:seeds], reference=reference)
+        return replace(self, arms=chosen, seeds=self.seeds[:seeds])
+
+    def compared_with(self, arm: str) -> str | None:
+        """The arm that this one is compared with; None for a reference itself, or where that is left out."""
+        reference = self.reference + self.points[arm]
+        return reference if reference != arm and reference in self.arms else None
 
     def scenarios(self, arm: str) -> list[Scenario]:
         """The runs of one arm, by seed."""
@@ -75,9 +81,11 @@ def load_experiment(name: str) -> Experiment:
 
 
 def _experiment(name: str, table: Mapping[str, Any]) -> Experiment:
-    arms = dict(_arms(table))
-    if table["reference"] not in arms:
-        raise LocalError(f"{name}: its reference {table['reference']!r} is none of its arms: {', '.join(arms)}")
+    if table["reference"] not in table["arms"]:
+        raise LocalError(
+            f"{name}: its reference {table['reference']!r} is none of its arms: {', '.join(table['arms'])}"
+        )
+    arms = list(_arms(table))
     return Experiment(
         name=name,
         title=table["title"],
@@ -86,18 +94,19 @@ def _experiment(name: str, table: Mapping[str, Any]) -> Experiment:
         reference=table["reference"],
         ceiling=table["ceiling"],
         table=table,
-        arms=arms,
+        arms={scenario.name: scenario for _, scenario in arms},
+        points={scenario.name: point for point, scenario in arms},
     )
 
 
 def _arms(table: Mapping[str, Any]) -> Iterator[tuple[str, Scenario]]:
-    """Every arm, at every point of the grid if there is one."""
+    """Every arm, at every point of the grid if there is one, behind the label of that point."""
     grid = table.get("grid", {})
-    for name, changes in table["arms"].items():
-        for values in itertools.product(*grid.values()):
-            point = dict(zip(grid, values, strict=True))
-            label = ", ".join([name, *(f"{key} {value}" for key, value in point.items())])
-            yield label, _scenario(label, table["scenario"], {**changes, **point})
+    for values in itertools.product(*grid.values()):
+        point = dict(zip(grid, values, strict=True))
+        label = "".join(f", {key} {value}" for key, value in point.items())
+        for name, changes in table["arms"].items():
+            yield label, _scenario(name + label, table["scenario"], {**changes, **point})
 
 
 def _scenario(label: str, shared: Mapping[str, Any], changes: Mapping[str, Any]) -> Scenario:

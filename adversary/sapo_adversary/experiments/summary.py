@@ -31,9 +31,9 @@ def summarise(experiment: Experiment, records: Mapping[str, Sequence[Record]]) -
         "reference": experiment.reference,
         "arms": arms,
         "comparisons": {
-            arm: _compare(arms[experiment.reference], figures)
+            arm: _compare(arms[reference], figures)
             for arm, figures in arms.items()
-            if arm != experiment.reference
+            if (reference := experiment.compared_with(arm))
         },
     }
 
