@@ -1,7 +1,10 @@
 """Text discipline: which tokens of local and external groups are trained."""
 
+from dataclasses import replace
+
 import pytest
 import torch
+from transformers import GPT2Config, GPT2LMHeadModel, MistralConfig, MistralForCausalLM
 
 from sapo_node.learner.batch import Refused, completion_logits, micro_batches, rows_of
 from sapo_node.learner.messages import LearnerOptions, Sampled, TrainGroup
@@ -114,12 +117,34 @@ def test_a_micro_batch_lines_up_all_completions(policy):
             assert mask[: len(row.completion)].all()
 
 
-def test_the_logits_of_a_shared_prompt_are_those_of_each_text_alone(policy):
+def assert_logits_are_those_of_each_text_alone(policy):
     for batch in micro_batches(policy, short_and_long(policy)):
         for row, logits in zip(batch.rows, completion_logits(policy, batch), strict=True):
             alone = policy.model(input_ids=torch.tensor([[*row.prompt, *row.completion]])).logits[0]
             expected = alone[len(row.prompt) - 1 : -1]
             torch.testing.assert_close(logits[: len(row.completion)], expected, atol=1e-4, rtol=1e-4)
+
+
+def test_the_logits_after_a_shared_prompt_are_those_of_each_text_alone(policy):
+    assert_logits_are_those_of_each_text_alone(policy)
+
+
+def test_so_they_are_in_a_model_that_counts_places_from_the_start(policy):
+    config = GPT2Config(n_embd=32, n_layer=2, n_head=2, vocab_size=policy.vocabulary, n_positions=policy.context)
+    assert_logits_are_those_of_each_text_alone(replace(policy, model=GPT2LMHeadModel(config).eval()))
+
+
+def test_so_they_are_in_a_model_with_a_window_shorter_than_the_text(policy):
+    config = MistralConfig(
+        hidden_size=32,
+        intermediate_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        vocab_size=policy.vocabulary,
+        sliding_window=4,
+    )
+    assert_logits_are_those_of_each_text_alone(replace(policy, model=MistralForCausalLM(config).eval()))
 
 
 def test_padding_is_at_most_half_of_the_tokens(policy):

@@ -3,8 +3,11 @@
 import pytest
 import torch
 
+from sapo_node.learner import generate as sampler
+from sapo_node.learner.batch import completion_logits, micro_batches, rows_of
 from sapo_node.learner.generate import generate
-from sapo_node.learner.messages import GenerateRequest, LearnerOptions, RequestError
+from sapo_node.learner.grpo import token_logprobs
+from sapo_node.learner.messages import GenerateRequest, LearnerOptions, RequestError, TrainGroup
 from sapo_node.learner.model import load
 
 torch.set_num_threads(1)
@@ -17,8 +20,8 @@ def policy():
     return load(LearnerOptions(checkpoints=""))
 
 
-def sample(policy, *, questions=QUESTIONS, completions=4, max_tokens=80, seed=1, max_bytes=1024):
-    return generate(policy, GenerateRequest(questions, completions, max_tokens, seed), max_bytes)
+def sample(policy, *, questions=QUESTIONS, completions=4, max_tokens=80, seed=1, temperature=1.0, max_bytes=1024):
+    return generate(policy, GenerateRequest(questions, completions, max_tokens, seed, temperature), max_bytes)
 
 
 def test_each_question_gets_its_completions_in_order(policy):
@@ -84,3 +87,40 @@ def test_a_cached_shorter_batch_samples_what_a_lone_question_does(policy):
         return generate(policy, GenerateRequest(questions, 1, 40, 1, temperature=1e-4), 1024)
 
     assert cold(QUESTIONS)[1] == cold(QUESTIONS[1:])[0]
+
+
+def test_rows_that_leave_change_nothing_for_those_that_go_on(policy, monkeypatch):
+    def cold(share):
+        monkeypatch.setattr(sampler, "CROWD", share)
+        return sample(policy, questions=QUESTIONS * 4, completions=1, max_tokens=40, temperature=1e-4)
+
+    assert cold(1) == cold(0.75) == cold(0)
+
+
+def test_every_token_is_drawn_with_the_probability_that_training_sees(policy, monkeypatch):
+    drawn, draw = [], sampler._draw
+
+    def recorded(logits, *rest):
+        chosen = draw(logits, *rest)
+        drawn.append(token_logprobs(logits, chosen))
+        return chosen
+
+    monkeypatch.setattr(sampler, "_draw", recorded)
+    # Finished rows leave at once, so that the rows of a step are those whose completion reaches it, in order.
+    monkeypatch.setattr(sampler, "CROWD", 1)
+    groups = sample(policy)
+    undrawn = torch.tensor(sorted(policy.specials.difference(policy.ends)))
+    trained = {}
+    for index, group in enumerate(groups):
+        rows = rows_of(policy, index, TrainGroup("local", QUESTIONS[index], 1.0, (1.0,) * 4, group), 80)
+        for batch in micro_batches(policy, rows):
+            # The sampler never draws a special token that does not end a text; training knows no such rule.
+            logits = completion_logits(policy, batch).index_fill(2, undrawn, -torch.inf)
+            logprobs = token_logprobs(logits, batch.targets)
+            trained |= {(index, rows.index(row)): logprobs[i] for i, row in enumerate(batch.rows)}
+    lengths = {
+        (i, j): len(c.tokens) + (c.finish == "stop") for i, group in enumerate(groups) for j, c in enumerate(group)
+    }
+    for step, sampled in enumerate(drawn):
+        expected = [trained[row][step] for row in sorted(trained) if lengths[row] > step]
+        torch.testing.assert_close(sampled, torch.stack(expected), atol=1e-5, rtol=0)
