@@ -8,13 +8,14 @@ STAMP := $(VENV)/.installed
 
 FUZZ_SECONDS ?= 60
 
-.PHONY: help install run test slow lint bench fuzz clean
+.PHONY: help install run test slow lint bench bench-learner fuzz clean
 
 help:
 	@echo "make run     start a node in the starter swarm (Ctrl-C ends it; nothing is lost)"
 	@echo "make test    lint, types, import rules and all quick tests"
 	@echo "make slow    tests that take minutes or need multicast"
 	@echo "make bench   measurements, each a ratio taken side by side in one run"
+	@echo "make bench-learner  a round of the learner beside TRL's GRPOTrainer"
 	@echo "make fuzz    FUZZ_SECONDS of coverage-guided fuzzing of each part that reads foreign bytes"
 	@echo "make install only the virtual environment"
 
@@ -46,6 +47,9 @@ slow: $(STAMP)
 
 bench: $(STAMP)
 	$(BIN)/python -m pytest -m bench -s --timeout 1800 tests/benchmarks
+
+bench-learner: $(STAMP)
+	$(BIN)/python tests/benchmarks/bench_learner.py
 
 fuzz: $(STAMP)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --group fuzz

@@ -1,0 +1,148 @@
+"""`make bench-learner`: full rounds of this learner beside TRL's GRPOTrainer, in turn, each in a process of its own.
+
+Compared by CPU-seconds of one thread, which other work on the machine disturbs less than the clock on the wall.
+"""
+
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+from importlib.metadata import version
+from pathlib import Path
+
+import learner_worker as worker
+
+WORKER = Path(worker.__file__)
+RESULT = WORKER.parent / "results" / "bench_learner.json"
+WARM_UP, ROUNDS = 1, 5
+REWARDS = ("task", "one-in-each-group")
+"""By the tasks' own scorers, under which most groups are flat, and with one winner in every group, so that none is."""
+LEARNERS = ("ours", "trl")
+PHASES = ("generate", "score", "forward_backward", "optimizer", "other")
+
+
+class Worker:
+    """A learner's process, which takes a round when told to."""
+
+    def __init__(self, learner, rewards, scratch):
+        command = [sys.executable, str(WORKER), learner, rewards, str(WARM_UP + ROUNDS)]
+        environment = os.environ | {"PYTHONWARNINGS": "ignore"}
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=scratch, env=environment
+        )
+
+    def told(self):
+        """Return the next figures. Raises RuntimeError where the process ended instead."""
+        for line in self._process.stdout:
+            if line.startswith(worker.MARK):
+                return json.loads(line.removeprefix(worker.MARK))
+        raise RuntimeError(f"a worker ended early, with {self._process.wait()}")
+
+    def round(self):
+        self._process.stdin.write("\n")
+        self._process.stdin.flush()
+        return self.told()
+
+    def end(self):
+        last = self.told()
+        self._process.stdin.close()
+        self._process.wait()
+        return last
+
+
+def measure(rewards, scratch):
+    """Return each learner's figures over the same questions, its rounds alternating with the other's."""
+    workers = {learner: Worker(learner, rewards, scratch) for learner in LEARNERS}
+    loaded = {learner: worker.told()["peak_mib"] for learner, worker in workers.items()}
+    rounds = {learner: [] for learner in LEARNERS}
+    for number in range(WARM_UP + ROUNDS):
+        for learner in LEARNERS if number % 2 else reversed(LEARNERS):
+            rounds[learner].append(workers[learner].round())
+    peak = {learner: worker.end()["peak_mib"] for learner, worker in workers.items()}
+    return [
+        {
+            "rewards": rewards,
+            "learner": learner,
+            **summary(rounds[learner][WARM_UP:]),
+            "loaded_mib": round(loaded[learner]),
+            "peak_mib": round(peak[learner]),
+        }
+        for learner in LEARNERS
+    ]
+
+
+def summary(rounds):
+    def mean(values):
+        return sum(values) / len(rounds)
+
+    cpu, tokens = mean(each["cpu"] for each in rounds), mean(each["tokens"] for each in rounds)
+    return {
+        "cpu_seconds": round(cpu, 4),
+        "wall_seconds": round(mean(each["wall"] for each in rounds), 4),
+        "tokens": round(tokens, 1),
+        "longest": round(mean(each["longest"] for each in rounds), 1),
+        "flat_groups": round(mean(each["flat"] for each in rounds), 2),
+        "tokens_per_cpu_second": round(tokens / cpu),
+        "phases": {name: round(mean(each["phases"][name] for each in rounds), 4) for name in PHASES},
+        "cpu_seconds_of_each_round": [round(each["cpu"], 4) for each in rounds],
+    }
+
+
+def show(results):
+    print(f"\n{worker.GROUPS} x {worker.COMPLETIONS} completions: CPU-seconds of one thread, mean of {ROUNDS} rounds\n")
+    heads = ("rewards", "learner", "round", *PHASES, "tokens", "tokens/s", "peak MiB")
+    rows = [
+        (
+            each["rewards"],
+            each["learner"],
+            f"{each['cpu_seconds']:.3f}",
+            *(f"{each['phases'][name]:.3f}" for name in PHASES),
+            f"{each['tokens']:.0f}",
+            str(each["tokens_per_cpu_second"]),
+            str(each["peak_mib"]),
+        )
+        for each in results
+    ]
+    widths = [max(len(row[place]) for row in [heads, *rows]) for place in range(len(heads))]
+    for row in [heads, *rows]:
+        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)))
+    print()
+    for ours, trl in zip(results[::2], results[1::2], strict=True):
+        ratio = ours["tokens_per_cpu_second"] / trl["tokens_per_cpu_second"]
+        memory = ours["peak_mib"] / trl["peak_mib"]
+        print(
+            f"{ours['policy']}, {ours['rewards']}: {ratio:.2f}x the tokens per second of TRL, {memory:.2f}x its memory"
+        )
+
+
+def main():
+    with tempfile.TemporaryDirectory() as scratch:
+        results = [figures for rewards in REWARDS for figures in measure(rewards, scratch)]
+    show(results)
+    settings = worker.trl_settings(WARM_UP + ROUNDS).to_dict()
+    kept = ("loss_type", "beta", "epsilon", "epsilon_high", "temperature", "scale_rewards", "num_iterations", "optim")
+    kept += ("gradient_checkpointing", "bf16", "per_device_train_batch_size", "gradient_accumulation_steps")
+    report = {
+        "command": "make bench-learner",
+        "versions": {name: version(name) for name in ("torch", "transformers", "trl", "accelerate")},
+        "python": platform.python_version(),
+        "config": {
+            "groups": worker.GROUPS,
+            "completions": worker.COMPLETIONS,
+            "max_tokens": worker.MAX_TOKENS,
+            "threads": 1,
+            "rounds": ROUNDS,
+            "warm_up": WARM_UP,
+            "dtype": "float32",
+            "device": "cpu",
+            "trl": {name: settings[name] for name in kept},
+        },
+        "results": results,
+    }
+    RESULT.write_text(json.dumps(report, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

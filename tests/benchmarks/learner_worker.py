@@ -1,0 +1,224 @@
+"""One learner in one process: a round per line on standard input, its figures as JSON on standard output.
+
+Both learners get the seed policy, the same questions, completions a group, longest completion and one thread. The
+learning rate is 0: all work is done, and the policy, and with it the lengths, stay the same in every round.
+"""
+
+import json
+import random
+import resource
+import sys
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+
+from sapo_node.advantage import advantages
+from sapo_node.learner.generate import generate
+from sapo_node.learner.grpo import CLIP_HIGH, CLIP_LOW
+from sapo_node.learner.messages import GenerateRequest, LearnerOptions, TrainGroup, TrainRequest
+from sapo_node.learner.model import load
+from sapo_node.learner.trainer import Trainer
+from sapo_node.tasks import build_task, score
+from sapo_protocol import load_manifest
+
+GROUPS, COMPLETIONS, MAX_TOKENS = 8, 8, 80
+MARK = "@"
+"""Begins the lines that are meant for the bench; libraries print others."""
+
+
+@dataclass(frozen=True)
+class Item:
+    dataset: str
+    task: object
+
+
+def items_of(number):
+    """Return a round's items, the same for every learner."""
+    rng = random.Random(number)
+    specs = rng.choices(load_manifest("starter").tasks, k=GROUPS)
+    return [Item(spec.dataset, build_task(spec.dataset, spec.config, rng.randrange(2**31))) for spec in specs]
+
+
+def rewards_of(item, texts, rewards):
+    """Return one group's rewards: by the task's own scorer, or one winner in every group, so that none is flat."""
+    if rewards == "one-in-each-group":
+        return [float(place == 0) for place in range(len(texts))]
+    return [float(score(item.dataset, item.task, text)) for text in texts]
+
+
+class Stopwatch:
+    """CPU-seconds of one round by phase."""
+
+    def __init__(self):
+        self.begin()
+
+    def begin(self):
+        self.phases = dict.fromkeys(("generate", "score", "forward_backward", "optimizer", "other"), 0.0)
+        self._cpu, self._wall = time.process_time(), time.perf_counter()
+
+    @contextmanager
+    def phase(self, name):
+        before = time.process_time()
+        yield
+        self.phases[name] += time.process_time() - before
+
+    def report(self, lengths, flat):
+        cpu = time.process_time() - self._cpu
+        self.phases["other"] = cpu - sum(value for name, value in self.phases.items() if name != "other")
+        figures = {"cpu": cpu, "wall": time.perf_counter() - self._wall, "tokens": sum(lengths), "flat": flat}
+        tell({**figures, "longest": max(lengths), "phases": self.phases})
+
+
+def tell(figures):
+    sys.stdout.write(MARK + json.dumps(figures) + "\n")
+    sys.stdout.flush()
+
+
+def peak_mib():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def run_ours(rewards, rounds):
+    options = LearnerOptions(checkpoints="", device="cpu", learning_rate=0.0)
+    trainer, watch = Trainer(load(options), options), Stopwatch()
+    step = trainer.optimizer.step
+
+    def timed_step():
+        with watch.phase("optimizer"):
+            step()
+
+    trainer.optimizer.step = timed_step
+    tell({"peak_mib": peak_mib()})
+    for number in range(rounds):
+        sys.stdin.readline()
+        items = items_of(number)
+        watch.begin()
+        with watch.phase("generate"):
+            request = GenerateRequest(tuple(item.task.question for item in items), COMPLETIONS, MAX_TOKENS, number)
+            groups = generate(trainer.policy, request, options.max_completion_bytes)
+        with watch.phase("score"):
+            scored = [rewards_of(i, [c.text for c in group], rewards) for i, group in zip(items, groups, strict=True)]
+        with watch.phase("forward_backward"):
+            batch = tuple(
+                TrainGroup("local", item.task.question, 1.0, advantages(values), group)
+                for item, values, group in zip(items, scored, groups, strict=True)
+            )
+            trainer.train(TrainRequest(number + 1, batch))
+        watch.phases["forward_backward"] -= watch.phases["optimizer"]
+        lengths = [len(c.tokens) + (c.finish == "stop") for group in groups for c in group]
+        watch.report(lengths, sum(len(set(values)) == 1 for values in scored))
+    tell({"peak_mib": peak_mib()})
+
+
+def run_trl(rewards, rounds):
+    from datasets import Dataset
+    from transformers import PrinterCallback, TrainerCallback
+    from trl import GRPOTrainer
+
+    policy = load(LearnerOptions(checkpoints="", device="cpu"))
+    watch = Stopwatch()
+    items = [item for number in range(rounds) for item in items_of(number)]
+    prompts = [policy.tokenizer.decode(policy.prompt(item.task.question)) for item in items]
+    for item, prompt in zip(items, prompts, strict=True):
+        assert policy.tokenizer(prompt)["input_ids"] == policy.prompt(item.task.question)
+    seen = {}
+
+    def reward(completions, place, completion_ids, **_):
+        groups = range(0, len(completions), COMPLETIONS)
+        scored = [rewards_of(items[place[i]], completions[i : i + COMPLETIONS], rewards) for i in groups]
+        seen["lengths"] = [len(ids) for ids in completion_ids]
+        seen["flat"] = sum(len(set(values)) == 1 for values in scored)
+        return [value for values in scored for value in values]
+
+    class Timed(GRPOTrainer):
+        def _generate(self, *args):
+            with watch.phase("generate"):
+                return super()._generate(*args)
+
+        def _calculate_rewards(self, *args):
+            with watch.phase("score"):
+                return super()._calculate_rewards(*args)
+
+        def compute_loss(self, *args, **options):
+            with watch.phase("forward_backward"):
+                return super().compute_loss(*args, **options)
+
+    class Rounds(TrainerCallback):
+        def on_step_begin(self, *_, **__):
+            sys.stdin.readline()
+            watch.begin()
+
+        def on_step_end(self, *_, **__):
+            watch.report(**seen)
+
+    dataset = Dataset.from_list([{"prompt": prompt, "place": place} for place, prompt in enumerate(prompts)])
+    trainer = Timed(policy.model, reward, trl_settings(rounds), dataset, processing_class=policy.tokenizer)
+    trainer.remove_callback(PrinterCallback)
+    trainer.add_callback(Rounds())
+    time_backward_and_optimizer(trainer, watch)
+    tell({"peak_mib": peak_mib()})
+    trainer.train()
+    tell({"peak_mib": peak_mib()})
+
+
+def time_backward_and_optimizer(trainer, watch):
+    backward, create = trainer.accelerator.backward, trainer.create_optimizer
+
+    def timed_backward(*args, **options):
+        with watch.phase("forward_backward"):
+            backward(*args, **options)
+
+    def create_timed(*args):
+        optimizer = create(*args)
+        step = optimizer.step
+
+        def timed_step(*given):
+            with watch.phase("optimizer"):
+                return step(*given)
+
+        optimizer.step = timed_step
+        return optimizer
+
+    trainer.accelerator.backward, trainer.create_optimizer = timed_backward, create_timed
+
+
+def trl_settings(rounds):
+    """Return what a user of TRL would set for speed on a CPU; recomputation and everything that writes is off."""
+    from trl import GRPOConfig
+
+    return GRPOConfig(
+        output_dir="unused",
+        use_cpu=True,
+        bf16=False,
+        gradient_checkpointing=False,
+        save_strategy="no",
+        logging_strategy="no",
+        report_to="none",
+        disable_tqdm=True,
+        log_completions=False,
+        optim="adamw_torch_fused",
+        weight_decay=0.0,
+        learning_rate=0.0,
+        max_grad_norm=1.0,
+        loss_type="dr_grpo",
+        beta=0.0,
+        epsilon=CLIP_LOW,
+        epsilon_high=CLIP_HIGH,
+        temperature=1.0,
+        scale_rewards="group",
+        num_iterations=1,
+        num_generations=COMPLETIONS,
+        per_device_train_batch_size=GROUPS * COMPLETIONS,
+        gradient_accumulation_steps=1,
+        max_completion_length=MAX_TOKENS,
+        max_steps=rounds,
+        shuffle_dataset=False,
+    )
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    torch.set_flush_denormal(True)
+    {"ours": run_ours, "trl": run_trl}[sys.argv[1]](sys.argv[2], int(sys.argv[3]))
