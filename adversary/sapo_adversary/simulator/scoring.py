@@ -23,6 +23,8 @@ class SharedScorer:
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, str, int], _Known] = {}
+        self.datasets: dict[str, str] = {}
+        """The dataset of every question worked out so far."""
 
     async def score(self, batch: Sequence[ScoreRequest]) -> list[Scored | None]:
         """One result per request, in order."""
@@ -42,4 +44,5 @@ class SharedScorer:
         if key not in self._known:
             task = build_task(request.dataset, request.config, request.seed)
             self._known[key] = _Known(task, task_digest(task.question, task.answer))
+            self.datasets[task.question] = task.dataset
         return self._known[key]

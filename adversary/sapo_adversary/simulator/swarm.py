@@ -4,7 +4,9 @@ The same scenario gives the same record, byte for byte, but for what is under `t
 """
 
 import hashlib
+import json
 import random
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -46,6 +48,8 @@ class _Log:
     columns: dict[str, list[Any]] = field(default_factory=dict)
     examined: list[dict[str, Any]] = field(default_factory=list)
     cpu_seconds: list[float] = field(default_factory=list)
+    carried: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """Tokens trained on, by dataset and by the peer who wrote them."""
 
     def add(self, **values: Any) -> None:
         for name, value in values.items():
@@ -126,12 +130,22 @@ class _Member:
             grad_norm=report.training.grad_norm,
             generated_tokens=self._policy.meter.generated_tokens,
         )
+        self._tally(report)
         self.log.cpu_seconds.append(round(self._policy.meter.cpu_seconds, 3))
         every = self._scenario.examine_every
         before, now = ((report.step - past) * self.spec.round_seconds for past in (1, 0))
         if every and int(now / every) > int(before / every) and report.step < self.spec.rounds(self._scenario.seconds):
             self._examine(self._scenario.examine_questions)
         played(1)
+
+    def _tally(self, report: RoundReport) -> None:
+        """Count whose groups of which dataset the round trained on, from the batch that the node stored for it."""
+        row = self._database.row("SELECT request, peers FROM batches WHERE step = ?", report.step)
+        if row is None:
+            return
+        questions = [group["question"] for group in json.loads(row[0])["groups"]]
+        for question, peer, tokens in zip(questions, json.loads(row[1]), report.training.group_tokens, strict=True):
+            self.log.carried[self._scorer.datasets[question], peer] += tokens
 
     def _examine(self, questions: int) -> None:
         per_task = self._policy.examine(self._scorer, questions)
@@ -153,6 +167,7 @@ class _Member:
             "rounds": self.log.columns,
             "heldout": self.log.examined,
             "trained": {peer or "own": {"groups": g, "tokens": t} for peer, (g, t) in sorted(trained.items())},
+            "carried": [[*key, tokens] for key, tokens in sorted(self.log.carried.items()) if tokens],
             "refused": {str(why): count for why, count in sorted(refused.items())},
         }
 
