@@ -92,7 +92,7 @@ async def test_more_choices_than_asked_for_are_left():
 
 async def test_only_so_many_requests_are_under_way_at_once(monkeypatch):
     def slow(_):
-        time.sleep(0.02)
+        time.sleep(0.2)
         return reply(choice("a"))
 
     with ChatServer(slow) as server:
