@@ -11,9 +11,9 @@ from typing import Any, Literal, get_args
 import platformdirs
 
 from sapo_node.balance import AUTO, GROUPS, MAX_EXTERNAL
-from sapo_node.learner.messages import Correction, Dtype
+from sapo_node.learner.messages import Correction, Dtype, is_hub_name
 from sapo_node.selection import Selection
-from sapo_protocol import LocalError
+from sapo_protocol import LocalError, limits
 
 
 def _key(default: Any, doc: str) -> Any:
@@ -106,6 +106,12 @@ class Config:
     def most_external(self) -> int:
         """The most groups of others in a round."""
         return MAX_EXTERNAL if self.external == AUTO else self.external
+
+    @property
+    def model_label(self) -> str:
+        """How others hear of the model: by a name of the hub or of a folder, never by a path of this machine."""
+        name = self.model if is_hub_name(self.model) else Path(self.model).resolve().name
+        return name.encode()[: limits.MAX_MODEL_LABEL_BYTES].decode("utf-8", "ignore")
 
     @property
     def groups(self) -> int:

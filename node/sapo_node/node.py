@@ -195,7 +195,7 @@ class Node:
             publish=partial(_send, publish, self._rollouts),
             rng=self._rng,
             max_tokens=self._config.max_tokens,
-            model=self._config.model,
+            model=self._config.model_label,
         )
 
     async def _play(self, play: Rounds) -> RoundReport | None:

@@ -35,6 +35,20 @@ def test_a_key_not_given_keeps_its_default(tmp_path):
     assert load_config(write(tmp_path, "")) == Config()
 
 
+@pytest.mark.parametrize(
+    ("model", "label"),
+    [
+        ("seed", "seed"),
+        ("/home/somebody/models/mine", "mine"),
+        ("./mine/", "mine"),
+        ("somebody/tiny", "somebody/tiny"),
+        ("/x/" + "é" * 60, "é" * 32),
+    ],
+)
+def test_others_hear_a_models_name_and_no_path_of_this_machine(model, label):
+    assert Config(model=model).model_label == label
+
+
 BAD = {
     "an unknown key": ("externl = 4", r"unknown key 'externl'; did you mean 'external'"),
     "text for a number": ('local = "4"', "local must be a int"),
@@ -42,6 +56,8 @@ BAD = {
     "one string for a list": ('bootstrap = "x"', "list of strings"),
     "no local groups": ("local = 0", "local is 0"),
     "an unknown correction": ('correction = "none"', "positive, tapered, paper"),
+    "an unknown dtype": ('dtype = "float16"', "float32, bfloat16"),
+    "a warm-up below zero": ("warmup = -1", "warmup is -1"),
     "a learning rate of zero": ("learning_rate = 0.0", "learning_rate"),
     "bad TOML": ("local =", "not valid TOML"),
 }
