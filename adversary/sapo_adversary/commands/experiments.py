@@ -12,6 +12,7 @@ from rich.table import Table
 from sapo_adversary.experiments.experiment import Experiment, experiment_names, load_experiment
 from sapo_adversary.experiments.plots import draw
 from sapo_adversary.experiments.summary import summarise
+from sapo_adversary.experiments.tables import header, markdown, rows
 from sapo_adversary.policies import DEFAULT_FOLDER, POLICIES, prepare
 from sapo_adversary.records import write_whole
 from sapo_adversary.simulator.runs import load_record, play_all
@@ -40,6 +41,7 @@ _folder = click.Path(path_type=Path)
 @click.option("--jobs", type=click.IntRange(1), help="Runs at a time.  [default: one per core]")
 @click.option("--seeds", type=click.IntRange(1), help="Only the first so many seeds.")
 @click.option("--arm", "only", multiple=True, help="Only this arm; may be repeated.")
+@click.option("--markdown", "as_markdown", is_flag=True, help="Print the table in Markdown.")
 @click.option("--json", "json_output", is_flag=True, help="Print the summary as JSON.")
 def experiment(
     name: str,
@@ -51,6 +53,7 @@ def experiment(
     jobs: int | None,
     seeds: int | None,
     only: tuple[str, ...],
+    as_markdown: bool,
     json_output: bool,
 ) -> None:
     """Run the learning experiment NAME, or draw its results with `plot`.
@@ -79,7 +82,10 @@ def experiment(
     if json_output:
         click.echo(json.dumps(summary))
         return
-    Console().print(_table(summary))
+    if as_markdown:
+        click.echo(markdown(summary))
+    else:
+        Console().print(_table(summary))
     stderr.print(f"written to {path} and {picture}", highlight=False)
 
 
@@ -119,35 +125,8 @@ def _read(path: Path) -> dict[str, Any]:
 
 def _table(summary: dict[str, Any]) -> Table:
     table = Table(title=summary["title"], title_justify="left")
-    gain = f"gain over {summary['reference']}"
-    for column in ("arm", "cumulative", gain, "held-out", "rounds to half", "generated tokens"):
-        table.add_column(column, justify="left" if column == "arm" else "right")
-    for arm, figures in summary["arms"].items():
-        _rows(table, arm, figures, summary["comparisons"].get(arm))
+    for place, column in enumerate(header(summary)):
+        table.add_column(column, justify="right" if place else "left")
+    for row in rows(summary):
+        table.add_row(*row)
     return table
-
-
-def _rows(table: Table, name: str, figures: dict[str, Any], compared: dict[str, Any] | None) -> None:
-    """One line for an arm, and one for each role of its nodes."""
-    reached = [value for value in figures["rounds_to_half"] if value]
-    table.add_row(
-        name,
-        _mean(figures["cumulative"], ".1f"),
-        _gain(compared),
-        _mean(figures["heldout_final"], ".3f"),
-        f"{_mean(reached, '.0f')} ({len(reached)} of {len(figures['rounds_to_half'])})" if reached else "never",
-        _mean(figures["generated_tokens"], ",.0f"),
-    )
-    for role, each in figures.get("roles", {}).items():
-        _rows(table, f"  {role}", each, compared["roles"].get(role) if compared and "roles" in compared else None)
-
-
-def _mean(values: list[float], form: str) -> str:
-    return format(sum(values) / len(values), form)
-
-
-def _gain(compared: dict[str, Any] | None) -> str:
-    if not compared:
-        return ""
-    interval = compared.get("gain_interval")
-    return f"{compared['gain']:+.0%}" + (f" ({interval[0]:+.0%} to {interval[1]:+.0%})" if interval else "")
