@@ -42,9 +42,7 @@ def _row(name: str, figures: Mapping[str, Any], compared: Mapping[str, Any] | No
         _mean(figures["cumulative"], ".1f"),
         _gain(compared),
         _mean(figures["heldout_final"], ".3f"),
-        "never"
-        if not reached
-        else _mean(reached, ".0f") + ("" if len(reached) == of else f" ({len(reached)} of {of})"),
+        _reached(figures["rounds_to_half"]),
         _mean(figures["generated_tokens"], ",.0f"),
         _mean(figures["trained_tokens"], ",.0f"),
         _mean(figures["oscillation"], ".3f"),
