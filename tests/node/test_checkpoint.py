@@ -47,9 +47,9 @@ def damage(folder, name):
     (folder / name).write_bytes(data)
 
 
-@pytest.mark.parametrize("lora", [0, 4])
-def test_a_resumed_run_is_the_straight_run_bit_for_bit(tmp_path, lora):
-    options = LearnerOptions(checkpoints="", groups=1, completions=4, lora=lora)
+@pytest.mark.parametrize("ways", [{}, {"lora": 4}, {"dtype": "bfloat16"}, {"warmup": 3}], ids=str)
+def test_a_resumed_run_is_the_straight_run_bit_for_bit(tmp_path, ways):
+    options = LearnerOptions(checkpoints="", groups=1, completions=4, **ways)
     straight = new_trainer(options)
     train(straight, range(1, 5))
     first = new_trainer(options)
@@ -60,6 +60,15 @@ def test_a_resumed_run_is_the_straight_run_bit_for_bit(tmp_path, lora):
     assert resumed.step == 2
     train(resumed, range(3, 5))
     assert equal(weights(straight), weights(resumed))
+
+
+def test_a_checkpoint_goes_on_in_another_dtype(tmp_path):
+    trainer = new_trainer(LearnerOptions(checkpoints="", groups=1, completions=4, dtype="bfloat16"))
+    train(trainer, [1])
+    checkpoint.save(trainer, tmp_path)
+    resumed = new_trainer()
+    assert checkpoint.restore(resumed, tmp_path) is None
+    assert equal(weights(trainer), weights(resumed))
 
 
 def test_without_checkpoints_the_trainer_starts_at_step_0(tmp_path):

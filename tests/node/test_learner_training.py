@@ -1,5 +1,8 @@
 """The training step: what it updates, what it leaves alone and what it reports."""
 
+import json
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -12,6 +15,8 @@ from sapo_node.learner.messages import (
     Sampled,
     TrainGroup,
     TrainRequest,
+    report_from_json,
+    report_to_json,
 )
 from sapo_node.learner.model import load
 from sapo_node.learner.trainer import Trainer
@@ -141,6 +146,66 @@ def test_the_report_carries_the_usual_figures(trainer):
     assert report.entropy > 0
     assert report.grad_norm > 0
     assert report.local_tokens == report.group_tokens[0] >= sum(lengths)
+
+
+def test_the_report_says_what_share_of_the_groups_and_answers_was_wasted(trainer):
+    groups = (local(trainer), local(trainer, (1, 1, 1, 1), seed=2))
+    report = trainer.train(TrainRequest(1, groups))
+    finishes = [completion.finish for group in groups for completion in group.completions]
+    assert report.truncated == finishes.count("length") / 8
+    assert report.zero_advantage == 0.5
+
+
+def test_the_report_says_how_much_came_from_others(trainer):
+    groups = (
+        local(trainer),
+        external("aaaa", "bbbb", rewards=(1, 0), weight=1.0),
+        external("cccc", "dddd", rewards=(1, 0), weight=0.5),
+    )
+    report = trainer.train(TrainRequest(1, groups))
+    assert report.external_weight == 0.75
+    assert report.external_share == 8 / (8 + report.local_tokens)
+
+
+def test_what_an_empty_step_has_no_figure_for_is_none(trainer):
+    report = trainer.train(TrainRequest(1, ()))
+    figures = (report.truncated, report.zero_advantage, report.external_weight, report.external_share, report.entropy)
+    assert figures == (None,) * 5
+
+
+def test_the_report_survives_the_way_to_the_main_process(trainer):
+    report = trainer.train(TrainRequest(1, (local(trainer), external("aaaa", "x" * 81, rewards=(1, 0)))))
+    assert report_from_json(json.loads(json.dumps(report_to_json(report)))) == report
+
+
+def rates(options, steps):
+    trainer = Trainer(load(options), options)
+    group = external("aaaa", "bbbb", rewards=(1, 0))
+    return [trainer.train(TrainRequest(step, (group,))).learning_rate for step in range(1, steps + 1)]
+
+
+def test_the_learning_rate_grows_in_equal_steps_to_its_full_value():
+    assert rates(replace(OPTIONS, learning_rate=4e-4, warmup=4), 6) == pytest.approx(
+        [1e-4, 2e-4, 3e-4, 4e-4, 4e-4, 4e-4]
+    )
+
+
+def test_without_warm_up_the_first_step_is_a_full_one():
+    assert rates(OPTIONS, 2) == [OPTIONS.learning_rate] * 2
+
+
+def test_a_step_of_the_warm_up_moves_the_weights_less(trainer):
+    group = external("aaaa", "bbbb", rewards=(1, 0))
+    options = replace(OPTIONS, warmup=10)
+    slow = Trainer(load(options), options)
+    start = weights(trainer)
+    for each in (trainer, slow):
+        each.train(TrainRequest(1, (group,)))
+    moved = [
+        sum((new - old).abs().sum().item() for new, old in zip(weights(each), start, strict=True))
+        for each in (slow, trainer)
+    ]
+    assert moved[0] == pytest.approx(moved[1] / 10, rel=1e-2)
 
 
 def test_sampler_and_trainer_agree_on_log_probabilities(trainer):
