@@ -29,7 +29,7 @@ class Taught:
 
 @dataclass(frozen=True, slots=True)
 class Reinforced:
-    """The packaged seed after local GRPO, as a node that learns alone would play it, until its reward is high enough."""
+    """The packaged seed after local GRPO, as a node alone would play it, until its reward is high enough."""
 
     about: str
     reward: float
@@ -58,7 +58,8 @@ def _scarce(factor: int) -> Taught:
 
 
 def _specialist(dataset: str) -> Taught:
-    return Taught(f"good at {dataset}, as the seed elsewhere", _on(150, _rates(0.5, **{dataset: 0.95})))
+    recipe = replace(_on(120, _rates(0.5, **{dataset: 0.95})), batch=64)
+    return Taught(f"good at {dataset}, weaker than the seed elsewhere", recipe)
 
 
 POLICIES: Mapping[str, Making] = MappingProxyType(

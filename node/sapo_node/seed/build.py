@@ -13,6 +13,7 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
 from torch import nn
+from transformers.utils.logging import disable_progress_bar
 
 from sapo_node.seed import tokenizer as own_tokenizer
 from sapo_node.seed.recipe import Lessons, Recipe
@@ -52,6 +53,7 @@ def build(out: Path, configs: Mapping[str, Mapping[str, Any]], recipe: Recipe, p
 def write(model: Any, tokenizer: Tokenizer, out: Path, template: str = own_tokenizer.CHAT_TEMPLATE) -> None:
     """Write the weights and the tokenizer as a Hugging Face model folder."""
     own_tokenizer.save(tokenizer, out, template)
+    disable_progress_bar()
     # Half precision halves the package; sampling differs by less than its noise.
     model.to(torch.float16).save_pretrained(out)
     (out / "model.safetensors").chmod(0o644)
