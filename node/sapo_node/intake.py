@@ -14,7 +14,7 @@ logger = logging.getLogger(__name__)
 
 
 class Intake:
-    """Draws rollouts at random, has them verified, and keeps what holds."""
+    """Draws rollouts, peers at random, has them verified, and keeps what holds."""
 
     def __init__(self, *, inbox: Inbox, verifier: Verifier, pool: Pool, ledger: Ledger, rng: random.Random) -> None:
         self._inbox = inbox
@@ -43,7 +43,7 @@ class Intake:
                 break
 
     async def _verify_one(self, *, healthy: bool) -> int | None:
-        """Verify one rollout of the class, drawn at random; how many groups it gave, None where none waits."""
+        """Verify one rollout of a peer of the class drawn at random; the groups it gave, None where none waits."""
         peers = [peer for peer in self._inbox.peers() if self._is_healthy(peer) is healthy]
         if not peers:
             return None
