@@ -112,15 +112,12 @@ def show(results):
     for ours, trl in zip(results[::2], results[1::2], strict=True):
         ratio = ours["tokens_per_cpu_second"] / trl["tokens_per_cpu_second"]
         memory = ours["peak_mib"] / trl["peak_mib"]
-        print(
-            f"{ours['policy']}, {ours['rewards']}: {ratio:.2f}x the tokens per second of TRL, {memory:.2f}x its memory"
-        )
+        print(f"{ours['rewards']}: {ratio:.2f}x TRL's tokens per CPU-second in {memory:.2f}x its peak memory")
 
 
 def main():
     with tempfile.TemporaryDirectory() as scratch:
         results = [figures for rewards in REWARDS for figures in measure(rewards, scratch)]
-    show(results)
     settings = worker.trl_settings(WARM_UP + ROUNDS).to_dict()
     kept = ("loss_type", "beta", "epsilon", "epsilon_high", "temperature", "scale_rewards", "num_iterations", "optim")
     kept += ("gradient_checkpointing", "bf16", "per_device_train_batch_size", "gradient_accumulation_steps")
@@ -142,6 +139,7 @@ def main():
         "results": results,
     }
     RESULT.write_text(json.dumps(report, indent=1) + "\n")
+    show(results)
 
 
 if __name__ == "__main__":
