@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +96,8 @@ def main() -> None:
     torch.set_num_threads(options.threads or max(1, (os.cpu_count() or 1) - 1))
     # A policy that is very sure of itself makes denormals, which are many times slower.
     torch.set_flush_denormal(True)
+    # Libraries tell each other on the operator's terminal what will be renamed.
+    warnings.simplefilter("ignore", FutureWarning)
     try:
         service = Service(options)
     except LocalError as error:

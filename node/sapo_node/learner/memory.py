@@ -72,7 +72,7 @@ def require_memory(options: LearnerOptions) -> str:
     if needed.peak <= free:
         return f"memory: about {needed}; {_gb(free)} free on {device}"
     raise OutOfReach(
-        f"{options.model} needs about {needed} of memory, and {device} has {_gb(free)}: {_advice(options, free)}"
+        f"{options.model} needs about {needed} of memory, and {device} has {_gb(free)} free: {_advice(options, free)}"
     )
 
 
