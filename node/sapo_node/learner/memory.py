@@ -62,7 +62,7 @@ class Estimate:
 
     def __str__(self) -> str:
         parts = {name: getattr(self, name) for name in ("weights", "optimizer", "gradients", "activations", "sampling")}
-        return f"{_gb(self.peak)} ({', '.join(f'{name} {_gb(size)}' for name, size in parts.items())})"
+        return f"{_size(self.peak)} ({', '.join(f'{name} {_size(size)}' for name, size in parts.items())})"
 
 
 def require_memory(options: LearnerOptions) -> str:
@@ -70,9 +70,9 @@ def require_memory(options: LearnerOptions) -> str:
     device = pick_device(options.device)
     needed, free = estimate(options), free_memory(device)
     if needed.peak <= free:
-        return f"memory: about {needed}; {_gb(free)} free on {device}"
+        return f"memory: about {needed}; {_size(free)} free on {device}"
     raise OutOfReach(
-        f"{options.model} needs about {needed} of memory, and {device} has {_gb(free)} free: {_advice(options, free)}"
+        f"{options.model} needs about {needed} of memory, and {device} has {_size(free)} free: {_advice(options, free)}"
     )
 
 
@@ -84,7 +84,7 @@ def _advice(options: LearnerOptions, free: int) -> str:
         if peak <= free:
             flags = {"gradient_checkpointing": "--gradient-checkpointing"}
             words = [flags.get(name) or f"--{name} {value}" for name, value in remedy.items()]
-            return f"{' '.join(words)} would need {_gb(peak)}"
+            return f"{' '.join(words)} would need {_size(peak)}"
     return "no setting makes it fit; take a smaller model, or fewer --max-tokens"
 
 
@@ -200,5 +200,5 @@ def _bytes(tensors: Sequence[Tensor]) -> int:
     return sum({id(value.untyped_storage()): value.nbytes for value in tensors}.values())
 
 
-def _gb(size: int) -> str:
-    return f"{size / 1e9:.2f} GB" if size < 10e9 else f"{size / 1e9:.1f} GB"
+def _size(size: int) -> str:
+    return f"{size / 1e6:.0f} MB" if size < 1e9 else f"{size / 1e9:.1f} GB"
