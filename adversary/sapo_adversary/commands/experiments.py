@@ -14,7 +14,7 @@ from sapo_adversary.experiments.plots import draw
 from sapo_adversary.experiments.summary import summarise
 from sapo_adversary.experiments.tables import header, markdown, rows
 from sapo_adversary.policies import DEFAULT_FOLDER, POLICIES, prepare
-from sapo_adversary.records import write_whole
+from sapo_adversary.records import to_json, write_whole
 from sapo_adversary.simulator.runs import load_record, play_all
 from sapo_protocol import LocalError
 
@@ -76,7 +76,7 @@ def experiment(
         what = what.part(only, seeds)
         summary = _run(what, records or output / "runs", policies or DEFAULT_FOLDER, jobs)
         output.mkdir(parents=True, exist_ok=True)
-        write_whole(path, json.dumps(summary, indent=1) + "\n")
+        write_whole(path, to_json(summary))
     picture = path.with_suffix(".svg")
     draw(summary, picture)
     if json_output:
