@@ -9,11 +9,12 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from sapo_adversary.commands.policies import prepare_all
 from sapo_adversary.experiments.experiment import Experiment, experiment_names, load_experiment
 from sapo_adversary.experiments.plots import draw
 from sapo_adversary.experiments.summary import summarise
 from sapo_adversary.experiments.tables import header, markdown, rows
-from sapo_adversary.policies import DEFAULT_FOLDER, POLICIES, prepare
+from sapo_adversary.policies import DEFAULT_FOLDER, POLICIES
 from sapo_adversary.records import to_json, write_whole
 from sapo_adversary.simulator.runs import load_record, play_all
 from sapo_protocol import LocalError
@@ -108,8 +109,8 @@ def experiments(*, json_output: bool) -> None:
 
 def _run(what: Experiment, records: Path, policies: Path, jobs: int | None) -> dict[str, Any]:
     wanted = what.all_scenarios()
-    for model in sorted({spec.model for each in wanted for spec in each.nodes} & set(POLICIES)):
-        prepare(model, policies, stderr.print)
+    models = {spec.model for each in wanted for spec in each.nodes}
+    prepare_all(sorted(models & POLICIES.keys()), policies, stderr)
     play_all(wanted, records, policies=policies, jobs=jobs, console=stderr)
     found = {arm: [load_record(records, each) for each in what.scenarios(arm)] for arm in what.arms}
     return {**summarise(what, found), "versions": {package: version(package) for package in _PACKAGES}}
