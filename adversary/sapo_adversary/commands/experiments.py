@@ -20,6 +20,8 @@ from sapo_adversary.simulator.runs import load_record, play_all
 from sapo_protocol import LocalError
 
 _IN_CLONE = Path("tests/benchmarks/results")
+_SHOWN_COLUMNS = 6
+"""What fits into a terminal; `--markdown` and `--json` have the rest."""
 _PACKAGES = ("sapo-node", "torch", "transformers", "reasoning-gym")
 
 stderr = Console(stderr=True)
@@ -126,8 +128,8 @@ def _read(path: Path) -> dict[str, Any]:
 
 def _table(summary: dict[str, Any]) -> Table:
     table = Table(title=summary["title"], title_justify="left")
-    for place, column in enumerate(header(summary)):
+    for place, column in enumerate(header(summary)[:_SHOWN_COLUMNS]):
         table.add_column(column, justify="right" if place else "left")
     for row in rows(summary):
-        table.add_row(*row)
+        table.add_row(*row[:_SHOWN_COLUMNS])
     return table

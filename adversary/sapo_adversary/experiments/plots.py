@@ -20,13 +20,14 @@ def draw(summary: Mapping[str, Any], path: Path) -> None:
     # Without these the ids of clip paths and the date differ from run to run.
     with mpl.rc_context({"svg.hashsalt": "sapo", "font.size": 9, "axes.spines.top": False, "axes.spines.right": False}):
         panels = _panels(summary)
-        figure = Figure(figsize=(12, 4.2 * len(panels)), layout="constrained")
+        figure = Figure(figsize=(15, 4.2 * len(panels)), layout="constrained")
         figure.suptitle(summary["title"], fontsize=12)
-        axes = figure.subplots(len(panels), 3, squeeze=False, width_ratios=(2.2, 1.2, 1.2))
+        axes = figure.subplots(len(panels), 4, squeeze=False, width_ratios=(2, 1.4, 1.1, 1.1))
         for row, (role, arms) in zip(axes, panels.items(), strict=True):
             _curves(row[0], arms, role)
-            _bars(row[1], arms, "cumulative", "cumulative reward")
-            _bars(row[2], arms, "heldout_final", "held-out pass@1 at the end")
+            _gains(row[1], {arm: _comparison(summary, arm, role) for arm in arms}, summary["reference"])
+            _bars(row[2], arms, "cumulative", "cumulative reward")
+            _bars(row[3], arms, "heldout_final", "held-out pass@1 at the end")
         figure.savefig(path, format="svg", metadata={"Date": None})
 
 
@@ -42,6 +43,11 @@ def _panels(summary: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     }
 
 
+def _comparison(summary: Mapping[str, Any], arm: str, role: str) -> Mapping[str, Any] | None:
+    compared: Mapping[str, Any] | None = summary["comparisons"].get(arm)
+    return compared["roles"].get(role) if compared and role else compared
+
+
 def _curves(axes: Axes, arms: Mapping[str, Any], role: str) -> None:
     for (name, figures), colour in zip(arms.items(), _colours(len(arms)), strict=True):
         curves = [_smoothed(curve) for curve in figures["curves"]["reward"]]
@@ -54,6 +60,17 @@ def _curves(axes: Axes, arms: Mapping[str, Any], role: str) -> None:
     axes.set_title(f"{role} (thin: each swarm seed)" if role else "thin: each swarm seed", fontsize=9)
     axes.set_ylim(bottom=0)
     axes.legend(frameon=False, fontsize=8)
+
+
+def _gains(axes: Axes, compared: Mapping[str, Mapping[str, Any] | None], reference: str) -> None:
+    for comparison, colour in zip(compared.values(), _colours(len(compared)), strict=True):
+        if comparison:
+            gains = [100 * gain for gain in comparison["gain_by_horizon"]]
+            axes.plot(range(_SMOOTH, len(gains) + 1), gains[_SMOOTH - 1 :], color=colour, linewidth=1.5)
+    axes.axhline(0, color="black", linewidth=0.6)
+    axes.set_xlabel("round at which one stops")
+    axes.set_ylabel(f"gain over {reference}, %")
+    axes.set_title("gain by horizon, mean over seeds", fontsize=9)
 
 
 def _bars(axes: Axes, arms: Mapping[str, Any], figure: str, label: str) -> None:

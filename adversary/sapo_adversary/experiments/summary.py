@@ -1,6 +1,7 @@
 """From the records of runs to the figures of an experiment. The unit is the swarm seed: one number for each."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import accumulate
 from statistics import fmean, pstdev
 from typing import Any
 
@@ -31,7 +32,7 @@ def summarise(experiment: Experiment, records: Mapping[str, Sequence[Record]]) -
         "reference": experiment.reference,
         "arms": arms,
         "comparisons": {
-            arm: _compare(arms[reference], figures)
+            arm: {"with": reference, **_compare(arms[reference], figures)}
             for arm, figures in arms.items()
             if (reference := experiment.compared_with(arm))
         },
@@ -170,6 +171,7 @@ def _compare(reference: Mapping[str, Any], figures: Mapping[str, Any]) -> dict[s
         "gain_by_seed": _rounded(gains),
         "gain": round(fmean(gains), 4),
         "level": LEVEL,
+        "gain_by_horizon": _gain_by_horizon(reference["curves"]["reward"], figures["curves"]["reward"]),
     }
     if len(gains) > 1:
         gain = mean_interval(gains, LEVEL)
@@ -183,3 +185,12 @@ def _compare(reference: Mapping[str, Any], figures: Mapping[str, Any]) -> dict[s
             if role in reference["roles"]
         }
     return compared
+
+
+def _gain_by_horizon(before: Sequence[Sequence[float]], after: Sequence[Sequence[float]]) -> list[float]:
+    """What the gain would be, had the runs ended after each round: the mean over seeds."""
+    by_seed = [
+        [late / early - 1 if early else 0.0 for early, late in zip(accumulate(old), accumulate(new), strict=False)]
+        for old, new in zip(before, after, strict=True)
+    ]
+    return _rounded(fmean(gains) for gains in zip(*by_seed, strict=False))
