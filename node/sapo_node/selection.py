@@ -2,8 +2,9 @@
 
 The paper drops groups without advantage and draws uniformly from the rest; its code also took the groups with the most
 right answers, and at other times drew from all. None of them asks what the receiver can do already, and a strong node
-gained nothing from weak peers. `informative` asks: what is tried at the edge of the receiver's own ability comes first,
-and a right answer counts by how much better it is than what the receiver does itself.
+gained nothing from weak peers. `informative` asks: a right answer is wanted, and counts, by how much better it is than
+what the receiver does itself. For its own groups a policy learns most at the edge of its ability, where it is right half
+of the time; what others got right teaches most where it is hardly ever right.
 """
 
 from collections.abc import Sequence
@@ -19,14 +20,14 @@ Selection = Literal["paper", "uniform", "top-k", "unfiltered", "informative"]
 
 SPREAD = 0.35
 """Least deviation by which an own advantage is divided, so that a task hardly ever solved does not drown the others."""
-EDGE = 0.05
-"""Least preference of a task, as a share of the highest: nothing is ever shut out for good by a bad estimate."""
+LEAST_PREFERENCE = 0.05
+"""Of a task, as a share of the highest: nothing is ever shut out for good by a bad estimate."""
 
 
 def preference(group: VerifiedGroup, competence: Competence) -> float:
-    """How near a group's task lies to the edge of one's own ability: b (1 - b) of the own pass rate b, at most 1."""
+    """How much a right answer to a group's task is worth to this policy, as a share of the most that one can be."""
     rate = competence.pass_rate(group.dataset)
-    return 1.0 if rate is None else max(EDGE, 4 * rate * (1 - rate))
+    return 1.0 if rate is None else max(LEAST_PREFERENCE, SPREAD * _worth(rate))
 
 
 def own_advantages(rewards: Sequence[bool], rate: float | None) -> tuple[float, ...]:
@@ -37,5 +38,13 @@ def own_advantages(rewards: Sequence[bool], rate: float | None) -> tuple[float, 
     """
     if rate is None or len(set(rewards)) < 2:
         return advantages(rewards)
-    deviation = max(sqrt(rate * (1 - rate)), SPREAD)
-    return tuple((reward - rate) / deviation for reward in rewards)
+    return tuple((reward - rate) / _deviation(rate) for reward in rewards)
+
+
+def _worth(rate: float) -> float:
+    """The own advantage of a right answer."""
+    return (1 - rate) / _deviation(rate)
+
+
+def _deviation(rate: float) -> float:
+    return max(sqrt(rate * (1 - rate)), SPREAD)

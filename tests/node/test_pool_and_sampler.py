@@ -190,8 +190,8 @@ def competence_of(**rates):
     return known
 
 
-def test_what_lies_at_the_edge_of_the_own_ability_is_drawn_more_often():
-    known = competence_of(products=4, chain_sum=8)
+def test_what_this_node_hardly_ever_gets_right_is_drawn_more_often():
+    known = competence_of(products=1, chain_sum=7)
     offered = [group(PEERS[0]), replace(group(PEERS[1]), dataset="chain_sum")]
     firsts = Counter(
         sampler_of(ledger_of(*PEERS), seed, competence=known, selection="informative")
@@ -203,7 +203,7 @@ def test_what_lies_at_the_edge_of_the_own_ability_is_drawn_more_often():
 
 
 def test_a_task_never_asked_before_is_as_wanted_as_any():
-    known = competence_of(products=4)
+    known = competence_of(products=0)
     offered = [group(PEERS[0]), replace(group(PEERS[1]), dataset="chain_sum")]
     firsts = Counter(
         sampler_of(ledger_of(*PEERS), seed, competence=known, selection="informative")
