@@ -3,8 +3,8 @@
 The paper drops groups without advantage and draws uniformly from the rest; its code also took the groups with the most
 right answers, and at other times drew from all. None of them asks what the receiver can do already, and a strong node
 gained nothing from weak peers. `informative` asks: a right answer is wanted, and counts, by how much better it is than
-what the receiver does itself. For its own groups a policy learns most at the edge of its ability, where it is right half
-of the time; what others got right teaches most where it is hardly ever right.
+what the receiver does itself. Of its own groups a policy learns most at the edge of its ability, where it is right half
+the time; what others got right teaches most where it is hardly ever right.
 """
 
 from collections.abc import Sequence
