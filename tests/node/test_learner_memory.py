@@ -14,7 +14,7 @@ from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausa
 from sapo_node.learner import memory
 from sapo_node.learner.memory import OutOfReach, require_memory
 from sapo_node.learner.messages import LearnerOptions
-from tiny_models import FAMILIES, write_model, write_tokenizer
+from tiny_models import FAMILIES, MIXTURE, write_model, write_tokenizer
 
 torch.set_num_threads(1)
 
@@ -47,6 +47,10 @@ def test_every_architecture_can_be_reckoned_with(tmp_path, family):
     assert needed.optimizer == 2 * needed.gradients
     assert needed.activations > 0
     assert needed.sampling > 0
+
+
+def test_an_architecture_that_cannot_be_reckoned_with_is_said_to_be_and_not_refused(tmp_path):
+    assert "cannot be reckoned" in require_memory(options(write_model(tmp_path, MIXTURE)))
 
 
 def test_nothing_of_the_model_is_read_but_its_description(tmp_path, folder):

@@ -16,6 +16,8 @@ from transformers import (
     LlamaForCausalLM,
     MistralConfig,
     MistralForCausalLM,
+    MixtralConfig,
+    MixtralForCausalLM,
     Qwen2Config,
     Qwen2ForCausalLM,
 )
@@ -49,13 +51,16 @@ FAMILIES = {
     "mistral": lambda: MistralForCausalLM(MistralConfig(**SHAPE, **WINDOW)),
     "gemma3": lambda: Gemma3ForCausalLM(Gemma3TextConfig(**SHAPE, **WINDOW, head_dim=8)),
 }
+MIXTURE = "mixtral"
+"""Whose experts are chosen by what it reads: it trains, but cannot be reckoned with beforehand."""
 TEMPLATE = "{% for m in messages %}[{{ m['role'] }}] {{ m['content'] }}\n{% endfor %}[assistant] "
 
 
 def write_model(folder: Path, family: str) -> Path:
     """Weights and a byte-level tokenizer, the same each time."""
     torch.manual_seed(0)
-    FAMILIES[family]().save_pretrained(folder)
+    made = MixtralForCausalLM(MixtralConfig(**SHAPE, num_local_experts=2)) if family == MIXTURE else FAMILIES[family]()
+    made.save_pretrained(folder)
     write_tokenizer(folder)
     return folder
 
