@@ -34,6 +34,11 @@ class ChildProcess:
         self.stdin, self.stdout = _stream(self._process.stdin), _stream(self._process.stdout)
         self.stderr = _stream(self._process.stderr) if capture_stderr else None
 
+    @property
+    def pid(self) -> int:
+        """Its process id; its own until `end` has returned."""
+        return self._process.pid
+
     async def end(self, *, grace: float) -> int:
         """End the child and everything in its session, and reap it; `grace` seconds to do so by itself.
 

@@ -1,12 +1,12 @@
 """Experiments are files; their figures are those one works out by hand."""
 
 import json
+import subprocess
+import sys
 from dataclasses import replace
 
 import pytest
-from click.testing import CliRunner
 
-from sapo_adversary.cli import cli
 from sapo_adversary.experiments.experiment import experiment_names, load_experiment
 from sapo_adversary.experiments.plots import draw
 from sapo_adversary.experiments.summary import drawdown, oscillation, rounds_to, summarise
@@ -154,21 +154,28 @@ def test_the_same_numbers_draw_the_same_picture(summary, tmp_path):
     assert (tmp_path / "one.svg").read_bytes() == (tmp_path / "two.svg").read_bytes()
 
 
-def test_a_small_experiment_runs_and_is_drawn_from_the_command_line(tmp_path):
+def sapo_adversary(*arguments):
+    """In a process of its own, which may start others."""
+    code = "from sapo_adversary.cli import main; main()"
+    done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_a_small_experiment_runs_once_and_is_drawn(tmp_path):
     path = tmp_path / "tiny.toml"
     path.write_text(
         'title = "t"\nquestion = "q"\nseeds = [1]\nreference = "alone"\nceiling = 0.8\n'
         "[scenario]\nseconds = 60\nfinal_questions = 1\n[[scenario.nodes]]\nlocal = 1\n[arms.alone]\nexternal = 0\n"
     )
-    arguments = ["experiment", str(path), "--output", str(tmp_path), "--jobs", "1", "--json"]
-    result = CliRunner().invoke(cli, arguments)
-    assert result.exit_code == 0, result.output
-    assert json.loads(result.stdout)["arms"]["alone"]["cumulative"]
+    command = ["experiment", str(path), "--output", str(tmp_path)]
+    first = json.loads(sapo_adversary(*command, "--jobs", "1", "--json"))
+    assert len(first["arms"]["alone"]["curves"]["reward"][0]) == 6
+    [record] = (tmp_path / "runs").iterdir()
+    written = record.stat().st_mtime_ns
+    assert json.loads(sapo_adversary(*command, "--json")) == first
+    assert record.stat().st_mtime_ns == written
     assert (tmp_path / "tiny.svg").read_text().startswith("<?xml")
-    (tmp_path / "tiny.svg").unlink()
-    again = CliRunner().invoke(cli, ["experiment", str(path), "plot", "--output", str(tmp_path)])
-    assert again.exit_code == 0, again.output
-    assert (tmp_path / "tiny.svg").exists()
 
 
 def test_only_some_arms_and_seeds_may_be_asked_for():

@@ -2,12 +2,10 @@
 
 import json
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
-from rich.console import Console
 
-from sapo_adversary.simulator.runs import load_record, play_all, record_path
+from sapo_adversary.simulator.runs import load_record
 from sapo_adversary.simulator.scenario import NodeSpec, Scenario, load_scenario, scenario_from
 from sapo_adversary.simulator.scoring import SharedScorer
 from sapo_adversary.simulator.swarm import identity_of, simulate
@@ -121,17 +119,6 @@ def test_a_scenario_is_read_from_toml(tmp_path):
     path.write_text("seconds = 10\n[[nodes]]\ncount = 2\nexternal = 'auto'\n")
     scenario = load_scenario(path)
     assert (scenario.name, len(scenario.members), scenario.members[0].external) == ("pair", 2, "auto")
-
-
-def test_a_finished_run_is_not_played_again(tmp_path):
-    console = Console(quiet=True)
-    scenario = replace(SMALL, nodes=(NodeSpec(local=1, external=0),), seconds=10)
-    play_all([scenario], tmp_path, policies=Path(), jobs=1, console=console)
-    path = record_path(tmp_path, scenario)
-    written = path.stat().st_mtime_ns
-    play_all([scenario], tmp_path, policies=Path(), jobs=1, console=console)
-    assert path.stat().st_mtime_ns == written
-    assert load_record(tmp_path, scenario)["digest"] == scenario.digest()
 
 
 def test_a_run_that_is_not_there_says_so(tmp_path):

@@ -13,7 +13,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch
 import trio
 import trio.testing
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -173,10 +172,10 @@ class _Member:
 
 
 def simulate(scenario: Scenario, *, policies: Path = Path(), progress: Progress = lambda _: None) -> dict[str, Any]:
-    """Play a scenario from beginning to end and return its record; prepared policies lie in `policies`."""
-    torch.set_num_threads(1)
-    # A policy that is very sure of itself makes denormals, which are many times slower.
-    torch.set_flush_denormal(True)
+    """Play a scenario from beginning to end and return its record; prepared policies lie in `policies`.
+
+    Numbers are those of `runs` only where torch is set up as there: `use_one_core`.
+    """
     manifest = load_manifest(scenario.swarm)
     clock = trio.testing.MockClock(autojump_threshold=0)
     members = trio.run(partial(_play_all, scenario, manifest, policies=policies, progress=progress), clock=clock)
