@@ -39,8 +39,9 @@ lint: $(STAMP)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# One thread to a process: more threads than cores make torch slower, by far. Files stay together for their fixtures.
 test: lint
-	$(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile
 
 slow: $(STAMP)
 	$(BIN)/python -m pytest -m slow --timeout 1800
