@@ -3,7 +3,9 @@
 import json
 from dataclasses import replace
 
+import numpy as np
 import pytest
+import torch
 
 from sapo_adversary.simulator.runs import load_record
 from sapo_adversary.simulator.scenario import NodeSpec, Scenario, load_scenario, scenario_from
@@ -124,3 +126,10 @@ def test_a_scenario_is_read_from_toml(tmp_path):
 def test_a_run_that_is_not_there_says_so(tmp_path):
     with pytest.raises(LocalError, match="run it first"):
         load_record(tmp_path, SMALL)
+
+
+def test_a_simulation_leaves_the_arithmetic_of_its_process_as_it_was():
+    before = torch.get_num_threads()
+    simulate(replace(SMALL, nodes=(NodeSpec(local=1, external=0),), seconds=10))
+    assert torch.get_num_threads() == before
+    assert float(np.float32(1e-40) * np.float32(0.5)) > 0

@@ -6,8 +6,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-import torch
-
+from sapo_adversary.one_core import one_core
 from sapo_adversary.policies import networks
 from sapo_adversary.policies.catalogue import Making, Reinforced, Taught
 from sapo_adversary.policies.prepare import Progress
@@ -26,15 +25,13 @@ LESSON_STEPS = 50
 
 def make(making: Making, manifest: Manifest, work: Path, out: Path, progress: Progress) -> dict[str, Any]:
     """Write the policy to `out` and return its measurements. Lessons go on where they last saved to `work`."""
-    # One thread: the order in which sums are taken must not depend on the machine's cores.
-    torch.set_num_threads(1)
-    torch.set_flush_denormal(True)
-    if isinstance(making, Taught):
-        max_tokens = _teach(making, manifest, work, out, progress)
-    else:
-        max_tokens = _reinforce(making, manifest, out, progress)
-    progress(1.0, "measuring")
-    return {"max_tokens": max_tokens, **_measured(out, manifest, max_tokens)}
+    with one_core():
+        if isinstance(making, Taught):
+            max_tokens = _teach(making, manifest, work, out, progress)
+        else:
+            max_tokens = _reinforce(making, manifest, out, progress)
+        progress(1.0, "measuring")
+        return {"max_tokens": max_tokens, **_measured(out, manifest, max_tokens)}
 
 
 def _teach(making: Taught, manifest: Manifest, work: Path, out: Path, progress: Progress) -> int:

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import torch
 import trio
 
 from sapo_adversary.simulator.scenario import Scenario
@@ -55,13 +54,6 @@ class Stopwatch:
 
     def __exit__(self, *_: object) -> None:
         self.meter.cpu_seconds += time.process_time() - self._since
-
-
-def use_one_core() -> None:
-    """Set this whole process up for one simulation at a time, one core each."""
-    torch.set_num_threads(1)
-    # A policy that is very sure of itself makes denormals, which are many times slower.
-    torch.set_flush_denormal(True)
 
 
 class SimulatedLearner:

@@ -76,10 +76,8 @@ def _begin(ticks: "Queue[int]") -> None:
 
 def _play(scenario: Scenario, folder: Path, policies: Path) -> None:
     # torch is imported by the workers alone.
-    from sapo_adversary.simulator.learning import use_one_core  # noqa: PLC0415
     from sapo_adversary.simulator.swarm import simulate  # noqa: PLC0415
 
-    use_one_core()
     record = simulate(scenario, policies=policies, progress=_ticks.put if _ticks else lambda _: None)
     write_whole(record_path(folder, scenario), json.dumps(record, separators=(",", ":")) + "\n")
 

@@ -17,6 +17,7 @@ import trio
 import trio.testing
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from sapo_adversary.one_core import one_core
 from sapo_adversary.simulator.controls import learner_for
 from sapo_adversary.simulator.scenario import Scenario
 from sapo_adversary.simulator.scoring import SharedScorer
@@ -172,13 +173,11 @@ class _Member:
 
 
 def simulate(scenario: Scenario, *, policies: Path = Path(), progress: Progress = lambda _: None) -> dict[str, Any]:
-    """Play a scenario from beginning to end and return its record; prepared policies lie in `policies`.
-
-    Numbers are those of `runs` only where torch is set up as there: `use_one_core`.
-    """
+    """Play a scenario from beginning to end and return its record; prepared policies lie in `policies`."""
     manifest = load_manifest(scenario.swarm)
     clock = trio.testing.MockClock(autojump_threshold=0)
-    members = trio.run(partial(_play_all, scenario, manifest, policies=policies, progress=progress), clock=clock)
+    with one_core():
+        members = trio.run(partial(_play_all, scenario, manifest, policies=policies, progress=progress), clock=clock)
     return {
         "scenario": scenario.as_dict(),
         "digest": scenario.digest(),
