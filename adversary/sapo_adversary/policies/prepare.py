@@ -12,13 +12,15 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import platformdirs
+
 from sapo_adversary.policies.catalogue import POLICIES, Making, Taught
 from sapo_node.seed import POLICY_DIR
 from sapo_node.seed.recipe import Lessons
 from sapo_protocol import LocalError, Manifest, load_manifest
 
 SWARM = "starter"
-DEFAULT_FOLDER = Path("policies")
+DEFAULT_FOLDER = Path(platformdirs.user_cache_dir("sapo-node")) / "policies"
 
 Progress = Callable[[float, str], None]
 """Told the share of the work that is done, between 0 and 1, and in a few words how it goes."""
