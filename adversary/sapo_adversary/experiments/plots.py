@@ -20,7 +20,7 @@ def draw(summary: Mapping[str, Any], path: Path) -> None:
     # Without these the ids of clip paths and the date differ from run to run.
     with mpl.rc_context({"svg.hashsalt": "sapo", "font.size": 9, "axes.spines.top": False, "axes.spines.right": False}):
         panels = _panels(summary)
-        figure = Figure(figsize=(15, 4.2 * len(panels)), layout="constrained")
+        figure = Figure(figsize=(15, 4.2 * len(panels)))
         figure.suptitle(summary["title"], fontsize=12)
         axes = figure.subplots(len(panels), 4, squeeze=False, width_ratios=(2, 1.4, 1.1, 1.1))
         for row, (role, arms) in zip(axes, panels.items(), strict=True):
@@ -28,6 +28,9 @@ def draw(summary: Mapping[str, Any], path: Path) -> None:
             _gains(row[1], {arm: _comparison(summary, arm, role) for arm in arms}, summary["reference"])
             _bars(row[2], arms, "cumulative", "cumulative reward")
             _bars(row[3], arms, "heldout_final", "held-out pass@1 at the end")
+        figure.subplots_adjust(
+            left=0.05, right=0.99, top=1 - 0.16 / len(panels), bottom=0.14 / len(panels), wspace=0.45
+        )
         figure.savefig(path, format="svg", metadata={"Date": None})
 
 
