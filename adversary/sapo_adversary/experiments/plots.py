@@ -28,9 +28,7 @@ def draw(summary: Mapping[str, Any], path: Path) -> None:
             _gains(row[1], {arm: _comparison(summary, arm, role) for arm in arms}, summary["reference"])
             _bars(row[2], arms, "cumulative", "cumulative reward")
             _bars(row[3], arms, "heldout_final", "held-out pass@1 at the end")
-        figure.subplots_adjust(
-            left=0.05, right=0.99, top=1 - 0.16 / len(panels), bottom=0.14 / len(panels), wspace=0.45
-        )
+        figure.subplots_adjust(left=0.05, right=0.99, top=1 - 0.16 / len(panels), bottom=0.14 / len(panels), wspace=0.7)
         figure.savefig(path, format="svg", metadata={"Date": None})
 
 
