@@ -1,15 +1,13 @@
 """The command `sapo-adversary`."""
 
-import sys
-
 import click
 
 from sapo_adversary.commands.experiments import experiment, experiments
 from sapo_adversary.commands.policies import policies
-from sapo_protocol import LocalError
+from sapo_node.commands.options import run_command_line
 
 
-@click.group()
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(package_name="sapo-node")
 def cli() -> None:
     """Swarms on demand: learning experiments in honest ones, and what a node withstands in malicious ones.
@@ -23,14 +21,5 @@ for command in (experiment, experiments, policies):
 
 
 def main() -> None:
-    """Run the command line; what the user can mend is one line."""
-    try:
-        cli(standalone_mode=False)
-    except click.ClickException as error:
-        error.show()
-        sys.exit(error.exit_code)
-    except (click.Abort, KeyboardInterrupt):
-        sys.exit(130)
-    except LocalError as error:
-        click.echo(f"sapo-adversary: {error}", err=True)
-        sys.exit(1)
+    """Entry point."""
+    run_command_line(cli)

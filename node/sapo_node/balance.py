@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from math import sqrt
 from typing import Literal, Protocol
 
-from sapo_node.competence import Competence
+from sapo_node.competence import Competence, RunningMean
 from sapo_node.contribution import LocalGroup
 from sapo_node.selection import own_advantages
 from sapo_node.verify import VerifiedGroup
@@ -24,8 +24,6 @@ GROUPS = 8
 MAX_EXTERNAL = 6
 """Most groups of others in a round of `Auto`. With fewer than two own groups a node hardly measures itself, and a swarm
 of such nodes has little to share: the paper's 2/6 swings."""
-FORGETTING = 0.9
-"""What a round leaves of the weight of the ones before it in the running means."""
 
 STEP = 0.6
 """How far the target must be from J to move it by one: a little more than half, so that it does not flutter."""
@@ -80,21 +78,6 @@ class Fixed:
         """Nothing is learnt from a round."""
 
 
-class _Mean:
-    """A running mean that forgets, correct from its first value on."""
-
-    def __init__(self) -> None:
-        self._sum = self._weight = 0.0
-
-    def add(self, value: float) -> None:
-        self._sum = FORGETTING * self._sum + value
-        self._weight = FORGETTING * self._weight + 1
-
-    @property
-    def value(self) -> float:
-        return self._sum / self._weight if self._weight else 0.0
-
-
 class Auto:
     """Shares the places of a round by what own and others' groups are worth to the policy, one step a round.
 
@@ -107,7 +90,7 @@ class Auto:
     def __init__(self, competence: Competence) -> None:
         """`competence` is the node's measure of itself."""
         self._competence = competence
-        self._own, self._others, self._supply = _Mean(), _Mean(), _Mean()
+        self._own, self._others, self._supply = RunningMean(), RunningMean(), RunningMean()
         self._external = 0
         self._bound = float(MAX_EXTERNAL)
         self._harm = 0.0
@@ -134,9 +117,9 @@ class Auto:
         return sum(advantage for advantage in weighed if advantage > 0)
 
     def _target(self) -> float:
-        own, others = self._own.value, self._others.value
+        own, others, supply = (mean.value or 0.0 for mean in (self._own, self._others, self._supply))
         share = others / (own + others) if others else 0.0
-        return min(GROUPS * share, self._bound, self._supply.value)
+        return min(GROUPS * share, self._bound, supply)
 
     def _watch(self, local: Sequence[LocalGroup]) -> None:
         """Raise the alarm when the own reward stays below what was to be expected of these very tasks."""

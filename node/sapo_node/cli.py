@@ -1,36 +1,20 @@
 """The command line: `sapo-node`."""
 
 import logging
-import sys
 
 import click
 
 from sapo_node.commands.contributing import contribute
 from sapo_node.commands.looking import config, evidence, peers, status
 from sapo_node.commands.measuring import eval_, metrics
-from sapo_node.commands.options import tell
+from sapo_node.commands.options import run_command_line
 from sapo_node.commands.running import demo, keygen, start
 from sapo_node.commands.wire import conformance, manifest, verify
-from sapo_protocol import SapoError
 
 
 def main() -> None:
-    """Entry point: an error of ours is one line on stderr and exit code 1."""
-    try:
-        cli()
-    except* KeyboardInterrupt:
-        sys.exit(130)
-    except* SapoError as group:
-        for error in _leaves(group):
-            tell(error)
-        sys.exit(1)
-
-
-def _leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
-    leaves: list[BaseException] = []
-    for error in group.exceptions:
-        leaves += _leaves(error) if isinstance(error, BaseExceptionGroup) else [error]
-    return leaves[:1]
+    """Entry point."""
+    run_command_line(cli)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})

@@ -7,7 +7,6 @@ import hashlib
 import random
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from pathlib import PurePath
 from typing import Protocol
 
 from sapo_node.advantage import advantages
@@ -31,7 +30,6 @@ from sapo_protocol import (
     parse_envelope,
     seal,
 )
-from sapo_protocol.limits import MAX_MODEL_LABEL_BYTES
 
 Publish = Callable[[bytes], Awaitable[None]]
 
@@ -124,7 +122,7 @@ class Contribution:
         max_tokens: int,
         model: str,
     ) -> None:
-        """The name of `model`, which may be a path, is the free label in what is shared."""
+        """`model` is the free label in what is shared, of at most MAX_MODEL_LABEL_BYTES."""
         self._manifest = manifest
         self._identity = identity
         self._answerer = answerer
@@ -133,8 +131,7 @@ class Contribution:
         self._publish = publish
         self._rng = rng
         self._max_tokens = max_tokens
-        # The folder around a model is its owner's business.
-        self._label = PurePath(model).name.encode()[:MAX_MODEL_LABEL_BYTES].decode("utf-8", "ignore")
+        self._model = model
 
     async def generate(self, slot: Slot, questions: int) -> list[LocalGroup]:
         """Answer the first I = `questions` questions of a reserved counter G times each, and score the answers as
@@ -174,7 +171,7 @@ class Contribution:
         """Sign the round, store the signed bytes, then publish them."""
         bodies = [
             encode_body(
-                Body(tuple(Completion(each.text, Finish(each.finish)) for each in group.completions), self._label)
+                Body(tuple(Completion(each.text, Finish(each.finish)) for each in group.completions), self._model)
             )
             for group in local
         ]

@@ -17,14 +17,13 @@ from sapo_adversary.experiments.tables import header, markdown, rows
 from sapo_adversary.policies import DEFAULT_FOLDER, POLICIES
 from sapo_adversary.records import to_json, write_whole
 from sapo_adversary.simulator.runs import load_record, play_all
+from sapo_node.commands.options import as_json, stderr
 from sapo_protocol import LocalError
 
 _IN_CLONE = Path("tests/benchmarks/results")
 _SHOWN_COLUMNS = 6
 """What fits into a terminal; `--markdown` and `--json` have the rest."""
 _PACKAGES = ("sapo-node", "torch", "transformers", "reasoning-gym")
-
-stderr = Console(stderr=True)
 
 
 def default_output() -> Path:
@@ -45,7 +44,7 @@ _folder = click.Path(path_type=Path)
 @click.option("--seeds", type=click.IntRange(1), help="Only the first so many seeds.")
 @click.option("--arm", "only", multiple=True, help="Only this arm; may be repeated.")
 @click.option("--markdown", "as_markdown", is_flag=True, help="Print the table in Markdown.")
-@click.option("--json", "json_output", is_flag=True, help="Print the summary as JSON.")
+@as_json
 def experiment(
     name: str,
     action: str,
@@ -93,7 +92,7 @@ def experiment(
 
 
 @click.command()
-@click.option("--json", "json_output", is_flag=True, help="For scripts.")
+@as_json
 def experiments(*, json_output: bool) -> None:
     """List the learning experiments."""
     loaded = [load_experiment(name) for name in experiment_names()]

@@ -11,8 +11,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from rich.table import Table
 
 from sapo_adversary.policies import DEFAULT_FOLDER, POLICIES, meta_of, prepare, require_known
-
-stderr = Console(stderr=True)
+from sapo_node.commands.options import as_json, stderr
 
 
 @click.command()
@@ -24,7 +23,7 @@ stderr = Console(stderr=True)
     show_default=True,
     help="Where prepared policies lie.",
 )
-@click.option("--json", "json_output", is_flag=True, help="For scripts.")
+@as_json
 def policies(names: tuple[str, ...], *, folder: Path, json_output: bool) -> None:
     """Build the policies NAME..., or list what there is.
 

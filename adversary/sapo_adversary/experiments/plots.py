@@ -8,10 +8,9 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from sapo_adversary.experiments.summary import LEVEL, SMOOTH
 from sapo_node.student import mean_interval
 
-_SMOOTH = 5
-"""Rounds of the moving mean that is drawn."""
 _COLOURS = ("#4c566a", "#2e7d32", "#1565c0", "#c62828", "#9e9d24", "#6a1b9a", "#ef6c00", "#00838f", "#ad1457")
 
 
@@ -67,7 +66,7 @@ def _gains(axes: Axes, compared: Mapping[str, Mapping[str, Any] | None], referen
     for comparison, colour in zip(compared.values(), _colours(len(compared)), strict=True):
         if comparison:
             gains = [100 * gain for gain in comparison["gain_by_horizon"]]
-            axes.plot(range(_SMOOTH, len(gains) + 1), gains[_SMOOTH - 1 :], color=colour, linewidth=1.5)
+            axes.plot(range(SMOOTH, len(gains) + 1), gains[SMOOTH - 1 :], color=colour, linewidth=1.5)
     axes.axhline(0, color="black", linewidth=0.6)
     axes.set_xlabel("round at which one stops")
     axes.set_ylabel(f"gain over {reference}, %")
@@ -78,7 +77,7 @@ def _bars(axes: Axes, arms: Mapping[str, Any], figure: str, label: str) -> None:
     """The mean over seeds with its 90 % interval, and a dot for every seed."""
     for place, ((_, figures), colour) in enumerate(zip(arms.items(), _colours(len(arms)), strict=True)):
         values = figures[figure]
-        interval = mean_interval(values, 0.9) if len(values) > 1 else None
+        interval = mean_interval(values, LEVEL) if len(values) > 1 else None
         mean = sum(values) / len(values)
         error = [[mean - interval.low], [interval.high - mean]] if interval else None
         axes.barh(place, mean, color=colour, alpha=0.55, xerr=error, error_kw={"linewidth": 1})
@@ -90,11 +89,11 @@ def _bars(axes: Axes, arms: Mapping[str, Any], figure: str, label: str) -> None:
 
 
 def _smoothed(curve: Sequence[float]) -> list[float]:
-    return [sum(curve[end - _SMOOTH : end]) / _SMOOTH for end in range(_SMOOTH, len(curve) + 1)]
+    return [sum(curve[end - SMOOTH : end]) / SMOOTH for end in range(SMOOTH, len(curve) + 1)]
 
 
 def _places(curve: Sequence[float]) -> list[int]:
-    return [place + _SMOOTH for place in range(len(curve))]
+    return [place + SMOOTH for place in range(len(curve))]
 
 
 def _colours(count: int) -> list[str]:

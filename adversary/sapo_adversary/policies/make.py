@@ -6,13 +6,13 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from sapo_adversary.one_core import one_core
 from sapo_adversary.policies import networks
 from sapo_adversary.policies.catalogue import Making, Reinforced, Taught
 from sapo_adversary.policies.prepare import Progress
 from sapo_node.learner.messages import LearnerOptions
 from sapo_node.learner.model import load
 from sapo_node.learner.trainer import Trainer
+from sapo_node.one_core import one_core
 from sapo_node.seed import measure
 from sapo_node.seed.build import teach, write
 from sapo_protocol import Manifest

@@ -62,16 +62,13 @@ def play_all(
             for finished in as_completed(waiting):
                 finished.result()
                 done()
-        except BaseException:
+        finally:
             executor.shutdown(cancel_futures=True)
-            raise
 
 
 def _begin(ticks: "Queue[int]") -> None:
     global _ticks  # noqa: PLW0603 - a worker process has one queue, given at its start
     _ticks = ticks
-    # More threads than cores make every one of them slower, by far.
-    os.environ["OMP_NUM_THREADS"] = "1"
 
 
 def _play(scenario: Scenario, folder: Path, policies: Path) -> None:

@@ -7,7 +7,7 @@ import hashlib
 import json
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -17,9 +17,8 @@ import trio
 import trio.testing
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from sapo_adversary.one_core import one_core
 from sapo_adversary.simulator.controls import learner_for
-from sapo_adversary.simulator.scenario import Scenario
+from sapo_adversary.simulator.scenario import NodeSpec, Scenario
 from sapo_adversary.simulator.scoring import SharedScorer
 from sapo_node.clock import TrioClock
 from sapo_node.config import Config
@@ -27,6 +26,7 @@ from sapo_node.database import Database
 from sapo_node.keyfile import Identity
 from sapo_node.net.memory import LinkQuality, MemoryHub
 from sapo_node.node import Node
+from sapo_node.one_core import one_core
 from sapo_node.round import RoundReport
 from sapo_node.state import SCHEMA
 from sapo_node.trainer import trained_per_peer
@@ -64,12 +64,14 @@ class _Member:
         scenario: Scenario,
         manifest: Manifest,
         number: int,
+        spec: NodeSpec,
         *,
+        identities: Sequence[Identity],
         policies: Path,
         scorer: SharedScorer,
         hub: MemoryHub,
     ) -> None:
-        self.spec = spec = scenario.members[number]
+        self.spec = spec
         self.log = _Log()
         self._scenario = scenario
         self._scorer = scorer
@@ -77,7 +79,6 @@ class _Member:
         self._database = Database(None, SCHEMA)
         self._policy = learner_for(scenario, manifest, number, policies, scorer)
         self._offset = _STAGGER * number
-        identities = [identity_of(scenario, other) for other in range(len(scenario.members))]
         self.node = Node(
             config=Config(
                 local=spec.local,
@@ -189,9 +190,11 @@ def simulate(scenario: Scenario, *, policies: Path = Path(), progress: Progress 
 async def _play_all(scenario: Scenario, manifest: Manifest, *, policies: Path, progress: Progress) -> list[_Member]:
     scorer = SharedScorer()
     hub = MemoryHub(seed=scenario.seed, quality=LinkQuality(loss=scenario.loss))
+    specs = scenario.members
+    identities = [identity_of(scenario, number) for number in range(len(specs))]
     members = [
-        _Member(scenario, manifest, number, policies=policies, scorer=scorer, hub=hub)
-        for number in range(len(scenario.members))
+        _Member(scenario, manifest, number, spec, identities=identities, policies=policies, scorer=scorer, hub=hub)
+        for number, spec in enumerate(specs)
     ]
     async with trio.open_nursery() as nursery:
         for member in members:

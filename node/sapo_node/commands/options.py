@@ -14,7 +14,7 @@ from sapo_node.config import Config, load_config
 from sapo_node.database import Database
 from sapo_node.keyfile import Identity, PassphraseNeeded, create_key, load_key
 from sapo_node.state import read_database, state_folder
-from sapo_protocol import LocalError, load_manifest
+from sapo_protocol import LocalError, SapoError, load_manifest
 
 Command = Callable[..., None]
 
@@ -60,6 +60,21 @@ def networked(command: Command) -> Command:
 def tell(error: BaseException) -> None:
     """One line on stderr."""
     stderr.print(f"[bold red]error:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
+
+
+def run_command_line(cli: click.Group) -> None:
+    """Run a command line to its end: an error of ours is one line on stderr and exit code 1."""
+    try:
+        cli()
+    except* KeyboardInterrupt:
+        sys.exit(130)
+    except* SapoError as group:
+        tell(_first(group))
+        sys.exit(1)
+
+
+def _first(error: BaseException) -> BaseException:
+    return _first(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error
 
 
 def unlock(path: Path, passphrase: str | None) -> Identity:

@@ -11,6 +11,7 @@ import torch
 
 from sapo_node.learner.messages import LearnerOptions
 from sapo_node.learner.model import load
+from sapo_node.one_core import one_core
 from sapo_node.seed import POLICY_DIR, measure
 from sapo_node.seed.build import build
 from sapo_node.seed.recipe import Recipe
@@ -31,12 +32,11 @@ def build_command(out: Path) -> None:
 
     The same command gives the same bytes on the same platform. An interrupted build goes on where it stopped.
     """
-    # One thread: the order in which sums are taken must not depend on the machine's cores.
-    torch.set_num_threads(1)
-    torch.set_flush_denormal(True)
     started = time.monotonic()
     configs = {spec.dataset: spec.config for spec in load_manifest(SWARM).tasks}
-    build(out, configs, Recipe(), lambda line: click.echo(f"{time.monotonic() - started:6.0f} s  {line}"))
+    # The order in which sums are taken must not depend on the machine's cores.
+    with one_core():
+        build(out, configs, Recipe(), lambda line: click.echo(f"{time.monotonic() - started:6.0f} s  {line}"))
     click.echo(f"wrote {out}, {sum(path.stat().st_size for path in out.iterdir()):,} bytes")
 
 
