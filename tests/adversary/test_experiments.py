@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from sapo_adversary.experiments.experiment import experiment_names, load_experiment
-from sapo_adversary.experiments.plots import draw
+from sapo_adversary.experiments.plots import draw, draw_tasks
 from sapo_adversary.experiments.summary import drawdown, oscillation, rounds_to, summarise
 from sapo_protocol import LocalError
 
@@ -90,10 +90,10 @@ def test_a_curve_that_swings_oscillates_and_falls():
     assert drawdown(swing) == pytest.approx(0.2)
 
 
-def node(rewards, final):
+def node(number, rewards, final):
     rounds = len(rewards)
     return {
-        "peer": "p",
+        "peer": f"peer {number}",
         "rounds": {
             "reward": rewards,
             "informative": [1] * rounds,
@@ -103,14 +103,16 @@ def node(rewards, final):
         },
         "heldout": [
             {"round": 0, "pass_at_1": 0.0, "per_task": {"x": 0.0}},
+            {"round": rounds // 2, "pass_at_1": final / 2, "per_task": {"x": final / 2}},
             {"round": rounds, "pass_at_1": final, "per_task": {"x": final}},
         ],
+        "carried": [["x", "", 30], ["x", "peer 0", 10]],
         "trained": {"own": {"groups": 3, "tokens": 30}, "q": {"groups": 1, "tokens": 10}},
     }
 
 
 def run(scenario, rewards, final):
-    nodes = [node(rewards, final) for _ in scenario.members]
+    nodes = [node(number, rewards, final) for number in range(len(scenario.members))]
     timing = {"cpu_seconds": [[1.0] * len(rewards) for _ in nodes]}
     return {"scenario": scenario.as_dict(), "nodes": nodes, "timing": timing}
 
@@ -148,7 +150,16 @@ def test_roles_have_figures_of_their_own(summary):
     assert roles["strong"]["cumulative"][0] == pytest.approx(roles["weak"]["cumulative"][0] / 2)
 
 
-def test_the_same_numbers_draw_the_same_picture(summary, tmp_path):
+def test_a_role_is_told_whose_rollouts_carried_a_task(summary):
+    assert summary["arms"]["b"]["roles"]["weak"]["carried"] == {"x": {"itself": 120, "strong": 40}}
+
+
+def test_a_task_is_followed_through_the_rounds(summary):
+    assert summary["arms"]["b"]["curves"]["heldout_by_task"][0]["x"] == [[0, 0.0], [15, 0.3], [30, 0.6]]
+
+
+@pytest.mark.parametrize("draw", [draw, draw_tasks])
+def test_the_same_numbers_draw_the_same_picture(summary, tmp_path, draw):
     for name in ("one.svg", "two.svg"):
         draw(summary, tmp_path / name)
     assert (tmp_path / "one.svg").read_bytes() == (tmp_path / "two.svg").read_bytes()

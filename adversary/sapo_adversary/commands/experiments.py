@@ -11,7 +11,7 @@ from rich.table import Table
 
 from sapo_adversary.commands.policies import prepare_all
 from sapo_adversary.experiments.experiment import Experiment, experiment_names, load_experiment
-from sapo_adversary.experiments.plots import draw
+from sapo_adversary.experiments.plots import draw, draw_tasks, tasks_were_followed
 from sapo_adversary.experiments.summary import summarise
 from sapo_adversary.experiments.tables import header, markdown, rows
 from sapo_adversary.policies import DEFAULT_FOLDER, POLICIES
@@ -62,7 +62,7 @@ def experiment(
 
     Honest swarms of real nodes on virtual time; every number of an experiment is in its TOML file, and NAME may be the
     path of your own. A run is kept as soon as it is finished: stop at any time, the same command goes on. Writes
-    NAME.json and NAME.svg (dashes become underscores).
+    NAME.json and NAME.svg (dashes become underscores), and NAME_tasks.svg where nodes differ and are followed by task.
 
     \b
     sapo-adversary experiments                     what there is
@@ -79,8 +79,7 @@ def experiment(
         summary = _run(what, records or output / "runs", policies or DEFAULT_FOLDER, jobs)
         output.mkdir(parents=True, exist_ok=True)
         write_whole(path, to_json(summary))
-    picture = path.with_suffix(".svg")
-    draw(summary, picture)
+    pictures = _draw(summary, path)
     if json_output:
         click.echo(json.dumps(summary))
         return
@@ -88,7 +87,7 @@ def experiment(
         click.echo(markdown(summary))
     else:
         Console().print(_table(summary))
-    stderr.print(f"written to {path} and {picture}", highlight=False)
+    stderr.print(f"written to {', '.join(map(str, [path, *pictures]))}", highlight=False, soft_wrap=True)
 
 
 @click.command()
@@ -104,8 +103,15 @@ def experiments(*, json_output: bool) -> None:
         return
     table = Table("name", "question", "arms", "runs")
     for each in loaded:
-        table.add_row(each.name, each.question, ", ".join(each.arms), str(len(each.all_scenarios())))
+        table.add_row(each.name, each.question, _arms(each), str(len(each.all_scenarios())))
     Console().print(table)
+
+
+def _arms(what: Experiment) -> str:
+    """The arms in short: those of a grid once, and then its axes."""
+    names = dict.fromkeys(name.removesuffix(what.points[name]) for name in what.arms)
+    axes = [f"{key} {', '.join(map(str, values))}" for key, values in what.table.get("grid", {}).items()]
+    return "; ".join([", ".join(names), *axes])
 
 
 def _run(what: Experiment, records: Path, policies: Path, jobs: int | None) -> dict[str, Any]:
@@ -115,6 +121,15 @@ def _run(what: Experiment, records: Path, policies: Path, jobs: int | None) -> d
     play_all(wanted, records, policies=policies, jobs=jobs, console=stderr)
     found = {arm: [load_record(records, each) for each in what.scenarios(arm)] for arm in what.arms}
     return {**summarise(what, found), "versions": {package: version(package) for package in _PACKAGES}}
+
+
+def _draw(summary: dict[str, Any], path: Path) -> list[Path]:
+    pictures = [path.with_suffix(".svg")]
+    draw(summary, pictures[0])
+    if tasks_were_followed(summary):
+        pictures.append(path.with_name(f"{path.stem}_tasks.svg"))
+        draw_tasks(summary, pictures[1])
+    return pictures
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -1,14 +1,18 @@
-"""Draws a summary: learning curves with every seed's swarm, cumulative reward and held-out pass@1 by arm."""
+"""Draws a summary: learning curves with every seed's swarm, cumulative reward and held-out pass@1 by arm; and, where
+held-out questions were asked during the runs, which task reached whom and whose rollouts carried it.
+"""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from sapo_adversary.experiments.summary import LEVEL, SMOOTH
+from sapo_adversary.experiments.summary import LEVEL, OWN, SMOOTH
 from sapo_node.student import mean_interval
 
 _COLOURS = ("#4c566a", "#2e7d32", "#1565c0", "#c62828", "#9e9d24", "#6a1b9a", "#ef6c00", "#00838f", "#ad1457")
@@ -16,8 +20,7 @@ _COLOURS = ("#4c566a", "#2e7d32", "#1565c0", "#c62828", "#9e9d24", "#6a1b9a", "#
 
 def draw(summary: Mapping[str, Any], path: Path) -> None:
     """Write the picture of a summary as SVG: the same bytes for the same numbers."""
-    # Without these the ids of clip paths and the date differ from run to run.
-    with mpl.rc_context({"svg.hashsalt": "sapo", "font.size": 9, "axes.spines.top": False, "axes.spines.right": False}):
+    with _style():
         panels = _panels(summary)
         figure = Figure(figsize=(15, 4.2 * len(panels)))
         figure.suptitle(summary["title"], fontsize=12)
@@ -29,6 +32,83 @@ def draw(summary: Mapping[str, Any], path: Path) -> None:
             _bars(row[3], arms, "heldout_final", "held-out pass@1 at the end")
         figure.subplots_adjust(left=0.05, right=0.99, top=1 - 0.16 / len(panels), bottom=0.14 / len(panels), wspace=0.7)
         figure.savefig(path, format="svg", metadata={"Date": None})
+
+
+def tasks_were_followed(summary: Mapping[str, Any]) -> bool:
+    """Whether there is anything for `draw_tasks` to draw."""
+    kinds = [role for figures in summary["arms"].values() for role in figures.get("roles", {}).values()]
+    return any("heldout_by_task" in kind["curves"] for kind in kinds)
+
+
+def draw_tasks(summary: Mapping[str, Any], path: Path) -> None:
+    """Write a picture of every task as SVG: held-out pass@1 over rounds for each role (a row), and under it whose
+    rollouts its nodes trained on.
+    """
+    with _style():
+        panels = _panels(summary)
+        tasks = sorted({task for arms in panels.values() for figures in arms.values() for task in figures["carried"]})
+        figure = Figure(figsize=(2.9 * len(tasks), 3.8 * len(panels)))
+        figure.suptitle(summary["title"], fontsize=12)
+        axes = figure.subplots(2 * len(panels), len(tasks), squeeze=False, height_ratios=(2, 1) * len(panels))
+        writers = [OWN, *panels]
+        for place, (role, arms) in enumerate(panels.items()):
+            for column, task in enumerate(tasks):
+                learnt, carried = axes[2 * place][column], axes[2 * place + 1][column]
+                _heldout(learnt, arms, task)
+                _writers(carried, arms, task, writers)
+                learnt.set_title(task, fontsize=9)
+                if column:
+                    carried.set_yticklabels([])
+            axes[2 * place][0].set_ylabel(f"{role}\nheld-out pass@1", fontsize=8)
+        for lines in (axes[0][0], axes[1][0]):
+            handles, labels = lines.get_legend_handles_labels()
+            figure.legend(
+                handles,
+                labels,
+                loc="upper left" if lines is axes[0][0] else "upper right",
+                ncols=len(labels),
+                frameon=False,
+                fontsize=8,
+                title="arm" if lines is axes[0][0] else "tokens trained on, written by",
+                title_fontsize=8,
+            )
+        figure.subplots_adjust(
+            left=0.08, right=0.99, top=1 - 0.32 / len(panels), bottom=0.1 / len(panels), wspace=0.25, hspace=0.4
+        )
+        figure.savefig(path, format="svg", metadata={"Date": None})
+
+
+def _heldout(axes: Axes, arms: Mapping[str, Any], task: str) -> None:
+    """The mean over seeds, and every seed."""
+    for (name, figures), colour in zip(arms.items(), _colours(len(arms)), strict=True):
+        curves = [by_task[task] for by_task in figures["curves"]["heldout_by_task"]]
+        for curve in curves:
+            axes.plot(*zip(*curve, strict=True), color=colour, linewidth=0.6, alpha=0.4)
+        means = [(points[0][0], fmean(rate for _, rate in points)) for points in zip(*curves, strict=True)]
+        axes.plot(*zip(*means, strict=True), color=colour, linewidth=2, label=name)
+    axes.set_ylim(0, 1)
+
+
+def _writers(axes: Axes, arms: Mapping[str, Any], task: str, writers: Sequence[str]) -> None:
+    """Of the tokens of a task that were trained on, the share of each kind of writer, an arm a bar."""
+    tokens = [figures["carried"].get(task, {}) for figures in arms.values()]
+    totals = [sum(by_writer.values()) or 1 for by_writer in tokens]
+    left = [0.0] * len(arms)
+    for writer, colour in zip(writers, _colours(len(writers)), strict=True):
+        shares = [by_writer.get(writer, 0) / total for by_writer, total in zip(tokens, totals, strict=True)]
+        axes.barh(range(len(arms)), shares, left=left, color=colour, alpha=0.75, label=writer)
+        left = [start + share for start, share in zip(left, shares, strict=True)]
+    axes.set_yticks(range(len(arms)), list(arms), fontsize=7)
+    axes.invert_yaxis()
+    axes.set_xlim(0, 1)
+    axes.set_xticks([])
+
+
+@contextmanager
+def _style() -> Iterator[None]:
+    # Without a salt the ids of clip paths differ from run to run.
+    with mpl.rc_context({"svg.hashsalt": "sapo", "font.size": 9, "axes.spines.top": False, "axes.spines.right": False}):
+        yield
 
 
 def _panels(summary: Mapping[str, Any]) -> dict[str, dict[str, Any]]:

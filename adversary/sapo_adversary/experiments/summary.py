@@ -15,6 +15,9 @@ WINDOW = 10
 SMOOTH = 5
 """Rounds of the trailing mean that has to reach half of the ceiling."""
 
+OWN = "itself"
+"""Who wrote a node's own groups, beside the roles of its peers."""
+
 Record = Mapping[str, Any]
 Nodes = Sequence[Mapping[str, Any]]
 
@@ -44,7 +47,10 @@ def _arm(experiment: Experiment, runs: Sequence[Record]) -> dict[str, Any]:
     roles = [_roles(run) for run in runs]
     if len(set(roles[0])) > 1:
         figures["roles"] = {
-            role: _figures(experiment, [_only(run, names, role) for run, names in zip(runs, roles, strict=True)])
+            role: {
+                **_figures(experiment, [_only(run, names, role) for run, names in zip(runs, roles, strict=True)]),
+                "carried": _carried(runs, role),
+            }
             for role in dict.fromkeys(roles[0])
         }
     return figures
@@ -57,6 +63,19 @@ def _roles(run: Record) -> list[str]:
 def _only(run: Record, roles: Sequence[str], role: str) -> tuple[Nodes, Sequence[Sequence[float]]]:
     places = [place for place, name in enumerate(roles) if name == role]
     return [run["nodes"][place] for place in places], [run["timing"]["cpu_seconds"][place] for place in places]
+
+
+def _carried(runs: Sequence[Record], role: str) -> dict[str, dict[str, int]]:
+    """Tokens that nodes of a role trained on, over all seeds, by task and by the role of their writers."""
+    carried: dict[str, dict[str, int]] = {}
+    for run in runs:
+        writers = {node["peer"]: name for node, name in zip(run["nodes"], _roles(run), strict=True)} | {"": OWN}
+        for node in run["nodes"]:
+            if writers[node["peer"]] == role:
+                for task, peer, tokens in node["carried"]:
+                    by_writer = carried.setdefault(task, {})
+                    by_writer[writers[peer]] = by_writer.get(writers[peer], 0) + tokens
+    return {task: dict(sorted(by_writer.items())) for task, by_writer in sorted(carried.items())}
 
 
 def _figures(experiment: Experiment, swarms: Sequence[tuple[Nodes, Sequence[Sequence[float]]]]) -> dict[str, Any]:
@@ -101,7 +120,12 @@ def _swarm(half: float, nodes: Nodes, cpu: Sequence[Sequence[float]]) -> dict[st
 def _swarm_curves(nodes: Nodes) -> dict[str, Any]:
     """Of each round, the mean over nodes."""
     by_round = {name: _rounded(_curve(nodes, name)) for name in ("reward", "informative", "local", "external")}
-    return {**by_round, "heldout": _heldout_curve(nodes)}
+    heldout = _heldout_curve(nodes, lambda measured: measured["pass_at_1"])
+    curves: dict[str, Any] = {**by_round, "heldout": heldout}
+    if len(heldout) > len(("start", "end")):
+        tasks = nodes[0]["heldout"][0]["per_task"]
+        curves["heldout_by_task"] = {task: _heldout_curve(nodes, _rate_at(task)) for task in tasks}
+    return curves
 
 
 def rounds_to(curve: Sequence[float], level: float) -> int | None:
@@ -141,22 +165,15 @@ def _curve(nodes: Nodes, name: str, over: Callable[[Iterable[float]], float] = f
     ]
 
 
-def _heldout_curve(nodes: Nodes) -> list[list[float]]:
-    """[round, pass@1] for each round at which all nodes were measured."""
-    common = set.intersection(*({each["round"] for each in node["heldout"]} for node in nodes))
-    return [
-        [
-            at,
-            round(
-                fmean(
-                    next(each["pass_at_1"] for each in reversed(node["heldout"]) if each["round"] == at)
-                    for node in nodes
-                ),
-                4,
-            ),
-        ]
-        for at in sorted(common)
-    ]
+def _rate_at(task: str) -> Callable[[Mapping[str, Any]], float]:
+    return lambda measured: float(measured["per_task"][task])
+
+
+def _heldout_curve(nodes: Nodes, figure: Callable[[Mapping[str, Any]], float]) -> list[list[float]]:
+    """[round, pass@1] for each round at which all nodes were measured, the last measurement of each."""
+    measured = [{each["round"]: figure(each) for each in node["heldout"]} for node in nodes]
+    common = sorted(set.intersection(*(set(each) for each in measured)))
+    return [[at, round(fmean(each[at] for each in measured), 4)] for at in common]
 
 
 def _rounded(values: Iterable[float]) -> list[float]:
