@@ -4,6 +4,7 @@ assign -> generate -> score -> share
 """
 
 import hashlib
+import logging
 import random
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -30,6 +31,8 @@ from sapo_protocol import (
     parse_envelope,
     seal,
 )
+
+logger = logging.getLogger(__name__)
 
 Publish = Callable[[bytes], Awaitable[None]]
 
@@ -168,7 +171,7 @@ class Contribution:
         return local
 
     async def share(self, slot: Slot, local: Sequence[LocalGroup]) -> None:
-        """Sign the round, store the signed bytes, then publish them."""
+        """Sign the round, store the signed bytes, then publish them. Texts that no message has room for stay here."""
         bodies = [
             encode_body(
                 Body(tuple(Completion(each.text, Finish(each.finish)) for each in group.completions), self._model)
@@ -187,6 +190,17 @@ class Contribution:
         envelope = seal(
             encode_header(header), issuer=self._identity.public_key, sign=self._identity.sign, network_id=network
         )
-        message = encode_message(envelope, tuple(bodies))
+        message = self._message(envelope, bodies)
         self._counters.keep(slot, parse_envelope(envelope, network_id=network).envelope_id, message)
         await self._publish(message)
+
+    def _message(self, envelope: bytes, bodies: Sequence[bytes]) -> bytes:
+        """As many bodies as the swarm's messages hold: the longest are left out first."""
+        kept: list[bytes | None] = list(bodies)
+        message = encode_message(envelope, tuple(kept))
+        while len(message) > self._manifest.max_message_bytes and any(kept):
+            kept[max(range(len(kept)), key=lambda k: len(kept[k] or b""))] = None
+            message = encode_message(envelope, tuple(kept))
+        if left_out := kept.count(None):
+            logger.warning("%d of %d groups did not fit into a message; share fewer at once", left_out, len(kept))
+        return message

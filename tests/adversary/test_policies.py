@@ -126,6 +126,19 @@ def test_what_is_there_is_not_built_again(build_tiny):
     assert not told
 
 
+def test_two_processes_do_not_build_one_policy_at_once(build_tiny):
+    refusals = []
+
+    def meanwhile(_share, _doing):
+        if not refusals:
+            with pytest.raises(LocalError) as refused:
+                build_tiny("weak")
+            refusals.append(str(refused.value))
+
+    build_tiny("weak", progress=meanwhile)
+    assert "another process is building weak" in refusals[0]
+
+
 def test_a_changed_recipe_is_built_again(build_tiny):
     before = meta_of(build_tiny("weak"))
     after = meta_of(build_tiny("weak", making=replace(TINY["weak"], recipe=replace(SHORT, seed=9))))

@@ -247,3 +247,12 @@ async def test_the_label_of_a_shared_group_is_its_models_name_and_never_a_whole_
         await play(1, member)
         ((_, rollout),) = member.sent
         assert {decode_body(body, fast).model for body in rollout.bodies} == {label}
+
+
+async def test_a_round_that_no_message_holds_is_shared_without_its_longest_texts(fast, autojump_clock):
+    narrow = replace(fast, max_message_bytes=2_000)
+    member = Member(1, narrow, MemoryHub(), local=8)
+    await play(1, member)
+    ((_, rollout),) = member.sent
+    shared = [body for body in rollout.bodies if body]
+    assert 0 < len(shared) < len(rollout.header.groups) == 8

@@ -103,6 +103,12 @@ def test_a_model_folder_without_a_tokenizer_is_refused(tmp_path):
     assert "model" in one_line_error(done)
 
 
+def test_eval_asks_the_hub_for_a_model_it_names(monkeypatch, tmp_path):
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    monkeypatch.setenv("HF_HOME", str(tmp_path))
+    assert "cannot be downloaded" in one_line_error(sapo_node("eval", "--model", "somebody/tiny"))
+
+
 def test_eval_without_a_state_measures_the_policy_in_the_package():
     done = sapo_node("eval", "--questions", 4, "--json")
     result = json.loads(done.stdout)

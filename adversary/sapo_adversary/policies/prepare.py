@@ -4,10 +4,13 @@ A folder with a policy's name is therefore whole. What an interrupted build left
 the digest of everything the policy is made from, so that a changed recipe never goes on with another's work.
 """
 
+import fcntl
 import hashlib
 import json
+import os
 import shutil
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -45,14 +48,29 @@ def prepare(name: str, folder: Path, progress: Progress, *, policies: Mapping[st
     work = folder / f".{name}-{digest[:12]}"
     out = work / "policy"
     out.mkdir(parents=True, exist_ok=True)
-    measured = make(policies[name], manifest, work, out, progress)
-    meta = {"command": f"sapo-adversary policies {name}", "digest": digest, **made_from, **measured}
-    (out / "meta.json").write_text(json.dumps(meta, indent=1, sort_keys=True) + "\n")
-    if target.exists():
-        shutil.rmtree(target)
-    out.rename(target)
-    shutil.rmtree(work)
+    with _alone_in(work, name):
+        measured = make(policies[name], manifest, work, out, progress)
+        meta = {"command": f"sapo-adversary policies {name}", "digest": digest, **made_from, **measured}
+        (out / "meta.json").write_text(json.dumps(meta, indent=1, sort_keys=True) + "\n")
+        if target.exists():
+            shutil.rmtree(target)
+        out.rename(target)
+        shutil.rmtree(work)
     return target
+
+
+@contextmanager
+def _alone_in(work: Path, name: str) -> Iterator[None]:
+    """Raises LocalError where another process builds there."""
+    descriptor = os.open(work, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise LocalError(f"another process is building {name} in {work.parent}; wait for it") from error
+    else:
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def require_known(names: Iterable[str], policies: Mapping[str, Making] = POLICIES) -> None:

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from sapo_node.commands.options import as_json, configured, database_of, stderr, unlock
+from sapo_node.commands.options import as_json, configured, database_of, fetch_model, stderr, unlock
 from sapo_node.config import Config, load_config
 from sapo_node.evaluation import evaluate
 from sapo_node.heldout import HeldOut
@@ -33,7 +33,7 @@ _POLL_SECONDS = 0.5
 @click.option("--swarm", help="The swarm whose tasks are asked.  [default: starter]")
 @click.option("--key", help="The key of the node to measure, with --state.  [default: node.key]")
 @click.option("--state", help="Measure the policy a node has learnt; without it, the policy a node starts with.")
-@click.option("--model", help="Measure this Hugging Face model folder.")
+@click.option("--model", help="Measure this model: a Hugging Face folder, or a name on the hub.")
 @click.option("--questions", type=click.IntRange(1), default=64, show_default=True, help="Held-out questions per task.")
 @click.option("--samples", type=click.IntRange(1, 64), default=1, show_default=True, help="Answers to each question.")
 @as_json
@@ -49,6 +49,7 @@ def eval_(config_file: Path | None, *, questions: int, samples: int, json_output
     if options["state"]:
         folder = state_folder(Path(config.state), manifest, unlock(Path(config.key), None).peer_id)
         read_database(folder).close()
+    fetch_model(config)
     with Progress(console=stderr, transient=True, disable=json_output) as progress:
         bar = progress.add_task("starting the learner", total=questions * len(manifest.tasks))
 

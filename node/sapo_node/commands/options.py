@@ -13,6 +13,7 @@ from rich.markup import escape
 from sapo_node.config import Config, load_config
 from sapo_node.database import Database
 from sapo_node.keyfile import Identity, PassphraseNeeded, create_key, load_key
+from sapo_node.learner.messages import is_hub_name
 from sapo_node.state import read_database, state_folder
 from sapo_protocol import LocalError, SapoError, load_manifest
 
@@ -101,6 +102,14 @@ def database_of(config: Config) -> Database:
     """The database of the node of this key and swarm, running or not, for reading."""
     identity = unlock(Path(config.key), None)
     return read_database(state_folder(Path(config.state), load_manifest(config.swarm), identity.peer_id))
+
+
+def fetch_model(config: Config) -> None:
+    """Download the model where it is one of the hub's that is not in the local cache yet. Raises LocalError."""
+    if is_hub_name(config.model):
+        from sapo_node.learner.hub import fetch  # noqa: PLC0415 - half a second that other commands need not wait
+
+        fetch(config.model, lambda text: stderr.print(text, highlight=False, soft_wrap=True))
 
 
 def write_file(file: Path, data: bytes) -> None:

@@ -11,11 +11,10 @@ import trio
 
 from sapo_node.app import RunningNode
 from sapo_node.balance import AUTO
-from sapo_node.commands.options import as_json, configured, networked, own_identity, stderr
+from sapo_node.commands.options import as_json, configured, fetch_model, networked, own_identity
 from sapo_node.config import Config
 from sapo_node.demo import run_demo
 from sapo_node.keyfile import create_key
-from sapo_node.learner.messages import is_hub_name
 from sapo_node.report import LiveView, print_json_line
 
 
@@ -61,10 +60,8 @@ def start(config: Config, *, rounds: int | None, passphrase: str | None, json_ou
     sapo-node start --no-train --listen /ip4/0.0.0.0/tcp/4001     a relay for others
     """  # noqa: D301 - click reads the backspace
     config = config.overridden(options)
-    if config.train and is_hub_name(config.model):
-        from sapo_node.learner.hub import fetch  # noqa: PLC0415 - half a second that other commands need not wait
-
-        fetch(config.model, lambda text: stderr.print(text, highlight=False, soft_wrap=True))
+    if config.train:
+        fetch_model(config)
     identity, key_is_new = own_identity(config, passphrase)
     with nullcontext(print_json_line) if json_output else LiveView() as observer:
         node = RunningNode(config, identity, key_is_new=key_is_new, observer=observer)
