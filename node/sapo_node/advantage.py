@@ -1,16 +1,22 @@
 """GRPO's advantage of each completion within its group, for the processes that do not import torch."""
 
 from collections.abc import Sequence
+from functools import lru_cache
 from statistics import stdev
 
 EPSILON = 1e-8
 
 
 def advantages(rewards: Sequence[float]) -> tuple[float, ...]:
-    """(r - mean) / (std + EPSILON) with the unbiased deviation; all 0 where the group is flat.
+    """One for each reward, in order: (r - mean) / (std + EPSILON) with the unbiased deviation; all 0 in a flat group.
 
     The test for flatness is exact: rewards are bits, and a group without spread must teach nothing at all.
     """
+    return _advantages(tuple(rewards))
+
+
+@lru_cache(maxsize=4096)  # a receiver asks again and again for the same few hundred
+def _advantages(rewards: tuple[float, ...]) -> tuple[float, ...]:
     if len(set(rewards)) < 2:
         return (0.0,) * len(rewards)
     mean = sum(rewards) / len(rewards)

@@ -4,6 +4,8 @@ The peer id of an Ed25519 key is base58btc of an identity multihash over its lib
 (libp2p specs, peer-ids): thirty-eight bytes with a constant prefix, so the key can be read back from it.
 """
 
+from functools import lru_cache
+
 import base58
 
 from .errors import LocalError
@@ -12,6 +14,7 @@ from .signature import PUBLIC_KEY_BYTES
 _PREFIX = bytes.fromhex("002408011220")
 
 
+@lru_cache(maxsize=4096)
 def peer_id(public_key: bytes) -> str:
     """The peer id ("12D3KooW...") of a 32-byte Ed25519 public key."""
     if len(public_key) != PUBLIC_KEY_BYTES:

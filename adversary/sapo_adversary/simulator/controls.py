@@ -93,10 +93,10 @@ class Oversampling(SimulatedLearner):
         return groups
 
 
-def learner_for(
+def model_for(
     scenario: Scenario, manifest: Manifest, number: int, policies: Path, scorer: SharedScorer
 ) -> SimulatedLearner:
-    """The policy of a node: the plain learner, or the control that its specification names."""
+    """The language model of a node: the plain learner, or the control that its specification names."""
     control = scenario.members[number].control
     if control == "oversample":
         return Oversampling(scenario, manifest, number, policies, scorer)

@@ -5,13 +5,12 @@ alone, so that arms of an experiment share their random numbers.
 """
 
 import hashlib
-import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import trio
 
+from sapo_adversary.simulator.pace import GENERATING, Meter, Stopwatch
 from sapo_adversary.simulator.scenario import Scenario
 from sapo_adversary.simulator.scoring import SharedScorer
 from sapo_node.heldout import heldout_seed
@@ -29,31 +28,6 @@ from sapo_node.learner.messages import (
 from sapo_node.learner.model import load
 from sapo_node.learner.trainer import Trainer
 from sapo_protocol import Manifest
-
-GENERATING = 0.6
-"""Share of a round's virtual time that generation takes; the update takes the rest."""
-
-
-@dataclass(slots=True)
-class Meter:
-    """What a node has spent so far."""
-
-    generated_tokens: int = 0
-    cpu_seconds: float = 0.0
-
-
-@dataclass(slots=True)
-class Stopwatch:
-    """Adds this process's CPU time to a meter while it is entered."""
-
-    meter: Meter
-    _since: float = field(default=0.0, init=False)
-
-    def __enter__(self) -> None:
-        self._since = time.process_time()
-
-    def __exit__(self, *_: object) -> None:
-        self.meter.cpu_seconds += time.process_time() - self._since
 
 
 class SimulatedLearner:

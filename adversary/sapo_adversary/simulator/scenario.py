@@ -4,7 +4,7 @@ import hashlib
 import json
 import tomllib
 from collections.abc import Mapping
-from dataclasses import MISSING, asdict, dataclass, fields, replace
+from dataclasses import MISSING, Field, asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -46,6 +46,24 @@ class NodeSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class AttackerSpec:
+    """Peers that collude in one attack."""
+
+    attack: str
+    """One of `attacks.catalogue`."""
+    count: int = 1
+    """Keys. Each is a peer of the swarm with links of its own."""
+    acts_every: float = 2.0
+    """Virtual seconds between what each of them does."""
+    joins: float = 0.0
+    """Virtual second of their start."""
+    leaves: float | None = None
+    """Virtual second of their end; None stays to the end."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Of the attack itself."""
+
+
+@dataclass(frozen=True, slots=True)
 class Scenario:
     """One swarm, one seed, one run."""
 
@@ -68,6 +86,19 @@ class Scenario:
     """Held-out questions per task within the run."""
     final_questions: int = 64
     """Held-out questions per task at the start and the end."""
+    learner: Literal["model", "bandit"] = "model"
+    """What the nodes train: their language models, or the stand-in of `bandit` where only trust is asked about."""
+    epoch_seconds: int = 0
+    """Length of an epoch; 0 keeps the swarm's. Standing is earned by epochs, so short ones make short runs."""
+    max_rounds: int = 0
+    """Rounds of a peer in an epoch; 0 keeps the swarm's."""
+    degree: int = 0
+    """Links that each joining peer makes; 0 links it with everybody."""
+    audited: bool = False
+    """Whether everything that is trained on is held against the truth, and standings are followed."""
+    attackers: tuple[AttackerSpec, ...] = ()
+    without: tuple[str, ...] = ()
+    """Defences that the nodes go without; see `defences`."""
 
     def __post_init__(self) -> None:
         if not self.nodes or self.seconds <= 0:
@@ -86,7 +117,9 @@ class Scenario:
     def digest(self) -> str:
         """SHA-256 over every number that is not the default, whatever the scenario is called, in hexadecimal."""
         numbers = {key: value for key, value in _chosen(self).items() if key != "name"}
-        numbers["nodes"] = [_chosen(node) for node in self.nodes]
+        for kind in ("nodes", "attackers"):
+            if kind in numbers:
+                numbers[kind] = [_chosen(each) for each in getattr(self, kind)]
         return hashlib.sha256(json.dumps(numbers, sort_keys=True, default=str).encode()).hexdigest()
 
     def as_dict(self) -> dict[str, Any]:
@@ -96,11 +129,17 @@ class Scenario:
 
 def scenario_from(table: Mapping[str, Any]) -> Scenario:
     """The scenario that a table describes. Raises LocalError for a key or a value that cannot be."""
-    nodes = table.get("nodes")
-    if not isinstance(nodes, list | tuple) or not all(isinstance(node, Mapping) for node in nodes):
+    if not table.get("nodes"):
         raise LocalError("a scenario has a list of [[nodes]]")
-    specs = tuple(_made(NodeSpec, node, "a node") for node in nodes)
-    return _made(Scenario, {**table, "nodes": specs}, "a scenario")
+    kinds = {"nodes": NodeSpec, "attackers": AttackerSpec}
+    specs: dict[str, Any] = {name: _list_of(kind, table.get(name, ()), name) for name, kind in kinds.items()}
+    return _made(Scenario, {**table, **specs, "without": tuple(table.get("without", ()))}, "a scenario")
+
+
+def _list_of(kind: type[_T], tables: Any, name: str) -> tuple[_T, ...]:
+    if not isinstance(tables, list | tuple) or not all(isinstance(each, Mapping) for each in tables):
+        raise LocalError(f"give {name} as a list of tables, [[{name}]]")
+    return tuple(_made(kind, each, f"one of {name}") for each in tables)
 
 
 def load_scenario(path: Path) -> Scenario:
@@ -113,13 +152,15 @@ def load_scenario(path: Path) -> Scenario:
         raise LocalError(f"{path} is not valid TOML: {error}") from error
 
 
-def _chosen(value: NodeSpec | Scenario) -> dict[str, Any]:
+def _chosen(value: NodeSpec | AttackerSpec | Scenario) -> dict[str, Any]:
     """What differs from the defaults: a setting that is added later leaves older digests as they are."""
     return {
-        each.name: getattr(value, each.name)
-        for each in fields(value)
-        if each.default is MISSING or getattr(value, each.name) != each.default
+        each.name: getattr(value, each.name) for each in fields(value) if getattr(value, each.name) != _default(each)
     }
+
+
+def _default(each: Field[Any]) -> Any:
+    return each.default if each.default_factory is MISSING else each.default_factory()
 
 
 def _made(kind: type[_T], table: Mapping[str, Any], what: str) -> _T:

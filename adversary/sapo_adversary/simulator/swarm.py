@@ -17,16 +17,19 @@ import trio
 import trio.testing
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from sapo_adversary.simulator.controls import learner_for
+from sapo_adversary.simulator.attackers import Band
+from sapo_adversary.simulator.audit import HONEST, Audit, Findings, WatchedTrainer
+from sapo_adversary.simulator.defences import without
+from sapo_adversary.simulator.learners import learner_for, set_up
 from sapo_adversary.simulator.scenario import NodeSpec, Scenario
 from sapo_adversary.simulator.scoring import SharedScorer
+from sapo_adversary.simulator.standings import Standings
 from sapo_node.clock import TrioClock
 from sapo_node.config import Config
 from sapo_node.database import Database
 from sapo_node.keyfile import Identity
 from sapo_node.net.memory import LinkQuality, MemoryHub
 from sapo_node.node import Node
-from sapo_node.one_core import one_core
 from sapo_node.round import RoundReport
 from sapo_node.state import SCHEMA
 from sapo_node.trainer import trained_per_peer
@@ -50,6 +53,8 @@ class _Log:
     cpu_seconds: list[float] = field(default_factory=list)
     carried: Counter[tuple[str, str]] = field(default_factory=Counter)
     """Tokens trained on, by dataset and by the peer who wrote them."""
+    findings: Findings = field(default_factory=Findings)
+    standings: Standings = field(default_factory=Standings)
 
     def add(self, **values: Any) -> None:
         for name, value in values.items():
@@ -67,9 +72,11 @@ class _Member:
         spec: NodeSpec,
         *,
         identities: Sequence[Identity],
+        clock: TrioClock,
         policies: Path,
         scorer: SharedScorer,
         hub: MemoryHub,
+        audit: Audit | None,
     ) -> None:
         self.spec = spec
         self.log = _Log()
@@ -77,6 +84,7 @@ class _Member:
         self._scorer = scorer
         self._fatal: LocalError | None = None
         self._database = Database(None, SCHEMA)
+        self._audit = audit
         self._policy = learner_for(scenario, manifest, number, policies, scorer)
         self._offset = _STAGGER * number
         self.node = Node(
@@ -93,15 +101,23 @@ class _Member:
             key_is_new=True,
             database=self._database,
             place=None,
-            clock=TrioClock(manifest.genesis + FIRST_EPOCH * manifest.epoch_seconds),
+            clock=clock,
             scorer=scorer,
             policy=self._policy,
             rng=random.Random(f"node/{scenario.seed}/{number}"),  # noqa: S311 - simulation
             on_fatal=self._stop,
         )
-        self._network = hub.join(
-            self.node.identity.peer_id, self.node.channels, admit=self.node.admits, notify=lambda _: None
-        )
+        if audit:
+            self.node.trainer = WatchedTrainer(
+                self._database,
+                self.node.pool,
+                self._policy,
+                correction=spec.correction,
+                checkpoint_every=Config().checkpoint_every,
+                look=partial(audit.trained, self.log.findings),
+            )
+        self.peer = self.node.identity.peer_id
+        self._network = hub.join(self.peer, self.node.channels, admit=self.node.admits, notify=lambda _: None)
 
     def _stop(self, error: LocalError) -> None:
         self._fatal = error
@@ -115,11 +131,16 @@ class _Member:
         async with trio.open_nursery() as nursery:
             await nursery.start(self._network.run)
             nursery.start_soon(self.node.testify, self._network.publish)
-            await self.node.run(self._network.publish, rounds=rounds, on_round=lambda r: self._played(r, played))
+            await self.node.run(self._publish, rounds=rounds, on_round=lambda r: self._played(r, played))
             nursery.cancel_scope.cancel()
         if self._fatal:
             raise self._fatal
         self._examine(self._scenario.final_questions)
+
+    async def _publish(self, topic: str, message: bytes) -> None:
+        if self._audit:
+            self._audit.published(self.peer, message)
+        await self._network.publish(topic, message)
 
     def _played(self, report: RoundReport, played: Progress) -> None:
         self.log.add(
@@ -132,6 +153,8 @@ class _Member:
             generated_tokens=self._policy.meter.generated_tokens,
         )
         self._tally(report)
+        if self._audit:
+            self.log.standings.look(self.node.ledger, self._audit.roles, report.step)
         self.log.cpu_seconds.append(round(self._policy.meter.cpu_seconds, 3))
         every = self._scenario.examine_every
         before, now = ((report.step - past) * self.spec.round_seconds for past in (1, 0))
@@ -146,7 +169,7 @@ class _Member:
             return
         questions = [group["question"] for group in json.loads(row[0])["groups"]]
         for question, peer, tokens in zip(questions, json.loads(row[1]), report.training.group_tokens, strict=True):
-            self.log.carried[self._scorer.datasets[question], peer] += tokens
+            self.log.carried[self._scorer.tasks[question].dataset, peer] += tokens
 
     def _examine(self, questions: int) -> None:
         per_task = self._policy.examine(self._scorer, questions)
@@ -163,21 +186,23 @@ class _Member:
         """What the node did, as plain values."""
         trained = trained_per_peer(self._database)
         refused = {**self.node.ingest.refused, **self.node.verifier.unusable}
+        audited = {"findings": self.log.findings.as_dict(), "standings": self.log.standings.as_dict()}
         return {
-            "peer": self.node.identity.peer_id,
+            "peer": self.peer,
             "rounds": self.log.columns,
             "heldout": self.log.examined,
             "trained": {peer or "own": {"groups": g, "tokens": t} for peer, (g, t) in sorted(trained.items())},
             "carried": [[*key, tokens] for key, tokens in sorted(self.log.carried.items()) if tokens],
             "refused": {str(why): count for why, count in sorted(refused.items())},
+            **(audited if self._audit else {}),
         }
 
 
 def simulate(scenario: Scenario, *, policies: Path = Path(), progress: Progress = lambda _: None) -> dict[str, Any]:
     """Play a scenario from beginning to end and return its record; prepared policies lie in `policies`."""
-    manifest = load_manifest(scenario.swarm)
+    manifest = _manifest(scenario)
     clock = trio.testing.MockClock(autojump_threshold=0)
-    with one_core():
+    with set_up(scenario), without(scenario.without):
         members = trio.run(partial(_play_all, scenario, manifest, policies=policies, progress=progress), clock=clock)
     return {
         "scenario": scenario.as_dict(),
@@ -189,17 +214,54 @@ def simulate(scenario: Scenario, *, policies: Path = Path(), progress: Progress 
 
 async def _play_all(scenario: Scenario, manifest: Manifest, *, policies: Path, progress: Progress) -> list[_Member]:
     scorer = SharedScorer()
-    hub = MemoryHub(seed=scenario.seed, quality=LinkQuality(loss=scenario.loss))
+    hub = MemoryHub(seed=scenario.seed, quality=LinkQuality(loss=scenario.loss), degree=scenario.degree or None)
+    clock = TrioClock(manifest.genesis + FIRST_EPOCH * manifest.epoch_seconds)
     specs = scenario.members
     identities = [identity_of(scenario, number) for number in range(len(specs))]
+    roles = {identity.peer_id: HONEST for identity in identities}
+    audit = Audit(manifest, scorer, roles) if scenario.audited else None
     members = [
-        _Member(scenario, manifest, number, spec, identities=identities, policies=policies, scorer=scorer, hub=hub)
+        _Member(
+            scenario,
+            manifest,
+            number,
+            spec,
+            identities=identities,
+            clock=clock,
+            policies=policies,
+            scorer=scorer,
+            hub=hub,
+            audit=audit,
+        )
         for number, spec in enumerate(specs)
     ]
-    async with trio.open_nursery() as nursery:
-        for member in members:
-            nursery.start_soon(member.play, progress)
+    bands = [
+        Band(scenario, number, manifest, scorer=scorer, hub=hub, clock=clock)
+        for number in range(len(scenario.attackers))
+    ]
+    roles |= {key.peer: band.spec.attack for band in bands for key in band.keys}
+    async with trio.open_nursery() as attacking:
+        for band in bands:
+            attacking.start_soon(band.play)
+        async with trio.open_nursery() as playing:
+            for member in members:
+                playing.start_soon(member.play, progress)
+        attacking.cancel_scope.cancel()
     return members
+
+
+def _manifest(scenario: Scenario) -> Manifest:
+    """The swarm's, on the scenario's clock."""
+    manifest = load_manifest(scenario.swarm)
+    epoch_seconds, max_rounds = scenario.epoch_seconds, scenario.max_rounds
+    if not epoch_seconds and not max_rounds:
+        return manifest
+    return manifest.restarted(
+        name=manifest.name,
+        genesis=manifest.genesis,
+        epoch_seconds=epoch_seconds or manifest.epoch_seconds,
+        max_rounds=max_rounds or manifest.max_rounds,
+    )
 
 
 def identity_of(scenario: Scenario, number: int) -> Identity:

@@ -23,7 +23,7 @@ from libp2p.pubsub.validators import signature_validator
 from libp2p.utils.varint import read_varint_prefixed_bytes_limited
 
 from sapo_node.net.interface import Admit, Verdict
-from sapo_node.net.judge import Judge, RecentIds, message_id
+from sapo_node.net.judge import Judge, RecentIds, content_id, message_id
 from sapo_node.net.patches import forget_record
 
 log = logging.getLogger(__name__)
@@ -177,7 +177,7 @@ class HardenedPubsub(pubsub.Pubsub):  # type: ignore[misc]
             self._gossip.offended(peer, "message in several topics")
             return
         judge = self._gossip.judges[message.topicIDs[0]]
-        if judge.knows(message.data):
+        if judge.knows(content_id(message.data)):
             return
         if len(message.data) > judge.max_bytes:
             self._gossip.offended(peer, "message too large")

@@ -36,8 +36,9 @@ class RecentIds:
         self._until: OrderedDict[bytes, float] = OrderedDict()
         self._capacity = capacity
 
-    def has(self, key: bytes) -> bool:
-        return trio.current_time() < self._until.get(key, 0.0)
+    def has(self, key: bytes, *, at: float | None = None) -> bool:
+        """Now, or still at a later time if nothing happens until then."""
+        return (trio.current_time() if at is None else at) < self._until.get(key, 0.0)
 
     def add(self, key: bytes, seconds: float = SETTLED_SECONDS) -> None:
         self._until[key] = trio.current_time() + seconds
@@ -61,9 +62,9 @@ class Judge:
         self.max_bytes = channel.max_bytes
         self._known = RecentIds()
 
-    def knows(self, data: bytes) -> bool:
-        """Whether the node was asked about this content, or is being asked at this moment."""
-        return self._known.has(content_id(data))
+    def knows(self, key: bytes, *, at: float | None = None) -> bool:
+        """Whether the node was asked about the content of this id, or is being asked, so that it would not be again."""
+        return self._known.has(key, at=at)
 
     async def ask(self, sender: str, data: bytes) -> Verdict | None:
         """The node's verdict on a content that is new; None for one it was already asked about."""

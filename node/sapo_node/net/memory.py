@@ -25,7 +25,7 @@ from sapo_node.net.interface import (
     PeerInfo,
     Verdict,
 )
-from sapo_node.net.judge import Judge
+from sapo_node.net.judge import Judge, content_id
 
 if TYPE_CHECKING:
     from trio_typing import TaskStatus
@@ -118,12 +118,13 @@ class MemoryHub:
 
     def carry(self, source: str, topic: str, data: bytes, targets: Sequence[str]) -> None:
         """Put a message on its way; each link decides by its own dice."""
+        key = content_id(data)
         for target in targets:
             dice = self._links[source, target]
             # Both draws always happen, so that a lost message does not shift the delays of later ones.
             delay = dice.uniform(self.quality.shortest, self.quality.longest)
             if dice.random() >= self.quality.loss:
-                self._nodes[target].arrive(trio.current_time() + delay, source, topic, data)
+                self._nodes[target].arrive(trio.current_time() + delay, source, topic, data, key)
 
 
 class MemoryNetwork:
@@ -175,11 +176,15 @@ class MemoryNetwork:
             targets = [peer for peer in self._hub.reachable(self.peer_id) if peer != sender]
             self._hub.carry(self.peer_id, topic, data, targets)
 
-    def arrive(self, when: float, sender: str, topic: str, data: bytes) -> None:
-        """Called by the hub: a message will be here at `when`."""
+    def arrive(self, when: float, sender: str, topic: str, data: bytes, key: bytes) -> None:
+        """Called by the hub: a message with the content id `key` will be here at `when`."""
         self._sequence += 1
+        judge = self._judges.get(topic)
+        if judge is None or judge.knows(key, at=when):
+            return  # it would be passed over on arrival, as most copies in a flood are
         heapq.heappush(self._arrivals, (when, sender, self._sequence, topic, data))
-        self._news.set()
+        if self._arrivals[0][0] == when:
+            self._news.set()
 
     def admits(self, peer_id: str) -> bool:
         return self._admit(peer_id)
@@ -199,6 +204,14 @@ class MemoryNetwork:
             raise NotRunningError("the network does not run: start it before publishing")
         self._hub.carry(self.peer_id, topic, data, self._hub.reachable(self.peer_id))
         await trio.lowlevel.checkpoint()
+
+    def send(self, topic: str, data: bytes, targets: Collection[str]) -> None:
+        """Send anything to those of `targets` that are reachable: no peer can be kept from doing so."""
+        self._hub.carry(self.peer_id, topic, data, [peer for peer in self.reachable() if peer in targets])
+
+    def reachable(self) -> list[str]:
+        """The peers that hear this one now, sorted."""
+        return self._hub.reachable(self.peer_id)
 
     def peers(self) -> tuple[PeerInfo, ...]:
         return tuple(

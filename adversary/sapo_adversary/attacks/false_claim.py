@@ -1,0 +1,22 @@
+from collections.abc import Iterable
+
+from sapo_adversary.attacks.kit import Attack, Key, Packet
+
+
+class FalseClaim(Attack):
+    """Wrong answers are claimed right, so that whoever believes claims learns to be wrong."""
+
+    id = "false-claim"
+    row = 24
+    layer = "reward"
+
+    def act(self, key: Key, epoch: int) -> Iterable[Packet]:
+        """Wrong answers only; claims that promise advantage."""
+        counter = self.kit.counter(key, epoch)
+        if counter is None:
+            return
+        tasks = [self.kit.task(key, epoch, counter, k) for k in range(self.groups)]
+        wrong = [self.kit.wrong() for _ in self.kit.half]
+        yield Packet(
+            self.kit.message(key, epoch, counter, [self.kit.group(task, wrong, self.kit.half) for task in tasks])
+        )

@@ -1,0 +1,87 @@
+"""Puts an attack on the in-memory network: each key is a peer with links of its own, and all of them collude."""
+
+import hashlib
+import random
+from functools import partial
+
+import trio
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from sapo_adversary.attacks.catalogue import ATTACKS
+from sapo_adversary.attacks.kit import Key, Kit
+from sapo_adversary.simulator.scenario import AttackerSpec, Scenario
+from sapo_adversary.simulator.scoring import SharedScorer
+from sapo_node.clock import TrioClock
+from sapo_node.keyfile import Identity
+from sapo_node.net.interface import Channel, Verdict
+from sapo_node.net.memory import MemoryHub, MemoryNetwork
+from sapo_protocol import LocalError, Manifest, epoch_at, evidence_topic, rollouts_topic
+from sapo_protocol.limits import MAX_EVIDENCE_BYTES
+
+
+class Band:
+    """The peers of one `AttackerSpec`."""
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        number: int,
+        manifest: Manifest,
+        *,
+        scorer: SharedScorer,
+        hub: MemoryHub,
+        clock: TrioClock,
+    ) -> None:
+        """`number` is the place of the specification among the scenario's attackers."""
+        self.spec: AttackerSpec = scenario.attackers[number]
+        if self.spec.attack not in ATTACKS:
+            raise LocalError(f"no attack {self.spec.attack!r}; there are {', '.join(ATTACKS)}")
+        self._manifest = manifest
+        self._hub = hub
+        self._clock = clock
+        self._end = min(scenario.seconds, self.spec.leaves or scenario.seconds)
+        self._topics = {"rollouts": rollouts_topic(manifest), "evidence": evidence_topic(manifest)}
+        self.keys = [_key(scenario, number, place) for place in range(self.spec.count)]
+        rng = random.Random(f"attack/{scenario.seed}/{number}")  # noqa: S311 - simulation
+        kit = Kit(manifest, self.keys, scorer.solve, rng)
+        try:
+            self._attack = ATTACKS[self.spec.attack](kit, **self.spec.options)
+        except TypeError as error:
+            raise LocalError(f"options of {self.spec.attack}: {error}") from error
+        self._networks = [self._join(key, listens=not place) for place, key in enumerate(self.keys)]
+
+    def _join(self, key: Key, *, listens: bool) -> MemoryNetwork:
+        channels = {
+            self._topics["rollouts"]: Channel(partial(self._take, listens), self._manifest.max_message_bytes),
+            self._topics["evidence"]: Channel(partial(self._take, False), MAX_EVIDENCE_BYTES),
+        }
+        return self._hub.join(key.peer, channels, admit=lambda _: True, notify=lambda _: None)
+
+    async def _take(self, listens: bool, _sender: str, data: bytes) -> Verdict:  # noqa: FBT001
+        """They pass on what they get, as good peers do; one of them listens for all."""
+        if listens:
+            self._attack.hear(data)
+        return Verdict.ACCEPT
+
+    async def play(self) -> None:
+        """Join, act key by key at every beat, leave."""
+        await trio.sleep(self.spec.joins)
+        async with trio.open_nursery() as nursery:
+            for network in self._networks:
+                await nursery.start(network.run)
+            with trio.move_on_at(self._end):
+                while True:
+                    for key, network in zip(self.keys, self._networks, strict=True):
+                        self._act(key, network)
+                        await trio.sleep(self.spec.acts_every / len(self.keys))
+            nursery.cancel_scope.cancel()
+
+    def _act(self, key: Key, network: MemoryNetwork) -> None:
+        for packet in self._attack.act(key, epoch_at(self._manifest, self._clock.now())):
+            network.send(self._topics[packet.topic], packet.data, packet.to or network.reachable())
+
+
+def _key(scenario: Scenario, number: int, place: int) -> Key:
+    secret = hashlib.sha256(f"sapo/attacker/{scenario.seed}/{number}/{place}".encode()).digest()
+    identity = Identity(Ed25519PrivateKey.from_private_bytes(secret))
+    return Key(identity.public_key, identity.sign)

@@ -1,0 +1,124 @@
+"""What really happened, as nobody within the swarm can know it: who wrote what, and what it is worth.
+
+Everything that an honest node trains on is held against the truth. It never influences a run.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from sapo_adversary.simulator.scoring import SharedScorer
+from sapo_node.contribution import LocalGroup
+from sapo_node.jail.messages import ScoreRequest
+from sapo_node.learner.messages import TrainReport
+from sapo_node.sampler import WeightedGroup
+from sapo_node.trainer import Trainer
+from sapo_protocol import Manifest, assign, decode_body, open_message, public_key_of
+
+
+class Violation(StrEnum):
+    """What must never be trained on."""
+
+    FORGED = "forged"
+    """In the name of an honest peer, who never signed it."""
+    REPLAYED = "replayed"
+    """For the second time."""
+    OFF_TASK = "off task"
+    """For a question that was not its issuer's."""
+    WRONG_REWARD = "wrong reward"
+    """With a reward that the text does not earn."""
+
+
+Texts = tuple[str, ...]
+
+
+@dataclass(slots=True)
+class Findings:
+    """What one honest node trained on."""
+
+    mass: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
+    """Sum of weight x |advantage| x completion bytes, by role of the writer."""
+    violations: Counter[str] = field(default_factory=Counter)
+    copied: int = 0
+    """Groups of attackers that hold a text of an honest peer."""
+    taken: set[tuple[str, int, int, int]] = field(default_factory=set)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values."""
+        return {
+            "mass": {role: round(mass, 1) for role, mass in sorted(self.mass.items())},
+            "violations": {str(each): self.violations[each] for each in Violation},
+            "copied": self.copied,
+        }
+
+
+class Audit:
+    """Holds what is trained on against the truth; `roles` says of every peer what it is."""
+
+    def __init__(self, manifest: Manifest, scorer: SharedScorer, roles: Mapping[str, str]) -> None:
+        self._manifest = manifest
+        self._scorer = scorer
+        self.roles = roles
+        self._signed: dict[tuple[str, int, int, int], Texts] = {}
+        self._written: set[str] = set()
+
+    def published(self, peer: str, message: bytes) -> None:
+        """What an honest peer signs."""
+        rollout = open_message(message, self._manifest)
+        for k, body in enumerate(rollout.bodies):
+            if body is not None:
+                texts = tuple(each.text for each in decode_body(body, self._manifest).completions)
+                self._signed[peer, rollout.header.epoch, rollout.header.counter, k] = texts
+                self._written.update(texts)
+
+    def trained(self, findings: Findings, local: Sequence[LocalGroup], external: Sequence[WeightedGroup]) -> None:
+        """Enter a batch into the findings of the node that trains on it."""
+        for own in local:
+            findings.mass["own"] += _mass(own.advantages, tuple(each.text for each in own.completions))
+        for weighted in external:
+            self._enter(findings, weighted)
+
+    def _enter(self, findings: Findings, weighted: WeightedGroup) -> None:
+        group = weighted.group
+        role = self.roles[group.peer]
+        texts = tuple(each.text for each in group.completions)
+        findings.mass[role] += weighted.weight * _mass(weighted.advantages, texts)
+        place = (group.peer, group.epoch, group.counter, group.k)
+        if place in findings.taken:
+            findings.violations[Violation.REPLAYED] += 1
+        findings.taken.add(place)
+        if role == HONEST and self._signed.get(place) != texts:
+            findings.violations[Violation.FORGED] += 1
+        findings.copied += role != HONEST and not self._written.isdisjoint(texts)
+        task = assign(self._manifest, public_key_of(group.peer), group.epoch, group.counter, group.k)
+        truth = self._scorer.result(ScoreRequest(task.spec.dataset, task.spec.config, task.seed, texts))
+        findings.violations[Violation.OFF_TASK] += truth.question != group.question
+        findings.violations[Violation.WRONG_REWARD] += truth.rewards != group.rewards
+
+
+HONEST = "honest"
+
+
+class WatchedTrainer(Trainer):
+    """A node's trainer with somebody looking over its shoulder."""
+
+    def __init__(
+        self,
+        *parts: Any,
+        look: Callable[[Sequence[LocalGroup], Sequence[WeightedGroup]], None],
+        **settings: Any,
+    ) -> None:
+        """`look` sees every batch before it is trained on."""
+        super().__init__(*parts, **settings)
+        self._look = look
+
+    async def train(self, local: Sequence[LocalGroup], external: Sequence[WeightedGroup]) -> TrainReport:
+        """As any trainer does."""
+        self._look(local, external)
+        return await super().train(local, external)
+
+
+def _mass(advantages: Sequence[float], texts: Sequence[str]) -> float:
+    return sum(abs(advantage) * len(text.encode()) for advantage, text in zip(advantages, texts, strict=True))

@@ -1,0 +1,125 @@
+"""A learner that costs nothing, for scenarios that ask about trust: two ways of answering each task, one of them right.
+
+Its policy is one number a task: the logit of answering rightly. It samples, and learns by the same gradient of the same
+advantages as a language model (of the two answers' log-probability), so that what is right spreads, and a wrong answer
+that is taken for right does harm. Its skill can be read off: held-out pass@1 has no noise.
+"""
+
+import hashlib
+import random
+from collections.abc import Sequence
+from math import exp, log
+
+import trio
+
+from sapo_adversary.simulator.pace import GENERATING, Meter
+from sapo_adversary.simulator.scenario import Scenario
+from sapo_adversary.simulator.scoring import SharedScorer
+from sapo_node.learner.messages import Correction, Sampled, TrainGroup, TrainReport
+from sapo_protocol import Manifest
+
+START = 0.04
+"""Pass rate of each task at the start: that of the packaged policy."""
+RATE = 2.5
+"""Logits a group of weight 1 moves its task by, for a unit of mean advantage x gradient, divided by the groups of a
+round. Alone, a node is right half the time after about forty rounds, as the packaged policy at its default rate."""
+FREEDOM = 6.0
+"""Logits stay within this bound: no policy is ever certain."""
+
+
+class Bandit:
+    """Implements `sapo_node.trainer.Policy`."""
+
+    def __init__(self, scenario: Scenario, manifest: Manifest, number: int, scorer: SharedScorer) -> None:
+        self._seed = f"{scenario.seed}/{number}"
+        self._pace = scenario.members[number].round_seconds
+        self._groups = scenario.groups
+        self._scorer = scorer
+        self._logits = {spec.dataset: log(START / (1 - START)) for spec in manifest.tasks}
+        self._step = 0
+        self.meter = Meter()
+
+    @property
+    def step(self) -> int:
+        """Updates so far."""
+        return self._step
+
+    async def generate(
+        self, questions: Sequence[str], *, completions: int, max_tokens: int, seed: int
+    ) -> list[tuple[Sampled, ...]]:
+        """G completions for each question, right ones as often as the policy has it."""
+        del max_tokens, seed
+        await trio.sleep(self._pace * GENERATING)
+        digest = hashlib.sha256(f"{self._seed}/{self._step}".encode()).digest()
+        rng = random.Random(digest)  # noqa: S311 - simulation
+        groups = [tuple(self._answer(question, rng) for _ in range(completions)) for question in questions]
+        self.meter.generated_tokens += sum(len(each.text) for group in groups for each in group)
+        return groups
+
+    async def train(self, step: int, groups: Sequence[TrainGroup], *, correction: Correction) -> TrainReport:
+        """One update; of others' groups only what worked counts, unless `correction` says otherwise."""
+        await trio.sleep(self._pace * (1 - GENERATING))
+        moves: dict[str, float] = {}
+        tokens = []
+        for group in groups:
+            dataset = self._scorer.tasks[group.question].dataset
+            only_positive = group.source == "external" and correction == "positive"
+            counted = [
+                (advantage, completion.text)
+                for advantage, completion in zip(group.advantages, group.completions, strict=True)
+                if advantage and not (only_positive and advantage < 0)
+            ]
+            rate = _sigmoid(self._logits[dataset])
+            slopes = [
+                advantage * ((1 - rate) if self._scorer.is_right(group.question, text) else -rate)
+                for advantage, text in counted
+            ]
+            moves[dataset] = moves.get(dataset, 0.0) + group.weight * sum(slopes) / len(group.completions)
+            tokens.append(sum(len(text) for _, text in counted))
+        for dataset, move in moves.items():
+            logit = self._logits[dataset] + RATE * move / self._groups
+            self._logits[dataset] = max(-FREEDOM, min(FREEDOM, logit))
+        self._step = step
+        return _report(step, groups, tokens)
+
+    async def checkpoint(self) -> int:
+        """Nothing is kept: a simulated run is repeated from its seed."""
+        return self._step
+
+    def examine(self, scorer: SharedScorer, questions: int) -> dict[str, float]:
+        """Held-out pass@1 by dataset: the policy's own chances, exactly."""
+        del scorer, questions
+        return {dataset: _sigmoid(logit) for dataset, logit in self._logits.items()}
+
+    def _answer(self, question: str, rng: random.Random) -> Sampled:
+        task = self._scorer.tasks[question]
+        right = rng.random() < _sigmoid(self._logits[task.dataset])
+        text = f"So it is {rng.randrange(1000)}. <answer>{task.answer if right else 'unknown'}</answer>"
+        return Sampled(text, "stop", tuple(text.encode()))
+
+
+def _sigmoid(logit: float) -> float:
+    return 1 / (1 + exp(-logit))
+
+
+def _report(step: int, groups: Sequence[TrainGroup], tokens: Sequence[int]) -> TrainReport:
+    external = [place for place, group in enumerate(groups) if group.source == "external"]
+    taken = sum(tokens[place] for place in external)
+    weights = [groups[place].weight for place in external]
+    return TrainReport(
+        step=step,
+        loss=None,
+        grad_norm=None,
+        entropy=None,
+        mean_length=None,
+        truncated=None,
+        zero_advantage=None,
+        learning_rate=RATE,
+        external_weight=sum(weights) / len(weights) if weights else None,
+        local_tokens=sum(tokens) - taken,
+        external_tokens=taken,
+        group_tokens=tuple(tokens),
+        refused=(),
+        skipped=None,
+        seconds=0.0,
+    )

@@ -1,0 +1,40 @@
+"""What a node of a scenario trains. torch takes seconds to import, and is only where there are models."""
+
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Protocol
+
+from sapo_adversary.simulator.bandit import Bandit
+from sapo_adversary.simulator.pace import Meter
+from sapo_adversary.simulator.scenario import Scenario
+from sapo_adversary.simulator.scoring import SharedScorer
+from sapo_node.trainer import Policy
+from sapo_protocol import Manifest
+
+
+class Learner(Policy, Protocol):
+    """A policy that can be looked at from outside."""
+
+    meter: Meter
+
+    def examine(self, scorer: SharedScorer, questions: int) -> dict[str, float]:
+        """Held-out pass@1 by dataset, over so many questions of each; costs the meter nothing."""
+        ...
+
+
+def learner_for(scenario: Scenario, manifest: Manifest, number: int, policies: Path, scorer: SharedScorer) -> Learner:
+    """The learner of one node, by its number."""
+    if scenario.learner == "bandit":
+        return Bandit(scenario, manifest, number, scorer)
+    from sapo_adversary.simulator.controls import model_for  # noqa: PLC0415
+
+    return model_for(scenario, manifest, number, policies, scorer)
+
+
+def set_up(scenario: Scenario) -> AbstractContextManager[None]:
+    """What must hold in the process while the learners of a scenario work."""
+    if scenario.learner == "bandit":
+        return nullcontext()
+    from sapo_node.one_core import one_core  # noqa: PLC0415
+
+    return one_core()

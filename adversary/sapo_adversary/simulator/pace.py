@@ -1,0 +1,29 @@
+"""How virtual time passes for a learner, and what it spends of the real one."""
+
+import time
+from dataclasses import dataclass, field
+
+GENERATING = 0.6
+"""Share of a round's virtual time that generation takes; the update takes the rest."""
+
+
+@dataclass(slots=True)
+class Meter:
+    """What a node has spent so far."""
+
+    generated_tokens: int = 0
+    cpu_seconds: float = 0.0
+
+
+@dataclass(slots=True)
+class Stopwatch:
+    """Adds this process's CPU time to a meter while it is entered."""
+
+    meter: Meter
+    _since: float = field(default=0.0, init=False)
+
+    def __enter__(self) -> None:
+        self._since = time.process_time()
+
+    def __exit__(self, *_: object) -> None:
+        self.meter.cpu_seconds += time.process_time() - self._since

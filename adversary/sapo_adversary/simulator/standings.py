@@ -1,0 +1,43 @@
+"""What one node thinks of the others, followed over its rounds, by what they really are."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from statistics import fmean
+from typing import Any
+
+from sapo_node.trust.ledger import Ledger
+from sapo_node.trust.policy import Standing
+
+
+@dataclass(slots=True)
+class Standings:
+    """One node's ledger, round by round."""
+
+    trust: dict[str, list[float]] = field(default_factory=dict)
+    """Mean trust in the peers of a role, after each round."""
+    banned: dict[str, int] = field(default_factory=dict)
+    """The round after which a peer was first seen banned."""
+    last: dict[str, Counter[str]] = field(default_factory=dict)
+    """By role, how many peers have each standing at the end."""
+
+    def look(self, ledger: Ledger, roles: Mapping[str, str], step: int) -> None:
+        """Enter the state after a round; `roles` says of every peer what it is."""
+        accounts: dict[str, list[float]] = {}
+        self.last = {}
+        for peer, role in roles.items():
+            account = ledger.of(peer)
+            accounts.setdefault(role, []).append(account.trust)
+            self.last.setdefault(role, Counter())[account.standing] += 1
+            if account.standing is Standing.BANNED:
+                self.banned.setdefault(peer, step)
+        for role, trusts in accounts.items():
+            self.trust.setdefault(role, []).append(round(fmean(trusts), 4))
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values."""
+        return {
+            "trust": self.trust,
+            "banned": dict(sorted(self.banned.items())),
+            "last": {role: dict(sorted(counts.items())) for role, counts in sorted(self.last.items())},
+        }
