@@ -60,22 +60,28 @@ def draw_tasks(summary: Mapping[str, Any], path: Path) -> None:
                 if column:
                     carried.set_yticklabels([])
             axes[2 * place][0].set_ylabel(f"{role}\nheld-out pass@1", fontsize=8)
-        for lines in (axes[0][0], axes[1][0]):
-            handles, labels = lines.get_legend_handles_labels()
-            figure.legend(
-                handles,
-                labels,
-                loc="upper left" if lines is axes[0][0] else "upper right",
-                ncols=len(labels),
-                frameon=False,
-                fontsize=8,
-                title="arm" if lines is axes[0][0] else "tokens trained on, written by",
-                title_fontsize=8,
-            )
+        _legend(figure, axes[0][0], "arm", loc="upper left")
+        _legend(figure, axes[1][0], "tokens trained on, written by", loc="upper right")
         figure.subplots_adjust(
             left=0.08, right=0.99, top=1 - 0.32 / len(panels), bottom=0.1 / len(panels), wspace=0.25, hspace=0.4
         )
         figure.savefig(path, format="svg", metadata={"Date": None})
+
+
+def _legend(figure: Figure, axes: Axes, title: str, *, loc: str) -> None:
+    """One for the whole figure, under its title."""
+    handles, labels = axes.get_legend_handles_labels()
+    figure.legend(
+        handles,
+        labels,
+        loc=loc,
+        bbox_to_anchor=(0.0, 0.0, 1.0, 0.985),
+        ncols=len(labels),
+        frameon=False,
+        fontsize=8,
+        title=title,
+        title_fontsize=8,
+    )
 
 
 def _heldout(axes: Axes, arms: Mapping[str, Any], task: str) -> None:
