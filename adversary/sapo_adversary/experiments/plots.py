@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Any, Literal
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
@@ -68,7 +68,7 @@ def draw_tasks(summary: Mapping[str, Any], path: Path) -> None:
         figure.savefig(path, format="svg", metadata={"Date": None})
 
 
-def _legend(figure: Figure, axes: Axes, title: str, *, loc: str) -> None:
+def _legend(figure: Figure, axes: Axes, title: str, *, loc: Literal["upper left", "upper right"]) -> None:
     """One for the whole figure, under its title."""
     handles, labels = axes.get_legend_handles_labels()
     figure.legend(

@@ -31,6 +31,9 @@ class Violation(StrEnum):
     """With a reward that the text does not earn."""
 
 
+OWN, HONEST = "own", "honest"
+"""Roles of writers, beside the attacks' own ids."""
+
 Texts = tuple[str, ...]
 
 
@@ -40,6 +43,8 @@ class Findings:
 
     mass: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
     """Sum of weight x |advantage| x completion bytes, by role of the writer."""
+    poison: list[float] = field(default_factory=list)
+    """After each round, the share of attackers in all the mass so far."""
     violations: Counter[str] = field(default_factory=Counter)
     copied: int = 0
     """Groups of attackers that hold a text of an honest peer."""
@@ -49,6 +54,7 @@ class Findings:
         """Plain values."""
         return {
             "mass": {role: round(mass, 1) for role, mass in sorted(self.mass.items())},
+            "poison": self.poison,
             "violations": {str(each): self.violations[each] for each in Violation},
             "copied": self.copied,
         }
@@ -76,9 +82,11 @@ class Audit:
     def trained(self, findings: Findings, local: Sequence[LocalGroup], external: Sequence[WeightedGroup]) -> None:
         """Enter a batch into the findings of the node that trains on it."""
         for own in local:
-            findings.mass["own"] += _mass(own.advantages, tuple(each.text for each in own.completions))
+            findings.mass[OWN] += _mass(own.advantages, tuple(each.text for each in own.completions))
         for weighted in external:
             self._enter(findings, weighted)
+        taken = sum(mass for role, mass in findings.mass.items() if role not in (OWN, HONEST))
+        findings.poison.append(round(taken / (sum(findings.mass.values()) or 1), 4))
 
     def _enter(self, findings: Findings, weighted: WeightedGroup) -> None:
         group = weighted.group
@@ -96,9 +104,6 @@ class Audit:
         truth = self._scorer.result(ScoreRequest(task.spec.dataset, task.spec.config, task.seed, texts))
         findings.violations[Violation.OFF_TASK] += truth.question != group.question
         findings.violations[Violation.WRONG_REWARD] += truth.rewards != group.rewards
-
-
-HONEST = "honest"
 
 
 class WatchedTrainer(Trainer):

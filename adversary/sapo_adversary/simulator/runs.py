@@ -4,6 +4,7 @@ Stop it at any time; started again, it goes on with the runs whose records are n
 """
 
 import json
+import logging
 import multiprocessing
 import os
 from collections.abc import Iterator, Sequence
@@ -54,7 +55,12 @@ def play_all(
     with (
         _progress(missing, len(scenarios), ticks, console) as done,
         ProcessPoolExecutor(
-            jobs or os.cpu_count(), mp_context=context, initializer=_begin, initargs=(ticks,), max_tasks_per_child=1
+            jobs or os.cpu_count(),
+            mp_context=context,
+            initializer=_begin,
+            initargs=(ticks,),
+            # A process that trained models is not used again: its memory does not come back.
+            max_tasks_per_child=1 if any(scenario.learner == "model" for scenario in missing) else None,
         ) as executor,
     ):
         waiting: list[Future[None]] = [executor.submit(_play, scenario, folder, policies) for scenario in missing]
@@ -69,6 +75,8 @@ def play_all(
 def _begin(ticks: "Queue[int]") -> None:
     global _ticks  # noqa: PLW0603 - a worker process has one queue, given at its start
     _ticks = ticks
+    # Bans and refusals are what these runs are about; the record has them all.
+    logging.getLogger("sapo_node").setLevel(logging.ERROR)
 
 
 def _play(scenario: Scenario, folder: Path, policies: Path) -> None:

@@ -1,0 +1,174 @@
+"""A campaign as values: one attack, the swarm that it meets, what must hurt and what must hold."""
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import resources
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from sapo_adversary.attacks.catalogue import ATTACKS
+from sapo_adversary.simulator.scenario import Scenario, scenario_from
+from sapo_protocol import LocalError
+
+Arm = Literal["alone", "control", "undefended", "defended"]
+"""Without a swarm; in an honest one; attacked without the defence; attacked with it."""
+ARMS: tuple[Arm, ...] = get_args(Arm)
+
+HONEST = 12
+"""Honest nodes: so many that shares from a sixteenth to three quarters are whole numbers of attackers, or nearly."""
+SHARE = 0.25
+"""Of all peers, the attackers' share, where no other is asked for."""
+SHARES = (0.0625, 0.125, 0.25, 0.5, 0.75)
+"""Those at which the worst attacks are played."""
+QUICK_HONEST, QUICK_SECONDS = 6, 60.0
+_COMMON: Mapping[str, Any] = {
+    "seconds": 200.0,
+    "learner": "bandit",
+    "epoch_seconds": 60,
+    "max_rounds": 60,
+    "degree": 6,
+    "audited": True,
+}
+_NODE: Mapping[str, Any] = {"round_seconds": 2.0}
+_SUFFIX = ".toml"
+_KEYS = {"title", "attack", "undefended", "scenario", "node", "options", "attackers", "harm", "holds"}
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """What a metric must show."""
+
+    at_least: float | None = None
+    at_most: float | None = None
+
+    def met_by(self, value: float) -> bool:
+        """Whether a value is within."""
+        return (self.at_least is None or value >= self.at_least) and (self.at_most is None or value <= self.at_most)
+
+    def __str__(self) -> str:
+        low = [] if self.at_least is None else [f"at least {self.at_least:g}"]
+        high = [] if self.at_most is None else [f"at most {self.at_most:g}"]
+        return " and ".join(low + high)
+
+
+_SAFETY: Mapping[str, Bound] = {"violations": Bound(at_most=0), "false_bans": Bound(at_most=0)}
+_PROMISES: Mapping[str, Bound] = {
+    **_SAFETY,
+    "poison_share": Bound(at_most=0.1),
+    "below_alone": Bound(at_most=0.02),
+}
+"""What the defended arm of every campaign must show, whatever the attackers' share."""
+_LOST = {0.25: 0.02, 0.5: 0.05}
+"""How much honest nodes may lose, up to each share of attackers."""
+
+
+def promises(share: float) -> dict[str, Bound]:
+    """What a swarm with such a share of attackers must show, whatever they do."""
+    lost = next((lost for most, lost in _LOST.items() if share <= most), None)
+    losses = {} if lost is None else dict.fromkeys(("reward_lost", "heldout_lost"), Bound(at_most=lost))
+    return {**_PROMISES, **losses}
+
+
+@dataclass(frozen=True, slots=True)
+class Campaign:
+    """One attack and all that is asked of it."""
+
+    name: str
+    title: str
+    attack: str
+    undefended: tuple[str, ...]
+    """Defences that the undefended arm goes without."""
+    harm: Mapping[str, Bound]
+    """What the undefended arm must show, by metric: else the attack is none."""
+    holds: Mapping[str, Bound]
+    """What the defended arm must show at SHARE, beside the promises or instead of them, by metric."""
+    table: Mapping[str, Any] = field(repr=False)
+    """The whole file."""
+    quick: bool = False
+    """Whether runs are small: they show that nothing false is trained on, and not what is gained or lost."""
+
+    def scenario(self, arm: Arm, *, share: float = SHARE, seed: int = 1) -> Scenario:
+        """One run. The control arm of all campaigns with the same swarm is the same."""
+        node = {**_NODE, "count": HONEST, **self.table.get("node", {})}
+        scenario = {**_COMMON, **self.table.get("scenario", {}), "nodes": [node], "seed": seed}
+        if self.quick:
+            node["count"], scenario["seconds"] = QUICK_HONEST, QUICK_SECONDS
+        if arm == "alone":
+            node["external"] = 0
+        if arm in ("undefended", "defended"):
+            count = attackers_at(share, node["count"])
+            band = {"attack": self.attack, "count": count, **self.table.get("attackers", {})}
+            scenario["attackers"] = [{**band, "options": self.table.get("options", {})}]
+        if arm == "undefended":
+            scenario["without"] = self.undefended
+        return scenario_from({**scenario, "name": f"{self.name}, {arm}"})
+
+    def bounds(self, arm: Arm, share: float) -> dict[str, Bound]:
+        """What one arm must show at a share of attackers."""
+        if self.quick:
+            return dict(_SAFETY) if arm == "defended" else {}
+        if arm == "undefended":
+            return dict(self.harm) if share == SHARE else {}
+        if arm == "defended":
+            return {**promises(share), **(self.holds if share == SHARE else {})}
+        return {}
+
+    @property
+    def row(self) -> int:
+        """Of the catalogue of attacks."""
+        return ATTACKS[self.attack].row
+
+
+def attackers_at(share: float, honest: int) -> int:
+    """How many attackers make up a share of all peers; at least one."""
+    return max(1, round(honest * share / (1 - share)))
+
+
+def campaign_names() -> list[str]:
+    """The campaigns in the package, by row."""
+    folder = resources.files("sapo_adversary.scenarios")
+    names = [each.name.removesuffix(_SUFFIX) for each in folder.iterdir() if each.name.endswith(_SUFFIX)]
+    return sorted(names, key=lambda name: (load_campaign(name).row, name))
+
+
+def load_campaign(name: str) -> Campaign:
+    """Read a campaign of the package by name, or any by the path of its file. Raises LocalError for a bad one."""
+    path = Path(name)
+    packaged = resources.files("sapo_adversary.scenarios").joinpath(name + _SUFFIX)
+    if "/" not in name and packaged.is_file():
+        text = packaged.read_text("utf-8")
+    elif path.suffix == _SUFFIX and path.is_file():
+        text = path.read_text("utf-8")
+    else:
+        raise LocalError(f"no scenario {name}; `sapo-adversary list` has those there are, or give a TOML file")
+    try:
+        return _campaign(path.stem, tomllib.loads(text))
+    except tomllib.TOMLDecodeError as error:
+        raise LocalError(f"{name} is not valid TOML: {error}") from error
+    except KeyError as error:
+        raise LocalError(f"{name} lacks {error}") from error
+
+
+def _campaign(name: str, table: Mapping[str, Any]) -> Campaign:
+    if unknown := table.keys() - _KEYS:
+        raise LocalError(f"{name}: no key {', '.join(sorted(unknown))}; there are {', '.join(sorted(_KEYS))}")
+    if table["attack"] not in ATTACKS:
+        raise LocalError(f"{name}: no attack {table['attack']!r}; there are {', '.join(ATTACKS)}")
+    undefended: Sequence[str] = table["undefended"]
+    return Campaign(
+        name,
+        table["title"],
+        table["attack"],
+        tuple(undefended),
+        _bounds(name, table.get("harm", {})),
+        _bounds(name, table.get("holds", {})),
+        table,
+    )
+
+
+def _bounds(name: str, table: Mapping[str, Any]) -> dict[str, Bound]:
+    try:
+        return {metric: Bound(**bound) for metric, bound in table.items()}
+    except TypeError as error:
+        raise LocalError(f"{name}: a bound is at_least, at_most or both ({error})") from error

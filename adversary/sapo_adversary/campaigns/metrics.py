@@ -1,0 +1,87 @@
+"""What one run shows, as numbers by name: of the attack's harm and of what the honest nodes hold.
+
+Records are those of `simulator.swarm.simulate` with `audited`; where a metric compares, it is with the control arm of
+the same seed, or with the same nodes alone.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from statistics import fmean, median
+from typing import Any
+
+from sapo_adversary.simulator.audit import HONEST
+
+Record = Mapping[str, Any]
+REFUSED = "refused."
+"""Before the reason of a refusal, which makes a metric of its count."""
+
+ABOUT: Mapping[str, str] = {
+    "violations": "groups trained on that were forged, replayed, off task or wrongly rewarded",
+    "false_bans": "times an honest node banned an honest peer",
+    "poison_share": "attackers' share of |advantage| x tokens, of all that was trained on; the worst node's",
+    "reward_lost": "honest nodes' cumulative reward, below the control's by this share",
+    "heldout_lost": "honest nodes' held-out pass@1 at the end, below the control's by this share",
+    "banned": "share of attackers banned at the end, over honest nodes",
+    "rounds_to_ban": "median rounds until an attacker was banned",
+    "attackers_healthy": "share of attackers in good standing at the end, over honest nodes",
+    "below_alone": "honest nodes' cumulative reward, below that of the same nodes without a swarm by this share",
+    "external": "groups of others trained on, in relation to the control's",
+    "copied": "attackers' groups trained on that hold an honest peer's text",
+}
+
+
+def metrics(record: Record, control: Record, alone: Record) -> dict[str, float]:
+    """All metrics of a run, beside those of the same nodes unattacked and without a swarm."""
+    nodes: Sequence[Mapping[str, Any]] = record["nodes"]
+    others = control["nodes"]
+    banned = [_banned(node) for node in nodes]
+    attackers = sum(_attackers(nodes[0]).values())
+    values: dict[str, float] = {
+        "violations": sum(sum(node["findings"]["violations"].values()) for node in nodes),
+        "false_bans": sum(node["standings"]["last"][HONEST].get("banned", 0) for node in nodes),
+        "poison_share": max(map(_poison, nodes)),
+        "reward_lost": 1 - _reward(nodes) / _reward(others),
+        "heldout_lost": 1 - _heldout(nodes) / _heldout(others),
+        "below_alone": 1 - _reward(nodes) / _reward(alone["nodes"]),
+        "external": _external(nodes) / max(1, _external(others)),
+        "copied": sum(node["findings"]["copied"] for node in nodes),
+    }
+    if attackers:
+        values["banned"] = fmean(_attackers(node)["banned"] / attackers for node in nodes)
+        values["attackers_healthy"] = fmean(_attackers(node)["healthy"] / attackers for node in nodes)
+    if rounds := [step for each in banned for step in each]:
+        values["rounds_to_ban"] = median(rounds)
+    for node in nodes:
+        for reason, count in node["refused"].items():
+            values[REFUSED + reason] = values.get(REFUSED + reason, 0) + count
+    return {name: round(value, 4) for name, value in values.items()}
+
+
+def _attackers(node: Mapping[str, Any]) -> Counter[str]:
+    """A node's attackers by standing at the end."""
+    standings: Counter[str] = Counter()
+    for role, counts in node["standings"]["last"].items():
+        if role != HONEST:
+            standings.update(counts)
+    return standings
+
+
+def _banned(node: Mapping[str, Any]) -> list[int]:
+    return list(node["standings"]["banned"].values())
+
+
+def _poison(node: Mapping[str, Any]) -> float:
+    poison: Sequence[float] = node["findings"]["poison"]
+    return poison[-1] if poison else 0.0
+
+
+def _reward(nodes: Sequence[Mapping[str, Any]]) -> float:
+    return sum(sum(node["rounds"]["reward"]) for node in nodes)
+
+
+def _heldout(nodes: Sequence[Mapping[str, Any]]) -> float:
+    return fmean(node["heldout"][-1]["pass_at_1"] for node in nodes)
+
+
+def _external(nodes: Sequence[Mapping[str, Any]]) -> int:
+    return sum(sum(node["rounds"]["external"]) for node in nodes)

@@ -1,0 +1,95 @@
+"""The page of a matrix or a run: one HTML file with everything in it, from the JSON alone."""
+
+import io
+from collections.abc import Mapping, Sequence
+from importlib import resources
+from typing import Any
+
+import matplotlib as mpl
+from jinja2 import Environment, select_autoescape
+from markupsafe import Markup
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+_COLOURS = {"alone": "#9aa0a6", "control": "#2e7d32", "undefended": "#c62828", "defended": "#1565c0"}
+_KEY_METRICS = ("reward_lost", "heldout_lost", "poison_share", "violations", "false_bans", "banned", "rounds_to_ban")
+
+
+def page(summary: Mapping[str, Any]) -> str:
+    """The HTML of a summary that `sapo-adversary run` or `matrix` wrote."""
+    outcomes = summary["outcomes"]
+    first = {each["campaign"]: each for each in reversed(outcomes)}
+    environment = Environment(autoescape=select_autoescape(default=True), trim_blocks=True, lstrip_blocks=True)
+    environment.filters["mean"] = lambda values: sum(values) / len(values) if values else 0.0
+    template = environment.from_string(resources.files(__package__).joinpath("page.html").read_text("utf-8"))
+    with (
+        # Text stays text, which is small, and without a salt the ids of clip paths differ from run to run.
+        mpl.rc_context({"svg.hashsalt": "sapo", "svg.fonttype": "none", "savefig.transparent": True, "font.size": 9}),
+        mpl.rc_context({"axes.spines.top": False, "axes.spines.right": False}),
+    ):
+        return template.render(
+            summary=summary,
+            outcomes=outcomes,
+            key_metrics=_KEY_METRICS,
+            figures={name: _figure(outcome) for name, outcome in first.items()},
+            by_share=_by_share(outcomes),
+            first=first,
+        )
+
+
+def _figure(outcome: Mapping[str, Any]) -> Markup:
+    """Learning, attackers' share of what is trained on, and trust, over rounds."""
+    figure = Figure(figsize=(11, 2.6))
+    reward, poison, trust = figure.subplots(1, 3)
+    for arm, curves in outcome["curves"].items():
+        _line(reward, curves["reward"], arm, _COLOURS[arm])
+        if arm not in ("alone", "control"):
+            _line(poison, curves["poison"], arm, _COLOURS[arm])
+    for name, curve in outcome["curves"]["defended"].items():
+        if name.startswith("trust in "):
+            role = name.removeprefix("trust in ")
+            _line(trust, curve, role, _COLOURS["control" if role == "honest" else "undefended"])
+    for axes, title in (
+        (reward, "mean reward of own answers"),
+        (poison, "attackers' share of all trained on"),
+        (trust, "trust of honest nodes in peers, defended"),
+    ):
+        axes.set_title(title, fontsize=9)
+        axes.set_xlabel("round")
+        axes.set_ylim(bottom=0)
+        axes.legend(frameon=False, fontsize=8)
+    return _svg(figure)
+
+
+def _by_share(outcomes: Sequence[Mapping[str, Any]]) -> Markup | None:
+    """Reward lost over the attackers' share, for the attacks that were played at several."""
+    several: dict[str, list[Mapping[str, Any]]] = {}
+    for outcome in outcomes:
+        several.setdefault(outcome["campaign"], []).append(outcome)
+    several = {name: each for name, each in several.items() if len(each) > 1}
+    if not several:
+        return None
+    figure = Figure(figsize=(11, 2.8))
+    for axes, arm in zip(figure.subplots(1, 2, sharey=True), ("undefended", "defended"), strict=True):
+        for name, each in several.items():
+            points = sorted((one["share"], _mean(one["metrics"][arm]["reward_lost"])) for one in each)
+            axes.plot(*zip(*points, strict=True), marker="o", markersize=3, label=name)
+        axes.set_title(f"reward lost against the honest swarm, {arm}", fontsize=9)
+        axes.set_xlabel("attackers' share of all peers")
+        axes.legend(frameon=False, fontsize=8)
+    return _svg(figure)
+
+
+def _line(axes: Axes, curve: Sequence[float], label: str, colour: str) -> None:
+    axes.plot(range(1, len(curve) + 1), curve, color=colour, linewidth=1.5, label=label)
+
+
+def _svg(figure: Figure) -> Markup:
+    figure.tight_layout()
+    text = io.StringIO()
+    figure.savefig(text, format="svg", metadata={"Date": None})
+    return Markup(text.getvalue()[text.getvalue().index("<svg") :])  # noqa: S704 - drawn here, from numbers
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)

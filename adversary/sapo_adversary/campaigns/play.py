@@ -1,0 +1,44 @@
+"""Plays campaigns: every arm at every share and seed, each run once, and the outcomes of all of them."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from sapo_adversary.campaigns.campaign import ARMS, Campaign
+from sapo_adversary.campaigns.outcome import Outcome, outcome_of
+from sapo_adversary.simulator.runs import load_record, play_all
+
+Part = tuple[Campaign, float]
+"""A campaign at one share of attackers."""
+
+
+def play(
+    parts: Sequence[Part],
+    seeds: Sequence[int],
+    records: Path,
+    *,
+    policies: Path,
+    jobs: int | None = None,
+    console: Console,
+) -> list[Outcome]:
+    """Run what has no record in the folder yet, then judge."""
+    wanted = {
+        scenario.digest(): scenario
+        for seed in seeds
+        for campaign, share in parts
+        for scenario in (campaign.scenario(arm, share=share, seed=seed) for arm in ARMS)
+    }
+    play_all(list(wanted.values()), records, policies=policies, jobs=jobs, console=console)
+    return [
+        outcome_of(
+            campaign,
+            share,
+            seeds,
+            {
+                arm: [load_record(records, campaign.scenario(arm, share=share, seed=seed)) for seed in seeds]
+                for arm in ARMS
+            },
+        )
+        for campaign, share in parts
+    ]

@@ -1,0 +1,229 @@
+"""Play attacks and judge them: `list`, `run`, `matrix`, `report`."""
+
+import csv
+import io
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from sapo_adversary.attacks.catalogue import ATTACKS
+from sapo_adversary.campaigns.campaign import SHARE, SHARES, campaign_names, load_campaign
+from sapo_adversary.campaigns.metrics import ABOUT
+from sapo_adversary.campaigns.outcome import COLUMNS, Outcome, rows
+from sapo_adversary.campaigns.page import page
+from sapo_adversary.campaigns.play import play
+from sapo_adversary.commands.experiments import default_output
+from sapo_adversary.policies import DEFAULT_FOLDER
+from sapo_adversary.records import to_json, write_whole
+from sapo_node.commands.options import Command, as_json, stderr
+from sapo_protocol import LocalError
+
+_WORST = 6
+"""Attacks that are also played at the other shares: those that harm an undefended swarm most."""
+_SEEDS = 5
+_SHOWN = ("reward_lost", "heldout_lost", "poison_share", "violations", "false_bans", "banned", "rounds_to_ban")
+_folder = click.Path(path_type=Path)
+
+
+def _played(command: Command) -> Command:
+    """Add the options of what plays runs."""
+    for option in (
+        as_json,
+        click.option("--jobs", type=click.IntRange(1), help="Runs at a time.  [default: one per core]"),
+        click.option("--records", type=_folder, help="Where the records of single runs go.  [default: OUTPUT/runs]"),
+        click.option(
+            "--output", type=_folder, help="Where results go.  [default: tests/benchmarks/results, or results]"
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+@click.command("list")
+@as_json
+def list_(*, json_output: bool) -> None:
+    """List the scenarios, each of them an attack, by their rows in the catalogue of attacks."""
+    campaigns = [(campaign, ATTACKS[campaign.attack]) for campaign in map(load_campaign, campaign_names())]
+    if json_output:
+        listed = [
+            {"id": each.name, "name": each.title, "layer": kind.layer, "row": kind.row, "threat": kind.threat()}
+            for each, kind in campaigns
+        ]
+        click.echo(json.dumps(listed))
+        return
+    table = Table("row", "scenario", "layer", "threat")
+    for each, kind in campaigns:
+        table.add_row(str(kind.row), each.name, kind.layer, kind.threat())
+    Console().print(table)
+
+
+@click.command()
+@click.argument("scenario")
+@click.option("--share", type=click.FloatRange(0.01, 0.95), default=SHARE, show_default=True, help="Of attackers.")
+@click.option("--seeds", type=click.IntRange(1), default=1, show_default=True, help="Independent swarms.")
+@_played
+def run(
+    scenario: str,
+    *,
+    share: float,
+    seeds: int,
+    output: Path | None,
+    records: Path | None,
+    jobs: int | None,
+    json_output: bool,
+) -> None:
+    """Play SCENARIO and judge it: one of `sapo-adversary list`, or the path of a TOML file.
+
+    The same honest nodes alone, in an honest swarm, attacked without the defence in question, and attacked with it. A
+    run is kept as soon as it is finished: stop at any time, the same command goes on. Exits with 1 where the defence
+    does not hold what it promises.
+
+    \b
+    sapo-adversary run false-claim
+    sapo-adversary run sybil --share 0.5 --seeds 3
+    """  # noqa: D301 - click reads the backspace
+    campaign = load_campaign(scenario)
+    output = output or default_output()
+    [outcome] = play(
+        [(campaign, share)],
+        range(1, seeds + 1),
+        records or output / "runs",
+        policies=DEFAULT_FOLDER,
+        jobs=jobs,
+        console=stderr,
+    )
+    written = _write([outcome], output, campaign.name, f"sapo-adversary run {scenario}")
+    if json_output:
+        click.echo(json.dumps(outcome.as_dict()))
+    else:
+        Console().print(_arms(outcome))
+        for verdict in outcome.verdicts():
+            Console().print(_line(verdict.met, f"{verdict.arm}: {verdict.metric} {verdict.value:g}, {verdict.bound}"))
+        _tell(written)
+    _leave([outcome])
+
+
+@click.command()
+@click.option("--quick", is_flag=True, help="Small runs, one seed: whether anything false is ever trained on.")
+@click.option("--seeds", type=click.IntRange(1), default=_SEEDS, show_default=True, help="Independent swarms.")
+@_played
+def matrix(
+    *, quick: bool, seeds: int, output: Path | None, records: Path | None, jobs: int | None, json_output: bool
+) -> None:
+    """Play every attack at a quarter of all peers, and the six worst at five shares.
+
+    Writes matrix.json, matrix.csv (attack, seed, share, arm, metric, value, verdict) and matrix.html, or quick.* with
+    --quick. Hours on two cores; minutes with --quick. Exits with 1 where a promise is missed.
+    """
+    output = output or default_output()
+    name = "quick" if quick else "matrix"
+    campaigns = [replace(load_campaign(each), quick=quick) for each in campaign_names()]
+    play_parts = partial(
+        play,
+        seeds=range(1, 1 + (1 if quick else seeds)),
+        records=records or output / "runs",
+        policies=DEFAULT_FOLDER,
+        jobs=jobs,
+        console=stderr,
+    )
+    outcomes = play_parts([(campaign, SHARE) for campaign in campaigns])
+    if not quick:
+        worst = sorted(outcomes, key=lambda each: each.mean("undefended", "reward_lost"), reverse=True)[:_WORST]
+        others = [(each.campaign, share) for each in worst for share in SHARES if share != SHARE]
+        outcomes += play_parts(others)
+    written = _write(outcomes, output, name, "sapo-adversary matrix" + (" --quick" if quick else ""))
+    if json_output:
+        click.echo(json.dumps([outcome.as_dict() for outcome in outcomes]))
+    else:
+        Console().print(_overview(outcomes))
+        _tell(written)
+    _leave(outcomes)
+
+
+@click.command()
+@click.argument("file", type=click.Path(path_type=Path), required=False)
+def report(file: Path | None) -> None:
+    """Draw the page of a matrix or a run again from its JSON FILE (by default the matrix), and say where it is."""
+    file = file or default_output() / "matrix.json"
+    try:
+        summary = json.loads(file.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise LocalError(f"no results in {file}: `sapo-adversary matrix` or `run` writes them") from error
+    target = file.with_suffix(".html")
+    write_whole(target, page(summary))
+    click.echo(str(target))
+
+
+def _write(outcomes: Sequence[Outcome], output: Path, name: str, command: str) -> list[Path]:
+    summary = {
+        "command": command,
+        "about": dict(ABOUT),
+        "version": version("sapo-node"),
+        "outcomes": [outcome.as_dict() for outcome in outcomes],
+    }
+    output.mkdir(parents=True, exist_ok=True)
+    written = {
+        output / f"{name}.json": to_json(summary),
+        output / f"{name}.csv": _csv(outcomes),
+        output / f"{name}.html": page(summary),
+    }
+    for path, text in written.items():
+        write_whole(path, text)
+    return list(written)
+
+
+def _csv(outcomes: Iterable[Outcome]) -> str:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    writer.writerows(row for outcome in outcomes for row in rows(outcome))
+    return text.getvalue()
+
+
+def _arms(outcome: Outcome) -> Table:
+    table = Table(title=f"{outcome.campaign.title}, {outcome.share:.4g} of all peers", title_justify="left")
+    table.add_column("metric")
+    for arm in outcome.values:
+        table.add_column(arm, justify="right")
+    table.add_column("what it is", style="dim")
+    for metric in _SHOWN:
+        table.add_row(metric, *(f"{outcome.mean(arm, metric):.3g}" for arm in outcome.values), ABOUT[metric])
+    return table
+
+
+def _overview(outcomes: Sequence[Outcome]) -> Table:
+    table = Table(title="reward lost against the honest swarm, and whether the defence holds", title_justify="left")
+    for column in ("row", "attack", "share", "undefended", "defended", "poison", "holds"):
+        table.add_column(column, justify="left" if column in ("attack", "holds") else "right")
+    for each in outcomes:
+        missed = [verdict.metric for verdict in each.verdicts() if not verdict.met]
+        table.add_row(
+            str(each.campaign.row),
+            each.campaign.name,
+            f"{each.share:.4g}",
+            *(f"{each.mean(arm, 'reward_lost'):.1%}" for arm in each.values),
+            f"{each.mean('defended', 'poison_share'):.1%}",
+            _line(not missed, ", ".join(missed)),
+        )
+    return table
+
+
+def _line(met: bool, text: str) -> Text:  # noqa: FBT001
+    return Text.assemble(("✓ ", "green") if met else ("✗ ", "bold red"), text)
+
+
+def _tell(written: Iterable[Path]) -> None:
+    stderr.print(f"written to {', '.join(map(str, written))}", highlight=False, soft_wrap=True)
+
+
+def _leave(outcomes: Iterable[Outcome]) -> None:
+    if not all(outcome.held and outcome.harmful for outcome in outcomes):
+        raise click.exceptions.Exit(1)
