@@ -1,10 +1,12 @@
-"""How many groups of a round are this node's own (I) and how many others' (J): two numbers, or found as it goes.
+"""How many groups of a round are this node's own (I) and how many others' (J): two numbers, or J found as it goes.
 
-The paper leaves the ratio to its operator and finds that the best depends on the swarm. `Auto` asks what a group of
-each kind is worth to this policy now: the sum of |advantage| over the completions that it would be trained on. Its own
-groups are worth little while it is hardly ever or nearly always right. Others' right answers are worth much where it
-fails and little where it succeeds, whatever their senders claim. The places of a round are shared in that proportion,
-as far as the swarm can fill them.
+The paper keeps I + J = 8, leaves the ratio to its operator and finds that the best depends on the swarm. But I and J do
+not cost the same: an own group has to be generated, another's only to be verified and trained on. So I is what the
+operator lets the node spend, and `Auto` finds J beside it, by what a group of each kind is worth to this policy now:
+the sum of its positive advantages against the policy's own pass rate. Own groups are worth little while it is hardly
+ever or nearly always right; others' right answers are worth much where it fails and little where it succeeds, whatever
+their senders claim. Where others' groups are worth as much as its own it takes as many as it may, and fewer in
+proportion where they are worth less, as far as the swarm can fill the places.
 """
 
 from collections.abc import Sequence
@@ -19,19 +21,18 @@ from sapo_node.verify import VerifiedGroup
 
 AUTO: Literal["auto"] = "auto"
 
-GROUPS = 8
-"""I + J under `Auto`: a round of the paper."""
-MAX_EXTERNAL = 6
-"""Most groups of others in a round of `Auto`. With fewer than two own groups a node hardly measures itself, and a swarm
-of such nodes has little to share: the paper's 2/6 swings."""
+MAX_EXTERNAL = 16
+"""Most groups of others in a round of `Auto`: as many as have been measured to teach more than fewer do."""
 
-STEP = 0.6
-"""How far the target must be from J to move it by one: a little more than half, so that it does not flutter."""
+PROBE = 8
+"""Groups of others that are verified even where none is taken, to know what they would be worth."""
+STEP = 1.0
+"""How far J must be from the target to move there, so that it does not flutter."""
 SLACK, ALARM = 0.5, 4.0
 """Of the CUSUM over the own reward, in standard deviations: what is no sign of harm, and the sum that is one."""
 ALIKE = 0.3
 """Correlation of the answers to one question: some questions of a task are harder than others."""
-RECOVERY = 0.2
+RECOVERY = 0.5
 """Groups by which the bound that an alarm halves grows back each round."""
 
 
@@ -79,16 +80,17 @@ class Fixed:
 
 
 class Auto:
-    """Shares the places of a round by what own and others' groups are worth to the policy, one step a round.
+    """Finds J beside a given I.
 
     The first round is all its own: a node that joins measures itself before it takes anything in. If its own reward
     falls below what it was, J is halved and grows back slowly.
     """
 
-    probe = 1
+    probe = PROBE
 
-    def __init__(self, competence: Competence) -> None:
-        """`competence` is the node's measure of itself."""
+    def __init__(self, local: int, competence: Competence) -> None:
+        """`local` is I, `competence` the node's measure of itself."""
+        self._local = local
         self._competence = competence
         self._own, self._others, self._supply = RunningMean(), RunningMean(), RunningMean()
         self._external = 0
@@ -97,29 +99,29 @@ class Auto:
 
     def split(self) -> Split:
         """The split of the next round."""
-        return Split(GROUPS - self._external, self._external)
+        return Split(self._local, self._external)
 
     def observe(self, local: Sequence[LocalGroup], offered: Sequence[VerifiedGroup], drawn: int) -> None:
         """Take a round into account."""
-        self._own.add(sum(sum(map(abs, group.advantages)) for group in local) / len(local))
+        self._own.add(self._worth(local), len(local))
         if offered:
-            self._others.add(sum(map(self._worth, offered)) / len(offered))
+            self._others.add(self._worth(offered), len(offered))
         # Where places stayed empty the rest on offer was kept back by a bound, of a peer or of all newcomers.
         self._supply.add(drawn if drawn < self._external else min(len(offered), MAX_EXTERNAL))
         self._watch(local)
         target = self._target()
-        if abs(target - self._external) > STEP:
-            self._external += 1 if target > self._external else -1
+        if abs(target - self._external) >= STEP:
+            self._external = round(target)
 
-    def _worth(self, group: VerifiedGroup) -> float:
-        """Of another's group, only right answers count: what this policy would not have written is not unlearnt."""
-        weighed = own_advantages(group.rewards, self._competence.pass_rate(group.dataset))
-        return sum(advantage for advantage in weighed if advantage > 0)
+    def _worth(self, groups: Sequence[LocalGroup] | Sequence[VerifiedGroup]) -> float:
+        """Only right answers count: of another's group, what this policy would not have written is not unlearnt."""
+        weighed = [own_advantages(each.rewards, self._competence.pass_rate(each.dataset)) for each in groups]
+        return sum(advantage for group in weighed for advantage in group if advantage > 0)
 
     def _target(self) -> float:
         own, others, supply = (mean.value or 0.0 for mean in (self._own, self._others, self._supply))
-        share = others / (own + others) if others else 0.0
-        return min(GROUPS * share, self._bound, supply)
+        wanted = MAX_EXTERNAL * min(1.0, others / own) if own else float(MAX_EXTERNAL)
+        return min(wanted, self._bound, supply)
 
     def _watch(self, local: Sequence[LocalGroup]) -> None:
         """Raise the alarm when the own reward stays below what was to be expected of these very tasks."""
@@ -142,4 +144,4 @@ def _variance(answers: int, rate: float) -> float:
 
 def balance_of(local: int, external: int | Literal["auto"], competence: Competence) -> Balance:
     """The balance that a configuration asks for."""
-    return Auto(competence) if external == AUTO else Fixed(local, external)
+    return Auto(local, competence) if external == AUTO else Fixed(local, external)

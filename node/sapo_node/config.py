@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 
 import platformdirs
 
-from sapo_node.balance import AUTO, GROUPS, MAX_EXTERNAL
+from sapo_node.balance import AUTO, MAX_EXTERNAL
 from sapo_node.learner.messages import Correction, Dtype, is_hub_name
 from sapo_node.selection import Selection
 from sapo_protocol import LocalError, limits
@@ -39,11 +39,11 @@ class Config:
     bootstrap: tuple[str, ...] = _key((), "Nodes to dial at the start, as multiaddresses that end in /p2p/<peer id>.")
     mdns: bool = _key(True, "Find nodes of the same swarm on the local network.")
     train: bool = _key(True, "Train a model; false for a node that only verifies and relays.")
-    local: int = _key(4, "I: groups of this node's own per round.")
+    local: int = _key(4, "I: groups of this node's own per round, which is what a round costs.")
     external: int | Literal["auto"] = _key(
         4,
-        "J: groups of other nodes per round, at most; what cannot be filled is left out. With `auto` the node finds I "
-        "and J by itself, eight in all, from what a group of each kind is worth to it; `local` does not count then.",
+        "J: groups of other nodes per round, at most; what cannot be filled is left out. With `auto` the node finds J "
+        "by itself, up to 16, from what a group of each kind is worth to it.",
     )
     trusted: tuple[str, ...] = _key((), "Peer ids that start with full standing, for swarms among friends.")
     model: str = _key(
@@ -115,8 +115,8 @@ class Config:
 
     @property
     def groups(self) -> int:
-        """The groups of a full round, I + J."""
-        return GROUPS if self.external == AUTO else self.local + self.external
+        """The groups by which the loss divides: those of a full round, I + J, or twice I where J is found."""
+        return 2 * self.local if self.external == AUTO else self.local + self.external
 
     def overridden(self, changes: Mapping[str, Any]) -> "Config":
         """This configuration with what the command line gave; None and empty tuples mean not given."""

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sapo_node.advantage import advantages
-from sapo_node.balance import GROUPS, MAX_EXTERNAL, Auto, Fixed, Split, balance_of
+from sapo_node.balance import MAX_EXTERNAL, Auto, Fixed, Split, balance_of
 from sapo_node.competence import Competence
 from sapo_node.config import Config, load_config
 from sapo_node.contribution import LocalGroup
@@ -23,68 +23,79 @@ def others(right):
     return VerifiedGroup("peer", 0, 0, 0, "products", "", completions, tuple(number < right for number in range(8)))
 
 
+LOCAL = 4
+
+
 class Swarm:
     """A node that is right so often of eight, among others that are right so often of eight."""
 
     def __init__(self):
         self.competence = Competence()
-        self.balance = Auto(self.competence)
-        self.splits = []
+        self.balance = Auto(LOCAL, self.competence)
+        self.taken = []
 
-    def play(self, rounds, *, right, theirs, offered=12):
+    def play(self, rounds, *, right, theirs, offered=2 * MAX_EXTERNAL):
         for _ in range(rounds):
             split = self.balance.split()
-            self.splits.append(split.external)
+            self.taken.append(split.external)
             local = [own(right)] * split.local
             self.balance.observe(local, [others(theirs)] * offered, min(offered, split.external))
             self.competence.observe(local)
-        return self.balance.split()
+        return self.balance.split().external
 
 
 def test_a_node_that_joins_measures_itself_first():
-    assert Auto(Competence()).split() == Split(GROUPS, 0)
+    assert Auto(LOCAL, Competence()).split() == Split(LOCAL, 0)
 
 
 def test_it_looks_at_others_even_while_it_takes_nothing():
-    assert Auto(Competence()).probe > 0
+    assert Auto(LOCAL, Competence()).probe > 0
     assert Fixed(8, 0).probe == 0
 
 
+def test_what_a_node_generates_is_its_operators_choice():
+    swarm = Swarm()
+    swarm.play(30, right=1, theirs=6)
+    assert swarm.balance.split().local == LOCAL
+
+
 def test_a_weak_node_among_strong_ones_takes_as_much_as_it_may():
-    assert Swarm().play(30, right=0, theirs=6) == Split(GROUPS - MAX_EXTERNAL, MAX_EXTERNAL)
+    assert Swarm().play(30, right=0, theirs=6) == MAX_EXTERNAL
 
 
-def test_a_strong_node_among_weak_ones_keeps_nearly_all_places_to_itself():
-    assert Swarm().play(30, right=7, theirs=1).external <= 2
+def test_a_node_takes_in_as_soon_as_it_has_measured_itself():
+    assert Swarm().play(1, right=0, theirs=6) == MAX_EXTERNAL
 
 
-def test_peers_of_like_strength_share_the_places():
-    assert 2 <= Swarm().play(30, right=4, theirs=4).external <= 4
+def test_peers_of_like_strength_take_all_they_can_of_each_other():
+    assert Swarm().play(30, right=4, theirs=4) == MAX_EXTERNAL
 
 
-def test_a_swarm_that_offers_nothing_leaves_a_node_as_it_would_be_alone():
+def test_a_strong_node_takes_in_less_of_weak_ones():
+    assert Swarm().play(30, right=6, theirs=1) <= MAX_EXTERNAL / 4
+
+
+def test_a_swarm_that_offers_nothing_is_asked_for_next_to_nothing():
     swarm = Swarm()
     swarm.play(20, right=1, theirs=6)
-    assert swarm.play(30, right=1, theirs=6, offered=0) == Split(GROUPS, 0)
+    assert swarm.play(40, right=1, theirs=6, offered=0) <= 1
 
 
-def test_what_the_swarm_cannot_fill_is_generated_instead():
-    assert 2 <= Swarm().play(40, right=1, theirs=6, offered=2).external <= 3
+def test_no_more_is_asked_for_than_the_swarm_can_fill():
+    assert 2 <= Swarm().play(40, right=1, theirs=6, offered=2) <= 3
 
 
-def test_the_split_moves_by_one_group_a_round():
+def test_what_is_taken_settles():
     swarm = Swarm()
-    swarm.play(20, right=0, theirs=6)
-    swarm.play(20, right=7, theirs=1)
-    assert all(abs(after - before) <= 1 for before, after in zip(swarm.splits, swarm.splits[1:], strict=False))
+    swarm.play(20, right=6, theirs=2)
+    assert len(set(swarm.taken[10:])) == 1
 
 
 def test_an_own_reward_that_falls_halves_what_is_taken_from_others():
     swarm = Swarm()
-    before = swarm.play(30, right=3, theirs=3).external
+    before = swarm.play(30, right=3, theirs=3)
     swarm.play(4, right=0, theirs=3)
-    assert min(*swarm.splits[-1:], swarm.balance.split().external) < before
-    assert swarm.balance._bound <= before / 2 + 1
+    assert min(*swarm.taken[-3:], swarm.balance.split().external) <= before / 2 + 1
 
 
 def test_a_steady_reward_raises_no_alarm():
@@ -97,16 +108,14 @@ def test_a_steady_reward_raises_no_alarm():
 def test_no_history_breaks_the_bounds(history):
     swarm = Swarm()
     for right, theirs, offered in history:
-        split = swarm.play(1, right=right, theirs=theirs, offered=offered)
-        assert split.local + split.external == GROUPS
-        assert 0 <= split.external <= MAX_EXTERNAL
+        assert 0 <= swarm.play(1, right=right, theirs=theirs, offered=offered) <= MAX_EXTERNAL
 
 
 def test_the_configuration_takes_a_number_or_auto(tmp_path):
     path = tmp_path / "node.toml"
     path.write_text('external = "auto"\n')
     config = load_config(path)
-    assert (config.external, config.groups) == ("auto", GROUPS)
+    assert (config.external, config.groups) == ("auto", 8)
     assert isinstance(balance_of(config.local, config.external, Competence()), Auto)
     assert balance_of(3, 2, Competence()).split() == Split(3, 2)
 
