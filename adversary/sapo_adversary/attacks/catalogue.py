@@ -1,8 +1,56 @@
 """All attacks, by id."""
 
+from sapo_adversary.attacks.cherry_pick import CherryPick
+from sapo_adversary.attacks.collusion import Collusion
+from sapo_adversary.attacks.copycat import Copycat
+from sapo_adversary.attacks.cross_domain import CrossDomain
+from sapo_adversary.attacks.equivocation import Equivocation
+from sapo_adversary.attacks.exhaustion import Exhaustion
 from sapo_adversary.attacks.false_claim import FalseClaim
+from sapo_adversary.attacks.flat import Flat
+from sapo_adversary.attacks.forged_task import ForgedTask
+from sapo_adversary.attacks.forgery import Forgery
+from sapo_adversary.attacks.hash_collision import HashCollision
 from sapo_adversary.attacks.kit import Attack
+from sapo_adversary.attacks.length_bomb import LengthBomb
+from sapo_adversary.attacks.malformed import Malformed
+from sapo_adversary.attacks.new_keys import NewKeys
+from sapo_adversary.attacks.on_off import OnOff
+from sapo_adversary.attacks.reconnect import Reconnect
+from sapo_adversary.attacks.replay import Replay
+from sapo_adversary.attacks.scorer_exploit import ScorerExploit
+from sapo_adversary.attacks.signature_flood import SignatureFlood
+from sapo_adversary.attacks.slander import Slander
+from sapo_adversary.attacks.small_order import SmallOrder
+from sapo_adversary.attacks.sybil import Sybil
+from sapo_adversary.attacks.tag_bomb import TagBomb
+from sapo_adversary.attacks.twin import Twin
 
-_KINDS: tuple[type[Attack], ...] = (FalseClaim,)
+_KINDS: tuple[type[Attack], ...] = (
+    Malformed,
+    Twin,
+    LengthBomb,
+    HashCollision,
+    TagBomb,
+    Forgery,
+    SmallOrder,
+    CrossDomain,
+    Replay,
+    Equivocation,
+    Reconnect,
+    NewKeys,
+    Sybil,
+    SignatureFlood,
+    FalseClaim,
+    ForgedTask,
+    CherryPick,
+    ScorerExploit,
+    Slander,
+    Flat,
+    Copycat,
+    OnOff,
+    Collusion,
+    Exhaustion,
+)
 
 ATTACKS = {kind.id: kind for kind in sorted(_KINDS, key=lambda kind: kind.row)}

@@ -64,6 +64,10 @@ class Group:
         """The same with other claims."""
         return replace(self, header=replace(self.header, claims=tuple(claims)))
 
+    def carrying(self, body: bytes) -> "Group":
+        """The same with another body, and its hash."""
+        return Group(replace(self.header, body=hashlib.sha256(body).digest()), body)
+
 
 @dataclass(frozen=True, slots=True)
 class Packet:
@@ -126,11 +130,26 @@ class Kit:
         task = self.task(key, epoch, counter, k)
         return self.group(task, self.answers(task, self.half), self.half)
 
+    def lie(self, key: Key, epoch: int, counter: int, k: int) -> Group:
+        """Wrong answers only, of which half are claimed right."""
+        return self.group(self.task(key, epoch, counter, k), [self.wrong() for _ in self.half], self.half)
+
     def message(self, key: Key, epoch: int, counter: int, groups: Sequence[Group]) -> bytes:
         """A signed message of these groups."""
-        header = Header(epoch, counter, tuple(group.header for group in groups))
-        envelope = seal(encode_header(header), issuer=key.issuer, sign=key.sign, network_id=self.manifest.network_id)
+        return self.signed(key, self.payload(epoch, counter, groups), groups)
+
+    def payload(self, epoch: int, counter: int, groups: Sequence[Group]) -> bytes:
+        """The header of these groups, as it is signed."""
+        return encode_header(Header(epoch, counter, tuple(group.header for group in groups)))
+
+    def signed(self, key: Key, payload: bytes, groups: Sequence[Group]) -> bytes:
+        """A message of any payload with a true signature, and the bodies of these groups."""
+        envelope = seal(payload, issuer=key.issuer, sign=key.sign, network_id=self.manifest.network_id)
         return encode_message(envelope, tuple(group.body for group in groups))
+
+    def flawless(self, key: Key, epoch: int, counter: int, groups: int) -> list[Group]:
+        """So many flawless groups of one round."""
+        return [self.honest(key, epoch, counter, k) for k in range(groups)]
 
 
 class Attack(ABC):

@@ -8,14 +8,36 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from math import inf
 from typing import Any
+from weakref import WeakKeyDictionary
 
+import sapo_node.inbox
 import sapo_node.ingest
+import sapo_node.verify
+import sapo_protocol.envelope
+import sapo_protocol.evidence
 import sapo_protocol.rollout
+from sapo_adversary.simulator import stock
+from sapo_adversary.simulator.scoring import SharedScorer
+from sapo_node.ingest import Ingest
 from sapo_node.jail.messages import ScoreRequest
+from sapo_node.net.interface import Verdict
 from sapo_node.replay import ReplayWindow
 from sapo_node.trust import policy
+from sapo_node.trust.ledger import Account, Ledger
+from sapo_node.trust.policy import Fact, Standing
 from sapo_node.verify import VerifiedGroup, Verifier, request_for
-from sapo_protocol import LocalError, Opened, Rollout, Sealed, decode_body, peer_id
+from sapo_protocol import (
+    Equivocation,
+    LocalError,
+    Opened,
+    Rollout,
+    Sealed,
+    decode_body,
+    decode_evidence,
+    decode_message,
+    parse_envelope,
+    peer_id,
+)
 
 Replacement = tuple[Any, str, Any]
 """Object, name of its attribute, and what stands there instead."""
@@ -41,12 +63,73 @@ def _open_unseen(sealed: Sealed) -> Opened:
     return Opened(sealed.issuer, sealed.envelope_id, sealed.payload, sealed.envelope)
 
 
+def _believe_accusers(ingest: Ingest, evidence: bytes, *, publish: bool) -> None:
+    """Take any two envelopes that name one issuer for a proof against it."""
+    accusation = decode_evidence(evidence, ingest._manifest)  # noqa: SLF001 - stands for a method of it
+    if accusation.issuer != ingest._issuer:  # noqa: SLF001
+        proof = Equivocation(accusation.issuer, 0, 0, evidence)
+        ingest._inbox.forget(ingest._court.convict(proof, publish=publish))  # noqa: SLF001
+
+
+def _forget_whom_it_refuses(ledger: Ledger, peer: str) -> bool:
+    """Keep the books by connection: a ban ends one, and with it all that was known of the peer."""
+    if ledger.of(peer).standing is not Standing.BANNED:
+        return True
+    del ledger._accounts[peer]  # noqa: SLF001 - stands for a method of it
+    return False
+
+
+_carriers: WeakKeyDictionary[Ledger, dict[str, str]] = WeakKeyDictionary()
+"""For each node, the peer from which it last had something of an issuer."""
+_report = Ledger.report
+
+
+async def _note_who_carries(ingest: Ingest, sender: str, data: bytes) -> Verdict:
+    """Take a message, and remember whom to blame for it."""
+    verdict = ingest._judge(sender, data, ingest._admit)  # noqa: SLF001 - stands for a method of it
+    if verdict is Verdict.ACCEPT:
+        envelope, _ = decode_message(data, ingest._manifest)  # noqa: SLF001
+        issuer = parse_envelope(envelope, network_id=ingest._manifest.network_id).issuer  # noqa: SLF001
+        _carriers.setdefault(ingest._ledger, {})[peer_id(issuer)] = sender  # noqa: SLF001
+    return verdict
+
+
+def _blame_the_carrier(ledger: Ledger, peer: str, fact: Fact) -> Account:
+    """Charge what fails at verification to the peer that brought it, as gossip scores do."""
+    if fact in (Fact.FALSE_CLAIM, Fact.MALFORMED_BODY):
+        peer = _carriers.get(ledger, {}).get(peer, peer)
+    return _report(ledger, peer, fact)
+
+
+_verifier_begins = Verifier.__init__
+
+
+def _keep_flat(verifier: Verifier, *parts: Any, keep_flat: bool = True) -> None:
+    """Verify and keep what has no advantage as well."""
+    del keep_flat
+    _verifier_begins(verifier, *parts, keep_flat=True)
+
+
 DEFENCES: Mapping[str, tuple[Replacement, ...]] = {
     "re-verification": ((Verifier, "verify", _believe),),
     "signatures": (
         (sapo_node.ingest, "open_envelope", _open_unseen),
         (sapo_protocol.rollout, "open_envelope", _open_unseen),
+        (sapo_protocol.evidence, "open_envelope", _open_unseen),
     ),
+    "strict signatures": ((sapo_protocol.envelope, "verify_signature", stock.verify_signature),),
+    "bound signatures": ((sapo_protocol.envelope, "_external_aad", lambda _domain, _network_id: b"\x40"),),
+    "strict decoding": (
+        (sapo_node.ingest, "decode_message", stock.decode_message),
+        (sapo_node.ingest, "parse_envelope", stock.parse_envelope),
+        (sapo_node.ingest, "decode_header", stock.decode_header),
+        (sapo_protocol.rollout, "decode_message", stock.decode_message),
+        (sapo_protocol.rollout, "parse_envelope", stock.parse_envelope),
+        (sapo_protocol.rollout, "decode_header", stock.decode_header),
+        (sapo_node.verify, "decode_body", stock.decode_body),
+    ),
+    "own scorers": ((SharedScorer, "score", stock.score),),
+    "flat groups dropped": ((Verifier, "__init__", _keep_flat),),
     "replay window": (
         (ReplayWindow, "received", lambda _self, _envelope_id: None),
         (ReplayWindow, "first", lambda _self, _issuer, _header: None),
@@ -55,6 +138,15 @@ DEFENCES: Mapping[str, tuple[Replacement, ...]] = {
         (policy, "MAX_AGE", 10**9),
     ),
     "one content a counter": ((ReplayWindow, "first", lambda _self, _issuer, _header: None),),
+    "epoch window": (
+        (sapo_node.ingest, "in_window", lambda _manifest, _epoch, _now: True),
+        (ReplayWindow, "remembers", lambda _self, _epoch: True),
+    ),
+    "proof of equivocation": ((Ingest, "_convict", _believe_accusers),),
+    "evidence budget": ((policy, "STRANGERS_CONVICTED", 10**9),),
+    "durable ledger": ((Ledger, "admits", _forget_whom_it_refuses),),
+    "blame to the author": ((Ingest, "handle", _note_who_carries), (Ledger, "report", _blame_the_carrier)),
+    "inbox bounds": ((sapo_node.inbox, "MAX_PER_PEER", 10**9), (sapo_node.inbox, "MAX_ROLLOUTS", 10**9)),
     "newcomer class": (
         (policy, "NEWCOMER_SHARE", 1.0),
         (policy, "NEWCOMER_CREDIT_LIMIT", inf),

@@ -1,0 +1,44 @@
+from collections import Counter
+from collections.abc import Iterable
+
+from sapo_adversary.attacks.kit import Attack, Key, Kit, Packet
+from sapo_protocol import RemoteError, decode_message, parse_envelope, peer_id
+
+
+class Equivocation(Attack):
+    """Two contents are signed for one counter and sent to different peers, so that one counter is trained on twice.
+
+    Minting: each key does it once and is thrown away, so that the proofs themselves become a flood.
+    """
+
+    id = "equivocation"
+    row = 11
+    layer = "identity"
+
+    def __init__(self, kit: Kit, *, minting: bool = False, counters: int = 4) -> None:
+        """Of each epoch so many `counters` are used, again and again."""
+        super().__init__(kit)
+        self._minting = minting
+        self._counters = counters
+        self._turns: Counter[bytes] = Counter()
+        self._peers: set[str] = set()
+
+    def hear(self, message: bytes) -> None:
+        """Learn who there is."""
+        try:
+            envelope, _ = decode_message(message, self.kit.manifest)
+            self._peers.add(peer_id(parse_envelope(envelope, network_id=self.kit.manifest.network_id).issuer))
+        except RemoteError:
+            return
+
+    def act(self, key: Key, epoch: int) -> Iterable[Packet]:
+        """One counter, two contents, each to every other peer; to all where nobody is known yet."""
+        turn = self._turns[key.issuer]
+        if self._minting and turn:
+            return
+        self._turns[key.issuer] += 1
+        counter = turn % self._counters
+        peers = sorted(self._peers)
+        for side in (peers[::2], peers[1::2]):
+            groups = self.kit.flawless(key, epoch, counter, self.groups)
+            yield Packet(self.kit.message(key, epoch, counter, groups), to=tuple(side) or None)

@@ -1,0 +1,49 @@
+from collections.abc import Iterable
+
+from sapo_adversary.attacks.kit import Attack, Key, Kit, Packet
+
+FORGETTING, LIE_FACTOR = 0.95, 5.0
+"""Of the nodes' trust policy, which anybody can read."""
+
+
+class OnOff(Attack):
+    """Standing is earned by good groups, spent on a burst of lies, and earned again.
+
+    Adaptive: it reckons its own trust by the nodes' formula, as if all it sends were verified, and lies whenever that
+    leaves it above a floor.
+    """
+
+    id = "on-off"
+    row = 38
+    layer = "trust"
+
+    def __init__(self, kit: Kit, *, good: int = 100, lies: int = 8, adaptive: bool = False, floor: float = 0.5) -> None:
+        """`good` groups before the first lie, and between bursts of `lies`; `floor` is of trust, for adaptive ones."""
+        super().__init__(kit)
+        self._good = good
+        self._lies = lies
+        self._adaptive = adaptive
+        self._floor = floor
+        self._sent: dict[bytes, int] = {}
+        self._evidence: dict[bytes, tuple[float, float]] = {}
+
+    def act(self, key: Key, epoch: int) -> Iterable[Packet]:
+        """One round, with as many lies as suit."""
+        counter = self.kit.counter(key, epoch)
+        if counter is None:
+            return
+        kinds = [self.kit.lie if self._lies_now(key) else self.kit.honest for _ in range(self.groups)]
+        groups = [make(key, epoch, counter, k) for k, make in enumerate(kinds)]
+        yield Packet(self.kit.message(key, epoch, counter, groups))
+
+    def _lies_now(self, key: Key) -> bool:
+        sent = self._sent.get(key.issuer, 0)
+        self._sent[key.issuer] = sent + 1
+        good, bad = self._evidence.get(key.issuer, (0.0, 0.0))
+        faded, worse = good * FORGETTING, bad * FORGETTING + 1
+        if self._adaptive:
+            lies = sent >= self._good and (faded + 1) / (faded + LIE_FACTOR * worse + 2) > self._floor
+        else:
+            lies = sent % (self._good + self._lies) >= self._good
+        self._evidence[key.issuer] = (faded, worse) if lies else (faded + 1, bad * FORGETTING)
+        return lies

@@ -1,0 +1,46 @@
+from collections import deque
+from collections.abc import Iterable
+
+from sapo_adversary.attacks.kit import Attack, Key, Kit, Packet
+from sapo_protocol import RemoteError, decode_message, encode_message
+
+
+class Replay(Attack):
+    """Messages that were valid once are sent again, whole and in parts, so that they are trained on twice.
+
+    A message without some of its bodies is another content to the network, whose memory of contents it passes by.
+    """
+
+    id = "replay"
+    row = 10
+    layer = "identity"
+
+    def __init__(self, kit: Kit, *, repeats: int = 8, kept: int = 4_096) -> None:
+        """`repeats` messages of the last `kept` are sent again at each turn."""
+        super().__init__(kit)
+        self._repeats = repeats
+        self._recorded: deque[bytes] = deque(maxlen=kept)
+
+    def hear(self, message: bytes) -> None:
+        """Record what will be sent again."""
+        self._recorded.append(message)
+
+    def act(self, key: Key, epoch: int) -> Iterable[Packet]:
+        """A round of its own, in part at first; then anything recorded, in part and whole."""
+        counter = self.kit.counter(key, epoch)
+        if counter is not None:
+            groups = self.kit.flawless(key, epoch, counter, self.groups)
+            message = self.kit.message(key, epoch, counter, groups)
+            self._recorded.append(message)
+            yield Packet(self._part_of(message))
+        for message in self.kit.rng.sample(self._recorded, min(self._repeats, len(self._recorded))):
+            yield Packet(self._part_of(message))
+            yield Packet(message)
+
+    def _part_of(self, message: bytes) -> bytes:
+        """The message with each body left out or not, by chance."""
+        try:
+            envelope, bodies = decode_message(message, self.kit.manifest)
+        except RemoteError:
+            return message
+        return encode_message(envelope, tuple(body if self.kit.rng.random() < 0.5 else None for body in bodies))

@@ -1,0 +1,44 @@
+from collections.abc import Iterable
+
+from sapo_adversary.attacks.kit import Attack, Group, Key, Kit, Packet
+from sapo_protocol import RemoteError, decode_message, parse_envelope, peer_id
+
+ENTRIES = 4
+"""One in so many peers gets a message from the attacker itself, the others from honest ones."""
+
+
+class Slander(Attack):
+    """What fails or costs only at verification is left to honest peers to pass on, so that they get the blame."""
+
+    id = "slander"
+    row = 28
+    layer = "trust"
+
+    def __init__(self, kit: Kit) -> None:
+        super().__init__(kit)
+        self._peers: set[str] = set()
+
+    def hear(self, message: bytes) -> None:
+        """Learn who there is."""
+        try:
+            envelope, _ = decode_message(message, self.kit.manifest)
+            self._peers.add(peer_id(parse_envelope(envelope, network_id=self.kit.manifest.network_id).issuer))
+        except RemoteError:
+            return
+
+    def act(self, key: Key, epoch: int) -> Iterable[Packet]:
+        """In turn: bodies that are none under their right hash, answers as long as they may be, and lies."""
+        entry = tuple(sorted(self._peers - {each.peer for each in self.kit.keys}))
+        counter = self.kit.counter(key, epoch) if entry else None
+        if counter is None:
+            return
+        make = (self._malformed, self._costly, self.kit.lie)[counter % 3]
+        yield Packet(self.kit.message(key, epoch, counter, [make(key, epoch, counter, k) for k in range(self.groups)]))
+
+    def _malformed(self, key: Key, epoch: int, counter: int, k: int) -> Group:
+        return self.kit.honest(key, epoch, counter, k).carrying(self.kit.rng.randbytes(200))
+
+    def _costly(self, key: Key, epoch: int, counter: int, k: int) -> Group:
+        opening = f"<answer>{self.kit.rng.randrange(10**9)}"
+        text = opening + "9" * (self.kit.manifest.max_completion_bytes - len(opening))
+        return self.kit.group(self.kit.task(key, epoch, counter, k), [text] * len(self.kit.half), self.kit.half)
