@@ -52,13 +52,9 @@ def test_arms_differ_in_the_attack_and_in_what_is_left_out_alone():
 
 def test_campaigns_in_the_same_swarm_share_their_control(tmp_path):
     other = tmp_path / "other.toml"
-    other.write_text(
-        'title = "t"\nattack = "false-claim"\nundefended = ["signatures"]\n[harm]\nbanned = { at_most = 1 }\n'
-    )
-    assert (
-        load_campaign(str(other)).scenario("control").digest()
-        == load_campaign("false-claim").scenario("control").digest()
-    )
+    other.write_text('title = "t"\nattack = "false-claim"\nundefended = ["signatures"]\n')
+    controls = [load_campaign(name).scenario("control").digest() for name in ("false-claim", str(other))]
+    assert controls[0] == controls[1]
 
 
 @pytest.mark.parametrize(("share", "count"), [(0.0625, 1), (0.125, 2), (0.25, 4), (0.5, 12), (0.75, 36)])
@@ -134,13 +130,11 @@ def test_every_metric_has_a_row_with_its_verdict(outcome):
     }
 
 
-def test_an_outcome_that_misses_its_bounds_says_so(outcome):
+def test_an_outcome_that_misses_a_bound_is_not_held(outcome):
     asked = replace(outcome.campaign, quick=False, holds={"banned": Bound(at_least=2)})
     judged = replace(outcome, campaign=asked)
     assert not judged.held
-    assert [verdict.metric for verdict in judged.verdicts() if not verdict.met and verdict.arm == "defended"] == [
-        "banned"
-    ]
+    assert ("banned", False) in [(verdict.metric, verdict.met) for verdict in judged.verdicts()]
 
 
 def test_the_page_stands_alone_and_shows_every_verdict(outcome):
