@@ -31,8 +31,8 @@ class Violation(StrEnum):
     """With a reward that the text does not earn."""
 
 
-OWN, HONEST = "own", "honest"
-"""Roles of writers, beside the attacks' own ids."""
+OWN, HONEST, NOBODY = "own", "honest", "nobody"
+"""Roles of writers, beside the attacks' own ids; nobody can hold a key of small order."""
 
 Texts = tuple[str, ...]
 
@@ -90,7 +90,7 @@ class Audit:
 
     def _enter(self, findings: Findings, weighted: WeightedGroup) -> None:
         group = weighted.group
-        role = self.roles[group.peer]
+        role = self.roles.get(group.peer, NOBODY)
         texts = tuple(each.text for each in group.completions)
         findings.mass[role] += weighted.weight * _mass(weighted.advantages, texts)
         place = (group.peer, group.epoch, group.counter, group.k)

@@ -14,10 +14,10 @@ import sapo_node.inbox
 import sapo_node.ingest
 import sapo_node.verify
 import sapo_protocol.envelope
-import sapo_protocol.evidence
 import sapo_protocol.rollout
 from sapo_adversary.simulator import stock
 from sapo_adversary.simulator.scoring import SharedScorer
+from sapo_node.counters import Counters
 from sapo_node.ingest import Ingest
 from sapo_node.jail.messages import ScoreRequest
 from sapo_node.net.interface import Verdict
@@ -115,7 +115,7 @@ DEFENCES: Mapping[str, tuple[Replacement, ...]] = {
     "signatures": (
         (sapo_node.ingest, "open_envelope", _open_unseen),
         (sapo_protocol.rollout, "open_envelope", _open_unseen),
-        (sapo_protocol.evidence, "open_envelope", _open_unseen),
+        (Counters, "recognise", lambda _self, _envelope_id: None),
     ),
     "strict signatures": ((sapo_protocol.envelope, "verify_signature", stock.verify_signature),),
     "bound signatures": ((sapo_protocol.envelope, "_external_aad", lambda _domain, _network_id: b"\x40"),),

@@ -1,0 +1,65 @@
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from sapo_adversary.attacks.kit import Attack, Key, Kit, Packet, Solution
+from sapo_protocol import RemoteError, assign, decode_body, open_message
+
+_HEARD = 512
+
+
+@dataclass(frozen=True, slots=True)
+class _Copy:
+    question: str
+    texts: tuple[str, ...]
+    claims: tuple[bool, ...]
+
+
+class Copycat(Attack):
+    """Others' texts are signed again as one's own, as they are or lightly edited, to earn by their work.
+
+    Where by chance somebody was asked the same question before, their texts are right here as well.
+    """
+
+    id = "copycat"
+    row = 36
+    layer = "training"
+
+    def __init__(self, kit: Kit) -> None:
+        super().__init__(kit)
+        self._heard: deque[_Copy] = deque(maxlen=_HEARD)
+
+    def hear(self, message: bytes) -> None:
+        """Remember the groups that promise advantage, with their questions."""
+        try:
+            rollout = open_message(message, self.kit.manifest)
+            bodies = [decode_body(body, self.kit.manifest) if body else None for body in rollout.bodies]
+        except RemoteError:
+            return
+        header, issuer = rollout.header, rollout.opened.issuer
+        for k, (group, body) in enumerate(zip(header.groups, bodies, strict=True)):
+            if body and len(set(group.claims)) > 1:
+                question = self.kit.solve(assign(self.kit.manifest, issuer, header.epoch, header.counter, k)).question
+                texts = tuple(completion.text for completion in body.completions)
+                self._heard.append(_Copy(question, texts, group.claims))
+
+    def act(self, key: Key, epoch: int) -> Iterable[Packet]:
+        """A round of copies, every other one edited."""
+        counter = self.kit.counter(key, epoch) if self._heard else None
+        if counter is None:
+            return
+        tasks = [self.kit.task(key, epoch, counter, k) for k in range(self.groups)]
+        copies = [self._copy(task) for task in tasks]
+        texts = [copy.texts if counter % 2 else self._edited(copy.texts) for copy in copies]
+        groups = [
+            self.kit.group(task, each, copy.claims) for task, each, copy in zip(tasks, texts, copies, strict=True)
+        ]
+        yield Packet(self.kit.message(key, epoch, counter, groups))
+
+    def _copy(self, task: Solution) -> _Copy:
+        """What somebody said to the same question, else anything."""
+        same = [copy for copy in self._heard if copy.question == task.question]
+        return self.kit.rng.choice(same or self._heard)
+
+    def _edited(self, texts: Sequence[str]) -> list[str]:
+        return [f"{self.kit.rng.choice(('Well.', 'Look:', 'Thus'))} {text}" for text in texts]

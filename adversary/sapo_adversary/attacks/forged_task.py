@@ -1,0 +1,27 @@
+from collections.abc import Iterable
+from dataclasses import replace
+
+from sapo_adversary.attacks.kit import Attack, Group, Key, Packet
+
+
+class ForgedTask(Attack):
+    """Right answers come for questions that were never asked, with the digest of those questions or of the assigned."""
+
+    id = "forged-task"
+    row = 25
+    layer = "reward"
+
+    def act(self, key: Key, epoch: int) -> Iterable[Packet]:
+        """A round of answers to the tasks of the round after; in every other message with the digests asked for."""
+        counter = self.kit.counter(key, epoch)
+        if counter is None:
+            return
+        disguised = counter % 2 == 1
+        groups = [self._group(key, epoch, counter, k, disguised=disguised) for k in range(self.groups)]
+        yield Packet(self.kit.message(key, epoch, counter, groups))
+
+    def _group(self, key: Key, epoch: int, counter: int, k: int, *, disguised: bool) -> Group:
+        other = self.kit.honest(key, epoch, counter + 1, k)
+        if not disguised:
+            return other
+        return replace(other, header=replace(other.header, digest=self.kit.task(key, epoch, counter, k).digest))

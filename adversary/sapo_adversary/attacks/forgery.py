@@ -1,0 +1,78 @@
+from collections import deque
+from collections.abc import Iterable
+
+from sapo_adversary.attacks.kit import Attack, Group, Key, Kit, Packet
+from sapo_protocol import RemoteError, Sealed, decode_message, encode_evidence, encode_message, parse_envelope
+
+ORDER = 2**252 + 27742317777372353535851937790883648493
+"""L of Ed25519: S + L is another number that means the same."""
+_HEARD = 32
+_SIGNATURE = 64
+
+
+class Forgery(Attack):
+    """Honest peers' messages come back altered, and lies come under honest peers' names, signed by somebody else."""
+
+    id = "forgery"
+    row = 7
+    layer = "identity"
+
+    def __init__(self, kit: Kit) -> None:
+        super().__init__(kit)
+        self._heard: deque[bytes] = deque(maxlen=_HEARD)
+        self._lies = 0
+
+    def hear(self, message: bytes) -> None:
+        """Keep the last ones."""
+        try:
+            self._seal_of(message)
+        except RemoteError:
+            return
+        self._heard.append(message)
+
+    def act(self, key: Key, epoch: int) -> Iterable[Packet]:
+        """A message with a bit flipped, one with another signature, a lie and false evidence in its author's name."""
+        if not self._heard:
+            return
+        message = self.kit.rng.choice(self._heard)
+        envelope, bodies = decode_message(message, self.kit.manifest)
+        yield Packet(flipped(message, self.kit.rng.randrange(8 * len(message))))
+        yield Packet(encode_message(self.kit.rng.choice(resealed(envelope, key.issuer)), bodies))
+        name = Key(self._seal_of(message).issuer, key.sign)
+        one, other = self._lie(name, epoch), self._lie(name, epoch)
+        self._lies += 1
+        yield Packet(one)
+        yield Packet(encode_evidence(self._seal_of(one), self._seal_of(other)), "evidence")
+
+    def _seal_of(self, message: bytes) -> Sealed:
+        envelope, _ = decode_message(message, self.kit.manifest)
+        return parse_envelope(envelope, network_id=self.kit.manifest.network_id)
+
+    def _lie(self, name: Key, epoch: int) -> bytes:
+        """From the last counter down: the named one comes to it late, if ever."""
+        counter = self.kit.manifest.max_rounds - 1 - self._lies % self.kit.manifest.max_rounds
+        groups: list[Group] = [self.kit.lie(name, epoch, counter, k) for k in range(self.groups)]
+        return self.kit.message(name, epoch, counter, groups)
+
+
+def flipped(data: bytes, bit: int) -> bytes:
+    """The same bytes but for one bit."""
+    changed = bytearray(data)
+    changed[bit // 8] ^= 1 << bit % 8
+    return bytes(changed)
+
+
+def resealed(envelope: bytes, issuer: bytes) -> list[bytes]:
+    """An envelope with other signatures, and under another issuer's name."""
+    signed, signature = envelope[:-_SIGNATURE], envelope[-_SIGNATURE:]
+    point, scalar = signature[:32], int.from_bytes(signature[32:], "little")
+    key = signed.index(b"\xa2\x01\x32\x04\x58\x20") + 6
+    return [
+        signed + point + (scalar + ORDER).to_bytes(32, "little"),
+        signed + point + (ORDER - scalar).to_bytes(32, "little"),
+        signed + signature[32:] + point,
+        signed + bytes(_SIGNATURE),
+        signed[:-1] + b"\x3f" + signature[:-1],
+        envelope[:-1],
+        envelope[:key] + issuer + envelope[key + 32 :],
+    ]

@@ -1,0 +1,34 @@
+from collections.abc import Iterable
+from itertools import cycle
+
+from sapo_adversary.attacks.corpus import Draft, corpus
+from sapo_adversary.attacks.kit import Attack, Key, Kit, Packet
+
+
+class Malformed(Attack):
+    """Hundreds of messages that are nearly right, to find one that crashes a decoder or slips through it.
+
+    Three in ten are right, though unusual, and a node that refuses those is harmed as well.
+    """
+
+    id = "malformed"
+    row = 1
+    layer = "wire"
+
+    def __init__(self, kit: Kit, *, burst: int = 2, unusual: bool = True) -> None:
+        """`burst` of messages at each beat; with the unusual ones that are right, or without."""
+        super().__init__(kit)
+        self._burst = burst
+        cases = corpus(kit.manifest.completions, kit.manifest.max_completion_bytes)
+        cases = [case for case in cases if case.refused or unusual]
+        kit.rng.shuffle(cases)
+        self._cases = cycle(cases)
+
+    def act(self, key: Key, epoch: int) -> Iterable[Packet]:
+        """The next ones of the corpus, each a round of its own."""
+        for _ in range(self._burst):
+            counter = self.kit.counter(key, epoch)
+            if counter is None:
+                return
+            case = next(self._cases)
+            yield Packet(case.make(Draft(self.kit, key, epoch, counter, groups=case.groups)))

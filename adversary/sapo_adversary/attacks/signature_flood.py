@@ -1,0 +1,26 @@
+from collections.abc import Iterable
+
+from sapo_adversary.attacks.kit import Attack, Key, Kit, Packet
+
+_SIGNATURE = 64
+
+
+class SignatureFlood(Attack):
+    """Forged messages come as fast as the line allows, each of which costs a verification to refuse."""
+
+    id = "signature-flood"
+    row = 22
+    layer = "gossip"
+
+    def __init__(self, kit: Kit, *, burst: int = 50) -> None:
+        """`burst` of messages at each beat."""
+        super().__init__(kit)
+        self._burst = burst
+
+    def act(self, key: Key, epoch: int) -> Iterable[Packet]:
+        """One round without bodies, over and over, with a signature at random each time."""
+        groups = self.kit.flawless(key, epoch, 0, 1)
+        message = self.kit.message(key, epoch, 0, groups)
+        signature = message.rindex(b"\x58\x40", 0, len(message) - len(groups[0].body)) + 2
+        for _ in range(self._burst):
+            yield Packet(message[:signature] + self.kit.rng.randbytes(_SIGNATURE) + message[signature + _SIGNATURE :])
