@@ -10,7 +10,7 @@ from typing import Any
 
 import cbor2
 
-from sapo_adversary.attacks.forms import FORMS, encode_as
+from sapo_adversary.attacks.forms import FORMS, Form, encode_as
 from sapo_adversary.attacks.kit import Group, Key, Kit
 from sapo_protocol import encode_message
 
@@ -99,11 +99,11 @@ def corpus(completions: int, longest: int) -> list[Case]:
 def _frames() -> Iterator[Case]:
     rng = Random("frames")  # noqa: S311 - a corpus
     for cut in sorted(rng.sample(range(1, 999), 30)):
-        yield Case(f"message cut at {cut / 10} %", "frame", lambda d, c=cut: d.message[: len(d.message) * c // 1000])
+        yield Case(f"message cut at {cut / 10} %", "frame", partial(_cut, permille=cut))
     for first in (0x00, 0x40, 0x60, 0x80, 0x81, 0x83, 0x98, 0x9F, 0xA1, 0xD2, 0xF6, 0xFF):
-        yield Case(f"message that begins with {first:02x}", "frame", lambda d, f=first: bytes([f]) + d.message[1:])
+        yield Case(f"message that begins with {first:02x}", "frame", partial(_beginning, first=first))
     for kind in (0x19, 0x39, 0x79, 0x99, 0xB9, 0xD9, 0xF9, 0x5A, 0x5B, 0x5F):
-        yield Case(f"envelope of type {kind:02x}", "frame", lambda d, k=kind: b"\x82" + bytes([k]) + d.message[2:])
+        yield Case(f"envelope of type {kind:02x}", "frame", partial(_beginning, first=0x82, second=kind))
     yield Case("empty message", "frame", lambda _: b"")
     yield Case("bytes after the end", "frame", lambda d: d.message + b"\0")
     yield Case("the message twice", "frame", lambda d: d.message * 2)
@@ -113,7 +113,7 @@ def _frames() -> Iterator[Case]:
     yield Case("a third element", "frame", lambda d: cbor2.dumps([d.envelope, [p.body for p in d.parts], 0]))
     for name, form in FORMS.items():
         if name not in ("long integers", "other key order", "repeated keys"):
-            yield Case(f"message with {name}", "frame", lambda d, f=form: encode_as(cbor2.loads(d.message), f))
+            yield Case(f"message with {name}", "frame", partial(_message_said, form=form))
     yield Case("one body too few", "body", lambda d: encode_message(d.envelope, (d.parts[0].body,)))
     yield Case("one body too many", "body", lambda d: encode_message(d.envelope, (None, None, None)))
     yield Case("bodies exchanged", "body", lambda d: encode_message(d.envelope, (d.parts[1].body, d.parts[0].body)))
@@ -142,6 +142,46 @@ def _envelopes() -> Iterator[Case]:
     yield Case("more than an envelope may have", "size", lambda d: d.of_payload(d.payload + bytes(2_000)))
 
 
+def _cut(draft: Draft, permille: int) -> bytes:
+    return draft.message[: len(draft.message) * permille // 1000]
+
+
+def _beginning(draft: Draft, first: int, second: int | None = None) -> bytes:
+    message = bytearray(draft.message)
+    message[0] = first
+    message[1] = message[1] if second is None else second
+    return bytes(message)
+
+
+def _message_said(draft: Draft, form: Form) -> bytes:
+    return encode_as(cbor2.loads(draft.message), form)
+
+
+def _with_header(draft: Draft, path: Path, value: Any) -> bytes:
+    return draft.of_payload(_dumps(_put(draft.header, path, value)))
+
+
+def _header_said(draft: Draft, form: Form) -> bytes:
+    return draft.of_payload(encode_as(draft.header, form))
+
+
+def _header_cut(draft: Draft, percent: int) -> bytes:
+    return draft.of_payload(draft.payload[: len(draft.payload) * percent // 100])
+
+
+def _with_body(draft: Draft, path: Path, value: Any) -> bytes:
+    return draft.of_body(_dumps(_put(draft.body, path, value)))
+
+
+def _body_said(draft: Draft, form: Form) -> bytes:
+    return draft.of_body(encode_as(draft.body, form))
+
+
+def _body_cut(draft: Draft, percent: int) -> bytes:
+    body = draft.parts[0].body
+    return draft.of_body(body[: 1 + len(body) * percent // 100])
+
+
 def _with_byte(draft: Draft, place: int) -> bytes:
     envelope = bytearray(draft.envelope)
     envelope[place] ^= 1
@@ -164,7 +204,7 @@ def _reshaped(draft: Draft, protected: Any = None, unprotected: Any = None, payl
 def _headers(completions: int) -> Iterator[Case]:
     reason = "header"
     for path, name, value in _spoilt(HEADER_FIELDS):
-        yield Case(f"header: {name}", reason, lambda d, p=path, v=value: d.of_payload(_dumps(_put(d.header, p, v))))
+        yield Case(f"header: {name}", reason, partial(_with_header, path=path, value=value))
     more: Sequence[tuple[str, Path, Any]] = (
         ("seventeen groups", ("groups",), [{"body": b"", "claims": [], "digest": b""}] * 17),
         ("a key too many", ("y",), 0),
@@ -180,26 +220,26 @@ def _headers(completions: int) -> Iterator[Case]:
         ("x nested too deep", ("x",), {"a": [[[[[[[[]]]]]]]]}),
     )
     for name, path, value in more:
-        yield Case(f"header: {name}", reason, lambda d, p=path, v=value: d.of_payload(_dumps(_put(d.header, p, v))))
+        yield Case(f"header: {name}", reason, partial(_with_header, path=path, value=value))
     for content in _NOT_UTF8:
         yield Case(f"header: {content} in x", reason, partial(_badly_said, where="header", content=content))
     for name, form in FORMS.items():
-        yield Case(f"header with {name}", reason, lambda d, f=form: d.of_payload(encode_as(d.header, f)))
+        yield Case(f"header with {name}", reason, partial(_header_said, form=form))
     for cut in (0, 1, 5, 50, 90, 99):
-        yield Case(f"header cut at {cut} %", reason, lambda d, c=cut: d.of_payload(d.payload[: len(d.payload) * c // 100]))
+        yield Case(f"header cut at {cut} %", reason, partial(_header_cut, percent=cut))
     yield Case("bytes after the header", reason, lambda d: d.of_payload(d.payload + b"\0"))
     for epoch in (0, 2**40, 2**64 - 1):
         yield Case(
             f"epoch {epoch}",
             "outside the epoch window",
-            lambda d, e=epoch: d.of_payload(_dumps(_put(d.header, ("epoch",), e))),
+            partial(_with_header, path=("epoch",), value=epoch),
         )
 
 
 def _bodies(longest: int) -> Iterator[Case]:
     reason = "malformed body"
     for path, name, value in _spoilt(BODY_FIELDS):
-        yield Case(f"body: {name}", reason, lambda d, p=path, v=value: d.of_body(_dumps(_put(d.body, p, v))))
+        yield Case(f"body: {name}", reason, partial(_with_body, path=path, value=value))
     more: Sequence[tuple[str, Path, Any]] = (
         ("a key too many", ("y",), 0),
         ("a key too many in a completion", ("completions", 0, "y"), 0),
@@ -208,22 +248,17 @@ def _bodies(longest: int) -> Iterator[Case]:
         ("x of a byte too many", ("x",), {"a": bytes(252)}),
     )
     for name, path, value in more:
-        yield Case(f"body: {name}", reason, lambda d, p=path, v=value: d.of_body(_dumps(_put(d.body, p, v))))
+        yield Case(f"body: {name}", reason, partial(_with_body, path=path, value=value))
     yield Case("body: a completion too few", reason, lambda d: d.of_body(_dumps({"completions": d.body["completions"][1:]})))
     yield Case("body: a completion too many", reason, lambda d: d.of_body(_dumps({"completions": d.body["completions"] * 2})))
     for content in _NOT_UTF8:
         yield Case(f"body: {content} in a text", reason, partial(_badly_said, where="body", content=content))
     for name, form in FORMS.items():
         if name != "long integers":
-            yield Case(f"body with {name}", reason, lambda d, f=form: d.of_body(encode_as(d.body, f)))
+            yield Case(f"body with {name}", reason, partial(_body_said, form=form))
     for cut in (1, 5, 50, 90, 99):
-        yield Case(f"body cut at {cut} %", reason, partial(_body_cut, cut=cut))
+        yield Case(f"body cut at {cut} %", reason, partial(_body_cut, percent=cut))
     yield Case("bytes after the body", reason, lambda d: d.of_body(d.parts[0].body + b"\0"))
-
-
-def _body_cut(draft: Draft, cut: int) -> bytes:
-    body = draft.parts[0].body
-    return draft.of_body(body[: 1 + len(body) * cut // 100])
 
 
 def _unusual(completions: int, longest: int) -> Iterator[Case]:
@@ -232,16 +267,16 @@ def _unusual(completions: int, longest: int) -> Iterator[Case]:
         yield Case(f"{groups} groups", "", lambda d: d.message, groups)
     extensions: Sequence[Any] = ({}, {"a": bytes(251)}, {"a": [[[[[[]]]]]]}, {"a": 2**64 - 1}, {"é": "\x00\ufeff\U0010ffff"})
     for number, x in enumerate(extensions):
-        yield Case(f"header with x {number}", "", lambda d, v=x: d.of_payload(_dumps(_put(d.header, ("x",), v))))
-        yield Case(f"body with x {number}", "", lambda d, v=x: d.of_body(_dumps(_put(d.body, ("x",), v))))
+        yield Case(f"header with x {number}", "", partial(_with_header, path=("x",), value=x))
+        yield Case(f"body with x {number}", "", partial(_with_body, path=("x",), value=x))
     texts = ("", "\0", "\ufeff", "é", "e\u0301", "\U0001f600", "\ufffd", "<answer>", "t" * 23, "t" * 24, "t" * 255, "t" * 256)
     for number, text in enumerate((*texts, "t" * longest, "\u00e9" * (longest // 2))):
         yield Case(
-            f"text {number}", "", lambda d, t=text: d.of_body(_dumps(_put(d.body, ("completions", 0, "text"), t)))
+            f"text {number}", "", partial(_with_body, path=("completions", 0, "text"), value=text)
         )
     for label in ("m", "m" * 64, "\u00e9" * 32):
-        yield Case(f"label of {len(label)}", "", lambda d, v=label: d.of_body(_dumps(_put(d.body, ("model",), v))))
-    yield Case("cut off", "", lambda d: d.of_body(_dumps(_put(d.body, ("completions", 0, "finish"), "length"))))
+        yield Case(f"label of {len(label)}", "", partial(_with_body, path=("model",), value=label))
+    yield Case("cut off", "", partial(_with_body, path=("completions", 0, "finish"), value="length"))
     for present in product((True, False), repeat=3):
         yield Case(f"bodies {present}", "", partial(_with_some_bodies, present=present), 3)
     for flips in range(2 ** min(completions, 7)):
