@@ -15,7 +15,7 @@ class Equivocation(Attack):
     row = 11
     layer = "identity"
 
-    def __init__(self, kit: Kit, *, minting: bool = False, counters: int = 4) -> None:
+    def __init__(self, kit: Kit, *, minting: bool = False, counters: int = 2) -> None:
         """Of each epoch so many `counters` are used, again and again."""
         super().__init__(kit)
         self._minting = minting

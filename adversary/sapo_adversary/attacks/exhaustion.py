@@ -15,7 +15,7 @@ class Exhaustion(Attack):
     layer = "resource"
     groups = MAX_GROUPS
 
-    def __init__(self, kit: Kit, *, ahead: int = 20) -> None:
+    def __init__(self, kit: Kit, *, ahead: int = 3) -> None:
         """`ahead` epochs that have not begun get a message at each turn, beside the running one and the last."""
         super().__init__(kit)
         self._ahead = ahead

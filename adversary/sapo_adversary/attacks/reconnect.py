@@ -19,13 +19,12 @@ class Reconnect(Attack):
         self._turns: Counter[bytes] = Counter()
 
     def act(self, key: Key, epoch: int) -> Iterable[Packet]:
-        """One lie in each message of the turns that it stays: the rest is flawless, and what it is after."""
+        """Lies only, in the turns that it stays."""
         turn = self._turns[key.issuer]
         self._turns[key.issuer] += 1
         if turn % self._cycle >= self._stays:
             return
         counter = self.kit.counter(key, epoch)
-        if counter is None:
-            return
-        flawless = [self.kit.honest(key, epoch, counter, k) for k in range(1, self.groups)]
-        yield Packet(self.kit.message(key, epoch, counter, [self.kit.lie(key, epoch, counter, 0), *flawless]))
+        if counter is not None:
+            lies = [self.kit.lie(key, epoch, counter, k) for k in range(self.groups)]
+            yield Packet(self.kit.message(key, epoch, counter, lies))

@@ -1,7 +1,6 @@
 from collections.abc import Iterable
 
 from sapo_adversary.attacks.kit import Attack, Group, Key, Kit, Packet
-from sapo_protocol import Manifest
 
 EARNING_EPOCHS = 3
 """How long a patient one behaves as anybody: what it takes to earn standing, and one more."""
@@ -17,27 +16,24 @@ class Sybil(Attack):
     row = 15
     layer = "identity"
 
-    def __init__(self, kit: Kit, *, patient: bool = False) -> None:
-        """Patient ones earn standing with plain short groups first."""
+    def __init__(self, kit: Kit, *, patient: bool = False, padding: int = 32) -> None:
+        """Patient ones earn standing with plain short groups first; `padding` lengthens texts by so many bytes."""
         super().__init__(kit)
+        self._padding = padding
         self._patience = EARNING_EPOCHS if patient else 0
         self._start: int | None = None
 
     def act(self, key: Key, epoch: int) -> Iterable[Packet]:
-        """Half right answers: as long as they may be, once patience is over."""
+        """Half of the answers right; padded, once patience is over."""
         if self._start is None:
             self._start = epoch
         counter = self.kit.counter(key, epoch)
         if counter is None:
             return
-        make = self.kit.honest if epoch - self._start < self._patience else self._long
+        make = self.kit.honest if epoch - self._start < self._patience else self._padded
         yield Packet(self.kit.message(key, epoch, counter, [make(key, epoch, counter, k) for k in range(self.groups)]))
 
-    def _long(self, key: Key, epoch: int, counter: int, k: int) -> Group:
+    def _padded(self, key: Key, epoch: int, counter: int, k: int) -> Group:
         task = self.kit.task(key, epoch, counter, k)
-        texts = [_pad(text, self.kit.manifest) for text in self.kit.answers(task, self.kit.half)]
+        texts = ["Well. " * (self._padding // 6) + text for text in self.kit.answers(task, self.kit.half)]
         return self.kit.group(task, texts, self.kit.half)
-
-
-def _pad(text: str, manifest: Manifest) -> str:
-    return "Well. " * ((manifest.max_completion_bytes - len(text.encode())) // 6) + text

@@ -27,6 +27,7 @@ ABOUT: Mapping[str, str] = {
     "below_alone": "honest nodes' cumulative reward, below that of the same nodes without a swarm by this share",
     "external": "groups of others trained on, in relation to the control's",
     "copied": "attackers' groups trained on that hold an honest peer's text",
+    "stored": "bytes in an honest node's database at the end, in relation to the control's; the largest",
 }
 
 
@@ -45,6 +46,7 @@ def metrics(record: Record, control: Record, alone: Record) -> dict[str, float]:
         "below_alone": 1 - _reward(nodes) / _reward(alone["nodes"]),
         "external": _external(nodes) / max(1, _external(others)),
         "copied": sum(node["findings"]["copied"] for node in nodes),
+        "stored": max(node["stored"] for node in nodes) / max(node["stored"] for node in others),
     }
     if attackers:
         values["banned"] = fmean(_attackers(node)["banned"] / attackers for node in nodes)

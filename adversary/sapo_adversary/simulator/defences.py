@@ -4,9 +4,10 @@ The node has no such switches. A run without a defence replaces, in its own proc
 the number that is the defence.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from math import inf
+from statistics import median
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -22,6 +23,7 @@ from sapo_node.ingest import Ingest
 from sapo_node.jail.messages import ScoreRequest
 from sapo_node.net.interface import Verdict
 from sapo_node.replay import ReplayWindow
+from sapo_node.sampler import Sampler
 from sapo_node.trust import policy
 from sapo_node.trust.ledger import Account, Ledger
 from sapo_node.trust.policy import Fact, Standing
@@ -110,6 +112,11 @@ def _keep_flat(verifier: Verifier, *parts: Any, keep_flat: bool = True) -> None:
     _verifier_begins(verifier, *parts, keep_flat=True)
 
 
+def _median_of_all(sampler: Sampler, groups: Sequence[VerifiedGroup]) -> float:
+    """Let everybody who offers groups have a say in what a group weighs."""
+    return median(sampler._mass(group) for group in groups)  # noqa: SLF001 - stands for a method of it
+
+
 DEFENCES: Mapping[str, tuple[Replacement, ...]] = {
     "re-verification": ((Verifier, "verify", _believe),),
     "signatures": (
@@ -155,6 +162,7 @@ DEFENCES: Mapping[str, tuple[Replacement, ...]] = {
         (policy, "NEWCOMER_ENVELOPES", 10**9),
     ),
     "promotion limits": ((policy, "EARNED_PER_EPOCH", 10**9), (policy, "PROMOTIONS_SHARE", 10.0**9)),
+    "unit of the healthy": ((Sampler, "_unit", _median_of_all),),
     "peer share": ((policy, "PEER_SHARE", 1.0),),
     "mass limit": ((policy, "MASS_LIMIT", inf),),
     "costly lies": ((policy, "OFFENCE", dict.fromkeys(policy.OFFENCE, 0.0)),),

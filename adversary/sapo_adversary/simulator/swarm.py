@@ -186,7 +186,11 @@ class _Member:
         """What the node did, as plain values."""
         trained = trained_per_peer(self._database)
         refused = {**self.node.ingest.refused, **self.node.verifier.unusable}
-        audited = {"findings": self.log.findings.as_dict(), "standings": self.log.standings.as_dict()}
+        audited = {
+            "findings": self.log.findings.as_dict(),
+            "standings": self.log.standings.as_dict(),
+            "stored": _bytes_in_use(self._database),
+        }
         return {
             "peer": self.peer,
             "rounds": self.log.columns,
@@ -196,6 +200,13 @@ class _Member:
             "refused": {str(why): count for why, count in sorted(refused.items())},
             **(audited if self._audit else {}),
         }
+
+
+def _bytes_in_use(database: Database) -> int:
+    pages, free, size = (
+        database.rows(f"PRAGMA {each}")[0][0] for each in ("page_count", "freelist_count", "page_size")
+    )
+    return int((pages - free) * size)
 
 
 def simulate(scenario: Scenario, *, policies: Path = Path(), progress: Progress = lambda _: None) -> dict[str, Any]:

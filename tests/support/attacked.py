@@ -1,0 +1,61 @@
+"""Small swarms under attack, and what shows in their records."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from sapo_adversary.simulator.scenario import AttackerSpec, NodeSpec, Scenario
+from sapo_adversary.simulator.swarm import simulate
+
+
+def attacked(
+    attack: str,
+    *,
+    honest: int = 4,
+    seconds: float = 40.0,
+    round_seconds: float = 2.0,
+    epoch_seconds: int = 20,
+    degree: int = 0,
+    without: tuple[str, ...] = (),
+    **band: Any,
+) -> Any:
+    """The record of a few nodes that know each other, and two attackers; `band` is of AttackerSpec."""
+    scenario = Scenario(
+        f"{attack} against a few",
+        nodes=(NodeSpec(count=honest, round_seconds=round_seconds),),
+        seconds=seconds,
+        learner="bandit",
+        epoch_seconds=epoch_seconds,
+        max_rounds=20,
+        degree=degree,
+        audited=True,
+        attackers=(AttackerSpec(attack, **{"count": 2, **band}),),
+        without=without,
+    )
+    return simulate(scenario)
+
+
+def violations(record: Mapping[str, Any]) -> int:
+    """Groups trained on by mistake, over all nodes."""
+    return sum(sum(node["findings"]["violations"].values()) for node in record["nodes"])
+
+
+def refused(record: Mapping[str, Any], reason: str) -> int:
+    """How often anything was refused for a reason, over all nodes."""
+    return sum(node["refused"].get(reason, 0) for node in record["nodes"])
+
+
+def standing(record: Mapping[str, Any], role: str, name: str) -> float:
+    """Share of the peers of a role that have a standing at the end, over all nodes."""
+    counts = [node["standings"]["last"][role] for node in record["nodes"]]
+    return sum(count.get(name, 0) for count in counts) / sum(sum(count.values()) for count in counts)
+
+
+def poison(record: Mapping[str, Any], attack: str) -> float:
+    """The attackers' share of everything that was trained on."""
+    masses = [node["findings"]["mass"] for node in record["nodes"]]
+    return sum(mass.get(attack, 0.0) for mass in masses) / sum(sum(mass.values()) for mass in masses)
+
+
+def stored(record: Mapping[str, Any]) -> int:
+    """Bytes in the largest database at the end."""
+    return max(node["stored"] for node in record["nodes"])
