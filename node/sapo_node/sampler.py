@@ -4,7 +4,7 @@ The paper's rule first: groups without advantage are out (they never enter the p
 weighted by trust and age; `selection` has the other rules. Three bounds keep any draw harmless, counted in training
 mass = sum of |advantage| x completion bytes, since whoever knows the answers can make every group informative:
 
-- one group: at most MASS_LIMIT times the median on offer, else its weight is scaled down;
+- one group: at most MASS_LIMIT times the median of healthy peers' groups on offer, else its weight is scaled down;
 - one peer: at most its share of J, though never less than one group;
 - all newcomers and peers on probation together: a fractional credit that grows by a tenth of J each round.
 
@@ -56,7 +56,7 @@ class Sampler:
         fresh = [group for group in offered if epoch - group.epoch <= policy.MAX_AGE]
         if not fresh or count == 0:
             return []
-        unit = median(self._mass(group) for group in fresh)
+        unit = self._unit(fresh)
         peer_budget: defaultdict[str, float] = defaultdict(lambda: max(1.0, policy.PEER_SHARE * count))
         drawn: list[WeightedGroup] = []
         for group in self._order(fresh, epoch):
@@ -70,6 +70,13 @@ class Sampler:
             weight = share * policy.AGE_WEIGHT ** max(0, epoch - group.epoch)
             drawn.append(WeightedGroup(group, weight, self._advantages(group)))
         return drawn
+
+    def _unit(self, groups: Sequence[VerifiedGroup]) -> float:
+        """Median mass of the groups of healthy peers, while there are any: else newcomers, by many groups of hardly any
+        mass, could make everybody else's look too heavy, and by many long ones pass as light themselves.
+        """
+        healthy = [group for group in groups if self._ledger.of(group.peer).standing is Standing.HEALTHY]
+        return median(self._mass(group) for group in healthy or groups)
 
     def _order(self, groups: list[VerifiedGroup], epoch: int) -> list[VerifiedGroup]:
         """A random order without replacement, by weight (Efraimidis and Spirakis 2006); for `top-k` by right answers
@@ -98,14 +105,14 @@ class Sampler:
 
     def _affords(self, peer: str, units: float) -> bool:
         """Whether the peer's class may still spend; the shared credit may overdraw by part of a group and pays it
-        back.
+        back. However little mass a newcomer's group has, it takes the place of one.
         """
         standing = self._ledger.of(peer).standing
         if standing is Standing.HEALTHY:
             return True
         if standing is Standing.BANNED or self._newcomer_credit < 1:
             return False
-        self._newcomer_credit -= units
+        self._newcomer_credit -= max(1.0, units)
         return True
 
     def _mass(self, group: VerifiedGroup) -> float:

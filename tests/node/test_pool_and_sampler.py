@@ -138,6 +138,31 @@ def test_a_group_of_very_long_completions_weighs_no_more_than_the_limit_allows()
     assert max(each.weight * mass_of(each.group) for each in drawn) <= policy.MASS_LIMIT * unit * 1.001
 
 
+def test_newcomers_with_hardly_any_mass_do_not_make_everybody_elses_groups_too_heavy():
+    heavy = [group(counter=counter, length=400) for counter in range(4)]
+    light = [group(PEERS[1], counter, length=1, right=1) for counter in range(40)]
+    drawn = sampler_of(ledger_of(PEERS[0]), 1).draw(heavy + light, 4, epoch=10)
+    assert [each.weight for each in drawn if each.group.peer == PEERS[0]] == [1.0, 1.0]
+
+
+def test_newcomers_with_long_texts_in_numbers_do_not_pass_as_light():
+    short = [group(counter=counter) for counter in range(4)]
+    long = [group(PEERS[1], counter, length=1000) for counter in range(40)]
+    sampler = sampler_of(ledger_of(PEERS[0]), 1)
+    rounds = [sampler.draw(short + long, 4, epoch=10) for _ in range(30)]
+    taken = sum(each.weight * mass_of(each.group) for drawn in rounds for each in drawn if each.group.peer == PEERS[1])
+    assert taken <= 1.1 * policy.NEWCOMER_SHARE * 4 * 30 * mass_of(short[0])
+
+
+def test_newcomers_with_hardly_any_mass_take_no_more_places_than_others():
+    heavy = [group(counter=counter, length=400) for counter in range(40)]
+    light = [group(PEERS[1], counter, length=1, right=1) for counter in range(40)]
+    sampler = sampler_of(ledger_of(PEERS[0]), 1)
+    rounds = [sampler.draw(heavy + light, 2, epoch=10) for _ in range(30)]
+    taken = sum(each.group.peer == PEERS[1] for drawn in rounds for each in drawn)
+    assert 0 < taken <= policy.NEWCOMER_SHARE * 2 * 30
+
+
 def test_more_trust_is_drawn_more_often():
     ledger = ledger_of(*PEERS[:2])
     for _ in range(3):
@@ -170,7 +195,8 @@ def test_no_offer_breaks_a_bound(offered, wanted, trusted, seed):
     assert len({(each.group.peer, each.group.counter) for each in drawn}) == len(drawn)
     if not offered:
         return
-    unit = sorted(map(mass_of, offered))[len(offered) // 2 : len(offered) // 2 + 1][0]
+    counted = [each for each in offered if each.peer in PEERS[:trusted]] or offered
+    unit = sorted(map(mass_of, counted))[len(counted) // 2]
     for peer in PEERS[:6]:
         spent = sum(each.weight * mass_of(each.group) for each in drawn if each.group.peer == peer)
         assert spent <= max(1, policy.PEER_SHARE * wanted) * unit * 1.001
