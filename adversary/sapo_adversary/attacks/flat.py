@@ -1,25 +1,41 @@
 from collections.abc import Iterable
 
-from sapo_adversary.attacks.kit import Attack, Group, Key, Packet
+from sapo_adversary.attacks.kit import Attack, Group, Key, Kit, Packet
+
+_MOST = 16
+"""Groups that a message may have."""
 
 
 class Flat(Attack):
-    """Groups of which all answers earn the same fill pools and quotas, and teach nothing."""
+    """Groups of which all answers earn the same fill pools and quotas, and teach nothing.
+
+    A light one has an advantage, on texts next to nothing: it is true, and weighs hardly more than a flat one.
+    """
 
     id = "flat"
     row = 35
     layer = "training"
+
+    def __init__(self, kit: Kit, *, light: bool = False) -> None:
+        """`light` groups instead of flat ones."""
+        super().__init__(kit)
+        self._light = light
 
     def act(self, key: Key, epoch: int) -> Iterable[Packet]:
         """All right or all wrong by turns; half of the keys say so, the others promise advantage."""
         counter = self.kit.counter(key, epoch)
         if counter is None:
             return
-        honest = self.kit.keys.index(key) % 2 == 0
-        groups = [self._group(key, epoch, counter, k, honest=honest) for k in range(self.groups)]
-        yield Packet(self.kit.message(key, epoch, counter, groups))
+        make, count = (self._a_light_one, _MOST) if self._light else (self._a_flat_one, self.groups)
+        yield Packet(self.kit.message(key, epoch, counter, [make(key, epoch, counter, k) for k in range(count)]))
 
-    def _group(self, key: Key, epoch: int, counter: int, k: int, *, honest: bool) -> Group:
+    def _a_flat_one(self, key: Key, epoch: int, counter: int, k: int) -> Group:
         task = self.kit.task(key, epoch, counter, k)
         rewards = [counter % 2 == 0] * self.kit.manifest.completions
+        honest = self.kit.keys.index(key) % 2 == 0
         return self.kit.group(task, self.kit.answers(task, rewards), rewards if honest else self.kit.half)
+
+    def _a_light_one(self, key: Key, epoch: int, counter: int, k: int) -> Group:
+        task = self.kit.task(key, epoch, counter, k)
+        rewards = [place == 0 for place in range(self.kit.manifest.completions)]
+        return self.kit.group(task, [f"<answer>{task.answer}</answer>" if each else "" for each in rewards], rewards)

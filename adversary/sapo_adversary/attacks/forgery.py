@@ -68,8 +68,8 @@ def resealed(envelope: bytes, issuer: bytes) -> list[bytes]:
     point, scalar = signature[:32], int.from_bytes(signature[32:], "little")
     key = signed.index(b"\xa2\x01\x32\x04\x58\x20") + 6
     return [
-        signed + point + (scalar + ORDER).to_bytes(32, "little"),
-        signed + point + (ORDER - scalar).to_bytes(32, "little"),
+        signed + point + ((scalar + ORDER) % 2**256).to_bytes(32, "little"),
+        signed + point + (-scalar % ORDER).to_bytes(32, "little"),
         signed + signature[32:] + point,
         signed + bytes(_SIGNATURE),
         signed[:-1] + b"\x3f" + signature[:-1],

@@ -3,7 +3,7 @@ from collections.abc import Iterable
 import cbor2
 
 from sapo_adversary.attacks.forms import FORMS, encode_as
-from sapo_adversary.attacks.kit import Attack, Key, Packet
+from sapo_adversary.attacks.kit import Attack, Key, Kit, Packet
 
 
 class Twin(Attack):
@@ -16,15 +16,21 @@ class Twin(Attack):
     row = 2
     layer = "wire"
 
+    def __init__(self, kit: Kit) -> None:
+        super().__init__(kit)
+        self._waiting: dict[bytes, list[bytes]] = {}
+
     def act(self, key: Key, epoch: int) -> Iterable[Packet]:
-        """A round as it should be, and its twins."""
-        counter = self.kit.counter(key, epoch)
-        if counter is None:
-            return
-        groups = self.kit.flawless(key, epoch, counter, self.groups)
-        payload = self.kit.payload(epoch, counter, groups)
-        for form in (payload, *twins(payload)):
-            yield Packet(self.kit.signed(key, form, groups))
+        """A round as it should be; at each beat after it one of its twins, when the last one has been trained on."""
+        waiting = self._waiting.setdefault(key.issuer, [])
+        if not waiting:
+            counter = self.kit.counter(key, epoch)
+            if counter is None:
+                return
+            groups = self.kit.flawless(key, epoch, counter, self.groups)
+            payload = self.kit.payload(epoch, counter, groups)
+            waiting += [self.kit.signed(key, form, groups) for form in (payload, *twins(payload))]
+        yield Packet(waiting.pop(0))
 
 
 def twins(payload: bytes) -> list[bytes]:
