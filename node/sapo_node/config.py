@@ -41,7 +41,7 @@ class Config:
     train: bool = _key(True, "Train a model; false for a node that only verifies and relays.")
     local: int = _key(4, "I: groups of this node's own per round, which is what a round costs.")
     external: int | Literal["auto"] = _key(
-        4,
+        AUTO,
         "J: groups of other nodes per round, at most; what cannot be filled is left out. With `auto` the node finds J "
         "by itself, up to 16, from what a group of each kind is worth to it.",
     )
@@ -150,8 +150,10 @@ def _value(name: str, value: Any, path: Path) -> Any:
         raise LocalError(f"{path}: {name} must be a list of strings")
     if isinstance(default, float) and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
-    if name == "external" and value == AUTO:
-        return value
+    if name == "external":
+        if value == AUTO:
+            return value
+        default = 0  # else it is a number
     if type(value) is not type(default):
         raise LocalError(f"{path}: {name} must be a {type(default).__name__}, not a {type(value).__name__}")
     return value

@@ -57,7 +57,7 @@ class Member:
         self.reports = []
         self.sent = []
         self.node = Node(
-            config=replace(Config(), **settings),
+            config=replace(Config(external=4), **settings),
             manifest=manifest,
             identity=Identity(Ed25519PrivateKey.from_private_bytes(bytes([number]) * 32)),
             key_is_new=key_is_new,

@@ -137,7 +137,7 @@ def test_a_small_terminal_is_not_overflowed(database):
 async def test_a_round_tells_its_phases_in_order(manifest, database, key_is_new, shares, autojump_clock):
     policy = Oracle(manifest, random.Random(1), seconds=2.0)
     node = Node(
-        config=Config(),
+        config=Config(external=4),
         manifest=manifest,
         identity=Identity(Ed25519PrivateKey.generate()),
         key_is_new=key_is_new,

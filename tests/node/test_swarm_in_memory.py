@@ -43,7 +43,7 @@ class Peer:
         self.reports = []
         self.fatal = []
         self.node = Node(
-            config=replace(Config(), **settings),
+            config=replace(Config(external=4), **settings),
             manifest=manifest,
             identity=identity(number),
             key_is_new=key_is_new,

@@ -36,7 +36,7 @@ class _External(click.ParamType[int | str]):
 @configured
 @networked
 @click.option("--local", type=int, metavar="I", help="Own groups per round.  [default: 4]")
-@click.option("--external", type=_External(), help="Groups of others per round, at most.  [default: 4]")
+@click.option("--external", type=_External(), help="Groups of others per round, at most.  [default: auto]")
 @click.option("--model", help="A Hugging Face model, folder or hub name.  [default: seed, the policy in the package]")
 @click.option("--lora", type=int, metavar="RANK", help="Train adapters of this rank only.  [default: 0, all weights]")
 @click.option("--dtype", type=click.Choice(["float32", "bfloat16"]), help="Compute in this.  [default: float32]")
