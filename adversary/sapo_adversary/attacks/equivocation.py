@@ -21,7 +21,7 @@ class Equivocation(Attack):
         self._minting = minting
         self._counters = counters
         self._turns: Counter[bytes] = Counter()
-        self._peers: set[str] = set()
+        self._peers = {key.peer for key in kit.keys}
 
     def hear(self, message: bytes) -> None:
         """Learn who there is."""
@@ -32,7 +32,7 @@ class Equivocation(Attack):
             return
 
     def act(self, key: Key, epoch: int) -> Iterable[Packet]:
-        """One counter, two contents, each to every other peer; to all where nobody is known yet."""
+        """One counter, two contents, each to every other peer that is known, its own among them."""
         turn = self._turns[key.issuer]
         if self._minting and turn:
             return

@@ -32,19 +32,6 @@ def test_without_one_content_a_counter_equivocators_are_trained_on_twice():
     assert standing(record, "equivocation", "banned") == 0
 
 
-MINTED = {"honest": 3, "seconds": 18.0, "degree": 3, "count": 80, "acts_every": 16.0, "options": {"minting": True}}
-
-
-def test_keys_that_equivocate_without_end_are_convicted_within_the_budget_of_an_epoch():
-    banned = [len(node["standings"]["banned"]) for node in attacked("equivocation", **MINTED)["nodes"]]
-    assert 0 < max(banned) <= 64
-
-
-def test_without_a_budget_every_minted_key_costs_a_conviction():
-    record = attacked("equivocation", without=("evidence budget",), **MINTED)
-    assert max(len(node["standings"]["banned"]) for node in record["nodes"]) > 64
-
-
 def test_a_liar_that_comes_back_is_still_banned():
     record = attacked("reconnect")
     assert standing(record, "reconnect", "banned") == 1
