@@ -255,8 +255,12 @@ def _bad_bodies(longest: int) -> Iterator[Case]:
     )
     for name, path, value in more:
         yield Case(f"body: {name}", reason, partial(_with_body, path=path, value=value))
-    yield Case("body: a completion too few", reason, lambda d: d.of_body(_dumps({"completions": d.body["completions"][1:]})))
-    yield Case("body: a completion too many", reason, lambda d: d.of_body(_dumps({"completions": d.body["completions"] * 2})))
+    yield Case(
+        "body: a completion too few", reason, lambda d: d.of_body(_dumps({"completions": d.body["completions"][1:]}))
+    )
+    yield Case(
+        "body: a completion too many", reason, lambda d: d.of_body(_dumps({"completions": d.body["completions"] * 2}))
+    )
     for content in _NOT_UTF8:
         yield Case(f"body: {content} in a text", reason, partial(_badly_said, where="body", content=content))
     for name, form in FORMS.items():
@@ -271,15 +275,32 @@ def _unusual(completions: int, longest: int) -> Iterator[Case]:
     """What must be accepted."""
     for groups in range(1, 17):
         yield Case(f"{groups} groups", "", lambda d: d.message, groups)
-    extensions: Sequence[Any] = ({}, {"a": bytes(251)}, {"a": [[[[[[]]]]]]}, {"a": 2**64 - 1}, {"é": "\x00\ufeff\U0010ffff"})
+    extensions: Sequence[Any] = (
+        {},
+        {"a": bytes(251)},
+        {"a": [[[[[[]]]]]]},
+        {"a": 2**64 - 1},
+        {"é": "\x00\ufeff\U0010ffff"},
+    )
     for number, x in enumerate(extensions):
         yield Case(f"header with x {number}", "", partial(_with_header, path=("x",), value=x))
         yield Case(f"body with x {number}", "", partial(_with_body, path=("x",), value=x))
-    texts = ("", "\0", "\ufeff", "é", "e\u0301", "\U0001f600", "\ufffd", "<answer>", "t" * 23, "t" * 24, "t" * 255, "t" * 256)
+    texts = (
+        "",
+        "\0",
+        "\ufeff",
+        "é",
+        "e\u0301",
+        "\U0001f600",
+        "\ufffd",
+        "<answer>",
+        "t" * 23,
+        "t" * 24,
+        "t" * 255,
+        "t" * 256,
+    )
     for number, text in enumerate((*texts, "t" * longest, "\u00e9" * (longest // 2))):
-        yield Case(
-            f"text {number}", "", partial(_with_body, path=("completions", 0, "text"), value=text)
-        )
+        yield Case(f"text {number}", "", partial(_with_body, path=("completions", 0, "text"), value=text))
     for label in ("m", "m" * 64, "\u00e9" * 32):
         yield Case(f"label of {len(label)}", "", partial(_with_body, path=("model",), value=label))
     yield Case("cut off", "", partial(_with_body, path=("completions", 0, "finish"), value="length"))

@@ -136,9 +136,7 @@ DEFENCES: Mapping[str, tuple[Replacement, ...]] = {
         (sapo_node.verify, "decode_body", stock.decode_body),
     ),
     "own scorers": ((SharedScorer, "score", stock.score),),
-    "measured by the healthy": (
-        (Sampler, "_unit", lambda sampler, groups: median(map(sampler._mass, groups))),  # noqa: SLF001 - as above
-    ),
+    "measured by the healthy": ((Sampler, "_unit", _median_of_all),),
     "flat groups dropped": ((Verifier, "__init__", _keep_flat),),
     "replay window": (
         (ReplayWindow, "received", lambda _self, _envelope_id: None),
@@ -166,7 +164,6 @@ DEFENCES: Mapping[str, tuple[Replacement, ...]] = {
     ),
     "envelope quota": ((policy, "NEWCOMER_COUNTERS", 1.0), (policy, "NEWCOMER_ENVELOPES", 10**9)),
     "promotion limits": ((policy, "EARNED_PER_EPOCH", 10**9), (policy, "PROMOTIONS_SHARE", 10.0**9)),
-    "unit of the healthy": ((Sampler, "_unit", _median_of_all),),
     "peer share": ((policy, "PEER_SHARE", 1.0),),
     "mass limit": ((policy, "MASS_LIMIT", inf),),
     "costly lies": ((policy, "OFFENCE", dict.fromkeys(policy.OFFENCE, 0.0)),),

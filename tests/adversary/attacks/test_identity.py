@@ -62,5 +62,5 @@ def test_sybils_that_do_not_wait_get_the_newcomers_share_however_long_their_text
 
 
 def test_without_the_newcomers_share_sybils_take_most():
-    without = ("newcomer class", "unit of the healthy")
+    without = ("newcomer class", "measured by the healthy")
     assert poison(attacked("sybil", count=4, seconds=38.0, without=without), "sybil") >= 0.3
