@@ -1,4 +1,4 @@
-"""Messages that are nearly right: each spoilt in one place, with the reason to refuse it, and unusual ones that are right."""
+"""Messages spoilt in one place each, with the reason to refuse it, and unusual ones that are right."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
@@ -167,6 +167,10 @@ def _header_said(draft: Draft, form: Form) -> bytes:
 
 def _header_cut(draft: Draft, percent: int) -> bytes:
     return draft.of_payload(draft.payload[: len(draft.payload) * percent // 100])
+
+
+def _with_completions(draft: Draft, completions: Sequence[Any]) -> bytes:
+    return draft.of_body(_dumps({"completions": completions}))
 
 
 def _with_body(draft: Draft, path: Path, value: Any) -> bytes:
