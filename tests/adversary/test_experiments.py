@@ -201,3 +201,15 @@ def test_an_arm_is_compared_at_its_own_point_of_the_grid(tmp_path):
     experiment = load_experiment(str(path))
     assert experiment.compared_with("b, learning_rate 0.0002") == "a, learning_rate 0.0002"
     assert experiment.compared_with("a, learning_rate 0.0002") is None
+
+
+def test_a_node_that_has_left_has_spent_what_it_spent(tmp_path):
+    experiment = load_experiment(str(experiment_file(tmp_path, "[arms.a]\n[arms.b]\n")))
+    [scenario, *_] = experiment.scenarios("a")
+    record = run(scenario, [0.9] * 12, 0.6)
+    record["nodes"][0] = node(0, [0.0] * 3, 0.0)
+    record["timing"]["cpu_seconds"] = [[float(at + 1) for at in range(rounds)] for rounds in (3, 12, 12)]
+    figures = summarise(experiment, {"a": [record], "b": [record]})["arms"]["a"]
+    assert figures["rounds_to_half"] == [5]
+    assert figures["cpu_seconds_to_half"] == [3 + 5 + 5]
+    assert figures["tokens_to_half"] == [300 + 500 + 500]

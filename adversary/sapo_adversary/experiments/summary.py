@@ -91,8 +91,8 @@ def _by_name(per_seed: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
 
 def _swarm(half: float, nodes: Nodes, cpu: Sequence[Sequence[float]]) -> dict[str, Any]:
     reward = _curve(nodes, "reward")
-    tokens = _curve(nodes, "generated_tokens", sum)
-    spent = [sum(each) for each in zip(*cpu, strict=False)]
+    tokens = _spent([node["rounds"]["generated_tokens"] for node in nodes])
+    spent = _spent(cpu)
     reached = rounds_to(reward, half)
     last = [node["heldout"][-1] for node in nodes]
     return {
@@ -156,13 +156,19 @@ def _windows(curve: Sequence[float]) -> list[float]:
     return [fmean(curve[start : start + WINDOW]) for start in range(0, len(curve) - WINDOW + 1, WINDOW)]
 
 
-def _curve(nodes: Nodes, name: str, over: Callable[[Iterable[float]], float] = fmean) -> list[float]:
-    """Of each round, over the nodes that played it."""
+def _curve(nodes: Nodes, name: str) -> list[float]:
+    """Of each round, the mean over the nodes that played it."""
     longest = max(len(node["rounds"][name]) for node in nodes)
     return [
-        over([node["rounds"][name][place] for node in nodes if place < len(node["rounds"][name])])
+        fmean(node["rounds"][name][place] for node in nodes if place < len(node["rounds"][name]))
         for place in range(longest)
     ]
+
+
+def _spent(counts: Sequence[Sequence[float]]) -> list[float]:
+    """Of each round, what all nodes together have spent by then: a node that has left spends no more."""
+    longest = max(len(count) for count in counts)
+    return [sum(count[min(place, len(count) - 1)] for count in counts) for place in range(longest)]
 
 
 def _rate_at(task: str) -> Callable[[Mapping[str, Any]], float]:
