@@ -23,14 +23,16 @@ def draw(summary: Mapping[str, Any], path: Path) -> None:
     with _style():
         panels = _panels(summary)
         figure = Figure(figsize=(15, 4.2 * len(panels)))
-        figure.suptitle(summary["title"], fontsize=12)
+        figure.suptitle(summary["title"], fontsize=12, y=1 - 0.04 / len(panels), va="top")
         axes = figure.subplots(len(panels), 4, squeeze=False, width_ratios=(2, 1.4, 1.1, 1.1))
         for row, (role, arms) in zip(axes, panels.items(), strict=True):
             _curves(row[0], arms, role)
             _gains(row[1], {arm: _comparison(summary, arm, role) for arm in arms}, summary["reference"])
             _bars(row[2], arms, "cumulative", "cumulative reward")
             _bars(row[3], arms, "heldout_final", "held-out pass@1 at the end")
-        figure.subplots_adjust(left=0.05, right=0.99, top=1 - 0.16 / len(panels), bottom=0.14 / len(panels), wspace=0.7)
+        figure.subplots_adjust(
+            hspace=0.3, left=0.05, right=0.99, top=1 - 0.2 / len(panels), bottom=0.14 / len(panels), wspace=0.7
+        )
         figure.savefig(path, format="svg", metadata={"Date": None})
 
 
