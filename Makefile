@@ -12,7 +12,7 @@ FUZZ_SECONDS ?= 60
 
 help:
 	@echo "make run     start a node in the starter swarm (Ctrl-C ends it; nothing is lost)"
-	@echo "make test    lint, types, import rules and all quick tests"
+	@echo "make test    lint, types, import rules, all quick tests, and every attack in small"
 	@echo "make slow    tests that take minutes or need multicast"
 	@echo "make bench   measurements, each a ratio taken side by side in one run"
 	@echo "make bench-learner  a round of the learner beside TRL's GRPOTrainer"
@@ -42,6 +42,7 @@ lint: $(STAMP)
 # One thread to a process: more threads than cores make torch slower, by far. Files stay together for their fixtures.
 test: lint
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile
+	$(BIN)/sapo-adversary matrix --quick --output build/attacks
 
 slow: $(STAMP)
 	$(BIN)/python -m pytest -m slow --timeout 1800
