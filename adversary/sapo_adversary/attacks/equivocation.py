@@ -2,7 +2,6 @@ from collections import Counter
 from collections.abc import Iterable
 
 from sapo_adversary.attacks.kit import Attack, Key, Kit, Packet
-from sapo_protocol import RemoteError, decode_message, parse_envelope, peer_id
 
 
 class Equivocation(Attack):
@@ -25,11 +24,8 @@ class Equivocation(Attack):
 
     def hear(self, message: bytes) -> None:
         """Learn who there is."""
-        try:
-            envelope, _ = decode_message(message, self.kit.manifest)
-            self._peers.add(peer_id(parse_envelope(envelope, network_id=self.kit.manifest.network_id).issuer))
-        except RemoteError:
-            return
+        if author := self.kit.author(message):
+            self._peers.add(author)
 
     def act(self, key: Key, epoch: int) -> Iterable[Packet]:
         """One counter, two contents, each to every other peer that is known, its own among them."""

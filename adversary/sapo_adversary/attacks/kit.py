@@ -17,10 +17,13 @@ from sapo_protocol import (
     GroupHeader,
     Header,
     Manifest,
+    RemoteError,
     assign,
+    decode_message,
     encode_body,
     encode_header,
     encode_message,
+    parse_envelope,
     peer_id,
     seal,
 )
@@ -133,6 +136,14 @@ class Kit:
     def lie(self, key: Key, epoch: int, counter: int, k: int) -> Group:
         """Wrong answers only, of which half are claimed right."""
         return self.group(self.task(key, epoch, counter, k), [self.wrong() for _ in self.half], self.half)
+
+    def author(self, message: bytes) -> str | None:
+        """The peer id that a message names; None where it is no message."""
+        try:
+            envelope, _ = decode_message(message, self.manifest)
+            return peer_id(parse_envelope(envelope, network_id=self.manifest.network_id).issuer)
+        except RemoteError:
+            return None
 
     def message(self, key: Key, epoch: int, counter: int, groups: Sequence[Group]) -> bytes:
         """A signed message of these groups."""

@@ -1,7 +1,6 @@
 from collections.abc import Iterable
 
 from sapo_adversary.attacks.kit import Attack, Group, Key, Kit, Packet
-from sapo_protocol import RemoteError, decode_message, parse_envelope, peer_id
 
 ENTRIES = 4
 """One in so many peers gets a message from the attacker itself, the others from honest ones."""
@@ -20,11 +19,8 @@ class Slander(Attack):
 
     def hear(self, message: bytes) -> None:
         """Learn who there is."""
-        try:
-            envelope, _ = decode_message(message, self.kit.manifest)
-            self._peers.add(peer_id(parse_envelope(envelope, network_id=self.kit.manifest.network_id).issuer))
-        except RemoteError:
-            return
+        if author := self.kit.author(message):
+            self._peers.add(author)
 
     def act(self, key: Key, epoch: int) -> Iterable[Packet]:
         """In turn: bodies that are none under their right hash, answers as long as they may be, and lies."""

@@ -1,13 +1,11 @@
 """A campaign as values: one attack, the swarm that it meets, what must hurt and what must hold."""
 
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib import resources
-from pathlib import Path
 from typing import Any, Literal, get_args
 
 from sapo_adversary.attacks.catalogue import ATTACKS
+from sapo_adversary.packaged import load_named, names_in
 from sapo_adversary.simulator.scenario import Scenario, scenario_from
 from sapo_protocol import LocalError
 
@@ -31,7 +29,7 @@ _COMMON: Mapping[str, Any] = {
     "audited": True,
 }
 _NODE: Mapping[str, Any] = {"round_seconds": 2.0}
-_SUFFIX = ".toml"
+_SCENARIOS = "sapo_adversary.scenarios"
 _KEYS = {"title", "attack", "undefended", "scenario", "node", "options", "attackers", "harm", "holds"}
 
 
@@ -127,27 +125,12 @@ def attackers_at(share: float, honest: int) -> int:
 
 def campaign_names() -> list[str]:
     """The campaigns in the package, by row."""
-    folder = resources.files("sapo_adversary.scenarios")
-    names = [each.name.removesuffix(_SUFFIX) for each in folder.iterdir() if each.name.endswith(_SUFFIX)]
-    return sorted(names, key=lambda name: (load_campaign(name).row, name))
+    return sorted(names_in(_SCENARIOS), key=lambda name: (load_campaign(name).row, name))
 
 
 def load_campaign(name: str) -> Campaign:
     """Read a campaign of the package by name, or any by the path of its file. Raises LocalError for a bad one."""
-    path = Path(name)
-    packaged = resources.files("sapo_adversary.scenarios").joinpath(name + _SUFFIX)
-    if "/" not in name and packaged.is_file():
-        text = packaged.read_text("utf-8")
-    elif path.suffix == _SUFFIX and path.is_file():
-        text = path.read_text("utf-8")
-    else:
-        raise LocalError(f"no scenario {name}; `sapo-adversary list` has those there are, or give a TOML file")
-    try:
-        return _campaign(path.stem, tomllib.loads(text))
-    except tomllib.TOMLDecodeError as error:
-        raise LocalError(f"{name} is not valid TOML: {error}") from error
-    except KeyError as error:
-        raise LocalError(f"{name} lacks {error}") from error
+    return load_named(_SCENARIOS, name, "scenario", _campaign)
 
 
 def _campaign(name: str, table: Mapping[str, Any]) -> Campaign:

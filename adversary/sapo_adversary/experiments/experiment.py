@@ -1,19 +1,16 @@
 """An experiment as values: arms that differ in what they name, seeds that they share, and one arm to compare with."""
 
 import itertools
-import tomllib
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
-from importlib import resources
-from pathlib import Path
 from typing import Any
 
+from sapo_adversary.packaged import load_named, names_in
 from sapo_adversary.simulator.scenario import NodeSpec, Scenario, scenario_from
 from sapo_protocol import LocalError
 
 _NODE_KEYS = frozenset(each.name for each in fields(NodeSpec))
 _SCENARIO_KEYS = frozenset(each.name for each in fields(Scenario)) - {"nodes", "name", "seed"}
-_SUFFIX = ".toml"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,25 +56,12 @@ class Experiment:
 
 def experiment_names() -> list[str]:
     """The experiments in the package."""
-    folder = resources.files(__package__)
-    return sorted(each.name.removesuffix(_SUFFIX) for each in folder.iterdir() if each.name.endswith(_SUFFIX))
+    return names_in(__package__)
 
 
 def load_experiment(name: str) -> Experiment:
     """Read an experiment of the package by name, or any by the path of its file. Raises LocalError for a bad one."""
-    path = Path(name)
-    if name in experiment_names():
-        text = resources.files(__package__).joinpath(name + _SUFFIX).read_text("utf-8")
-    elif path.suffix == _SUFFIX and path.is_file():
-        text = path.read_text("utf-8")
-    else:
-        raise LocalError(f"no experiment {name}; give one of {', '.join(experiment_names())}, or a TOML file")
-    try:
-        return _experiment(path.stem, tomllib.loads(text))
-    except tomllib.TOMLDecodeError as error:
-        raise LocalError(f"{name} is not valid TOML: {error}") from error
-    except KeyError as error:
-        raise LocalError(f"{name} lacks {error}") from error
+    return load_named(__package__, name, "experiment", _experiment)
 
 
 def _experiment(name: str, table: Mapping[str, Any]) -> Experiment:
