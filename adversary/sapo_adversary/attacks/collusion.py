@@ -2,16 +2,7 @@ from collections import deque
 from collections.abc import Iterable
 
 from sapo_adversary.attacks.kit import Attack, Key, Kit, Packet
-from sapo_protocol import (
-    Header,
-    RemoteError,
-    Sealed,
-    decode_message,
-    encode_evidence,
-    encode_header,
-    parse_envelope,
-    seal,
-)
+from sapo_protocol import Header, Sealed, encode_evidence, encode_header, parse_envelope, seal
 
 
 class Collusion(Attack):
@@ -31,7 +22,7 @@ class Collusion(Attack):
 
     def hear(self, message: bytes) -> None:
         """Keep what others signed, to be turned against them."""
-        sealed = self._sealed(message)
+        sealed = self.kit.sealed(message)
         if sealed and sealed.issuer not in self._ring:
             self._signed.setdefault(sealed.issuer, deque(maxlen=16)).append(sealed)
 
@@ -56,10 +47,3 @@ class Collusion(Attack):
         return parse_envelope(
             seal(payload, issuer=of.issuer, sign=key.sign, network_id=network_id), network_id=network_id
         )
-
-    def _sealed(self, message: bytes) -> Sealed | None:
-        try:
-            envelope, _ = decode_message(message, self.kit.manifest)
-            return parse_envelope(envelope, network_id=self.kit.manifest.network_id)
-        except RemoteError:
-            return None

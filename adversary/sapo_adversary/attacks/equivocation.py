@@ -2,6 +2,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from sapo_adversary.attacks.kit import Attack, Key, Kit, Packet
+from sapo_protocol import peer_id
 
 
 class Equivocation(Attack):
@@ -24,8 +25,8 @@ class Equivocation(Attack):
 
     def hear(self, message: bytes) -> None:
         """Learn who there is."""
-        if author := self.kit.author(message):
-            self._peers.add(author)
+        if sealed := self.kit.sealed(message):
+            self._peers.add(peer_id(sealed.issuer))
 
     def act(self, key: Key, epoch: int) -> Iterable[Packet]:
         """One counter, two contents, each to every other peer that is known, its own among them."""

@@ -15,8 +15,5 @@ class FalseClaim(Attack):
         counter = self.kit.counter(key, epoch)
         if counter is None:
             return
-        tasks = [self.kit.task(key, epoch, counter, k) for k in range(self.groups)]
-        wrong = [self.kit.wrong() for _ in self.kit.half]
-        yield Packet(
-            self.kit.message(key, epoch, counter, [self.kit.group(task, wrong, self.kit.half) for task in tasks])
-        )
+        lies = [self.kit.lie(key, epoch, counter, k) for k in range(self.groups)]
+        yield Packet(self.kit.message(key, epoch, counter, lies))

@@ -2,7 +2,7 @@ from collections import deque
 from collections.abc import Iterable
 
 from sapo_adversary.attacks.kit import Attack, Group, Key, Kit, Packet
-from sapo_protocol import RemoteError, Sealed, decode_message, encode_evidence, encode_message, parse_envelope
+from sapo_protocol import Sealed, decode_message, encode_evidence, encode_message
 
 ORDER = 2**252 + 27742317777372353535851937790883648493
 """L of Ed25519: S + L is another number that means the same."""
@@ -24,11 +24,8 @@ class Forgery(Attack):
 
     def hear(self, message: bytes) -> None:
         """Keep the last ones."""
-        try:
-            self._seal_of(message)
-        except RemoteError:
-            return
-        self._heard.append(message)
+        if self.kit.sealed(message):
+            self._heard.append(message)
 
     def act(self, key: Key, epoch: int) -> Iterable[Packet]:
         """A message with a bit flipped, one with another signature, a lie and false evidence in its author's name."""
@@ -45,8 +42,9 @@ class Forgery(Attack):
         yield Packet(encode_evidence(self._seal_of(one), self._seal_of(other)), "evidence")
 
     def _seal_of(self, message: bytes) -> Sealed:
-        envelope, _ = decode_message(message, self.kit.manifest)
-        return parse_envelope(envelope, network_id=self.kit.manifest.network_id)
+        sealed = self.kit.sealed(message)
+        assert sealed  # it was one when it was heard or made
+        return sealed
 
     def _lie(self, name: Key, epoch: int) -> bytes:
         """From the last counter down: the named one comes to it late, if ever."""

@@ -18,6 +18,7 @@ from sapo_protocol import (
     Header,
     Manifest,
     RemoteError,
+    Sealed,
     assign,
     decode_message,
     encode_body,
@@ -137,11 +138,11 @@ class Kit:
         """Wrong answers only, of which half are claimed right."""
         return self.group(self.task(key, epoch, counter, k), [self.wrong() for _ in self.half], self.half)
 
-    def author(self, message: bytes) -> str | None:
-        """The peer id that a message names; None where it is no message."""
+    def sealed(self, message: bytes) -> Sealed | None:
+        """The envelope of a message, not yet verified; None where it is no message."""
         try:
             envelope, _ = decode_message(message, self.manifest)
-            return peer_id(parse_envelope(envelope, network_id=self.manifest.network_id).issuer)
+            return parse_envelope(envelope, network_id=self.manifest.network_id)
         except RemoteError:
             return None
 

@@ -1,6 +1,7 @@
 from collections.abc import Iterable
 
 from sapo_adversary.attacks.kit import Attack, Group, Key, Kit, Packet
+from sapo_protocol import peer_id
 
 ENTRIES = 4
 """One in so many peers gets a message from the attacker itself, the others from honest ones."""
@@ -19,8 +20,8 @@ class Slander(Attack):
 
     def hear(self, message: bytes) -> None:
         """Learn who there is."""
-        if author := self.kit.author(message):
-            self._peers.add(author)
+        if sealed := self.kit.sealed(message):
+            self._peers.add(peer_id(sealed.issuer))
 
     def act(self, key: Key, epoch: int) -> Iterable[Packet]:
         """In turn: bodies that are none under their right hash, answers as long as they may be, and lies."""
