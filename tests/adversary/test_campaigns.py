@@ -82,7 +82,7 @@ def test_a_scenario_with_a_mistake_is_refused_with_what_is_wrong(tmp_path, line,
 def test_a_defence_that_is_none_is_refused_by_name(tmp_path):
     path = tmp_path / "mine.toml"
     path.write_text('title = "t"\nattack = "false-claim"\nundefended = ["luck"]\n')
-    campaign = replace(load_campaign(str(path)), quick=True)
+    campaign = replace(load_campaign(str(path)), scale="quick")
     with pytest.raises(LocalError, match="no defence 'luck'"):
         play([(campaign, SHARE)], [1], tmp_path, policies=tmp_path, jobs=1, console=Console(quiet=True))
 
@@ -105,7 +105,7 @@ def test_bounds_are_met_at_their_ends():
 def outcome(tmp_path_factory):
     """False claims in a small swarm."""
     folder = tmp_path_factory.mktemp("records")
-    campaign = replace(load_campaign("false-claim"), quick=True)
+    campaign = replace(load_campaign("false-claim"), scale="quick")
     [judged] = play([(campaign, SHARE)], [1], folder, policies=folder, jobs=1, console=Console(quiet=True))
     return judged
 
@@ -131,7 +131,7 @@ def test_every_metric_has_a_row_with_its_verdict(outcome):
 
 
 def test_an_outcome_that_misses_a_bound_is_not_held(outcome):
-    asked = replace(outcome.campaign, quick=False, holds={"banned": Bound(at_least=2)})
+    asked = replace(outcome.campaign, scale="full", holds={"banned": Bound(at_least=2)})
     judged = replace(outcome, campaign=asked)
     assert not judged.held
     assert ("banned", False) in [(verdict.metric, verdict.met) for verdict in judged.verdicts()]

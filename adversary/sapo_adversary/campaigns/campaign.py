@@ -19,7 +19,14 @@ SHARE = 0.25
 """Of all peers, the attackers' share, where no other is asked for."""
 SHARES = (0.0625, 0.125, 0.25, 0.5, 0.75)
 """Those at which the worst attacks are played."""
-QUICK_HONEST, QUICK_SECONDS = 6, 60.0
+Scale = Literal["full", "quick", "models"]
+"""How large the runs are: as results are reported; so small that they only show that nothing false is trained on; or
+with real language models in place of the stand-in."""
+_SMALLER: Mapping[Scale, tuple[int, Mapping[str, Any]]] = {
+    "quick": (6, {"seconds": 60.0}),
+    "models": (6, {"seconds": 120.0, "learner": "model"}),
+}
+"""Honest nodes, and what differs in the scenario."""
 _COMMON: Mapping[str, Any] = {
     "seconds": 200.0,
     "learner": "bandit",
@@ -83,15 +90,15 @@ class Campaign:
     """What the defended arm must show at SHARE, beside the promises or instead of them, by metric."""
     table: Mapping[str, Any] = field(repr=False)
     """The whole file."""
-    quick: bool = False
-    """Whether runs are small: they show that nothing false is trained on, and not what is gained or lost."""
+    scale: Scale = "full"
 
     def scenario(self, arm: Arm, *, share: float = SHARE, seed: int = 1) -> Scenario:
         """One run. The control arm of all campaigns with the same swarm is the same."""
         node = {**_NODE, "count": HONEST, **self.table.get("node", {})}
         scenario = {**_COMMON, **self.table.get("scenario", {}), "nodes": [node], "seed": seed}
-        if self.quick:
-            node["count"], scenario["seconds"] = QUICK_HONEST, QUICK_SECONDS
+        if self.scale in _SMALLER:
+            node["count"], smaller = _SMALLER[self.scale]
+            scenario |= smaller
         if arm == "alone":
             node["external"] = 0
         if arm in ("undefended", "defended"):
@@ -104,8 +111,10 @@ class Campaign:
 
     def bounds(self, arm: Arm, share: float) -> dict[str, Bound]:
         """What one arm must show at a share of attackers."""
-        if self.quick:
+        if self.scale == "quick":
             return dict(_SAFETY) if arm == "defended" else {}
+        if self.scale == "models":
+            return promises(share) if arm == "defended" else {}
         if arm == "undefended":
             return dict(self.harm) if share == SHARE else {}
         if arm == "defended":

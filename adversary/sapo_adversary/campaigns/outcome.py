@@ -72,6 +72,7 @@ class Outcome:
             "threat": kind.threat(),
             "without": list(self.campaign.undefended),
             "share": self.share,
+            "scale": self.campaign.scale,
             "seeds": list(self.seeds),
             "harmful": self.harmful,
             "held": self.held,

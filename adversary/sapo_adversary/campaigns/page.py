@@ -20,7 +20,8 @@ def page(summary: Mapping[str, Any]) -> str:
     outcomes = summary["outcomes"]
     first = {each["campaign"]: each for each in reversed(outcomes)}
     environment = Environment(autoescape=select_autoescape(default=True), trim_blocks=True, lstrip_blocks=True)
-    environment.filters["mean"] = lambda values: sum(values) / len(values) if values else 0.0
+    environment.filters["mean"] = lambda values: _mean(values) if values else 0.0
+    environment.filters["spread"] = _spread
     template = environment.from_string(resources.files(__package__).joinpath("page.html").read_text("utf-8"))
     with (
         # Text stays text, which is small, and without a salt the ids of clip paths differ from run to run.
@@ -89,6 +90,12 @@ def _svg(figure: Figure) -> Markup:
     text = io.StringIO()
     figure.savefig(text, format="svg", metadata={"Date": None})
     return Markup(text.getvalue()[text.getvalue().index("<svg") :])  # noqa: S704 - drawn here, from numbers
+
+
+def _spread(values: Sequence[float]) -> str:
+    if len(set(values)) < 2:
+        return f"{values[0]:.3g}" if values else "0"
+    return f"{_mean(values):.3g} ({min(values):.3g}..{max(values):.3g})"
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -3,11 +3,13 @@
 import csv
 import io
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
+from statistics import fmean
+from typing import Any
 
 import click
 from rich.console import Console
@@ -15,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sapo_adversary.attacks.catalogue import ATTACKS
-from sapo_adversary.campaigns.campaign import SHARE, SHARES, campaign_names, load_campaign
+from sapo_adversary.campaigns.campaign import SHARE, SHARES, Scale, campaign_names, load_campaign
 from sapo_adversary.campaigns.metrics import ABOUT
 from sapo_adversary.campaigns.outcome import COLUMNS, Outcome, rows
 from sapo_adversary.campaigns.page import page
@@ -28,7 +30,8 @@ from sapo_protocol import LocalError
 
 _WORST = 6
 """Attacks that are also played at the other shares: those that harm an undefended swarm most."""
-_SEEDS = 5
+_SEEDS: Mapping[Scale, int] = {"full": 5, "quick": 1, "models": 3}
+"""Independent swarms for each cell of a matrix."""
 _SHOWN = ("reward_lost", "heldout_lost", "poison_share", "violations", "false_bans", "banned", "rounds_to_ban")
 _folder = click.Path(path_type=Path)
 
@@ -69,12 +72,14 @@ def list_(*, json_output: bool) -> None:
 @click.argument("scenario")
 @click.option("--share", type=click.FloatRange(0.01, 0.95), default=SHARE, show_default=True, help="Of attackers.")
 @click.option("--seeds", type=click.IntRange(1), default=1, show_default=True, help="Independent swarms.")
+@click.option("--models", is_flag=True, help="Real language models in fewer nodes, in place of the stand-in learner.")
 @_played
 def run(
     scenario: str,
     *,
     share: float,
     seeds: int,
+    models: bool,
     output: Path | None,
     records: Path | None,
     jobs: int | None,
@@ -90,7 +95,7 @@ def run(
     sapo-adversary run false-claim
     sapo-adversary run sybil --share 0.5 --seeds 3
     """  # noqa: D301 - click reads the backspace
-    campaign = load_campaign(scenario)
+    campaign = replace(load_campaign(scenario), scale="models" if models else "full")
     output = output or default_output()
     [outcome] = play(
         [(campaign, share)],
@@ -100,7 +105,8 @@ def run(
         jobs=jobs,
         console=stderr,
     )
-    written = _write([outcome], output, campaign.name, f"sapo-adversary run {scenario}")
+    flag, ending = (" --models", "-models") if models else ("", "")
+    written = _write([outcome], output, campaign.name + ending, f"sapo-adversary run {scenario}{flag}")
     if json_output:
         click.echo(json.dumps(outcome.as_dict()))
     else:
@@ -113,33 +119,47 @@ def run(
 
 @click.command()
 @click.option("--quick", is_flag=True, help="Small runs, one seed: whether anything false is ever trained on.")
-@click.option("--seeds", type=click.IntRange(1), default=_SEEDS, show_default=True, help="Independent swarms.")
+@click.option("--models", is_flag=True, help="The six worst attacks of matrix.json against real language models.")
+@click.option("--seeds", type=click.IntRange(1), help="Independent swarms.  [default: 5; 3 of models; 1 when quick]")
 @_played
 def matrix(
-    *, quick: bool, seeds: int, output: Path | None, records: Path | None, jobs: int | None, json_output: bool
+    *,
+    quick: bool,
+    models: bool,
+    seeds: int | None,
+    output: Path | None,
+    records: Path | None,
+    jobs: int | None,
+    json_output: bool,
 ) -> None:
     """Play every attack at a quarter of all peers, and the six worst at five shares.
 
-    Writes matrix.json, matrix.csv (attack, seed, share, arm, metric, value, verdict) and matrix.html, or quick.* with
-    --quick. Hours on two cores; minutes with --quick. Exits with 1 where a promise is missed.
+    Writes matrix.json, matrix.csv (attack, seed, share, arm, metric, value, verdict) and matrix.html; quick.* with
+    --quick and models.* with --models. Hours on two cores; minutes with --quick. Exits with 1 where a promise is
+    missed.
     """
+    if quick and models:
+        raise click.UsageError("give --quick or --models, not both")
     output = output or default_output()
-    name = "quick" if quick else "matrix"
-    campaigns = [replace(load_campaign(each), quick=quick) for each in campaign_names()]
+    scale: Scale = "quick" if quick else "models" if models else "full"
+    names = _worst(_summary(output / "matrix.json")["outcomes"]) if models else campaign_names()
+    campaigns = [replace(load_campaign(each), scale=scale) for each in names]
     play_parts = partial(
         play,
-        seeds=range(1, 1 + (1 if quick else seeds)),
+        seeds=range(1, 1 + (seeds or _SEEDS[scale])),
         records=records or output / "runs",
         policies=DEFAULT_FOLDER,
         jobs=jobs,
         console=stderr,
     )
     outcomes = play_parts([(campaign, SHARE) for campaign in campaigns])
-    if not quick:
-        worst = sorted(outcomes, key=lambda each: each.mean("undefended", "reward_lost"), reverse=True)[:_WORST]
-        others = [(each.campaign, share) for each in worst for share in SHARES if share != SHARE]
-        outcomes += play_parts(others)
-    written = _write(outcomes, output, name, "sapo-adversary matrix" + (" --quick" if quick else ""))
+    if scale == "full":
+        worst = _worst([outcome.as_dict() for outcome in outcomes])
+        outcomes += play_parts(
+            [(each, share) for each in campaigns if each.name in worst for share in SHARES if share != SHARE]
+        )
+    flag, name = {"full": ("", "matrix"), "quick": (" --quick", "quick"), "models": (" --models", "models")}[scale]
+    written = _write(outcomes, output, name, f"sapo-adversary matrix{flag}")
     if json_output:
         click.echo(json.dumps([outcome.as_dict() for outcome in outcomes]))
     else:
@@ -148,18 +168,32 @@ def matrix(
     _leave(outcomes)
 
 
+def _worst(outcomes: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The campaigns whose attacks harm an undefended swarm most, at the share at which all are played."""
+    harm = {
+        each["campaign"]: fmean(each["metrics"]["undefended"]["reward_lost"])
+        for each in outcomes
+        if each["share"] == SHARE
+    }
+    return sorted(harm, key=lambda name: harm[name], reverse=True)[:_WORST]
+
+
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path), required=False)
 def report(file: Path | None) -> None:
     """Draw the page of a matrix or a run again from its JSON FILE (by default the matrix), and say where it is."""
     file = file or default_output() / "matrix.json"
+    target = file.with_suffix(".html")
+    write_whole(target, page(_summary(file)))
+    click.echo(str(target))
+
+
+def _summary(file: Path) -> dict[str, Any]:
     try:
-        summary = json.loads(file.read_text("utf-8"))
+        summary: dict[str, Any] = json.loads(file.read_text("utf-8"))
     except (OSError, ValueError) as error:
         raise LocalError(f"no results in {file}: `sapo-adversary matrix` or `run` writes them") from error
-    target = file.with_suffix(".html")
-    write_whole(target, page(summary))
-    click.echo(str(target))
+    return summary
 
 
 def _write(outcomes: Sequence[Outcome], output: Path, name: str, command: str) -> list[Path]:

@@ -6,6 +6,7 @@ the number that is the defence.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from math import inf
 from statistics import median
 from typing import Any
@@ -43,6 +44,16 @@ from sapo_protocol import (
 
 Replacement = tuple[Any, str, Any]
 """Object, name of its attribute, and what stands there instead."""
+
+
+@dataclass(frozen=True, slots=True)
+class Defence:
+    """One thing that a node does against attackers."""
+
+    where: str
+    """The file of the repository to read."""
+    replaced: tuple[Replacement, ...]
+    """How to go without."""
 
 
 async def _believe(verifier: Verifier, rollout: Rollout) -> list[VerifiedGroup]:
@@ -117,57 +128,91 @@ def _median_of_all(sampler: Sampler, groups: Sequence[VerifiedGroup]) -> float:
     return median(sampler._mass(group) for group in groups)  # noqa: SLF001 - stands for a method of it
 
 
-DEFENCES: Mapping[str, tuple[Replacement, ...]] = {
-    "re-verification": ((Verifier, "verify", _believe),),
-    "signatures": (
-        (sapo_node.ingest, "open_envelope", _open_unseen),
-        (sapo_protocol.rollout, "open_envelope", _open_unseen),
-        (Counters, "recognise", lambda _self, _envelope_id: None),
+DEFENCES: Mapping[str, Defence] = {
+    "re-verification": Defence("node/sapo_node/verify.py", ((Verifier, "verify", _believe),)),
+    "signatures": Defence(
+        "protocol/sapo_protocol/rollout.py",
+        (
+            (sapo_node.ingest, "open_envelope", _open_unseen),
+            (sapo_protocol.rollout, "open_envelope", _open_unseen),
+            (Counters, "recognise", lambda _self, _envelope_id: None),
+        ),
     ),
-    "strict signatures": ((sapo_protocol.envelope, "verify_signature", stock.verify_signature),),
-    "bound signatures": ((sapo_protocol.envelope, "_external_aad", lambda _domain, _network_id: b"\x40"),),
-    "strict decoding": (
-        (sapo_node.ingest, "decode_message", stock.decode_message),
-        (sapo_node.ingest, "parse_envelope", stock.parse_envelope),
-        (sapo_node.ingest, "decode_header", stock.decode_header),
-        (sapo_protocol.rollout, "decode_message", stock.decode_message),
-        (sapo_protocol.rollout, "parse_envelope", stock.parse_envelope),
-        (sapo_protocol.rollout, "decode_header", stock.decode_header),
-        (sapo_node.verify, "decode_body", stock.decode_body),
+    "strict signatures": Defence(
+        "protocol/sapo_protocol/signature.py", ((sapo_protocol.envelope, "verify_signature", stock.verify_signature),)
     ),
-    "own scorers": ((SharedScorer, "score", stock.score),),
-    "measured by the healthy": ((Sampler, "_unit", _median_of_all),),
-    "flat groups dropped": ((Verifier, "__init__", _keep_flat),),
-    "replay window": (
-        (ReplayWindow, "received", lambda _self, _envelope_id: None),
-        (ReplayWindow, "first", lambda _self, _issuer, _header: None),
-        (ReplayWindow, "remembers", lambda _self, _epoch: True),
-        (sapo_node.ingest, "in_window", lambda _manifest, _epoch, _now: True),
-        (policy, "MAX_AGE", 10**9),
+    "bound signatures": Defence(
+        "protocol/sapo_protocol/envelope.py",
+        ((sapo_protocol.envelope, "_external_aad", lambda _domain, _network_id: b"\x40"),),
     ),
-    "one content a counter": ((ReplayWindow, "first", lambda _self, _issuer, _header: None),),
-    "epoch window": (
-        (sapo_node.ingest, "in_window", lambda _manifest, _epoch, _now: True),
-        (ReplayWindow, "remembers", lambda _self, _epoch: True),
+    "strict decoding": Defence(
+        "protocol/sapo_protocol/cbor.py",
+        (
+            (sapo_node.ingest, "decode_message", stock.decode_message),
+            (sapo_node.ingest, "parse_envelope", stock.parse_envelope),
+            (sapo_node.ingest, "decode_header", stock.decode_header),
+            (sapo_protocol.rollout, "decode_message", stock.decode_message),
+            (sapo_protocol.rollout, "parse_envelope", stock.parse_envelope),
+            (sapo_protocol.rollout, "decode_header", stock.decode_header),
+            (sapo_node.verify, "decode_body", stock.decode_body),
+        ),
     ),
-    "proof of equivocation": ((Ingest, "_convict", _believe_accusers),),
-    "evidence budget": ((policy, "STRANGERS_CONVICTED", 10**9),),
-    "durable ledger": ((Ledger, "admits", _forget_whom_it_refuses),),
-    "blame to the author": ((Ingest, "handle", _note_who_carries), (Ledger, "report", _blame_the_carrier)),
-    "inbox bounds": ((sapo_node.inbox, "MAX_PER_PEER", 10**9), (sapo_node.inbox, "MAX_ROLLOUTS", 10**9)),
-    "newcomer class": (
-        (policy, "NEWCOMER_SHARE", 1.0),
-        (policy, "NEWCOMER_CREDIT_LIMIT", inf),
-        (policy, "NEWCOMER_VERIFICATIONS", 64),
-        (policy, "NEWCOMER_COUNTERS", 1.0),
-        (policy, "NEWCOMER_ENVELOPES", 10**9),
+    "own scorers": Defence("node/sapo_node/tasks/scorers.py", ((SharedScorer, "score", stock.score),)),
+    "measured by the healthy": Defence("node/sapo_node/sampler.py", ((Sampler, "_unit", _median_of_all),)),
+    "flat groups dropped": Defence("node/sapo_node/verify.py", ((Verifier, "__init__", _keep_flat),)),
+    "replay window": Defence(
+        "node/sapo_node/replay.py",
+        (
+            (ReplayWindow, "received", lambda _self, _envelope_id: None),
+            (ReplayWindow, "first", lambda _self, _issuer, _header: None),
+            (ReplayWindow, "remembers", lambda _self, _epoch: True),
+            (sapo_node.ingest, "in_window", lambda _manifest, _epoch, _now: True),
+            (policy, "MAX_AGE", 10**9),
+        ),
     ),
-    "envelope quota": ((policy, "NEWCOMER_COUNTERS", 1.0), (policy, "NEWCOMER_ENVELOPES", 10**9)),
-    "promotion limits": ((policy, "EARNED_PER_EPOCH", 10**9), (policy, "PROMOTIONS_SHARE", 10.0**9)),
-    "peer share": ((policy, "PEER_SHARE", 1.0),),
-    "mass limit": ((policy, "MASS_LIMIT", inf),),
-    "costly lies": ((policy, "OFFENCE", dict.fromkeys(policy.OFFENCE, 0.0)),),
-    "sender rate": ((policy, "MESSAGES_PER_SECOND", 10.0**9), (policy, "MESSAGE_BURST", 10.0**9)),
+    "one content a counter": Defence(
+        "node/sapo_node/replay.py", ((ReplayWindow, "first", lambda _self, _issuer, _header: None),)
+    ),
+    "epoch window": Defence(
+        "node/sapo_node/ingest.py",
+        (
+            (sapo_node.ingest, "in_window", lambda _manifest, _epoch, _now: True),
+            (ReplayWindow, "remembers", lambda _self, _epoch: True),
+        ),
+    ),
+    "proof of equivocation": Defence("node/sapo_node/trust/court.py", ((Ingest, "_convict", _believe_accusers),)),
+    "evidence budget": Defence("node/sapo_node/trust/court.py", ((policy, "STRANGERS_CONVICTED", 10**9),)),
+    "durable ledger": Defence("node/sapo_node/trust/ledger.py", ((Ledger, "admits", _forget_whom_it_refuses),)),
+    "blame to the author": Defence(
+        "node/sapo_node/ingest.py", ((Ingest, "handle", _note_who_carries), (Ledger, "report", _blame_the_carrier))
+    ),
+    "inbox bounds": Defence(
+        "node/sapo_node/inbox.py", ((sapo_node.inbox, "MAX_PER_PEER", 10**9), (sapo_node.inbox, "MAX_ROLLOUTS", 10**9))
+    ),
+    "newcomer class": Defence(
+        "node/sapo_node/sampler.py",
+        (
+            (policy, "NEWCOMER_SHARE", 1.0),
+            (policy, "NEWCOMER_CREDIT_LIMIT", inf),
+            (policy, "NEWCOMER_VERIFICATIONS", 64),
+            (policy, "NEWCOMER_COUNTERS", 1.0),
+            (policy, "NEWCOMER_ENVELOPES", 10**9),
+        ),
+    ),
+    "envelope quota": Defence(
+        "node/sapo_node/quota.py", ((policy, "NEWCOMER_COUNTERS", 1.0), (policy, "NEWCOMER_ENVELOPES", 10**9))
+    ),
+    "promotion limits": Defence(
+        "node/sapo_node/trust/ledger.py", ((policy, "EARNED_PER_EPOCH", 10**9), (policy, "PROMOTIONS_SHARE", 10.0**9))
+    ),
+    "peer share": Defence("node/sapo_node/sampler.py", ((policy, "PEER_SHARE", 1.0),)),
+    "mass limit": Defence("node/sapo_node/sampler.py", ((policy, "MASS_LIMIT", inf),)),
+    "costly lies": Defence(
+        "node/sapo_node/trust/policy.py", ((policy, "OFFENCE", dict.fromkeys(policy.OFFENCE, 0.0)),)
+    ),
+    "sender rate": Defence(
+        "node/sapo_node/quota.py", ((policy, "MESSAGES_PER_SECOND", 10.0**9), (policy, "MESSAGE_BURST", 10.0**9))
+    ),
 }
 
 
@@ -180,7 +225,7 @@ def without(names: Iterable[str]) -> Iterator[None]:
             raise LocalError(f"no defence {name!r}; there are {', '.join(DEFENCES)}")
     with ExitStack() as stack:
         for name in names:
-            for owner, attribute, value in DEFENCES[name]:
+            for owner, attribute, value in DEFENCES[name].replaced:
                 stack.callback(setattr, owner, attribute, getattr(owner, attribute))
                 setattr(owner, attribute, value)
         yield
