@@ -1,11 +1,12 @@
 """SampleExternal of Algorithm 1: which verified groups of others this round trains on, and with what weight.
 
 The paper's rule first: groups without advantage are out (they never enter the pool), then J are drawn, by default
-weighted by trust and age; `selection` has the other rules. Three bounds keep any draw harmless, counted in training
+weighted by trust and age; `selection` has the other rules. Four bounds keep any draw harmless, counted in training
 mass = sum of |advantage| x completion bytes, since whoever knows the answers can make every group informative:
 
 - one group: at most MASS_LIMIT times the median of healthy peers' groups on offer, else its weight is scaled down;
 - one peer: at most its share of J, though never less than one group;
+- all peers promoted in one epoch: likewise a share of J, since keys of one hand come into good standing together;
 - all newcomers and peers on probation together: a fractional credit that grows by a tenth of J each round.
 
 What stays unfilled shrinks J towards 0: a swarm full of liars leaves a node as it would be alone.
@@ -40,6 +41,25 @@ class WeightedGroup:
     advantages: tuple[float, ...]
 
 
+class _Room:
+    """What each peer and each cohort may still take in one draw, in groups of the usual mass."""
+
+    def __init__(self, ledger: Ledger, count: int) -> None:
+        self._ledger = ledger
+        self._peers: defaultdict[str, float] = defaultdict(lambda: max(1.0, policy.PEER_SHARE * count))
+        self._cohorts: defaultdict[int, float] = defaultdict(lambda: max(1.0, policy.COHORT_SHARE * count))
+
+    def left(self, peer: str) -> float:
+        cohort = self._ledger.of(peer).cohort
+        return self._peers[peer] if cohort is None else min(self._peers[peer], self._cohorts[cohort])
+
+    def take(self, peer: str, units: float) -> None:
+        self._peers[peer] -= units
+        cohort = self._ledger.of(peer).cohort
+        if cohort is not None:
+            self._cohorts[cohort] -= units
+
+
 class Sampler:
     """Draws external groups within the bounds of the trust policy."""
 
@@ -57,16 +77,16 @@ class Sampler:
         if not fresh or count == 0:
             return []
         unit = self._unit(fresh)
-        peer_budget: defaultdict[str, float] = defaultdict(lambda: max(1.0, policy.PEER_SHARE * count))
+        room = _Room(self._ledger, count)
         drawn: list[WeightedGroup] = []
         for group in self._order(fresh, epoch):
             if len(drawn) == count:
                 break
             units = self._mass(group) / unit
-            share = min(1.0, policy.MASS_LIMIT / units, peer_budget[group.peer] / units)
+            share = min(1.0, policy.MASS_LIMIT / units, room.left(group.peer) / units)
             if share < _LEAST_SHARE or not self._affords(group.peer, share * units):
                 continue
-            peer_budget[group.peer] -= share * units
+            room.take(group.peer, share * units)
             weight = share * policy.AGE_WEIGHT ** max(0, epoch - group.epoch)
             drawn.append(WeightedGroup(group, weight, self._advantages(group)))
         return drawn

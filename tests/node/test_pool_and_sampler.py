@@ -87,6 +87,37 @@ def test_one_peer_fills_at_most_its_share():
     assert len(drawn) == 4 * policy.PEER_SHARE
 
 
+def test_peers_promoted_in_one_epoch_fill_at_most_their_share_together():
+    drawn = sampler_of(ledger_with_cohort(PEERS[16:20]), 0).draw(everybodys(PEERS[16:20]), 8, epoch=13)
+    assert len(drawn) == 8 * policy.COHORT_SHARE
+
+
+def test_a_cohort_takes_no_place_of_those_whom_the_operator_trusts():
+    ledger = ledger_with_cohort(PEERS[16:20])
+    drawn = sampler_of(ledger, 0).draw(everybodys([*PEERS[:2], *PEERS[16:20]]), 8, epoch=13)
+    assert len(drawn) == 8
+    assert sum(each.group.peer in PEERS[16:20] for each in drawn) <= 8 * policy.COHORT_SHARE
+
+
+def ledger_with_cohort(cohort):
+    """Sixteen trusted peers, and a cohort that was promoted in epoch 13."""
+    ledger = ledger_of(*PEERS[:16])
+    for peer in PEERS[:16]:
+        ledger.report(peer, Fact.VERIFIED_GROUP)
+    for epoch in (11, 12):
+        ledger.at(epoch)
+        for peer in cohort:
+            for _ in range(policy.EARNED_PER_EPOCH):
+                ledger.report(peer, Fact.VERIFIED_GROUP)
+    ledger.at(13)
+    assert {ledger.of(peer).cohort for peer in cohort} == {13}
+    return ledger
+
+
+def everybodys(peers):
+    return [group(peer, counter, epoch=13) for peer in peers for counter in range(10)]
+
+
 def test_even_where_j_is_one_a_peer_may_give_one_group():
     assert len(sampler_of(ledger_of(*PEERS), 0).draw([group()], 1, epoch=10)) == 1
 

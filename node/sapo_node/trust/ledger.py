@@ -46,6 +46,11 @@ class Account:
         """Between 0 and 1."""
         return self.evidence.trust
 
+    @property
+    def cohort(self) -> int | None:
+        """The epoch in which a healthy peer came into good standing; None for the operator's own word, and others."""
+        return self.since or None if self.standing is Standing.HEALTHY else None
+
 
 class Ledger:
     """Trust per peer id."""
