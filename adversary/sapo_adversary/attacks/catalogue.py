@@ -10,8 +10,10 @@ from sapo_adversary.attacks.false_claim import FalseClaim
 from sapo_adversary.attacks.flat import Flat
 from sapo_adversary.attacks.forged_task import ForgedTask
 from sapo_adversary.attacks.forgery import Forgery
+from sapo_adversary.attacks.gossip.censorship import Censorship
+from sapo_adversary.attacks.gossip.kit import GossipAttack
 from sapo_adversary.attacks.hash_collision import HashCollision
-from sapo_adversary.attacks.kit import Attack
+from sapo_adversary.attacks.kit import Attack, Threat
 from sapo_adversary.attacks.length_bomb import LengthBomb
 from sapo_adversary.attacks.malformed import Malformed
 from sapo_adversary.attacks.new_keys import NewKeys
@@ -53,4 +55,10 @@ _KINDS: tuple[type[Attack], ...] = (
     Exhaustion,
 )
 
+_GOSSIP_KINDS: tuple[type[GossipAttack], ...] = (Censorship,)
+
 ATTACKS = {kind.id: kind for kind in sorted(_KINDS, key=lambda kind: kind.row)}
+"""By what is sent: played on the network in memory."""
+GOSSIP = {kind.id: kind for kind in sorted(_GOSSIP_KINDS, key=lambda kind: kind.row)}
+"""By how the network is used: played on libp2p."""
+THREATS: dict[str, type[Threat]] = {**ATTACKS, **GOSSIP}

@@ -164,25 +164,30 @@ class Kit:
         return [self.honest(key, epoch, counter, k) for k in range(groups)]
 
 
-class Attack(ABC):
-    """One way to harm a swarm, by keys that collude. Its first line of documentation names the threat."""
+class Threat(ABC):
+    """One way to harm a swarm. Its first line of documentation names it."""
 
     id: ClassVar[str]
     row: ClassVar[int]
     """Of the catalogue of attacks."""
     layer: ClassVar[Layer]
-    groups: ClassVar[int] = 4
-    """In a message: what an honest node sends at 4/4."""
-
-    def __init__(self, kit: Kit) -> None:
-        self.kit = kit
 
     @classmethod
     def threat(cls) -> str:
         """What it threatens, in a sentence."""
         return " ".join((cls.__doc__ or "").split("\n\n")[0].split())
 
-    def hear(self, message: bytes) -> None:  # noqa: B027 - most attacks need no ears
+
+class Attack(Threat):
+    """One way to harm a swarm by what is sent in it, by keys that collude."""
+
+    groups: ClassVar[int] = 4
+    """In a message: what an honest node sends at 4/4."""
+
+    def __init__(self, kit: Kit) -> None:
+        self.kit = kit
+
+    def hear(self, message: bytes) -> None:
         """Somebody's rollout message, once each."""
 
     @abstractmethod

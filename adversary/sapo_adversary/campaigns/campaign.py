@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
-from sapo_adversary.attacks.catalogue import ATTACKS
+from sapo_adversary.attacks.catalogue import THREATS
 from sapo_adversary.packaged import load_named, names_in
 from sapo_adversary.simulator.scenario import Scenario, scenario_from
 from sapo_protocol import LocalError
@@ -36,6 +36,9 @@ _COMMON: Mapping[str, Any] = {
     "audited": True,
 }
 _NODE: Mapping[str, Any] = {"round_seconds": 2.0}
+_REAL_NODE: Mapping[str, Any] = {**_NODE, "count": 8}
+_REAL: Mapping[str, Any] = {**_COMMON, "seconds": 30.0, "degree": 3}
+"""On libp2p, where every second is one."""
 _SCENARIOS = "sapo_adversary.scenarios"
 _KEYS = {"title", "attack", "undefended", "scenario", "node", "options", "attackers", "harm", "holds"}
 
@@ -94,13 +97,15 @@ class Campaign:
 
     def scenario(self, arm: Arm, *, share: float = SHARE, seed: int = 1) -> Scenario:
         """One run. The control arm of all campaigns with the same swarm is the same."""
-        node = {**_NODE, "count": HONEST, **self.table.get("node", {})}
-        scenario = {**_COMMON, **self.table.get("scenario", {}), "nodes": [node], "seed": seed}
+        common_node, common = (_REAL_NODE, _REAL) if self.realtime else ({**_NODE, "count": HONEST}, _COMMON)
+        node = {**common_node, **self.table.get("node", {})}
+        scenario = {**common, **self.table.get("scenario", {}), "nodes": [node], "seed": seed}
         if self.scale in _SMALLER:
             node["count"], smaller = _SMALLER[self.scale]
             scenario |= smaller
         if arm == "alone":
             node["external"] = 0
+            scenario.pop("network", None)  # who shares nothing needs none
         if arm in ("undefended", "defended"):
             count = attackers_at(share, node["count"])
             band = {"attack": self.attack, "count": count, **self.table.get("attackers", {})}
@@ -118,13 +123,19 @@ class Campaign:
         if arm == "undefended":
             return dict(self.harm) if share == SHARE else {}
         if arm == "defended":
-            return {**promises(share), **(self.holds if share == SHARE else {})}
+            common = _SAFETY if self.realtime else promises(share)
+            return {**common, **(self.holds if share == SHARE else {})}
         return {}
+
+    @property
+    def realtime(self) -> bool:
+        """Whether it is played on libp2p, on real time."""
+        return bool(self.table.get("scenario", {}).get("network") == "libp2p")
 
     @property
     def row(self) -> int:
         """Of the catalogue of attacks."""
-        return ATTACKS[self.attack].row
+        return THREATS[self.attack].row
 
 
 def attackers_at(share: float, honest: int) -> int:
@@ -145,8 +156,8 @@ def load_campaign(name: str) -> Campaign:
 def _campaign(name: str, table: Mapping[str, Any]) -> Campaign:
     if unknown := table.keys() - _KEYS:
         raise LocalError(f"{name}: no key {', '.join(sorted(unknown))}; there are {', '.join(sorted(_KEYS))}")
-    if table["attack"] not in ATTACKS:
-        raise LocalError(f"{name}: no attack {table['attack']!r}; there are {', '.join(ATTACKS)}")
+    if table["attack"] not in THREATS:
+        raise LocalError(f"{name}: no attack {table['attack']!r}; there are {', '.join(THREATS)}")
     undefended: Sequence[str] = table["undefended"]
     return Campaign(
         name,

@@ -28,7 +28,19 @@ ABOUT: Mapping[str, str] = {
     "external": "groups of others trained on, in relation to the control's",
     "copied": "attackers' groups trained on that hold an honest peer's text",
     "stored": "bytes in an honest node's database at the end, in relation to the control's; the largest",
+    "delivery": "share of (honest message, other honest node) that arrived within 8 s",
+    "victim_heard": "share of (message of the victim's, other honest node) that arrived within 8 s",
+    "victim_hears": "share of other honest nodes' messages that reached the victim within 8 s",
+    "latency_p99": "99th percentile of the seconds that a message took between two honest nodes",
+    "slower": "that percentile, in relation to the control's",
+    "mesh_honest": "share of heartbeats at which the victim had an honest peer in its mesh",
+    "mesh_dark": "longest time, in seconds, that an honest node had no honest peer in its mesh",
+    "strange_dials": "share of honest nodes' dials that went to addresses of no honest node",
+    "streams": "most streams that others than honest nodes held open at one honest node",
+    "honest_cpu": "CPU seconds of the honest nodes, in relation to the control's",
 }
+_REALTIME = "gossip"
+"""The part of a record that only runs on libp2p have."""
 
 
 def metrics(record: Record, control: Record, alone: Record) -> dict[str, float]:
@@ -53,10 +65,40 @@ def metrics(record: Record, control: Record, alone: Record) -> dict[str, float]:
         values["attackers_healthy"] = fmean(_attackers(node)["healthy"] / attackers for node in nodes)
     if rounds := [step for each in banned for step in each]:
         values["rounds_to_ban"] = median(rounds)
+    if _REALTIME in record:
+        values |= _gossip(record, control)
     for node in nodes:
         for reason, count in node["refused"].items():
             values[REFUSED + reason] = values.get(REFUSED + reason, 0) + count
     return {name: round(value, 4) for name, value in values.items()}
+
+
+def _gossip(record: Record, control: Record) -> dict[str, float]:
+    """What was seen of the network; the victim is the last node."""
+    nodes, others = ([node[_REALTIME] for node in each["nodes"]] for each in (record, control))
+    victim = nodes[-1]
+    dials = sum(node["dials"] for node in nodes)
+    return {
+        "delivery": _arrived([node["received"] for node in nodes]),
+        "victim_heard": _arrived([victim["sent"]]),
+        "victim_hears": _arrived([victim["received"]]),
+        "latency_p99": _p99(nodes),
+        "slower": _p99(nodes) / max(0.001, _p99(others)),
+        "mesh_honest": victim["meshed"] / max(1, victim["beats"]),
+        "mesh_dark": max(node["dark"] for node in nodes),
+        "strange_dials": sum(node["strange_dials"] for node in nodes) / max(1, dials),
+        "streams": max(node["streams"] for node in nodes),
+        "honest_cpu": record[_REALTIME]["cpu_seconds"] / max(0.01, control[_REALTIME]["cpu_seconds"]),
+    }
+
+
+def _arrived(counts: Sequence[Mapping[str, int]]) -> float:
+    return sum(each["arrived"] for each in counts) / max(1, sum(each["owed"] for each in counts))
+
+
+def _p99(nodes: Sequence[Mapping[str, Any]]) -> float:
+    latencies = sorted(late for node in nodes for late in node["latencies"])
+    return float(latencies[int(len(latencies) * 0.99)]) if latencies else 0.0
 
 
 def _attackers(node: Mapping[str, Any]) -> Counter[str]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
-from sapo_adversary.attacks.catalogue import ATTACKS
+from sapo_adversary.attacks.catalogue import THREATS
 from sapo_adversary.campaigns.campaign import ARMS, Arm, Campaign
 from sapo_adversary.campaigns.metrics import metrics
 
@@ -62,7 +62,7 @@ class Outcome:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values."""
-        kind = ATTACKS[self.campaign.attack]
+        kind = THREATS[self.campaign.attack]
         return {
             "campaign": self.campaign.name,
             "title": self.campaign.title,

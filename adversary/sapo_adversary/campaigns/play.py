@@ -29,7 +29,10 @@ def play(
         for campaign, share in parts
         for scenario in (campaign.scenario(arm, share=share, seed=seed) for arm in ARMS)
     }
-    play_all(list(wanted.values()), records, policies=policies, jobs=jobs, console=console)
+    realtime = [scenario for scenario in wanted.values() if scenario.network == "libp2p"]
+    virtual = [scenario for scenario in wanted.values() if scenario.network == "memory"]
+    play_all(virtual, records, policies=policies, jobs=jobs, console=console)
+    play_all(realtime, records, policies=policies, jobs=1, console=console)  # each needs the machine for itself
     return [
         outcome_of(
             campaign,

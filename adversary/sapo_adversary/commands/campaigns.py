@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from sapo_adversary.attacks.catalogue import ATTACKS
+from sapo_adversary.attacks.catalogue import THREATS
 from sapo_adversary.campaigns.campaign import SHARE, SHARES, Scale, campaign_names, load_campaign
 from sapo_adversary.campaigns.metrics import ABOUT
 from sapo_adversary.campaigns.outcome import COLUMNS, Outcome, rows
@@ -32,7 +32,10 @@ _WORST = 6
 """Attacks that are also played at the other shares: those that harm an undefended swarm most."""
 _SEEDS: Mapping[Scale, int] = {"full": 5, "quick": 1, "models": 3}
 """Independent swarms for each cell of a matrix."""
+_REALTIME_SEEDS = 2
+"""At most, for attacks on libp2p: each takes minutes of real time, and the machine for itself."""
 _SHOWN = ("reward_lost", "heldout_lost", "poison_share", "violations", "false_bans", "banned", "rounds_to_ban")
+_REALTIME_SHOWN = ("delivery", "victim_heard", "victim_hears", "latency_p99", "mesh_honest", "mesh_dark", "honest_cpu")
 _folder = click.Path(path_type=Path)
 
 
@@ -54,7 +57,7 @@ def _played(command: Command) -> Command:
 @as_json
 def list_(*, json_output: bool) -> None:
     """List the scenarios, each of them an attack, by their rows in the catalogue of attacks."""
-    campaigns = [(campaign, ATTACKS[campaign.attack]) for campaign in map(load_campaign, campaign_names())]
+    campaigns = [(campaign, THREATS[campaign.attack]) for campaign in map(load_campaign, campaign_names())]
     if json_output:
         listed = [
             {"id": each.name, "name": each.title, "layer": kind.layer, "row": kind.row, "threat": kind.threat()}
@@ -134,6 +137,9 @@ def matrix(
 ) -> None:
     """Play every attack at a quarter of all peers, and the six worst at five shares.
 
+    Attacks on the network are played last, one at a time, on libp2p and real time: at a quarter only, with two seeds at
+    most, not with --quick or --models; unlike all others they do not give the same numbers twice.
+
     Writes matrix.json, matrix.csv (attack, seed, share, arm, metric, value, verdict) and matrix.html; quick.* with
     --quick and models.* with --models. Hours on two cores; minutes with --quick. Exits with 1 where a promise is
     missed.
@@ -144,20 +150,24 @@ def matrix(
     scale: Scale = "quick" if quick else "models" if models else "full"
     names = _worst(_summary(output / "matrix.json")["outcomes"]) if models else campaign_names()
     campaigns = [replace(load_campaign(each), scale=scale) for each in names]
+    realtime = [campaign for campaign in campaigns if campaign.realtime] if scale == "full" else []
+    campaigns = [campaign for campaign in campaigns if not campaign.realtime]
+    count = seeds or _SEEDS[scale]
     play_parts = partial(
         play,
-        seeds=range(1, 1 + (seeds or _SEEDS[scale])),
         records=records or output / "runs",
         policies=DEFAULT_FOLDER,
         jobs=jobs,
         console=stderr,
     )
-    outcomes = play_parts([(campaign, SHARE) for campaign in campaigns])
+    swarms, few = range(1, 1 + count), range(1, 1 + min(count, _REALTIME_SEEDS))
+    outcomes = play_parts([(campaign, SHARE) for campaign in campaigns], swarms)
     if scale == "full":
         worst = _worst([outcome.as_dict() for outcome in outcomes])
         outcomes += play_parts(
-            [(each, share) for each in campaigns if each.name in worst for share in SHARES if share != SHARE]
+            [(each, share) for each in campaigns if each.name in worst for share in SHARES if share != SHARE], swarms
         )
+    outcomes += play_parts([(campaign, SHARE) for campaign in realtime], few)
     flag, name = {"full": ("", "matrix"), "quick": (" --quick", "quick"), "models": (" --models", "models")}[scale]
     written = _write(outcomes, output, name, f"sapo-adversary matrix{flag}")
     if json_output:
@@ -228,7 +238,7 @@ def _arms(outcome: Outcome) -> Table:
     for arm in outcome.values:
         table.add_column(arm, justify="right")
     table.add_column("what it is", style="dim")
-    for metric in _SHOWN:
+    for metric in _REALTIME_SHOWN if outcome.campaign.realtime else _SHOWN:
         table.add_row(metric, *(f"{outcome.mean(arm, metric):.3g}" for arm in outcome.values), ABOUT[metric])
     return table
 

@@ -12,6 +12,8 @@ from statistics import median
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from libp2p.pubsub.gossipsub import GossipSub
+
 import sapo_node.inbox
 import sapo_node.ingest
 import sapo_node.verify
@@ -22,6 +24,7 @@ from sapo_adversary.simulator.scoring import SharedScorer
 from sapo_node.counters import Counters
 from sapo_node.ingest import Ingest
 from sapo_node.jail.messages import ScoreRequest
+from sapo_node.net.hardened import HardenedGossipSub
 from sapo_node.net.interface import Verdict
 from sapo_node.replay import ReplayWindow
 from sapo_node.sampler import Sampler
@@ -204,6 +207,13 @@ DEFENCES: Mapping[str, Defence] = {
     ),
     "promotion limits": Defence(
         "node/sapo_node/trust/ledger.py", ((policy, "EARNED_PER_EPOCH", 10**9), (policy, "PROMOTIONS_SHARE", 10.0**9))
+    ),
+    "flood publishing": Defence(
+        "node/sapo_node/net/hardened.py",
+        ((HardenedGossipSub, "_get_peers_to_send", GossipSub._get_peers_to_send),),  # noqa: SLF001
+    ),
+    "gossip repair": Defence(
+        "node/sapo_node/net/hardened.py", ((HardenedGossipSub, "gossip_heartbeat", GossipSub.gossip_heartbeat),)
     ),
     "peer share": Defence("node/sapo_node/sampler.py", ((policy, "PEER_SHARE", 1.0),)),
     "mass limit": Defence("node/sapo_node/sampler.py", ((policy, "MASS_LIMIT", inf),)),

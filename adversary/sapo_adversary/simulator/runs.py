@@ -80,10 +80,16 @@ def _begin(ticks: "Queue[int]") -> None:
 
 
 def _play(scenario: Scenario, folder: Path, policies: Path) -> None:
-    # torch is imported by the workers alone.
-    from sapo_adversary.simulator.swarm import simulate  # noqa: PLC0415
+    # torch and libp2p are imported by the workers alone.
+    progress = _ticks.put if _ticks else lambda _: None
+    if scenario.network == "libp2p":
+        from sapo_adversary.simulator.realtime import simulate_realtime  # noqa: PLC0415
 
-    record = simulate(scenario, policies=policies, progress=_ticks.put if _ticks else lambda _: None)
+        record = simulate_realtime(scenario, progress=progress)
+    else:
+        from sapo_adversary.simulator.swarm import simulate  # noqa: PLC0415
+
+        record = simulate(scenario, policies=policies, progress=progress)
     write_whole(record_path(folder, scenario), json.dumps(record, separators=(",", ":")) + "\n")
 
 

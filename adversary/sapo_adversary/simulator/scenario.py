@@ -96,6 +96,8 @@ class Scenario:
     """Links that each joining peer makes; 0 links it with everybody."""
     audited: bool = False
     """Whether everything that is trained on is held against the truth, and standings are followed."""
+    network: Literal["memory", "libp2p"] = "memory"
+    """What carries the messages: the network in memory, on virtual time, or real libp2p on loopback, on real time."""
     attackers: tuple[AttackerSpec, ...] = ()
     without: tuple[str, ...] = ()
     """Defences that the nodes go without; see `defences`."""

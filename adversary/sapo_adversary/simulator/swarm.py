@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import trio
 import trio.testing
@@ -34,6 +34,9 @@ from sapo_node.round import RoundReport
 from sapo_node.state import SCHEMA
 from sapo_node.trainer import trained_per_peer
 from sapo_protocol import LocalError, Manifest, load_manifest
+
+if TYPE_CHECKING:
+    from sapo_adversary.simulator.loopback import Loopback
 
 FIRST_EPOCH = 10
 """The epoch in which every simulation begins."""
@@ -61,7 +64,7 @@ class _Log:
             self.columns.setdefault(name, []).append(value)
 
 
-class _Member:
+class Member:
     """One simulated node with its log."""
 
     def __init__(
@@ -75,7 +78,7 @@ class _Member:
         clock: TrioClock,
         policies: Path,
         scorer: SharedScorer,
-        hub: MemoryHub,
+        hub: "MemoryHub | Loopback",
         audit: Audit | None,
     ) -> None:
         self.spec = spec
@@ -211,7 +214,7 @@ def _bytes_in_use(database: Database) -> int:
 
 def simulate(scenario: Scenario, *, policies: Path = Path(), progress: Progress = lambda _: None) -> dict[str, Any]:
     """Play a scenario from beginning to end and return its record; prepared policies lie in `policies`."""
-    manifest = _manifest(scenario)
+    manifest = manifest_of(scenario)
     clock = trio.testing.MockClock(autojump_threshold=0)
     with set_up(scenario), without(scenario.without):
         members = trio.run(partial(_play_all, scenario, manifest, policies=policies, progress=progress), clock=clock)
@@ -223,7 +226,7 @@ def simulate(scenario: Scenario, *, policies: Path = Path(), progress: Progress 
     }
 
 
-async def _play_all(scenario: Scenario, manifest: Manifest, *, policies: Path, progress: Progress) -> list[_Member]:
+async def _play_all(scenario: Scenario, manifest: Manifest, *, policies: Path, progress: Progress) -> list[Member]:
     scorer = SharedScorer()
     hub = MemoryHub(seed=scenario.seed, quality=LinkQuality(loss=scenario.loss), degree=scenario.degree or None)
     clock = TrioClock(manifest.genesis + FIRST_EPOCH * manifest.epoch_seconds)
@@ -232,7 +235,7 @@ async def _play_all(scenario: Scenario, manifest: Manifest, *, policies: Path, p
     roles = {identity.peer_id: HONEST for identity in identities}
     audit = Audit(manifest, scorer, roles) if scenario.audited else None
     members = [
-        _Member(
+        Member(
             scenario,
             manifest,
             number,
@@ -261,7 +264,7 @@ async def _play_all(scenario: Scenario, manifest: Manifest, *, policies: Path, p
     return members
 
 
-def _manifest(scenario: Scenario) -> Manifest:
+def manifest_of(scenario: Scenario) -> Manifest:
     """The swarm's, on the scenario's clock."""
     manifest = load_manifest(scenario.swarm)
     epoch_seconds, max_rounds = scenario.epoch_seconds, scenario.max_rounds

@@ -37,6 +37,7 @@ OFFERED_IDS = 512
 WANTED_IDS = 64  # each may cost us a whole message
 BACKOFF_SECONDS = 600  # a peer may ask us to stay out of its mesh for so long, not for ever
 
+OFFERED_PEERS = 6  # at least, outside of the mesh, at each heartbeat
 STREAMS = 4  # gossip streams one peer may hold open; honest ones need one
 SEEN_SECONDS = 120.0
 
@@ -80,6 +81,28 @@ class HardenedGossipSub(GossipSub):  # type: ignore[misc]
         # One timestamp per message, kept for ever, for a feature that is switched off.
         self.recent_message_deliveries: Any = defaultdict(lambda: deque(maxlen=1))
         self.max_iwant_requests_per_second = 3.0
+
+    def _get_peers_to_send(self, topic_ids: Any, msg_forwarder: Any, origin: Any, msg_id: Any = None) -> set[Any]:
+        """Our own messages go to everybody who follows their topic: a mesh full of strangers cannot silence us."""
+        chosen = set(super()._get_peers_to_send(topic_ids, msg_forwarder, origin, msg_id))
+        if msg_forwarder == self.pubsub.my_id:
+            chosen.update(*(self.pubsub.peer_topics.get(topic, ()) for topic in topic_ids))
+        return chosen
+
+    def gossip_heartbeat(self) -> defaultdict[Any, dict[str, list[bytes]]]:
+        """Whom to offer which of the latest messages: peers outside of the mesh, drawn at random.
+
+        The library passes over whoever is in back-off, which concerns the mesh alone: a node whose mesh was taken from
+        it would be offered nothing by those it lost.
+        """
+        offers: defaultdict[Any, dict[str, list[bytes]]] = defaultdict(dict)
+        for topic, mesh in self.mesh.items():
+            latest = list(self.mcache.window(topic))
+            others = self.pubsub.peer_topics.get(topic, set()) - mesh
+            count = max(OFFERED_PEERS, len(others) // 4)
+            for peer in self.select_from_minus(count, others, ()) if latest else ():
+                offers[peer][topic] = latest
+        return offers
 
     def _check_equivocation(self, _message: Any) -> bool:
         """Ours is decided by the node, from signed envelopes; this table would keep a thousand messages."""

@@ -1,0 +1,52 @@
+"""The attackers' process: is told on its standard input what to attack, says when it is ready, and waits for the word.
+
+It ends after the seconds it was given, or when its standard input does.
+"""
+
+import json
+import random
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import trio
+
+from sapo_adversary.attacks.catalogue import GOSSIP
+from sapo_adversary.attacks.gossip import peer as _peer  # noqa: F401 - before the clock runs: libp2p takes seconds
+from sapo_adversary.attacks.gossip.kit import GossipKit
+
+
+async def attack(told: Mapping[str, Any]) -> None:
+    """Play until the end of the input, at most for the time given, and tell how it went."""
+    kit = GossipKit(
+        topic=told["topic"],
+        honest=told["honest"],
+        neighbours=told["neighbours"],
+        seeds=[bytes.fromhex(seed) for seed in told["seeds"]],
+        hosts=told["hosts"],
+        rng=random.Random(told["seed"]),  # noqa: S311 - simulation
+    )
+    played = GOSSIP[told["attack"]](kit, **told["options"])
+    say({"event": "ready"})
+    await heard()
+    with trio.move_on_after(told["seconds"]):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(played.play)
+            await heard()
+            nursery.cancel_scope.cancel()
+    say({"event": "over", "report": played.report()})
+
+
+async def heard() -> str:
+    """The next line of the input; empty at its end."""
+    return await trio.to_thread.run_sync(sys.stdin.readline, abandon_on_cancel=True)  # type: ignore[call-arg]
+
+
+def say(event: Mapping[str, Any]) -> None:
+    """One line of the output."""
+    sys.stdout.write(json.dumps(event) + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    trio.run(attack, json.loads(sys.stdin.readline()))

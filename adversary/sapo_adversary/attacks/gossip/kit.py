@@ -1,0 +1,72 @@
+"""What attackers of the network have at hand: whom there is to attack, and hosts of their own.
+
+libp2p is imported where a host is made, so that the catalogue can be read without it.
+"""
+
+import random
+from abc import abstractmethod
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING, Any
+
+from sapo_adversary.attacks.kit import Threat
+
+if TYPE_CHECKING:
+    from sapo_adversary.attacks.gossip.peer import Peer
+
+Hear = Callable[[str, Any], Awaitable[None]]
+"""`hear(peer id, RPC)`: what an honest node sends to a host of ours."""
+
+
+class GossipKit:
+    """One attacker's means: `count` hosts, the addresses of all honest nodes, and which of them is the victim."""
+
+    def __init__(
+        self,
+        *,
+        topic: str,
+        honest: Sequence[str],
+        neighbours: Sequence[str],
+        seeds: Sequence[bytes],
+        hosts: Sequence[str],
+        rng: random.Random,
+    ) -> None:
+        """`honest` are dialable addresses, the victim's last; `neighbours` are those of them that the victim dials,
+        which can be found out; `seeds` are the hosts' keys and `hosts` their IP addresses.
+        """
+        self.topic = topic
+        self.honest = honest
+        self.victim = honest[-1]
+        self.neighbours = neighbours
+        self.count = len(seeds)
+        self.rng = rng
+        self._seeds = seeds
+        self._hosts = hosts
+
+    def peer(self, number: int, hear: Hear) -> "AbstractAsyncContextManager[Peer]":
+        """Host `number`, running while the context is entered."""
+        from sapo_adversary.attacks.gossip.peer import running  # noqa: PLC0415
+
+        return running(self._seeds[number], self._hosts[number], hear)
+
+
+def peer_of(address: str) -> str:
+    """The peer id at the end of an address."""
+    return address.rpartition("/")[2]
+
+
+class GossipAttack(Threat):
+    """One way to harm a swarm from within its network, by hosts that collude."""
+
+    layer = "gossip"
+
+    def __init__(self, kit: GossipKit) -> None:
+        self.kit = kit
+
+    @abstractmethod
+    async def play(self) -> None:
+        """Attack until cancelled."""
+
+    def report(self) -> Mapping[str, Any]:
+        """What only the attackers can tell of how it went."""
+        return {}

@@ -1,0 +1,149 @@
+"""One host of an attacker: noise, yamux and multistream as they should be, and then whatever it likes."""
+
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from libp2p import YAMUX_PROTOCOL_ID, Yamux, new_host
+from libp2p.crypto.ed25519 import create_new_key_pair
+from libp2p.crypto.x25519 import create_new_key_pair as create_noise_key_pair
+from libp2p.host.basic_host import _IdentifyNotifee
+from libp2p.peer.id import ID
+from libp2p.pubsub.gossipsub import PROTOCOL_ID_V11
+from libp2p.pubsub.pb import rpc_pb2
+from libp2p.security.noise.transport import PROTOCOL_ID as NOISE
+from libp2p.security.noise.transport import Transport as NoiseTransport
+from libp2p.transport.tcp.tcp import TCP
+from libp2p.utils import encode_varint_prefixed
+from libp2p.utils.varint import read_varint_prefixed_bytes_limited
+from multiaddr import Multiaddr
+
+from sapo_adversary.attacks.gossip.kit import Hear, peer_of
+
+# It reports each failed dial as an error, and attackers fail often.
+logging.getLogger("libp2p").addHandler(logging.NullHandler())
+
+_MOST_BYTES = 4 * 1024 * 1024
+"""Of one RPC from an honest node."""
+
+
+class LinkLost(Exception):
+    """The honest node, or what lies between, ended it."""
+
+
+class _FromOneHost(TCP):  # type: ignore[misc]
+    """TCP that dials from one address of this machine, so that every attacker can seem to be a machine of its own."""
+
+    def __init__(self, host: str) -> None:
+        super().__init__()
+        self._host = host
+
+    async def dial(self, maddr: Any) -> Any:
+        return await self.dial_with_source(maddr, (self._host, 0))
+
+
+class Link:
+    """A gossip stream of ours to one honest node."""
+
+    def __init__(self, stream: Any) -> None:
+        self.stream = stream
+
+    @property
+    def open(self) -> bool:
+        """Whether the connection stands, for all that we know."""
+        return not self.stream.muxed_conn.is_closed
+
+    async def write(self, data: bytes) -> None:
+        """Any bytes. Raises LinkLost."""
+        try:
+            await self.stream.write(data)
+        except Exception as error:
+            raise LinkLost from error
+
+    async def send(self, rpc: Any) -> None:
+        """One RPC. Raises LinkLost."""
+        await self.write(encode_varint_prefixed(rpc.SerializeToString()))
+
+    async def subscribe(self, topic: str) -> None:
+        """Say that we follow a topic."""
+        await self.send(rpc_pb2.RPC(subscriptions=[rpc_pb2.RPC.SubOpts(subscribe=True, topicid=topic)]))
+
+    async def control(self, **kinds: Any) -> None:
+        """Control messages by their kinds' names in the protocol."""
+        await self.send(rpc_pb2.RPC(control=rpc_pb2.ControlMessage(**kinds)))
+
+    async def graft(self, topic: str) -> None:
+        """Ask into the mesh."""
+        await self.control(graft=[rpc_pb2.ControlGraft(topicID=topic)])
+
+    async def publish(self, message: Any) -> None:
+        """Pass a message on as it is."""
+        await self.send(rpc_pb2.RPC(publish=[message]))
+
+
+class Peer:
+    """A running host."""
+
+    def __init__(self, host: Any, keys: Any) -> None:
+        self.host = host
+        self.keys = keys
+        self.links: dict[str, Link] = {}
+
+    @property
+    def address(self) -> str:
+        """Where it can be dialled."""
+        return str(self.host.get_addrs()[0])
+
+    async def dial(self, address: str) -> Link:
+        """Connect with an honest node and open a gossip stream. Raises LinkLost."""
+        target = ID.from_string(peer_of(address))
+        try:
+            await self.host.get_network().dial_addr(Multiaddr(address), target)
+            link = Link(await self.host.new_stream(target, [PROTOCOL_ID_V11]))
+        except Exception as error:
+            raise LinkLost from error
+        self.links[str(target)] = link
+        return link
+
+    @staticmethod
+    def author(message: Any) -> str:
+        """Who published a message, as it says."""
+        return str(ID(message.from_id))
+
+    async def take(self, stream: Any, hear: Hear) -> None:
+        """Read a gossip stream of an honest node's to its end, and open one of ours if it was the first to call."""
+        honest = stream.muxed_conn.peer_id
+        try:
+            if str(honest) not in self.links:
+                self.links[str(honest)] = Link(await self.host.new_stream(honest, [PROTOCOL_ID_V11]))
+            while True:
+                rpc = rpc_pb2.RPC()
+                rpc.ParseFromString(await read_varint_prefixed_bytes_limited(stream, _MOST_BYTES))
+                await hear(str(honest), rpc)
+        except Exception:  # noqa: BLE001 - the library ends a stream in many ways
+            self.links.pop(str(honest), None)
+
+
+@asynccontextmanager
+async def running(seed: bytes, host: str, hear: Hear) -> AsyncIterator[Peer]:
+    """A host with this key at this IP address, until the context is left."""
+    keys = create_new_key_pair(seed)
+    noise = NoiseTransport(keys, noise_privkey=create_noise_key_pair().private_key)
+    basic = new_host(
+        key_pair=keys,
+        sec_opt={NOISE: noise},
+        muxer_opt={YAMUX_PROTOCOL_ID: Yamux},
+        transports=[_FromOneHost(host)],
+        disable_identify_address_discovery=True,
+    )
+    swarm = basic.get_network()
+    for notifee in [found for found in swarm.notifees if isinstance(found, _IdentifyNotifee)]:
+        swarm.remove_notifee(notifee)  # its tasks end the host when they fail
+    peer = Peer(basic, keys)
+    basic.set_stream_handler(PROTOCOL_ID_V11, lambda stream: peer.take(stream, hear))
+    async with basic.run(listen_addrs=[Multiaddr(f"/ip4/{host}/tcp/0")]):
+        try:
+            yield peer
+        finally:
+            await basic.close()

@@ -1,0 +1,90 @@
+"""Keys that sit in the meshes of honest nodes; what they do there is what attacks differ in."""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import trio
+
+from sapo_adversary.attacks.gossip.kit import GossipAttack, GossipKit, peer_of
+
+if TYPE_CHECKING:
+    from sapo_adversary.attacks.gossip.peer import Link, Peer
+
+_REMEMBERED = 20_000
+
+
+class Sybils(GossipAttack):
+    """Hosts that subscribe, ask into the meshes at every heartbeat and pass on what they choose to."""
+
+    def __init__(self, kit: GossipKit) -> None:
+        super().__init__(kit)
+        self._seen: list[dict[bytes, None]] = [{} for _ in range(kit.count)]
+
+    def targets(self, number: int) -> Sequence[str]:
+        """The honest nodes that a host connects with."""
+        del number
+        return self.kit.honest
+
+    def passes_on(self, author: str) -> bool:
+        """Whether a message of the swarm's goes on from here, by who wrote it."""
+        del author
+        return True
+
+    async def beat(self, link: "Link") -> None:
+        """What a host sends to an honest node every second."""
+        await link.graft(self.kit.topic)
+
+    async def play(self) -> None:
+        """All hosts at once."""
+        async with trio.open_nursery() as nursery:
+            for number in range(self.kit.count):
+                nursery.start_soon(self._live, number)
+
+    async def _live(self, number: int) -> None:
+        """One host, again and again: what an honest node does to it may end it."""
+        while True:
+            with suppress(Exception):  # whatever ended this life, the next one begins
+                await self._serve(number)
+            await trio.sleep(1)
+
+    async def _serve(self, number: int) -> None:
+        peers: list[Peer] = []
+
+        async def hear(sender: str, rpc: Any) -> None:
+            for message in rpc.publish:
+                await self._heard(number, peers[0], sender, message)
+
+        async with self.kit.peer(number, hear) as peer, trio.open_nursery() as nursery:
+            peers.append(peer)
+            for address in self.targets(number):
+                nursery.start_soon(self._stay, peer, address)
+
+    async def _stay(self, peer: "Peer", address: str) -> None:
+        """Be connected with an honest node, whatever it does."""
+        while True:
+            try:
+                link = peer.links.get(peer_of(address)) or await peer.dial(address)
+                await link.subscribe(self.kit.topic)
+                while link.open:
+                    await self.beat(link)
+                    await trio.sleep(1)
+                peer.links.pop(peer_of(address), None)
+            except Exception:  # noqa: BLE001 - lost, and sought again
+                peer.links.pop(peer_of(address), None)
+            await trio.sleep(self.kit.rng.uniform(0.3, 0.6))
+
+    async def _heard(self, number: int, peer: "Peer", sender: str, message: Any) -> None:
+        seen = self._seen[number]
+        key = message.from_id + message.seqno
+        if key in seen:
+            return
+        seen[key] = None
+        if len(seen) > _REMEMBERED:
+            del seen[next(iter(seen))]
+        if not self.passes_on(peer.author(message)):
+            return
+        for honest, link in list(peer.links.items()):
+            if honest != sender:
+                with suppress(Exception):  # whoever keeps the link finds out
+                    await link.publish(message)

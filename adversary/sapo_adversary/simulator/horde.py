@@ -1,0 +1,115 @@
+"""Attackers of the network, in a process of their own: they must not slow the honest nodes' clock, nor count as their
+work.
+"""
+
+import hashlib
+import inspect
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import trio
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from sapo_adversary.attacks.catalogue import GOSSIP
+from sapo_adversary.simulator.loopback import Loopback, own_network
+from sapo_adversary.simulator.scenario import AttackerSpec, Scenario
+from sapo_node.keyfile import Identity
+from sapo_protocol import LocalError
+
+_START_SECONDS = 60.0
+_END_SECONDS = 5.0
+_NETWORKS = 4
+"""Networks (/16) among which their addresses are spread."""
+
+
+class Horde:
+    """The hosts of one `AttackerSpec`."""
+
+    def __init__(self, scenario: Scenario, number: int, loopback: Loopback) -> None:
+        """`number` is the place of the specification among the scenario's attackers."""
+        self.spec: AttackerSpec = scenario.attackers[number]
+        if self.spec.attack not in GOSSIP:
+            raise LocalError(f"no attack {self.spec.attack!r} on libp2p; there are {', '.join(GOSSIP)}")
+        try:
+            inspect.signature(GOSSIP[self.spec.attack]).bind(None, **self.spec.options)
+        except TypeError as error:
+            raise LocalError(f"options of {self.spec.attack}: {error}") from error
+        self._loopback = loopback
+        seeds = [_seed(scenario, number, place) for place in range(self.spec.count)]
+        self.peers = [Identity(Ed25519PrivateKey.from_private_bytes(seed)).peer_id for seed in seeds]
+        self._told = {
+            "attack": self.spec.attack,
+            "options": dict(self.spec.options),
+            "topic": loopback.topic,
+            "honest": loopback.addresses,
+            "neighbours": loopback.victims_bootstraps,
+            "seeds": [seed.hex() for seed in seeds],
+            "hosts": [f"127.{200 + place % _NETWORKS}.{own_network()}" for place in range(self.spec.count)],
+            "seed": f"attack/{scenario.seed}/{number}",
+            "seconds": 4 * scenario.seconds,
+        }
+
+    async def play(self, ready: trio.Event) -> None:
+        """Start, say so, attack when the honest nodes start, and end when cancelled."""
+        process = await trio.lowlevel.open_process(
+            [sys.executable, "-m", "sapo_adversary.attacks.gossip"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        assert process.stdin is not None
+        assert process.stdout is not None
+        lines = _Lines(process.stdout)
+        try:
+            await process.stdin.send_all(json.dumps(self._told).encode() + b"\n")
+            with trio.fail_after(_START_SECONDS):
+                await lines.event("ready")
+            ready.set()
+            await self._loopback.ready.wait()
+            await trio.sleep(self.spec.joins)
+            await process.stdin.send_all(b"go\n")
+            await trio.sleep_forever()
+        finally:
+            with trio.move_on_after(_END_SECONDS) as scope:
+                scope.shield = True
+                await process.stdin.aclose()
+                over = await lines.event("over")
+                self._loopback.reports.append(over["report"])
+            process.kill()
+            with trio.CancelScope(shield=True):
+                await process.wait()
+
+
+class _Lines:
+    """What the process says, event by event."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+        self._rest = b""
+
+    async def event(self, name: str) -> dict[str, Any]:
+        """The next event, which must be of this name. Raises LocalError where the process ends or says another."""
+        while b"\n" not in self._rest:
+            data = await self._stream.receive_some()
+            if not data:
+                raise LocalError("the attackers' process ended early; see what it wrote above")
+            self._rest += data
+        line, self._rest = self._rest.split(b"\n", 1)
+        event: dict[str, Any] = json.loads(line)
+        if event["event"] != name:
+            raise LocalError(f"the attackers' process said {event['event']} in place of {name}")
+        return event
+
+
+def _seed(scenario: Scenario, number: int, place: int) -> bytes:
+    return hashlib.sha256(f"sapo/attacker/{scenario.seed}/{number}/{place}".encode()).digest()
+
+
+async def unleash(hordes: Sequence[Horde], loopback: Loopback, nursery: trio.Nursery) -> None:
+    """Start all attackers, and the honest nodes as soon as all are ready."""
+    waiting = [trio.Event() for _ in hordes]
+    for horde, ready in zip(hordes, waiting, strict=True):
+        nursery.start_soon(horde.play, ready)
+    for ready in waiting:
+        await ready.wait()
+    loopback.begin()

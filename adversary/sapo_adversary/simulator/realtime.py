@@ -1,0 +1,82 @@
+"""Plays a scenario on real libp2p and real time: the same nodes as `swarm` plays in memory, each with a network of its
+own on loopback.
+
+Two runs of one scenario differ: their sockets and the machine's other work decide what comes first.
+"""
+
+import random
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import trio
+
+from sapo_adversary.simulator.audit import HONEST, Audit
+from sapo_adversary.simulator.defences import without
+from sapo_adversary.simulator.horde import Horde, unleash
+from sapo_adversary.simulator.loopback import Loopback
+from sapo_adversary.simulator.scenario import Scenario
+from sapo_adversary.simulator.scoring import SharedScorer
+from sapo_adversary.simulator.swarm import FIRST_EPOCH, Member, Progress, identity_of, manifest_of
+from sapo_node.clock import TrioClock
+from sapo_protocol import LocalError, Manifest
+
+_PATIENCE = 4
+"""How many times its seconds a run may take before it is given up."""
+
+
+def simulate_realtime(scenario: Scenario, *, progress: Progress = lambda _: None) -> dict[str, Any]:
+    """Play a scenario and return its record, which has what was seen of the network under `gossip`.
+
+    Raises LocalError where the machine is too busy to play it in time.
+    """
+    if scenario.learner != "bandit":
+        raise LocalError(f"scenario {scenario.name}: on libp2p nodes train the stand-in alone, learner = 'bandit'")
+    manifest = manifest_of(scenario)
+    with without(scenario.without):
+        members, loopback = trio.run(partial(_play_all, scenario, manifest, progress))
+    return {
+        "scenario": scenario.as_dict(),
+        "digest": scenario.digest(),
+        "nodes": [{**member.record(), "gossip": loopback.record_of(member.peer)} for member in members],
+        "gossip": loopback.record(),
+        "timing": {"cpu_seconds": [member.log.cpu_seconds for member in members]},
+    }
+
+
+async def _play_all(scenario: Scenario, manifest: Manifest, progress: Progress) -> tuple[list[Member], Loopback]:
+    random.seed(f"library/{scenario.seed}")  # libp2p draws from it: whom to graft, whom to prune
+    scorer = SharedScorer()
+    clock = TrioClock(manifest.genesis + FIRST_EPOCH * manifest.epoch_seconds - trio.current_time())
+    identities = [identity_of(scenario, number) for number in range(len(scenario.members))]
+    roles = {identity.peer_id: HONEST for identity in identities}
+    audit = Audit(manifest, scorer, roles) if scenario.audited else None
+    loopback = Loopback(scenario, manifest, identities)
+    members = [
+        Member(
+            scenario,
+            manifest,
+            number,
+            spec,
+            identities=identities,
+            clock=clock,
+            policies=Path(),
+            scorer=scorer,
+            hub=loopback,
+            audit=audit,
+        )
+        for number, spec in enumerate(scenario.members)
+    ]
+    hordes = [Horde(scenario, number, loopback) for number in range(len(scenario.attackers))]
+    roles |= {peer: horde.spec.attack for horde in hordes for peer in horde.peers}
+    with trio.move_on_after(_PATIENCE * scenario.seconds) as patience:
+        async with trio.open_nursery() as attacking:
+            await unleash(hordes, loopback, attacking)
+            async with trio.open_nursery() as playing:
+                for member in members:
+                    playing.start_soon(member.play, progress)
+            loopback.end()
+            attacking.cancel_scope.cancel()
+    if patience.cancelled_caught:
+        raise LocalError(f"{scenario.name} took {_PATIENCE} times its {scenario.seconds:g} s: play it with less beside")
+    return members, loopback
