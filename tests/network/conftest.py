@@ -14,6 +14,8 @@ import trio
 from libp2p import YAMUX_PROTOCOL_ID, Yamux, new_host
 from libp2p.crypto.ed25519 import create_new_key_pair
 from libp2p.crypto.x25519 import create_new_key_pair as create_noise_key_pair
+from libp2p.exceptions import ParseError
+from libp2p.io.exceptions import IOException
 from libp2p.peer.id import ID
 from libp2p.pubsub.gossipsub import PROTOCOL_ID_V11
 from libp2p.pubsub.pb import rpc_pb2
@@ -21,6 +23,7 @@ from libp2p.pubsub.validators import PUBSUB_SIGNING_PREFIX
 from libp2p.security.noise.transport import PROTOCOL_ID as NOISE
 from libp2p.security.noise.transport import Transport as NoiseTransport
 from libp2p.utils import encode_varint_prefixed
+from libp2p.utils.varint import read_varint_prefixed_bytes
 from multiaddr import Multiaddr
 from nacl.signing import SigningKey
 
@@ -176,6 +179,8 @@ class Attacker:
     keys: Any
     target: Any
     stream: Any
+    received: list[Any]
+    """The RPCs that the node sent, as they come in."""
 
     @property
     def peer_id(self) -> str:
@@ -214,11 +219,22 @@ async def attack(address: str, number: int = 200) -> AsyncIterator[Attacker]:
     noise = NoiseTransport(keys, noise_privkey=create_noise_key_pair().private_key)
     host = new_host(key_pair=keys, sec_opt={NOISE: noise}, muxer_opt={YAMUX_PROTOCOL_ID: Yamux})
     target = ID.from_string(address.rpartition("/")[2])
+    received: list[Any] = []
+
+    async def listen(stream: Any) -> None:
+        try:
+            while True:
+                received.append(rpc_pb2.RPC.FromString(await read_varint_prefixed_bytes(stream)))
+        except (IOException, ParseError):
+            return
+
+    # Without it the node has no stream to write to, and forgets nothing of us when we leave.
+    host.set_stream_handler(PROTOCOL_ID_V11, listen)
     async with host.run(listen_addrs=[Multiaddr(LOOPBACK)]):
         await host.get_network().dial_addr(Multiaddr(address), target)
         stream = await host.new_stream(target, [PROTOCOL_ID_V11])
         try:
-            yield Attacker(host, keys, target, stream)
+            yield Attacker(host, keys, target, stream, received)
         finally:
             await host.close()  # leaving the context alone would keep the socket open
 
