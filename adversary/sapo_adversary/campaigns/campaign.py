@@ -28,14 +28,14 @@ _SMALLER: Mapping[Scale, tuple[int, Mapping[str, Any]]] = {
 }
 """Honest nodes, and what differs in the scenario."""
 _COMMON: Mapping[str, Any] = {
-    "seconds": 200.0,
+    "seconds": 120.0,
     "learner": "bandit",
     "epoch_seconds": 60,
     "max_rounds": 60,
     "degree": 6,
     "audited": True,
 }
-_NODE: Mapping[str, Any] = {"round_seconds": 2.0}
+_NODE: Mapping[str, Any] = {"round_seconds": 2.0, "external": "auto"}
 _REAL_NODE: Mapping[str, Any] = {**_NODE, "count": 8}
 _REAL: Mapping[str, Any] = {**_COMMON, "seconds": 30.0, "degree": 3}
 """On libp2p, where every second is one."""

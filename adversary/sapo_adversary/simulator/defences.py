@@ -208,6 +208,7 @@ DEFENCES: Mapping[str, Defence] = {
     "promotion limits": Defence(
         "node/sapo_node/trust/ledger.py", ((policy, "EARNED_PER_EPOCH", 10**9), (policy, "PROMOTIONS_SHARE", 10.0**9))
     ),
+    "cohort share": Defence("node/sapo_node/sampler.py", ((policy, "COHORT_SHARE", 1.0),)),
     "flood publishing": Defence(
         "node/sapo_node/net/hardened.py",
         ((HardenedGossipSub, "_get_peers_to_send", GossipSub._get_peers_to_send),),  # noqa: SLF001
