@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from sapo_adversary.attacks.catalogue import ATTACKS
+from sapo_adversary.attacks.catalogue import THREATS
 from sapo_adversary.campaigns.campaign import (
     HONEST,
     SHARE,
@@ -36,8 +36,8 @@ def test_every_scenario_of_the_package_can_be_read_and_asks_for_harm(name):
 
 
 def test_every_attack_has_a_threat_a_row_and_a_scenario():
-    assert {load_campaign(name).attack for name in campaign_names()} == set(ATTACKS)
-    for kind in ATTACKS.values():
+    assert {load_campaign(name).attack for name in campaign_names()} == set(THREATS)
+    for kind in THREATS.values():
         assert len(kind.threat()) > 20
         assert 1 <= kind.row <= 40
 
