@@ -24,8 +24,8 @@ from sapo_adversary.simulator.scoring import SharedScorer
 from sapo_node.counters import Counters
 from sapo_node.ingest import Ingest
 from sapo_node.jail.messages import ScoreRequest
-from sapo_node.net.hardened import HardenedGossipSub
 from sapo_node.net.interface import Verdict
+from sapo_node.net.mesh import SteadyGossipSub
 from sapo_node.replay import ReplayWindow
 from sapo_node.sampler import Sampler
 from sapo_node.trust import policy
@@ -210,11 +210,18 @@ DEFENCES: Mapping[str, Defence] = {
     ),
     "cohort share": Defence("node/sapo_node/sampler.py", ((policy, "COHORT_SHARE", 1.0),)),
     "flood publishing": Defence(
-        "node/sapo_node/net/hardened.py",
-        ((HardenedGossipSub, "_get_peers_to_send", GossipSub._get_peers_to_send),),  # noqa: SLF001
+        "node/sapo_node/net/mesh.py",
+        ((SteadyGossipSub, "_get_peers_to_send", GossipSub._get_peers_to_send),),  # noqa: SLF001
     ),
     "gossip repair": Defence(
-        "node/sapo_node/net/hardened.py", ((HardenedGossipSub, "gossip_heartbeat", GossipSub.gossip_heartbeat),)
+        "node/sapo_node/net/mesh.py", ((SteadyGossipSub, "gossip_heartbeat", GossipSub.gossip_heartbeat),)
+    ),
+    "dialled mesh peers": Defence(
+        "node/sapo_node/net/mesh.py",
+        (
+            (SteadyGossipSub, "mesh_heartbeat", GossipSub.mesh_heartbeat),
+            (SteadyGossipSub, "_select_peers_for_pruning", GossipSub._select_peers_for_pruning),  # noqa: SLF001
+        ),
     ),
     "peer share": Defence("node/sapo_node/sampler.py", ((policy, "PEER_SHARE", 1.0),)),
     "mass limit": Defence("node/sapo_node/sampler.py", ((policy, "MASS_LIMIT", inf),)),

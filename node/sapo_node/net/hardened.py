@@ -16,7 +16,6 @@ from libp2p.exceptions import ParseError
 from libp2p.io.exceptions import IOException, MessageTooLarge
 from libp2p.network.connection.exceptions import RawConnError
 from libp2p.pubsub import pubsub
-from libp2p.pubsub.gossipsub import GossipSub
 from libp2p.pubsub.mcache import CacheEntry, MessageCache
 from libp2p.pubsub.pb import rpc_pb2
 from libp2p.pubsub.validators import signature_validator
@@ -24,6 +23,7 @@ from libp2p.utils.varint import read_varint_prefixed_bytes_limited
 
 from sapo_node.net.interface import Admit, Verdict
 from sapo_node.net.judge import Judge, RecentIds, content_id, message_id
+from sapo_node.net.mesh import SteadyGossipSub
 from sapo_node.net.patches import forget_record
 
 log = logging.getLogger(__name__)
@@ -37,7 +37,6 @@ OFFERED_IDS = 512
 WANTED_IDS = 64  # each may cost us a whole message
 BACKOFF_SECONDS = 600  # a peer may ask us to stay out of its mesh for so long, not for ever
 
-OFFERED_PEERS = 6  # at least, outside of the mesh, at each heartbeat
 STREAMS = 4  # gossip streams one peer may hold open; honest ones need one
 SEEN_SECONDS = 120.0
 
@@ -72,7 +71,7 @@ class ContentCache(MessageCache):  # type: ignore[misc]
             self.history[0].append(CacheEntry(key, msg.topicIDs))
 
 
-class HardenedGossipSub(GossipSub):  # type: ignore[misc]
+class HardenedGossipSub(SteadyGossipSub):
     """The router, without the tables that grow for ever or hold whole messages."""
 
     def __init__(self, **settings: Any) -> None:
@@ -81,28 +80,6 @@ class HardenedGossipSub(GossipSub):  # type: ignore[misc]
         # One timestamp per message, kept for ever, for a feature that is switched off.
         self.recent_message_deliveries: Any = defaultdict(lambda: deque(maxlen=1))
         self.max_iwant_requests_per_second = 3.0
-
-    def _get_peers_to_send(self, topic_ids: Any, msg_forwarder: Any, origin: Any, msg_id: Any = None) -> set[Any]:
-        """Our own messages go to everybody who follows their topic: a mesh full of strangers cannot silence us."""
-        chosen = set(super()._get_peers_to_send(topic_ids, msg_forwarder, origin, msg_id))
-        if msg_forwarder == self.pubsub.my_id:
-            chosen.update(*(self.pubsub.peer_topics.get(topic, ()) for topic in topic_ids))
-        return chosen
-
-    def gossip_heartbeat(self) -> defaultdict[Any, dict[str, list[bytes]]]:
-        """Whom to offer which of the latest messages: peers outside of the mesh, drawn at random.
-
-        The library passes over whoever is in back-off, which concerns the mesh alone: a node whose mesh was taken from
-        it would be offered nothing by those it lost.
-        """
-        offers: defaultdict[Any, dict[str, list[bytes]]] = defaultdict(dict)
-        for topic, mesh in self.mesh.items():
-            latest = list(self.mcache.window(topic))
-            others = self.pubsub.peer_topics.get(topic, set()) - mesh
-            count = max(OFFERED_PEERS, len(others) // 4)
-            for peer in self.select_from_minus(count, others, ()) if latest else ():
-                offers[peer][topic] = latest
-        return offers
 
     def _check_equivocation(self, _message: Any) -> bool:
         """Ours is decided by the node, from signed envelopes; this table would keep a thousand messages."""
