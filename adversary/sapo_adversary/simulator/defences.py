@@ -25,7 +25,7 @@ from sapo_node.counters import Counters
 from sapo_node.ingest import Ingest
 from sapo_node.jail.messages import ScoreRequest
 from sapo_node.net.interface import Verdict
-from sapo_node.net.mesh import SteadyGossipSub
+from sapo_node.net.steady import SteadyGossipSub
 from sapo_node.replay import ReplayWindow
 from sapo_node.sampler import Sampler
 from sapo_node.trust import policy
@@ -210,14 +210,14 @@ DEFENCES: Mapping[str, Defence] = {
     ),
     "cohort share": Defence("node/sapo_node/sampler.py", ((policy, "COHORT_SHARE", 1.0),)),
     "flood publishing": Defence(
-        "node/sapo_node/net/mesh.py",
+        "node/sapo_node/net/steady.py",
         ((SteadyGossipSub, "_get_peers_to_send", GossipSub._get_peers_to_send),),  # noqa: SLF001
     ),
     "gossip repair": Defence(
-        "node/sapo_node/net/mesh.py", ((SteadyGossipSub, "gossip_heartbeat", GossipSub.gossip_heartbeat),)
+        "node/sapo_node/net/steady.py", ((SteadyGossipSub, "gossip_heartbeat", GossipSub.gossip_heartbeat),)
     ),
     "dialled mesh peers": Defence(
-        "node/sapo_node/net/mesh.py",
+        "node/sapo_node/net/steady.py",
         (
             (SteadyGossipSub, "mesh_heartbeat", GossipSub.mesh_heartbeat),
             (SteadyGossipSub, "_select_peers_for_pruning", GossipSub._select_peers_for_pruning),  # noqa: SLF001

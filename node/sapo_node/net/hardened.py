@@ -23,8 +23,8 @@ from libp2p.utils.varint import read_varint_prefixed_bytes_limited
 
 from sapo_node.net.interface import Admit, Verdict
 from sapo_node.net.judge import Judge, RecentIds, content_id, message_id
-from sapo_node.net.mesh import SteadyGossipSub
 from sapo_node.net.patches import forget_record
+from sapo_node.net.steady import SteadyGossipSub
 
 log = logging.getLogger(__name__)
 
