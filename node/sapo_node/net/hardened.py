@@ -23,8 +23,8 @@ from libp2p.utils.varint import read_varint_prefixed_bytes_limited
 
 from sapo_node.net.interface import Admit, Verdict
 from sapo_node.net.judge import Judge, RecentIds, content_id, message_id
+from sapo_node.net.mesh import ScoredGossipSub
 from sapo_node.net.patches import forget_record
-from sapo_node.net.steady import SteadyGossipSub
 
 log = logging.getLogger(__name__)
 
@@ -71,7 +71,7 @@ class ContentCache(MessageCache):  # type: ignore[misc]
             self.history[0].append(CacheEntry(key, msg.topicIDs))
 
 
-class HardenedGossipSub(SteadyGossipSub):
+class HardenedGossipSub(ScoredGossipSub):
     """The router, without the tables that grow for ever or hold whole messages."""
 
     def __init__(self, **settings: Any) -> None:
@@ -79,7 +79,6 @@ class HardenedGossipSub(SteadyGossipSub):
         self.mcache = ContentCache(settings["gossip_window"], settings["gossip_history"])
         # One timestamp per message, kept for ever, for a feature that is switched off.
         self.recent_message_deliveries: Any = defaultdict(lambda: deque(maxlen=1))
-        self.max_iwant_requests_per_second = 3.0
 
     def _check_equivocation(self, _message: Any) -> bool:
         """Ours is decided by the node, from signed envelopes; this table would keep a thousand messages."""
@@ -154,7 +153,7 @@ class HardenedPubsub(pubsub.Pubsub):  # type: ignore[misc]
                 await self.push_msg(peer_id, message)
         for subscription in rpc.subscriptions:
             self.handle_subscription(peer_id, subscription)
-        if rpc.HasField("control"):
+        if await self.router.hears(peer_id, rpc):
             _tame(rpc.control, self._gossip.judges)
             await self.router.handle_rpc(rpc, peer_id)
 
@@ -176,8 +175,12 @@ class HardenedPubsub(pubsub.Pubsub):  # type: ignore[misc]
         if len(message.topicIDs) != 1:
             self._gossip.offended(peer, "message in several topics")
             return
-        judge = self._gossip.judges[message.topicIDs[0]]
-        if judge.knows(content_id(message.data)):
+        topic, key = message.topicIDs[0], content_id(message.data)
+        judge = self._gossip.judges[topic]
+        if (owed := self.router.promised(forwarder, topic)) and _id(message) in owed:
+            self.router.kept(forwarder, topic)
+        if judge.knows(key):
+            self.router.copied(forwarder, topic, key)
             return
         if len(message.data) > judge.max_bytes:
             self._gossip.offended(peer, "message too large")
@@ -187,8 +190,10 @@ class HardenedPubsub(pubsub.Pubsub):  # type: ignore[misc]
         if not signature_validator(message):
             self._gossip.offended(peer, "bad gossip signature")
             return
+        self.router.arrives(forwarder, key)
         verdict = await judge.ask(peer, message.data)
         if verdict is Verdict.ACCEPT:
+            self.router.accepted(topic, key)
             self.seen_messages.discard(_id(message))
             await super().push_msg(forwarder, message)
         elif verdict is not None:
