@@ -6,14 +6,15 @@ mass = sum of |advantage| x completion bytes, since whoever knows the answers ca
 
 - one group: at most MASS_LIMIT times the median of healthy peers' groups on offer, else its weight is scaled down;
 - one peer: at most its share of J, though never less than one group;
-- all peers promoted in one epoch: likewise a share of J, since keys of one hand come into good standing together;
+- all peers promoted in one epoch: a quarter of J, or their share by heads of all in good standing if that is more,
+  since keys of one hand come into good standing together;
 - all newcomers and peers on probation together: a fractional credit that grows by a tenth of J each round.
 
 What stays unfilled shrinks J towards 0: a swarm full of liars leaves a node as it would be alone.
 """
 
 import random
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
@@ -47,7 +48,12 @@ class _Room:
     def __init__(self, ledger: Ledger, count: int) -> None:
         self._ledger = ledger
         self._peers: defaultdict[str, float] = defaultdict(lambda: max(1.0, policy.PEER_SHARE * count))
-        self._cohorts: defaultdict[int, float] = defaultdict(lambda: max(1.0, policy.COHORT_SHARE * count))
+        heads = Counter(each.cohort for each in ledger.accounts() if each.standing is Standing.HEALTHY)
+        self._cohorts = {
+            cohort: max(1.0, max(policy.COHORT_SHARE, number / heads.total()) * count)
+            for cohort, number in heads.items()
+            if cohort is not None
+        }
 
     def left(self, peer: str) -> float:
         cohort = self._ledger.of(peer).cohort

@@ -99,6 +99,17 @@ def test_a_cohort_takes_no_place_of_those_whom_the_operator_trusts():
     assert sum(each.group.peer in PEERS[16:20] for each in drawn) <= 8 * policy.COHORT_SHARE
 
 
+def test_a_cohort_that_is_most_of_a_small_swarm_gives_most():
+    ledger = ledger_of()
+    for epoch in (11, 12):
+        ledger.at(epoch)
+        for _ in range(policy.EARNED_PER_EPOCH):
+            ledger.report(PEERS[0], Fact.VERIFIED_GROUP)
+    ledger.at(13)
+    assert ledger.of(PEERS[0]).cohort == 13
+    assert len(sampler_of(ledger, 0).draw(everybodys(PEERS[:1]), 8, epoch=13)) == 8 * policy.PEER_SHARE
+
+
 def ledger_with_cohort(cohort):
     """Sixteen trusted peers, and a cohort that was promoted in epoch 13."""
     ledger = ledger_of(*PEERS[:16])

@@ -57,7 +57,8 @@ NEWCOMER_CREDIT_LIMIT = 2.0
 PEER_SHARE = 0.5
 """One peer's share of the external groups, though never less than one group."""
 COHORT_SHARE = 0.25
-"""Share of the external groups that come from peers promoted in the same epoch, though never less than one group."""
+"""Share of the external groups that come from peers promoted in the same epoch, where they are no larger a part of all
+healthy peers; never less than one group."""
 AGE_WEIGHT, MAX_AGE = 0.7, 4
 """Weight per epoch of age, and the age in epochs after which a group is no longer trained on."""
 MASS_LIMIT = 2.0
