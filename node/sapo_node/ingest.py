@@ -154,7 +154,8 @@ class Ingest:
         fresh = tuple(None if received >> k & 1 else body for k, body in enumerate(bodies))
         with self._database.transaction():
             self._window.accept(rollout.opened, rollout.header, received=received | _bits(bodies), newcomer=newcomer)
-            self._inbox.put(replace(rollout, bodies=fresh))
+            if not newcomer or _promises(header, fresh):
+                self._inbox.put(replace(rollout, bodies=fresh))
         self.accepted += 1
 
     def _require_news(self, sealed: Sealed, bodies: tuple[bytes | None, ...]) -> int:
@@ -216,6 +217,14 @@ class Ingest:
             )
             raise _Ignore(Ignored.EQUIVOCATION)
         self._inbox.forget(self._court.convict(proof, publish=publish))
+
+
+def _promises(header: Header, bodies: tuple[bytes | None, ...]) -> bool:
+    """Whether a group is there that is said to hold an advantage. What promises nothing cannot be a lie, and would take
+    the turns of newcomers who give something.
+    """
+    pairs = zip(header.groups, bodies, strict=True)
+    return any(body is not None and len(set(group.claims)) > 1 for group, body in pairs)
 
 
 def _bits(bodies: tuple[bytes | None, ...]) -> int:

@@ -170,6 +170,20 @@ async def test_nobody_can_stop_a_node_by_forging_its_key(author, database, manif
     assert gate.fatal == []
 
 
+async def test_a_newcomers_rollout_that_promises_no_advantage_takes_no_turn(gate, author):
+    body = encode_body(author.body())
+    header = author.header([body], epoch=5)
+    flat = replace(header, groups=tuple(replace(group, claims=(False,) * 8) for group in header.groups))
+    assert await gate.verdict(encode_message(author.envelope(flat), (body,))) is Verdict.ACCEPT
+    assert gate.inbox.peers() == []
+
+
+async def test_a_newcomers_rollout_without_its_text_takes_no_turn(gate, author):
+    envelope = author.envelope(author.header([encode_body(author.body())], epoch=5))
+    assert await gate.verdict(encode_message(envelope, (None,))) is Verdict.ACCEPT
+    assert gate.inbox.peers() == []
+
+
 async def test_one_peer_cannot_fill_the_inbox(gate, author):
     for counter in range(2 * MAX_PER_PEER):
         gate.clock.time += 0.02

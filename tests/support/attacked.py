@@ -15,6 +15,7 @@ def attacked(
     round_seconds: float = 2.0,
     epoch_seconds: int = 20,
     degree: int = 0,
+    trusted: bool = True,
     without: tuple[str, ...] = (),
     **band: Any,
 ) -> Any:
@@ -27,6 +28,7 @@ def attacked(
         epoch_seconds=epoch_seconds,
         max_rounds=20,
         degree=degree,
+        trusted=trusted,
         audited=True,
         attackers=(AttackerSpec(attack, **{"count": 2, **band}),),
         without=without,
@@ -59,3 +61,8 @@ def poison(record: Mapping[str, Any], attack: str) -> float:
 def stored(record: Mapping[str, Any]) -> int:
     """Bytes in the largest database at the end."""
     return max(node["stored"] for node in record["nodes"])
+
+
+def exchanged(record: Mapping[str, Any]) -> int:
+    """Groups of others that were trained on, over all nodes."""
+    return sum(sum(node["rounds"]["external"]) for node in record["nodes"])

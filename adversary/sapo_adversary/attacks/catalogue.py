@@ -13,6 +13,7 @@ from sapo_adversary.attacks.forgery import Forgery
 from sapo_adversary.attacks.gossip.censorship import Censorship
 from sapo_adversary.attacks.gossip.kit import GossipAttack
 from sapo_adversary.attacks.hash_collision import HashCollision
+from sapo_adversary.attacks.hollow import Hollow
 from sapo_adversary.attacks.kit import Attack, Threat
 from sapo_adversary.attacks.length_bomb import LengthBomb
 from sapo_adversary.attacks.malformed import Malformed
@@ -53,6 +54,7 @@ _KINDS: tuple[type[Attack], ...] = (
     OnOff,
     Collusion,
     Exhaustion,
+    Hollow,
 )
 
 _GOSSIP_KINDS: tuple[type[GossipAttack], ...] = (Censorship,)

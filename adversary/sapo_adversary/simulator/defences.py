@@ -189,6 +189,9 @@ DEFENCES: Mapping[str, Defence] = {
     "blame to the author": Defence(
         "node/sapo_node/ingest.py", ((Ingest, "handle", _note_who_carries), (Ledger, "report", _blame_the_carrier))
     ),
+    "empty rollouts dropped": Defence(
+        "node/sapo_node/ingest.py", ((sapo_node.ingest, "_promises", lambda _header, _bodies: True),)
+    ),
     "inbox bounds": Defence(
         "node/sapo_node/inbox.py", ((sapo_node.inbox, "MAX_PER_PEER", 10**9), (sapo_node.inbox, "MAX_ROLLOUTS", 10**9))
     ),

@@ -1,6 +1,6 @@
 """Attacks on standing and resources: chosen questions, blame, goodwill, made-up evidence, full disks."""
 
-from attacked import attacked, poison, refused, standing, stored, violations
+from attacked import attacked, exchanged, poison, refused, standing, stored, violations
 
 
 def test_who_picks_questions_is_refused_other_epochs_and_other_counters():
@@ -60,3 +60,10 @@ def test_a_flood_of_large_flawless_messages_fills_nobodys_disk():
 def test_without_bounds_the_same_flood_is_kept():
     without = ("epoch window", "envelope quota", "inbox bounds")
     assert stored(attacked("exhaustion", honest=2, count=1, without=without)) >= 7_500_000
+
+
+def test_rollouts_without_anything_to_verify_take_no_turns_of_honest_newcomers():
+    young = {"count": 40, "acts_every": 10.0, "seconds": 60.0, "trusted": False}
+    assert exchanged(attacked("hollow", **young)) > 2 * exchanged(
+        attacked("hollow", **young, without=("empty rollouts dropped",))
+    )
