@@ -53,15 +53,16 @@ class Database:
     def _errors(self) -> Iterator[None]:
         try:
             yield
-        except sqlite3.OperationalError as error:
-            raise StateError(
-                f"state database {self._where}: {error}; free disk space or check its permissions"
-            ) from error
         except sqlite3.DatabaseError as error:
-            raise StateError(
-                f"state database {self._where} is damaged ({error}); restore it from a backup, or move its folder away "
-                f"to begin anew"
-            ) from error
+            raise self._state_error(error) from error
+
+    def _state_error(self, error: sqlite3.DatabaseError) -> StateError:
+        if isinstance(error, sqlite3.OperationalError):
+            return StateError(f"state database {self._where}: {error}; free disk space or check its permissions")
+        return StateError(
+            f"state database {self._where} is damaged ({error}); restore it from a backup, or move its folder away "
+            f"to begin anew"
+        )
 
     @contextmanager
     def transaction(self, *, durable: bool = False) -> Iterator[None]:
@@ -84,13 +85,17 @@ class Database:
 
     def execute(self, statement: str, *values: Any) -> int:
         """Run one statement; the number of rows it changed."""
-        with self._errors():
+        try:
             return self._connection.execute(statement, values).rowcount
+        except sqlite3.DatabaseError as error:
+            raise self._state_error(error) from error
 
     def rows(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
         """All rows of a query."""
-        with self._errors():
+        try:
             return self._connection.execute(query, values).fetchall()
+        except sqlite3.DatabaseError as error:
+            raise self._state_error(error) from error
 
     def row(self, query: str, *values: Any) -> tuple[Any, ...] | None:
         """The first row of a query, or None."""

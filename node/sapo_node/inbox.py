@@ -5,6 +5,7 @@ more is not verified more, and what is trained on is what its policy does by now
 peer that holds most.
 """
 
+import heapq
 from collections import Counter
 
 from sapo_node.database import Database
@@ -34,10 +35,10 @@ class Inbox:
     def __init__(self, database: Database, manifest: Manifest) -> None:
         self._database = database
         self._manifest = manifest
-        self._held = self._count()
+        self._recount()
 
     def __len__(self) -> int:
-        return self._held.total()
+        return self._total
 
     def peers(self) -> list[str]:
         """The peers of whom rollouts wait, in a stable order."""
@@ -54,12 +55,12 @@ class Inbox:
         if self._held[peer] >= MAX_PER_PEER:
             self._drop_oldest_of(peer)
         elif len(self) >= MAX_ROLLOUTS:
-            self._drop_oldest_of(max(self.peers(), key=self._held.__getitem__))
+            self._drop_oldest_of(self._fullest())
         message = encode_message(rollout.opened.envelope, bodies)
         self._database.execute(
             "INSERT INTO inbox VALUES (?, ?, ?, ?)", envelope_id, peer, rollout.header.epoch, message
         )
-        self._held[peer] += 1
+        self._change(peer, 1)
 
     def draw(self, peer: str) -> Rollout | None:
         """Take out the rollout of a peer that arrived last; None when there is none."""
@@ -75,15 +76,37 @@ class Inbox:
     def advance(self, epoch: int) -> None:
         """Enter an epoch: drop the rollouts that are too old to be trained on."""
         self._database.execute("DELETE FROM inbox WHERE epoch < ?", epoch - policy.MAX_AGE)
-        self._held = self._count()
+        self._recount()
 
     def forget(self, peer: str) -> None:
         """Drop all rollouts of a peer."""
         self._database.execute("DELETE FROM inbox WHERE peer = ?", peer)
-        self._held.pop(peer, None)
+        self._total -= self._held.pop(peer, 0)
 
-    def _count(self) -> Counter[str]:
-        return Counter(dict(self._database.rows("SELECT peer, count(*) FROM inbox GROUP BY peer")))
+    def _recount(self) -> None:
+        self._held = Counter(dict(self._database.rows("SELECT peer, count(*) FROM inbox GROUP BY peer")))
+        self._total = self._held.total()
+        self._rank()
+
+    def _rank(self) -> None:
+        self._ranked: list[tuple[int, str]] = [(-count, peer) for peer, count in self._held.items()]
+        heapq.heapify(self._ranked)
+
+    def _change(self, peer: str, by: int) -> None:
+        self._total += by
+        self._held[peer] += by
+        if not self._held[peer]:
+            del self._held[peer]
+            return
+        heapq.heappush(self._ranked, (-self._held[peer], peer))
+        if len(self._ranked) > 4 * MAX_ROLLOUTS:
+            self._rank()
+
+    def _fullest(self) -> str:
+        """The peer that holds most. A heap has it at hand, where an entry whose count is no longer true is skipped."""
+        while -self._ranked[0][0] != self._held.get(self._ranked[0][1]):
+            heapq.heappop(self._ranked)
+        return self._ranked[0][1]
 
     def _open(self, message: bytes) -> Rollout:
         """Stored bytes go through the same gate as received ones, so a damaged row cannot become a rollout."""
@@ -96,6 +119,4 @@ class Inbox:
 
     def _remove(self, envelope_id: bytes, peer: str) -> None:
         if self._database.execute("DELETE FROM inbox WHERE envelope_id = ?", envelope_id):
-            self._held[peer] -= 1
-            if not self._held[peer]:
-                del self._held[peer]
+            self._change(peer, -1)

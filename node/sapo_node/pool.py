@@ -75,6 +75,9 @@ class Pool:
         self._database.execute("DELETE FROM pool WHERE peer = ?", peer)
 
     def _trim(self, where: str, limit: int, *values: str) -> None:
+        row = self._database.row(f"SELECT count(*) FROM pool {where}", *values)  # noqa: S608 - `where` is ours
+        if row is None or row[0] <= limit:
+            return
         self._database.execute(
             f"DELETE FROM pool WHERE rowid IN (SELECT rowid FROM pool {where} "  # noqa: S608 - `where` is ours
             "ORDER BY epoch DESC, counter DESC, k DESC LIMIT -1 OFFSET ?)",

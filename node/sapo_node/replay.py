@@ -5,6 +5,8 @@ back, an epoch that was forgotten is refused from then on, whatever the clock sa
 a second one with other content under the same counter makes the pair a proof of equivocation.
 """
 
+from collections import Counter
+
 from sapo_node.database import Database
 from sapo_protocol import Header, Opened
 
@@ -23,6 +25,10 @@ class ReplayWindow:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        by_epoch = database.rows("SELECT epoch, count(*) FROM seen WHERE newcomer = 1 GROUP BY epoch")
+        self._newcomers = Counter(dict(by_epoch))
+        row = database.row("SELECT before FROM forgotten")
+        self._forgotten: int | None = row[0] if row else None
 
     def received(self, envelope_id: bytes) -> int | None:
         """The bodies that came with an accepted envelope, as bits by k; None when it was not accepted."""
@@ -41,21 +47,21 @@ class ReplayWindow:
 
     def newcomers(self, epoch: int) -> int:
         """How many envelopes of newcomers were accepted in an epoch."""
-        row = self._database.row("SELECT count(*) FROM seen WHERE epoch = ? AND newcomer = 1", epoch)
-        return int(row[0]) if row else 0
+        return self._newcomers[epoch]
 
     def accept(self, opened: Opened, header: Header, *, received: int, newcomer: bool) -> None:
         """Remember an envelope and which of its bodies have come by now."""
+        place = (opened.issuer, header.epoch, header.counter)
+        before = self._database.row("SELECT newcomer FROM seen WHERE issuer = ? AND epoch = ? AND counter = ?", *place)
         self._database.execute(
             "INSERT OR REPLACE INTO seen VALUES (?, ?, ?, ?, ?, ?, ?)",
-            opened.issuer,
-            header.epoch,
-            header.counter,
+            *place,
             opened.envelope_id,
             opened.envelope,
             received,
             newcomer,
         )
+        self._newcomers[header.epoch] += newcomer - (before[0] if before else 0)
 
     def forget_before(self, epoch: int) -> None:
         """Drop what the window refuses anyway, for good."""
@@ -63,8 +69,9 @@ class ReplayWindow:
             self._database.execute("DELETE FROM seen WHERE epoch < ?", epoch)
             self._database.execute("DELETE FROM forgotten")
             self._database.execute("INSERT INTO forgotten VALUES (?)", epoch)
+            self._forgotten = epoch
+            self._newcomers = Counter({each: count for each, count in self._newcomers.items() if each >= epoch})
 
     def remembers(self, epoch: int) -> bool:
         """Whether what was accepted in an epoch is still known."""
-        row = self._database.row("SELECT before FROM forgotten")
-        return row is None or epoch >= row[0]
+        return self._forgotten is None or epoch >= self._forgotten
