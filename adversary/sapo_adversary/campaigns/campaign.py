@@ -40,7 +40,7 @@ _REAL_NODE: Mapping[str, Any] = {**_NODE, "count": 8}
 _REAL: Mapping[str, Any] = {**_COMMON, "seconds": 30.0, "degree": 3}
 """On libp2p, where every second is one."""
 _SCENARIOS = "sapo_adversary.scenarios"
-_KEYS = {"title", "attack", "undefended", "scenario", "node", "options", "attackers", "harm", "holds"}
+_KEYS = {"title", "attack", "beside", "undefended", "scenario", "node", "options", "attackers", "harm", "holds"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,17 +102,24 @@ class Campaign:
         scenario = {**common, **self.table.get("scenario", {}), "nodes": [node], "seed": seed}
         if self.scale in _SMALLER:
             node["count"], smaller = _SMALLER[self.scale]
-            scenario |= smaller
+            scenario |= {**smaller, "crowd": 0}
         if arm == "alone":
             node["external"] = 0
             scenario.pop("network", None)  # who shares nothing needs none
+            scenario.pop("crowd", None)
         if arm in ("undefended", "defended"):
-            count = attackers_at(share, node["count"])
-            band = {"attack": self.attack, "count": count, **self.table.get("attackers", {})}
-            scenario["attackers"] = [{**band, "options": self.table.get("options", {})}]
+            scenario["attackers"] = self._bands(attackers_at(share, node["count"] + scenario.get("crowd", 0)))
         if arm == "undefended":
             scenario["without"] = self.undefended
         return scenario_from({**scenario, "name": f"{self.name}, {arm}"})
+
+    def _bands(self, count: int) -> list[dict[str, Any]]:
+        """The attackers, `count` keys in all: those of the attack, and in equal parts those of the ones beside it."""
+        attacks = [self.attack, *self.table.get("beside", ())]
+        common = {"count": count // len(attacks), **self.table.get("attackers", {})}
+        bands = [{**common, "attack": attack} for attack in attacks]
+        bands[0] |= {"options": self.table.get("options", {})}
+        return bands
 
     def bounds(self, arm: Arm, share: float) -> dict[str, Bound]:
         """What one arm must show at a share of attackers."""
@@ -131,6 +138,11 @@ class Campaign:
     def realtime(self) -> bool:
         """Whether it is played on libp2p, on real time."""
         return bool(self.table.get("scenario", {}).get("network") == "libp2p")
+
+    @property
+    def crowded(self) -> bool:
+        """Whether it is played among so many peers that each of its runs takes as long as a matrix of others."""
+        return "crowd" in self.table.get("scenario", {})
 
     @property
     def row(self) -> int:

@@ -23,14 +23,15 @@ ABOUT: Mapping[str, str] = {
     "heldout_lost": "honest nodes' held-out pass@1 at the end, below the control's by this share",
     "banned": "share of attackers banned at the end, over honest nodes",
     "rounds_to_ban": "median rounds until an attacker was banned",
+    "honest_healthy": "share of honest peers in good standing at the end, over honest nodes",
     "attackers_healthy": "share of attackers in good standing at the end, over honest nodes",
     "below_alone": "honest nodes' cumulative reward, below that of the same nodes without a swarm by this share",
     "external": "groups of others trained on, in relation to the control's",
     "copied": "attackers' groups trained on that hold an honest peer's text",
     "stored": "bytes in an honest node's database at the end, in relation to the control's; the largest",
-    "delivery": "share of (honest message, other honest node) that arrived within 8 s",
-    "victim_heard": "share of (message of the victim's, other honest node) that arrived within 8 s",
-    "victim_hears": "share of other honest nodes' messages that reached the victim within 8 s",
+    "delivery": "share of (honest message, other honest node) that arrived within 15 s",
+    "victim_heard": "share of (message of the victim's, other honest node) that arrived within 15 s",
+    "victim_hears": "share of other honest nodes' messages that reached the victim within 15 s",
     "latency_p99": "99th percentile of the seconds that a message took between two honest nodes",
     "slower": "that percentile, in relation to the control's",
     "mesh_honest": "share of heartbeats at which the victim had an honest peer in its mesh",
@@ -57,6 +58,7 @@ def metrics(record: Record, control: Record, alone: Record) -> dict[str, float]:
         "heldout_lost": 1 - _heldout(nodes) / _heldout(others),
         "below_alone": 1 - _reward(nodes) / _reward(alone["nodes"]),
         "external": _external(nodes) / max(1, _external(others)),
+        "honest_healthy": fmean(_share_healthy(node["standings"]["last"][HONEST]) for node in nodes),
         "copied": sum(node["findings"]["copied"] for node in nodes),
         "stored": max(node["stored"] for node in nodes) / max(node["stored"] for node in others),
     }
@@ -99,6 +101,10 @@ def _arrived(counts: Sequence[Mapping[str, int]]) -> float:
 def _p99(nodes: Sequence[Mapping[str, Any]]) -> float:
     latencies = sorted(late for node in nodes for late in node["latencies"])
     return float(latencies[int(len(latencies) * 0.99)]) if latencies else 0.0
+
+
+def _share_healthy(standings: Mapping[str, int]) -> float:
+    return standings.get("healthy", 0) / sum(standings.values())
 
 
 def _attackers(node: Mapping[str, Any]) -> Counter[str]:

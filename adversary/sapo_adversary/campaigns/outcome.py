@@ -122,6 +122,8 @@ def _curves(records: Sequence[Record]) -> dict[str, list[float]]:
     curves = {"reward": [node["rounds"]["reward"] for node in nodes], "poison": [_poison(node) for node in nodes]}
     for role in sorted({role for node in nodes for role in node["standings"]["trust"]}):
         curves[f"trust in {role}"] = [node["standings"]["trust"][role] for node in nodes]
+    for role in sorted({role for node in nodes for role in node["standings"].get("healthy", ())}):
+        curves[f"healthy of {role}"] = [node["standings"]["healthy"][role] for node in nodes]
     return {name: _mean(each) for name, each in curves.items()}
 
 

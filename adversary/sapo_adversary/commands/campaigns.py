@@ -138,7 +138,8 @@ def matrix(
     """Play every attack at a quarter of all peers, and the six worst at five shares.
 
     Attacks on the network are played last, one at a time, on libp2p and real time: at a quarter only, with two seeds at
-    most, not with --quick or --models; unlike all others they do not give the same numbers twice.
+    most, not with --quick or --models; unlike all others they do not give the same numbers twice. The swarm of a
+    thousand peers is left to `sapo-adversary run scale`.
 
     Writes matrix.json, matrix.csv (attack, seed, share, arm, metric, value, verdict) and matrix.html; quick.* with
     --quick and models.* with --models. Hours on two cores; minutes with --quick. Exits with 1 where a promise is
@@ -149,7 +150,7 @@ def matrix(
     output = output or default_output()
     scale: Scale = "quick" if quick else "models" if models else "full"
     names = _worst(_summary(output / "matrix.json")["outcomes"]) if models else campaign_names()
-    campaigns = [replace(load_campaign(each), scale=scale) for each in names]
+    campaigns = [replace(each, scale=scale) for each in map(load_campaign, names) if not each.crowded]
     realtime = [campaign for campaign in campaigns if campaign.realtime] if scale == "full" else []
     campaigns = [campaign for campaign in campaigns if not campaign.realtime]
     count = seeds or _SEEDS[scale]

@@ -1,4 +1,7 @@
-"""Puts an attack on the in-memory network: each key is a peer with links of its own, and all of them collude."""
+"""Puts an attack on the in-memory network: each key is a peer with links of its own, and all of them collude.
+
+Where there is a crowd they have no links: its forwarder brings everybody what they send, if it is valid at all.
+"""
 
 import hashlib
 import random
@@ -9,6 +12,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from sapo_adversary.attacks.catalogue import ATTACKS
 from sapo_adversary.attacks.kit import Key, Kit
+from sapo_adversary.simulator.crowd import Crowd
 from sapo_adversary.simulator.scenario import AttackerSpec, Scenario
 from sapo_adversary.simulator.scoring import SharedScorer
 from sapo_node.clock import TrioClock
@@ -31,6 +35,7 @@ class Band:
         scorer: SharedScorer,
         hub: MemoryHub,
         clock: TrioClock,
+        crowd: Crowd | None,
     ) -> None:
         """`number` is the place of the specification among the scenario's attackers."""
         self.spec: AttackerSpec = scenario.attackers[number]
@@ -48,7 +53,12 @@ class Band:
             self._attack = ATTACKS[self.spec.attack](kit, **self.spec.options)
         except TypeError as error:
             raise LocalError(f"options of {self.spec.attack}: {error}") from error
-        self._networks = [self._join(key, listens=not place) for place, key in enumerate(self.keys)]
+        self._crowd = crowd
+        self._networks: dict[Key, MemoryNetwork] = {}
+        if crowd:
+            crowd.listen(self._attack.hear)
+        else:
+            self._networks = {key: self._join(key, listens=not place) for place, key in enumerate(self.keys)}
 
     def _join(self, key: Key, *, listens: bool) -> MemoryNetwork:
         channels = {
@@ -67,18 +77,23 @@ class Band:
         """Join, act key by key at every beat, leave."""
         await trio.sleep(self.spec.joins)
         async with trio.open_nursery() as nursery:
-            for network in self._networks:
+            for network in self._networks.values():
                 await nursery.start(network.run)
             with trio.move_on_at(self._end):
                 while True:
-                    for key, network in zip(self.keys, self._networks, strict=True):
-                        self._act(key, network)
+                    for key in self.keys:
+                        self._act(key)
                         await trio.sleep(self.spec.acts_every / len(self.keys))
             nursery.cancel_scope.cancel()
 
-    def _act(self, key: Key, network: MemoryNetwork) -> None:
+    def _act(self, key: Key) -> None:
         for packet in self._attack.act(key, epoch_at(self._manifest, self._clock.now())):
-            network.send(self._topics[packet.topic], packet.data, packet.to or network.reachable())
+            topic = self._topics[packet.topic]
+            if self._crowd:
+                self._crowd.pass_on(topic, packet.data)
+            else:
+                network = self._networks[key]
+                network.send(topic, packet.data, packet.to or network.reachable())
 
 
 def _key(scenario: Scenario, number: int, place: int) -> Key:

@@ -96,6 +96,9 @@ class Scenario:
     """Links that each joining peer makes; 0 links it with everybody."""
     audited: bool = False
     """Whether everything that is trained on is held against the truth, and standings are followed."""
+    crowd: int = 0
+    """Honest peers beside the nodes, who sign and share as those do but neither take in nor train; see `crowd`. They
+    and the attackers reach the nodes through one forwarder, and `degree` does not matter."""
     network: Literal["memory", "libp2p"] = "memory"
     """What carries the messages: the network in memory, on virtual time, or real libp2p on loopback, on real time."""
     attackers: tuple[AttackerSpec, ...] = ()
@@ -105,6 +108,8 @@ class Scenario:
     def __post_init__(self) -> None:
         if not self.nodes or self.seconds <= 0:
             raise LocalError(f"scenario {self.name}: give it nodes and seconds to run")
+        if self.crowd and (self.learner != "bandit" or not self.audited):
+            raise LocalError(f"scenario {self.name}: a crowd needs learner = 'bandit' and audited = true")
 
     @property
     def members(self) -> list[NodeSpec]:

@@ -4,6 +4,7 @@ Every node of a swarm rebuilds the same tasks and scores the same texts, and bot
 """
 
 import json
+from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -11,6 +12,9 @@ from sapo_adversary.attacks.kit import Solution
 from sapo_node.jail.messages import Scored, ScoreRequest
 from sapo_node.tasks import Task, build_task, score, task_digest
 from sapo_protocol import Assignment
+
+REMEMBERED = 50_000
+"""Tasks that are kept at most, those used last: crowds are assigned millions."""
 
 
 @dataclass(slots=True)
@@ -24,9 +28,9 @@ class SharedScorer:
     """Scores for all nodes, and remembers."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[str, str, int], _Known] = {}
+        self._known: OrderedDict[tuple[str, str, int], _Known] = OrderedDict()
         self.tasks: dict[str, Task] = {}
-        """The task of every question worked out so far."""
+        """The task of every question worked out of late."""
 
     async def score(self, batch: Sequence[ScoreRequest]) -> list[Scored | None]:
         """One result per request, in order."""
@@ -53,8 +57,17 @@ class SharedScorer:
 
     def _task(self, request: ScoreRequest) -> _Known:
         key = (request.dataset, json.dumps(request.config, sort_keys=True, default=list), request.seed)
-        if key not in self._known:
+        known = self._known.get(key)
+        if known is None:
             task = build_task(request.dataset, request.config, request.seed)
-            self._known[key] = _Known(task, task_digest(task.question, task.answer))
-            self.tasks[task.question] = task
-        return self._known[key]
+            known = self._known[key] = _Known(task, task_digest(task.question, task.answer))
+            if len(self._known) > REMEMBERED:
+                self._forget_one()
+        self._known.move_to_end(key)
+        self.tasks[known.task.question] = known.task
+        return known
+
+    def _forget_one(self) -> None:
+        _, known = self._known.popitem(last=False)
+        if self.tasks.get(known.task.question) is known.task:  # many seeds ask the same
+            del self.tasks[known.task.question]

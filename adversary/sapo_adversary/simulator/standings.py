@@ -16,6 +16,8 @@ class Standings:
 
     trust: dict[str, list[float]] = field(default_factory=dict)
     """Mean trust in the peers of a role, after each round."""
+    healthy: dict[str, list[int]] = field(default_factory=dict)
+    """How many peers of a role are in good standing, after each round."""
     banned: dict[str, int] = field(default_factory=dict)
     """The round after which a peer was first seen banned."""
     last: dict[str, Counter[str]] = field(default_factory=dict)
@@ -33,11 +35,13 @@ class Standings:
                 self.banned.setdefault(peer, step)
         for role, trusts in accounts.items():
             self.trust.setdefault(role, []).append(round(fmean(trusts), 4))
+            self.healthy.setdefault(role, []).append(self.last[role][Standing.HEALTHY])
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values."""
         return {
             "trust": self.trust,
+            "healthy": self.healthy,
             "banned": dict(sorted(self.banned.items())),
             "last": {role: dict(sorted(counts.items())) for role, counts in sorted(self.last.items())},
         }

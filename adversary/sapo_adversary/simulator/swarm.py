@@ -19,8 +19,10 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from sapo_adversary.simulator.attackers import Band
 from sapo_adversary.simulator.audit import HONEST, Audit, Findings, WatchedTrainer
+from sapo_adversary.simulator.crowd import Crowd, hub_of
 from sapo_adversary.simulator.defences import without
 from sapo_adversary.simulator.learners import learner_for, set_up
+from sapo_adversary.simulator.memo import memoised
 from sapo_adversary.simulator.scenario import NodeSpec, Scenario
 from sapo_adversary.simulator.scoring import SharedScorer
 from sapo_adversary.simulator.standings import Standings
@@ -28,7 +30,7 @@ from sapo_node.clock import TrioClock
 from sapo_node.config import Config
 from sapo_node.database import Database
 from sapo_node.keyfile import Identity
-from sapo_node.net.memory import LinkQuality, MemoryHub
+from sapo_node.net.memory import MemoryHub
 from sapo_node.node import Node
 from sapo_node.round import RoundReport
 from sapo_node.state import SCHEMA
@@ -88,7 +90,7 @@ class Member:
         self._fatal: LocalError | None = None
         self._database = Database(None, SCHEMA)
         self._audit = audit
-        self._policy = learner_for(scenario, manifest, number, policies, scorer)
+        self.learner = learner_for(scenario, manifest, number, policies, scorer)
         self._offset = _STAGGER * number
         self.node = Node(
             config=Config(
@@ -106,7 +108,7 @@ class Member:
             place=None,
             clock=clock,
             scorer=scorer,
-            policy=self._policy,
+            policy=self.learner,
             rng=random.Random(f"node/{scenario.seed}/{number}"),  # noqa: S311 - simulation
             on_fatal=self._stop,
         )
@@ -114,7 +116,7 @@ class Member:
             self.node.trainer = WatchedTrainer(
                 self._database,
                 self.node.pool,
-                self._policy,
+                self.learner,
                 correction=spec.correction,
                 checkpoint_every=Config().checkpoint_every,
                 look=partial(audit.trained, self.log.findings),
@@ -153,12 +155,12 @@ class Member:
             external=report.external,
             loss=report.training.loss,
             grad_norm=report.training.grad_norm,
-            generated_tokens=self._policy.meter.generated_tokens,
+            generated_tokens=self.learner.meter.generated_tokens,
         )
         self._tally(report)
         if self._audit:
             self.log.standings.look(self.node.ledger, self._audit.roles, report.step)
-        self.log.cpu_seconds.append(round(self._policy.meter.cpu_seconds, 3))
+        self.log.cpu_seconds.append(round(self.learner.meter.cpu_seconds, 3))
         every = self._scenario.examine_every
         before, now = ((report.step - past) * self.spec.round_seconds for past in (1, 0))
         if every and int(now / every) > int(before / every) and report.step < self.spec.rounds(self._scenario.seconds):
@@ -175,10 +177,10 @@ class Member:
             self.log.carried[self._scorer.tasks[question].dataset, peer] += tokens
 
     def _examine(self, questions: int) -> None:
-        per_task = self._policy.examine(self._scorer, questions)
+        per_task = self.learner.examine(self._scorer, questions)
         self.log.examined.append(
             {
-                "round": self._policy.step,
+                "round": self.learner.step,
                 "pass_at_1": sum(per_task.values()) / len(per_task),
                 "per_task": per_task,
                 "questions": questions,
@@ -216,7 +218,7 @@ def simulate(scenario: Scenario, *, policies: Path = Path(), progress: Progress 
     """Play a scenario from beginning to end and return its record; prepared policies lie in `policies`."""
     manifest = manifest_of(scenario)
     clock = trio.testing.MockClock(autojump_threshold=0)
-    with set_up(scenario), without(scenario.without):
+    with set_up(scenario), without(scenario.without), memoised():
         members = trio.run(partial(_play_all, scenario, manifest, policies=policies, progress=progress), clock=clock)
     return {
         "scenario": scenario.as_dict(),
@@ -228,12 +230,13 @@ def simulate(scenario: Scenario, *, policies: Path = Path(), progress: Progress 
 
 async def _play_all(scenario: Scenario, manifest: Manifest, *, policies: Path, progress: Progress) -> list[Member]:
     scorer = SharedScorer()
-    hub = MemoryHub(seed=scenario.seed, quality=LinkQuality(loss=scenario.loss), degree=scenario.degree or None)
+    hub = hub_of(scenario)
     clock = TrioClock(manifest.genesis + FIRST_EPOCH * manifest.epoch_seconds)
     specs = scenario.members
     identities = [identity_of(scenario, number) for number in range(len(specs))]
     roles = {identity.peer_id: HONEST for identity in identities}
     audit = Audit(manifest, scorer, roles) if scenario.audited else None
+    crowd = Crowd(scenario, manifest, scorer=scorer, hub=hub, clock=clock, audit=audit) if scenario.crowd else None
     members = [
         Member(
             scenario,
@@ -250,17 +253,20 @@ async def _play_all(scenario: Scenario, manifest: Manifest, *, policies: Path, p
         for number, spec in enumerate(specs)
     ]
     bands = [
-        Band(scenario, number, manifest, scorer=scorer, hub=hub, clock=clock)
+        Band(scenario, number, manifest, scorer=scorer, hub=hub, clock=clock, crowd=crowd)
         for number in range(len(scenario.attackers))
     ]
+    roles |= {key.peer: HONEST for key in crowd.keys} if crowd else {}
     roles |= {key.peer: band.spec.attack for band in bands for key in band.keys}
-    async with trio.open_nursery() as attacking:
+    async with trio.open_nursery() as around:
+        if crowd:
+            around.start_soon(crowd.play, [member.learner for member in members])
         for band in bands:
-            attacking.start_soon(band.play)
+            around.start_soon(band.play)
         async with trio.open_nursery() as playing:
             for member in members:
                 playing.start_soon(member.play, progress)
-        attacking.cancel_scope.cancel()
+        around.cancel_scope.cancel()
     return members
 
 

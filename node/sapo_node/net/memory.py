@@ -55,11 +55,15 @@ class MemoryHub:
         seed: int = 0,
         quality: LinkQuality | None = None,
         degree: int | None = None,
+        star: bool = False,
     ) -> None:
-        """Links every two nodes, or with `degree` each joining node to that many earlier ones."""
+        """Links every two nodes, or with `degree` each joining node to that many earlier ones; in a `star` all of them
+        to the first alone.
+        """
         self.quality = quality or LinkQuality()
         self._seed = seed
         self._degree = degree
+        self._star = star
         self._nodes: dict[str, MemoryNetwork] = {}
         self._links: dict[tuple[str, str], random.Random] = {}
         self._neighbours: dict[str, list[str]] = {}
@@ -77,7 +81,9 @@ class MemoryHub:
         node = MemoryNetwork(self, peer_id, channels, admit=admit, notify=notify)
         if known is None:
             others = list(self._nodes)  # in the order of joining
-            if self._degree is not None and len(others) > self._degree:
+            if self._star:
+                others = others[:1]
+            elif self._degree is not None and len(others) > self._degree:
                 others = random.Random(f"{self._seed}/{peer_id}").sample(others, self._degree)  # noqa: S311 - simulation
             self._neighbours[peer_id] = others
             for other in others:

@@ -1,0 +1,158 @@
+"""Many honest peers at little cost: they sign and share what nodes do, and neither take anything in nor train.
+
+Each has a key, counters and tasks of its own, and answers as well as one of the full nodes does by then. The first of
+them is on the network, linked with every full node. It passes on what everybody else hands it, attackers too, as any
+honest forwarder does: each content once, and nothing whose bytes alone prove it wrong.
+"""
+
+import hashlib
+import random
+from collections.abc import Callable, Sequence
+
+import trio
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from sapo_adversary.attacks.kit import Group, Key, Kit
+from sapo_adversary.simulator.audit import Audit
+from sapo_adversary.simulator.learners import Learner
+from sapo_adversary.simulator.scenario import Scenario
+from sapo_adversary.simulator.scoring import SharedScorer
+from sapo_node.clock import TrioClock
+from sapo_node.keyfile import Identity
+from sapo_node.net.interface import Channel, Verdict
+from sapo_node.net.judge import RecentIds, content_id
+from sapo_node.net.memory import LinkQuality, MemoryHub
+from sapo_protocol import (
+    Manifest,
+    RemoteError,
+    assign,
+    epoch_at,
+    evidence_topic,
+    open_message,
+    rollouts_topic,
+)
+from sapo_protocol.limits import MAX_EVIDENCE_BYTES
+
+_LATENCY = 0.05
+"""Seconds between the forwarder and each full node: the same for all, so that what leaves together arrives together."""
+_BEATS = 50
+"""Moments of a round at each of which an equal part of the crowd shares."""
+_OFFSET = 0.017
+"""Seconds by which these miss the moments at which nodes and attackers act: what happens at one has no order."""
+
+
+def hub_of(scenario: Scenario) -> MemoryHub:
+    """The network in memory of a scenario: with a crowd a star, whose centre is the crowd's forwarder."""
+    if scenario.crowd:
+        return MemoryHub(seed=scenario.seed, quality=LinkQuality(_LATENCY, _LATENCY, scenario.loss), star=True)
+    return MemoryHub(seed=scenario.seed, quality=LinkQuality(loss=scenario.loss), degree=scenario.degree or None)
+
+
+class Crowd:
+    """The honest peers of a scenario beside its full nodes."""
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        manifest: Manifest,
+        *,
+        scorer: SharedScorer,
+        hub: MemoryHub,
+        clock: TrioClock,
+        audit: Audit | None,
+    ) -> None:
+        self._manifest = manifest
+        self._scorer = scorer
+        self._clock = clock
+        self._audit = audit
+        self._seconds = scenario.seconds
+        self._pace, self._groups = scenario.nodes[0].round_seconds, scenario.nodes[0].local
+        self.keys = [_key(scenario, number) for number in range(scenario.crowd)]
+        self.forwarder = self.keys[0].peer
+        self._rng = random.Random(f"crowd/{scenario.seed}")  # noqa: S311 - simulation
+        self._kit = Kit(manifest, self.keys, scorer.solve, self._rng)
+        self._topic = rollouts_topic(manifest)
+        channels = {
+            self._topic: Channel(self._hear, manifest.max_message_bytes),
+            evidence_topic(manifest): Channel(self._hear_evidence, MAX_EVIDENCE_BYTES),
+        }
+        self._network = hub.join(self.forwarder, channels, admit=lambda _: True, notify=lambda _: None)
+        self._passed = RecentIds()
+        self._outbox: dict[bytes, tuple[str, bytes]] = {}
+        self._listeners: list[Callable[[bytes], None]] = []
+
+    def listen(self, hear: Callable[[bytes], None]) -> None:
+        """Have `hear` called with everything that the full nodes share, and with what is passed on to them."""
+        self._listeners.append(hear)
+
+    async def play(self, learners: Sequence[Learner]) -> None:
+        """Share to the end; each peer answers with the skill of one of the `learners`."""
+        async with trio.open_nursery() as nursery:
+            await nursery.start(self._network.run)
+            await trio.sleep(_OFFSET)
+            with trio.move_on_at(self._seconds):
+                while True:
+                    for beat in range(_BEATS):
+                        for number in range(beat, len(self.keys), _BEATS):
+                            self._share(self.keys[number], learners[number % len(learners)])
+                        for _, (topic, data) in sorted(self._outbox.items()):
+                            await self._network.publish(topic, data)
+                        self._outbox.clear()
+                        await trio.sleep(self._pace / _BEATS)
+            nursery.cancel_scope.cancel()
+
+    def pass_on(self, topic: str, data: bytes) -> None:
+        """Bring a message to the full nodes, with whatever else there is at the next beat."""
+        content = content_id(data)
+        if not self._passed.has(content) and (topic != self._topic or self._is_valid(data)):
+            self._passed.add(content)
+            self._send(topic, data, content)
+
+    def _send(self, topic: str, data: bytes, content: bytes) -> None:
+        for hear in self._listeners if topic == self._topic else ():
+            hear(data)
+        self._outbox[content] = topic, data
+
+    def _share(self, key: Key, learner: Learner) -> None:
+        epoch = epoch_at(self._manifest, self._clock.now())
+        counter = self._kit.counter(key, epoch)
+        if counter is None:
+            return
+        rates = learner.examine(self._scorer, 1)
+        groups = [self._answered(key, epoch, counter, k, rates) for k in range(self._groups)]
+        message = self._kit.message(key, epoch, counter, groups)
+        self._send(self._topic, message, content_id(message))
+
+    def _answered(self, key: Key, epoch: int, counter: int, k: int, rates: dict[str, float]) -> Group:
+        """The answers to one assigned task: as many of them right as the policy has it, and truly claimed."""
+        task = assign(self._manifest, key.issuer, epoch, counter, k)
+        rate = rates[task.spec.dataset]
+        rewards = [self._rng.random() < rate for _ in range(self._manifest.completions)]
+        solution = self._scorer.solve(task)
+        texts = self._kit.answers(solution, rewards)
+        if self._audit:
+            self._audit.signed(key.peer, epoch, counter, k, texts)
+        return self._kit.group(solution, texts, rewards)
+
+    def _is_valid(self, data: bytes) -> bool:
+        try:
+            open_message(data, self._manifest)
+        except RemoteError:
+            return False
+        return True
+
+    async def _hear(self, _sender: str, data: bytes) -> Verdict:
+        if not self._is_valid(data):
+            return Verdict.REJECT
+        for hear in self._listeners:
+            hear(data)
+        return Verdict.ACCEPT
+
+    async def _hear_evidence(self, _sender: str, _data: bytes) -> Verdict:
+        return Verdict.ACCEPT
+
+
+def _key(scenario: Scenario, number: int) -> Key:
+    secret = hashlib.sha256(f"sapo/crowd/{scenario.seed}/{number}".encode()).digest()
+    identity = Identity(Ed25519PrivateKey.from_private_bytes(secret))
+    return Key(identity.public_key, identity.sign)

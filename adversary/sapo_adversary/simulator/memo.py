@@ -1,0 +1,81 @@
+"""Pure stages are done once for a whole simulated swarm: all its nodes open, decode and weigh the very same bytes.
+
+What is remembered is a function of content alone, so that a record is the same with and without; a test plays both.
+Like `defences` this replaces functions of the node in its own process, until the simulation ends.
+"""
+
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import wraps
+from typing import Any
+
+import sapo_node.inbox
+import sapo_node.ingest
+import sapo_node.net.judge
+import sapo_node.net.memory
+import sapo_node.pool
+import sapo_node.sampler
+import sapo_node.verify
+
+REMEMBERED = 20_000
+"""Results of a stage that are kept at most; then all are forgotten at once."""
+
+Key = Callable[..., Hashable]
+
+
+def _first(content: Hashable, *_: Any, **__: Any) -> Hashable:
+    """What comes after the content (manifest, network) is the same for a whole swarm."""
+    return content
+
+
+def _all(*contents: Hashable) -> Hashable:
+    return contents
+
+
+def _envelope_and_bodies(opened: Any, _header: Any, bodies: Hashable) -> Hashable:
+    """The header is what the envelope holds."""
+    return opened.envelope, bodies
+
+
+_PURE: tuple[tuple[Any, str, Key], ...] = (
+    (sapo_node.net.memory, "content_id", _first),
+    (sapo_node.net.judge, "content_id", _first),
+    (sapo_node.ingest, "decode_message", _first),
+    (sapo_node.ingest, "parse_envelope", _first),
+    (sapo_node.ingest, "open_envelope", _first),
+    (sapo_node.ingest, "decode_header", _first),
+    (sapo_node.ingest, "match_bodies", _envelope_and_bodies),
+    (sapo_node.inbox, "encode_message", _all),
+    (sapo_node.inbox, "open_message", _first),
+    (sapo_node.verify, "decode_body", _first),
+    (sapo_node.pool, "_group", _first),
+    (sapo_node.sampler, "advantages", _first),
+    (sapo_node.sampler, "mass", _all),
+)
+"""Functions of the node, and by what of their arguments the result is determined. Scores are `SharedScorer`'s."""
+
+
+@contextmanager
+def memoised() -> Iterator[None]:
+    """Remember the results of pure stages until the end of the block."""
+    with ExitStack() as stack:
+        for owner, name, key in _PURE:
+            function = getattr(owner, name)
+            stack.callback(setattr, owner, name, function)
+            setattr(owner, name, _remembering(function, key))
+        yield
+
+
+def _remembering(function: Callable[..., Any], key: Key) -> Callable[..., Any]:
+    known: dict[Hashable, Any] = {}
+
+    @wraps(function)
+    def remembered(*arguments: Any, **settings: Any) -> Any:
+        place = key(*arguments, **settings)
+        if place not in known:
+            if len(known) >= REMEMBERED:
+                known.clear()
+            known[place] = function(*arguments, **settings)
+        return known[place]
+
+    return remembered
