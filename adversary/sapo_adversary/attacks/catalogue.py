@@ -11,6 +11,9 @@ from sapo_adversary.attacks.flat import Flat
 from sapo_adversary.attacks.forged_task import ForgedTask
 from sapo_adversary.attacks.forgery import Forgery
 from sapo_adversary.attacks.gossip.censorship import Censorship
+from sapo_adversary.attacks.gossip.cold_boot import ColdBoot
+from sapo_adversary.attacks.gossip.covert_flash import CovertFlash
+from sapo_adversary.attacks.gossip.eclipse import Eclipse
 from sapo_adversary.attacks.gossip.kit import GossipAttack
 from sapo_adversary.attacks.hash_collision import HashCollision
 from sapo_adversary.attacks.hollow import Hollow
@@ -57,7 +60,7 @@ _KINDS: tuple[type[Attack], ...] = (
     Hollow,
 )
 
-_GOSSIP_KINDS: tuple[type[GossipAttack], ...] = (Censorship,)
+_GOSSIP_KINDS: tuple[type[GossipAttack], ...] = (Eclipse, ColdBoot, CovertFlash, Censorship)
 
 ATTACKS = {kind.id: kind for kind in sorted(_KINDS, key=lambda kind: kind.row)}
 """By what is sent: played on the network in memory."""

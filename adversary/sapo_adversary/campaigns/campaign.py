@@ -36,8 +36,8 @@ _COMMON: Mapping[str, Any] = {
     "audited": True,
 }
 _NODE: Mapping[str, Any] = {"round_seconds": 2.0, "external": "auto"}
-_REAL_NODE: Mapping[str, Any] = {**_NODE, "count": 8}
-_REAL: Mapping[str, Any] = {**_COMMON, "seconds": 30.0, "degree": 3}
+_REAL_NODE: Mapping[str, Any] = {**_NODE, "count": 6, "round_seconds": 4.0}
+_REAL: Mapping[str, Any] = {**_COMMON, "seconds": 44.0, "degree": 2}
 """On libp2p, where every second is one."""
 _SCENARIOS = "sapo_adversary.scenarios"
 _KEYS = {"title", "attack", "beside", "undefended", "scenario", "node", "options", "attackers", "harm", "holds"}

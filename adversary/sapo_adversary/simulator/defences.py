@@ -25,6 +25,7 @@ from sapo_node.counters import Counters
 from sapo_node.ingest import Ingest
 from sapo_node.jail.messages import ScoreRequest
 from sapo_node.net.interface import Verdict
+from sapo_node.net.mesh import ScoredGossipSub
 from sapo_node.net.steady import SteadyGossipSub
 from sapo_node.replay import ReplayWindow
 from sapo_node.sampler import Sampler
@@ -126,6 +127,12 @@ def _keep_flat(verifier: Verifier, *parts: Any, keep_flat: bool = True) -> None:
     _verifier_begins(verifier, *parts, keep_flat=True)
 
 
+def _keep_unscored_mesh(router: ScoredGossipSub) -> tuple[Any, Any]:
+    """Let everybody into the mesh who asks, and out of it at random, as often as they like."""
+    router._settle()  # noqa: SLF001 - stands for a method of it
+    return SteadyGossipSub.mesh_heartbeat(router)
+
+
 def _median_of_all(sampler: Sampler, groups: Sequence[VerifiedGroup]) -> float:
     """Let everybody who offers groups have a say in what a group weighs."""
     return median(sampler._mass(group) for group in groups)  # noqa: SLF001 - stands for a method of it
@@ -224,6 +231,15 @@ DEFENCES: Mapping[str, Defence] = {
         (
             (SteadyGossipSub, "mesh_heartbeat", GossipSub.mesh_heartbeat),
             (SteadyGossipSub, "_select_peers_for_pruning", GossipSub._select_peers_for_pruning),  # noqa: SLF001
+        ),
+    ),
+    "scored mesh": Defence(
+        "node/sapo_node/net/mesh.py",
+        (
+            (ScoredGossipSub, "mesh_heartbeat", _keep_unscored_mesh),
+            (ScoredGossipSub, "_select_peers_for_pruning", SteadyGossipSub._select_peers_for_pruning),  # noqa: SLF001
+            (ScoredGossipSub, "_check_back_off", GossipSub._check_back_off),  # noqa: SLF001
+            (ScoredGossipSub, "handle_graft", GossipSub.handle_graft),
         ),
     ),
     "peer share": Defence("node/sapo_node/sampler.py", ((policy, "PEER_SHARE", 1.0),)),

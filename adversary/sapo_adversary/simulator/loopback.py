@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 WARM_SECONDS = 5.0
 """After its start a node is owed everything; before, it looks for its peers."""
-SETTLE_SECONDS = 8.0
+SETTLE_SECONDS = 15.0
 """What has not arrived by then is lost."""
 BEAT_SECONDS = 1.0
 """Between looks at a node: the routers' heartbeat."""

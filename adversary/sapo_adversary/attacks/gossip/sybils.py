@@ -12,10 +12,11 @@ if TYPE_CHECKING:
     from sapo_adversary.attacks.gossip.peer import Link, Peer
 
 _REMEMBERED = 20_000
+_BEAT_SECONDS = 2.0
 
 
 class Sybils(GossipAttack):
-    """Hosts that subscribe, ask into the meshes at every heartbeat and pass on what they choose to."""
+    """Hosts that subscribe, ask into the meshes every two seconds and pass on what they choose to."""
 
     def __init__(self, kit: GossipKit) -> None:
         super().__init__(kit)
@@ -32,7 +33,7 @@ class Sybils(GossipAttack):
         return True
 
     async def beat(self, link: "Link") -> None:
-        """What a host sends to an honest node every second."""
+        """What a host sends to an honest node at every beat of its own."""
         await link.graft(self.kit.topic)
 
     async def play(self) -> None:
@@ -68,7 +69,7 @@ class Sybils(GossipAttack):
                 await link.subscribe(self.kit.topic)
                 while link.open:
                     await self.beat(link)
-                    await trio.sleep(1)
+                    await trio.sleep(_BEAT_SECONDS)
                 peer.links.pop(peer_of(address), None)
             except Exception:  # noqa: BLE001 - lost, and sought again
                 peer.links.pop(peer_of(address), None)
