@@ -180,7 +180,7 @@ class HardenedPubsub(pubsub.Pubsub):  # type: ignore[misc]
         if (owed := self.router.promised(forwarder, topic)) and _id(message) in owed:
             self.router.kept(forwarder, topic)
         if judge.knows(key):
-            self.router.copied(forwarder, topic, key)
+            self.router.copied(forwarder, key)
             return
         if len(message.data) > judge.max_bytes:
             self._gossip.offended(peer, "message too large")
@@ -190,10 +190,10 @@ class HardenedPubsub(pubsub.Pubsub):  # type: ignore[misc]
         if not signature_validator(message):
             self._gossip.offended(peer, "bad gossip signature")
             return
-        self.router.arrives(forwarder, key)
+        self.router.arrives(forwarder, topic, key)
         verdict = await judge.ask(peer, message.data)
         if verdict is Verdict.ACCEPT:
-            self.router.accepted(topic, key)
+            self.router.accepted(key)
             self.seen_messages.discard(_id(message))
             await super().push_msg(forwarder, message)
         elif verdict is not None:

@@ -41,6 +41,7 @@ class Arrival:
     """A message that came lately."""
 
     time: float
+    topic: str
     peers: list[str]
     """Who delivered it, in their order."""
     accepted: bool = False
@@ -87,34 +88,28 @@ class ScoredGossipSub(SteadyGossipSub):
 
     # Deliveries, as the service tells of them.
 
-    def arrives(self, peer: Any, key: bytes) -> None:
+    def arrives(self, peer: Any, topic: str, key: bytes) -> None:
         """A message came that is new; the node is asked about it next."""
-        now = trio.current_time()
-        while self._arrivals:
-            oldest = next(iter(self._arrivals.values()))
-            if len(self._arrivals) < ARRIVALS and now - oldest.time <= NEAR_SECONDS:
-                break
-            self._arrivals.popitem(last=False)
-        self._arrivals[key] = Arrival(now, [str(peer)])
+        self._arrivals[key] = Arrival(trio.current_time(), topic, [str(peer)])
+        if len(self._arrivals) > ARRIVALS:
+            self._credit(self._arrivals.popitem(last=False)[1])
 
-    def copied(self, peer: Any, topic: str, key: bytes) -> None:
+    def copied(self, peer: Any, key: bytes) -> None:
         """A message came that is known."""
-        arrival, now, name = self._arrivals.get(key), trio.current_time(), str(peer)
-        if arrival is None or now - arrival.time > NEAR_SECONDS or name in arrival.peers:
-            return
-        arrival.peers.append(name)
-        if arrival.accepted:
-            self.scores.delivered(now, name, topic, self._names(topic))
+        arrival, name = self._arrivals.get(key), str(peer)
+        if arrival and trio.current_time() - arrival.time <= NEAR_SECONDS and name not in arrival.peers:
+            arrival.peers.append(name)
 
-    def accepted(self, topic: str, key: bytes) -> None:
-        """The node accepted a message: whoever delivered it so far is given credit."""
-        arrival, now = self._arrivals.get(key), trio.current_time()
-        if arrival is None:
-            return
-        arrival.accepted = True
-        self.scores.brought(now, arrival.peers[0], topic)
-        for peer in arrival.peers:
-            self.scores.delivered(now, peer, topic, self._names(topic))
+    def accepted(self, key: bytes) -> None:
+        """The node accepted a message."""
+        if arrival := self._arrivals.get(key):
+            arrival.accepted = True
+
+    def _credit(self, arrival: Arrival) -> None:
+        """No more copies of a message count."""
+        if arrival.accepted:
+            mesh = frozenset(map(str, self.mesh.get(arrival.topic, ())))
+            self.scores.delivered(trio.current_time(), arrival.topic, arrival.peers, mesh)
 
     def promised(self, peer: Any, topic: str) -> Collection[bytes]:
         """The ids for which a peer was asked and of which none has come."""
@@ -124,9 +119,6 @@ class ScoredGossipSub(SteadyGossipSub):
     def kept(self, peer: Any, topic: str) -> None:
         """One of the ids that a peer promised came; one is enough, for links are slow."""
         del self._promises[peer, topic]
-
-    def _names(self, topic: str) -> frozenset[str]:
-        return frozenset(map(str, self.mesh.get(topic, ())))
 
     # Control messages.
 
@@ -200,9 +192,11 @@ class ScoredGossipSub(SteadyGossipSub):
         return grafts, prunes
 
     def _settle(self) -> None:
-        """Look for broken promises, and forget what has passed."""
+        """Give credit for deliveries, look for broken promises, and forget what has passed."""
         self._beats += 1
         now = trio.current_time()
+        for key in [key for key, arrival in self._arrivals.items() if now - arrival.time > NEAR_SECONDS]:
+            self._credit(self._arrivals.pop(key))
         for (peer, topic), promise in list(self._promises.items()):
             if now > promise.until:
                 del self._promises[peer, topic]

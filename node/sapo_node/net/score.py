@@ -11,7 +11,7 @@ Everything here is a value or a bounded table; the time comes first in every cal
 negative score keeps a peer out of the mesh until it has recovered, and touches nothing else: trust is the ledger's.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from math import exp
@@ -27,7 +27,8 @@ FAIR_PART = 1 / 8
 """Asked of a peer, as a part of what a peer of the mesh delivers on average. Honest peers are far apart: many are
 faster than others, and one that hears everything from us delivers its own messages only."""
 MEMORY = 48.0
-"""Deliveries per mesh peer that are looked back upon: a peer that stops to forward is found out after 133 more."""
+"""Deliveries per mesh peer that are looked back upon. One that did its part and stops is found out after 133 more; one
+that had delivered everything alone in a mesh of ten after 244."""
 ENOUGH = 24.0
 """Deliveries per mesh peer before anything is asked (33, since they fade): that an honest peer with an equal chance at
 each delivers so few that its score is below zero has a probability of 1e-9."""
@@ -82,11 +83,12 @@ class Share:
     expected: float = 0.0
     """The mean over the peers of the mesh."""
 
-    def after(self, now: float, expected: float, delivered: float) -> "Share":
+    def after(self, now: float, delivered: float, expected: float) -> "Share":
+        """The account after one more message."""
         if now - self.since < ACTIVATION_SECONDS:
             return self
         keep = exp(-expected / MEMORY)
-        return replace(self, delivered=self.delivered * keep + delivered, expected=self.expected * keep + expected)
+        return Share(self.since, self.delivered * keep + delivered, self.expected * keep + expected)
 
     @property
     def deficit(self) -> float:
@@ -102,9 +104,10 @@ class Conduct:
 
     time: float
     """Of the last change, in seconds."""
-    first: Mapping[str, float] = field(default_factory=dict)
-    """First deliveries, by topic."""
+    first: float = 0.0
+    """First deliveries, on all topics."""
     shares: Mapping[str, Share] = field(default_factory=dict)
+    """By topic."""
     failures: float = 0.0
     """Squared deficits with which it had to leave a mesh."""
     offences: float = 0.0
@@ -112,23 +115,22 @@ class Conduct:
     def at(self, now: float) -> "Conduct":
         """The same peer later: what it did has faded."""
         passed = max(0.0, now - self.time)
-        faded = 0.5 ** (passed / FIRST_HALF_LIFE)
-        return replace(
-            self,
-            time=now,
-            first={topic: count * faded for topic, count in self.first.items()},
-            failures=self.failures * 0.5 ** (passed / FAILURE_HALF_LIFE),
-            offences=self.offences * 0.5 ** (passed / OFFENCE_HALF_LIFE),
+        return Conduct(
+            now,
+            self.first * 0.5 ** (passed / FIRST_HALF_LIFE),
+            self.shares,
+            self.failures * 0.5 ** (passed / FAILURE_HALF_LIFE),
+            self.offences * 0.5 ** (passed / OFFENCE_HALF_LIFE),
         )
 
-    def brought(self, topic: str) -> "Conduct":
+    def brought(self) -> "Conduct":
         """Delivered a message before all others."""
-        return replace(self, first={**self.first, topic: self.first.get(topic, 0.0) + 1})
+        return replace(self, first=self.first + 1)
 
-    def beside(self, topic: str, peers: int, *, delivered: bool) -> "Conduct":
-        """One of so many `peers` of the mesh, to which this one belongs, delivered a message; this one or another."""
-        share = self.shares.get(topic, Share(self.time))
-        return replace(self, shares={**self.shares, topic: share.after(self.time, 1 / peers, float(delivered))})
+    def beside(self, topic: str, delivered: float, expected: float) -> "Conduct":
+        """Was in the mesh when a message came, and delivered it (1) or not (0), as did `expected` of the mesh."""
+        share = self.shares.get(topic, Share(self.time)).after(self.time, delivered, expected)
+        return Conduct(self.time, self.first, {**self.shares, topic: share}, self.failures, self.offences)
 
     def dismissed(self, topic: str) -> "Conduct":
         """Put out of the mesh: a deficit becomes a failure, and the account begins anew."""
@@ -144,7 +146,7 @@ class Conduct:
 
     @property
     def score(self) -> float:
-        positive = min(POSITIVE_MOST, sum(self.first.values()))
+        positive = min(POSITIVE_MOST, self.first)
         failures = self.failures if self.failures > FORGIVEN else 0.0
         deficits = sum(share.deficit**2 for share in self.shares.values())
         return positive - DEFICIT_WEIGHT * (deficits + failures) - max(0.0, self.offences - TOLERATED) ** 2
@@ -169,16 +171,12 @@ class Scores:
     def score(self, now: float, peer: str) -> float:
         return self.of(now, peer).score
 
-    def brought(self, now: float, peer: str, topic: str) -> None:
-        """A peer, in the mesh or not, delivered a message before all others."""
-        self._keep(peer, self.of(now, peer).brought(topic))
-
-    def delivered(self, now: float, peer: str, topic: str, mesh: Collection[str]) -> None:
-        """A peer delivered a message first or near to it; what others owe grows with it, if it is in the mesh."""
-        if peer not in mesh or len(mesh) < FEW:
-            return
-        for other in mesh:
-            self._keep(other, self.of(now, other).beside(topic, len(mesh), delivered=other == peer))
+    def delivered(self, now: float, topic: str, peers: Sequence[str], mesh: Collection[str]) -> None:
+        """A message was delivered by these peers, in this order, in time; what others in the mesh owe grows with it."""
+        self._keep(peers[0], self.of(now, peers[0]).brought())
+        expected = sum(peer in mesh for peer in peers) / max(1, len(mesh))
+        for peer in mesh if len(mesh) >= FEW else ():
+            self._keep(peer, self.of(now, peer).beside(topic, float(peer in peers), expected))
 
     def dismissed(self, now: float, peer: str, topic: str) -> None:
         self._keep(peer, self.of(now, peer).dismissed(topic))
