@@ -1,0 +1,36 @@
+"""The page that teaches to write an attack shows one that stands in the package, word for word."""
+
+import re
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from sapo_adversary.attacks.catalogue import ATTACKS
+from sapo_adversary.cli import cli
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs/writing-an-attack.md").read_text("utf-8")
+
+
+@pytest.mark.parametrize(
+    ("language", "file"),
+    [
+        ("python", "adversary/sapo_adversary/attacks/hollow.py"),
+        ("toml", "adversary/sapo_adversary/scenarios/hollow.toml"),
+    ],
+)
+def test_the_page_shows_the_files_as_they_are(language, file):
+    [shown] = re.findall(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)
+    assert shown == (ROOT / file).read_text("utf-8")
+    assert file in PAGE
+
+
+def test_the_attack_of_the_page_takes_no_more_than_forty_lines():
+    assert len((ROOT / "adversary/sapo_adversary/attacks/hollow.py").read_text("utf-8").splitlines()) <= 40
+    assert "hollow" in ATTACKS
+
+
+def test_the_options_of_the_page_are_those_of_the_command():
+    help_text = CliRunner().invoke(cli, ["run", "--help"]).output
+    assert set(re.findall(r"`(--[a-z]+)", PAGE)) <= set(re.findall(r"--[a-z]+", help_text))
