@@ -145,6 +145,11 @@ class Campaign:
         return "crowd" in self.table.get("scenario", {})
 
     @property
+    def grows(self) -> bool:
+        """Whether its attackers are as many as their share says, and not a number of its own."""
+        return "count" not in self.table.get("attackers", {})
+
+    @property
     def row(self) -> int:
         """Of the catalogue of attacks."""
         return THREATS[self.attack].row

@@ -8,7 +8,6 @@ from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 import click
@@ -17,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sapo_adversary.attacks.catalogue import THREATS
-from sapo_adversary.campaigns.campaign import SHARE, SHARES, Scale, campaign_names, load_campaign
+from sapo_adversary.campaigns.campaign import SHARE, SHARES, Campaign, Scale, campaign_names, load_campaign
 from sapo_adversary.campaigns.metrics import ABOUT
 from sapo_adversary.campaigns.outcome import COLUMNS, Outcome, rows
 from sapo_adversary.campaigns.page import page
@@ -29,7 +28,7 @@ from sapo_node.commands.options import Command, as_json, stderr
 from sapo_protocol import LocalError
 
 _WORST = 6
-"""Attacks that are also played at the other shares: those that harm an undefended swarm most."""
+"""Attacks that are also played at the other shares."""
 _SEEDS: Mapping[Scale, int] = {"full": 5, "quick": 1, "models": 3}
 """Independent swarms for each cell of a matrix."""
 _REALTIME_SEEDS = 2
@@ -149,7 +148,7 @@ def matrix(
         raise click.UsageError("give --quick or --models, not both")
     output = output or default_output()
     scale: Scale = "quick" if quick else "models" if models else "full"
-    names = _worst(_summary(output / "matrix.json")["outcomes"]) if models else campaign_names()
+    names = _at_several_shares(_summary(output / "matrix.json")) if models else campaign_names()
     campaigns = [replace(each, scale=scale) for each in map(load_campaign, names) if not each.crowded]
     realtime = [campaign for campaign in campaigns if campaign.realtime] if scale == "full" else []
     campaigns = [campaign for campaign in campaigns if not campaign.realtime]
@@ -164,10 +163,8 @@ def matrix(
     swarms, few = range(1, 1 + count), range(1, 1 + min(count, _REALTIME_SEEDS))
     outcomes = play_parts([(campaign, SHARE) for campaign in campaigns], swarms)
     if scale == "full":
-        worst = _worst([outcome.as_dict() for outcome in outcomes])
-        outcomes += play_parts(
-            [(each, share) for each in campaigns if each.name in worst for share in SHARES if share != SHARE], swarms
-        )
+        others = [(campaign, share) for campaign in _worst(outcomes) for share in SHARES if share != SHARE]
+        outcomes += play_parts(others, swarms)
     outcomes += play_parts([(campaign, SHARE) for campaign in realtime], few)
     flag, name = {"full": ("", "matrix"), "quick": (" --quick", "quick"), "models": (" --models", "models")}[scale]
     written = _write(outcomes, output, name, f"sapo-adversary matrix{flag}")
@@ -179,14 +176,19 @@ def matrix(
     _leave(outcomes)
 
 
-def _worst(outcomes: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The campaigns whose attacks harm an undefended swarm most, at the share at which all are played."""
+def _worst(outcomes: Sequence[Outcome]) -> list[Campaign]:
+    """The attacks that cost an undefended swarm most of its reward, or take most of what it is trained on."""
     harm = {
-        each["campaign"]: fmean(each["metrics"]["undefended"]["reward_lost"])
+        each.campaign.name: max(each.mean("undefended", metric) for metric in ("reward_lost", "poison_share"))
         for each in outcomes
-        if each["share"] == SHARE
     }
-    return sorted(harm, key=lambda name: harm[name], reverse=True)[:_WORST]
+    grown = [each.campaign for each in outcomes if each.campaign.grows]
+    return sorted(grown, key=lambda campaign: harm[campaign.name], reverse=True)[:_WORST]
+
+
+def _at_several_shares(summary: Mapping[str, Any]) -> list[str]:
+    """The campaigns that a matrix played at several shares of attackers: the worst ones."""
+    return sorted({each["campaign"] for each in summary["outcomes"] if each["share"] != SHARE})
 
 
 @click.command()
