@@ -26,9 +26,11 @@ from sapo_protocol import (
     Manifest,
     RemoteError,
     assign,
+    decode_evidence,
     epoch_at,
     evidence_topic,
     open_message,
+    prove_equivocation,
     rollouts_topic,
 )
 from sapo_protocol.limits import MAX_EVIDENCE_BYTES
@@ -72,9 +74,11 @@ class Crowd:
         self._rng = random.Random(f"crowd/{scenario.seed}")  # noqa: S311 - simulation
         self._kit = Kit(manifest, self.keys, scorer.solve, self._rng)
         self._topic = rollouts_topic(manifest)
+        evidence = evidence_topic(manifest)
+        self._checks = {self._topic: self._is_rollout, evidence: self._is_evidence}
         channels = {
             self._topic: Channel(self._hear, manifest.max_message_bytes),
-            evidence_topic(manifest): Channel(self._hear_evidence, MAX_EVIDENCE_BYTES),
+            evidence: Channel(self._hear_evidence, MAX_EVIDENCE_BYTES),
         }
         self._network = hub.join(self.forwarder, channels, admit=lambda _: True, notify=lambda _: None)
         self._passed = RecentIds()
@@ -104,7 +108,7 @@ class Crowd:
     def pass_on(self, topic: str, data: bytes) -> None:
         """Bring a message to the full nodes, with whatever else there is at the next beat."""
         content = content_id(data)
-        if not self._passed.has(content) and (topic != self._topic or self._is_valid(data)):
+        if not self._passed.has(content) and self._checks[topic](data):
             self._passed.add(content)
             self._send(topic, data, content)
 
@@ -134,16 +138,22 @@ class Crowd:
             self._audit.signed(key.peer, epoch, counter, k, texts)
         return self._kit.group(solution, texts, rewards)
 
-    def _is_valid(self, data: bytes) -> bool:
+    def _is_rollout(self, data: bytes) -> bool:
         try:
             open_message(data, self._manifest)
         except RemoteError:
             return False
         return True
 
+    def _is_evidence(self, data: bytes) -> bool:
+        try:
+            prove_equivocation(decode_evidence(data, self._manifest), self._manifest)
+        except RemoteError:
+            return False
+        return True
+
     async def _hear(self, _sender: str, data: bytes) -> Verdict:
-        if not self._is_valid(data):
-            return Verdict.REJECT
+        """What a full node shares."""
         for hear in self._listeners:
             hear(data)
         return Verdict.ACCEPT
