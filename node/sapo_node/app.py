@@ -11,6 +11,7 @@ from pathlib import Path
 
 import trio
 
+from sapo_node.anchors import Anchors
 from sapo_node.catalogue import require_catalogue
 from sapo_node.clock import SystemClock
 from sapo_node.config import Config
@@ -31,6 +32,7 @@ from sapo_protocol import LocalError, Manifest, load_manifest
 
 _KEPT_NOTICES = 5
 _KEEP_OUT_INTERVAL = 1.0
+_REMEMBER_INTERVAL = 30.0
 _RESEND_DELAY = 3.0
 """Seconds from the first connection to sending recent envelopes again: by then the gossip mesh stands."""
 
@@ -102,7 +104,9 @@ def learner_options(config: Config, manifest: Manifest, folder: StateFolder) -> 
     )
 
 
-def network_settings(config: Config, manifest: Manifest, identity: Identity) -> NetworkSettings:
+def network_settings(
+    config: Config, manifest: Manifest, identity: Identity, anchors: tuple[str, ...] = ()
+) -> NetworkSettings:
     """What the network is told at its start."""
     return NetworkSettings(
         seed=identity.seed,
@@ -110,6 +114,7 @@ def network_settings(config: Config, manifest: Manifest, identity: Identity) -> 
         listen=config.listen,
         announce=config.announce,
         bootstrap=config.bootstrap,
+        anchors=anchors,
         discover=config.mdns,
     )
 
@@ -211,7 +216,8 @@ class RunningNode:
             contributor=contributor,
         )
         nursery.start_soon(self._await_signals, node)
-        settings = network_settings(config, self._manifest, self._identity)
+        anchors = Anchors(database)
+        settings = network_settings(config, self._manifest, self._identity, anchors.addresses)
         network = Libp2pNetwork(settings, self._identity.peer_id, node.channels, admit=node.admits, notify=self._notice)
         await nursery.start(network.run)
         if learner and learner.ready.memory:
@@ -223,6 +229,7 @@ class RunningNode:
         self._observer(Started(overview(database)))
         nursery.start_soon(self._resend, node, network)
         nursery.start_soon(self._keep_out, node, network)
+        nursery.start_soon(self._remember, anchors, network)
         nursery.start_soon(node.testify, network.publish)
 
         def on_round(report: RoundReport) -> None:
@@ -282,6 +289,12 @@ class RunningNode:
                 if not node.admits(peer.peer_id):
                     await network.disconnect(peer.peer_id)
             await trio.sleep(_KEEP_OUT_INTERVAL)
+
+    async def _remember(self, anchors: Anchors, network: Libp2pNetwork) -> None:
+        """Keep in mind whom to dial first after a restart."""
+        while True:
+            await trio.sleep(_REMEMBER_INTERVAL)
+            anchors.note(network.peers())
 
     async def _await_signals(self, node: Node) -> None:
         """The first signal ends the node in order, the second at once; neither loses anything."""

@@ -7,12 +7,21 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from sapo_node import counters, history, inbox, pool, replay, trainer
+from sapo_node import anchors, counters, history, inbox, pool, replay, trainer
 from sapo_node.database import Database
 from sapo_node.trust import ledger
 from sapo_protocol import LocalError, Manifest
 
-SCHEMA = (counters.SCHEMA, history.SCHEMA, replay.SCHEMA, inbox.SCHEMA, pool.SCHEMA, trainer.SCHEMA, ledger.SCHEMA)
+SCHEMA = (
+    counters.SCHEMA,
+    history.SCHEMA,
+    replay.SCHEMA,
+    inbox.SCHEMA,
+    pool.SCHEMA,
+    trainer.SCHEMA,
+    ledger.SCHEMA,
+    anchors.SCHEMA,
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -144,6 +144,40 @@ async def test_with_enough_connections_only_bootstrap_peers_are_dialled(
     assert world.dialled == [("bootstrap", "a")]
 
 
+async def test_one_network_is_not_all_that_is_dialled(nursery: trio.Nursery, autojump_clock: MockClock) -> None:
+    crowd = [f"/ip4/10.1.{number}.1/tcp/1" for number in range(20)]
+    world = World(answering={*crowd, "/ip4/10.2.0.1/tcp/1"})
+    book = world.dialer()
+    for address in (*crowd, "/ip4/10.2.0.1/tcp/1"):
+        book.want(address, [address])
+    nursery.start_soon(book.run)
+    await trio.sleep(60)
+    assert len(world.linked & set(crowd)) == dialer.PER_NETWORK
+    assert "/ip4/10.2.0.1/tcp/1" in world.linked
+
+
+async def test_an_anchor_is_dialled_whatever_else_is_connected(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    world = World(answering={"a"}, linked={f"linked {number}" for number in range(dialer.ENOUGH)})
+    book = world.dialer()
+    book.want("anchor", ["a"], anchor=True)
+    nursery.start_soon(book.run)
+    await trio.sleep(60)
+    assert world.dialled == [("anchor", "a")]
+
+
+async def test_an_anchor_that_stays_silent_is_forgotten_without_a_word(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    world = World()
+    book = world.dialer()
+    book.want("anchor", ["a"], anchor=True)
+    nursery.start_soon(book.run)
+    await trio.sleep(3600)
+    assert (book.wanted(), world.notices) == ((), [])
+
+
 async def test_the_book_is_bounded_and_keeps_bootstrap_peers() -> None:
     book = World().dialer()
     book.want("bootstrap", ["a"], bootstrap=True)

@@ -1,6 +1,7 @@
 """Multiaddresses as people give them and as peers can dial them."""
 
 import errno
+import ipaddress
 import socket
 from collections.abc import Iterable
 
@@ -12,6 +13,7 @@ from sapo_protocol.errors import LocalError
 from sapo_protocol.keys import public_key_of
 
 HOST_PROTOCOLS = frozenset({"ip4", "ip6", "dns", "dns4", "dns6"})
+IPV4 = 4
 WILDCARDS = frozenset({"0.0.0.0", "::"})  # noqa: S104 - compared with, never bound here
 
 
@@ -72,6 +74,21 @@ def is_dialable(text: str) -> bool:
     except ValueError:
         return False
     return parts["tcp"] != "0" and not WILDCARDS & set(parts.values())
+
+
+def host_of(text: str) -> str:
+    """The IP address or name in an address."""
+    return text.split("/")[2] if text.startswith("/") else text
+
+
+def network_of(text: str) -> str:
+    """What addresses of one owner are likely to share: the /16 of an IPv4 address, the /32 of an IPv6 one, a name."""
+    host = host_of(text)
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return host
+    return str(ipaddress.ip_network((address, 16 if address.version == IPV4 else 32), strict=False))
 
 
 async def resolve(text: str) -> tuple[str, ...]:

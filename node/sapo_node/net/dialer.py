@@ -1,7 +1,8 @@
 """Whom we want to be connected with, and the loop that keeps dialling them.
 
-The library redials nobody. Bootstrap peers are wanted for ever; peers found on the LAN or connected before are
-wanted while we have few connections, and are forgotten when they stay silent. The book is bounded.
+The library redials nobody. Bootstrap peers are wanted for ever, anchors until they stay silent; peers found on the LAN
+or connected before are wanted while we have few connections, and few into their network, so that nobody with many
+addresses in one place comes to be all that we dial. The book is bounded.
 """
 
 import random
@@ -10,11 +11,13 @@ from dataclasses import dataclass
 
 import trio
 
+from sapo_node.net.addresses import network_of
 from sapo_node.net.interface import Admit, BootstrapReached, BootstrapUnreachable, Notify
 
 BOOK = 256  # peers
 ADDRESSES = 8  # of one peer
-ENOUGH = 12  # connections; above it only bootstrap peers are dialled
+ENOUGH = 12  # connections; above it only bootstrap peers and anchors are dialled
+PER_NETWORK = 4  # connections into one network; above it likewise
 AT_ONCE = 8  # peers
 DIAL_SECONDS = 10.0  # for one address
 FIRST_DELAY, LONGEST_DELAY = 0.5, 60.0
@@ -32,11 +35,18 @@ class Wanted:
     peer_id: str
     addresses: tuple[str, ...]
     bootstrap: bool
+    anchor: bool = False
+    """Whether it served us well before the last restart."""
     failures: int = 0
     due: float = 0.0
     dialling: bool = False
     reported: bool = False
     """Whether it was reported as unreachable and not yet as reachable again."""
+
+    @property
+    def networks(self) -> frozenset[str]:
+        """Where its addresses are."""
+        return frozenset(map(network_of, self.addresses))
 
 
 class Dialer:
@@ -51,7 +61,7 @@ class Dialer:
         self._news = trio.Event()
         self._dice = random.Random()  # noqa: S311 - jitter
 
-    def want(self, peer_id: str, addresses: Sequence[str], *, bootstrap: bool = False) -> None:
+    def want(self, peer_id: str, addresses: Sequence[str], *, bootstrap: bool = False, anchor: bool = False) -> None:
         """Add a peer, or put newly learnt addresses before the known ones."""
         if not self._admit(peer_id):
             return
@@ -59,7 +69,7 @@ class Dialer:
         if entry is None:
             if not self._make_room():
                 return
-            entry = self._book[peer_id] = Wanted(peer_id, (), bootstrap)
+            entry = self._book[peer_id] = Wanted(peer_id, (), bootstrap, anchor)
         # A bootstrap's own address stays first: the operator vouched for it.
         old, new = entry.addresses, tuple(addresses)
         merged = (*old, *new) if entry.bootstrap else (*new, *old)
@@ -95,7 +105,7 @@ class Dialer:
                 for entry in self._candidates():
                     if entry.due > trio.current_time():
                         wake_at = min(wake_at, entry.due)
-                    elif sum(other.dialling for other in self._book.values()) < AT_ONCE:
+                    elif self._has_room(entry):
                         entry.dialling = True
                         nursery.start_soon(self._attempt, entry)
                 with trio.move_on_at(wake_at):
@@ -111,9 +121,19 @@ class Dialer:
             for entry in self._book.values()
             if entry.peer_id not in here
             and not entry.dialling
-            and (entry.bootstrap or not enough)
+            and (entry.bootstrap or entry.anchor or not enough)
             and self._admit(entry.peer_id)
         ]
+
+    def _has_room(self, entry: Wanted) -> bool:
+        """Whether a peer may be dialled now: not too many at once, nor too many in one place."""
+        if sum(other.dialling for other in self._book.values()) >= AT_ONCE:
+            return False
+        if entry.bootstrap or entry.anchor:
+            return True
+        here = self._connected()
+        near = (other for other in self._book.values() if other.networks & entry.networks)
+        return sum(other.dialling or other.peer_id in here for other in near) < PER_NETWORK
 
     async def _attempt(self, entry: Wanted) -> None:
         cause = "no address is known"

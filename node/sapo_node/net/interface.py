@@ -54,6 +54,8 @@ class PeerInfo:
     """Whether we dialled it."""
     connected_at: float
     """Trio's clock, in seconds."""
+    brought: int = 0
+    """Messages that it was the first to bring and that the node accepted, since it connected."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,10 @@ is what the others pass as --bootstrap. Nodes on one LAN or one machine find eac
 
 import logging
 import random
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 import trio
@@ -20,6 +21,7 @@ from sapo_node.net.hardened import Gossip
 from sapo_node.net.interface import (
     Admit,
     Channel,
+    Handle,
     Malformed,
     Notify,
     NotRunningError,
@@ -28,6 +30,7 @@ from sapo_node.net.interface import (
     PeerGone,
     PeerInfo,
     ServiceRestarted,
+    Verdict,
 )
 from sapo_node.net.judge import Judge
 from sapo_node.net.service import Listening, Service
@@ -57,6 +60,8 @@ class NetworkSettings:
     announce: tuple[str, ...] = ()
     """Advertised in place of the addresses found on this machine."""
     bootstrap: tuple[str, ...] = ()
+    anchors: tuple[str, ...] = ()
+    """Peers that served us before a restart; like `bootstrap`, but nobody is told when they are gone."""
     discover: bool = True
     """Find nodes of the same swarm on the LAN and on this machine."""
 
@@ -81,17 +86,24 @@ class Libp2pNetwork:
         self._announce = tuple(addresses.parse_announce(text) for text in settings.announce)
         self._admit = admit
         self._notify = notify
-        self._judges = {topic: Judge(channel) for topic, channel in channels.items()}
+        self._judges = {
+            topic: Judge(Channel(partial(self._handle, channel.handle), channel.max_bytes))
+            for topic, channel in channels.items()
+        }
         self._dialer = Dialer(self._dial, self._linked, admit=self._admits, notify=notify)
         for text in settings.bootstrap:
             bootstrap, address = addresses.parse_dial(text)
             if bootstrap != peer_id:
                 self._dialer.want(bootstrap, [address], bootstrap=True)
+        for text in settings.anchors:
+            anchor, address = addresses.parse_dial(text)
+            self._dialer.want(anchor, [address], anchor=True)
         self._service: Service | None = None
         self._up = trio.Event()  # while a service runs
         self._stop = trio.Event()
         self._stop.set()
         self._members: dict[str, float] = {}
+        self._brought: Counter[str] = Counter()
         self._foreign: set[str] = set()
         self._offences: OrderedDict[str, int] = OrderedDict()
 
@@ -195,7 +207,8 @@ class Libp2pNetwork:
             return ()
         routes = ((peer, since, *self._service.route(peer)) for peer, since in sorted(self._members.items()))
         return tuple(
-            PeerInfo(peer, known, outbound=outbound, connected_at=since) for peer, since, known, outbound in routes
+            PeerInfo(peer, known, outbound=outbound, connected_at=since, brought=self._brought[peer])
+            for peer, since, known, outbound in routes
         )
 
     async def disconnect(self, peer_id: str) -> None:
@@ -204,6 +217,12 @@ class Libp2pNetwork:
                 await self._service.disconnect(peer_id)
             except Exception as error:  # noqa: BLE001 - the connection is being given up
                 log.debug("disconnecting %s failed: %r", peer_id, error)
+
+    async def _handle(self, handle: Handle, sender: str, data: bytes) -> Verdict:
+        verdict = await handle(sender, data)
+        if verdict is Verdict.ACCEPT and sender in self._members:
+            self._brought[sender] += 1
+        return verdict
 
     async def _dial(self, peer_id: str, address: str) -> None:
         if self._service is not None:
@@ -231,6 +250,7 @@ class Libp2pNetwork:
 
     def _gone(self, peer_id: str) -> None:
         self._foreign.discard(peer_id)
+        self._brought.pop(peer_id, None)
         if self._members.pop(peer_id, None) is not None:
             self._notify(PeerGone(peer_id))
         self._dialer.lost(peer_id)

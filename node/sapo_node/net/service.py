@@ -10,7 +10,7 @@ import logging
 import time
 import weakref
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -238,7 +238,10 @@ class Service:
         return frozenset(str(peer) for peer in live)
 
     def route(self, peer_id: str) -> tuple[tuple[str, ...], bool]:
-        """(dialable addresses of a connected peer, whether we dialled it), from its signed record."""
+        """(dialable addresses of a connected peer, whether we dialled it), from its signed record.
+
+        Only those at the place that it is connected from: a record may name anybody's.
+        """
         identity = ID.from_string(peer_id)
         links = self.swarm.get_connections(identity)
         outbound = bool(links) and links[0].direction.name == "OUTBOUND"
@@ -246,8 +249,9 @@ class Service:
             known = self.swarm.peerstore.addrs(identity)
         except KeyError:  # the library's error for a peer without a record
             known = []
-        texts = (str(address).partition("/p2p/")[0] for address in known)
-        return tuple(text for text in dict.fromkeys(texts) if addresses.is_dialable(text)), outbound
+        texts = dict.fromkeys(str(address).partition("/p2p/")[0] for address in known)
+        sources = {_source(link) for link in links}
+        return tuple(text for text in texts if addresses.is_dialable(text) and _is_at(text, sources)), outbound
 
     async def _take_stream(self, stream: Any) -> None:
         """Every inbound stream of every protocol starts here; nothing may escape into the connection."""
@@ -317,6 +321,16 @@ class Service:
     async def listen(self, network: Any, address: Any) -> None: ...
 
     async def listen_close(self, network: Any, address: Any) -> None: ...
+
+
+def _source(link: Any) -> str:
+    """The IP address at the other end of a connection; empty when it has ended."""
+    remote = link.muxed_conn.get_remote_address()
+    return str(remote[0]) if remote else ""
+
+
+def _is_at(text: str, sources: Collection[str]) -> bool:
+    return addresses.host_of(text) in sources
 
 
 async def _do_nothing() -> None: ...
