@@ -35,6 +35,7 @@ _REALTIME_SEEDS = 2
 """At most, for attacks on libp2p: each takes minutes of real time, and the machine for itself."""
 _SHOWN = ("reward_lost", "heldout_lost", "poison_share", "violations", "false_bans", "banned", "rounds_to_ban")
 _REALTIME_SHOWN = ("delivery", "victim_heard", "victim_hears", "latency_p99", "mesh_honest", "mesh_dark", "honest_cpu")
+_CROWDED_SHOWN = (*_SHOWN, "external", "honest_healthy", "attackers_healthy")
 _folder = click.Path(path_type=Path)
 
 
@@ -241,7 +242,8 @@ def _arms(outcome: Outcome) -> Table:
     for arm in outcome.values:
         table.add_column(arm, justify="right")
     table.add_column("what it is", style="dim")
-    for metric in _REALTIME_SHOWN if outcome.campaign.realtime else _SHOWN:
+    campaign = outcome.campaign
+    for metric in _REALTIME_SHOWN if campaign.realtime else _CROWDED_SHOWN if campaign.crowded else _SHOWN:
         table.add_row(metric, *(f"{outcome.mean(arm, metric):.3g}" for arm in outcome.values), ABOUT[metric])
     return table
 
