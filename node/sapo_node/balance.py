@@ -58,8 +58,10 @@ class Balance(Protocol):
         """The split of the next round."""
         ...
 
-    def observe(self, local: Sequence[LocalGroup], offered: Sequence[VerifiedGroup], drawn: int) -> None:
-        """What a round generated, what the pool held then, and how many groups were drawn from it."""
+    def observe(self, local: Sequence[LocalGroup], others: Sequence[VerifiedGroup], *, supply: int, drawn: int) -> None:
+        """What a round generated, groups by which those of others are measured, and how many the pool held then and
+        were drawn from it.
+        """
         ...
 
 
@@ -75,7 +77,7 @@ class Fixed:
         """The split of every round."""
         return self._split
 
-    def observe(self, local: Sequence[LocalGroup], offered: Sequence[VerifiedGroup], drawn: int) -> None:
+    def observe(self, local: Sequence[LocalGroup], others: Sequence[VerifiedGroup], *, supply: int, drawn: int) -> None:
         """Nothing is learnt from a round."""
 
 
@@ -101,13 +103,13 @@ class Auto:
         """The split of the next round."""
         return Split(self._local, self._external)
 
-    def observe(self, local: Sequence[LocalGroup], offered: Sequence[VerifiedGroup], drawn: int) -> None:
+    def observe(self, local: Sequence[LocalGroup], others: Sequence[VerifiedGroup], *, supply: int, drawn: int) -> None:
         """Take a round into account."""
         self._own.add(self._worth(local), len(local))
-        if offered:
-            self._others.add(self._worth(offered), len(offered))
+        if others:
+            self._others.add(self._worth(others), len(others))
         # Where places stayed empty the rest on offer was kept back by a bound, of a peer or of all newcomers.
-        self._supply.add(drawn if drawn < self._external else min(len(offered), MAX_EXTERNAL))
+        self._supply.add(drawn if drawn < self._external else min(supply, MAX_EXTERNAL))
         self._watch(local)
         target = self._target()
         if abs(target - self._external) >= STEP:

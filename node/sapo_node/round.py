@@ -106,7 +106,7 @@ class Rounds:
             external = self._sampler.draw(offered, split.external, epoch=slot.epoch)
         with watch.phase("train"):
             training = await self._trainer.train(local, external)
-        self._balance.observe(local, offered, len(external))
+        self._balance.observe(local, self._sampler.yardstick(offered), supply=len(offered), drawn=len(external))
         self._competence.observe(local)
         rewards = [reward for group in local for reward in group.rewards]
         return RoundReport(

@@ -82,7 +82,7 @@ class Sampler:
         fresh = [group for group in offered if epoch - group.epoch <= policy.MAX_AGE]
         if not fresh or count == 0:
             return []
-        unit = self._unit(fresh)
+        unit = median(map(self._mass, self.yardstick(fresh)))
         room = _Room(self._ledger, count)
         drawn: list[WeightedGroup] = []
         for group in self._order(fresh, epoch):
@@ -97,12 +97,12 @@ class Sampler:
             drawn.append(WeightedGroup(group, weight, self._advantages(group)))
         return drawn
 
-    def _unit(self, groups: Sequence[VerifiedGroup]) -> float:
-        """Median mass of the groups of healthy peers, while there are any: else newcomers, by many groups of hardly any
-        mass, could make everybody else's look too heavy, and by many long ones pass as light themselves.
+    def yardstick(self, groups: Sequence[VerifiedGroup]) -> Sequence[VerifiedGroup]:
+        """The groups by which all are measured: those of healthy peers, while there are any. Else newcomers, by many
+        groups of hardly any mass or worth, could make everybody else's look too heavy or not worth taking, and by many
+        long ones pass as light themselves.
         """
-        healthy = [group for group in groups if self._ledger.of(group.peer).standing is Standing.HEALTHY]
-        return median(self._mass(group) for group in healthy or groups)
+        return [group for group in groups if self._ledger.of(group.peer).standing is Standing.HEALTHY] or groups
 
     def _order(self, groups: list[VerifiedGroup], epoch: int) -> list[VerifiedGroup]:
         """A random order without replacement, by weight (Efraimidis and Spirakis 2006); for `top-k` by right answers

@@ -39,7 +39,7 @@ class Swarm:
             split = self.balance.split()
             self.taken.append(split.external)
             local = [own(right)] * split.local
-            self.balance.observe(local, [others(theirs)] * offered, min(offered, split.external))
+            self.balance.observe(local, [others(theirs)] * offered, supply=offered, drawn=min(offered, split.external))
             self.competence.observe(local)
         return self.balance.split().external
 

@@ -187,6 +187,12 @@ def test_newcomers_with_hardly_any_mass_do_not_make_everybody_elses_groups_too_h
     assert [each.weight for each in drawn if each.group.peer == PEERS[0]] == [1.0, 1.0]
 
 
+def test_the_worth_of_others_is_measured_by_the_healthy_while_there_are_any():
+    newcomers = [group(peer) for peer in PEERS[1:9]]
+    assert sampler_of(ledger_of(PEERS[0]), 0).yardstick([*newcomers, group()]) == [group()]
+    assert sampler_of(ledger_of(PEERS[0]), 0).yardstick(newcomers) == newcomers
+
+
 def test_newcomers_with_long_texts_in_numbers_do_not_pass_as_light():
     short = [group(counter=counter) for counter in range(4)]
     long = [group(PEERS[1], counter, length=1000) for counter in range(40)]

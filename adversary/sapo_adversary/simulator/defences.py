@@ -4,11 +4,10 @@ The node has no such switches. A run without a defence replaces, in its own proc
 the number that is the defence.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from math import inf
-from statistics import median
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -16,6 +15,8 @@ from libp2p.pubsub.gossipsub import GossipSub
 
 import sapo_node.inbox
 import sapo_node.ingest
+import sapo_node.net.hardened
+import sapo_node.net.service
 import sapo_node.verify
 import sapo_protocol.envelope
 import sapo_protocol.rollout
@@ -133,11 +134,6 @@ def _keep_unscored_mesh(router: ScoredGossipSub) -> tuple[Any, Any]:
     return SteadyGossipSub.mesh_heartbeat(router)
 
 
-def _median_of_all(sampler: Sampler, groups: Sequence[VerifiedGroup]) -> float:
-    """Let everybody who offers groups have a say in what a group weighs."""
-    return median(sampler._mass(group) for group in groups)  # noqa: SLF001 - stands for a method of it
-
-
 DEFENCES: Mapping[str, Defence] = {
     "re-verification": Defence("node/sapo_node/verify.py", ((Verifier, "verify", _believe),)),
     "signatures": Defence(
@@ -168,7 +164,9 @@ DEFENCES: Mapping[str, Defence] = {
         ),
     ),
     "own scorers": Defence("node/sapo_node/tasks/scorers.py", ((SharedScorer, "score", stock.score),)),
-    "measured by the healthy": Defence("node/sapo_node/sampler.py", ((Sampler, "_unit", _median_of_all),)),
+    "measured by the healthy": Defence(
+        "node/sapo_node/sampler.py", ((Sampler, "yardstick", lambda _self, groups: groups),)
+    ),
     "flat groups dropped": Defence("node/sapo_node/verify.py", ((Verifier, "__init__", _keep_flat),)),
     "replay window": Defence(
         "node/sapo_node/replay.py",
@@ -232,6 +230,12 @@ DEFENCES: Mapping[str, Defence] = {
             (SteadyGossipSub, "mesh_heartbeat", GossipSub.mesh_heartbeat),
             (SteadyGossipSub, "_select_peers_for_pruning", GossipSub._select_peers_for_pruning),  # noqa: SLF001
         ),
+    ),
+    "no peer exchange": Defence(
+        "node/sapo_node/net/hardened.py", ((sapo_node.net.hardened, "_tame", lambda _control, _topics: None),)
+    ),
+    "records where they are": Defence(
+        "node/sapo_node/net/service.py", ((sapo_node.net.service, "_is_at", lambda _text, _sources: True),)
     ),
     "scored mesh": Defence(
         "node/sapo_node/net/mesh.py",
