@@ -36,8 +36,10 @@ ABOUT: Mapping[str, str] = {
     "slower": "that percentile, in relation to the control's",
     "mesh_honest": "share of heartbeats at which the victim had an honest peer in its mesh",
     "mesh_dark": "longest time, in seconds, that an honest node had no honest peer in its mesh",
-    "strange_dials": "share of honest nodes' dials that went to addresses of no honest node",
+    "strange_dials": "share of honest nodes' dials that went to where neither an honest node nor an attacker is",
     "streams": "most streams that others than honest nodes held open at one honest node",
+    "mesh_stay": "heartbeats that an attacker was in the mesh of an honest node that took it in; the median",
+    "below_zero": "share of (honest node, attacker that was in its mesh) whose gossip score is negative at the end",
     "honest_cpu": "CPU seconds of the honest nodes, in relation to the control's",
 }
 _REALTIME = "gossip"
@@ -80,6 +82,7 @@ def _gossip(record: Record, control: Record) -> dict[str, float]:
     nodes, others = ([node[_REALTIME] for node in each["nodes"]] for each in (record, control))
     victim = nodes[-1]
     dials = sum(node["dials"] for node in nodes)
+    stays = [stay for node in nodes for stay in node["stays"]]
     return {
         "delivery": _arrived([node["received"] for node in nodes]),
         "victim_heard": _arrived([victim["sent"]]),
@@ -90,6 +93,8 @@ def _gossip(record: Record, control: Record) -> dict[str, float]:
         "mesh_dark": max(node["dark"] for node in nodes),
         "strange_dials": sum(node["strange_dials"] for node in nodes) / max(1, dials),
         "streams": max(node["streams"] for node in nodes),
+        "mesh_stay": median(stays) if stays else 0.0,
+        "below_zero": sum(node["below"] for node in nodes) / max(1, len(stays)),
         "honest_cpu": record[_REALTIME]["cpu_seconds"] / max(0.01, control[_REALTIME]["cpu_seconds"]),
     }
 

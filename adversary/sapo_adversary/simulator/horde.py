@@ -14,7 +14,7 @@ import trio
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from sapo_adversary.attacks.catalogue import GOSSIP
-from sapo_adversary.simulator.loopback import Loopback, own_network
+from sapo_adversary.simulator.loopback import ATTACKERS_FROM, Loopback, own_network
 from sapo_adversary.simulator.scenario import AttackerSpec, Scenario
 from sapo_node.keyfile import Identity
 from sapo_protocol import LocalError
@@ -47,7 +47,7 @@ class Horde:
             "honest": loopback.addresses,
             "neighbours": loopback.victims_bootstraps,
             "seeds": [seed.hex() for seed in seeds],
-            "hosts": [f"127.{200 + place % _NETWORKS}.{own_network()}" for place in range(self.spec.count)],
+            "hosts": [f"127.{ATTACKERS_FROM + place % _NETWORKS}.{own_network()}" for place in range(self.spec.count)],
             "seed": f"attack/{scenario.seed}/{number}",
             "seconds": 4 * scenario.seconds,
         }

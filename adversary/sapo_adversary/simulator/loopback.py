@@ -8,6 +8,7 @@ import os
 import random
 import socket
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -30,6 +31,8 @@ WARM_SECONDS = 5.0
 """After its start a node is owed everything; before, it looks for its peers."""
 SETTLE_SECONDS = 15.0
 """What has not arrived by then is lost."""
+ATTACKERS_FROM = 200
+"""The second number of attackers' IP addresses, at least."""
 BEAT_SECONDS = 1.0
 """Between looks at a node: the routers' heartbeat."""
 
@@ -51,9 +54,13 @@ class Seen:
     """When there last was one."""
     dials: int = 0
     strange_dials: int = 0
-    """Of them, those to addresses that are no honest node's."""
+    """Of them, those to addresses at which there is neither an honest node nor an attacker."""
     streams: int = 0
     """The most streams that others than honest nodes held open at one time."""
+    stays: Counter[str] = field(default_factory=Counter)
+    """The beats at which others than honest nodes were in its mesh, by peer."""
+    below: set[str] = field(default_factory=set)
+    """Of these peers, those whose score is negative."""
     restarts: int = 0
 
     def covers(self, start: float, end: float) -> bool:
@@ -91,6 +98,10 @@ class Loopback:
     def addresses(self) -> list[str]:
         """All honest nodes'."""
         return [self.address_of(peer) for peer in self.places]
+
+    def knows(self, host: str) -> bool:
+        """Whether there is an honest node or an attacker at an IP address."""
+        return int(host.split(".")[1]) >= ATTACKERS_FROM or any(host == place for place, _ in self.places.values())
 
     @property
     def victims_bootstraps(self) -> Sequence[str]:
@@ -156,6 +167,8 @@ class Loopback:
             "dials": seen.dials,
             "strange_dials": seen.strange_dials,
             "streams": seen.streams,
+            "stays": sorted(seen.stays.values()),
+            "below": len(seen.below),
             "restarts": seen.restarts,
         }
 
@@ -226,9 +239,7 @@ class WatchedNetwork(Libp2pNetwork):
 
         async def count(address: Any) -> Any:
             self._seen.dials += 1
-            self._seen.strange_dials += str(address).split("/")[2] not in {
-                host for host, _ in self._loopback.places.values()
-            }
+            self._seen.strange_dials += not self._loopback.knows(str(address).split("/")[2])
             return await dial(address)
 
         tcp.dial = count
@@ -251,6 +262,8 @@ class WatchedNetwork(Libp2pNetwork):
             if service:
                 held = service._streams.items()  # noqa: SLF001 - looked at from outside
                 seen.streams = max(seen.streams, sum(count for peer, count in held if peer not in honest))
+                seen.stays.update(str(peer) for peer in mesh if str(peer) not in honest)
+                seen.below = {peer for peer in seen.stays if service.router.scores.score(now, peer) < 0}
 
 
 def _earlier(scenario: Scenario, identities: Sequence[Identity], number: int) -> Sequence[Identity]:

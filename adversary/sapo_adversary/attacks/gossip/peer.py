@@ -1,8 +1,9 @@
 """One host of an attacker: noise, yamux and multistream as they should be, and then whatever it likes."""
 
+import hashlib
 import logging
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from libp2p import YAMUX_PROTOCOL_ID, Yamux, new_host
@@ -10,6 +11,7 @@ from libp2p.crypto.ed25519 import create_new_key_pair
 from libp2p.crypto.x25519 import create_new_key_pair as create_noise_key_pair
 from libp2p.host.basic_host import _IdentifyNotifee
 from libp2p.peer.id import ID
+from libp2p.peer.peerstore import create_signed_peer_record
 from libp2p.pubsub.gossipsub import PROTOCOL_ID_V11
 from libp2p.pubsub.pb import rpc_pb2
 from libp2p.security.noise.transport import PROTOCOL_ID as NOISE
@@ -46,7 +48,8 @@ class _FromOneHost(TCP):  # type: ignore[misc]
 class Link:
     """A gossip stream of ours to one honest node."""
 
-    def __init__(self, stream: Any) -> None:
+    def __init__(self, peer: "Peer", stream: Any) -> None:
+        self.peer = peer
         self.stream = stream
 
     @property
@@ -64,6 +67,25 @@ class Link:
     async def send(self, rpc: Any) -> None:
         """One RPC. Raises LinkLost."""
         await self.write(encode_varint_prefixed(rpc.SerializeToString()))
+
+    async def close(self) -> None:
+        """End the connection."""
+        self.peer.links.pop(str(self.stream.muxed_conn.peer_id), None)
+        with suppress(Exception):
+            await self.peer.host.disconnect(self.stream.muxed_conn.peer_id)
+
+    async def say_where(self, addresses: Sequence[str]) -> None:
+        """Send a peer record of our own, rightly signed, with any addresses."""
+        await self.send(rpc_pb2.RPC(senderRecord=_record(self.peer.keys, addresses)))
+
+    async def exchange(self, topic: str, seed: bytes, addresses: Sequence[str]) -> None:
+        """Send a PRUNE that recommends a peer for each address; each has a key of its own and a good record."""
+        told = []
+        for number, address in enumerate(addresses):
+            keys = create_new_key_pair(hashlib.sha256(seed + number.to_bytes(4)).digest())
+            identity = ID.from_pubkey(keys.public_key).to_bytes()
+            told.append(rpc_pb2.PeerInfo(peerID=identity, signedPeerRecord=_record(keys, [address])))
+        await self.control(prune=[rpc_pb2.ControlPrune(topicID=topic, peers=told, backoff=1)])
 
     async def subscribe(self, topic: str) -> None:
         """Say that we follow a topic."""
@@ -100,7 +122,7 @@ class Peer:
         target = ID.from_string(peer_of(address))
         try:
             await self.host.get_network().dial_addr(Multiaddr(address), target)
-            link = Link(await self.host.new_stream(target, [PROTOCOL_ID_V11]))
+            link = Link(self, await self.host.new_stream(target, [PROTOCOL_ID_V11]))
         except Exception as error:
             raise LinkLost from error
         self.links[str(target)] = link
@@ -116,13 +138,19 @@ class Peer:
         honest = stream.muxed_conn.peer_id
         try:
             if str(honest) not in self.links:
-                self.links[str(honest)] = Link(await self.host.new_stream(honest, [PROTOCOL_ID_V11]))
+                self.links[str(honest)] = Link(self, await self.host.new_stream(honest, [PROTOCOL_ID_V11]))
             while True:
                 rpc = rpc_pb2.RPC()
                 rpc.ParseFromString(await read_varint_prefixed_bytes_limited(stream, _MOST_BYTES))
                 await hear(str(honest), rpc)
         except Exception:  # noqa: BLE001 - the library ends a stream in many ways
             self.links.pop(str(honest), None)
+
+
+def _record(keys: Any, addresses: Sequence[str]) -> bytes:
+    places = [Multiaddr(address) for address in addresses]
+    envelope = create_signed_peer_record(ID.from_pubkey(keys.public_key), places, keys.private_key)
+    return bytes(envelope.marshal_envelope())
 
 
 @asynccontextmanager

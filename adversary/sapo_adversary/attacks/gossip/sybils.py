@@ -32,6 +32,10 @@ class Sybils(GossipAttack):
         del author
         return True
 
+    async def greet(self, link: "Link") -> None:
+        """What a host sends first on a connection."""
+        await link.subscribe(self.kit.topic)
+
     async def beat(self, link: "Link") -> None:
         """What a host sends to an honest node at every beat of its own."""
         await link.graft(self.kit.topic)
@@ -66,7 +70,7 @@ class Sybils(GossipAttack):
         while True:
             try:
                 link = peer.links.get(peer_of(address)) or await peer.dial(address)
-                await link.subscribe(self.kit.topic)
+                await self.greet(link)
                 while link.open:
                     await self.beat(link)
                     await trio.sleep(_BEAT_SECONDS)

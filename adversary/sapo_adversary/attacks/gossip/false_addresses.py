@@ -1,0 +1,51 @@
+import itertools
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from sapo_adversary.attacks.gossip.kit import GossipKit
+from sapo_adversary.attacks.gossip.sybils import Sybils
+
+if TYPE_CHECKING:
+    from sapo_adversary.attacks.gossip.peer import Link
+
+
+class FalseAddresses(Sybils):
+    """Honest nodes are sent to dial places that an attacker names: a victim's, or nobody's.
+
+    It names them twice: in peer records of its own, so that it is sought there when it goes, and as peers that it
+    recommends when it leaves a mesh.
+    """
+
+    id = "false-addresses"
+    row = 23
+
+    def __init__(self, kit: GossipKit, *, stays: int = 2, named: int = 8) -> None:
+        """It stays for so many beats on each connection, and names so many addresses at a time."""
+        super().__init__(kit)
+        self._stays = stays
+        self._named = named
+        self._turn = itertools.count()
+        self._beats: Counter[Link] = Counter()
+
+    def _addresses(self) -> Sequence[str]:
+        """Places on this machine at which nobody listens."""
+        dice = self.kit.rng
+        return [
+            f"/ip4/127.90.{dice.randrange(256)}.{dice.randrange(1, 255)}/tcp/{dice.randrange(20_000, 30_000)}"
+            for _ in range(self._named)
+        ]
+
+    async def greet(self, link: "Link") -> None:
+        """Where it claims to be, before it is known for anything else."""
+        await link.say_where(self._addresses())
+        await link.subscribe(self.kit.topic)
+
+    async def beat(self, link: "Link") -> None:
+        """Recommend others, and go after a while."""
+        await link.graft(self.kit.topic)
+        await link.exchange(self.kit.topic, next(self._turn).to_bytes(8), self._addresses())
+        self._beats[link] += 1
+        if self._beats[link] == self._stays:
+            del self._beats[link]
+            await link.close()
