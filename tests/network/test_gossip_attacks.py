@@ -77,6 +77,18 @@ async def test_an_rpc_above_the_limit_costs_the_connection(victim: "Probe", atta
     assert offences(victim, mallory.peer_id) == ["RPC too large"]
 
 
+async def test_an_rpc_that_is_never_finished_costs_the_connection(
+    victim: "Probe", attacker: "Attack", until: "Until", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sapo_node.net.hardened.FRAME_SECONDS", 0.5)
+    async with attacker(victim.address) as mallory:
+        await trio.sleep(1)  # silence between RPCs may last
+        assert mallory.linked()
+        await mallory.stream.write(b"\x80\x80\x20" + bytes(10))  # half a megabyte is announced
+        await until(lambda: not mallory.linked())
+    assert offences(victim, mallory.peer_id) == ["RPC never finished"]
+
+
 async def test_a_message_above_the_swarms_limit_is_not_handled(
     victim: "Probe", attacker: "Attack", until: "Until"
 ) -> None:

@@ -16,6 +16,7 @@ from sapo_adversary.attacks.gossip.covert_flash import CovertFlash
 from sapo_adversary.attacks.gossip.eclipse import Eclipse
 from sapo_adversary.attacks.gossip.false_addresses import FalseAddresses
 from sapo_adversary.attacks.gossip.kit import GossipAttack
+from sapo_adversary.attacks.gossip.slow_streams import SlowStreams
 from sapo_adversary.attacks.hash_collision import HashCollision
 from sapo_adversary.attacks.hollow import Hollow
 from sapo_adversary.attacks.kit import Attack, Threat
@@ -61,7 +62,14 @@ _KINDS: tuple[type[Attack], ...] = (
     Hollow,
 )
 
-_GOSSIP_KINDS: tuple[type[GossipAttack], ...] = (Eclipse, ColdBoot, CovertFlash, Censorship, FalseAddresses)
+_GOSSIP_KINDS: tuple[type[GossipAttack], ...] = (
+    SlowStreams,
+    Eclipse,
+    ColdBoot,
+    CovertFlash,
+    Censorship,
+    FalseAddresses,
+)
 
 ATTACKS = {kind.id: kind for kind in sorted(_KINDS, key=lambda kind: kind.row)}
 """By what is sent: played on the network in memory."""

@@ -33,13 +33,14 @@ ABOUT: Mapping[str, str] = {
     "victim_heard": "share of (message of the victim's, other honest node) that arrived within 15 s",
     "victim_hears": "share of other honest nodes' messages that reached the victim within 15 s",
     "latency_p99": "99th percentile of the seconds that a message took between two honest nodes",
-    "slower": "that percentile, in relation to the control's",
+    "slower": "that percentile, in relation to the control's or, where that is less, a quarter of a second",
     "mesh_honest": "share of heartbeats at which the victim had an honest peer in its mesh",
     "mesh_dark": "longest time, in seconds, that an honest node had no honest peer in its mesh",
     "strange_dials": "share of honest nodes' dials that went to where neither an honest node nor an attacker is",
     "streams": "most streams that others than honest nodes held open at one honest node",
     "mesh_stay": "heartbeats that an attacker was in the mesh of an honest node that took it in; the median",
     "below_zero": "share of (honest node, attacker that was in its mesh) whose gossip score is negative at the end",
+    "slow_closed": "share of the streams that attackers kept waiting which honest nodes closed in time",
     "honest_cpu": "CPU seconds of the honest nodes, in relation to the control's",
 }
 _REALTIME = "gossip"
@@ -88,15 +89,21 @@ def _gossip(record: Record, control: Record) -> dict[str, float]:
         "victim_heard": _arrived([victim["sent"]]),
         "victim_hears": _arrived([victim["received"]]),
         "latency_p99": _p99(nodes),
-        "slower": _p99(nodes) / max(0.001, _p99(others)),
+        "slower": _p99(nodes) / max(0.25, _p99(others)),
         "mesh_honest": victim["meshed"] / max(1, victim["beats"]),
         "mesh_dark": max(node["dark"] for node in nodes),
         "strange_dials": sum(node["strange_dials"] for node in nodes) / max(1, dials),
+        "slow_closed": _slow_closed(record[_REALTIME]["attackers"]),
         "streams": max(node["streams"] for node in nodes),
         "mesh_stay": median(stays) if stays else 0.0,
         "below_zero": sum(node["below"] for node in nodes) / max(1, len(stays)),
         "honest_cpu": record[_REALTIME]["cpu_seconds"] / max(0.01, control[_REALTIME]["cpu_seconds"]),
     }
+
+
+def _slow_closed(reports: Sequence[Mapping[str, int]]) -> float:
+    """Of attacks that hold streams open, as they report it."""
+    return sum(each.get("closed", 0) for each in reports) / max(1, sum(each.get("judged", 0) for each in reports))
 
 
 def _arrived(counts: Sequence[Mapping[str, int]]) -> float:

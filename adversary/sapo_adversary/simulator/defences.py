@@ -231,6 +231,11 @@ DEFENCES: Mapping[str, Defence] = {
             (SteadyGossipSub, "_select_peers_for_pruning", GossipSub._select_peers_for_pruning),  # noqa: SLF001
         ),
     ),
+    "frame deadline": Defence("node/sapo_node/net/hardened.py", ((sapo_node.net.hardened, "FRAME_SECONDS", inf),)),
+    "stream caps": Defence(
+        "node/sapo_node/net/hardened.py",
+        ((sapo_node.net.hardened, "STREAMS", 10**9), (sapo_node.net.service, "STREAMS", 10**6)),
+    ),
     "no peer exchange": Defence(
         "node/sapo_node/net/hardened.py", ((sapo_node.net.hardened, "_tame", lambda _control, _topics: None),)
     ),

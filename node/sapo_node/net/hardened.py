@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import trio
 from libp2p.exceptions import ParseError
 from libp2p.io.exceptions import IOException, MessageTooLarge
 from libp2p.network.connection.exceptions import RawConnError
@@ -37,6 +38,7 @@ OFFERED_IDS = 512
 WANTED_IDS = 64  # each may cost us a whole message
 BACKOFF_SECONDS = 600  # a peer may ask us to stay out of its mesh for so long, not for ever
 
+FRAME_SECONDS = 20.0  # for one RPC, from its first byte to its last; 50 kB/s for the largest
 STREAMS = 4  # gossip streams one peer may hold open; honest ones need one
 SEEN_SECONDS = 120.0
 
@@ -126,12 +128,12 @@ class HardenedPubsub(pubsub.Pubsub):  # type: ignore[misc]
         peer_id = stream.muxed_conn.peer_id
         try:
             while self.manager.is_running:
-                raw = await read_varint_prefixed_bytes_limited(stream, self.max_inbound_rpc_size)
+                raw = await _next_frame(stream, self.max_inbound_rpc_size)
                 rpc = rpc_pb2.RPC()
                 rpc.ParseFromString(raw)
                 await self._process(peer_id, rpc)
-        except MessageTooLarge:
-            await self._expel(peer_id, "RPC too large")
+        except (MessageTooLarge, trio.TooSlowError) as error:
+            await self._expel(peer_id, "RPC too large" if isinstance(error, MessageTooLarge) else "RPC never finished")
             await self._reset(stream)
             self._handle_dead_peer(peer_id)
         except (IOException, RawConnError):
@@ -226,6 +228,29 @@ class HardenedPubsub(pubsub.Pubsub):  # type: ignore[misc]
             await stream.reset()
         except Exception as error:  # noqa: BLE001 - the stream is being given up; how it fails is no news
             log.debug("resetting a stream failed: %r", error)
+
+
+async def _next_frame(stream: Any, limit: int) -> bytes:
+    """The next RPC. A peer may say nothing for as long as it likes, but must finish in time what it began.
+
+    Raises trio.TooSlowError if it does not, MessageTooLarge for more than `limit` bytes, IOException at the end.
+    """
+    first = await stream.read(1)
+    with trio.fail_after(FRAME_SECONDS):
+        return bytes(await read_varint_prefixed_bytes_limited(_Begun(first, stream), limit))
+
+
+@dataclass(slots=True)
+class _Begun:
+    """A stream of which something was read already."""
+
+    first: bytes
+    stream: Any
+
+    async def read(self, count: int | None = None) -> bytes:
+        """First what was read, then the rest."""
+        first, self.first = self.first, b""
+        return first or bytes(await self.stream.read(count))
 
 
 def _excess(rpc: Any) -> str:

@@ -7,9 +7,9 @@ import random
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from sapo_adversary.attacks.kit import Threat
+from sapo_adversary.attacks.kit import Layer, Threat
 
 if TYPE_CHECKING:
     from sapo_adversary.attacks.gossip.peer import Peer
@@ -58,7 +58,7 @@ def peer_of(address: str) -> str:
 class GossipAttack(Threat):
     """One way to harm a swarm from within its network, by hosts that collude."""
 
-    layer = "gossip"
+    layer: ClassVar[Layer] = "gossip"
 
     def __init__(self, kit: GossipKit) -> None:
         self.kit = kit

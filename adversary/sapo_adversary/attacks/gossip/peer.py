@@ -68,6 +68,10 @@ class Link:
         """One RPC. Raises LinkLost."""
         await self.write(encode_varint_prefixed(rpc.SerializeToString()))
 
+    async def another(self) -> "Link":
+        """One more stream on the same connection."""
+        return Link(self.peer, await self.peer.host.new_stream(self.stream.muxed_conn.peer_id, [PROTOCOL_ID_V11]))
+
     async def close(self) -> None:
         """End the connection."""
         self.peer.links.pop(str(self.stream.muxed_conn.peer_id), None)
