@@ -9,7 +9,9 @@ import trio
 import trio.testing
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from sapo_adversary.attacks.polluter import Polluter
+from sapo_adversary.attacks.false_claim import FalseClaim
+from sapo_adversary.attacks.kit import Key, Kit
+from sapo_adversary.simulator.scoring import SharedScorer
 from sapo_node.clock import TrioClock
 from sapo_node.config import Config
 from sapo_node.database import Database
@@ -18,7 +20,6 @@ from sapo_node.net.interface import Channel, NotRunningError, Verdict
 from sapo_node.net.memory import LinkQuality, MemoryHub
 from sapo_node.node import Node
 from sapo_node.state import SCHEMA
-from sapo_node.tasks import build_task, task_digest
 from sapo_node.trainer import trained_per_peer
 from sapo_node.trust.policy import Standing
 from sapo_node.verify import Unusable
@@ -146,15 +147,10 @@ async def test_no_group_is_trained_on_twice(fast, autojump_clock):
 async def polluting(manifest, hub, number):
     """A polluter in the hub, as a task."""
     who = identity(number)
+    key = Key(who.public_key, who.sign)
+    attack = FalseClaim(Kit(manifest, [key], SharedScorer().solve, random.Random(number)))
 
-    def digest(assignment):
-        task = build_task(assignment.spec.dataset, assignment.spec.config, assignment.seed)
-        return task_digest(task.question, task.answer)
-
-    polluter = Polluter(manifest, who.public_key, who.sign, digest, random.Random(number))
-
-    async def handle(_sender, data):
-        polluter.hear(data)
+    async def handle(_sender, _data):
         return Verdict.ACCEPT
 
     topic = rollouts_topic(manifest)
@@ -163,9 +159,9 @@ async def polluting(manifest, hub, number):
     clock = TrioClock(10 * manifest.epoch_seconds)
     async with trio.open_nursery() as nursery:
         await nursery.start(network.run)
-        for counter in range(10_000):
-            epoch = epoch_at(manifest, clock.now())
-            await network.publish(topic, polluter.message(epoch, counter % manifest.max_rounds))
+        while True:
+            for packet in attack.act(key, epoch_at(manifest, clock.now())):
+                await network.publish(topic, packet.data)
             await trio.sleep(ROUND_SECONDS)
 
 
