@@ -21,6 +21,7 @@ from sapo_adversary.campaigns.metrics import ABOUT
 from sapo_adversary.campaigns.outcome import COLUMNS, Outcome, rows
 from sapo_adversary.campaigns.page import page
 from sapo_adversary.campaigns.play import play
+from sapo_adversary.campaigns.table import markdown
 from sapo_adversary.commands.experiments import default_output
 from sapo_adversary.policies import DEFAULT_FOLDER
 from sapo_adversary.records import to_json, write_whole
@@ -193,12 +194,17 @@ def _at_several_shares(summary: Mapping[str, Any]) -> list[str]:
 
 
 @click.command()
-@click.argument("file", type=click.Path(path_type=Path), required=False)
-def report(file: Path | None) -> None:
+@click.argument("file", type=_folder, required=False)
+@click.option("--markdown", "as_markdown", is_flag=True, help="Print the table of threats that SECURITY.md shows.")
+def report(file: Path | None, *, as_markdown: bool) -> None:
     """Draw the page of a matrix or a run again from its JSON FILE (by default the matrix), and say where it is."""
     file = file or default_output() / "matrix.json"
+    summary = _summary(file)
+    if as_markdown:
+        click.echo(markdown(summary), nl=False)
+        return
     target = file.with_suffix(".html")
-    write_whole(target, page(_summary(file)))
+    write_whole(target, page(summary))
     click.echo(str(target))
 
 
