@@ -75,8 +75,16 @@ def play_all(
 def _begin(ticks: "Queue[int]") -> None:
     global _ticks  # noqa: PLW0603 - a worker process has one queue, given at its start
     _ticks = ticks
+    Thread(target=_end_with_parent, daemon=True).start()
     # Bans and refusals are what these runs are about; the record has them all.
     logging.getLogger("sapo_node").setLevel(logging.ERROR)
+
+
+def _end_with_parent() -> None:
+    """A run of which nobody waits for the record would go on for minutes."""
+    if parent := multiprocessing.parent_process():
+        parent.join()
+        os._exit(1)
 
 
 def _play(scenario: Scenario, folder: Path, policies: Path) -> None:
