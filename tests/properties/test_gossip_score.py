@@ -209,10 +209,12 @@ offences = st.sampled_from(list(Offence))
 
 
 @given(offence=offences, times=st.integers(20, 10**6), first=st.floats(0, 1e9))
-def test_a_flood_of_offences_outweighs_every_positive_score_and_is_ignored(offence, times, first):
+def test_a_flood_of_offences_outweighs_every_positive_score_and_is_refused(offence, times, first):
     conduct = Conduct(0.0, first=first).after(offence, times)
     assert conduct.score < 0
-    assert conduct.ignored
+    assert conduct.refused
+    assert conduct.at(100.0).refused
+    assert not conduct.at(130.0).refused
 
 
 @given(offence=offences, times=st.integers(1, 10**6))

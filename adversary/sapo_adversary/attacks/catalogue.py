@@ -12,9 +12,11 @@ from sapo_adversary.attacks.forged_task import ForgedTask
 from sapo_adversary.attacks.forgery import Forgery
 from sapo_adversary.attacks.gossip.censorship import Censorship
 from sapo_adversary.attacks.gossip.cold_boot import ColdBoot
+from sapo_adversary.attacks.gossip.control_spam import ControlSpam
 from sapo_adversary.attacks.gossip.covert_flash import CovertFlash
 from sapo_adversary.attacks.gossip.eclipse import Eclipse
 from sapo_adversary.attacks.gossip.false_addresses import FalseAddresses
+from sapo_adversary.attacks.gossip.freeloader import Freeloader
 from sapo_adversary.attacks.gossip.kit import GossipAttack
 from sapo_adversary.attacks.gossip.slow_streams import SlowStreams
 from sapo_adversary.attacks.hash_collision import HashCollision
@@ -69,6 +71,8 @@ _GOSSIP_KINDS: tuple[type[GossipAttack], ...] = (
     CovertFlash,
     Censorship,
     FalseAddresses,
+    Freeloader,
+    ControlSpam,
 )
 
 ATTACKS = {kind.id: kind for kind in sorted(_KINDS, key=lambda kind: kind.row)}

@@ -251,6 +251,15 @@ DEFENCES: Mapping[str, Defence] = {
             (ScoredGossipSub, "handle_graft", GossipSub.handle_graft),
         ),
     ),
+    "control caps": Defence(
+        "node/sapo_node/net/mesh.py",
+        (
+            (ScoredGossipSub, "bears", lambda _self, _peer, _rpc: True),
+            (ScoredGossipSub, "handle_graft", GossipSub.handle_graft),
+            (ScoredGossipSub, "handle_ihave", GossipSub.handle_ihave),
+            (ScoredGossipSub, "handle_iwant", GossipSub.handle_iwant),
+        ),
+    ),
     "peer share": Defence("node/sapo_node/sampler.py", ((policy, "PEER_SHARE", 1.0),)),
     "mass limit": Defence("node/sapo_node/sampler.py", ((policy, "MASS_LIMIT", inf),)),
     "costly lies": Defence(

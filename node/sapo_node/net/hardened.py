@@ -155,7 +155,9 @@ class HardenedPubsub(pubsub.Pubsub):  # type: ignore[misc]
                 await self.push_msg(peer_id, message)
         for subscription in rpc.subscriptions:
             self.handle_subscription(peer_id, subscription)
-        if await self.router.hears(peer_id, rpc):
+        if not self.router.bears(peer_id, rpc):
+            await self._expel(peer_id, "control messages beyond measure")
+        elif rpc.HasField("control"):
             _tame(rpc.control, self._gossip.judges)
             await self.router.handle_rpc(rpc, peer_id)
 

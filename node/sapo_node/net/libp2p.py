@@ -90,6 +90,7 @@ class Libp2pNetwork:
             topic: Judge(Channel(partial(self._handle, channel.handle), channel.max_bytes))
             for topic, channel in channels.items()
         }
+        self._service: Service | None = None
         self._dialer = Dialer(self._dial, self._linked, admit=self._admits, notify=notify)
         for text in settings.bootstrap:
             bootstrap, address = addresses.parse_dial(text)
@@ -98,7 +99,6 @@ class Libp2pNetwork:
         for text in settings.anchors:
             anchor, address = addresses.parse_dial(text)
             self._dialer.want(anchor, [address], anchor=True)
-        self._service: Service | None = None
         self._up = trio.Event()  # while a service runs
         self._stop = trio.Event()
         self._stop.set()
@@ -232,12 +232,13 @@ class Libp2pNetwork:
         return self._service.linked() if self._service is not None else frozenset()
 
     def _admits(self, peer_id: str) -> bool:
-        """Only Ed25519 identities other than our own, and of these whom the node admits."""
+        """Only Ed25519 identities other than our own, and of these whom the node admits and who did not flood us."""
         try:
             public_key_of(peer_id)
         except LocalError:
             return False
-        return peer_id != self.peer_id and self._admit(peer_id)
+        flooded = self._service is not None and self._service.router.refuses(peer_id)
+        return peer_id != self.peer_id and self._admit(peer_id) and not flooded
 
     def _joined(self, peer_id: str) -> None:
         if peer_id in self._members or self._service is None:

@@ -29,11 +29,10 @@ ASKED_IDS = 32  # of one peer and topic at a time
 PROMISE_SECONDS = 10.0
 ARRIVALS = 1024  # messages of the last two seconds
 
-ALLOWED = {"ihave": 10, "offered": 512, "iwant": 10, "wanted": 64, "graft": 10, "prune": 10, "idontwant": 0, "rpc": 32}
+ALLOWED = {"ihave": 10, "offered": 512, "iwant": 10, "wanted": 64, "graft": 20, "prune": 20, "idontwant": 0, "rpc": 32}
 """Control messages, ids in them, and RPCs that bring no message, of one peer per second. An honest router sends one or
 two of each at a heartbeat; IDONTWANT belongs to a version that we do not speak."""
 BURST_SECONDS = 3.0  # of them at once: a node that was busy finds much waiting
-PAUSE_SECONDS = 1.0  # after every RPC of a peer that is ignored: it floods its own buffers
 
 
 @dataclass(slots=True)
@@ -122,17 +121,18 @@ class ScoredGossipSub(SteadyGossipSub):
 
     # Control messages.
 
-    async def hears(self, peer: Any, rpc: Any) -> bool:
-        """Whether the control messages of an RPC are handled. Counts them, and lets a peer that floods wait."""
+    def bears(self, peer: Any, rpc: Any) -> bool:
+        """Whether the control messages of an RPC are still bearable, after all that this peer sent."""
         now, name = trio.current_time(), str(peer)
         excess = self._spent.setdefault(peer, Spent(now)).add(now, _counts(rpc))
         self.scores.offended(now, name, Offence.EXCESS, excess)
         strange = sum(graft.topicID not in self.mesh for graft in rpc.control.graft)
         self.scores.offended(now, name, Offence.STRANGE_GRAFT, strange)
-        if self.scores.of(now, name).ignored:
-            await trio.sleep(PAUSE_SECONDS)
-            return False
-        return bool(rpc.HasField("control"))
+        return not self.refuses(name)
+
+    def refuses(self, peer: str) -> bool:
+        """Whether a peer flooded us of late."""
+        return self.scores.of(trio.current_time(), peer).refused
 
     async def handle_graft(self, graft_msg: Any, sender_peer_id: Any) -> None:
         topic, peer = graft_msg.topicID, sender_peer_id

@@ -7,8 +7,9 @@ The form is that of the GossipSub 1.1 peer score: first deliveries are its P2, d
 offences its P7. Positive terms together weigh a quarter of one topic's full deficit, so that a peer which does not
 forward on one topic ends below zero whatever it does on others (the lesson of CVE-2022-47547).
 
-Everything here is a value or a bounded table; the time comes first in every call. Peers are any hashable names. A
-negative score keeps a peer out of the mesh until it has recovered, and touches nothing else: trust is the ledger's.
+Everything here is a value or a bounded table; the time comes first in every call. A negative score keeps a peer out of
+the mesh until it has recovered, and who floods is not let in for two minutes. Neither touches trust, which is the
+ledger's.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -62,10 +63,10 @@ WEIGHT: Mapping[Offence, float] = {
 }
 TOLERATED = 6.0
 """Weight of offences that a restart or a crossing of messages may cost an honest peer."""
-IGNORED = 16.0
-"""Weight of offences from which on a peer's control messages are not heard."""
+REFUSED = 16.0
+"""Weight of offences from which on a peer is refused, until it has faded to this again."""
 OFFENCES_MOST = 64.0
-"""So that the worst is tolerated again after three and a half half-lives."""
+"""What it weighs to be refused: two half-lives until it may connect again, three and a half until into a mesh."""
 OFFENCE_HALF_LIFE = 60.0
 
 PEERS = 1024
@@ -142,7 +143,8 @@ class Conduct:
 
     def after(self, offence: Offence, times: int = 1) -> "Conduct":
         """Committed an offence."""
-        return replace(self, offences=min(OFFENCES_MOST, self.offences + WEIGHT[offence] * times))
+        offences = self.offences + WEIGHT[offence] * times
+        return replace(self, offences=OFFENCES_MOST if offences >= REFUSED else offences)
 
     @property
     def score(self) -> float:
@@ -152,8 +154,9 @@ class Conduct:
         return positive - DEFICIT_WEIGHT * (deficits + failures) - max(0.0, self.offences - TOLERATED) ** 2
 
     @property
-    def ignored(self) -> bool:
-        return self.offences >= IGNORED
+    def refused(self) -> bool:
+        """Whether it may not connect for now."""
+        return self.offences >= REFUSED
 
 
 class Scores:

@@ -47,6 +47,7 @@ PER_PEER = 3  # two nodes that dial each other at once hold two for a moment
 STREAMS = 32  # inbound, of one peer, over all protocols
 HANDSHAKES = 16  # unfinished, from one address
 HANDSHAKE_SECONDS = 5.0
+SHUN_SECONDS = 60.0  # an address may be shared by honest peers, who can still be dialled
 START_SECONDS = 30.0
 CLOSE_SECONDS = 2.0
 INTERFACES_SECONDS = 60.0  # how long the addresses of this machine are taken as unchanged
@@ -94,6 +95,8 @@ class Service:
         self._gone = gone
         self._streams: Counter[str] = Counter()
         self._handshakes: Counter[str] = Counter()
+        self._shunned: dict[str, float] = {}
+        """Until when no connection is taken, by IP address."""
         self._tcp = TrackedTcp()
         self._expanded: tuple[tuple[str, ...], float, list[Any]] | None = None
         self.bound: tuple[str, ...] = ()
@@ -280,7 +283,7 @@ class Service:
         """
         remote = socket.get_remote_address()
         source = remote[0] if remote else ""
-        if self._handshakes[source] >= HANDSHAKES:
+        if self._handshakes[source] >= HANDSHAKES or trio.current_time() < self._shunned.get(source, 0.0):
             await _quietly(socket.close)
             return
         self._handshakes[source] += 1
@@ -295,9 +298,17 @@ class Service:
             self._handshakes[source] -= 1
             if not self._handshakes[source]:
                 del self._handshakes[source]
+        if self.router.refuses(str(muxed.peer_id)):
+            self._shun(source)
         for link in self.swarm.get_connections(muxed.peer_id):
             if link.muxed_conn is muxed:
                 await link.event_closed.wait()
+
+    def _shun(self, source: str) -> None:
+        """Take no connection from the address of a peer that floods: a handshake, to see who it is, costs more."""
+        now = trio.current_time()
+        self._shunned = {each: until for each, until in self._shunned.items() if until > now}
+        self._shunned[source] = now + SHUN_SECONDS
 
     # What the swarm tells a notifee.
 

@@ -1,0 +1,54 @@
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from sapo_adversary.attacks.gossip.kit import GossipKit
+from sapo_adversary.attacks.gossip.sybils import Sybils
+
+if TYPE_CHECKING:
+    from sapo_adversary.attacks.gossip.peer import Link
+
+_ROUNDS = 100
+"""Of all kinds in a beat, or as many as the honest node reads."""
+
+
+class ControlSpam(Sybils):
+    """Peers that keep honest nodes busy with control messages: offers of what nobody has, wishes for it, and so on.
+
+    Each of them costs a few bytes and is legal by itself: IHAVE, IWANT, GRAFT in back-off and of a topic that nobody
+    follows, PRUNE and IDONTWANT.
+    """
+
+    id = "control-spam"
+    row = 21
+
+    def __init__(self, kit: GossipKit, *, ids: int = 500) -> None:
+        """`ids` are offered in one message."""
+        super().__init__(kit)
+        self._ids = ids
+
+    def passes_on(self, author: str) -> bool:
+        """Nothing."""
+        del author
+        return False
+
+    async def beat(self, link: "Link") -> None:
+        """Ask into the mesh, and then all of it as fast as it is read."""
+        await super().beat(link)
+        for _ in range(_ROUNDS):
+            for control in self._kinds():
+                await link.control(**control)
+
+    def _kinds(self) -> list[Mapping[str, Any]]:
+        """One RPC of each kind."""
+        from libp2p.pubsub.pb import rpc_pb2  # noqa: PLC0415
+
+        topic = self.kit.topic
+        ids = [self.kit.rng.randbytes(32) for _ in range(self._ids)]
+        return [
+            {"ihave": [rpc_pb2.ControlIHave(topicID=topic, messageIDs=ids)]},
+            {"iwant": [rpc_pb2.ControlIWant(messageIDs=ids[:60])]},
+            {"graft": [rpc_pb2.ControlGraft(topicID=topic)] * 10},
+            {"graft": [rpc_pb2.ControlGraft(topicID=f"/sapo/{ids[0].hex()}")] * 10},
+            {"prune": [rpc_pb2.ControlPrune(topicID=topic, backoff=60)]},
+            {"idontwant": [rpc_pb2.ControlIDontWant(messageIDs=ids[:10])]},
+        ]

@@ -1,0 +1,38 @@
+from typing import TYPE_CHECKING
+
+import trio
+
+from sapo_adversary.attacks.gossip.kit import GossipKit
+from sapo_adversary.attacks.gossip.sybils import Sybils
+
+if TYPE_CHECKING:
+    from sapo_adversary.attacks.gossip.peer import Link
+
+_BACK_OFF_SECONDS = 70.0
+
+
+class Freeloader(Sybils):
+    """Peers that sit in every mesh, take what comes and pass next to nothing on.
+
+    They keep to every other rule: nothing can be held against them but what they do not do.
+    """
+
+    id = "freeloader"
+    row = 20
+
+    def __init__(self, kit: GossipKit, *, forwards: float = 0.0) -> None:
+        """`forwards` is the share of messages that they pass on all the same."""
+        super().__init__(kit)
+        self._forwards = forwards
+        self._asked: dict[Link, float] = {}
+
+    def passes_on(self, author: str) -> bool:
+        """Now and then."""
+        del author
+        return self.kit.rng.random() < self._forwards
+
+    async def beat(self, link: "Link") -> None:
+        """Ask into the mesh, not sooner than a refusal would allow."""
+        if trio.current_time() >= self._asked.get(link, 0.0):
+            self._asked[link] = trio.current_time() + _BACK_OFF_SECONDS
+            await super().beat(link)
