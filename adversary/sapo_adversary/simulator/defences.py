@@ -22,6 +22,7 @@ import sapo_protocol.envelope
 import sapo_protocol.rollout
 from sapo_adversary.simulator import stock
 from sapo_adversary.simulator.scoring import SharedScorer
+from sapo_node.anchors import Anchors
 from sapo_node.counters import Counters
 from sapo_node.ingest import Ingest
 from sapo_node.jail.messages import ScoreRequest
@@ -236,6 +237,8 @@ DEFENCES: Mapping[str, Defence] = {
         "node/sapo_node/net/hardened.py",
         ((sapo_node.net.hardened, "STREAMS", 10**9), (sapo_node.net.service, "STREAMS", 10**6)),
     ),
+    "anchors": Defence("node/sapo_node/anchors.py", ((Anchors, "addresses", ()),)),
+    "reserved slots": Defence("node/sapo_node/net/service.py", ((sapo_node.net.service, "RESERVED_OUTBOUND", 0),)),
     "no peer exchange": Defence(
         "node/sapo_node/net/hardened.py", ((sapo_node.net.hardened, "_tame", lambda _control, _topics: None),)
     ),

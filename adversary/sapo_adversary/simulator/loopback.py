@@ -9,30 +9,36 @@ import random
 import socket
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import trio
 
 from sapo_adversary.simulator.scenario import Scenario
+from sapo_node.anchors import Anchors
+from sapo_node.database import Database
 from sapo_node.keyfile import Identity
+from sapo_node.net.addresses import host_of
 from sapo_node.net.interface import Admit, Channel, NetworkNotice, Notify, ServiceRestarted, Verdict
 from sapo_node.net.judge import content_id
 from sapo_node.net.libp2p import Libp2pNetwork, NetworkSettings
 from sapo_node.net.service import Service
+from sapo_node.state import SCHEMA
 from sapo_protocol import Manifest, rollouts_topic
 
 if TYPE_CHECKING:
     from trio_typing import TaskStatus
 
-WARM_SECONDS = 5.0
+WARM_SECONDS = 8.0
 """After its start a node is owed everything; before, it looks for its peers."""
 SETTLE_SECONDS = 15.0
 """What has not arrived by then is lost."""
 ATTACKERS_FROM = 200
 """The second number of attackers' IP addresses, at least."""
+DOWN_SECONDS = 3.0
+"""Between the lives of a node that restarts."""
 BEAT_SECONDS = 1.0
 """Between looks at a node: the routers' heartbeat."""
 
@@ -79,6 +85,7 @@ class Loopback:
         """When, by whom, and the content's id."""
         self.ready = trio.Event()
         """Set when the attackers are: honest nodes start then."""
+        self._restarts = scenario.restarts
         self._seeds = {each.peer_id: each.seed for each in identities}
         self._network_id = manifest.network_id.hex()
         self._bootstraps = {
@@ -116,7 +123,7 @@ class Loopback:
         admit: Admit,
         notify: Notify,
         links: Sequence[str] | None = None,
-    ) -> "WatchedNetwork":
+    ) -> "HonestNetwork":
         """The network of an honest node; whom it dials is settled."""
         del links
         settings = NetworkSettings(
@@ -126,7 +133,12 @@ class Loopback:
             bootstrap=self._bootstraps[peer_id],
             discover=False,
         )
-        return WatchedNetwork(self, settings, peer_id, channels, admit=admit, notify=notify)
+
+        def live(settings: NetworkSettings) -> WatchedNetwork:
+            return WatchedNetwork(self, settings, peer_id, channels, admit=admit, notify=notify)
+
+        restarts = self._restarts if peer_id == list(self.places)[-1] else 0.0
+        return HonestNetwork(self, settings, live, restarts)
 
     def begin(self) -> None:
         """Let the honest nodes start, and count from here."""
@@ -183,8 +195,48 @@ class Loopback:
         ]
 
 
+class HonestNetwork:
+    """An honest node's network, over the lives of its process; it starts when the attackers are ready."""
+
+    def __init__(
+        self,
+        loopback: Loopback,
+        settings: NetworkSettings,
+        live: "Callable[[NetworkSettings], WatchedNetwork]",
+        restarts: float,
+    ) -> None:
+        """`restarts` is the second after which it starts anew; 0 never."""
+        self._loopback = loopback
+        self._settings = settings
+        self._live = live
+        self._restarts = restarts
+        self._life = live(settings)
+        self._anchors = Anchors(Database(None, SCHEMA))
+
+    async def run(self, *, task_status: "TaskStatus[None]" = trio.TASK_STATUS_IGNORED) -> None:
+        """See `Network.run`."""
+        await self._loopback.ready.wait()
+        async with trio.open_nursery() as nursery:
+            await nursery.start(self._life.run)
+            task_status.started()
+            if not self._restarts:
+                await trio.sleep_forever()
+            with trio.move_on_after(self._restarts):
+                while True:
+                    self._anchors.note(self._life.peers())
+                    await trio.sleep(BEAT_SECONDS)
+            nursery.cancel_scope.cancel()
+        await trio.sleep(DOWN_SECONDS)
+        self._life = self._live(replace(self._settings, bootstrap=(), anchors=self._anchors.addresses))
+        await self._life.run()
+
+    async def publish(self, topic: str, data: bytes) -> None:
+        """See `Network.publish`."""
+        await self._life.publish(topic, data)
+
+
 class WatchedNetwork(Libp2pNetwork):
-    """An honest node's real network, with somebody who looks."""
+    """One life of it, with somebody who looks."""
 
     def __init__(
         self,
@@ -206,8 +258,7 @@ class WatchedNetwork(Libp2pNetwork):
         )
 
     async def run(self, *, task_status: "TaskStatus[None]" = trio.TASK_STATUS_IGNORED) -> None:
-        """See `Network.run`; waits until the attackers are ready."""
-        await self._loopback.ready.wait()
+        """See `Network.run`."""
         async with trio.open_nursery() as nursery:
             await nursery.start(super().run)
             since = self._seen.lit = trio.current_time()
@@ -235,14 +286,16 @@ class WatchedNetwork(Libp2pNetwork):
     def _new_service(self) -> Service:
         service = super()._new_service()
         tcp: Any = service._tcp  # noqa: SLF001 - where all of a node's dials pass
-        dial = tcp.dial
 
-        async def count(address: Any) -> Any:
+        async def dial(address: Any) -> Any:
+            """From the node's own address, as between machines, and counted."""
             self._seen.dials += 1
-            self._seen.strange_dials += not self._loopback.knows(str(address).split("/")[2])
-            return await dial(address)
+            self._seen.strange_dials += not self._loopback.knows(host_of(str(address)))
+            raw = await tcp.dial_with_source(address, (self._loopback.places[self.peer_id][0], 0))
+            tcp.opened.add(raw.stream)
+            return raw
 
-        tcp.dial = count
+        tcp.dial = dial
         return service
 
     async def _look(self, warm_at: float) -> None:

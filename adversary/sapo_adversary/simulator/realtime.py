@@ -5,6 +5,8 @@ Two runs of one scenario differ: their sockets and the machine's other work deci
 """
 
 import random
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,7 @@ from sapo_adversary.simulator.scenario import Scenario
 from sapo_adversary.simulator.scoring import SharedScorer
 from sapo_adversary.simulator.swarm import FIRST_EPOCH, Member, Progress, identity_of, manifest_of
 from sapo_node.clock import TrioClock
+from sapo_node.net import service
 from sapo_protocol import LocalError, Manifest
 
 _PATIENCE = 4
@@ -33,7 +36,7 @@ def simulate_realtime(scenario: Scenario, *, progress: Progress = lambda _: None
     if scenario.learner != "bandit":
         raise LocalError(f"scenario {scenario.name}: on libp2p nodes train the stand-in alone, learner = 'bandit'")
     manifest = manifest_of(scenario)
-    with without(scenario.without):
+    with without(scenario.without), _slots(scenario.slots):
         members, loopback = trio.run(partial(_play_all, scenario, manifest, progress))
     return {
         "scenario": scenario.as_dict(),
@@ -42,6 +45,17 @@ def simulate_realtime(scenario: Scenario, *, progress: Progress = lambda _: None
         "gossip": loopback.record(),
         "timing": {"cpu_seconds": [member.log.cpu_seconds for member in members]},
     }
+
+
+@contextmanager
+def _slots(count: int) -> Iterator[None]:
+    """Let nodes hold so many connections."""
+    own = service.CONNECTIONS
+    service.CONNECTIONS = count or own
+    try:
+        yield
+    finally:
+        service.CONNECTIONS = own
 
 
 async def _play_all(scenario: Scenario, manifest: Manifest, progress: Progress) -> tuple[list[Member], Loopback]:

@@ -101,6 +101,11 @@ class Scenario:
     and the attackers reach the nodes through one forwarder, and `degree` does not matter."""
     network: Literal["memory", "libp2p"] = "memory"
     """What carries the messages: the network in memory, on virtual time, or real libp2p on loopback, on real time."""
+    slots: int = 0
+    """Connections that a node on libp2p holds at most; 0 keeps its own limit."""
+    restarts: float = 0.0
+    """Second after which the last node, on libp2p, ends and starts anew, with what it keeps on disk but without its
+    bootstraps, which are gone; 0 lets it run."""
     attackers: tuple[AttackerSpec, ...] = ()
     without: tuple[str, ...] = ()
     """Defences that the nodes go without; see `defences`."""

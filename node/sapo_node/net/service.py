@@ -65,11 +65,24 @@ class Listening:
 
 
 class TrackedTcp(TCP):  # type: ignore[misc]
-    """TCP that knows the sockets it dialled: the library leaves them open when it fails."""
+    """TCP that knows its sockets: the library leaves them open when it fails, or has no time to close them."""
 
     def __init__(self) -> None:
         super().__init__()
         self.opened: weakref.WeakSet[Any] = weakref.WeakSet()
+        self.listeners: list[Any] = []
+
+    def create_listener(self, handler_function: Any) -> Any:
+        self.listeners.append(super().create_listener(handler_function))
+        return self.listeners[-1]
+
+    def give_up(self) -> None:
+        """Close them all. A listener left behind would take connections from the one of the next life."""
+        for stream in list(self.opened):
+            stream.stream.socket.close()
+        for listener in self.listeners:
+            if listener._nursery is not None:  # noqa: SLF001 - closing its sockets under it would end the process
+                listener._nursery.cancel_scope.cancel()  # noqa: SLF001
 
     async def dial(self, maddr: Any) -> Any:
         raw = await super().dial(maddr)
@@ -192,8 +205,7 @@ class Service:
         try:
             await self._run(ready, stop)
         finally:
-            for stream in list(self._tcp.opened):
-                stream.stream.socket.close()
+            self._tcp.give_up()
 
     async def _run(self, ready: Callable[[], None], stop: trio.Event) -> None:
         listen = [Multiaddr(address) for address in self._where.listen]

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 _BEGINNING = b"\x80\x80\x20"
 """The length of an RPC of half a megabyte, of which next to nothing follows."""
 
+_PAUSE_SECONDS = 0.3
+"""Between two new streams on a connection: more at a time fail to open."""
+
 
 class SlowStreams(GossipAttack):
     """Many streams are opened, and on each a message begun that comes byte by byte and never ends."""
@@ -21,7 +24,7 @@ class SlowStreams(GossipAttack):
     row = 6
     layer = "wire"
 
-    def __init__(self, kit: GossipKit, *, streams: int = 40, judged_after: float = 25.0) -> None:
+    def __init__(self, kit: GossipKit, *, streams: int = 20, judged_after: float = 25.0) -> None:
         """So many streams of each host at each honest node. Those that could be open for `judged_after` seconds are
         judged: the honest node should have closed them by then.
         """
@@ -47,6 +50,7 @@ class SlowStreams(GossipAttack):
         async with self.kit.peer(number, ignore) as peer, trio.open_nursery() as nursery:
             for address in self.kit.honest:
                 nursery.start_soon(self._hold, peer, address)
+                await trio.sleep(_PAUSE_SECONDS)
 
     async def _hold(self, peer: "Peer", address: str) -> None:
         """Dial, again when it was thrown out, and hold as many streams as are given."""
@@ -56,6 +60,7 @@ class SlowStreams(GossipAttack):
                     link = await peer.dial(address)
                     for _ in range(self._streams):
                         nursery.start_soon(self._drip, link)
+                        await trio.sleep(_PAUSE_SECONDS)
             await trio.sleep(2)
 
     async def _drip(self, link: "Link") -> None:
