@@ -99,6 +99,17 @@ def test_a_cohort_takes_no_place_of_those_whom_the_operator_trusts():
     assert sum(each.group.peer in PEERS[16:20] for each in drawn) <= 8 * policy.COHORT_SHARE
 
 
+def test_probation_makes_nobody_a_cohort_of_its_own():
+    ledger = ledger_with_cohort(PEERS[16:20])
+    ledger.at(14)
+    for fact in (*[Fact.FALSE_CLAIM] * 3, *[Fact.VERIFIED_GROUP] * 60):
+        ledger.report(PEERS[16], fact)
+        if fact is Fact.FALSE_CLAIM:
+            lowest = ledger.of(PEERS[16]).standing
+    assert (lowest, ledger.of(PEERS[16]).standing) == (Standing.PROBATION, Standing.HEALTHY)
+    assert ledger.of(PEERS[16]).cohort == 13
+
+
 def test_a_cohort_that_is_most_of_a_small_swarm_gives_most():
     ledger = ledger_of()
     for epoch in (11, 12):

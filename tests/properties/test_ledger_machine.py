@@ -74,7 +74,9 @@ class History:
 
     def become(self, standing: Standing, epoch: int) -> None:
         if standing is not self.standing:
-            self.standing, self.since = standing, epoch
+            if {standing, self.standing} != {Standing.HEALTHY, Standing.PROBATION}:
+                self.since = epoch
+            self.standing = standing
 
     def is_ready(self) -> bool:
         enough = len(self.counted) >= policy.HEALTHY_AFTER

@@ -39,7 +39,8 @@ class Account:
     earned_now: int = 0
     """Those of `earned_epoch`."""
     since: int = 0
-    """Epoch of the last change of standing."""
+    """Epoch of the promotion, the ban or its end, whichever was last. Probation and what ends it do not change it: who
+    could choose the epoch would choose a cohort for itself."""
 
     @property
     def trust(self) -> float:
@@ -88,6 +89,7 @@ class Ledger:
         earned_now = before.earned_now if before.earned_epoch == self._epoch else 0
         counts = fact is Fact.VERIFIED_GROUP and earned_now < policy.EARNED_PER_EPOCH
         standing = policy.standing_after(before.standing, evidence)
+        newly_banned = standing is Standing.BANNED and before.standing is not Standing.BANNED
         account = Account(
             peer,
             standing,
@@ -95,7 +97,7 @@ class Ledger:
             before.earned + counts,
             self._epoch,
             earned_now + counts,
-            self._epoch if standing is not before.standing else before.since,
+            self._epoch if newly_banned else before.since,
         )
         self._write(account)
         return account
