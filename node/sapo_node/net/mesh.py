@@ -6,7 +6,7 @@ scores are equal it grafts two more peers at every heartbeat, until the mesh is 
 
 import random
 import time
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from statistics import median
@@ -15,8 +15,8 @@ from typing import Any
 import trio
 from libp2p.pubsub.pb import rpc_pb2
 
-from sapo_node.net.score import NEAR_SECONDS, Offence, Scores
-from sapo_node.net.steady import SteadyGossipSub
+from sapo_node.net.score import NEAR_SECONDS, TOLERATED, Offence, Scores
+from sapo_node.net.steady import DIALLED, SteadyGossipSub
 
 KEPT_BY_SCORE = 4  # of a mesh that is too large; the rest is drawn, so that newcomers stay too
 OPPORTUNITY_BEATS = 15  # heartbeats between attempts to better a mesh
@@ -59,15 +59,15 @@ class Spent:
     """How much of what is allowed a peer has used."""
 
     time: float
-    levels: Counter[str] = field(default_factory=Counter)
+    levels: dict[str, float] = field(default_factory=dict)
 
     def add(self, now: float, counts: Collection[tuple[str, int]]) -> int:
         """Enter what an RPC holds; how much of it was too much."""
         passed, self.time = now - self.time, now
         excess = 0.0
         for kind, count in counts:
-            level = max(0.0, self.levels[kind] - ALLOWED[kind] * passed) + count
-            self.levels[kind] = min(level, ALLOWED[kind] * BURST_SECONDS)  # type: ignore[assignment]
+            level = max(0.0, self.levels.get(kind, 0.0) - ALLOWED[kind] * passed) + count
+            self.levels[kind] = min(level, ALLOWED[kind] * BURST_SECONDS)
             excess += level - self.levels[kind]
         return round(excess)
 
@@ -138,9 +138,9 @@ class ScoredGossipSub(SteadyGossipSub):
         topic, peer = graft_msg.topicID, sender_peer_id
         if topic not in self.mesh:
             return
-        if self.back_off.get(topic, {}).get(peer, 0) - time.time() > BACKOFF_SLACK:
-            self.scores.offended(trio.current_time(), str(peer), Offence.EARLY_GRAFT)
-        if self._check_back_off(peer, topic):
+        early = self.back_off.get(topic, {}).get(peer, 0) - time.time() > BACKOFF_SLACK
+        self.scores.offended(trio.current_time(), str(peer), Offence.EARLY_GRAFT, early)
+        if early or self._score(peer) < 0:
             self._add_back_off(peer, topic, is_unsubscribe=False)
             await self.emit_prune(topic, peer, do_px=False, is_unsubscribe=False)
         else:
@@ -176,7 +176,12 @@ class ScoredGossipSub(SteadyGossipSub):
     def mesh_heartbeat(self) -> tuple[Any, Any]:
         """Whom to ask into the mesh, and whom to send out of it: first of all who has a negative score."""
         self._settle()
-        negative = [(peer, topic) for topic, mesh in self.mesh.items() for peer in mesh if self._score(peer) < 0]
+        negative = [
+            (peer, topic)
+            for topic, mesh in self.mesh.items()
+            for peer in mesh - self._spared(topic)
+            if self._score(peer) < 0
+        ]
         for peer, topic in negative:
             self._dismiss(peer, topic)
         grafts, prunes = super().mesh_heartbeat()
@@ -205,6 +210,14 @@ class ScoredGossipSub(SteadyGossipSub):
         self._spent = {peer: spent for peer, spent in self._spent.items() if now - spent.time < 2 * BURST_SECONDS}
         for topic, peers in self.back_off.items():
             self.back_off[topic] = {peer: until for peer, until in peers.items() if until > time.time()}
+
+    def _spared(self, topic: str) -> set[Any]:
+        """The best of those that we dialled, if they did not offend: whoever sends us more than the whole swarm does,
+        and sends it to nobody else, makes all others seem idle.
+        """
+        ranked = sorted(self.mesh[topic] & self._dialled(topic), key=self._score, reverse=True)
+        now = trio.current_time()
+        return {peer for peer in ranked[:DIALLED] if self.scores.of(now, str(peer)).offences <= TOLERATED}
 
     def _select_peers_for_pruning(self, topic: str, num_to_prune: int) -> list[Any]:
         """As ever, but for KEPT_BY_SCORE of the best."""
