@@ -1,0 +1,59 @@
+"""What a crowd of strangers cannot take from the router."""
+
+from typing import TYPE_CHECKING
+
+from libp2p.peer.id import ID
+from libp2p.pubsub.pb import rpc_pb2
+
+if TYPE_CHECKING:
+    from tests.network.conftest import Probe, Start, Until
+
+TOPIC = "/sapo/1/" + "ab" * 32 + "/rollouts/0"
+
+
+def name(probe: "Probe") -> ID:
+    return ID.from_string(probe.network.peer_id)
+
+
+async def test_own_messages_go_to_those_outside_of_the_mesh_and_others_messages_do_not(
+    start: "Start", until: "Until"
+) -> None:
+    one = await start(1)
+    two = await start(2, bootstrap=(one.address,))
+    await until(lambda: one.sees(two))
+    me, stranger = name(one), ID(b"stranger")
+    one.router.mesh[TOPIC].clear()
+    assert name(two) in one.router._get_peers_to_send([TOPIC], me, me)
+    assert name(two) not in one.router._get_peers_to_send([TOPIC], stranger, stranger)
+
+
+async def test_a_peer_in_back_off_is_still_told_what_there_is(start: "Start", until: "Until") -> None:
+    one = await start(1)
+    two = await start(2, bootstrap=(one.address,))
+    await until(lambda: one.sees(two))
+    one.router.mesh[TOPIC].clear()
+    one.router._add_back_off(name(two), TOPIC, is_unsubscribe=False)
+    one.router.mcache.put(rpc_pb2.Message(data=b"m", topicIDs=[TOPIC]))
+    assert name(two) in one.router.gossip_heartbeat()
+
+
+async def test_those_we_dialled_are_not_pruned_for_strangers(start: "Start", until: "Until") -> None:
+    dialled = [await start(number) for number in (2, 3)]
+    one = await start(1, bootstrap=tuple(each.address for each in dialled))
+    await until(lambda: one.sees(*dialled))
+    strangers = {ID(b"stranger %d" % number) for number in range(10)}
+    one.router.mesh[TOPIC] = strangers | {name(each) for each in dialled}
+    pruned = one.router._select_peers_for_pruning(TOPIC, 6)
+    assert len(pruned) == 6
+    assert set(pruned) < strangers
+
+
+async def test_those_we_dialled_are_asked_into_a_mesh_of_others(start: "Start", until: "Until") -> None:
+    dialled = await start(2)
+    one = await start(1, bootstrap=(dialled.address,))
+    others = [await start(number, bootstrap=(one.address,)) for number in (3, 4, 5, 6)]
+    await until(lambda: one.sees(dialled, *others))
+    one.router.mesh[TOPIC].clear()
+    one.router.mesh[TOPIC].update(name(each) for each in others)
+    grafts, _ = one.router.mesh_heartbeat()
+    assert grafts[name(dialled)] == [TOPIC]
