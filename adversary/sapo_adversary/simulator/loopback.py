@@ -26,7 +26,7 @@ from sapo_node.net.judge import content_id
 from sapo_node.net.libp2p import Libp2pNetwork, NetworkSettings
 from sapo_node.net.service import Service
 from sapo_node.state import SCHEMA
-from sapo_protocol import Manifest, rollouts_topic
+from sapo_protocol import LocalError, Manifest, rollouts_topic
 
 if TYPE_CHECKING:
     from trio_typing import TaskStatus
@@ -327,11 +327,17 @@ def _earlier(scenario: Scenario, identities: Sequence[Identity], number: int) ->
 
 
 def _free_place(number: int) -> tuple[str, int]:
-    """An address of this machine in a network (/16) of its own, and a port that is free there."""
+    """An address of this machine in a network (/16) of its own, and a port that is free there.
+
+    Raises LocalError on a system that gives a process 127.0.0.1 alone.
+    """
     host = f"127.{10 + number}.{own_network()}"
-    with socket.socket() as probe:
-        probe.bind((host, 0))
-        return host, int(probe.getsockname()[1])
+    try:
+        with socket.socket() as probe:
+            probe.bind((host, 0))
+            return host, int(probe.getsockname()[1])
+    except OSError as error:
+        raise LocalError(f"cannot listen on {host} ({error.strerror}): play attacks on the network on Linux") from error
 
 
 def own_network() -> str:

@@ -6,12 +6,14 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, get_args
 
 from sapo_protocol import LocalError
 
 Control = Literal["", "replay", "filter", "oversample"]
 """What a control arm does instead of plain training; see `controls`."""
+
+Carrier = Literal["memory", "libp2p"]
 
 _T = TypeVar("_T")
 
@@ -99,7 +101,7 @@ class Scenario:
     crowd: int = 0
     """Honest peers beside the nodes, who sign and share as those do but neither take in nor train; see `crowd`. They
     and the attackers reach the nodes through one forwarder, and `degree` does not matter."""
-    network: Literal["memory", "libp2p"] = "memory"
+    network: Carrier = "memory"
     """What carries the messages: the network in memory, on virtual time, or real libp2p on loopback, on real time."""
     slots: int = 0
     """Connections that a node on libp2p holds at most; 0 keeps its own limit."""
@@ -113,6 +115,8 @@ class Scenario:
     def __post_init__(self) -> None:
         if not self.nodes or self.seconds <= 0:
             raise LocalError(f"scenario {self.name}: give it nodes and seconds to run")
+        if self.network not in get_args(Carrier):
+            raise LocalError(f"scenario {self.name}: no network {self.network!r}; there are memory and libp2p")
         if self.crowd and (self.learner != "bandit" or not self.audited):
             raise LocalError(f"scenario {self.name}: a crowd needs learner = 'bandit' and audited = true")
 
