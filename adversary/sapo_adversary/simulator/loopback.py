@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 import trio
@@ -52,6 +53,7 @@ class Seen:
     arrived: dict[bytes, float] = field(default_factory=dict)
     """When it first had each message of others, by content."""
     beats: int = 0
+    """While all honest nodes ran."""
     meshed: int = 0
     """Of them, those at which an honest peer was in its mesh."""
     dark: float = 0.0
@@ -68,6 +70,11 @@ class Seen:
     below: set[str] = field(default_factory=set)
     """Of these peers, those whose score is negative."""
     restarts: int = 0
+
+    @property
+    def runs(self) -> bool:
+        """Whether it runs."""
+        return bool(self.up) and self.up[-1][1] == inf
 
     def covers(self, start: float, end: float) -> bool:
         """Whether the node ran all the time between two moments."""
@@ -165,7 +172,7 @@ class Loopback:
         lateness = [seen.arrived[key] - sent for sent, _, key in owed if key in seen.arrived]
         in_time = [late for late in lateness if late <= SETTLE_SECONDS]
         heard = [
-            self.seen[other].arrived.get(key, float("inf")) - sent <= SETTLE_SECONDS
+            self.seen[other].arrived.get(key, inf) - sent <= SETTLE_SECONDS
             for other in self.seen
             for sent, _, key in self._owed(to=other, by=peer)
         ]
@@ -262,7 +269,7 @@ class WatchedNetwork(Libp2pNetwork):
         async with trio.open_nursery() as nursery:
             await nursery.start(super().run)
             since = self._seen.lit = trio.current_time()
-            self._seen.up.append((since, float("inf")))
+            self._seen.up.append((since, inf))
             try:
                 task_status.started()
                 await self._look(since + WARM_SECONDS)
@@ -306,7 +313,7 @@ class WatchedNetwork(Libp2pNetwork):
             service, now = self._service, trio.current_time()
             mesh = service.router.mesh.get(self._loopback.topic, ()) if service else ()
             lit = any(str(peer) in honest for peer in mesh)
-            if now > warm_at:
+            if now > warm_at and all(other.runs for other in self._loopback.seen.values()):
                 seen.beats += 1
                 seen.meshed += lit
                 seen.dark = max(seen.dark, now - max(seen.lit, warm_at))
