@@ -295,12 +295,13 @@ class Service:
         """
         remote = socket.get_remote_address()
         source = remote[0] if remote else ""
-        if self._handshakes[source] >= HANDSHAKES or trio.current_time() < self._shunned.get(source, 0.0):
+        if self._handshakes[source] >= HANDSHAKES:
             await _quietly(socket.close)
             return
         self._handshakes[source] += 1
         self._tcp.opened.add(socket)
         try:
+            await self._let_in(source)
             muxed = await self.swarm.upgrade_inbound_raw_conn(RawConnection(socket, False), listener)
         except Exception as error:  # noqa: BLE001 - a stranger's failed handshake concerns nobody
             log.debug("handshake from %s failed: %r", source, error)
@@ -315,6 +316,12 @@ class Service:
         for link in self.swarm.get_connections(muxed.peer_id):
             if link.muxed_conn is muxed:
                 await link.event_closed.wait()
+
+    async def _let_in(self, source: str) -> None:
+        """Raises ConnectionRefusedError where the address is shunned, and late: who is refused at once is back at once."""
+        if trio.current_time() < self._shunned.get(source, 0.0):
+            await trio.sleep(HANDSHAKE_SECONDS)
+            raise ConnectionRefusedError(source)
 
     def _shun(self, source: str) -> None:
         """Take no connection from the address of a peer that floods: a handshake, to see who it is, costs more."""
