@@ -318,7 +318,7 @@ class Service:
                 await link.event_closed.wait()
 
     async def _let_in(self, source: str) -> None:
-        """Raises ConnectionRefusedError where the address is shunned, and late: who is refused at once is back at once."""
+        """Raises ConnectionRefusedError for a shunned address, and late: who is refused at once is back at once."""
         if trio.current_time() < self._shunned.get(source, 0.0):
             await trio.sleep(HANDSHAKE_SECONDS)
             raise ConnectionRefusedError(source)
