@@ -69,6 +69,7 @@ class Probe:
     verdict: Verdict = Verdict.ACCEPT
     network_id: str = SWARM
     bootstrap: tuple[str, ...] = ()
+    anchors: tuple[str, ...] = ()
     listen: str = LOOPBACK
     announce: tuple[str, ...] = ()
     discover: bool = False
@@ -90,6 +91,7 @@ class Probe:
             listen=(self.listen,),
             announce=self.announce,
             bootstrap=self.bootstrap,
+            anchors=self.anchors,
             discover=self.discover,
         )
         self.network = Libp2pNetwork(

@@ -107,6 +107,23 @@ async def test_an_impostor_at_a_bootstrap_address_is_not_taken_for_it(start: "St
     assert node.network.peers() == ()
 
 
+async def test_an_anchor_is_dialled_by_who_was_told_of_nobody(start: "Start", until: "Until") -> None:
+    one = await start(1)
+    two = await start(2, anchors=(one.address,))
+    await until(lambda: one.sees(two) and two.sees(one))
+
+
+async def test_it_is_counted_who_brought_what_was_accepted(start: "Start", until: "Until") -> None:
+    one = await start(1)
+    two = await start(2, bootstrap=(one.address,))
+    await until(lambda: one.sees(two) and two.sees(one))
+    await one.publish(b"first")
+    await one.publish(b"second")
+    await until(lambda: len(two.heard) == 2)
+    assert [(peer.peer_id, peer.brought) for peer in two.network.peers()] == [(one.network.peer_id, 2)]
+    assert [peer.brought for peer in one.network.peers()] == [0]
+
+
 async def test_two_swarms_do_not_mix(start: "Start", until: "Until") -> None:
     one = await start(1)
     other = await start(2, network_id="cd" * 32, bootstrap=(one.address,))
