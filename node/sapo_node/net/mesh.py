@@ -32,7 +32,7 @@ ARRIVALS = 1024  # messages of the last two seconds
 ALLOWED = {"ihave": 10, "offered": 512, "iwant": 10, "wanted": 64, "graft": 20, "prune": 20, "idontwant": 0, "rpc": 32}
 """Control messages, ids in them, and RPCs that bring no message, of one peer per second. An honest router sends one or
 two of each at a heartbeat; IDONTWANT belongs to a version that we do not speak."""
-BURST_SECONDS = 3.0  # of them at once: a node that was busy finds much waiting
+BURST_SECONDS = 10.0  # of them at once: a node that could not read for so long finds much waiting
 
 
 @dataclass(slots=True)
