@@ -74,7 +74,7 @@ class Horde:
                 scope.shield = True
                 await process.stdin.aclose()
                 over = await lines.event("over")
-                self._loopback.reports.append(over["report"])
+                self._loopback.watch.reports.append(over["report"])
             process.kill()
             with trio.CancelScope(shield=True):
                 await process.wait()

@@ -41,8 +41,8 @@ def simulate_realtime(scenario: Scenario, *, progress: Progress = lambda _: None
     return {
         "scenario": scenario.as_dict(),
         "digest": scenario.digest(),
-        "nodes": [{**member.record(), "gossip": loopback.record_of(member.peer)} for member in members],
-        "gossip": loopback.record(),
+        "nodes": [{**member.record(), "gossip": loopback.watch.record_of(member.peer)} for member in members],
+        "gossip": loopback.watch.record(),
         "timing": {"cpu_seconds": [member.log.cpu_seconds for member in members]},
     }
 
@@ -89,7 +89,7 @@ async def _play_all(scenario: Scenario, manifest: Manifest, progress: Progress) 
             async with trio.open_nursery() as playing:
                 for member in members:
                     playing.start_soon(member.play, progress)
-            loopback.end()
+            loopback.watch.end()
             attacking.cancel_scope.cancel()
     if patience.cancelled_caught:
         raise LocalError(f"{scenario.name} took {_PATIENCE} times its {scenario.seconds:g} s: play it with less beside")
