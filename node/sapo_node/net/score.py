@@ -49,7 +49,7 @@ FORGIVEN = 0.05
 class Offence(StrEnum):
     """What no honest peer does often."""
 
-    EXCESS = "control messages beyond what one heartbeat can need"
+    EXCESS = "a control message, or an id in one, beyond what is allowed"
     EARLY_GRAFT = "a GRAFT in back-off"
     STRANGE_GRAFT = "a GRAFT of a topic that we do not follow"
     BROKEN_PROMISE = "offered ids of which none came when asked for"
