@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 _BEGINNING = b"\x80\x80\x20"
 """The length of an RPC of half a megabyte, of which next to nothing follows."""
 
+_BYTE_SECONDS = 4.0
+"""Between two bytes: often enough to look alive."""
 _PAUSE_SECONDS = 0.3
 """Between two new streams on a connection: more at a time fail to open."""
 
@@ -24,7 +26,7 @@ class SlowStreams(GossipAttack):
     row = 6
     layer = "wire"
 
-    def __init__(self, kit: GossipKit, *, streams: int = 20, judged_after: float = 25.0) -> None:
+    def __init__(self, kit: GossipKit, *, streams: int = 20, judged_after: float = 28.0) -> None:
         """So many streams of each host at each honest node. Those that could be open for `judged_after` seconds are
         judged: the honest node should have closed them by then.
         """
@@ -64,7 +66,7 @@ class SlowStreams(GossipAttack):
             await trio.sleep(2)
 
     async def _drip(self, link: "Link") -> None:
-        """On one more stream one byte a second, as long as it is taken."""
+        """On one more stream byte after byte, as long as they are taken."""
         with suppress(Exception):
             await self._keep_waiting(await link.another())
 
@@ -74,7 +76,7 @@ class SlowStreams(GossipAttack):
         with suppress(Exception):
             await link.write(_BEGINNING)
             while True:
-                await trio.sleep(1)
+                await trio.sleep(_BYTE_SECONDS)
                 await link.write(b"\0")
         self._held[place] = (began, trio.current_time() - began)
 
