@@ -132,16 +132,49 @@ async def test_a_peer_that_is_not_admitted_is_not_dialled(nursery: trio.Nursery,
     assert world.dialled == []
 
 
-async def test_with_enough_connections_only_bootstrap_peers_are_dialled(
-    nursery: trio.Nursery, autojump_clock: MockClock
-) -> None:
-    world = World(answering={"a"}, linked={f"linked {number}" for number in range(dialer.ENOUGH)})
+async def with_enough(nursery: trio.Nursery) -> tuple[World, Dialer]:
+    """A dialer that has dialled as many peers as it wants to."""
+    world = World(answering={str(number) for number in range(dialer.ENOUGH)})
     book = world.dialer()
-    book.want("ordinary", ["a"])
-    book.want("bootstrap", ["a"], bootstrap=True)
+    for number in range(dialer.ENOUGH):
+        book.want(f"peer {number}", [str(number)])
     nursery.start_soon(book.run)
     await trio.sleep(60)
-    assert world.dialled == [("bootstrap", "a")]
+    world.dialled.clear()
+    world.answering.add("a")
+    return world, book
+
+
+async def test_who_dialled_enough_dials_only_bootstrap_peers_and_anchors(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    world, book = await with_enough(nursery)
+    book.want("ordinary", ["a"])
+    book.want("bootstrap", ["a"], bootstrap=True)
+    book.want("anchor", ["a"], anchor=True)
+    await trio.sleep(60)
+    assert sorted(world.dialled) == [("anchor", "a"), ("bootstrap", "a")]
+
+
+async def test_one_that_was_lost_makes_room_for_another(nursery: trio.Nursery, autojump_clock: MockClock) -> None:
+    world, book = await with_enough(nursery)
+    book.want("ordinary", ["a"])
+    world.answering.discard("0")
+    world.linked.discard("peer 0")
+    book.lost("peer 0")
+    await trio.sleep(60)
+    assert "ordinary" in world.linked
+
+
+async def test_strangers_who_dial_us_do_not_keep_us_from_dialling(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    world = World(answering={"a"}, linked={f"stranger {number}" for number in range(50)})
+    book = world.dialer()
+    book.want("ordinary", ["a"])
+    nursery.start_soon(book.run)
+    await trio.sleep(60)
+    assert world.dialled == [("ordinary", "a")]
 
 
 async def test_one_network_is_not_all_that_is_dialled(nursery: trio.Nursery, autojump_clock: MockClock) -> None:
@@ -154,17 +187,6 @@ async def test_one_network_is_not_all_that_is_dialled(nursery: trio.Nursery, aut
     await trio.sleep(60)
     assert len(world.linked & set(crowd)) == dialer.PER_NETWORK
     assert "/ip4/10.2.0.1/tcp/1" in world.linked
-
-
-async def test_an_anchor_is_dialled_whatever_else_is_connected(
-    nursery: trio.Nursery, autojump_clock: MockClock
-) -> None:
-    world = World(answering={"a"}, linked={f"linked {number}" for number in range(dialer.ENOUGH)})
-    book = world.dialer()
-    book.want("anchor", ["a"], anchor=True)
-    nursery.start_soon(book.run)
-    await trio.sleep(60)
-    assert world.dialled == [("anchor", "a")]
 
 
 async def test_an_anchor_that_stays_silent_is_forgotten_without_a_word(

@@ -1,7 +1,7 @@
 """Whom we want to be connected with, and the loop that keeps dialling them.
 
 The library redials nobody. Bootstrap peers are wanted for ever, anchors until they stay silent; peers found on the LAN
-or connected before are wanted while we have few connections, and few into their network, so that nobody with many
+or connected before are wanted while we dialled few, and few into their network, so that nobody with many
 addresses in one place comes to be all that we dial. The book is bounded.
 """
 
@@ -16,7 +16,7 @@ from sapo_node.net.interface import Admit, BootstrapReached, BootstrapUnreachabl
 
 BOOK = 256  # peers
 ADDRESSES = 8  # of one peer
-ENOUGH = 12  # connections; above it only bootstrap peers and anchors are dialled
+ENOUGH = 8  # connections that we dialled; above it only bootstrap peers and anchors are dialled
 PER_NETWORK = 4  # connections into one network; above it likewise
 AT_ONCE = 8  # peers
 DIAL_SECONDS = 10.0  # for one address
@@ -42,6 +42,8 @@ class Wanted:
     dialling: bool = False
     reported: bool = False
     """Whether it was reported as unreachable and not yet as reachable again."""
+    ours: bool = False
+    """Whether we dialled it when it last connected."""
 
     @property
     def networks(self) -> frozenset[str]:
@@ -80,6 +82,7 @@ class Dialer:
         """A connection ended: try again soon, but not at once and not all together."""
         entry = self._book.get(peer_id)
         if entry is not None:
+            entry.ours = False
             entry.due = trio.current_time() + self._delay(0)
         self.wake()
 
@@ -115,7 +118,8 @@ class Dialer:
         here = self._connected()
         for peer_id in here & self._book.keys():
             self._reached(self._book[peer_id])  # it may have dialled us
-        enough = len(here) >= ENOUGH
+        # Whoever dials us has no say in this: else a crowd of strangers would keep us from those we chose.
+        enough = sum(entry.ours and entry.peer_id in here for entry in self._book.values()) >= ENOUGH
         return [
             entry
             for entry in self._book.values()
@@ -145,6 +149,7 @@ class Dialer:
                 except Exception as error:  # noqa: BLE001 - the library fails in many ways, all of them mean "not now"
                     cause = _short(error)
                 else:
+                    entry.ours = True
                     entry.due = trio.current_time() + self._delay(0)
                     self._reached(entry)
                     return
