@@ -72,7 +72,7 @@ async def raising_validator(attacker: "Attack", victim: Victim) -> AsyncIterator
 
 @asynccontextmanager
 async def many_in_one(attacker: "Attack", victim: Victim) -> AsyncIterator[None]:
-    """11,900 empty messages in one RPC of 1 MB: the library starts a task for each, and is busy for half a minute."""
+    """11,900 empty messages in one RPC of 1 MB: the library starts a task for each, and is busy for tens of seconds."""
     flood = rpc_pb2.RPC(publish=[rpc_pb2.Message(topicIDs=[TOPIC])] * 11_900)
     async with attacker(victim.address, next(names)) as mallory, trio.open_nursery() as nursery:
         nursery.start_soon(quietly, mallory.send_rpc, flood)
