@@ -8,6 +8,7 @@ import trio
 from libp2p import YAMUX_PROTOCOL_ID, Yamux, new_host
 from libp2p.crypto.ed25519 import create_new_key_pair
 from libp2p.peer.id import ID
+from libp2p.pubsub.gossipsub import PROTOCOL_ID_V11
 from libp2p.pubsub.pb import rpc_pb2
 from libp2p.security.insecure.transport import PLAINTEXT_PROTOCOL_ID, InsecureTransport
 from multiaddr import Multiaddr
@@ -87,6 +88,20 @@ async def test_an_rpc_that_is_never_finished_costs_the_connection(
         await mallory.stream.write(b"\x80\x80\x20" + bytes(10))  # half a megabyte is announced
         await until(lambda: not mallory.linked())
     assert offences(victim, mallory.peer_id) == ["RPC never finished"]
+
+
+async def test_who_keeps_several_streams_waiting_is_refused_and_who_keeps_one_may_come_back(
+    start: "Start", attacker: "Attack", until: "Until", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sapo_node.net.hardened.FRAME_SECONDS", 0.5)
+    node = await start(1)
+    for number, streams in ((200, 1), (201, 4)):
+        async with attacker(node.address, number) as mallory:
+            more = [await mallory.host.new_stream(mallory.target, [PROTOCOL_ID_V11]) for _ in range(streams - 1)]
+            for stream in (mallory.stream, *more):
+                await stream.write(b"\x80\x80\x20")
+            await until(lambda mallory=mallory: not mallory.linked())
+            assert node.router.refuses(mallory.peer_id) == (streams > 1)
 
 
 async def test_a_message_above_the_swarms_limit_is_not_handled(

@@ -26,6 +26,7 @@ from sapo_node.net.interface import Admit, Verdict
 from sapo_node.net.judge import Judge, RecentIds, content_id, message_id
 from sapo_node.net.mesh import ScoredGossipSub
 from sapo_node.net.patches import forget_record
+from sapo_node.net.score import Offence
 
 log = logging.getLogger(__name__)
 
@@ -115,9 +116,7 @@ class HardenedPubsub(pubsub.Pubsub):  # type: ignore[misc]
         try:
             await super().stream_handler(stream)
         except Exception as error:  # noqa: BLE001 - whatever a peer sends must not reach the swarm's nursery
-            await self._expel(peer_id, f"unreadable RPC: {type(error).__name__}")
-            await self._reset(stream)
-            self._handle_dead_peer(peer_id)
+            await self._give_up(stream, f"unreadable RPC: {type(error).__name__}")
         finally:
             self._streams[peer_id] -= 1
             if not self._streams[peer_id]:
@@ -132,10 +131,13 @@ class HardenedPubsub(pubsub.Pubsub):  # type: ignore[misc]
                 rpc = rpc_pb2.RPC()
                 rpc.ParseFromString(raw)
                 await self._process(peer_id, rpc)
-        except (MessageTooLarge, trio.TooSlowError) as error:
-            await self._expel(peer_id, "RPC too large" if isinstance(error, MessageTooLarge) else "RPC never finished")
-            await self._reset(stream)
-            self._handle_dead_peer(peer_id)
+        except MessageTooLarge:
+            await self._give_up(stream, "RPC too large")
+        except trio.TooSlowError:
+            # An honest peer has one stream. Each beyond it counts twice, so that who keeps four waiting is refused.
+            count = 2 * self._streams[peer_id] - 1
+            self.router.scores.offended(trio.current_time(), str(peer_id), Offence.UNFINISHED, count)
+            await self._give_up(stream, "RPC never finished")
         except (IOException, RawConnError):
             return  # the stream or its connection ended
 
@@ -224,6 +226,11 @@ class HardenedPubsub(pubsub.Pubsub):  # type: ignore[misc]
         self._gossip.offended(str(peer_id), cause)
         forget_record(self.host, peer_id)
         await self.host.disconnect(peer_id)
+
+    async def _give_up(self, stream: Any, cause: str) -> None:
+        await self._expel(stream.muxed_conn.peer_id, cause)
+        await self._reset(stream)
+        self._handle_dead_peer(stream.muxed_conn.peer_id)
 
     async def _reset(self, stream: Any) -> None:
         try:

@@ -53,6 +53,7 @@ class Offence(StrEnum):
     EARLY_GRAFT = "a GRAFT in back-off"
     STRANGE_GRAFT = "a GRAFT of a topic that we do not follow"
     BROKEN_PROMISE = "offered ids of which none came when asked for"
+    UNFINISHED = "a message that was begun and not finished in time"
 
 
 WEIGHT: Mapping[Offence, float] = {
@@ -60,6 +61,7 @@ WEIGHT: Mapping[Offence, float] = {
     Offence.EARLY_GRAFT: 1.0,
     Offence.STRANGE_GRAFT: 1.0,
     Offence.BROKEN_PROMISE: 3.0,  # there is one in ten seconds at most
+    Offence.UNFINISHED: 3.0,  # a link that stalls costs an honest peer one
 }
 TOLERATED = 6.0
 """Weight of offences that a restart or a crossing of messages may cost an honest peer."""
