@@ -39,7 +39,7 @@ ABOUT: Mapping[str, str] = {
     "strange_dials": "share of honest nodes' dials that went to where neither an honest node nor an attacker is",
     "streams": "most streams that others than honest nodes held open at one honest node",
     "mesh_stay": "heartbeats that an attacker was in the mesh of an honest node that took it in; the median",
-    "below_zero": "share of (honest node, attacker that was in its mesh) whose gossip score is negative at the end",
+    "mesh_taken": "share of an honest node's mesh that attackers held at the end; the mean",
     "slow_closed": "share of the streams that attackers kept waiting which honest nodes closed in time",
     "honest_cpu": "CPU seconds of the honest nodes, in relation to the control's",
 }
@@ -96,7 +96,7 @@ def _gossip(record: Record, control: Record) -> dict[str, float]:
         "slow_closed": _slow_closed(record[_REALTIME]["attackers"]),
         "streams": max(node["streams"] for node in nodes),
         "mesh_stay": median(stays) if stays else 0.0,
-        "below_zero": sum(node["below"] for node in nodes) / max(1, len(stays)),
+        "mesh_taken": fmean(node["taken"] for node in nodes),
         "honest_cpu": record[_REALTIME]["cpu_seconds"] / max(0.01, control[_REALTIME]["cpu_seconds"]),
     }
 

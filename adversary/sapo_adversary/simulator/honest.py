@@ -144,10 +144,10 @@ class WatchedNetwork(Libp2pNetwork):
                 seen.beats += 1
                 seen.meshed += lit
                 seen.dark = max(seen.dark, now - max(seen.lit, warm_at))
+                seen.taken = sum(str(peer) not in honest for peer in mesh) / max(1, len(mesh))
             if lit:
                 seen.lit = now
             if service:
                 held = service._streams.items()  # noqa: SLF001 - looked at from outside
                 seen.streams = max(seen.streams, sum(count for peer, count in held if peer not in honest))
                 seen.stays.update(str(peer) for peer in mesh if str(peer) not in honest)
-                seen.below = {peer for peer in seen.stays if service.router.scores.score(now, peer) < 0}

@@ -31,6 +31,8 @@ class Seen:
     """The longest time, in seconds, without one."""
     lit: float = 0.0
     """When there last was one."""
+    taken: float = 0.0
+    """Share of its mesh that others than honest nodes held at the last of the beats."""
     dials: int = 0
     strange_dials: int = 0
     """Of them, those to addresses at which there is neither an honest node nor an attacker."""
@@ -38,8 +40,6 @@ class Seen:
     """The most streams that others than honest nodes held open at one time."""
     stays: Counter[str] = field(default_factory=Counter)
     """The beats at which others than honest nodes were in its mesh, by peer."""
-    below: set[str] = field(default_factory=set)
-    """Of these peers, those whose score is negative."""
     restarts: int = 0
 
     @property
@@ -103,7 +103,7 @@ class Watch:
             "strange_dials": seen.strange_dials,
             "streams": seen.streams,
             "stays": sorted(seen.stays.values()),
-            "below": len(seen.below),
+            "taken": round(seen.taken, 3),
             "restarts": seen.restarts,
         }
 
