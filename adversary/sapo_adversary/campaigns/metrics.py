@@ -38,7 +38,7 @@ ABOUT: Mapping[str, str] = {
     "mesh_dark": "longest time, in seconds, that an honest node had no honest peer in its mesh",
     "strange_dials": "share of honest nodes' dials that went to where neither an honest node nor an attacker is",
     "streams": "most streams that others than honest nodes held open at one honest node",
-    "mesh_stay": "heartbeats that an attacker was in the mesh of an honest node that took it in; the median",
+    "mesh_stay": "heartbeats that an attacker was in the mesh of an honest node; the most",
     "mesh_taken": "share of an honest node's mesh that attackers held at the end; the mean",
     "slow_closed": "share of the streams that attackers kept waiting which honest nodes closed in time",
     "honest_cpu": "CPU seconds of the honest nodes, in relation to the control's",
@@ -83,7 +83,6 @@ def _gossip(record: Record, control: Record) -> dict[str, float]:
     nodes, others = ([node[_REALTIME] for node in each["nodes"]] for each in (record, control))
     victim = nodes[-1]
     dials = sum(node["dials"] for node in nodes)
-    stays = [stay for node in nodes for stay in node["stays"]]
     return {
         "delivery": _arrived([node["received"] for node in nodes]),
         "victim_heard": _arrived([victim["sent"]]),
@@ -95,7 +94,7 @@ def _gossip(record: Record, control: Record) -> dict[str, float]:
         "strange_dials": sum(node["strange_dials"] for node in nodes) / max(1, dials),
         "slow_closed": _slow_closed(record[_REALTIME]["attackers"]),
         "streams": max(node["streams"] for node in nodes),
-        "mesh_stay": median(stays) if stays else 0.0,
+        "mesh_stay": max(max(node["stays"], default=0) for node in nodes),
         "mesh_taken": fmean(node["taken"] for node in nodes),
         "honest_cpu": record[_REALTIME]["cpu_seconds"] / max(0.01, control[_REALTIME]["cpu_seconds"]),
     }
