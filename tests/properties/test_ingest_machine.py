@@ -42,6 +42,8 @@ from sapo_protocol import (
 from sapo_protocol.cbor import encode
 
 EPOCH, SKEW, GROUPS, ROUNDS = 600, 30, 2, 8
+PROMISING = 0
+"""Place of the one group that is said to hold an advantage."""
 MANIFEST = replace(load_manifest("starter"), genesis=0, epoch_seconds=EPOCH, completions=2, max_rounds=ROUNDS)
 NEWCOMER_ENVELOPES, STRANGERS_CONVICTED = 5, 1
 KEYS = [Ed25519PrivateKey.from_private_bytes(bytes([n]) * 32) for n in range(5)]
@@ -72,11 +74,14 @@ def bodies_of(content: Content) -> tuple[bytes, ...]:
     return tuple(encode_body(Body((Completion(text, Finish.STOP),) * MANIFEST.completions)) for text in texts)
 
 
+def claims_of(k: int) -> tuple[bool, ...]:
+    return tuple(k != PROMISING or number % 2 == 0 for number in range(MANIFEST.completions))
+
+
 @cache
 def envelope_of(content: Content) -> bytes:
-    claims = (True,) * MANIFEST.completions
     digests = [hashlib.sha256(body).digest() for body in bodies_of(content)]
-    groups = tuple(GroupHeader(bytes(32), claims, digest) for digest in digests)
+    groups = tuple(GroupHeader(bytes(32), claims_of(k), digest) for k, digest in enumerate(digests))
     payload = encode_header(Header(content.epoch, content.counter, groups))
     sign = KEYS[content.author].sign
     return seal(payload, issuer=ISSUERS[content.author], sign=sign, network_id=MANIFEST.network_id)
@@ -367,7 +372,8 @@ class IngestMachine(RuleBasedStateMachine):
         fresh = message.present - self.taken.setdefault(content, set())
         self.accepted[content.round] = content
         self.taken[content] |= fresh
-        self.waiting.setdefault(content, set()).update(fresh)
+        if content.author == KNOWN or PROMISING in fresh:
+            self.waiting.setdefault(content, set()).update(fresh)
         if content.author != KNOWN:
             self.by_newcomers.add(content)
 
