@@ -28,10 +28,18 @@ class Gate:
 
     sender = SENDER
 
-    def __init__(self, database: Database, manifest: Manifest, rng: random.Random, issuer: bytes = bytes(32)) -> None:
+    def __init__(
+        self,
+        database: Database,
+        manifest: Manifest,
+        rng: random.Random,
+        issuer: bytes = bytes(32),
+        *,
+        trusted: tuple[str, ...] = (),
+    ) -> None:
         self.clock = ManualClock(3_100)
         self.fatal: list[LocalError] = []
-        self.ledger = Ledger(database, rng=rng)
+        self.ledger = Ledger(database, trusted=trusted, rng=rng)
         self.court = Court(self.ledger)
         self.inbox = Inbox(database, manifest)
         self.counters = Counters(database, manifest, now=self.clock.now(), key_is_new=True, rng=rng)

@@ -39,8 +39,8 @@ def key(number):
     return Key(private.public_key().public_bytes_raw(), private.sign)
 
 
-def gate():
-    return Gate(Database(None, SCHEMA), MANIFEST, random.Random(1))
+def gate(*trusted):
+    return Gate(Database(None, SCHEMA), MANIFEST, random.Random(1), trusted=trusted)
 
 
 def attack(name, **options):
@@ -54,8 +54,9 @@ def packets(name, beats=1, **options):
 
 
 async def judged(case, number):
-    """Verdict and counted reason for a case of the corpus, up to the verification of its bodies."""
-    node, author = gate(), key(number)
+    """Verdict and counted reason for a case of the corpus, of a peer in good standing: all of it is verified."""
+    author = key(number)
+    node = gate(author.peer)
     kit = Kit(MANIFEST, [author], SCORER.solve, random.Random(number))
     verdict = await node.verdict(case.make(Draft(kit, author, EPOCH, 3, groups=case.groups)))
     reasons = set(node.refused())
