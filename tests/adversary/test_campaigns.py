@@ -50,6 +50,14 @@ def test_arms_differ_in_the_attack_and_in_what_is_left_out_alone():
     assert campaign.scenario("alone").nodes[0].external == 0
 
 
+def test_real_models_play_in_fewer_nodes_and_are_held_to_the_same_promises():
+    campaign = replace(load_campaign("false-claim"), scale="models")
+    scenario = campaign.scenario("defended")
+    assert (scenario.learner, len(scenario.members), scenario.attackers[0].count) == ("model", 6, 2)
+    assert campaign.bounds("defended", SHARE) == promises(SHARE)
+    assert not campaign.bounds("undefended", SHARE)
+
+
 def test_campaigns_in_the_same_swarm_share_their_control(tmp_path):
     other = tmp_path / "other.toml"
     other.write_text('title = "t"\nattack = "false-claim"\nundefended = ["signatures"]\n')
