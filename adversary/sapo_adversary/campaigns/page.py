@@ -63,7 +63,7 @@ def _figure(outcome: Mapping[str, Any]) -> Markup:
 
 
 def _by_share(outcomes: Sequence[Mapping[str, Any]]) -> Markup | None:
-    """Reward lost over the attackers' share, for the attacks that were played at several."""
+    """What is lost and taken over the attackers' share, for the attacks that were played at several."""
     several: dict[str, list[Mapping[str, Any]]] = {}
     for outcome in outcomes:
         several.setdefault(outcome["campaign"], []).append(outcome)
@@ -71,11 +71,16 @@ def _by_share(outcomes: Sequence[Mapping[str, Any]]) -> Markup | None:
     if not several:
         return None
     figure = Figure(figsize=(11, 2.8))
-    for axes, arm in zip(figure.subplots(1, 2, sharey=True), ("undefended", "defended"), strict=True):
+    panels = (
+        ("undefended", "reward_lost", "reward lost against the honest swarm, undefended"),
+        ("defended", "reward_lost", "the same, defended"),
+        ("defended", "poison_share", "attackers' share of all trained on, defended"),
+    )
+    for axes, (arm, metric, title) in zip(figure.subplots(1, len(panels)), panels, strict=True):
         for name, each in several.items():
-            points = sorted((one["share"], _mean(one["metrics"][arm]["reward_lost"])) for one in each)
+            points = sorted((one["share"], _mean(one["metrics"][arm][metric])) for one in each)
             axes.plot(*zip(*points, strict=True), marker="o", markersize=3, label=name)
-        axes.set_title(f"reward lost against the honest swarm, {arm}", fontsize=9)
+        axes.set_title(title, fontsize=9)
         axes.set_xlabel("attackers' share of all peers")
         axes.legend(frameon=False, fontsize=8)
     return _svg(figure)
