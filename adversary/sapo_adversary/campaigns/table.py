@@ -12,6 +12,9 @@ _HEAD = (
     "|---:|---|---|---|---|",
 )
 
+_WHOLE = 100
+"""From here on nobody wants decimals."""
+
 
 def markdown(summary: Mapping[str, Any]) -> str:
     """The table of a summary that `matrix` wrote, by row; of attackers at the share at which all attacks are played."""
@@ -42,4 +45,7 @@ def _missed(outcome: Mapping[str, Any]) -> list[str]:
 
 
 def _mean(metrics: Mapping[str, Sequence[float]], name: str) -> str:
-    return f"{fmean(metrics.get(name) or [0.0]):.3g}"
+    value = fmean(metrics.get(name) or [0.0])
+    if name.endswith("_lost"):
+        return f"{value:.1%}"
+    return f"{value:,.0f}" if value >= _WHOLE else f"{value:.2g}"

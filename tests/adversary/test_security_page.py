@@ -1,0 +1,51 @@
+"""SECURITY.md says what was measured, and names files and commands that are there."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from sapo_adversary.campaigns.campaign import SHARE, campaign_names, load_campaign
+from sapo_adversary.campaigns.page import page
+from sapo_adversary.campaigns.table import markdown
+from sapo_adversary.simulator.defences import DEFENCES
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "SECURITY.md").read_text("utf-8")
+MATRIX = json.loads((ROOT / "tests/benchmarks/results/matrix.json").read_text("utf-8"))
+PLAYED = {each["campaign"]: each for each in MATRIX["outcomes"] if each["share"] == SHARE}
+
+
+def test_the_table_of_threats_is_that_of_the_committed_matrix():
+    assert markdown(MATRIX) in PAGE
+
+
+def test_the_committed_page_is_drawn_from_the_committed_numbers():
+    drawn = (ROOT / "tests/benchmarks/results/matrix.html").read_text("utf-8")
+    for each in MATRIX["outcomes"]:
+        assert f'id="{each["campaign"]}"' in drawn
+    assert len(re.findall("<h2 id=", page(MATRIX))) == len(re.findall("<h2 id=", drawn))
+
+
+@pytest.mark.parametrize("name", PLAYED)
+def test_the_committed_matrix_is_of_the_scenarios_as_their_files_say(name):
+    campaign, played = load_campaign(name), PLAYED[name]
+    assert played["without"] == list(campaign.undefended)
+    asked = {
+        (arm, metric): str(bound)
+        for arm in ("undefended", "defended")
+        for metric, bound in campaign.bounds(arm, SHARE).items()
+    }
+    assert {(each["arm"], each["metric"]): each["bound"] for each in played["verdicts"]} == asked
+
+
+@pytest.mark.parametrize("name", DEFENCES)
+def test_every_defence_names_a_file_that_is_there(name):
+    assert (ROOT / DEFENCES[name].where).is_file()
+
+
+def test_every_command_of_the_page_can_be_run():
+    assert set(re.findall(r"sapo-adversary run ([a-z-]+)", PAGE)) <= set(campaign_names())
+    for path in re.findall(r"(?<=[ `])tests/[\w/.]+", PAGE):
+        assert (ROOT / path).exists(), path
