@@ -24,7 +24,7 @@ logger = logging.getLogger("sapo.program")
 
 ANSWER_SECONDS = 120.0
 """Time for one question, the program's start included."""
-STOP_GRACE = 3.0
+STOP_GRACE = 10.0
 MAX_LINE_BYTES = 4_000_000
 _CHUNK = 65_536
 
