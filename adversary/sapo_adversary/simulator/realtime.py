@@ -8,7 +8,6 @@ import random
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import trio
@@ -19,7 +18,7 @@ from sapo_adversary.simulator.horde import Horde, unleash
 from sapo_adversary.simulator.loopback import Loopback
 from sapo_adversary.simulator.scenario import Scenario
 from sapo_adversary.simulator.scoring import SharedScorer
-from sapo_adversary.simulator.swarm import FIRST_EPOCH, Member, Progress, identity_of, manifest_of
+from sapo_adversary.simulator.swarm import FIRST_EPOCH, Member, Progress, identities_of, manifest_of, members_of
 from sapo_node.clock import TrioClock
 from sapo_node.net import service
 from sapo_protocol import LocalError, Manifest
@@ -62,25 +61,11 @@ async def _play_all(scenario: Scenario, manifest: Manifest, progress: Progress) 
     random.seed(f"library/{scenario.seed}")  # libp2p draws from it: whom to graft, whom to prune
     scorer = SharedScorer()
     clock = TrioClock(manifest.genesis + FIRST_EPOCH * manifest.epoch_seconds - trio.current_time())
-    identities = [identity_of(scenario, number) for number in range(len(scenario.members))]
+    identities = identities_of(scenario)
     roles = {identity.peer_id: HONEST for identity in identities}
     audit = Audit(manifest, scorer, roles) if scenario.audited else None
     loopback = Loopback(scenario, manifest, identities)
-    members = [
-        Member(
-            scenario,
-            manifest,
-            number,
-            spec,
-            identities=identities,
-            clock=clock,
-            policies=Path(),
-            scorer=scorer,
-            hub=loopback,
-            audit=audit,
-        )
-        for number, spec in enumerate(scenario.members)
-    ]
+    members = members_of(scenario, manifest, identities, clock=clock, scorer=scorer, hub=loopback, audit=audit)
     hordes = [Horde(scenario, number, loopback) for number in range(len(scenario.attackers))]
     roles |= {peer: horde.spec.attack for horde in hordes for peer in horde.peers}
     with trio.move_on_after(_PATIENCE * scenario.seconds) as patience:

@@ -232,26 +232,13 @@ async def _play_all(scenario: Scenario, manifest: Manifest, *, policies: Path, p
     scorer = SharedScorer()
     hub = hub_of(scenario)
     clock = TrioClock(manifest.genesis + FIRST_EPOCH * manifest.epoch_seconds)
-    specs = scenario.members
-    identities = [identity_of(scenario, number) for number in range(len(specs))]
+    identities = identities_of(scenario)
     roles = {identity.peer_id: HONEST for identity in identities}
     audit = Audit(manifest, scorer, roles) if scenario.audited else None
     crowd = Crowd(scenario, manifest, scorer=scorer, hub=hub, clock=clock, audit=audit) if scenario.crowd else None
-    members = [
-        Member(
-            scenario,
-            manifest,
-            number,
-            spec,
-            identities=identities,
-            clock=clock,
-            policies=policies,
-            scorer=scorer,
-            hub=hub,
-            audit=audit,
-        )
-        for number, spec in enumerate(specs)
-    ]
+    members = members_of(
+        scenario, manifest, identities, clock=clock, policies=policies, scorer=scorer, hub=hub, audit=audit
+    )
     bands = [
         Band(scenario, number, manifest, scorer=scorer, hub=hub, clock=clock, crowd=crowd)
         for number in range(len(scenario.attackers))
@@ -270,6 +257,35 @@ async def _play_all(scenario: Scenario, manifest: Manifest, *, policies: Path, p
     return members
 
 
+def members_of(
+    scenario: Scenario,
+    manifest: Manifest,
+    identities: Sequence[Identity],
+    *,
+    clock: TrioClock,
+    scorer: SharedScorer,
+    hub: "MemoryHub | Loopback",
+    audit: Audit | None,
+    policies: Path = Path(),
+) -> list[Member]:
+    """All nodes of a scenario, by number."""
+    return [
+        Member(
+            scenario,
+            manifest,
+            number,
+            spec,
+            identities=identities,
+            clock=clock,
+            policies=policies,
+            scorer=scorer,
+            hub=hub,
+            audit=audit,
+        )
+        for number, spec in enumerate(scenario.members)
+    ]
+
+
 def manifest_of(scenario: Scenario) -> Manifest:
     """The swarm's, on the scenario's clock."""
     manifest = load_manifest(scenario.swarm)
@@ -282,6 +298,11 @@ def manifest_of(scenario: Scenario) -> Manifest:
         epoch_seconds=epoch_seconds or manifest.epoch_seconds,
         max_rounds=max_rounds or manifest.max_rounds,
     )
+
+
+def identities_of(scenario: Scenario) -> list[Identity]:
+    """The keys of all nodes, by number."""
+    return [identity_of(scenario, number) for number in range(len(scenario.members))]
 
 
 def identity_of(scenario: Scenario, number: int) -> Identity:

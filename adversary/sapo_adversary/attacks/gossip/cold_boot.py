@@ -1,7 +1,7 @@
-from sapo_adversary.attacks.gossip.sybils import Sybils
+from sapo_adversary.attacks.gossip.sybils import SilentSybils
 
 
-class ColdBoot(Sybils):
+class ColdBoot(SilentSybils):
     """Whoever starts finds strangers first: they are there before all honest nodes, in every mesh, and pass nothing on.
 
     They dial each honest node as soon as it listens, when none of them knows another.
@@ -9,8 +9,3 @@ class ColdBoot(Sybils):
 
     id = "cold-boot"
     row = 17
-
-    def passes_on(self, author: str) -> bool:
-        """Nothing."""
-        del author
-        return False

@@ -2,7 +2,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from sapo_adversary.attacks.gossip.kit import GossipKit
-from sapo_adversary.attacks.gossip.sybils import Sybils
+from sapo_adversary.attacks.gossip.sybils import SilentSybils
 
 if TYPE_CHECKING:
     from sapo_adversary.attacks.gossip.peer import Link
@@ -11,7 +11,7 @@ _ROUNDS = 100
 """Of all kinds in a beat, or as many as the honest node reads."""
 
 
-class ControlSpam(Sybils):
+class ControlSpam(SilentSybils):
     """Peers that keep honest nodes busy with control messages: offers of what nobody has, wishes for it, and so on.
 
     Each of them costs a few bytes and is legal by itself: IHAVE, IWANT, GRAFT in back-off and of a topic that nobody
@@ -25,11 +25,6 @@ class ControlSpam(Sybils):
         """`ids` are offered in one message."""
         super().__init__(kit)
         self._ids = ids
-
-    def passes_on(self, author: str) -> bool:
-        """Nothing."""
-        del author
-        return False
 
     async def beat(self, link: "Link") -> None:
         """Ask into the mesh, and then all of it as fast as it is read."""

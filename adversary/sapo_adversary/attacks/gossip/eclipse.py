@@ -1,9 +1,9 @@
 from collections.abc import Sequence
 
-from sapo_adversary.attacks.gossip.sybils import Sybils
+from sapo_adversary.attacks.gossip.sybils import SilentSybils
 
 
-class Eclipse(Sybils):
+class Eclipse(SilentSybils):
     """One node is surrounded: strangers take its connections and its mesh, and it hears and says nothing any more.
 
     They are more than it has slots, take each that comes free, and pass nothing on.
@@ -16,8 +16,3 @@ class Eclipse(Sybils):
         """The victim alone."""
         del number
         return (self.kit.victim,)
-
-    def passes_on(self, author: str) -> bool:
-        """Nothing."""
-        del author
-        return False

@@ -93,3 +93,12 @@ class Sybils(GossipAttack):
             if honest != sender:
                 with suppress(Exception):  # whoever keeps the link finds out
                     await link.publish(message)
+
+
+class SilentSybils(Sybils):
+    """Those who pass nothing on."""
+
+    def passes_on(self, author: str) -> bool:
+        """Nothing."""
+        del author
+        return False
