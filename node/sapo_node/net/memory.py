@@ -148,7 +148,7 @@ class MemoryNetwork:
         self._notify = notify
         self._connected: dict[str, float] = {}
         # (time of arrival, sender, sequence, ...): a total order, so ties are broken alike in every run.
-        self._arrivals: list[tuple[float, str, int, str, bytes]] = []
+        self._arrivals: list[tuple[float, str, int, str, bytes, bytes]] = []
         self._sequence = 0
         self._news = trio.Event()
 
@@ -160,7 +160,7 @@ class MemoryNetwork:
             task_status.started()
             while True:
                 await self._wait_for_arrival()
-                _, sender, _, topic, data = heapq.heappop(self._arrivals)
+                _, sender, _, topic, _, data = heapq.heappop(self._arrivals)
                 await self._take(sender, topic, data)
         finally:
             self.running = False
@@ -168,17 +168,24 @@ class MemoryNetwork:
             self._hub.refresh()
 
     async def _wait_for_arrival(self) -> None:
-        while not self._arrivals or self._arrivals[0][0] > trio.current_time():
+        while (deadline := self._next_arrival()) > trio.current_time():
             self._news = trio.Event()
-            deadline = self._arrivals[0][0] if self._arrivals else float("inf")
             with trio.move_on_at(deadline):
                 await self._news.wait()
 
+    def _next_arrival(self) -> float:
+        """When there is something to do next; copies of what was judged since they were sent are nothing."""
+        while self._arrivals:
+            when, _, _, topic, key, _ = self._arrivals[0]
+            if not self._judges[topic].knows(key, at=when):
+                return when
+            heapq.heappop(self._arrivals)
+        return float("inf")
+
     async def _take(self, sender: str, topic: str, data: bytes) -> None:
-        judge = self._judges.get(topic)
-        if judge is None or not self._hub.open(sender, self.peer_id):
+        if not self._hub.open(sender, self.peer_id):
             return
-        if await judge.ask(sender, data) is Verdict.ACCEPT:
+        if await self._judges[topic].ask(sender, data) is Verdict.ACCEPT:
             targets = [peer for peer in self._hub.reachable(self.peer_id) if peer != sender]
             self._hub.carry(self.peer_id, topic, data, targets)
 
@@ -188,7 +195,7 @@ class MemoryNetwork:
         judge = self._judges.get(topic)
         if judge is None or judge.knows(key, at=when):
             return  # it would be passed over on arrival, as most copies in a flood are
-        heapq.heappush(self._arrivals, (when, sender, self._sequence, topic, data))
+        heapq.heappush(self._arrivals, (when, sender, self._sequence, topic, key, data))
         if self._arrivals[0][0] == when:
             self._news.set()
 
