@@ -75,6 +75,7 @@ def test_shares_are_of_all_peers(share, count):
     [
         ('attack = "none"', "no attack 'none'"),
         ('attack = "false-claim"\nextra = 1', "no key extra"),
+        ('attack = "false-claim"\nbeside = ["luck"]', "no attack 'luck'"),
         ('attack = "false-claim"\n[harm]\nbanned = { above = 1 }', "at_least, at_most or both"),
         ('attack = "false-claim"\n[scenario]\nnonsense = 1', "no 'nonsense'"),
         ('attack = "false-claim"\n[options]\nnonsense = 1', "options of false-claim"),
@@ -84,15 +85,14 @@ def test_a_scenario_with_a_mistake_is_refused_with_what_is_wrong(tmp_path, line,
     path = tmp_path / "mine.toml"
     path.write_text(f'title = "t"\nundefended = ["re-verification"]\n{line}\n')
     with pytest.raises(LocalError, match=re.escape(says)):
-        play([(load_campaign(str(path)), SHARE)], [1], tmp_path, policies=tmp_path, jobs=1, console=Console(quiet=True))
+        load_campaign(str(path)).scenario("defended")
 
 
 def test_a_defence_that_is_none_is_refused_by_name(tmp_path):
     path = tmp_path / "mine.toml"
     path.write_text('title = "t"\nattack = "false-claim"\nundefended = ["luck"]\n')
-    campaign = replace(load_campaign(str(path)), scale="quick")
-    with pytest.raises(LocalError, match="no defence 'luck'"):
-        play([(campaign, SHARE)], [1], tmp_path, policies=tmp_path, jobs=1, console=Console(quiet=True))
+    with pytest.raises(LocalError, match="no defence luck"):
+        load_campaign(str(path))
 
 
 def test_the_more_attackers_the_more_may_be_lost_but_never_more_than_alone():

@@ -6,6 +6,7 @@ from typing import Any, Literal, get_args
 
 from sapo_adversary.attacks.catalogue import THREATS
 from sapo_adversary.packaged import load_named, names_in
+from sapo_adversary.simulator.defences import DEFENCES
 from sapo_adversary.simulator.scenario import Scenario, scenario_from
 from sapo_protocol import LocalError
 
@@ -176,6 +177,8 @@ def _campaign(name: str, table: Mapping[str, Any]) -> Campaign:
     if table["attack"] not in THREATS:
         raise LocalError(f"{name}: no attack {table['attack']!r}; there are {', '.join(THREATS)}")
     undefended: Sequence[str] = table["undefended"]
+    if unknown := set(undefended) - DEFENCES.keys():
+        raise LocalError(f"{name}: no defence {', '.join(sorted(unknown))}; there are {', '.join(DEFENCES)}")
     return Campaign(
         name,
         table["title"],

@@ -19,7 +19,7 @@ from sapo_node.clock import TrioClock
 from sapo_node.keyfile import Identity
 from sapo_node.net.interface import Channel, Verdict
 from sapo_node.net.memory import MemoryHub, MemoryNetwork
-from sapo_protocol import LocalError, Manifest, epoch_at, evidence_topic, rollouts_topic
+from sapo_protocol import Manifest, epoch_at, evidence_topic, rollouts_topic
 from sapo_protocol.limits import MAX_EVIDENCE_BYTES
 
 
@@ -39,8 +39,6 @@ class Band:
     ) -> None:
         """`number` is the place of the specification among the scenario's attackers."""
         self.spec: AttackerSpec = scenario.attackers[number]
-        if self.spec.attack not in ATTACKS:
-            raise LocalError(f"no attack {self.spec.attack!r}; there are {', '.join(ATTACKS)}")
         self._manifest = manifest
         self._hub = hub
         self._clock = clock
@@ -49,10 +47,7 @@ class Band:
         self.keys = [_key(scenario, number, place) for place in range(self.spec.count)]
         rng = random.Random(f"attack/{scenario.seed}/{number}")  # noqa: S311 - simulation
         kit = Kit(manifest, self.keys, scorer.solve, rng)
-        try:
-            self._attack = ATTACKS[self.spec.attack](kit, **self.spec.options)
-        except TypeError as error:
-            raise LocalError(f"options of {self.spec.attack}: {error}") from error
+        self._attack = ATTACKS[self.spec.attack](kit, **self.spec.options)
         self._crowd = crowd
         self._networks: dict[Key, MemoryNetwork] = {}
         if crowd:

@@ -3,7 +3,6 @@ work.
 """
 
 import hashlib
-import inspect
 import json
 import subprocess
 import sys
@@ -13,7 +12,6 @@ from typing import Any
 import trio
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from sapo_adversary.attacks.catalogue import GOSSIP
 from sapo_adversary.simulator.loopback import ATTACKERS_FROM, Loopback, own_network
 from sapo_adversary.simulator.scenario import AttackerSpec, Scenario
 from sapo_node.keyfile import Identity
@@ -31,12 +29,6 @@ class Horde:
     def __init__(self, scenario: Scenario, number: int, loopback: Loopback) -> None:
         """`number` is the place of the specification among the scenario's attackers."""
         self.spec: AttackerSpec = scenario.attackers[number]
-        if self.spec.attack not in GOSSIP:
-            raise LocalError(f"no attack {self.spec.attack!r} on libp2p; there are {', '.join(GOSSIP)}")
-        try:
-            inspect.signature(GOSSIP[self.spec.attack]).bind(None, **self.spec.options)
-        except TypeError as error:
-            raise LocalError(f"options of {self.spec.attack}: {error}") from error
         self._loopback = loopback
         seeds = [_seed(scenario, number, place) for place in range(self.spec.count)]
         self.peers = [Identity(Ed25519PrivateKey.from_private_bytes(seed)).peer_id for seed in seeds]

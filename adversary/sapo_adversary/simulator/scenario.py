@@ -1,6 +1,7 @@
 """What is simulated: a swarm as values, from TOML or from code, with a digest that names it."""
 
 import hashlib
+import inspect
 import json
 import tomllib
 from collections.abc import Mapping
@@ -8,6 +9,7 @@ from dataclasses import MISSING, Field, asdict, dataclass, field, fields, replac
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args
 
+from sapo_adversary.attacks.catalogue import ATTACKS, GOSSIP
 from sapo_protocol import LocalError
 
 Control = Literal["", "replay", "filter", "oversample"]
@@ -119,6 +121,18 @@ class Scenario:
             raise LocalError(f"scenario {self.name}: no network {self.network!r}; there are memory and libp2p")
         if self.crowd and (self.learner != "bandit" or not self.audited):
             raise LocalError(f"scenario {self.name}: a crowd needs learner = 'bandit' and audited = true")
+        for band in self.attackers:
+            self._require_attack(band)
+
+    def _require_attack(self, band: AttackerSpec) -> None:
+        kinds: Mapping[str, type[Any]] = ATTACKS if self.network == "memory" else GOSSIP
+        if band.attack not in kinds:
+            where = "in memory" if self.network == "memory" else "on libp2p"
+            raise LocalError(f"no attack {band.attack!r} {where}; there are {', '.join(kinds)}")
+        try:
+            inspect.signature(kinds[band.attack]).bind(None, **band.options)
+        except TypeError as error:
+            raise LocalError(f"options of {band.attack}: {error}") from error
 
     @property
     def members(self) -> list[NodeSpec]:
