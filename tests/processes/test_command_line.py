@@ -120,7 +120,8 @@ def test_eval_without_a_state_measures_the_policy_in_the_package():
 
 
 def test_metrics_names_every_figure_in_its_help():
-    assert all(f"  {name}" in sapo_node("metrics", "--help").stdout for name in METRICS)
+    shown = sapo_node("metrics", "--help").stdout
+    assert all(f"  {name}" in shown for name in METRICS)
 
 
 def test_a_damaged_database_is_named_and_left_as_it_is(tmp_path):
