@@ -7,7 +7,9 @@ import pytest
 import trio
 from libp2p import YAMUX_PROTOCOL_ID, Yamux, new_host
 from libp2p.crypto.ed25519 import create_new_key_pair
+from libp2p.network.exceptions import SwarmException
 from libp2p.peer.id import ID
+from libp2p.peer.peerstore import create_signed_peer_record
 from libp2p.pubsub.gossipsub import PROTOCOL_ID_V11
 from libp2p.pubsub.pb import rpc_pb2
 from libp2p.security.insecure.transport import PLAINTEXT_PROTOCOL_ID, InsecureTransport
@@ -183,6 +185,45 @@ async def test_a_garbage_peer_record_is_counted(victim: "Probe", attacker: "Atta
     async with attacker(victim.address) as mallory:
         await mallory.send_rpc(rpc_pb2.RPC(senderRecord=b"\xff" * 50))
         await until(lambda: offences(victim, mallory.peer_id) == ["invalid peer record"])
+
+
+async def test_a_peer_that_left_is_not_dialled_where_its_record_says_when_a_stream_to_it_is_asked_for(
+    victim: "Probe", attacker: "Attack", until: "Until", nursery: trio.Nursery
+) -> None:
+    visits = []
+
+    async def note_visit(stream: trio.SocketStream) -> None:
+        visits.append(stream.socket.getpeername())
+
+    (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.9")
+    nursery.start_soon(trio.serve_listeners, note_visit, [listener])
+    elsewhere = Multiaddr(f"/ip4/127.0.0.9/tcp/{listener.socket.getsockname()[1]}")
+    async with attacker(victim.address) as mallory:
+        identity = mallory.host.get_id()
+        record = create_signed_peer_record(identity, [elsewhere], mallory.keys.private_key).marshal_envelope()
+        topic = rpc_pb2.RPC.SubOpts(subscribe=True, topicid=OUR_TOPIC)
+        await mallory.send_rpc(rpc_pb2.RPC(senderRecord=record, subscriptions=[topic]))
+        await until(lambda: mallory.peer_id in {peer.peer_id for peer in victim.network.peers()})
+    host = victim.router.pubsub.host
+    assert host.get_peerstore().addrs(identity) == [elsewhere]
+    await until(lambda: mallory.peer_id not in victim.links())
+    with pytest.raises(SwarmException):
+        await host.new_stream(identity, [PROTOCOL_ID_V11])
+    await trio.sleep(2)  # longer than the dialer waits before it seeks who was lost
+    assert visits == []
+
+
+async def test_who_connects_while_an_earlier_connection_is_closed_stays_connected(
+    victim: "Probe", attacker: "Attack", until: "Until", nursery: trio.Nursery
+) -> None:
+    async with attacker(victim.address) as mallory:
+        await until(lambda: mallory.peer_id in victim.links())
+        nursery.start_soon(victim.network.disconnect, mallory.peer_id)
+        await until(lambda: mallory.peer_id not in victim.links())
+        await mallory.host.get_network().dial_addr(Multiaddr(victim.address), mallory.target)
+        await until(lambda: mallory.peer_id in victim.links())
+        await trio.sleep(1)  # the library takes a tenth of a second to close a connection
+        assert mallory.peer_id in victim.links()
 
 
 async def test_a_dialler_that_offers_only_plaintext_is_refused(victim: "Probe") -> None:

@@ -11,6 +11,7 @@ from math import inf
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from libp2p.network.swarm import Swarm
 from libp2p.pubsub.gossipsub import GossipSub
 
 import sapo_node.inbox
@@ -243,7 +244,11 @@ DEFENCES: Mapping[str, Defence] = {
         "node/sapo_node/net/hardened.py", ((sapo_node.net.hardened, "_tame", lambda _control, _topics: None),)
     ),
     "records where they are": Defence(
-        "node/sapo_node/net/service.py", ((sapo_node.net.service, "_is_at", lambda _text, _sources: True),)
+        "node/sapo_node/net/service.py",
+        (
+            (sapo_node.net.service, "_is_at", lambda _text, _sources: True),
+            (sapo_node.net.service, "_dial_nobody", Swarm.dial_peer),
+        ),
     ),
     "scored mesh": Defence(
         "node/sapo_node/net/mesh.py",

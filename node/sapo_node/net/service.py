@@ -12,6 +12,7 @@ import weakref
 from collections import Counter
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import trio
@@ -183,6 +184,8 @@ class Service:
     def _contain(self) -> None:
         """Switch off what the library would do on its own, and catch what its handlers raise."""
         self.swarm.retry_config = RetryConfig(max_retries=0)
+        self.swarm.dial_peer = partial(_dial_nobody, self.swarm)
+        self.swarm.close_peer = partial(_close_peer, self.swarm)
         self.swarm.auto_connector.start = _do_nothing
         for notifee in [found for found in self.swarm.notifees if isinstance(found, _IdentifyNotifee)]:
             self.swarm.remove_notifee(notifee)
@@ -364,6 +367,25 @@ def _is_at(text: str, sources: Collection[str]) -> bool:
 
 
 async def _do_nothing() -> None: ...
+
+
+async def _dial_nobody(_swarm: Any, peer_id: Any) -> Any:
+    """Whom to dial, and where, our dialer decides.
+
+    The library dials when it is asked for a stream to a peer that has just left, at whatever addresses the peer's
+    signed record named.
+    """
+    raise SwarmException(f"not connected to {peer_id}")
+
+
+async def _close_peer(swarm: Any, peer_id: Any) -> None:
+    """Close the connections that a peer has.
+
+    The library's own takes a while, and then strikes from the books what the peer opened meanwhile, which lives on.
+    """
+    for link in swarm.get_connections(peer_id):
+        await _quietly(link.close)
+        swarm.remove_conn(link)
 
 
 async def _quietly(close: Callable[[], Any]) -> None:
