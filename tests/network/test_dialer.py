@@ -100,6 +100,35 @@ async def test_a_bootstrap_that_dials_us_is_reported_as_reachable(
     assert world.notices[-1] == BootstrapReached("a/p2p/peer")
 
 
+async def test_a_peer_whose_connection_is_being_closed_is_not_dialled_at_once(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    world = World(answering={"a"}, linked={"peer"})
+    book = world.dialer()
+    book.want("peer", ["a"])
+    nursery.start_soon(book.run)
+    await trio.sleep(60)
+    world.linked.clear()
+    book.wake()
+    await trio.sleep(0.2)
+    assert world.dialled == []
+    await trio.sleep(0.4)
+    assert world.dialled == [("peer", "a")]
+
+
+async def test_a_peer_that_leaves_as_soon_as_it_is_known_is_not_dialled_at_once(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    world = World(answering={"a"}, linked={"peer"})
+    book = world.dialer()
+    nursery.start_soon(book.run)
+    await trio.sleep(60)
+    book.want("peer", ["a"])
+    world.linked.clear()
+    await trio.sleep(0.2)
+    assert world.dialled == []
+
+
 async def test_an_ordinary_peer_that_stays_silent_is_forgotten(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:

@@ -44,6 +44,8 @@ class Wanted:
     """Whether it was reported as unreachable and not yet as reachable again."""
     ours: bool = False
     """Whether we dialled it when it last connected."""
+    linked: bool = False
+    """Whether it was connected when last looked at."""
 
     @property
     def networks(self) -> frozenset[str]:
@@ -71,7 +73,7 @@ class Dialer:
         if entry is None:
             if not self._make_room():
                 return
-            entry = self._book[peer_id] = Wanted(peer_id, (), bootstrap, anchor)
+            entry = self._book[peer_id] = Wanted(peer_id, (), bootstrap, anchor, linked=peer_id in self._connected())
         # A bootstrap's own address stays first: the operator vouched for it.
         old, new = entry.addresses, tuple(addresses)
         merged = (*old, *new) if entry.bootstrap else (*new, *old)
@@ -80,10 +82,8 @@ class Dialer:
 
     def lost(self, peer_id: str) -> None:
         """A connection ended: try again soon, but not at once and not all together."""
-        entry = self._book.get(peer_id)
-        if entry is not None:
-            entry.ours = False
-            entry.due = trio.current_time() + self._delay(0)
+        if entry := self._book.get(peer_id):
+            self._put_off(entry)
         self.wake()
 
     def forget(self, peer_id: str) -> None:
@@ -100,7 +100,7 @@ class Dialer:
 
     async def run(self) -> None:
         for entry in self._book.values():
-            entry.dialling, entry.due = False, 0.0  # what an earlier run left behind
+            entry.dialling, entry.linked, entry.due = False, False, 0.0  # what an earlier run left behind
         async with trio.open_nursery() as nursery:
             while True:
                 self._news = trio.Event()
@@ -116,8 +116,11 @@ class Dialer:
 
     def _candidates(self) -> list[Wanted]:
         here = self._connected()
-        for peer_id in here & self._book.keys():
-            self._reached(self._book[peer_id])  # it may have dialled us
+        for entry in self._book.values():
+            if entry.peer_id in here:
+                self._reached(entry)  # it may have dialled us
+            elif entry.linked:
+                self._put_off(entry)  # it is leaving, which takes a while
         # Whoever dials us has no say in this: else a crowd of strangers would keep us from those we chose.
         enough = sum(entry.ours and entry.peer_id in here for entry in self._book.values()) >= ENOUGH
         return [
@@ -158,7 +161,12 @@ class Dialer:
             self.wake()
         self._failed(entry, cause)
 
+    def _put_off(self, entry: Wanted) -> None:
+        entry.ours = entry.linked = False
+        entry.due = trio.current_time() + self._delay(0)
+
     def _reached(self, entry: Wanted) -> None:
+        entry.linked = True
         entry.failures = 0
         if entry.reported:
             entry.reported = False
