@@ -251,7 +251,7 @@ async def test_a_peer_that_is_not_admitted_is_disconnected(victim: "Probe", atta
 async def test_connections_that_ended_leave_room_for_new_ones(
     start: "Start", attacker: "Attack", until: "Until", monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sapo_node.net.service.CONNECTIONS", 10)
+    monkeypatch.setattr("sapo_node.net.host.CONNECTIONS", 10)
     node = await start(1)
     for number in range(12):
         async with attacker(node.address, 200 + number) as mallory:
@@ -262,7 +262,7 @@ async def test_connections_that_ended_leave_room_for_new_ones(
 async def test_silent_strangers_do_not_shut_out_an_honest_peer(
     start: "Start", until: "Until", monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sapo_node.net.service.HANDSHAKE_SECONDS", 60.0)
+    monkeypatch.setattr("sapo_node.net.inbound.HANDSHAKE_SECONDS", 60.0)
     node = await start(1)
     port = int(node.address.split("/")[4])
     silent = [await trio.open_tcp_stream("127.0.0.1", port, local_address="127.0.0.9") for _ in range(200)]

@@ -17,6 +17,8 @@ from libp2p.pubsub.gossipsub import GossipSub
 import sapo_node.inbox
 import sapo_node.ingest
 import sapo_node.net.hardened
+import sapo_node.net.host
+import sapo_node.net.inbound
 import sapo_node.net.service
 import sapo_node.verify
 import sapo_protocol.envelope
@@ -236,10 +238,10 @@ DEFENCES: Mapping[str, Defence] = {
     "frame deadline": Defence("node/sapo_node/net/hardened.py", ((sapo_node.net.hardened, "FRAME_SECONDS", inf),)),
     "stream caps": Defence(
         "node/sapo_node/net/hardened.py",
-        ((sapo_node.net.hardened, "STREAMS", 10**9), (sapo_node.net.service, "STREAMS", 10**6)),
+        ((sapo_node.net.hardened, "STREAMS", 10**9), (sapo_node.net.inbound, "STREAMS", 10**6)),
     ),
     "anchors": Defence("node/sapo_node/anchors.py", ((Anchors, "addresses", ()),)),
-    "reserved slots": Defence("node/sapo_node/net/service.py", ((sapo_node.net.service, "RESERVED_OUTBOUND", 0),)),
+    "reserved slots": Defence("node/sapo_node/net/host.py", ((sapo_node.net.host, "RESERVED_OUTBOUND", 0),)),
     "no peer exchange": Defence(
         "node/sapo_node/net/hardened.py", ((sapo_node.net.hardened, "_tame", lambda _control, _topics: None),)
     ),
@@ -247,7 +249,7 @@ DEFENCES: Mapping[str, Defence] = {
         "node/sapo_node/net/service.py",
         (
             (sapo_node.net.service, "_is_at", lambda _text, _sources: True),
-            (sapo_node.net.service, "_dial_nobody", Swarm.dial_peer),
+            (sapo_node.net.host, "_dial_nobody", Swarm.dial_peer),
         ),
     ),
     "scored mesh": Defence(

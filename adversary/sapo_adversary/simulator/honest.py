@@ -148,6 +148,6 @@ class WatchedNetwork(Libp2pNetwork):
             if lit:
                 seen.lit = now
             if service:
-                held = service._streams.items()  # noqa: SLF001 - looked at from outside
+                held = service.inbound.streams.items()
                 seen.streams = max(seen.streams, sum(count for peer, count in held if peer not in honest))
                 seen.stays.update(str(peer) for peer in mesh if str(peer) not in honest)

@@ -20,7 +20,7 @@ from sapo_adversary.simulator.scenario import Scenario
 from sapo_adversary.simulator.scoring import SharedScorer
 from sapo_adversary.simulator.swarm import FIRST_EPOCH, Member, Progress, identities_of, manifest_of, members_of
 from sapo_node.clock import TrioClock
-from sapo_node.net import service
+from sapo_node.net import host
 from sapo_protocol import LocalError, Manifest
 
 _PATIENCE = 4
@@ -49,12 +49,12 @@ def simulate_realtime(scenario: Scenario, *, progress: Progress = lambda _: None
 @contextmanager
 def _slots(count: int) -> Iterator[None]:
     """Let nodes hold so many connections."""
-    own = service.CONNECTIONS
-    service.CONNECTIONS = count or own
+    own = host.CONNECTIONS
+    host.CONNECTIONS = count or own
     try:
         yield
     finally:
-        service.CONNECTIONS = own
+        host.CONNECTIONS = own
 
 
 async def _play_all(scenario: Scenario, manifest: Manifest, progress: Progress) -> tuple[list[Member], Loopback]:

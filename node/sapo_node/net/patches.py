@@ -1,6 +1,6 @@
 """What must be changed inside py-libp2p 0.8.1 before a host is built; each item says what it was and why.
 
-Applied once per process, on import of `sapo_node.net.service`. Nothing here changes what goes over the wire.
+Applied once per process, on import of `sapo_node.net.host`. Nothing here changes what goes over the wire.
 """
 
 import logging

@@ -1,0 +1,115 @@
+"""A libp2p host with our settings, which does nothing on its own account.
+
+Settings follow the measurements of py-libp2p 0.8.1: noise and yamux only. What the library does unasked and we do
+ourselves is switched off: dialling whoever it heard of, asking every peer to identify itself (in tasks whose failure
+ends the process), and taking such reports unasked.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from libp2p import YAMUX_PROTOCOL_ID, Yamux, new_host
+from libp2p.crypto.ed25519 import create_new_key_pair
+from libp2p.crypto.x25519 import create_new_key_pair as create_noise_key_pair
+from libp2p.host.basic_host import _IdentifyNotifee
+from libp2p.identity.identify_push.identify_push import ID_PUSH
+from libp2p.network.config import ConnectionConfig, RetryConfig
+from libp2p.network.exceptions import SwarmException
+from libp2p.rcmgr.connection_limits import ConnectionLimits
+from libp2p.rcmgr.manager import ResourceLimits, ResourceManager
+from libp2p.security.noise.transport import PROTOCOL_ID as NOISE
+from libp2p.security.noise.transport import Transport as NoiseTransport
+
+from sapo_node.net import inbound, patches
+from sapo_node.net.inbound import quietly
+from sapo_node.net.tcp import TrackedTcp
+
+CONNECTIONS = 64
+RESERVED_OUTBOUND = 8  # of them, kept free of whoever dials us
+PER_PEER = 3  # two nodes that dial each other at once hold two for a moment
+
+patches.apply()
+
+
+def build_host(seed: bytes, tcp: TrackedTcp, advertised: Callable[[list[Any]], list[Any]]) -> Any:
+    """A host that does not run yet.
+
+    `seed` is the 32 secret bytes of our Ed25519 key; `advertised` makes of the addresses that it listens on those that
+    it tells others.
+    """
+    key_pair = create_new_key_pair(seed)
+    noise = NoiseTransport(key_pair, noise_privkey=create_noise_key_pair().private_key)
+    host = new_host(
+        key_pair=key_pair,
+        sec_opt={NOISE: noise},  # without it the host also accepts plaintext
+        muxer_opt={YAMUX_PROTOCOL_ID: Yamux},
+        transports=[tcp],
+        resource_manager=_limits(),
+        connection_config=ConnectionConfig(
+            max_connections=CONNECTIONS,
+            min_connections=RESERVED_OUTBOUND,
+            low_watermark=RESERVED_OUTBOUND,
+            high_watermark=CONNECTIONS,
+            max_connections_per_peer=PER_PEER,
+            dial_timeout=inbound.HANDSHAKE_SECONDS,
+            inbound_upgrade_timeout=inbound.HANDSHAKE_SECONDS,
+            outbound_upgrade_timeout=inbound.HANDSHAKE_SECONDS,
+            inbound_stream_protocol_negotiation_timeout=inbound.HANDSHAKE_SECONDS,
+            outbound_stream_protocol_negotiation_timeout=inbound.HANDSHAKE_SECONDS,
+        ),
+        addrs_factory=advertised,
+        disable_identify_address_discovery=True,
+    )
+    _tie_down(host)
+    return host
+
+
+def _limits() -> ResourceManager:
+    return ResourceManager(
+        limits=ResourceLimits(max_connections=CONNECTIONS * 2, max_streams=CONNECTIONS * inbound.STREAMS),
+        connection_limits=ConnectionLimits(
+            max_established_inbound=CONNECTIONS,
+            max_established_outbound=CONNECTIONS,
+            max_established_per_peer=PER_PEER,
+            max_established_total=CONNECTIONS,
+        ),
+        # These would refuse everybody when one peer misbehaves or the learner needs memory.
+        enable_memory_limits=False,
+        enable_circuit_breaker=False,
+        enable_graceful_degradation=False,
+    )
+
+
+def _tie_down(host: Any) -> None:
+    """Switch off what the library would do on its own."""
+    swarm = host.get_network()
+    swarm.retry_config = RetryConfig(max_retries=0)
+    swarm.dial_peer = partial(_dial_nobody, swarm)
+    swarm.close_peer = partial(_close_peer, swarm)
+    swarm.auto_connector.start = _do_nothing
+    for notifee in [found for found in swarm.notifees if isinstance(found, _IdentifyNotifee)]:
+        swarm.remove_notifee(notifee)
+    host.remove_stream_handler(ID_PUSH)
+
+
+async def _dial_nobody(_swarm: Any, peer_id: Any) -> Any:
+    """Whom to dial, and where, our dialer decides.
+
+    The library dials when it is asked for a stream to a peer that has just left, at whatever addresses the peer's
+    signed record named.
+    """
+    raise SwarmException(f"not connected to {peer_id}")
+
+
+async def _close_peer(swarm: Any, peer_id: Any) -> None:
+    """Close the connections that a peer has.
+
+    The library's own takes a while, and then strikes from the books what the peer opened meanwhile, which lives on.
+    """
+    for link in swarm.get_connections(peer_id):
+        await quietly(link.close)
+        swarm.remove_conn(link)
+
+
+async def _do_nothing() -> None: ...

@@ -1,0 +1,122 @@
+"""Connections and streams that others open: how many, how fast, and from whom.
+
+Every one of them starts here. Whatever goes wrong with it ends there too: nothing escapes into the library's nurseries,
+where it would end the host.
+"""
+
+import logging
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import trio
+from libp2p.host.exceptions import StreamFailure
+from libp2p.io.exceptions import IOException
+from libp2p.network.connection.raw_connection import RawConnection
+from libp2p.protocol_muxer.exceptions import MultiselectError
+
+log = logging.getLogger(__name__)
+
+STREAMS = 32  # of one peer, over all protocols
+HANDSHAKES = 16  # unfinished, from one address
+HANDSHAKE_SECONDS = 5.0
+SHUN_SECONDS = 60.0  # an address may be shared by honest peers, who can still be dialled
+
+
+class Inbound:
+    """What the swarm of one host asks for every connection and stream that comes in."""
+
+    def __init__(
+        self,
+        swarm: Any,
+        *,
+        note: Callable[[Any], None],
+        refuses: Callable[[str], bool],
+        offended: Callable[[str, str], None],
+    ) -> None:
+        """Takes the place of the swarm's own handlers.
+
+        `note(socket)` is told of each socket that is let in; `refuses(peer id)` says whether its address is to be
+        shunned; `offended(peer id, what was wrong)` is told who broke a protocol.
+        """
+        self.streams: Counter[str] = Counter()
+        """Open now, by peer id."""
+        self._swarm = swarm
+        self._note = note
+        self._refuses = refuses
+        self._offended = offended
+        self._handshakes: Counter[str] = Counter()
+        self._shunned: dict[str, float] = {}
+        """Until when no connection is taken, by IP address."""
+        self._negotiate = swarm.common_stream_handler
+        swarm.set_stream_handler(self._take_stream)
+        swarm._do_handle_inbound_connection = self._take_connection  # noqa: SLF001 - it never frees its slot
+
+    async def _take_stream(self, stream: Any) -> None:
+        """Every inbound stream of every protocol starts here; nothing may escape into the connection."""
+        peer_id = str(stream.muxed_conn.peer_id)
+        if self.streams[peer_id] >= STREAMS:
+            await quietly(stream.reset)
+            return
+        self.streams[peer_id] += 1
+        try:
+            await self._negotiate(stream)
+        except (IOException, StreamFailure, MultiselectError):
+            await quietly(stream.reset)
+        except Exception as error:  # noqa: BLE001 - it would tear down the swarm
+            self._offended(peer_id, f"broke a protocol handler: {type(error).__name__}")
+            await quietly(stream.reset)
+        finally:
+            self.streams[peer_id] -= 1
+            if not self.streams[peer_id]:
+                del self.streams[peer_id]
+
+    async def _take_connection(self, socket: Any, listener: Any, _event: Any) -> None:
+        """Upgrade an inbound connection and hold its slot while it lives.
+
+        The library's own version waits for the end of the swarm, so that every connection ever taken keeps its
+        slot and after a day of comings and goings nobody gets in.
+        """
+        remote = socket.get_remote_address()
+        source = remote[0] if remote else ""
+        if self._handshakes[source] >= HANDSHAKES:
+            await quietly(socket.close)
+            return
+        self._handshakes[source] += 1
+        self._note(socket)
+        try:
+            await self._let_in(source)
+            muxed = await self._swarm.upgrade_inbound_raw_conn(RawConnection(socket, False), listener)
+        except Exception as error:  # noqa: BLE001 - a stranger's failed handshake concerns nobody
+            log.debug("handshake from %s failed: %r", source, error)
+            await quietly(socket.close)
+            return
+        finally:
+            self._handshakes[source] -= 1
+            if not self._handshakes[source]:
+                del self._handshakes[source]
+        if self._refuses(str(muxed.peer_id)):
+            self._shun(source)
+        for link in self._swarm.get_connections(muxed.peer_id):
+            if link.muxed_conn is muxed:
+                await link.event_closed.wait()
+
+    async def _let_in(self, source: str) -> None:
+        """Raises ConnectionRefusedError for a shunned address, and late: who is refused at once is back at once."""
+        if trio.current_time() < self._shunned.get(source, 0.0):
+            await trio.sleep(HANDSHAKE_SECONDS)
+            raise ConnectionRefusedError(source)
+
+    def _shun(self, source: str) -> None:
+        """Take no connection from the address of a peer that floods: a handshake, to see who it is, costs more."""
+        now = trio.current_time()
+        self._shunned = {each: until for each, until in self._shunned.items() if until > now}
+        self._shunned[source] = now + SHUN_SECONDS
+
+
+async def quietly(close: Callable[[], Any]) -> None:
+    """Close something that is being given up, however that fails."""
+    try:
+        await close()
+    except Exception as error:  # noqa: BLE001 - see above
+        log.debug("closing failed: %r", error)
