@@ -154,8 +154,7 @@ class Ingest:
         fresh = tuple(None if received >> k & 1 else body for k, body in enumerate(bodies))
         with self._database.transaction():
             self._window.accept(rollout.opened, rollout.header, received=received | _bits(bodies), newcomer=newcomer)
-            if not newcomer or _promises(header, fresh):
-                self._inbox.put(replace(rollout, bodies=fresh))
+            self._inbox.put(replace(rollout, bodies=fresh))
         self.accepted += 1
 
     def _require_news(self, sealed: Sealed, bodies: tuple[bytes | None, ...]) -> int:
@@ -190,11 +189,14 @@ class Ingest:
         raise _Ignore(Ignored.EQUIVOCATION)
 
     def _require_place(self, rollout: Rollout) -> None:
-        """The quotas of those who have not earned standing yet."""
-        header, issuer = rollout.header, rollout.opened.issuer
-        if self._ledger.of(peer_id(issuer)).standing is not Standing.HEALTHY:
+        """The quotas of those in no good standing. Names that never gave anything have one in common, which must not
+        keep out those who did: they are few, since each was verified.
+        """
+        header, account = rollout.header, self._ledger.of(peer_id(rollout.opened.issuer))
+        if account.standing is not Standing.HEALTHY:
             over = header.counter >= self._manifest.max_rounds * policy.NEWCOMER_COUNTERS
-            if over or self._window.newcomers(header.epoch) >= policy.NEWCOMER_ENVELOPES:
+            crowded = self._window.newcomers(header.epoch) >= policy.NEWCOMER_ENVELOPES
+            if over or (crowded and not account.earned):
                 raise _Ignore(Ignored.OVER_QUOTA)
 
     def _hear(self, data: bytes, now: float) -> None:
@@ -217,14 +219,6 @@ class Ingest:
             )
             raise _Ignore(Ignored.EQUIVOCATION)
         self._inbox.forget(self._court.convict(proof, publish=publish))
-
-
-def _promises(header: Header, bodies: tuple[bytes | None, ...]) -> bool:
-    """Whether a group is there that is said to hold an advantage. What promises nothing cannot be a lie, and would take
-    the turns of newcomers who give something.
-    """
-    pairs = zip(header.groups, bodies, strict=True)
-    return any(body is not None and len(set(group.claims)) > 1 for group, body in pairs)
 
 
 def _bits(bodies: tuple[bytes | None, ...]) -> int:

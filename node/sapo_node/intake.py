@@ -12,6 +12,9 @@ from sapo_node.verify import Verifier
 
 logger = logging.getLogger(__name__)
 
+MAX_GIVING = 1_024
+"""Newcomers remembered as having begun to earn standing."""
+
 
 class Intake:
     """Draws rollouts, peers at random, has them verified, and keeps what holds."""
@@ -22,6 +25,8 @@ class Intake:
         self._pool = pool
         self._ledger = ledger
         self._rng = rng
+        self._giving: dict[str, None] = {}
+        """Peers whose rollout that was verified last brought them nearer to good standing, longest ago first."""
 
     async def take_in(self, wanted: int) -> None:
         """Verify healthy peers until the pool could fill `wanted` groups twice, newcomers within their common budget.
@@ -43,15 +48,17 @@ class Intake:
                 break
 
     async def _verify_one(self, *, healthy: bool) -> int | None:
-        """Verify one rollout of a peer of the class drawn at random; the groups it gave, None where none waits."""
+        """Verify one rollout of a peer of the class; the groups it gave, None where none waits."""
         peers = [peer for peer in self._inbox.peers() if self._is_healthy(peer) is healthy]
         if not peers:
             return None
-        peer = self._rng.choice(peers)
+        peer = self._rng.choice(self._first(peers))
         rollout = self._inbox.draw(peer)
         if rollout is None:
             return None
+        earned = self._ledger.of(peer).earned
         groups = await self._verifier.verify(rollout)
+        self._note(peer, gave=self._ledger.of(peer).earned > earned)
         if not self._ledger.admits(peer):
             logger.warning("%s is banned for what it signed", peer)
             self._inbox.forget(peer)
@@ -59,6 +66,19 @@ class Intake:
             return 0
         self._pool.add(groups)
         return len(groups)
+
+    def _first(self, peers: list[str]) -> list[str]:
+        """Of those who wait, whose turn it is: where strangers are many, turns spread over all would promote nobody, so
+        who has begun to earn standing ends it first. Who then gives nothing is one of many again.
+        """
+        return [peer for peer in peers if peer in self._giving and self._ledger.can_earn(peer)] or peers
+
+    def _note(self, peer: str, *, gave: bool) -> None:
+        self._giving.pop(peer, None)
+        if gave:
+            self._giving[peer] = None
+        if len(self._giving) > MAX_GIVING:
+            del self._giving[next(iter(self._giving))]
 
     def _is_healthy(self, peer: str) -> bool:
         return self._ledger.of(peer).standing is Standing.HEALTHY

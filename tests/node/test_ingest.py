@@ -147,6 +147,16 @@ async def test_skipping_counters_spends_a_newcomers_quota(gate, author, manifest
     assert await gate.verdict(author.message(epoch=5, counter=beyond - 1)) is Verdict.ACCEPT
 
 
+async def test_names_without_number_do_not_keep_out_a_newcomer_who_gave_something(
+    gate, author, other_author, monkeypatch
+):
+    monkeypatch.setattr(policy, "NEWCOMER_ENVELOPES", 1)
+    gate.ledger.report(peer_id(author.issuer), Fact.VERIFIED_GROUP)
+    assert await gate.verdict(other_author.message(epoch=5)) is Verdict.ACCEPT
+    assert await gate.verdict(other_author.message(epoch=5, counter=1)) is Verdict.IGNORE
+    assert await gate.verdict(author.message(epoch=5)) is Verdict.ACCEPT
+
+
 async def test_an_unknown_envelope_of_the_own_key_stops_the_node(author, database, manifest, rng):
     gate = Gate(database, manifest, rng, issuer=author.issuer)
     assert await gate.verdict(author.message(epoch=5)) is Verdict.IGNORE
@@ -168,20 +178,6 @@ async def test_nobody_can_stop_a_node_by_forging_its_key(author, database, manif
     assert forged != message
     assert await gate.verdict(forged) is Verdict.REJECT
     assert gate.fatal == []
-
-
-async def test_a_newcomers_rollout_that_promises_no_advantage_takes_no_turn(gate, author):
-    body = encode_body(author.body())
-    header = author.header([body], epoch=5)
-    flat = replace(header, groups=tuple(replace(group, claims=(False,) * 8) for group in header.groups))
-    assert await gate.verdict(encode_message(author.envelope(flat), (body,))) is Verdict.ACCEPT
-    assert gate.inbox.peers() == []
-
-
-async def test_a_newcomers_rollout_without_its_text_takes_no_turn(gate, author):
-    envelope = author.envelope(author.header([encode_body(author.body())], epoch=5))
-    assert await gate.verdict(encode_message(envelope, (None,))) is Verdict.ACCEPT
-    assert gate.inbox.peers() == []
 
 
 async def test_one_peer_cannot_fill_the_inbox(gate, author):

@@ -6,20 +6,15 @@ from dataclasses import replace
 
 import pytest
 
+from rollouts import right_and_wrong, rollout
 from sapo_node.jail.messages import ScoreRequest
-from sapo_node.tasks import build_task, task_digest
 from sapo_node.trust.ledger import Ledger
 from sapo_node.trust.policy import Evidence, Standing
 from sapo_node.verify import Unusable, Verifier
 from sapo_protocol import (
-    Body,
-    Completion,
-    Finish,
-    GroupHeader,
     Header,
     assign,
     decode_header,
-    encode_body,
     match_bodies,
     open_envelope,
     parse_envelope,
@@ -33,25 +28,6 @@ class FailingScorer:
 
     async def score(self, batch):
         return [None for _ in batch]
-
-
-def right_and_wrong(author, k=0, *, epoch=5, counter=0, right=3):
-    """A group in which the first `right` of eight completions are correct, with its true digest and claims."""
-    assignment = assign(author.manifest, author.issuer, epoch, counter, k)
-    task = build_task(assignment.spec.dataset, assignment.spec.config, assignment.seed)
-    texts = [f"so <answer>{task.answer}</answer>"] * right + ["so <answer>no</answer>"] * (8 - right)
-    body = Body(tuple(Completion(text, Finish.STOP) for text in texts))
-    claims = tuple(number < right for number in range(8))
-    group = GroupHeader(task_digest(task.question, task.answer), claims, hashlib.sha256(encode_body(body)).digest())
-    return group, body, task
-
-
-def rollout(author, groups, bodies, *, epoch=5, counter=0):
-    envelope = author.envelope(Header(epoch, counter, tuple(groups)))
-    opened = open_envelope(parse_envelope(envelope, network_id=author.manifest.network_id))
-    return match_bodies(
-        opened, decode_header(opened.payload, author.manifest), tuple(body and encode_body(body) for body in bodies)
-    )
 
 
 @pytest.fixture

@@ -1,13 +1,12 @@
 from collections.abc import Iterable
 
 from sapo_adversary.attacks.kit import Attack, Key, Packet
-from sapo_protocol import encode_message
 
 
 class Hollow(Attack):
-    """Many keys take the turns of honest newcomers with rollouts in which there is nothing to verify.
+    """Many keys take the turns of honest newcomers with rollouts of which nothing comes.
 
-    Bodies may be left out, and who claims a wrong answer to be wrong tells the truth: no offence, and no work.
+    They answer rightly what was not asked. A digest of another task is no offence, since versions of a task may differ.
     """
 
     id = "hollow"
@@ -15,17 +14,8 @@ class Hollow(Attack):
     layer = "resource"
 
     def act(self, key: Key, epoch: int) -> Iterable[Packet]:
-        """In turn promises without bodies, and bodies without a promise."""
+        """The tasks of the round after, answered."""
         counter = self.kit.counter(key, epoch)
-        if counter is None:
-            return
-        if counter % 2:
-            groups = self.kit.flawless(key, epoch, counter, self.groups)
-            message = self.kit.message(key, epoch, counter, groups)
-            if sealed := self.kit.sealed(message):
-                yield Packet(encode_message(sealed.envelope, (None,) * self.groups))
-        else:
-            wrong = [self.kit.wrong() for _ in self.kit.half]
-            tasks = [self.kit.task(key, epoch, counter, k) for k in range(self.groups)]
-            groups = [self.kit.group(task, wrong, [False] * len(wrong)) for task in tasks]
+        if counter is not None:
+            groups = self.kit.flawless(key, epoch, counter + 1, self.groups)
             yield Packet(self.kit.message(key, epoch, counter, groups))

@@ -28,6 +28,7 @@ from sapo_adversary.simulator.scoring import SharedScorer
 from sapo_node.anchors import Anchors
 from sapo_node.counters import Counters
 from sapo_node.ingest import Ingest
+from sapo_node.intake import Intake
 from sapo_node.jail.messages import ScoreRequest
 from sapo_node.net.interface import Verdict
 from sapo_node.net.mesh import ScoredGossipSub
@@ -198,9 +199,7 @@ DEFENCES: Mapping[str, Defence] = {
     "blame to the author": Defence(
         "node/sapo_node/ingest.py", ((Ingest, "handle", _note_who_carries), (Ledger, "report", _blame_the_carrier))
     ),
-    "empty rollouts dropped": Defence(
-        "node/sapo_node/ingest.py", ((sapo_node.ingest, "_promises", lambda _header, _bodies: True),)
-    ),
+    "begun first": Defence("node/sapo_node/intake.py", ((Intake, "_first", lambda _self, peers: peers),)),
     "inbox bounds": Defence(
         "node/sapo_node/inbox.py", ((sapo_node.inbox, "MAX_PER_PEER", 10**9), (sapo_node.inbox, "MAX_ROLLOUTS", 10**9))
     ),

@@ -82,6 +82,12 @@ class Ledger:
         """Whether this node deals with the peer at all."""
         return self.of(peer).standing is not Standing.BANNED
 
+    def can_earn(self, peer: str) -> bool:
+        """Whether another verified group would bring a newcomer nearer to good standing in this epoch."""
+        account = self.of(peer)
+        has_more_to_earn = account.standing is Standing.NEWCOMER and account.earned < policy.HEALTHY_AFTER
+        return has_more_to_earn and (account.earned_epoch < self._epoch or account.earned_now < policy.EARNED_PER_EPOCH)
+
     def report(self, peer: str, fact: Fact) -> Account:
         """Enter one fact that this node saw first-hand; the account after it."""
         before = self.of(peer)

@@ -65,7 +65,8 @@ MASS_LIMIT = 2.0
 """How far the training mass of one group may exceed the median of the groups on offer."""
 
 NEWCOMER_VERIFICATIONS = 2
-"""Rollouts of newcomers and peers on probation that are verified per round, all together."""
+"""Rollouts of newcomers and peers on probation that are verified per round, all together; who has begun to earn
+standing and still can in this epoch comes first."""
 AUDIT_RATE = 0.05
 """Share of the groups claimed flat that are scored all the same."""
 
@@ -76,7 +77,7 @@ NEWCOMER_COUNTERS = 0.5
 STRANGERS_CONVICTED = 64
 """Equivocators who never earned anything here that are convicted in an epoch, and reminders sent in one."""
 NEWCOMER_ENVELOPES = 5_000
-"""Envelopes of all newcomers together that are taken in an epoch."""
+"""Envelopes of all newcomers together after which those who never earned anything here are not heard in an epoch."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,77 @@
+"""Verification on demand: whose rollouts are looked at, and in which order."""
+
+from dataclasses import replace
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from rollouts import right_and_wrong, rollout
+from sapo_node.inbox import Inbox
+from sapo_node.intake import Intake
+from sapo_node.pool import Pool
+from sapo_node.trust import policy
+from sapo_node.trust.ledger import Ledger
+from sapo_node.verify import Verifier
+from sapo_protocol import peer_id
+from swarm_parts import OpenScorer
+
+
+@pytest.fixture
+def strangers(author):
+    return [replace(author, key=Ed25519PrivateKey.from_private_bytes(bytes([n]) * 32)) for n in range(6)]
+
+
+@pytest.fixture
+def ledger(database, rng):
+    return Ledger(database, epoch=5, rng=rng)
+
+
+@pytest.fixture
+def inbox(database, manifest):
+    return Inbox(database, manifest)
+
+
+@pytest.fixture
+def intake(database, manifest, inbox, ledger, rng):
+    verifier = Verifier(manifest, OpenScorer(), ledger, rng)
+    return Intake(inbox=inbox, verifier=verifier, pool=Pool(database), ledger=ledger, rng=rng)
+
+
+def put(inbox, author, counters, **changes):
+    """Rollouts of one good group each; what is changed in its header spoils it."""
+    for counter in counters:
+        group, body, _ = right_and_wrong(author, counter=counter)
+        inbox.put(rollout(author, [replace(group, **changes)], [body], counter=counter))
+
+
+def earned(ledger, authors):
+    return sorted(ledger.of(peer_id(author.issuer)).earned for author in authors)
+
+
+async def test_a_newcomer_who_has_begun_to_earn_standing_comes_before_those_who_have_not(
+    intake, inbox, ledger, strangers
+):
+    for stranger in strangers:
+        put(inbox, stranger, range(policy.EARNED_PER_EPOCH))
+    for _ in range(2 * policy.EARNED_PER_EPOCH // policy.NEWCOMER_VERIFICATIONS):
+        await intake.take_in(4)
+    assert earned(ledger, strangers) == [0, 0, 0, 0, policy.EARNED_PER_EPOCH, policy.EARNED_PER_EPOCH]
+
+
+async def test_who_begins_and_then_gives_nothing_is_one_of_many_again(intake, inbox, ledger, strangers):
+    idler, other = strangers[:2]
+    put(inbox, idler, range(20), digest=bytes(32))
+    put(inbox, idler, [20])  # verified first, as the last to arrive
+    await intake.take_in(4)
+    put(inbox, other, range(policy.EARNED_PER_EPOCH))
+    for _ in range(policy.EARNED_PER_EPOCH):
+        await intake.take_in(4)
+    assert earned(ledger, [idler, other]) == [1, policy.EARNED_PER_EPOCH]
+
+
+async def test_who_can_earn_no_more_in_an_epoch_is_verified_all_the_same(intake, inbox, ledger, strangers):
+    put(inbox, strangers[0], range(policy.EARNED_PER_EPOCH + 2))
+    for _ in range(policy.EARNED_PER_EPOCH):
+        await intake.take_in(4)
+    assert earned(ledger, strangers[:1]) == [policy.EARNED_PER_EPOCH]
+    assert len(inbox) == 0
