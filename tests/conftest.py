@@ -21,6 +21,11 @@ from sapo_protocol import (
 )
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What waits for real processes comes first: quick files then fill the gaps, and no worker works on alone."""
+    items.sort(key=lambda item: "processes" not in item.path.parts)
+
+
 @dataclass(frozen=True)
 class Author:
     """A key, and the messages it can sign in one swarm."""
