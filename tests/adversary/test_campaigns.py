@@ -149,6 +149,7 @@ def test_the_page_stands_alone_and_shows_every_verdict(outcome):
     drawn = page({"command": "sapo-adversary run x", "version": "1", "about": {}, "outcomes": [outcome.as_dict()]})
     assert "<svg" in drawn
     assert "false-claim" in drawn
+    assert "2 of 8 peers attack" in drawn
     assert not re.search(r"(src|href)=\"(?!#|http://www.w3.org)", drawn)
 
 
@@ -168,6 +169,12 @@ def test_the_list_is_an_array_for_scripts():
     listed = json.loads(sapo_adversary("list", "--json").stdout)
     assert {"id", "name", "layer", "threat"} <= listed[0].keys()
     assert "false-claim" in [each["id"] for each in listed]
+
+
+def test_a_share_of_attackers_whose_number_is_fixed_is_refused():
+    done = sapo_adversary("run", "hollow", "--share", 0.5)
+    assert done.returncode == 2
+    assert "leave --share away" in done.stderr
 
 
 def test_a_scenario_that_is_none_is_one_line():

@@ -8,6 +8,7 @@ from typing import Any
 from sapo_adversary.attacks.catalogue import THREATS
 from sapo_adversary.campaigns.campaign import ARMS, Arm, Campaign
 from sapo_adversary.campaigns.metrics import metrics
+from sapo_adversary.simulator.scenario import Scenario
 
 Record = Mapping[str, Any]
 ATTACKED: tuple[Arm, ...] = ("undefended", "defended")
@@ -38,6 +39,20 @@ class Outcome:
     """Of each attacked arm, the metrics by seed."""
     curves: Mapping[Arm, Mapping[str, Sequence[float]]]
     """Of each arm by round, the mean over honest nodes and seeds."""
+
+    @property
+    def attackers(self) -> int:
+        """Keys or hosts that attack."""
+        return sum(band.count for band in self._scenario.attackers)
+
+    @property
+    def peers(self) -> int:
+        """All of the swarm, attackers too."""
+        return len(self._scenario.members) + self._scenario.crowd + self.attackers
+
+    @property
+    def _scenario(self) -> Scenario:
+        return self.campaign.scenario("defended", share=self.share)
 
     def mean(self, arm: Arm, metric: str) -> float:
         """Over seeds; a metric that a run does not have is 0 there, as what never happened."""
@@ -72,6 +87,8 @@ class Outcome:
             "threat": kind.threat(),
             "without": list(self.campaign.undefended),
             "share": self.share,
+            "attackers": self.attackers,
+            "peers": self.peers,
             "scale": self.campaign.scale,
             "seeds": list(self.seeds),
             "harmful": self.harmful,

@@ -39,26 +39,29 @@ def page(summary: Mapping[str, Any]) -> str:
 
 
 def _figure(outcome: Mapping[str, Any]) -> Markup:
-    """Learning, attackers' share of what is trained on, and trust, over rounds."""
-    figure = Figure(figsize=(11, 2.6))
-    reward, poison, trust = figure.subplots(1, 3)
+    """Over rounds: learning, attackers' share of what is trained on, trust, and how many have earned good standing."""
+    figure = Figure(figsize=(13, 2.6))
+    reward, poison, trust, healthy = figure.subplots(1, 4)
     for arm, curves in outcome["curves"].items():
         _line(reward, curves["reward"], arm, _COLOURS[arm])
         if arm not in ("alone", "control"):
             _line(poison, curves["poison"], arm, _COLOURS[arm])
     for name, curve in outcome["curves"]["defended"].items():
-        if name.startswith("trust in "):
-            role = name.removeprefix("trust in ")
-            _line(trust, curve, role, _COLOURS["control" if role == "honest" else "undefended"])
+        for axes, of in ((trust, "trust in "), (healthy, "healthy of ")):
+            if name.startswith(of):
+                role = name.removeprefix(of)
+                _line(axes, curve, role, _COLOURS["control" if role == "honest" else "undefended"])
     for axes, title in (
         (reward, "mean reward of own answers"),
         (poison, "attackers' share of all trained on"),
         (trust, "trust of honest nodes in peers, defended"),
+        (healthy, "peers in good standing with them, defended"),
     ):
         axes.set_title(title, fontsize=9)
         axes.set_xlabel("round")
         axes.set_ylim(bottom=0)
-        axes.legend(frameon=False, fontsize=8)
+        if axes.lines:
+            axes.legend(frameon=False, fontsize=8)
     return _svg(figure)
 
 

@@ -100,6 +100,8 @@ def run(
     sapo-adversary run sybil --share 0.5 --seeds 3
     """  # noqa: D301 - click reads the backspace
     campaign = replace(load_campaign(scenario), scale="models" if models else "full")
+    if share != SHARE and not campaign.grows:
+        raise click.UsageError(f"{scenario} has a number of attackers of its own: leave --share away")
     output = output or default_output()
     [outcome] = play(
         [(campaign, share)],
@@ -243,7 +245,7 @@ def _csv(outcomes: Iterable[Outcome]) -> str:
 
 
 def _arms(outcome: Outcome) -> Table:
-    table = Table(title=f"{outcome.campaign.title}, {outcome.share:.4g} of all peers", title_justify="left")
+    table = Table(title=f"{outcome.campaign.title}: {outcome.attackers} of {outcome.peers} peers", title_justify="left")
     table.add_column("metric")
     for arm in outcome.values:
         table.add_column(arm, justify="right")
@@ -256,14 +258,14 @@ def _arms(outcome: Outcome) -> Table:
 
 def _overview(outcomes: Sequence[Outcome]) -> Table:
     table = Table(title="reward lost against the honest swarm, and whether the defence holds", title_justify="left")
-    for column in ("row", "attack", "share", "undefended", "defended", "poison", "holds"):
+    for column in ("row", "attack", "attackers", "undefended", "defended", "poison", "holds"):
         table.add_column(column, justify="left" if column in ("attack", "holds") else "right")
     for each in outcomes:
         missed = [verdict.metric for verdict in each.verdicts() if not verdict.met]
         table.add_row(
             str(each.campaign.row),
             each.campaign.name,
-            f"{each.share:.4g}",
+            f"{each.attackers} of {each.peers}",
             *(f"{each.mean(arm, 'reward_lost'):.1%}" for arm in each.values),
             f"{each.mean('defended', 'poison_share'):.1%}",
             _line(not missed, ", ".join(missed)),
