@@ -42,15 +42,13 @@ from sapo_protocol import (
 from sapo_protocol.cbor import encode
 
 EPOCH, SKEW, GROUPS, ROUNDS = 600, 30, 2, 8
-PROMISING = 0
-"""Place of the one group that is said to hold an advantage."""
 MANIFEST = replace(load_manifest("starter"), genesis=0, epoch_seconds=EPOCH, completions=2, max_rounds=ROUNDS)
 NEWCOMER_ENVELOPES, STRANGERS_CONVICTED = 5, 1
 KEYS = [Ed25519PrivateKey.from_private_bytes(bytes([n]) * 32) for n in range(5)]
 ISSUERS = [key.public_key().public_bytes_raw() for key in KEYS]
 PEERS = [peer_id(issuer) for issuer in ISSUERS]
-KNOWN, OWN = 0, 4
-"""A peer who has earned its standing, and this node itself."""
+KNOWN, GIVER, OWN = 0, 1, 4
+"""A peer who has earned its standing, a newcomer who gave something, and this node itself."""
 SENDERS = [*(peer_id(bytes([n]) * 32) for n in (9, 10, 11)), PEERS[2]]
 
 
@@ -74,14 +72,11 @@ def bodies_of(content: Content) -> tuple[bytes, ...]:
     return tuple(encode_body(Body((Completion(text, Finish.STOP),) * MANIFEST.completions)) for text in texts)
 
 
-def claims_of(k: int) -> tuple[bool, ...]:
-    return tuple(k != PROMISING or number % 2 == 0 for number in range(MANIFEST.completions))
-
-
 @cache
 def envelope_of(content: Content) -> bytes:
     digests = [hashlib.sha256(body).digest() for body in bodies_of(content)]
-    groups = tuple(GroupHeader(bytes(32), claims_of(k), digest) for k, digest in enumerate(digests))
+    claims = tuple(number % 2 == 0 for number in range(MANIFEST.completions))
+    groups = tuple(GroupHeader(bytes(32), claims, digest) for digest in digests)
     payload = encode_header(Header(content.epoch, content.counter, groups))
     sign = KEYS[content.author].sign
     return seal(payload, issuer=ISSUERS[content.author], sign=sign, network_id=MANIFEST.network_id)
@@ -151,12 +146,13 @@ def handle(gate: Gate, sender: str, data: bytes, *, is_evidence: bool) -> Verdic
     return done.value.value
 
 
-def make_known(peer: str, database: Database) -> None:
+def tell_of_earlier_epochs(database: Database) -> None:
     book = Ledger(database, rng=random.Random(0))
     for epoch in (1, 2, 3):
         book.at(epoch)
         for _ in range(policy.EARNED_PER_EPOCH):
-            book.report(peer, Fact.VERIFIED_GROUP)
+            book.report(PEERS[KNOWN], Fact.VERIFIED_GROUP)
+    book.report(PEERS[GIVER], Fact.VERIFIED_GROUP)
 
 
 senders = st.sampled_from(SENDERS)
@@ -176,7 +172,7 @@ class IngestMachine(RuleBasedStateMachine):
     def __init__(self):
         super().__init__()
         self.database = Database(None, SCHEMA)
-        make_known(PEERS[KNOWN], self.database)
+        tell_of_earlier_epochs(self.database)
         self.now = 5.0 * EPOCH + 100
         self.other_node = Gate(Database(None, SCHEMA), MANIFEST, random.Random(0))
         """Its books are empty but for who sent what it rejects."""
@@ -331,6 +327,7 @@ class IngestMachine(RuleBasedStateMachine):
         ahead = content.epoch * EPOCH - self.now
         newcomers = {each for each in self.by_newcomers if each in self.taken and each.epoch == content.epoch}
         is_new_here = content.author != KNOWN
+        gave_nothing = content.author not in (KNOWN, GIVER)
         return decide(
             (not admits(sender), IGNORE, Ignored.SENDER_BANNED),
             (not admits(PEERS[content.author]), IGNORE, Ignored.ISSUER_BANNED),
@@ -343,7 +340,7 @@ class IngestMachine(RuleBasedStateMachine):
             (content.author == OWN, IGNORE, Ignored.DUPLICATE),
             (self.accepted.get(content.round, content) != content, IGNORE, Ignored.EQUIVOCATION),
             (is_new_here and content.counter >= ROUNDS / 2, IGNORE, Ignored.OVER_QUOTA),
-            (is_new_here and len(newcomers) >= NEWCOMER_ENVELOPES, IGNORE, Ignored.OVER_QUOTA),
+            (gave_nothing and len(newcomers) >= NEWCOMER_ENVELOPES, IGNORE, Ignored.OVER_QUOTA),
         )
 
     def expected_of_evidence(self, sender: str, evidence: Evidence):
@@ -359,12 +356,12 @@ class IngestMachine(RuleBasedStateMachine):
         )
 
     def court_hears(self, author: int) -> bool:
-        has_place = author == KNOWN or self.strangers_convicted < STRANGERS_CONVICTED
+        has_place = author in (KNOWN, GIVER) or self.strangers_convicted < STRANGERS_CONVICTED
         return author not in self.convicted and has_place
 
     def convict(self, author: int) -> None:
         self.convicted.add(author)
-        self.strangers_convicted += author != KNOWN
+        self.strangers_convicted += author not in (KNOWN, GIVER)
         self.waiting = {each: bodies for each, bodies in self.waiting.items() if each.author != author}
 
     def let_through(self, message: Message) -> None:
@@ -372,8 +369,7 @@ class IngestMachine(RuleBasedStateMachine):
         fresh = message.present - self.taken.setdefault(content, set())
         self.accepted[content.round] = content
         self.taken[content] |= fresh
-        if content.author == KNOWN or PROMISING in fresh:
-            self.waiting.setdefault(content, set()).update(fresh)
+        self.waiting.setdefault(content, set()).update(fresh)
         if content.author != KNOWN:
             self.by_newcomers.add(content)
 
