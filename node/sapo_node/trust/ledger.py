@@ -86,13 +86,13 @@ class Ledger:
         """Whether another verified group would bring a newcomer nearer to good standing in this epoch."""
         account = self.of(peer)
         has_more_to_earn = account.standing is Standing.NEWCOMER and account.earned < policy.HEALTHY_AFTER
-        return has_more_to_earn and (account.earned_epoch < self._epoch or account.earned_now < policy.EARNED_PER_EPOCH)
+        return has_more_to_earn and self._earned_now(account) < policy.EARNED_PER_EPOCH
 
     def report(self, peer: str, fact: Fact) -> Account:
         """Enter one fact that this node saw first-hand; the account after it."""
         before = self.of(peer)
         evidence = before.evidence.after(fact)
-        earned_now = before.earned_now if before.earned_epoch == self._epoch else 0
+        earned_now = self._earned_now(before)
         counts = fact is Fact.VERIFIED_GROUP and earned_now < policy.EARNED_PER_EPOCH
         standing = policy.standing_after(before.standing, evidence)
         newly_banned = standing is Standing.BANNED and before.standing is not Standing.BANNED
@@ -107,6 +107,10 @@ class Ledger:
         )
         self._write(account)
         return account
+
+    def _earned_now(self, account: Account) -> int:
+        """Verified groups that counted in the epoch that runs."""
+        return account.earned_now if account.earned_epoch == self._epoch else 0
 
     def convict(self, proof: Equivocation) -> Account:
         """Ban an issuer for good; the evidence is kept."""
