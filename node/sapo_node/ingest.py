@@ -150,7 +150,7 @@ class Ingest:
             self._recognise(opened)
         self._require_first(sealed, header)
         self._require_place(rollout)
-        newcomer = self._ledger.of(peer_id(sealed.issuer)).standing is not Standing.HEALTHY
+        newcomer = self._ledger.standing(peer_id(sealed.issuer)) is not Standing.HEALTHY
         fresh = tuple(None if received >> k & 1 else body for k, body in enumerate(bodies))
         with self._database.transaction():
             self._window.accept(rollout.opened, rollout.header, received=received | _bits(bodies), newcomer=newcomer)

@@ -81,4 +81,4 @@ class Intake:
             del self._giving[next(iter(self._giving))]
 
     def _is_healthy(self, peer: str) -> bool:
-        return self._ledger.of(peer).standing is Standing.HEALTHY
+        return self._ledger.standing(peer) is Standing.HEALTHY

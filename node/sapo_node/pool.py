@@ -1,6 +1,7 @@
 """Verified groups that wait to be drawn: bounded per peer and in total, durable, each handed out once."""
 
 import json
+from collections import Counter
 from collections.abc import Iterable
 
 from sapo_node.database import Database
@@ -13,7 +14,10 @@ CREATE TABLE IF NOT EXISTS pool (
     peer TEXT, epoch INTEGER, counter INTEGER, k INTEGER, dataset TEXT NOT NULL, question TEXT NOT NULL,
     completions TEXT NOT NULL, rewards TEXT NOT NULL, PRIMARY KEY (peer, epoch, counter, k)
 );
+CREATE INDEX IF NOT EXISTS pool_age ON pool (epoch, counter, k);
 """
+
+_FINISHES = {each.value: each for each in Finish}
 
 MAX_GROUPS = 1_024
 MAX_PER_PEER = 64
@@ -24,16 +28,16 @@ class Pool:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._recount()
 
     def __len__(self) -> int:
-        row = self._database.row("SELECT count(*) FROM pool")
-        return int(row[0]) if row else 0
+        return self._total
 
     def add(self, groups: Iterable[VerifiedGroup]) -> None:
         """Add groups; the oldest of the same peer, then of all, make room."""
         with self._database.transaction():
             for group in groups:
-                self._database.execute(
+                added = self._database.execute(
                     "INSERT OR IGNORE INTO pool VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
                     group.peer,
                     group.epoch,
@@ -44,8 +48,11 @@ class Pool:
                     json.dumps([[each.text, each.finish] for each in group.completions]),
                     json.dumps(group.rewards),
                 )
-                self._trim("WHERE peer = ?", MAX_PER_PEER, group.peer)
-            self._trim("", MAX_GROUPS)
+                self._change(group.peer, added)
+                if self._held[group.peer] > MAX_PER_PEER:
+                    self._trim("WHERE peer = ?", MAX_PER_PEER, group.peer)
+            if self._total > MAX_GROUPS:
+                self._trim("", MAX_GROUPS)
 
     def groups(self) -> list[VerifiedGroup]:
         """All groups, in a stable order."""
@@ -53,40 +60,53 @@ class Pool:
 
     def per_peer(self) -> dict[str, int]:
         """How many groups of each peer wait."""
-        return dict(self._database.rows("SELECT peer, count(*) FROM pool GROUP BY peer"))
+        return dict(self._held)
 
     def remove(self, groups: Iterable[VerifiedGroup]) -> None:
-        """Hand groups out for good; call it in the transaction that stores the batch they go into."""
+        """Hand groups out for good; call it in the transaction that stores the batch they go into, if they do."""
         for group in groups:
-            self._database.execute(
+            removed = self._database.execute(
                 "DELETE FROM pool WHERE peer = ? AND epoch = ? AND counter = ? AND k = ?",
                 group.peer,
                 group.epoch,
                 group.counter,
                 group.k,
             )
+            self._change(group.peer, -removed)
 
     def advance(self, epoch: int) -> None:
         """Enter an epoch: drop the groups that are too old to be trained on."""
         self._database.execute("DELETE FROM pool WHERE epoch < ?", epoch - policy.MAX_AGE)
+        self._recount()
 
     def forget(self, peer: str) -> None:
         """Drop all groups of a peer."""
         self._database.execute("DELETE FROM pool WHERE peer = ?", peer)
+        self._total -= self._held.pop(peer, 0)
 
     def _trim(self, where: str, limit: int, *values: str) -> None:
-        row = self._database.row(f"SELECT count(*) FROM pool {where}", *values)  # noqa: S608 - `where` is ours
-        if row is None or row[0] <= limit:
-            return
-        self._database.execute(
+        """Drop the oldest beyond the limit, of one peer or of all."""
+        dropped = self._database.rows(
             f"DELETE FROM pool WHERE rowid IN (SELECT rowid FROM pool {where} "  # noqa: S608 - `where` is ours
-            "ORDER BY epoch DESC, counter DESC, k DESC LIMIT -1 OFFSET ?)",
+            "ORDER BY epoch DESC, counter DESC, k DESC LIMIT -1 OFFSET ?) RETURNING peer",
             *values,
             limit,
         )
+        for (peer,) in dropped:
+            self._change(peer, -1)
+
+    def _recount(self) -> None:
+        self._held = Counter(dict(self._database.rows("SELECT peer, count(*) FROM pool GROUP BY peer")))
+        self._total = self._held.total()
+
+    def _change(self, peer: str, by: int) -> None:
+        self._total += by
+        self._held[peer] += by
+        if not self._held[peer]:
+            del self._held[peer]
 
 
 def _group(row: tuple[str, int, int, int, str, str, str, str]) -> VerifiedGroup:
     peer, epoch, counter, k, dataset, question, completions, rewards = row
-    texts = tuple(Completion(text, Finish(finish)) for text, finish in json.loads(completions))
+    texts = tuple(Completion(text, _FINISHES[finish]) for text, finish in json.loads(completions))
     return VerifiedGroup(peer, epoch, counter, k, dataset, question, texts, tuple(json.loads(rewards)))

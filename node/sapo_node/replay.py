@@ -14,7 +14,7 @@ SCHEMA = """
 CREATE TABLE IF NOT EXISTS seen (
     issuer BLOB, epoch INTEGER, counter INTEGER, envelope_id BLOB NOT NULL, envelope BLOB NOT NULL,
     received INTEGER NOT NULL, newcomer INTEGER NOT NULL, PRIMARY KEY (issuer, epoch, counter)
-) WITHOUT ROWID;
+);
 CREATE INDEX IF NOT EXISTS seen_id ON seen (envelope_id);
 CREATE TABLE IF NOT EXISTS forgotten (before INTEGER NOT NULL);
 """

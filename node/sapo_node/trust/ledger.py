@@ -69,10 +69,14 @@ class Ledger:
 
     def of(self, peer: str) -> Account:
         """The account of a peer, a newcomer's if it was never heard of."""
+        return self._accounts.get(peer) or Account(peer, self.standing(peer))
+
+    def standing(self, peer: str) -> Standing:
+        """The standing of a peer: what is asked most often, of peers by the thousand."""
         known = self._accounts.get(peer)
-        if known is None:
-            return Account(peer, Standing.HEALTHY if peer in self._trusted else Standing.NEWCOMER)
-        return known
+        if known:
+            return known.standing
+        return Standing.HEALTHY if peer in self._trusted else Standing.NEWCOMER
 
     def accounts(self) -> tuple[Account, ...]:
         """All peers of whom anything is known."""
@@ -80,7 +84,7 @@ class Ledger:
 
     def admits(self, peer: str) -> bool:
         """Whether this node deals with the peer at all."""
-        return self.of(peer).standing is not Standing.BANNED
+        return self.standing(peer) is not Standing.BANNED
 
     def can_earn(self, peer: str) -> bool:
         """Whether another verified group would bring a newcomer nearer to good standing in this epoch."""
