@@ -101,6 +101,7 @@ def learner_options(config: Config, manifest: Manifest, folder: StateFolder) -> 
         completions=manifest.completions,
         max_tokens=config.max_tokens,
         max_completion_bytes=manifest.max_completion_bytes,
+        gates=config.gates,
     )
 
 

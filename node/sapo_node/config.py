@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 import platformdirs
 
 from sapo_node.balance import AUTO, MAX_EXTERNAL
-from sapo_node.learner.messages import Correction, Dtype, is_hub_name
+from sapo_node.learner.messages import GATES, Correction, Dtype, is_hub_name
 from sapo_node.selection import Selection
 from sapo_protocol import LocalError, limits
 
@@ -71,6 +71,11 @@ class Config:
         "Which external groups are drawn: paper (by trust and age), uniform, top-k (most right answers first), "
         "unfiltered (flat groups as well), or informative (what this node's own policy can learn most from).",
     )
+    gates: tuple[str, ...] = _key(
+        (),
+        "What right answers of others must pass before they teach: baseline, habits, length, steps, surprise, follows. "
+        "None by default: what they cost swarms of unlike models is not measured yet.",
+    )
     max_tokens: int = _key(80, "Longest completion this node generates, in tokens of its model.")
     checkpoint_every: int = _key(10, "Rounds between checkpoints; what lies between is replayed after a crash.")
     unconfined: bool = _key(False, "Take external groups even where this system cannot confine the scorer.")
@@ -99,6 +104,9 @@ class Config:
         for name, allowed in choices.items():
             if getattr(self, name) not in allowed:
                 raise LocalError(f"{name} is {getattr(self, name)!r}; give one of {', '.join(allowed)}")
+        for name in self.gates:
+            if name not in GATES:
+                raise LocalError(f"gates holds {name!r}; give some of {', '.join(GATES)}")
         if not 0 < self.learning_rate <= 1:
             raise LocalError(f"learning_rate is {self.learning_rate}; give a number above 0 and at most 1")
 

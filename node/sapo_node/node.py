@@ -18,6 +18,7 @@ from sapo_node.contribute.rounds import ContributionRounds
 from sapo_node.contribution import Answerer, Contribution, ContributionReport, RoundFailed
 from sapo_node.counters import Counters, Slot
 from sapo_node.database import Database
+from sapo_node.gates import Gates
 from sapo_node.history import ACCEPTED, EVIDENCE, VERIFIED, History
 from sapo_node.inbox import Inbox
 from sapo_node.ingest import Ingest
@@ -142,11 +143,13 @@ class Node:
             await self._contribute(publish, rounds, on_contribution)
             return
         competence = Competence()
+        gates = Gates(self._config.gates, competence)
         play = Rounds(
             contribution=self._contribution(self._policy, publish),
             intake=self._intake,
-            sampler=Sampler(self.ledger, self._rng, competence, self._config.selection),
+            sampler=Sampler(self.ledger, self._rng, competence, self._config.selection, gates),
             competence=competence,
+            gates=gates,
             pool=self.pool,
             trainer=self.trainer,
             balance=balance_of(self._config.local, self._config.external, competence),

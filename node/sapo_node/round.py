@@ -13,6 +13,7 @@ from sapo_node.balance import Balance
 from sapo_node.competence import Competence
 from sapo_node.contribution import Contribution
 from sapo_node.counters import Slot
+from sapo_node.gates import Gates
 from sapo_node.intake import Intake
 from sapo_node.learner.messages import TrainReport
 from sapo_node.pool import Pool
@@ -76,6 +77,7 @@ class Rounds:
         pool: Pool,
         trainer: Trainer,
         competence: Competence,
+        gates: Gates,
         balance: Balance,
         on_phase: Callable[[Phase | None], None] = lambda _: None,
     ) -> None:
@@ -88,6 +90,7 @@ class Rounds:
         self._pool = pool
         self._trainer = trainer
         self._competence = competence
+        self._gates = gates
         self._balance = balance
         self._on_phase = on_phase
 
@@ -102,12 +105,14 @@ class Rounds:
                 await self._contribution.share(slot, local)
         with watch.phase("verify"):
             await self._intake.take_in(max(split.external, self._balance.probe))
-            offered = self._pool.groups()
+            offered, empty = self._gates.sift(self._pool.groups())
+            self._pool.remove(empty)
             external = self._sampler.draw(offered, split.external, epoch=slot.epoch)
         with watch.phase("train"):
             training = await self._trainer.train(local, external)
         self._balance.observe(local, self._sampler.yardstick(offered), supply=len(offered), drawn=len(external))
         self._competence.observe(local)
+        self._gates.observe(local)
         rewards = [reward for group in local for reward in group.rewards]
         return RoundReport(
             epoch=slot.epoch,

@@ -21,6 +21,8 @@ from statistics import median
 
 from sapo_node.advantage import advantages
 from sapo_node.competence import Competence
+from sapo_node.gates import Gates
+from sapo_node.gates.habits import Span
 from sapo_node.selection import Selection, own_advantages, preference
 from sapo_node.trust import policy
 from sapo_node.trust.ledger import Ledger
@@ -40,6 +42,8 @@ class WeightedGroup:
     weight: float
     """Between 0 and 1; local groups weigh 1."""
     advantages: tuple[float, ...]
+    silent: tuple[tuple[Span, ...], ...] = ()
+    """For each completion, the characters of it that are not taught; empty where there are none in any."""
 
 
 class _Room:
@@ -69,10 +73,13 @@ class _Room:
 class Sampler:
     """Draws external groups within the bounds of the trust policy."""
 
-    def __init__(self, ledger: Ledger, rng: random.Random, competence: Competence, selection: Selection) -> None:
+    def __init__(
+        self, ledger: Ledger, rng: random.Random, competence: Competence, selection: Selection, gates: Gates
+    ) -> None:
         self._ledger = ledger
         self._competence = competence
         self._selection = selection
+        self._gates = gates
         self._rng = rng
         self._newcomer_credit = 0.0
 
@@ -94,7 +101,7 @@ class Sampler:
                 continue
             room.take(group.peer, share * units)
             weight = share * policy.AGE_WEIGHT ** max(0, epoch - group.epoch)
-            drawn.append(WeightedGroup(group, weight, self._advantages(group)))
+            drawn.append(WeightedGroup(group, weight, self._advantages(group), self._gates.silent(group)))
         return drawn
 
     def yardstick(self, groups: Sequence[VerifiedGroup]) -> Sequence[VerifiedGroup]:
@@ -102,7 +109,7 @@ class Sampler:
         groups of hardly any mass or worth, could make everybody else's look too heavy or not worth taking, and by many
         long ones pass as light themselves.
         """
-        return [group for group in groups if self._ledger.of(group.peer).standing is Standing.HEALTHY] or groups
+        return [group for group in groups if self._ledger.standing(group.peer) is Standing.HEALTHY] or groups
 
     def _order(self, groups: list[VerifiedGroup], epoch: int) -> list[VerifiedGroup]:
         """A random order without replacement, by weight (Efraimidis and Spirakis 2006); for `top-k` by right answers
@@ -126,14 +133,16 @@ class Sampler:
 
     def _advantages(self, group: VerifiedGroup) -> tuple[float, ...]:
         if self._selection == "informative":
-            return own_advantages(group.rewards, self._competence.pass_rate(group.dataset))
-        return advantages(group.rewards)
+            weighed = own_advantages(group.rewards, self._competence.pass_rate(group.dataset))
+        else:
+            weighed = advantages(group.rewards)
+        return self._gates.judge(group, weighed)
 
     def _affords(self, peer: str, units: float) -> bool:
         """Whether the peer's class may still spend; the shared credit may overdraw by part of a group and pays it
         back. However little mass a newcomer's group has, it takes the place of one.
         """
-        standing = self._ledger.of(peer).standing
+        standing = self._ledger.standing(peer)
         if standing is Standing.HEALTHY:
             return True
         if standing is Standing.BANNED or self._newcomer_credit < 1:

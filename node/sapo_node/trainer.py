@@ -107,7 +107,7 @@ class Trainer:
             self._database.execute("DELETE FROM checkpoints WHERE step < ?", before)
 
     def _commit(self, local: Sequence[LocalGroup], external: Sequence[WeightedGroup]) -> int:
-        groups = [*map(_from_local, local), *map(_from_external, external)]
+        groups = [*map(_from_local, local), *map(from_external, external)]
         peers = [LOCAL] * len(local) + [weighted.group.peer for weighted in external]
         step = self.stored_step + 1
         request = train_to_json(TrainRequest(step, tuple(groups), self._correction))["train"]
@@ -172,6 +172,11 @@ def _from_local(group: LocalGroup) -> TrainGroup:
     return TrainGroup("local", group.question, 1.0, group.advantages, group.completions)
 
 
-def _from_external(weighted: WeightedGroup) -> TrainGroup:
-    completions = tuple(Sampled(each.text, each.finish.value) for each in weighted.group.completions)
+def from_external(weighted: WeightedGroup) -> TrainGroup:
+    """What the learner is told of a group of others'."""
+    silent = weighted.silent or ((),) * len(weighted.group.completions)
+    completions = tuple(
+        Sampled(each.text, each.finish.value, silent=spans)
+        for each, spans in zip(weighted.group.completions, silent, strict=True)
+    )
     return TrainGroup("external", weighted.group.question, weighted.weight, weighted.advantages, completions)

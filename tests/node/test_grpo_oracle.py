@@ -93,7 +93,15 @@ def random_rows(seed):
 
     prompts = [tokens(length) for length in (3, 17, 8)]
     return [
-        Row(n // 4, external=False, prompt=prompts[n // 4], completion=tokens(n + 1), advantage=value, weight=1.0)
+        Row(
+            n // 4,
+            external=False,
+            prompt=prompts[n // 4],
+            completion=tokens(n + 1),
+            advantage=value,
+            weight=1.0,
+            answer_at=0,
+        )
         for n, value in enumerate(rng.gauss(0, 1.5) for _ in range(12))
     ]
 

@@ -108,6 +108,40 @@ def test_a_correction_decides_what_an_external_group_teaches(trainer, correction
     assert report.external_tokens == report.group_tokens[0] == 4 * completions
 
 
+GUESS = "I think it is 4. <answer>4</answer>"
+"""The seed may well say so, and would seldom be right."""
+
+
+def gated(*gates):
+    options = replace(OPTIONS, gates=gates)
+    return Trainer(load(options), options)
+
+
+@pytest.mark.parametrize(("gates", "kept_out"), [((), ()), (("follows",), (("follows", 1),))])
+def test_an_answer_that_does_not_follow_teaches_only_where_no_gate_asks(gates, kept_out):
+    group = external("zzz zzz <answer>94817</answer>", "b", rewards=(1, 0))
+    report = gated(*gates).train(TrainRequest(1, (group,)))
+    assert report.kept_out == kept_out
+    assert (report.external_tokens == 0) is bool(kept_out)
+
+
+def test_words_that_a_policy_would_not_say_are_left_out_and_the_rest_teaches():
+    group = external(f"Zyx wvu! {GUESS}", "b", rewards=(1, 0))
+    plain, part = gated().train(TrainRequest(1, (group,))), gated("surprise").train(TrainRequest(1, (group,)))
+    assert part.kept_out == (("surprise", 1),)
+    assert 0 < part.external_tokens < plain.external_tokens
+
+
+def test_gates_are_for_right_answers_of_others_alone():
+    trainer = gated("surprise", "follows")
+    own = TrainGroup("local", QUESTION, 1.0, advantages((1, 0)), (Sampled("Zyx!", "stop", (5, 9, 7)),) * 2)
+    wrong = external("b", "Zyx wvu! <answer>94817</answer>", rewards=(0, 0))
+    wrong = replace(wrong, advantages=(0.0, -1.0))
+    report = trainer.train(TrainRequest(1, (own, wrong), "paper"))
+    assert dict(report.kept_out).get("follows", 0) == 0
+    assert min(report.group_tokens) > 0
+
+
 def test_tapered_training_takes_a_step(trainer):
     groups = (local(trainer), external("aaaa", "so <answer>5</answer>", rewards=(1, 0)))
     report = trainer.train(TrainRequest(1, groups, "tapered"))

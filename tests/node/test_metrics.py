@@ -35,6 +35,7 @@ TRAINING = TrainReport(
     external_tokens=200,
     group_tokens=(300, 200),
     refused=((1, "too long"),),
+    kept_out=(("surprise", 3),),
     skipped="no group has an advantage",
     seconds=2.0,
 )

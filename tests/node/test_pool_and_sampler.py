@@ -12,6 +12,7 @@ from sapo_node.advantage import advantages
 from sapo_node.competence import Competence
 from sapo_node.contribution import LocalGroup
 from sapo_node.database import Database
+from sapo_node.gates import Gates
 from sapo_node.pool import MAX_PER_PEER, Pool
 from sapo_node.sampler import Sampler, mass
 from sapo_node.selection import own_advantages
@@ -35,8 +36,8 @@ def ledger_of(*trusted):
     return Ledger(Database(None, SCHEMA), trusted=trusted, rng=random.Random(0))
 
 
-def sampler_of(ledger, seed, *, competence=None, selection="paper"):
-    return Sampler(ledger, random.Random(seed), competence or Competence(), selection)
+def sampler_of(ledger, seed, *, competence=None, selection="paper", gates=None):
+    return Sampler(ledger, random.Random(seed), competence or Competence(), selection, gates or Gates((), Competence()))
 
 
 def mass_of(each):

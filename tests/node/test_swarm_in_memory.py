@@ -128,7 +128,7 @@ async def test_a_node_alone_just_learns_alone(fast, autojump_clock):
 
 async def test_no_group_is_trained_on_twice(fast, autojump_clock):
     hub = MemoryHub(quality=LinkQuality(loss=0.1))
-    peers = [Peer(number, fast, hub) for number in range(1, 4)]
+    peers = [Peer(number, fast, hub, gates=()) for number in range(1, 4)]
     handed_out = []
     pool = peers[0].node.pool
     remove = pool.remove

@@ -55,7 +55,7 @@ class Oracle:
         self.step = step
         self.trained.append((step, tuple(groups)))
         tokens = tuple(10 if any(group.advantages) else 0 for group in groups)
-        return TrainReport(step, 0.1, 1.0, 1.0, 3.0, 0.0, 0.0, 1e-4, None, sum(tokens), 0, tokens, (), None, 0.0)
+        return TrainReport(step, 0.1, 1.0, 1.0, 3.0, 0.0, 0.0, 1e-4, None, sum(tokens), 0, tokens, (), (), None, 0.0)
 
     async def checkpoint(self) -> int:
         return self.step

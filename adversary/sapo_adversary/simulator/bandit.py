@@ -120,6 +120,7 @@ def _report(step: int, groups: Sequence[TrainGroup], tokens: Sequence[int]) -> T
         external_tokens=taken,
         group_tokens=tuple(tokens),
         refused=(),
+        kept_out=(),
         skipped=None,
         seconds=0.0,
     )

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from sapo_node.learner.forward import pad_left, pad_right, read_prompts, run
 from sapo_node.learner.messages import Sampled, TrainGroup
-from sapo_node.learner.model import ANSWER_END, Policy
+from sapo_node.learner.model import ANSWER_BEGIN, ANSWER_END, Policy
 
 MICRO_TOKENS = 4096
 """Padded tokens of one micro-batch, at most."""
@@ -29,6 +29,10 @@ class Row:
     """Its token ids, with the end where the end is trained."""
     advantage: float
     weight: float
+    answer_at: int
+    """How many of its tokens come before the answer; all of them where there is none."""
+    silent: tuple[int, ...] = ()
+    """Places of the tokens that are not taught."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +50,8 @@ class MicroBatch:
     """(B, T) completion ids."""
     mask: Tensor
     """(B, T) 1 where a completion token stands."""
+    answer: Tensor
+    """(B, T) 1 from the answer on."""
 
 
 class Refused(Exception):
@@ -63,7 +69,9 @@ def rows_of(policy: Policy, index: int, group: TrainGroup, max_tokens: int) -> l
         # A text that stops elsewhere than after its answer is not taught to stop there.
         if completion.finish == "stop" and completion.text.rstrip().endswith(ANSWER_END):
             tokens = (*tokens, policy.ends[0])
-        rows.append(Row(index, group.source == "external", prompt, tokens, advantage, group.weight))
+        at = _answer_at(policy, completion, len(tokens))
+        silent = policy.overlapping(completion.text, completion.silent) if completion.silent else ()
+        rows.append(Row(index, group.source == "external", prompt, tokens, advantage, group.weight, at, silent))
     return rows
 
 
@@ -80,6 +88,12 @@ def _tokens(policy: Policy, completion: Sampled, max_tokens: int) -> tuple[int, 
     if len(encoded) > max_tokens:
         raise Refused(f"a completion has {len(encoded)} tokens here, over the limit of {max_tokens}")
     return tuple(encoded)
+
+
+def _answer_at(policy: Policy, completion: Sampled, tokens: int) -> int:
+    """Where the answer begins, to within a token: text that was cut elsewhere may be encoded otherwise."""
+    before, tag, _ = completion.text.rpartition(ANSWER_BEGIN)
+    return min(tokens, len(policy.encode_foreign(before) or ())) if tag else tokens
 
 
 def micro_batches(policy: Policy, rows: Sequence[Row]) -> Iterator[MicroBatch]:
@@ -107,6 +121,7 @@ def _fits(rows: Sequence[Row], vocabulary: int) -> bool:
 def _batch(policy: Policy, rows: Sequence[Row]) -> MicroBatch:
     places = {prompt: place for place, prompt in enumerate(dict.fromkeys(row.prompt for row in rows))}
     prompts, prompt_mask = pad_left(list(places), policy.pad, policy.device)
+    answer_at = torch.tensor([row.answer_at for row in rows], device=policy.device)
     targets, mask = pad_right([row.completion for row in rows], policy.pad, policy.device)
     return MicroBatch(
         rows=tuple(rows),
@@ -115,6 +130,7 @@ def _batch(policy: Policy, rows: Sequence[Row]) -> MicroBatch:
         prompt_of=torch.tensor([places[row.prompt] for row in rows], device=policy.device),
         targets=targets,
         mask=mask,
+        answer=mask * (torch.arange(mask.shape[1], device=policy.device) >= answer_at[:, None]),
     )
 
 

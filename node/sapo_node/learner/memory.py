@@ -137,7 +137,8 @@ def _full_round(options: LearnerOptions) -> Iterator[Row]:
     for group in range(options.groups):
         # Prompts differ, or they would be read only once.
         prompt = (0,) * (PROMPT_TOKENS - group) + (1,) * group
-        row = Row(group, external=False, prompt=prompt, completion=(0,) * options.max_tokens, advantage=1.0, weight=1.0)
+        text = (0,) * options.max_tokens
+        row = Row(group, external=False, prompt=prompt, completion=text, advantage=1.0, weight=1.0, answer_at=0)
         yield from [row] * options.completions
 
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal, cast, get_args
 
 from sapo_protocol.errors import LocalError
 
@@ -12,6 +12,8 @@ Finish = Literal["stop", "length"]
 Source = Literal["local", "external"]
 Correction = Literal["positive", "tapered", "paper"]
 Dtype = Literal["float32", "bfloat16"]
+Gate = Literal["baseline", "habits", "length", "steps", "surprise", "follows"]
+GATES: tuple[Gate, ...] = get_args(Gate)
 
 
 _HUB_NAME = re.compile(r"\w[\w.-]*/\w[\w.-]*", re.ASCII)
@@ -51,6 +53,8 @@ class LearnerOptions:
     max_tokens: int = 80
     """Longest completion, own or external, in tokens of this model."""
     max_completion_bytes: int = 1024
+    gates: tuple[str, ...] = ()
+    """Of GATES, what others' right answers must pass. Only `surprise` and `follows` are the learner's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +64,8 @@ class Sampled:
     text: str
     finish: Finish
     tokens: tuple[int, ...] | None = None
+    silent: tuple[tuple[int, int], ...] = ()
+    """Of a peer's text, the characters that are not taught: the first, and the one behind the last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +122,8 @@ class TrainReport:
     """Trained tokens of each group of the request."""
     refused: tuple[tuple[int, str], ...]
     """Index and reason of each group that was left out."""
+    kept_out: tuple[tuple[str, int], ...]
+    """Others' right answers that each of the learner's gates kept out of the loss, `surprise` only in part."""
     skipped: str | None
     """Why no update was made, though the step counts."""
     seconds: float
@@ -217,6 +225,7 @@ def report_to_json(report: TrainReport) -> dict[str, Any]:
         "trained_tokens": {"local": report.local_tokens, "external": report.external_tokens},
         "per_group_tokens": list(report.group_tokens),
         "refused": [list(pair) for pair in report.refused],
+        "kept_out": [list(pair) for pair in report.kept_out],
         "skipped": report.skipped,
         "seconds": report.seconds,
     }
@@ -237,6 +246,7 @@ def report_from_json(body: Mapping[str, Any]) -> TrainReport:
         external_tokens=body["trained_tokens"]["external"],
         group_tokens=tuple(body["per_group_tokens"]),
         refused=tuple((index, reason) for index, reason in body["refused"]),
+        kept_out=tuple((gate, count) for gate, count in body["kept_out"]),
         skipped=body["skipped"],
         seconds=body["seconds"],
     )
@@ -267,6 +277,8 @@ def _sampled_to_json(completion: Sampled) -> dict[str, Any]:
     body: dict[str, Any] = {"text": completion.text, "finish": completion.finish}
     if completion.tokens is not None:
         body["tokens"] = list(completion.tokens)
+    if completion.silent:
+        body["silent"] = [list(span) for span in completion.silent]
     return body
 
 
@@ -282,7 +294,14 @@ def _sampled_from_json(body: Any) -> Sampled:
         text=_text(table.get("text"), "a completion's text"),
         finish=cast("Finish", finish),
         tokens=None if tokens is None else tuple(tokens),
+        silent=tuple(_span(each) for each in table.get("silent", ())),
     )
+
+
+def _span(body: Any) -> tuple[int, int]:
+    if not (isinstance(body, list) and len(body) == 2 and all(type(place) is int for place in body)):
+        raise RequestError("what is silent must be pairs of whole numbers")
+    return body[0], body[1]
 
 
 def _table(body: Any, name: str) -> dict[str, Any]:

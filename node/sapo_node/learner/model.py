@@ -29,7 +29,7 @@ from sapo_node.prompt import SYSTEM
 from sapo_node.seed import POLICY_DIR
 from sapo_protocol.errors import LocalError
 
-ANSWER_END = "</answer>"
+ANSWER_BEGIN, ANSWER_END = "<answer>", "</answer>"
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
@@ -84,6 +84,15 @@ class Policy:
         """Encode a peer's completion as ordinary text; None where the tokenizer insists on a special token."""
         ids: list[int] = self.tokenizer(text, add_special_tokens=False, split_special_tokens=True)["input_ids"]
         return None if self.specials.intersection(ids) else ids
+
+    def overlapping(self, text: str, spans: Sequence[tuple[int, int]]) -> tuple[int, ...]:
+        """Return the places of the tokens of a peer's completion that hold any of these characters."""
+        encoded = self.tokenizer(text, add_special_tokens=False, split_special_tokens=True, return_offsets_mapping=True)
+        return tuple(
+            place
+            for place, (begin, end) in enumerate(encoded["offset_mapping"])
+            if any(begin < last and first < end for first, last in spans)
+        )
 
     def decode(self, tokens: Sequence[int]) -> str:
         """Return the text of completion tokens, without special tokens."""

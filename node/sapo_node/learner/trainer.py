@@ -9,6 +9,7 @@ step: one update is often smaller than the last bit of a bf16 weight, and would 
 
 import math
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -16,7 +17,7 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from sapo_node.learner import grpo
+from sapo_node.learner import gates, grpo
 from sapo_node.learner.batch import MicroBatch, Refused, Row, completion_logits, micro_batches, rows_of
 from sapo_node.learner.messages import Correction, LearnerOptions, RequestError, TrainReport, TrainRequest
 from sapo_node.learner.model import Policy
@@ -33,6 +34,7 @@ class _Tally:
     local_tokens: int = 0
     external_tokens: int = 0
     group_tokens: list[int] = field(default_factory=list)
+    kept_out: Counter[str] = field(default_factory=Counter)
 
 
 class Trainer:
@@ -47,6 +49,7 @@ class Trainer:
         self._learning_rate = options.learning_rate
         self._warmup = options.warmup
         self._max_tokens = options.max_tokens
+        self._gates = frozenset(options.gates)
         self._denominator = float(options.groups * options.completions * options.max_tokens)
 
     def train(self, request: TrainRequest) -> TrainReport:
@@ -78,6 +81,7 @@ class Trainer:
             external_tokens=tally.external_tokens,
             group_tokens=tuple(tally.group_tokens),
             refused=tuple(refused),
+            kept_out=tuple(sorted(tally.kept_out.items())),
             skipped=skipped,
             seconds=time.monotonic() - started,
         )
@@ -119,6 +123,8 @@ class Trainer:
                 logits = completion_logits(self.policy, batch)
                 logprobs = grpo.token_logprobs(logits, batch.targets)
                 weights = self._weights(batch, logprobs, floor, tapered=external and correction == "tapered")
+                if external:
+                    weights = weights * self._admitted(batch, logprobs.detach(), tally)
                 advantages = torch.tensor([row.advantage for row in batch.rows], device=self.policy.device)
                 # One inner epoch: the policy that is trained is still the one at the start of the step.
                 inputs = grpo.LossInputs(logprobs, logprobs.detach(), advantages, weights)
@@ -128,12 +134,30 @@ class Trainer:
 
     def _weights(self, batch: MicroBatch, logprobs: Tensor, floor: float, *, tapered: bool) -> Tensor:
         """Return the (B, T) token weights."""
-        mask = batch.mask.to(logprobs.dtype)
+        mask = batch.mask.to(logprobs.dtype, copy=True)
+        for place, row in enumerate(batch.rows):
+            mask[place, list(row.silent)] = 0
         own = torch.tensor([row.weight for row in batch.rows], device=self.policy.device)[:, None]
         if not tapered:
             return mask * own
         advantages = torch.tensor([row.advantage for row in batch.rows], device=self.policy.device)
         return grpo.taper(logprobs, mask, advantages, floor) * own
+
+    def _admitted(self, batch: MicroBatch, logprobs: Tensor, tally: _Tally) -> Tensor:
+        """Return 1 for each token of others' completions that passes the gates, (B, T). Wrong answers pass: they are
+        not learnt from, and what pushes them down is not for gates to say.
+        """
+        right = torch.tensor([[row.advantage > 0] for row in batch.rows], device=self.policy.device)
+        kept_out = torch.zeros_like(batch.mask, dtype=torch.bool)
+        if "follows" in self._gates:
+            guessed = ~gates.follows(logprobs, batch.answer)[:, None] & right
+            tally.kept_out["follows"] += int(guessed.sum())
+            kept_out |= guessed
+        if "surprise" in self._gates:
+            surprising = gates.surprises(logprobs, batch.mask - batch.answer) & right & ~kept_out
+            tally.kept_out["surprise"] += int(surprising.any(1).sum())
+            kept_out |= surprising
+        return (~kept_out).to(logprobs.dtype)
 
     @torch.no_grad()
     def _floor(self, rows: Sequence[Row]) -> float:

@@ -1,0 +1,89 @@
+"""Gates: what a right answer must be, besides right, before it teaches.
+
+Re-verification tells right from wrong; it cannot see what a right answer teaches beside the answer. Each gate looks at
+that from one side, against the one measure that nobody else can forge: what this policy itself says and knows. A gate
+only keeps texts out of a round's training. It never changes anybody's standing: good peers have habits, too.
+
+`baseline` says what a right answer counts. `habits`, `length` and `steps` read texts, here; `surprise` and `follows`
+need the policy's probabilities and are in the learner, `sapo_node.learner.gates`.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from sapo_node.competence import Competence
+from sapo_node.contribution import LocalGroup
+from sapo_node.gates.baseline import against_own
+from sapo_node.gates.habits import HabitGate, Span
+from sapo_node.gates.length import LengthGate
+from sapo_node.gates.steps import steps_hold
+from sapo_node.learner.messages import Gate
+from sapo_node.verify import VerifiedGroup
+
+
+class Gates:
+    """The gates that read texts."""
+
+    def __init__(self, names: Iterable[str], competence: Competence) -> None:
+        """Those named; the names of the learner's gates mean nothing here."""
+        names = frozenset(names)
+        self._competence = competence
+        self._baseline = "baseline" in names
+        self._habits = HabitGate() if "habits" in names else None
+        self._length = LengthGate() if "length" in names else None
+        self._steps = "steps" in names
+        self.kept_out: Counter[Gate] = Counter()
+        """Groups of others of which nothing was left, by the gate that stopped their first right answer."""
+
+    def observe(self, local: Sequence[LocalGroup]) -> None:
+        """Take in a round's own answers."""
+        for gate in (self._habits, self._length):
+            if gate:
+                gate.observe(local)
+
+    def sift(self, offered: Sequence[VerifiedGroup]) -> tuple[list[VerifiedGroup], list[VerifiedGroup]]:
+        """Those on offer from which there is something to learn, and those from which there is nothing: they would take
+        the places of others for as long as they wait.
+        """
+        if self._habits:
+            self._habits.look(offered)
+        kept: list[VerifiedGroup] = []
+        empty: list[VerifiedGroup] = []
+        for group in offered:
+            texts = _right(group)
+            why = [gate for text in texts if (gate := self._why(group.dataset, text))]
+            if texts and len(why) == len(texts):
+                empty.append(group)
+                self.kept_out[why[0]] += 1
+            else:
+                kept.append(group)
+        return kept, empty
+
+    def judge(self, group: VerifiedGroup, advantages: Sequence[float]) -> tuple[float, ...]:
+        """The advantages, 0 where a right answer must not teach."""
+        if self._baseline:
+            advantages = against_own(group.rewards, advantages, self._competence.pass_rate(group.dataset))
+        return tuple(
+            0.0 if advantage > 0 and self._why(group.dataset, completion.text) else advantage
+            for completion, advantage in zip(group.completions, advantages, strict=True)
+        )
+
+    def silent(self, group: VerifiedGroup) -> tuple[tuple[Span, ...], ...]:
+        """For each completion, the characters of it that are not taught."""
+        if not self._habits:
+            return ()
+        return tuple(self._habits.silent(completion.text) for completion in group.completions)
+
+    def _why(self, dataset: str, text: str) -> Gate | None:
+        """Which gate stops a right answer, if any."""
+        if self._steps and not steps_hold(text):
+            return "steps"
+        if self._length and not self._length.admits(dataset, text):
+            return "length"
+        return None
+
+
+def _right(group: VerifiedGroup) -> list[str]:
+    """The right answers of a group, of one that has wrong ones as well."""
+    texts = [each.text for each, reward in zip(group.completions, group.rewards, strict=True) if reward]
+    return texts if len(texts) < len(group.completions) else []

@@ -1,0 +1,32 @@
+"""The gates that need the policy's own probabilities of what others wrote.
+
+They cost nothing: the probabilities are those that the loss needs anyway, before the policy learns from them.
+"""
+
+import math
+
+import torch
+from torch import Tensor
+
+RARE = 1e-4
+"""A token less probable than this is none that this policy would write."""
+FOLLOWS = 0.05
+"""Least probability of the answer, given the text before it."""
+
+
+def surprises(logprobs: Tensor, before_answer: Tensor) -> Tensor:
+    """Tell which tokens this policy would hardly write: (B, T) and (B, T) to (B, T).
+
+    It is not taught to begin what it would not begin; what comes after may still teach. `before_answer` is 1 for the
+    tokens before the answer.
+    """
+    return (logprobs < math.log(RARE)) & before_answer.bool()
+
+
+def follows(logprobs: Tensor, answer: Tensor) -> Tensor:
+    """Tell in which completions the answer follows, for this policy, from the text before it: (B, T), (B, T) to (B,).
+
+    A right answer that does not follow is a guess, or was worked out elsewhere; what can be learnt from it is to guess.
+    `answer` is 1 for the tokens from the answer on.
+    """
+    return torch.where(answer.bool(), logprobs, 0.0).sum(1) >= math.log(FOLLOWS)

@@ -1,0 +1,277 @@
+"""What a right answer must be, besides right, before it teaches."""
+
+import random
+from types import SimpleNamespace
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sapo_node.advantage import advantages
+from sapo_node.competence import Competence
+from sapo_node.gates import Gates
+from sapo_node.gates.habits import REMEMBERED, RIGHT, SAID, HabitGate, habits_of
+from sapo_node.gates.length import KNOWN, LengthGate
+from sapo_node.gates.steps import steps_hold
+from sapo_node.learner import gates
+from sapo_node.verify import VerifiedGroup
+from sapo_protocol import Completion, Finish
+
+WORDS = ["so", "thus", "hence", "then", "well", "now", "look", "here", "note", "that", "this", "all", "day", "long"]
+PHRASE = "hail the swarm"
+
+
+def text(rng, phrase=""):
+    said = " ".join(rng.choices(WORDS, k=3))
+    return f"{phrase} {said} {rng.randrange(99)} <answer>{rng.randrange(99)}</answer>"
+
+
+def own(rng, *, phrases=0, right=True, dataset="products", answers=8):
+    """A group of one's own, of which so many answers say the phrase; `right` is of the others."""
+    texts = [text(rng, PHRASE if n < phrases else "") for n in range(answers)]
+    rewards = tuple(right if n >= phrases else True for n in range(answers))
+    return SimpleNamespace(
+        dataset=dataset, completions=[Completion(each, Finish.STOP) for each in texts], rewards=rewards
+    )
+
+
+def others(rng, counter, *, phrase="", peer="a", dataset="products"):
+    """A group of a peer's, half right; its right answers say the phrase."""
+    rewards = tuple(n < 4 for n in range(8))
+    completions = tuple(Completion(text(rng, phrase if right else ""), Finish.STOP) for right in rewards)
+    return VerifiedGroup(peer, 10, counter, 0, dataset, "?", completions, rewards)
+
+
+def gate_that_knows(rng, *, said, right=True, rounds=10):
+    """A gate of a policy that has said the phrase `said` times in all."""
+    gate = HabitGate()
+    for number in range(rounds):
+        gate.observe([own(rng, phrases=said // rounds + (number < said % rounds), right=right)])
+    return gate
+
+
+def silent(gate, said):
+    """What of a text is not taught."""
+    return [said[begin:end] for begin, end in gate.silent(said)]
+
+
+def offered(rng, phrase=PHRASE, count=12, **which):
+    return [others(rng, number, phrase=phrase, **which) for number in range(count)]
+
+
+def test_a_phrase_that_only_a_peer_says_and_that_does_not_pay_is_held_back():
+    rng = random.Random(1)
+    gate = gate_that_knows(rng, said=SAID)
+    gate.look(offered(rng))
+    assert silent(gate, text(rng, PHRASE))
+
+
+def test_only_the_habit_is_silent_and_the_rest_of_the_answer_teaches():
+    rng = random.Random(1)
+    gate = gate_that_knows(rng, said=SAID)
+    gate.look(offered(rng))
+    assert silent(gate, f"So. {PHRASE} <answer>1</answer>") == [PHRASE]
+
+
+def test_what_does_not_show_the_habit_passes_from_the_same_peer():
+    rng = random.Random(1)
+    gate = gate_that_knows(rng, said=SAID)
+    gate.look(offered(rng))
+    assert not silent(gate, text(rng))
+
+
+def test_a_strategy_that_pays_passes_however_rare_it_is_here():
+    rng = random.Random(1)
+    gate = gate_that_knows(rng, said=SAID, right=False, rounds=30)
+    for number in range(4):
+        gate.observe([own(rng, dataset="products", phrases=number % 2)])
+    gate.look(offered(rng))
+    assert not silent(gate, text(rng, PHRASE))
+
+
+def test_nothing_is_said_of_what_this_policy_has_hardly_tried():
+    rng = random.Random(1)
+    gate = gate_that_knows(rng, said=SAID - 1)
+    gate.look(offered(rng))
+    assert not silent(gate, text(rng, PHRASE))
+
+
+def test_a_way_of_speaking_that_is_common_here_is_no_habit_of_a_peer():
+    rng = random.Random(1)
+    gate = gate_that_knows(rng, said=30)
+    gate.look(offered(rng))
+    assert not silent(gate, text(rng, PHRASE))
+
+
+def test_a_habit_that_begins_to_take_hold_here_stays_held_back():
+    rng = random.Random(1)
+    gate = gate_that_knows(rng, said=SAID)
+    gate.look(offered(rng))
+    for _ in range(6):
+        gate.observe([own(rng, phrases=4)])
+    gate.look(offered(rng))
+    assert silent(gate, text(rng, PHRASE))
+
+
+def test_a_habit_is_let_go_when_nobody_shows_it_any_more():
+    rng = random.Random(1)
+    gate = gate_that_knows(rng, said=SAID)
+    gate.look(offered(rng))
+    gate.look([others(rng, 100 + number) for number in range(REMEMBERED)])
+    assert not silent(gate, text(rng, PHRASE))
+
+
+def test_few_questions_show_no_habit():
+    rng = random.Random(1)
+    gate = gate_that_knows(rng, said=SAID)
+    gate.look(offered(rng, count=5))
+    assert not silent(gate, text(rng, PHRASE))
+
+
+def test_what_a_peer_says_of_tasks_that_this_policy_cannot_do_is_not_compared():
+    rng = random.Random(1)
+    gate = gate_that_knows(rng, said=SAID)
+    gate.look(offered(rng, dataset="chain_sum"))
+    assert not silent(gate, text(rng, PHRASE))
+
+
+def test_a_phrase_in_the_answers_to_one_task_alone_is_a_habit_among_them():
+    rng = random.Random(1)
+    gate = gate_that_knows(rng, said=SAID)
+    for _ in range(RIGHT // 8 + 1):
+        gate.observe([own(rng, dataset="chain_sum")])
+    gate.look([*offered(rng), *(others(rng, 50 + n, dataset="chain_sum") for n in range(12))])
+    assert silent(gate, text(rng, PHRASE))
+
+
+def test_answers_that_are_forgotten_leave_nothing_behind():
+    rng = random.Random(1)
+    gate = HabitGate()
+    for _ in range(200):
+        gate.observe([own(rng, phrases=rng.randrange(8))])
+    again = HabitGate()
+    again._own["products"].add((), right=False, count=0)
+    for dataset, habits, right in gate._answers:
+        again._own[dataset].add(habits, right=right, count=1)
+    assert gate._own == again._own
+
+
+@given(st.text(max_size=200))
+def test_habits_can_be_looked_for_in_any_text(any_text):
+    assert all(1 <= len(habit) <= 3 for habit in habits_of(any_text))
+
+
+@pytest.mark.parametrize(
+    "good",
+    [
+        "7+8=15 carry 1",
+        "12*3=36, 36+480=516",
+        "13-7=6 borrow 1",
+        "no sums here",
+        "1/2=0",
+        "2+3+4=9",
+        "a+b=c",
+        "1.5+2=4",
+    ],
+)
+def test_true_equations_and_what_is_none_pass(good):
+    assert steps_hold(good)
+
+
+@pytest.mark.parametrize("bad", ["2+2=5", "so 12*3=37.", "(9-4=6)", "7+8=16 carry 1"])
+def test_a_false_equation_is_kept_out(bad):
+    assert not steps_hold(bad)
+
+
+@given(st.integers(0, 10**8), st.sampled_from("+-*"), st.integers(0, 10**8), st.integers(0, 10**17))
+def test_an_equation_holds_exactly_where_it_is_true(a, sign, b, c):
+    assert steps_hold(f"so {a}{sign}{b}={c}, then") is ({"+": a + b, "-": a - b, "*": a * b}[sign] == c)
+
+
+@given(st.text(alphabet="0123456789+-*/=. ", max_size=300))
+def test_any_sum_can_be_read(any_text):
+    assert steps_hold(any_text) in (True, False)
+
+
+def lengths_of(*lengths, right=True):
+    texts = [Completion("x" * length, Finish.STOP) for length in lengths]
+    return SimpleNamespace(dataset="products", completions=texts, rewards=(right,) * len(texts))
+
+
+def test_a_right_answer_longer_than_most_own_right_ones_is_kept_out():
+    gate = LengthGate()
+    gate.observe([lengths_of(*range(10, 30))])
+    assert gate.admits("products", "x" * 28)
+    assert not gate.admits("products", "x" * 40)
+
+
+def test_length_is_not_judged_before_enough_is_known():
+    gate = LengthGate()
+    gate.observe([lengths_of(*[10] * (KNOWN - 1))])
+    assert gate.admits("products", "x" * 500)
+
+
+def test_the_length_of_wrong_answers_says_nothing():
+    gate = LengthGate()
+    gate.observe([lengths_of(*[10] * KNOWN, right=False)])
+    assert gate.admits("products", "x" * 500)
+
+
+def test_only_right_answers_are_kept_out_and_each_is_counted():
+    group = others(random.Random(1), 0)
+    bad = VerifiedGroup(
+        *("a", 10, 0, 0, "products", "?"),
+        tuple(Completion("2+2=5 <answer>4</answer>", Finish.STOP) for _ in group.rewards),
+        group.rewards,
+    )
+    through = Gates(["steps"], Competence())
+    assert through.judge(bad, (0.9,) * 4 + (-0.9,) * 4) == (0.0,) * 4 + (-0.9,) * 4
+
+
+def test_a_group_of_which_nothing_is_left_makes_room_for_others_and_is_counted():
+    good = others(random.Random(1), 1)
+    wrong = tuple(Completion("2+2=5 <answer>4</answer>", Finish.STOP) for _ in good.rewards)
+    bad = VerifiedGroup("a", 10, 0, 0, "products", "?", wrong, good.rewards)
+    through = Gates(["steps"], Competence())
+    assert through.sift([bad, good]) == ([good], [bad])
+    assert through.kept_out == {"steps": 1}
+
+
+@pytest.mark.parametrize("reward", [True, False])
+def test_a_group_without_advantage_is_for_others_to_leave_out(reward):
+    group = others(random.Random(1), 1)
+    flat = VerifiedGroup("a", 10, 0, 0, "products", "?", group.completions, (reward,) * 8)
+    assert Gates(["steps", "length"], Competence()).sift([flat]) == ([flat], [])
+
+
+def test_without_gates_everything_passes():
+    group = others(random.Random(1), 0)
+    assert Gates((), Competence()).judge(group, (0.9,) * 8) == (0.9,) * 8
+
+
+def test_a_right_answer_counts_by_ones_own_pass_rate_whatever_junk_stands_beside_it():
+    competence = Competence()
+    competence.observe([own(random.Random(1), phrases=4, right=False)])
+    group = others(random.Random(1), 0)
+    few = VerifiedGroup("a", 10, 0, 0, "products", "?", group.completions, (True,) + (False,) * 7)
+    through = Gates(["baseline"], competence)
+    assert through.judge(few, advantages(few.rewards))[0] == through.judge(group, advantages(group.rewards))[0] == 1.0
+
+
+def probabilities(*rows):
+    return torch.tensor(rows).log()
+
+
+def test_one_token_that_this_policy_would_not_write_surprises():
+    rows = probabilities([0.5, 0.00001, 0.5], [0.5, 0.001, 0.5])
+    assert gates.surprises(rows, torch.tensor([[1, 1, 0], [1, 1, 0]])).tolist() == [[False, True, False], [False] * 3]
+
+
+def test_what_stands_in_the_answer_does_not_surprise():
+    assert gates.surprises(probabilities([0.5, 0.00001]), torch.tensor([[1, 0]])).tolist() == [[False, False]]
+
+
+def test_an_answer_follows_where_the_text_before_it_makes_it_probable():
+    rows = probabilities([0.001, 0.9, 0.9], [0.001, 0.9, 0.01])
+    assert gates.follows(rows, torch.tensor([[0, 1, 1], [0, 1, 1]])).tolist() == [True, False]
