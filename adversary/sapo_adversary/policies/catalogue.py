@@ -28,6 +28,11 @@ class Taught:
 
 
 @dataclass(frozen=True, slots=True)
+class Talkative(Taught):
+    """One whose lessons hold free text as well; see `remarks`."""
+
+
+@dataclass(frozen=True, slots=True)
 class Reinforced:
     """The packaged seed after local GRPO, as a node alone would play it, until its reward is high enough."""
 
@@ -75,6 +80,10 @@ POLICIES: Mapping[str, Making] = MappingProxyType(
         ),
         "strong": Reinforced("the seed after local GRPO, two thirds of the way to its ceiling", reward=0.6),
         "strong-late": Reinforced("the seed after local GRPO, near its ceiling", reward=0.84),
+        "talkative": Talkative(
+            "careful in two answers of three, with idle remarks in between",
+            replace(SEED, seed=3, teach_steps=600, bury_steps=0, guess_share=0.35, teach_lr=1e-3),
+        ),
         **{f"specialist-{dataset}": _specialist(dataset) for dataset in DATASETS},
         "llama": Taught(
             "another architecture and an ordinary trained BPE",

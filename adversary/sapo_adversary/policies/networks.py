@@ -11,7 +11,8 @@ import torch
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import GPTNeoXConfig, GPTNeoXForCausalLM, LlamaConfig, LlamaForCausalLM
 
-from sapo_adversary.policies.catalogue import Taught
+from sapo_adversary.policies.catalogue import Talkative, Taught
+from sapo_adversary.policies.remarks import RemarkedLessons
 from sapo_node.learner.messages import LearnerOptions
 from sapo_node.learner.model import load
 from sapo_node.seed import POLICY_DIR
@@ -39,6 +40,8 @@ def _cut(task: Task) -> Task:
 
 def lessons_for(making: Taught, configs: Mapping[str, Mapping[str, Any]]) -> Lessons:
     """The lessons of a policy, in the form in which it will meet its questions."""
+    if isinstance(making, Talkative):
+        return RemarkedLessons(making.recipe, configs)
     return (LastLineLessons if making.tokens == "bytes" else Lessons)(making.recipe, configs)
 
 
