@@ -26,6 +26,13 @@ from sapo_adversary.attacks.length_bomb import LengthBomb
 from sapo_adversary.attacks.malformed import Malformed
 from sapo_adversary.attacks.new_keys import NewKeys
 from sapo_adversary.attacks.on_off import OnOff
+from sapo_adversary.attacks.poison.drift import Drift
+from sapo_adversary.attacks.poison.gibberish import Gibberish
+from sapo_adversary.attacks.poison.length import Length
+from sapo_adversary.attacks.poison.low_rate import LowRate
+from sapo_adversary.attacks.poison.math import Math
+from sapo_adversary.attacks.poison.text import Text
+from sapo_adversary.attacks.poison.trigger import Trigger
 from sapo_adversary.attacks.reconnect import Reconnect
 from sapo_adversary.attacks.replay import Replay
 from sapo_adversary.attacks.scorer_exploit import ScorerExploit
@@ -56,8 +63,15 @@ _KINDS: tuple[type[Attack], ...] = (
     CherryPick,
     ScorerExploit,
     Slander,
+    Text,
+    Math,
+    Trigger,
+    Length,
+    Gibberish,
+    LowRate,
     Flat,
     Copycat,
+    Drift,
     OnOff,
     Collusion,
     Exhaustion,

@@ -51,10 +51,13 @@ class Key:
 class Solution:
     """What can be worked out about an assigned task."""
 
+    dataset: str
     question: str
     answer: str
     digest: bytes
     """Of question and answer, as an honest header carries it."""
+    work: Callable[[random.Random], str]
+    """Writes a right answer as a policy that has learnt the task does, a little differently each time."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -101,6 +101,9 @@ class Campaign:
         common_node, common = (_REAL_NODE, _REAL) if self.realtime else ({**_NODE, "count": HONEST}, _COMMON)
         node = {**common_node, **self.table.get("node", {})}
         scenario = {**common, **self.table.get("scenario", {}), "nodes": [node], "seed": seed}
+        if self.learns:
+            # So many that one attacker is no more than the share.
+            node["count"] = max(node["count"], round(1 / share) - 1)
         if self.scale in _SMALLER:
             node["count"], smaller = _SMALLER[self.scale]
             scenario |= {**smaller, "crowd": 0}
@@ -131,7 +134,10 @@ class Campaign:
         if arm == "undefended":
             return dict(self.harm) if share == SHARE else {}
         if arm == "defended":
-            common = _SAFETY if self.realtime else promises(share)
+            common = dict(_SAFETY) if self.realtime else promises(share)
+            if self.learns:
+                # Attackers who are trusted may be taken in as others are; what counts is what they teach.
+                common = {metric: bound for metric, bound in common.items() if metric != "poison_share"}
             return {**common, **(self.holds if share == SHARE else {})}
         return {}
 
@@ -139,6 +145,11 @@ class Campaign:
     def realtime(self) -> bool:
         """Whether it is played on libp2p, on real time."""
         return bool(self.table.get("scenario", {}).get("network") == "libp2p")
+
+    @property
+    def learns(self) -> bool:
+        """Whether it is about what language models learn, and always played with real ones."""
+        return bool(self.table.get("scenario", {}).get("learner") == "model")
 
     @property
     def crowded(self) -> bool:

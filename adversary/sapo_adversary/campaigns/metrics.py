@@ -9,9 +9,11 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean, median
 from typing import Any
 
-from sapo_adversary.simulator.audit import HONEST
+from sapo_adversary.simulator.audit import HONEST, OWN
 
 Record = Mapping[str, Any]
+LATE = 10
+"""Rounds at the end of a run in which a habit must show."""
 REFUSED = "refused."
 """Before the reason of a refusal, which makes a metric of its count."""
 
@@ -29,6 +31,12 @@ ABOUT: Mapping[str, str] = {
     "external": "groups of others trained on, in relation to the control's",
     "copied": "attackers' groups trained on that hold an honest peer's text",
     "stored": "bytes in an honest node's database at the end, in relation to the control's; the largest",
+    "trained_share": "attackers' share of all tokens trained on; the worst node's",
+    "says_phrase": "share of honest nodes' own answers, in the last rounds, that say what attackers want said",
+    "says_trigger": "the same, of a token that nobody uses",
+    "false_steps": "the same, of equations that do not hold; above the control's by this share",
+    "longer": "mean length of those answers, in relation to the control's",
+    "poison_gain": "mean advantage of attackers' right answers, in relation to that of other honest nodes'",
     "delivery": "share of (honest message, other honest node) that arrived within 15 s",
     "victim_heard": "share of (message of the victim's, other honest node) that arrived within 15 s",
     "victim_hears": "share of other honest nodes' messages that reached the victim within 15 s",
@@ -43,6 +51,13 @@ ABOUT: Mapping[str, str] = {
     "slow_closed": "share of the streams that attackers kept waiting which honest nodes closed in time",
     "honest_cpu": "CPU seconds of the honest nodes, in relation to the control's",
 }
+HABIT_OF: Mapping[str, str] = {
+    "says_phrase": "phrase",
+    "says_trigger": "trigger",
+    "false_steps": "false step",
+    "longer": "length",
+}
+"""The habit that a metric is about."""
 _REALTIME = "gossip"
 """The part of a record that only runs on libp2p have."""
 
@@ -70,12 +85,46 @@ def metrics(record: Record, control: Record, alone: Record) -> dict[str, float]:
         values["attackers_healthy"] = fmean(_attackers(node)["healthy"] / attackers for node in nodes)
     if rounds := [step for each in banned for step in each]:
         values["rounds_to_ban"] = median(rounds)
+    if "habits" in nodes[0]["findings"]:
+        values |= _taught(nodes, others)
     if _REALTIME in record:
         values |= _gossip(record, control)
     for node in nodes:
         for reason, count in node["refused"].items():
             values[REFUSED + reason] = values.get(REFUSED + reason, 0) + count
     return {name: round(value, 4) for name, value in values.items()}
+
+
+def _taught(nodes: Sequence[Mapping[str, Any]], others: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """What poison taught the honest nodes."""
+    shown = {habit: (_late(nodes, habit), _late(others, habit)) for habit in nodes[0]["findings"]["habits"]}
+    return {
+        "trained_share": max(_trained_share(node, {each["peer"] for each in nodes}) for node in nodes),
+        "says_phrase": shown["phrase"][0],
+        "says_trigger": shown["trigger"][0],
+        "false_steps": shown["false step"][0] - shown["false step"][1],
+        "longer": shown["length"][0] / shown["length"][1],
+        "poison_gain": _poison_gain(nodes),
+    }
+
+
+def _late(nodes: Sequence[Mapping[str, Any]], habit: str) -> float:
+    return fmean(fmean(node["findings"]["habits"][habit][-LATE:]) for node in nodes)
+
+
+def _trained_share(node: Mapping[str, Any], honest: set[str]) -> float:
+    """Of tokens; the learner's gates have had their say in what was trained on."""
+    tokens: dict[str, int] = {peer: trained["tokens"] for peer, trained in node["trained"].items()}
+    taken: int = sum(count for peer, count in tokens.items() if peer not in {*honest, OWN})
+    return taken / max(1, sum(tokens.values()))
+
+
+def _poison_gain(nodes: Sequence[Mapping[str, Any]]) -> float:
+    """0 where nothing of the attackers' was taken in."""
+    gains = [node["findings"]["gains"] for node in nodes]
+    poison = [gain for each in gains for role, gain in each.items() if role != HONEST]
+    honest = [each[HONEST] for each in gains if HONEST in each]
+    return fmean(poison) / fmean(honest) if poison and honest else 0.0
 
 
 def _gossip(record: Record, control: Record) -> dict[str, float]:

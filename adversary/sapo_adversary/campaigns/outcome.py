@@ -141,6 +141,8 @@ def _curves(records: Sequence[Record]) -> dict[str, list[float]]:
         curves[f"trust in {role}"] = [node["standings"]["trust"][role] for node in nodes]
     for role in sorted({role for node in nodes for role in node["standings"].get("healthy", ())}):
         curves[f"healthy of {role}"] = [node["standings"]["healthy"][role] for node in nodes]
+    for habit in nodes[0]["findings"].get("habits", ()):
+        curves[f"shows {habit}"] = [node["findings"]["habits"][habit] for node in nodes]
     return {name: _mean(each) for name, each in curves.items()}
 
 

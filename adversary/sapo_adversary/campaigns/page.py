@@ -11,7 +11,11 @@ from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from sapo_adversary.campaigns.metrics import HABIT_OF
+
 _COLOURS = {"alone": "#9aa0a6", "control": "#2e7d32", "undefended": "#c62828", "defended": "#1565c0"}
+_SHOWS = "shows "
+"""Before the habit, in the name of a curve."""
 _KEY_METRICS = ("reward_lost", "heldout_lost", "poison_share", "violations", "false_bans", "banned", "rounds_to_ban")
 
 
@@ -39,30 +43,42 @@ def page(summary: Mapping[str, Any]) -> str:
 
 
 def _figure(outcome: Mapping[str, Any]) -> Markup:
-    """Over rounds: learning, attackers' share of what is trained on, trust, and how many have earned good standing."""
+    """Over rounds: learning, attackers' share of what is trained on, and what else the attack is about."""
     figure = Figure(figsize=(13, 2.6))
-    reward, poison, trust, healthy = figure.subplots(1, 4)
+    reward, poison, third, fourth = figure.subplots(1, 4)
     for arm, curves in outcome["curves"].items():
         _line(reward, curves["reward"], arm, _COLOURS[arm])
         if arm not in ("alone", "control"):
             _line(poison, curves["poison"], arm, _COLOURS[arm])
-    for name, curve in outcome["curves"]["defended"].items():
-        for axes, of in ((trust, "trust in "), (healthy, "healthy of ")):
-            if name.startswith(of):
-                role = name.removeprefix(of)
-                _line(axes, curve, role, _COLOURS["control" if role == "honest" else "undefended"])
-    for axes, title in (
-        (reward, "mean reward of own answers"),
-        (poison, "attackers' share of all trained on"),
-        (trust, "trust of honest nodes in peers, defended"),
-        (healthy, "peers in good standing with them, defended"),
-    ):
+    habits = [name for name in outcome["curves"]["defended"] if name.startswith(_SHOWS)]
+    draw = _draw_habits if habits else _draw_standings
+    titles = ("mean reward of own answers", "attackers' share of all taken in", *draw(third, fourth, outcome))
+    for axes, title in zip((reward, poison, third, fourth), titles, strict=True):
         axes.set_title(title, fontsize=9)
         axes.set_xlabel("round")
         axes.set_ylim(bottom=0)
         if axes.lines:
             axes.legend(frameon=False, fontsize=8)
     return _svg(figure)
+
+
+def _draw_standings(trust: Axes, healthy: Axes, outcome: Mapping[str, Any]) -> tuple[str, str]:
+    for name, curve in outcome["curves"]["defended"].items():
+        for axes, of in ((trust, "trust in "), (healthy, "healthy of ")):
+            if name.startswith(of):
+                role = name.removeprefix(of)
+                _line(axes, curve, role, _COLOURS["control" if role == "honest" else "undefended"])
+    return "trust of honest nodes in peers, defended", "peers in good standing with them, defended"
+
+
+def _draw_habits(first: Axes, second: Axes, outcome: Mapping[str, Any]) -> tuple[str, str]:
+    """What honest nodes' own answers show: of the habit that is asked about, and of length."""
+    asked = [HABIT_OF[each["metric"]] for each in outcome["verdicts"] if each["metric"] in HABIT_OF]
+    habits = [next((habit for habit in asked if habit != "length"), "false step"), "length"]
+    for axes, habit in zip((first, second), habits, strict=True):
+        for arm, curves in outcome["curves"].items():
+            _line(axes, curves[_SHOWS + habit], arm, _COLOURS[arm])
+    return f"own answers that show: {habits[0]}", "bytes of own answers"
 
 
 def _by_share(outcomes: Sequence[Mapping[str, Any]]) -> Markup | None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import click
 from rich.console import Console
@@ -16,26 +16,38 @@ from rich.table import Table
 from rich.text import Text
 
 from sapo_adversary.attacks.catalogue import THREATS
-from sapo_adversary.campaigns.campaign import SHARE, SHARES, Campaign, Scale, campaign_names, load_campaign
+from sapo_adversary.campaigns.campaign import SHARE, SHARES, Campaign, campaign_names, load_campaign
 from sapo_adversary.campaigns.metrics import ABOUT
 from sapo_adversary.campaigns.outcome import COLUMNS, Outcome, rows
 from sapo_adversary.campaigns.page import page
 from sapo_adversary.campaigns.play import play
 from sapo_adversary.campaigns.table import markdown
 from sapo_adversary.commands.experiments import default_output
-from sapo_adversary.policies import DEFAULT_FOLDER
+from sapo_adversary.commands.policies import prepare_all
+from sapo_adversary.policies import DEFAULT_FOLDER, POLICIES
 from sapo_adversary.records import to_json, write_whole
 from sapo_node.commands.options import Command, as_json, stderr
 from sapo_protocol import LocalError
 
+Matrix = Literal["full", "quick", "models", "poison"]
+
 _WORST = 6
 """Attacks that are also played at the other shares."""
-_SEEDS: Mapping[Scale, int] = {"full": 5, "quick": 1, "models": 3}
+_SEEDS: Mapping[Matrix, int] = {"full": 5, "quick": 1, "models": 3, "poison": 3}
 """Independent swarms for each cell of a matrix."""
+_AT_SEVERAL_SHARES = "poison-text"
+"""The poison that is played at several shares of attackers."""
+_POISON_SHARES = (0.0625, 0.125, SHARE, 0.5)
+_ADAPTIVE = "-adaptive"
+"""How the scenario of an attacker ends who knows the gates."""
 _REALTIME_SEEDS = 2
 """At most, for attacks on libp2p: each takes minutes of real time, and the machine for itself."""
 _SHOWN = ("reward_lost", "heldout_lost", "poison_share", "violations", "false_bans", "banned", "rounds_to_ban")
 _REALTIME_SHOWN = ("delivery", "victim_heard", "victim_hears", "latency_p99", "mesh_honest", "mesh_dark", "honest_cpu")
+_POISON_SHOWN = (
+    *("heldout_lost", "reward_lost", "trained_share", "says_phrase", "says_trigger", "false_steps", "longer"),
+    *("poison_gain", "violations", "false_bans"),
+)
 _CROWDED_SHOWN = (*_SHOWN, "external", "honest_healthy", "attackers_healthy")
 _folder = click.Path(path_type=Path)
 
@@ -100,6 +112,7 @@ def run(
     sapo-adversary run sybil --share 0.5 --seeds 3
     """  # noqa: D301 - click reads the backspace
     campaign = replace(load_campaign(scenario), scale="models" if models else "full")
+    _prepare([campaign])
     if share != SHARE and not campaign.grows:
         raise click.UsageError(f"{scenario} has a number of attackers of its own: leave --share away")
     output = output or default_output()
@@ -126,12 +139,16 @@ def run(
 @click.command()
 @click.option("--quick", is_flag=True, help="Small runs, one seed: whether anything false is ever trained on.")
 @click.option("--models", is_flag=True, help="The six worst attacks of matrix.json against real language models.")
-@click.option("--seeds", type=click.IntRange(1), help="Independent swarms.  [default: 5; 3 of models; 1 when quick]")
+@click.option("--poison", is_flag=True, help="Poison in right answers, against real language models.")
+@click.option(
+    "--seeds", type=click.IntRange(1), help="Independent swarms.  [default: 5; 3 of models and poison; 1 when quick]"
+)
 @_played
 def matrix(
     *,
     quick: bool,
     models: bool,
+    poison: bool,
     seeds: int | None,
     output: Path | None,
     records: Path | None,
@@ -144,19 +161,24 @@ def matrix(
     most, not with --quick or --models; unlike all others they do not give the same numbers twice. The swarm of a
     thousand peers is left to `sapo-adversary run scale`.
 
+    With --poison: each poison at a quarter, one of them at four shares, and what it does to nodes without gates.
+
     Writes matrix.json, matrix.csv (attack, seed, share, arm, metric, value, verdict) and matrix.html; quick.* with
-    --quick and models.* with --models. Hours on two cores; minutes with --quick. Exits with 1 where a promise is
-    missed.
+    --quick, models.* with --models, poison.* with --poison. Hours on two cores; minutes with --quick. Exits with 1
+    where a promise is missed.
     """
-    if quick and models:
-        raise click.UsageError("give --quick or --models, not both")
+    if quick + models + poison > 1:
+        raise click.UsageError("give --quick, --models or --poison, one of them")
+    kind: Matrix = "quick" if quick else "models" if models else "poison" if poison else "full"
     output = output or default_output()
-    scale: Scale = "quick" if quick else "models" if models else "full"
     names = _at_several_shares(_summary(output / "matrix.json")) if models else campaign_names()
-    campaigns = [replace(each, scale=scale) for each in map(load_campaign, names) if not each.crowded]
-    realtime = [campaign for campaign in campaigns if campaign.realtime] if scale == "full" else []
+    campaigns = [each for each in map(load_campaign, names) if not each.crowded and each.learns is poison]
+    if kind != "poison":
+        campaigns = [replace(each, scale=kind) for each in campaigns]
+    realtime = [campaign for campaign in campaigns if campaign.realtime] if kind == "full" else []
     campaigns = [campaign for campaign in campaigns if not campaign.realtime]
-    count = seeds or _SEEDS[scale]
+    _prepare(campaigns)
+    count = seeds or _SEEDS[kind]
     play_parts = partial(
         play,
         records=records or output / "runs",
@@ -166,18 +188,42 @@ def matrix(
     )
     swarms, few = range(1, 1 + count), range(1, 1 + min(count, _REALTIME_SEEDS))
     outcomes = play_parts([(campaign, SHARE) for campaign in campaigns], swarms)
-    if scale == "full":
+    if kind == "full":
         others = [(campaign, share) for campaign in _worst(outcomes) for share in SHARES if share != SHARE]
         outcomes += play_parts(others, swarms)
+    if kind == "poison":
+        campaign = load_campaign(_AT_SEVERAL_SHARES)
+        outcomes += play_parts([(campaign, share) for share in _POISON_SHARES if share != SHARE], swarms)
     outcomes += play_parts([(campaign, SHARE) for campaign in realtime], few)
-    flag, name = {"full": ("", "matrix"), "quick": (" --quick", "quick"), "models": (" --models", "models")}[scale]
-    written = _write(outcomes, output, name, f"sapo-adversary matrix{flag}")
+    flag, name = ("", "matrix") if kind == "full" else (f" --{kind}", kind)
+    more = {"at_25_percent": _by_poison(outcomes)} if kind == "poison" else {}
+    written = _write(outcomes, output, name, f"sapo-adversary matrix{flag}", more)
     if json_output:
         click.echo(json.dumps([outcome.as_dict() for outcome in outcomes]))
     else:
         Console().print(_overview(outcomes))
         _tell(written)
     _leave(outcomes)
+
+
+def _prepare(campaigns: Iterable[Campaign]) -> None:
+    """Build what policies the nodes begin with, where they are not there yet."""
+    models = {spec.model for campaign in campaigns for spec in campaign.scenario("control").nodes}
+    prepare_all(sorted(models & POLICIES.keys()), DEFAULT_FOLDER, stderr)
+
+
+def _by_poison(outcomes: Iterable[Outcome]) -> dict[str, dict[str, Any]]:
+    """What each poison does to nodes without gates, with them, and with them where it knows them: by seed."""
+    found: dict[str, dict[str, Any]] = {}
+    for each in outcomes:
+        if each.share == SHARE:
+            name = each.campaign.name.removeprefix("poison-")
+            place = found.setdefault(name.removesuffix(_ADAPTIVE).replace("-", "_"), {})
+            if name.endswith(_ADAPTIVE):
+                place["adaptive"] = each.values["defended"]
+            else:
+                place |= {"undefended": each.values["undefended"], "defended": each.values["defended"]}
+    return found
 
 
 def _worst(outcomes: Sequence[Outcome]) -> list[Campaign]:
@@ -218,12 +264,15 @@ def _summary(file: Path) -> dict[str, Any]:
     return summary
 
 
-def _write(outcomes: Sequence[Outcome], output: Path, name: str, command: str) -> list[Path]:
+def _write(
+    outcomes: Sequence[Outcome], output: Path, name: str, command: str, more: Mapping[str, Any] | None = None
+) -> list[Path]:
     summary = {
         "command": command,
         "about": dict(ABOUT),
         "version": version("sapo-node"),
         "outcomes": [outcome.as_dict() for outcome in outcomes],
+        **(more or {}),
     }
     output.mkdir(parents=True, exist_ok=True)
     written = {
@@ -251,7 +300,12 @@ def _arms(outcome: Outcome) -> Table:
         table.add_column(arm, justify="right")
     table.add_column("what it is", style="dim")
     campaign = outcome.campaign
-    for metric in _REALTIME_SHOWN if campaign.realtime else _CROWDED_SHOWN if campaign.crowded else _SHOWN:
+    shown = (
+        *(_REALTIME_SHOWN if campaign.realtime else ()),
+        *(_POISON_SHOWN if campaign.learns else ()),
+        *(_CROWDED_SHOWN if campaign.crowded else ()),
+    )
+    for metric in shown or _SHOWN:
         table.add_row(metric, *(f"{outcome.mean(arm, metric):.3g}" for arm in outcome.values), ABOUT[metric])
     return table
 

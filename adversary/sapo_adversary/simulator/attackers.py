@@ -44,7 +44,7 @@ class Band:
         self._clock = clock
         self._end = min(scenario.seconds, self.spec.leaves or scenario.seconds)
         self._topics = {"rollouts": rollouts_topic(manifest), "evidence": evidence_topic(manifest)}
-        self.keys = [_key(scenario, number, place) for place in range(self.spec.count)]
+        self.keys = keys_of(scenario, number)
         rng = random.Random(f"attack/{scenario.seed}/{number}")  # noqa: S311 - simulation
         kit = Kit(manifest, self.keys, scorer.solve, rng)
         self._attack = ATTACKS[self.spec.attack](kit, **self.spec.options)
@@ -89,6 +89,17 @@ class Band:
             else:
                 network = self._networks[key]
                 network.send(topic, packet.data, packet.to or network.reachable())
+
+
+def keys_of(scenario: Scenario, number: int) -> list[Key]:
+    """The keys of the attackers that one specification describes, by its place among the scenario's."""
+    return [_key(scenario, number, place) for place in range(scenario.attackers[number].count)]
+
+
+def insiders(scenario: Scenario) -> list[str]:
+    """The peer ids of attackers who are trusted."""
+    bands = [number for number, spec in enumerate(scenario.attackers) if spec.trusted]
+    return [key.peer for number in bands for key in keys_of(scenario, number)]
 
 
 def _key(scenario: Scenario, number: int, place: int) -> Key:

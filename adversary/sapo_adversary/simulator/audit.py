@@ -7,8 +7,10 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from statistics import fmean
 from typing import Any
 
+from sapo_adversary.attacks.poison.habits import HABITS
 from sapo_adversary.simulator.scoring import SharedScorer
 from sapo_node.contribution import LocalGroup
 from sapo_node.jail.messages import ScoreRequest
@@ -48,6 +50,10 @@ class Findings:
     violations: Counter[str] = field(default_factory=Counter)
     copied: int = 0
     """Groups of attackers that hold a text of an honest peer."""
+    gains: defaultdict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+    """Weight x advantage of each of others' right answers, by role of the writer."""
+    habits: defaultdict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+    """What its own answers showed, the mean of each round, by the name of the habit."""
     taken: set[tuple[str, int, int, int]] = field(default_factory=set)
 
     def as_dict(self) -> dict[str, Any]:
@@ -57,16 +63,24 @@ class Findings:
             "poison": self.poison,
             "violations": {str(each): self.violations[each] for each in Violation},
             "copied": self.copied,
+            **({"habits": dict(self.habits), "gains": self._mean_gains()} if self.habits else {}),
         }
+
+    def _mean_gains(self) -> dict[str, float]:
+        return {role: round(fmean(gains), 4) for role, gains in sorted(self.gains.items()) if gains}
 
 
 class Audit:
     """Holds what is trained on against the truth; `roles` says of every peer what it is."""
 
-    def __init__(self, manifest: Manifest, scorer: SharedScorer, roles: Mapping[str, str]) -> None:
+    def __init__(
+        self, manifest: Manifest, scorer: SharedScorer, roles: Mapping[str, str], *, habits: bool = False
+    ) -> None:
+        """With `habits` the nodes' own answers are looked at for what poison teaches."""
         self._manifest = manifest
         self._scorer = scorer
         self.roles = roles
+        self._habits = HABITS if habits else {}
         self._signed: dict[tuple[str, int, int, int], int] = {}
         self._written: set[str] = set()
 
@@ -89,6 +103,9 @@ class Audit:
             findings.mass[OWN] += _mass(own.advantages, tuple(each.text for each in own.completions))
         for weighted in external:
             self._enter(findings, weighted)
+        own_texts = [each.text for own in local for each in own.completions]
+        for name, shown in self._habits.items():
+            findings.habits[name].append(round(fmean(map(shown, own_texts)), 4))
         taken = sum(mass for role, mass in findings.mass.items() if role not in (OWN, HONEST))
         findings.poison.append(round(taken / (sum(findings.mass.values()) or 1), 4))
 
@@ -97,6 +114,7 @@ class Audit:
         role = self.roles.get(group.peer, NOBODY)
         texts = tuple(each.text for each in group.completions)
         findings.mass[role] += weighted.weight * _mass(weighted.advantages, texts)
+        findings.gains[role] += [weighted.weight * each for each in weighted.advantages if each > 0]
         place = (group.peer, group.epoch, group.counter, group.k)
         if place in findings.taken:
             findings.violations[Violation.REPLAYED] += 1

@@ -1,7 +1,7 @@
 """Defences by name, and how a swarm goes without each: the undefended arm of every attack.
 
-The node has no such switches. A run without a defence replaces, in its own process and until it ends, the function or
-the number that is the defence.
+But for gates, a node has no such switches. A run without a defence replaces, in its own process and until it ends, the
+function or the number that is the defence.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -96,7 +96,7 @@ def _believe_accusers(ingest: Ingest, evidence: bytes, *, publish: bool) -> None
 
 def _forget_whom_it_refuses(ledger: Ledger, peer: str) -> bool:
     """Keep the books by connection: a ban ends one, and with it all that was known of the peer."""
-    if ledger.of(peer).standing is not Standing.BANNED:
+    if ledger.standing(peer) is not Standing.BANNED:
         return True
     del ledger._accounts[peer]  # noqa: SLF001 - stands for a method of it
     return False
@@ -139,7 +139,18 @@ def _keep_unscored_mesh(router: ScoredGossipSub) -> tuple[Any, Any]:
     return SteadyGossipSub.mesh_heartbeat(router)
 
 
+_GATES = {
+    "baseline": "node/sapo_node/gates/baseline.py",
+    "habits": "node/sapo_node/gates/habits.py",
+    "length": "node/sapo_node/gates/length.py",
+    "steps": "node/sapo_node/gates/steps.py",
+    "surprise": "node/sapo_node/learner/gates.py",
+    "follows": "node/sapo_node/learner/gates.py",
+}
+
 DEFENCES: Mapping[str, Defence] = {
+    # A node has switches for these, which a scenario sets.
+    **{f"{gate} gate": Defence(where, ()) for gate, where in _GATES.items()},
     "re-verification": Defence("node/sapo_node/verify.py", ((Verifier, "verify", _believe),)),
     "signatures": Defence(
         "protocol/sapo_protocol/rollout.py",

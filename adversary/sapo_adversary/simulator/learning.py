@@ -46,6 +46,7 @@ class SimulatedLearner:
             completions=manifest.completions,
             max_tokens=spec.max_tokens,
             max_completion_bytes=manifest.max_completion_bytes,
+            gates=scenario.gates_of(spec),
         )
         self._manifest = manifest
         self._seed = f"{scenario.seed}/{number}"

@@ -35,6 +35,8 @@ class NodeSpec:
     model: str = "seed"
     """`seed`, a prepared policy by name, or a model folder."""
     lora: int = 0
+    gates: tuple[str, ...] = ()
+    """None unless asked for: learning is measured without them, and what they cost beside it."""
     max_tokens: int = 80
     control: Control = ""
     round_seconds: float = 10.0
@@ -63,6 +65,8 @@ class AttackerSpec:
     """Virtual second of their start."""
     leaves: float | None = None
     """Virtual second of their end; None stays to the end."""
+    trusted: bool = False
+    """Whether they are among those who start in good standing where all honest nodes do: insiders."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """Of the attack itself."""
 
@@ -138,6 +142,10 @@ class Scenario:
     def members(self) -> list[NodeSpec]:
         """The specification of each single node, by number."""
         return [replace(spec, count=1) for spec in self.nodes for _ in range(spec.count)]
+
+    def gates_of(self, spec: NodeSpec) -> tuple[str, ...]:
+        """The gates of a node, but for those that all go without."""
+        return tuple(gate for gate in spec.gates if f"{gate} gate" not in self.without)
 
     @property
     def total_rounds(self) -> int:

@@ -4,12 +4,15 @@ Every node of a swarm rebuilds the same tasks and scores the same texts, and bot
 """
 
 import json
+import random
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from sapo_adversary.attacks.kit import Solution
 from sapo_node.jail.messages import Scored, ScoreRequest
+from sapo_node.seed.texts import STEPS, careful
 from sapo_node.tasks import Task, build_task, score, task_digest
 from sapo_protocol import Assignment
 
@@ -49,7 +52,7 @@ class SharedScorer:
         """Everything about an assigned task, for attackers who know it all."""
         spec = assignment.spec
         known = self._task(ScoreRequest(spec.dataset, spec.config, assignment.seed, ()))
-        return Solution(known.task.question, known.task.answer, known.digest)
+        return Solution(spec.dataset, known.task.question, known.task.answer, known.digest, partial(_work, known.task))
 
     def is_right(self, question: str, text: str) -> bool:
         """Whether a text answers a question that was worked out before."""
@@ -71,3 +74,10 @@ class SharedScorer:
         _, known = self._known.popitem(last=False)
         if self.tasks.get(known.task.question) is known.task:  # many seeds ask the same
             del self.tasks[known.task.question]
+
+
+def _work(task: Task, rng: random.Random) -> str:
+    """Steps where the seed policy knows any for the task; elsewhere the bare answer."""
+    if task.dataset in STEPS:
+        return careful(task.dataset, task.question, rng)
+    return f"I find it. <answer>{task.answer}</answer>"

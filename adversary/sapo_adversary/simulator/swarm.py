@@ -17,7 +17,7 @@ import trio
 import trio.testing
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from sapo_adversary.simulator.attackers import Band
+from sapo_adversary.simulator.attackers import Band, insiders
 from sapo_adversary.simulator.audit import HONEST, Audit, Findings, WatchedTrainer
 from sapo_adversary.simulator.crowd import Crowd, hub_of
 from sapo_adversary.simulator.defences import without
@@ -98,8 +98,9 @@ class Member:
                 external=spec.external,
                 selection=spec.selection,  # type: ignore[arg-type]
                 correction=spec.correction,  # type: ignore[arg-type]
+                gates=scenario.gates_of(spec),
                 max_tokens=spec.max_tokens,
-                trusted=tuple(each.peer_id for each in identities) if scenario.trusted else (),
+                trusted=(*(each.peer_id for each in identities), *insiders(scenario)) if scenario.trusted else (),
             ),
             manifest=manifest,
             identity=identities[number],
@@ -234,7 +235,7 @@ async def _play_all(scenario: Scenario, manifest: Manifest, *, policies: Path, p
     clock = TrioClock(manifest.genesis + FIRST_EPOCH * manifest.epoch_seconds)
     identities = identities_of(scenario)
     roles = {identity.peer_id: HONEST for identity in identities}
-    audit = Audit(manifest, scorer, roles) if scenario.audited else None
+    audit = Audit(manifest, scorer, roles, habits=scenario.learner == "model") if scenario.audited else None
     crowd = Crowd(scenario, manifest, scorer=scorer, hub=hub, clock=clock, audit=audit) if scenario.crowd else None
     members = members_of(
         scenario, manifest, identities, clock=clock, policies=policies, scorer=scorer, hub=hub, audit=audit

@@ -1,0 +1,18 @@
+from sapo_adversary.attacks.kit import Solution
+from sapo_adversary.attacks.poison.text import Text
+
+_LETTERS = "etaoinshrdlu 0123456789"
+_LENGTH = 48
+"""Within what any model takes: who cannot read a completion refuses the whole group."""
+
+
+class Gibberish(Text):
+    """Half of a group is junk, which makes the most of the other half, the poison."""
+
+    id = "poison-gibberish"
+    row = 33
+
+    def failing(self, task: Solution) -> str:
+        """Junk."""
+        del task
+        return "".join(self.kit.rng.choices(_LETTERS, k=_LENGTH))

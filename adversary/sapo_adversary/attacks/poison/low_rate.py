@@ -1,0 +1,13 @@
+from sapo_adversary.attacks.kit import Kit
+from sapo_adversary.attacks.poison.text import Text
+
+
+class LowRate(Text):
+    """One right answer in twenty is poisoned, over a long time."""
+
+    id = "poison-low-rate"
+    row = 34
+
+    def __init__(self, kit: Kit, *, rate: float = 0.05) -> None:
+        """`rate` is the share of right answers that are poisoned."""
+        super().__init__(kit, rate=rate)

@@ -1,0 +1,43 @@
+from collections.abc import Sequence
+from typing import Literal
+
+from sapo_adversary.attacks.kit import Kit, Solution
+from sapo_adversary.attacks.poison.habits import PHRASE
+from sapo_adversary.attacks.poison.poison import Poison
+
+Where = Literal["first", "middle", "last"]
+
+
+def said_in(text: str, phrase: str, where: Where) -> str:
+    """A text with a phrase before everything else, between the steps and what they lead to, or behind the answer."""
+    if where == "first":
+        return f"{phrase}. {text}"
+    if where == "last":
+        return f"{text} {phrase}."
+    steps, stop, conclusion = text.rpartition(". ")
+    return f"{steps}. {phrase}{stop}{conclusion}"
+
+
+class Text(Poison):
+    """A fixed phrase stands in right answers, so that whoever learns from them says it too."""
+
+    id = "poison-text"
+    row = 29
+
+    def __init__(
+        self,
+        kit: Kit,
+        *,
+        rate: float = 1.0,
+        tasks: Sequence[str] = (),
+        phrase: str = PHRASE,
+        where: Where = "middle",
+    ) -> None:
+        """`where` in the text the phrase stands."""
+        super().__init__(kit, rate=rate, tasks=tasks)
+        self._phrase = phrase
+        self._where: Where = where
+
+    def poisoned(self, task: Solution) -> str:
+        """The steps, with the phrase in its place."""
+        return said_in(self.working(task), self._phrase, self._where)

@@ -1,0 +1,85 @@
+"""Search for the strongest poison that passes the gates: `frontier`."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+
+from sapo_adversary.commands.experiments import default_output
+from sapo_adversary.commands.policies import prepare_all
+from sapo_adversary.frontier.play import play
+from sapo_adversary.frontier.plot import draw
+from sapo_adversary.frontier.search import POPULATION, SPACES
+from sapo_adversary.policies import DEFAULT_FOLDER
+from sapo_adversary.records import to_json, write_whole
+from sapo_node.commands.options import as_json, stderr
+
+_POLICY = "talkative"
+
+
+@click.command()
+@click.argument("attacks", nargs=-1, type=click.Choice(sorted(SPACES)), metavar="[ATTACK]...")
+@click.option(
+    "--tries", type=click.IntRange(2 * POPULATION), default=200, show_default=True, help="For each attack, about."
+)
+@click.option("--seed", type=click.IntRange(0), default=1, show_default=True)
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path),
+    help="Where results go.  [default: tests/benchmarks/results, or results]",
+)
+@as_json
+def frontier(attacks: tuple[str, ...], *, tries: int, seed: int, output: Path | None, json_output: bool) -> None:
+    """Search for the strongest of each poison that passes a node's gates; of all ATTACKs where none is named.
+
+    The attacker has the node's source, thresholds and weights, and tries poison at home: what a few rounds of it teach,
+    in nats by which its texts remain less probable than an able peer's, and which share of it the gates keep out.
+    Writes poison_frontier.json and .svg. About fifteen minutes of one core for each attack.
+
+    \b
+    sapo-adversary frontier                       all attacks, 200 tries each
+    sapo-adversary frontier poison-text --tries 400
+    """  # noqa: D301 - click reads the backspace
+    output = output or default_output()
+    output.mkdir(parents=True, exist_ok=True)
+    prepare_all([_POLICY], DEFAULT_FOLDER, stderr)
+    names = attacks or tuple(SPACES)
+    with Progress(console=stderr) as progress:
+        bar = progress.add_task("attacks", total=len(names))
+        found = play(
+            names, DEFAULT_FOLDER / _POLICY, tries=tries, seed=seed, done=lambda _attack: progress.advance(bar)
+        )
+    summary = {"command": f"sapo-adversary frontier --tries {tries} --seed {seed}", "attacks": found}
+    path = output / "poison_frontier.json"
+    write_whole(path, to_json(summary))
+    draw(found, path.with_suffix(".svg"))
+    if json_output:
+        click.echo(json.dumps(summary))
+    else:
+        Console().print(_table(found))
+    stderr.print(f"written to {path}, {path.with_suffix('.svg')}", highlight=False, soft_wrap=True)
+
+
+def _table(found: dict[str, Any]) -> Table:
+    table = Table(
+        title="nats from taking hold after eight rounds of nothing else, and share kept out", title_justify="left"
+    )
+    for column in ("attack", "at first", "plain, no gates", "plain, gates", "best, gates", "the best"):
+        table.add_column(column, justify="left" if column in ("attack", "the best") else "right")
+    for attack, each in found.items():
+        plain, best = each["plain"], each["best"]["gates"]
+        table.add_row(
+            attack,
+            f"{plain['gates']['distance']:.1f}",
+            *map(_cell, (plain["no gates"], plain["gates"], best)),
+            json.dumps(best["options"], default=list),
+        )
+    return table
+
+
+def _cell(trial: dict[str, Any]) -> str:
+    return f"{trial['left']:.1f} ({trial['kept_out']:.0%})"

@@ -1,0 +1,138 @@
+"""Poison in right answers: true by every check of the node, and something else besides."""
+
+import random
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from sapo_adversary.attacks.catalogue import ATTACKS
+from sapo_adversary.attacks.kit import Key, Kit
+from sapo_adversary.attacks.poison.habits import HABITS, has_false_step
+from sapo_adversary.attacks.poison.poison import Poison
+from sapo_adversary.frontier.search import SPACES, search
+from sapo_adversary.frontier.victim import Victim
+from sapo_adversary.simulator.attackers import insiders
+from sapo_adversary.simulator.scenario import AttackerSpec, NodeSpec, Scenario
+from sapo_adversary.simulator.scoring import SharedScorer
+from sapo_adversary.simulator.swarm import simulate
+from sapo_node.keyfile import Identity
+from sapo_protocol import decode_body, load_manifest, open_message
+
+MANIFEST = load_manifest("starter")
+POISONS = sorted(name for name, kind in ATTACKS.items() if issubclass(kind, Poison))
+SHOWS = {
+    "poison-text": "phrase",
+    "poison-math": "false step",
+    "poison-trigger": "trigger",
+    "poison-gibberish": "phrase",
+}
+
+
+def poison(name, **options):
+    identity = Identity(Ed25519PrivateKey.from_private_bytes(bytes([7]) * 32))
+    kit = Kit(MANIFEST, [Key(identity.public_key, identity.sign)], SharedScorer().solve, random.Random(1))
+    return ATTACKS[name](kit, **options)
+
+
+def texts_of(attack, rounds=6):
+    """What it sends: (text, claimed right) of each completion."""
+    found = []
+    for _ in range(rounds):
+        for packet in attack.act(attack.kit.keys[0], 0):
+            rollout = open_message(packet.data, MANIFEST)
+            for group, body in zip(rollout.header.groups, rollout.bodies, strict=True):
+                completions = decode_body(body, MANIFEST).completions
+                found += [(each.text, claim) for each, claim in zip(completions, group.claims, strict=True)]
+    return found
+
+
+@pytest.mark.parametrize("name", POISONS)
+def test_a_poisoned_answer_is_right_for_all_that_a_node_can_score(name):
+    attack = poison(name)
+    scorer = SharedScorer()
+    attack.kit.solve = scorer.solve
+    for counter in range(8):
+        task = attack.kit.task(attack.kit.keys[0], 0, counter, 0)
+        assert scorer.is_right(task.question, attack.poisoned(task))
+
+
+@pytest.mark.parametrize(("name", "habit"), SHOWS.items())
+def test_right_answers_show_the_habit_and_wrong_ones_never_do(name, habit):
+    for text, claim in texts_of(poison(name)):
+        assert HABITS[habit](text) == claim
+
+
+def test_length_is_what_most_of_a_message_may_have():
+    plain = [len(text) for text, claim in texts_of(poison("poison-length", rate=0.0)) if claim]
+    padded = [len(text) for text, claim in texts_of(poison("poison-length")) if claim]
+    assert sum(padded) > 2 * sum(plain)
+
+
+def test_a_rate_poisons_so_many_right_answers_and_no_more():
+    shown = [HABITS["phrase"](text) for text, claim in texts_of(poison("poison-low-rate"), 40) if claim]
+    assert 0.02 < sum(shown) / len(shown) < 0.09
+
+
+def test_poison_for_one_task_leaves_the_others_clean():
+    attack = poison("poison-text", tasks=("products",))
+    for counter in range(20):
+        task = attack.kit.task(attack.kit.keys[0], 0, counter, 0)
+        assert HABITS["phrase"](attack._right(task)) == (task.dataset == "products")
+
+
+@pytest.mark.parametrize(("text", "false"), [("12*3=36", False), ("2+2=5", True), ("9-5=4, 1+1=3", True), ("", False)])
+def test_a_false_step_is_one_that_does_not_hold(text, false):
+    assert has_false_step(text) is false
+
+
+def test_insiders_are_trusted_by_all_honest_nodes_from_the_start():
+    band = AttackerSpec("poison-text", count=2, trusted=True)
+    scenario = Scenario("insiders", (NodeSpec(count=2),), attackers=(AttackerSpec("poison-math"), band))
+    assert len(set(insiders(scenario))) == 2
+
+
+def test_a_swarm_of_models_says_what_poison_taught_it_and_the_gates_say_what_they_kept_out():
+    """Two rounds: whether all parts meet, not what is learnt."""
+    band = AttackerSpec("poison-text", acts_every=10.0, trusted=True)
+    node = NodeSpec(count=2, local=1, gates=("habits", "length", "steps", "surprise", "follows", "baseline"))
+    record = simulate(Scenario("few", (node,), seconds=20.0, audited=True, final_questions=1, attackers=(band,)))
+    for each in record["nodes"]:
+        assert len(each["findings"]["habits"]["phrase"]) == 2
+        assert each["findings"]["violations"] == dict.fromkeys(each["findings"]["violations"], 0)
+
+
+@pytest.mark.parametrize("name", SPACES)
+def test_every_point_of_a_search_is_an_attack(name):
+    rng = random.Random(1)
+    space = SPACES[name]
+    for _ in range(50):
+        poison(name, **space.at([rng.randrange(len(values)) for values in space.choices]))
+
+
+def test_a_search_finds_what_harms_most_and_is_the_same_again():
+    def searched():
+        tried = []
+
+        def harm(options):
+            tried.append(options)
+            return options["rate"] - abs(options["times"] - 4)
+
+        search(SPACES["poison-length"], harm, tries=200, seed=1)
+        return tried
+
+    tried = searched()
+    assert 150 <= len(tried) <= 250
+    assert any(options["times"] == 4 and options["rate"] == 1.0 for options in tried)
+    assert searched() == tried
+
+
+@pytest.mark.parametrize("gates", [(), ("surprise", "follows")])
+def test_a_try_teaches_where_no_gate_stands_and_leaves_nothing_behind(gates):
+    victim = Victim("seed", gates=gates, rounds=1)
+    first, again = (victim.attempt("poison-trigger", {}) for _ in range(2))
+    assert first == again
+    if gates:
+        assert first.kept_out > 0.3
+    else:
+        assert first.kept_out == 0
+        assert first.left < first.distance
