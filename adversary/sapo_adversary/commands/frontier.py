@@ -53,7 +53,8 @@ def frontier(attacks: tuple[str, ...], *, tries: int, seed: int, output: Path | 
         found = play(
             names, DEFAULT_FOLDER / _POLICY, tries=tries, seed=seed, done=lambda _attack: progress.advance(bar)
         )
-    summary = {"command": f"sapo-adversary frontier --tries {tries} --seed {seed}", "attacks": found}
+    command = " ".join(["sapo-adversary frontier", *attacks, f"--tries {tries} --seed {seed}"])
+    summary = {"command": command, "attacks": found}
     path = output / "poison_frontier.json"
     write_whole(path, to_json(summary))
     draw(found, path.with_suffix(".svg"))
