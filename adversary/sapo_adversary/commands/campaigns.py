@@ -23,8 +23,8 @@ from sapo_adversary.campaigns.page import page
 from sapo_adversary.campaigns.play import play
 from sapo_adversary.campaigns.table import markdown
 from sapo_adversary.commands.experiments import default_output
-from sapo_adversary.commands.policies import prepare_all
-from sapo_adversary.policies import DEFAULT_FOLDER, POLICIES
+from sapo_adversary.commands.policies import prepare_for
+from sapo_adversary.policies import DEFAULT_FOLDER
 from sapo_adversary.records import to_json, write_whole
 from sapo_node.commands.options import Command, as_json, stderr
 from sapo_protocol import LocalError
@@ -208,8 +208,7 @@ def matrix(
 
 def _prepare(campaigns: Iterable[Campaign]) -> None:
     """Build what policies the nodes begin with, where they are not there yet."""
-    models = {spec.model for campaign in campaigns for spec in campaign.scenario("control").nodes}
-    prepare_all(sorted(models & POLICIES.keys()), DEFAULT_FOLDER, stderr)
+    prepare_for((campaign.scenario("control") for campaign in campaigns), DEFAULT_FOLDER, stderr)
 
 
 def _by_poison(outcomes: Iterable[Outcome]) -> dict[str, dict[str, Any]]:

@@ -9,12 +9,12 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from sapo_adversary.commands.policies import prepare_all
+from sapo_adversary.commands.policies import prepare_for
 from sapo_adversary.experiments.experiment import Experiment, experiment_names, load_experiment
 from sapo_adversary.experiments.plots import draw, draw_tasks, tasks_were_followed
 from sapo_adversary.experiments.summary import summarise
 from sapo_adversary.experiments.tables import header, markdown, rows
-from sapo_adversary.policies import DEFAULT_FOLDER, POLICIES
+from sapo_adversary.policies import DEFAULT_FOLDER
 from sapo_adversary.records import to_json, write_whole
 from sapo_adversary.simulator.runs import load_record, play_all
 from sapo_node.commands.options import as_json, stderr
@@ -116,8 +116,7 @@ def _arms(what: Experiment) -> str:
 
 def _run(what: Experiment, records: Path, policies: Path, jobs: int | None) -> dict[str, Any]:
     wanted = what.all_scenarios()
-    models = {spec.model for each in wanted for spec in each.nodes}
-    prepare_all(sorted(models & POLICIES.keys()), policies, stderr)
+    prepare_for(wanted, policies, stderr)
     play_all(wanted, records, policies=policies, jobs=jobs, console=stderr)
     found = {arm: [load_record(records, each) for each in what.scenarios(arm)] for arm in what.arms}
     return {**summarise(what, found), "versions": {package: version(package) for package in _PACKAGES}}

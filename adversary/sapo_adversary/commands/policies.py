@@ -11,6 +11,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from rich.table import Table
 
 from sapo_adversary.policies import DEFAULT_FOLDER, POLICIES, meta_of, prepare, require_known
+from sapo_adversary.simulator.scenario import Scenario
 from sapo_node.commands.options import as_json, stderr
 
 
@@ -42,6 +43,12 @@ def policies(names: tuple[str, ...], *, folder: Path, json_output: bool) -> None
         click.echo(json.dumps(listed))
     else:
         Console().print(_table(listed))
+
+
+def prepare_for(scenarios: Iterable[Scenario], folder: Path, console: Console) -> None:
+    """Build what prepared policies the nodes of these scenarios begin with, where they are missing."""
+    models = {spec.model for scenario in scenarios for spec in scenario.nodes}
+    prepare_all(sorted(models & POLICIES.keys()), folder, console)
 
 
 def prepare_all(names: Iterable[str], folder: Path, console: Console) -> None:

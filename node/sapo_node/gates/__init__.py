@@ -47,6 +47,8 @@ class Gates:
         """
         if self._habits:
             self._habits.look(offered)
+        if not self._stops:
+            return list(offered), []
         kept: list[VerifiedGroup] = []
         empty: list[VerifiedGroup] = []
         for group in offered:
@@ -59,10 +61,12 @@ class Gates:
                 kept.append(group)
         return kept, empty
 
-    def judge(self, group: VerifiedGroup, advantages: Sequence[float]) -> tuple[float, ...]:
+    def judge(self, group: VerifiedGroup, advantages: tuple[float, ...]) -> tuple[float, ...]:
         """The advantages, 0 where a right answer must not teach."""
         if self._baseline:
             advantages = against_own(group.rewards, advantages, self._competence.pass_rate(group.dataset))
+        if not self._stops:
+            return advantages
         return tuple(
             0.0 if advantage > 0 and self._why(group.dataset, completion.text) else advantage
             for completion, advantage in zip(group.completions, advantages, strict=True)
@@ -73,6 +77,11 @@ class Gates:
         if not self._habits:
             return ()
         return tuple(self._habits.silent(completion.text) for completion in group.completions)
+
+    @property
+    def _stops(self) -> bool:
+        """Whether any gate stops whole answers: most swarms have none, and pools are large."""
+        return self._steps or self._length is not None
 
     def _why(self, dataset: str, text: str) -> Gate | None:
         """Which gate stops a right answer, if any."""

@@ -17,14 +17,17 @@ class LengthGate:
 
     def __init__(self) -> None:
         self._own: defaultdict[str, deque[int]] = defaultdict(lambda: deque(maxlen=KEPT))
+        self._longest: dict[str, int] = {}
 
     def observe(self, local: Iterable[LocalGroup]) -> None:
         """Take in a round's own answers."""
         for group in local:
             own = self._own[group.dataset]
             own.extend(len(c.text) for c, reward in zip(group.completions, group.rewards, strict=True) if reward)
+            if len(own) >= KNOWN:
+                self._longest[group.dataset] = sorted(own)[int(QUANTILE * len(own))]
 
     def admits(self, dataset: str, text: str) -> bool:
         """Whether a right answer may teach."""
-        own = self._own[dataset]
-        return len(own) < KNOWN or len(text) <= sorted(own)[int(QUANTILE * len(own))]
+        longest = self._longest.get(dataset)
+        return longest is None or len(text) <= longest

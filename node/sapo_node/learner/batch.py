@@ -30,7 +30,7 @@ class Row:
     advantage: float
     weight: float
     answer_at: int
-    """How many of its tokens come before the answer; all of them where there is none."""
+    """How many of its tokens come before the answer; all of them where there is none, and of own completions."""
     silent: tuple[int, ...] = ()
     """Places of the tokens that are not taught."""
 
@@ -69,7 +69,7 @@ def rows_of(policy: Policy, index: int, group: TrainGroup, max_tokens: int) -> l
         # A text that stops elsewhere than after its answer is not taught to stop there.
         if completion.finish == "stop" and completion.text.rstrip().endswith(ANSWER_END):
             tokens = (*tokens, policy.ends[0])
-        at = _answer_at(policy, completion, len(tokens))
+        at = _answer_at(policy, completion, len(tokens)) if group.source == "external" else len(tokens)
         silent = policy.overlapping(completion.text, completion.silent) if completion.silent else ()
         rows.append(Row(index, group.source == "external", prompt, tokens, advantage, group.weight, at, silent))
     return rows

@@ -136,7 +136,8 @@ class Trainer:
         """Return the (B, T) token weights."""
         mask = batch.mask.to(logprobs.dtype, copy=True)
         for place, row in enumerate(batch.rows):
-            mask[place, list(row.silent)] = 0
+            if row.silent:
+                mask[place, list(row.silent)] = 0
         own = torch.tensor([row.weight for row in batch.rows], device=self.policy.device)[:, None]
         if not tapered:
             return mask * own
