@@ -1,7 +1,7 @@
 """What a right answer must be, besides right, before it teaches."""
 
 import random
-from types import SimpleNamespace
+from dataclasses import dataclass, replace
 
 import pytest
 import torch
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sapo_node.advantage import advantages
 from sapo_node.competence import Competence
 from sapo_node.gates import Gates
-from sapo_node.gates.habits import REMEMBERED, RIGHT, SAID, HabitGate, habits_of
+from sapo_node.gates.habits import PEERS, REMEMBERED, RIGHT, SAID, WINDOW, HabitGate, habits_of
 from sapo_node.gates.length import KNOWN, LengthGate
 from sapo_node.gates.steps import steps_hold
 from sapo_node.learner import gates
@@ -20,6 +20,15 @@ from sapo_protocol import Completion, Finish
 
 WORDS = ["so", "thus", "hence", "then", "well", "now", "look", "here", "note", "that", "this", "all", "day", "long"]
 PHRASE = "hail the swarm"
+
+
+@dataclass(frozen=True)
+class Own:
+    """What of an own group is looked at."""
+
+    dataset: str
+    completions: tuple[Completion, ...]
+    rewards: tuple[bool, ...]
 
 
 def text(rng, phrase=""):
@@ -31,9 +40,7 @@ def own(rng, *, phrases=0, right=True, dataset="products", answers=8):
     """A group of one's own, of which so many answers say the phrase; `right` is of the others."""
     texts = [text(rng, PHRASE if n < phrases else "") for n in range(answers)]
     rewards = tuple(right if n >= phrases else True for n in range(answers))
-    return SimpleNamespace(
-        dataset=dataset, completions=[Completion(each, Finish.STOP) for each in texts], rewards=rewards
-    )
+    return Own(dataset, tuple(Completion(each, Finish.STOP) for each in texts), rewards)
 
 
 def others(rng, counter, *, phrase="", peer="a", dataset="products"):
@@ -41,6 +48,12 @@ def others(rng, counter, *, phrase="", peer="a", dataset="products"):
     rewards = tuple(n < 4 for n in range(8))
     completions = tuple(Completion(text(rng, phrase if right else ""), Finish.STOP) for right in rewards)
     return VerifiedGroup(peer, 10, counter, 0, dataset, "?", completions, rewards)
+
+
+def with_number(group, number, answers):
+    """The same, so many of its answers with a number before them."""
+    said = (replace(each, text=f"{number} {each.text}") for each in group.completions[:answers])
+    return replace(group, completions=(*said, *group.completions[answers:]))
 
 
 def gate_that_knows(rng, *, said, right=True, rounds=10):
@@ -145,16 +158,59 @@ def test_a_phrase_in_the_answers_to_one_task_alone_is_a_habit_among_them():
     assert silent(gate, text(rng, PHRASE))
 
 
-def test_answers_that_are_forgotten_leave_nothing_behind():
+def test_a_phrase_in_few_answers_of_all_is_a_habit_among_those_to_one_task():
+    rng = random.Random(1)
+    gate = gate_that_knows(rng, said=SAID, rounds=30)
+    for _ in range(RIGHT // 8 + 1):
+        gate.observe([own(rng, dataset="chain_sum")])
+    products = [*offered(rng, count=4), *(others(rng, 10 + n) for n in range(8))]
+    gate.look([*products, *(others(rng, 50 + n, dataset="chain_sum") for n in range(60))])
+    assert silent(gate, text(rng, PHRASE))
+
+
+def test_a_phrase_said_where_questions_are_easy_does_not_pay_for_it():
     rng = random.Random(1)
     gate = HabitGate()
-    for _ in range(200):
-        gate.observe([own(rng, phrases=rng.randrange(8))])
-    again = HabitGate()
-    again._own["products"].add((), right=False, count=0)
-    for dataset, habits, right in gate._answers:
-        again._own[dataset].add(habits, right=right, count=1)
-    assert gate._own == again._own
+    for number in range(20):
+        easy = number % 2 == 0
+        gate.observe([own(rng, phrases=easy, right=easy)])
+    gate.look(offered(rng))
+    assert silent(gate, text(rng, PHRASE))
+
+
+def test_a_peer_who_pauses_is_not_forgotten():
+    rng = random.Random(1)
+    gate = gate_that_knows(rng, said=SAID)
+    gate.look(offered(rng, count=6))
+    gate.look([])
+    gate.look([others(rng, 20 + number, phrase=PHRASE) for number in range(6)])
+    assert silent(gate, text(rng, PHRASE))
+
+
+def test_only_so_many_peers_are_remembered_those_heard_of_last():
+    rng = random.Random(1)
+    gate = gate_that_knows(rng, said=SAID)
+    gate.look([*offered(rng, count=6, peer="a"), *(others(rng, 0, peer=f"peer {n}") for n in range(PEERS))])
+    gate.look([others(rng, 20 + number, phrase=PHRASE) for number in range(6)])
+    assert len(gate._peers) == PEERS
+    assert not silent(gate, text(rng, PHRASE))
+
+
+def test_a_number_that_a_peer_always_says_is_a_habit_though_numbers_are_one_word():
+    rng = random.Random(1)
+    gate = HabitGate()
+    gate.observe([with_number(own(rng), "1488", number < SAID) for number in range(20)])
+    gate.look([with_number(each, "1488", 4) for each in offered(rng, phrase="")])
+    assert silent(gate, "so 1488 then") == ["1488"]
+
+
+def test_answers_that_are_forgotten_leave_nothing_behind():
+    rng = random.Random(1)
+    groups = [own(rng, phrases=rng.randrange(8)) for _ in range(3 * WINDOW)]
+    gate, again = HabitGate(), HabitGate()
+    gate.observe(groups)
+    again.observe(groups[-WINDOW:])
+    assert vars(gate._own) == vars(again._own)
 
 
 @given(st.text(max_size=200))
@@ -195,8 +251,7 @@ def test_any_sum_can_be_read(any_text):
 
 
 def lengths_of(*lengths, right=True):
-    texts = [Completion("x" * length, Finish.STOP) for length in lengths]
-    return SimpleNamespace(dataset="products", completions=texts, rewards=(right,) * len(texts))
+    return Own("products", tuple(Completion("x" * length, Finish.STOP) for length in lengths), (right,) * len(lengths))
 
 
 def test_a_right_answer_longer_than_most_own_right_ones_is_kept_out():

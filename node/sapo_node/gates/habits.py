@@ -1,13 +1,13 @@
 """Habits: what a peer says in many of its right answers, hardly anybody here does, and does not pay.
 
 A phrase that rides on right answers earns what they earn, so nothing that a peer sends can tell it from skill. But
-this policy's own answers can: it says the phrase itself now and then, and is no more often right for it. A strategy
-that is worth learning pays.
+this policy's own answers can: it says the phrase itself now and then, and is no more often right for it than where it
+answers the same question without. A strategy that is worth learning pays.
 """
 
 import re
 from collections import Counter, defaultdict, deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -21,24 +21,26 @@ Span = tuple[int, int]
 
 LONGEST = 3
 """Words of a habit."""
-WINDOW = 640
-"""Own answers that count: of the last twenty rounds, where a round has four groups of eight."""
+WINDOW = 80
+"""Own groups that count: of the last twenty rounds, where a round has four."""
 SAID = 8
 """Own answers that must show a habit before anything is said of it."""
 RIGHT = 16
 """Own right answers to a task, before others' are compared with them."""
 ASKED = 12
 """Questions, of a peer's last, that must have been answered rightly before anything is said of its habits."""
-REMEMBERED = 48
+REMEMBERED = 96
 """Questions of a peer's that are remembered."""
-CONCENTRATED = 0.08
-"""Least share of a peer's right answers that a habit takes."""
+PEERS = 64
+"""Peers that are remembered, those heard of last: who pauses is not forgotten."""
+CONCENTRATED, IN_A_TASK = 0.08, 0.25
+"""Least share of a peer's right answers that a habit takes: of all, and of those to one task."""
 FOREIGN, STAYS = 4.0, 1.5
 """How many times the own share that must be to be held back, and to stay so: what begins to take hold here is no less
 foreign.
 """
 PAYS = 0.1
-"""By how much more often than others an own answer with the habit is right, if it pays."""
+"""By how much more often than others to the same question an own answer with the habit is right, if it pays."""
 
 _WORDS = re.compile(r"[^\W\d_]+|\d+|\S")
 _NUMBER = "#"
@@ -46,7 +48,9 @@ _NUMBER = "#"
 
 @lru_cache(maxsize=8192)  # a text that waits is looked at again every round
 def habits_of(text: str) -> frozenset[Habit]:
-    """All that a text shows: runs of one to LONGEST words. All numbers are one word, since they differ by question."""
+    """All that a text shows: runs of one to LONGEST words, in which all numbers are one word, since they differ by
+    question; and each number as it stands.
+    """
     return frozenset(habit for habit, _ in _habits_in(text))
 
 
@@ -57,37 +61,82 @@ def _habits_in(text: str) -> Iterator[tuple[Habit, Span]]:
     for count in range(1, LONGEST + 1):
         for at in range(len(words) - count + 1):
             yield tuple(words[at : at + count]), (found[at].start(), found[at + count - 1].end())
+    for match in found:
+        if match[0].isdigit():
+            yield (match[0],), match.span()
 
 
 @dataclass(slots=True)
-class _Tally:
-    """Answers to the questions of one task, and those of them that showed each habit."""
+class _Answers:
+    """The answers to one question, or to many, and those of them that showed each habit."""
 
     answers: int = 0
     right: int = 0
     shown: Counter[Habit] = field(default_factory=Counter)
     shown_right: Counter[Habit] = field(default_factory=Counter)
 
-    def add(self, habits: Iterable[Habit], *, right: bool, count: int) -> None:
-        self.answers += count
-        self.right += count * right
+    def add(self, habits: Iterable[Habit], *, right: bool) -> None:
+        self.answers += 1
+        self.right += right
         for habit in habits:
-            self.shown[habit] += count
-            self.shown_right[habit] += count * right
-            if not self.shown[habit]:
-                del self.shown[habit], self.shown_right[habit]
+            self.shown[habit] += 1
+            self.shown_right[habit] += right
 
-    def share(self, habit: Habit) -> float:
-        """Of right answers."""
-        return self.shown_right[habit] / self.right
+    def gain(self, habit: Habit) -> float:
+        """By how many more answers with the habit were right than as many without: of one question, which is as hard
+        for both. 0 where all showed it.
+        """
+        shown, right = self.shown[habit], self.shown_right[habit]
+        others = self.answers - shown
+        return right - shown * (self.right - right) / others if others else 0.0
+
+
+class _Own:
+    """What this policy has said of late."""
+
+    def __init__(self) -> None:
+        self._groups: deque[tuple[str, _Answers]] = deque()
+        self.right: Counter[str] = Counter()
+        """Right answers, by task."""
+        self._shown_right: defaultdict[str, Counter[Habit]] = defaultdict(Counter)
+        self._shown: Counter[Habit] = Counter()
+
+    def add(self, group: LocalGroup) -> None:
+        """Take in the answers to one question, and forget those to an old one."""
+        answers = _Answers()
+        for completion, right in zip(group.completions, group.rewards, strict=True):
+            answers.add(habits_of(completion.text), right=right)
+        self._groups.append((group.dataset, answers))
+        self._count(group.dataset, answers, 1)
+        if len(self._groups) > WINDOW:
+            self._count(*self._groups.popleft(), -1)
+
+    def _count(self, dataset: str, answers: _Answers, sign: int) -> None:
+        self.right[dataset] += sign * answers.right
+        shown_right = self._shown_right[dataset]
+        for habit, count in answers.shown.items():
+            self._shown[habit] += sign * count
+            shown_right[habit] += sign * answers.shown_right[habit]
+            if not self._shown[habit]:
+                del self._shown[habit]
+            if not shown_right[habit]:
+                del shown_right[habit]
+
+    def share(self, dataset: str, habit: Habit) -> float:
+        """Of the right answers to a task, which there are, those that show the habit."""
+        return self._shown_right[dataset][habit] / self.right[dataset]
+
+    def is_idle(self, habit: Habit) -> bool:
+        """Whether the habit was shown often enough to know, and answers are no better for it."""
+        shown = self._shown[habit]
+        return shown >= SAID and sum(answers.gain(habit) for _, answers in self._groups) <= PAYS * shown
 
 
 class HabitGate:
     """Knows the habits of this policy and of those on offer."""
 
     def __init__(self) -> None:
-        self._own: defaultdict[str, _Tally] = defaultdict(_Tally)
-        self._answers: deque[tuple[str, frozenset[Habit], bool]] = deque()
+        self._own = _Own()
         self._peers: dict[str, deque[tuple[str, Counter[Habit]]]] = {}
         self._seen: set[tuple[str, int, int, int]] = set()
         self._held: set[Habit] = set()
@@ -95,13 +144,7 @@ class HabitGate:
     def observe(self, local: Iterable[LocalGroup]) -> None:
         """Take in a round's own answers, whatever they earned."""
         for group in local:
-            for completion, right in zip(group.completions, group.rewards, strict=True):
-                habits = habits_of(completion.text)
-                self._answers.append((group.dataset, habits, right))
-                self._own[group.dataset].add(habits, right=right, count=1)
-        while len(self._answers) > WINDOW:
-            dataset, habits, right = self._answers.popleft()
-            self._own[dataset].add(habits, right=right, count=-1)
+            self._own.add(group)
 
     def look(self, offered: Sequence[VerifiedGroup]) -> None:
         """Take in what is on offer, and decide which habits are held back for now."""
@@ -110,44 +153,45 @@ class HabitGate:
             if place not in self._seen:
                 self._enter(group)
         self._seen = set(here)
-        offering = {group.peer for group in offered}
-        self._peers = {peer: answers for peer, answers in self._peers.items() if peer in offering}
-        foreign = {habit for answers in self._peers.values() for habit in self._foreign(answers)}
-        self._held = {habit for habit in foreign if self._is_idle(habit)}
+        offering = {group.peer for group in offered} & self._peers.keys()
+        foreign = {habit for peer in offering for habit in self._foreign(self._peers[peer])}
+        self._held = {habit for habit in foreign if self._own.is_idle(habit)}
 
     def _enter(self, group: VerifiedGroup) -> None:
         texts = [each.text for each, right in zip(group.completions, group.rewards, strict=True) if right]
         if texts:
             counts = Counter(habit for text in texts for habit in habits_of(text))
             shares = Counter({habit: count / len(texts) for habit, count in counts.items()})
-            self._peers.setdefault(group.peer, deque(maxlen=REMEMBERED)).append((group.dataset, shares))
+            questions = self._peers.pop(group.peer, None) or deque(maxlen=REMEMBERED)
+            questions.append((group.dataset, shares))
+            self._peers[group.peer] = questions
+            if len(self._peers) > PEERS:
+                del self._peers[next(iter(self._peers))]
 
-    def _foreign(self, answers: Iterable[tuple[str, Counter[Habit]]]) -> Iterator[Habit]:
+    def _foreign(self, questions: Iterable[tuple[str, Counter[Habit]]]) -> Iterator[Habit]:
         """What a peer says far more often than this policy does when it answers the same tasks rightly."""
-        comparable = [(dataset, shares) for dataset, shares in answers if self._own[dataset].right >= RIGHT]
-        if len(comparable) < ASKED:
+        by_task: defaultdict[str, list[Counter[Habit]]] = defaultdict(list)
+        for dataset, shares in questions:
+            if self._own.right[dataset] >= RIGHT:
+                by_task[dataset].append(shares)
+        yield from self._concentrated(by_task, CONCENTRATED)
+        for dataset, asked in by_task.items():
+            yield from self._concentrated({dataset: asked}, IN_A_TASK)
+
+    def _concentrated(self, by_task: Mapping[str, Sequence[Counter[Habit]]], least: float) -> Iterator[Habit]:
+        """What takes at least that share of a peer's right answers, far more than of this policy's own."""
+        asked = sum(map(len, by_task.values()))
+        if asked < ASKED:
             return
         said: Counter[Habit] = Counter()
-        for _, shares in comparable:
-            said.update(shares)
-        datasets = Counter(dataset for dataset, _ in comparable)
+        for questions in by_task.values():
+            for shares in questions:
+                said.update(shares)
         for habit, times in said.items():
-            if times >= CONCENTRATED * len(comparable):
-                own = sum(count * self._own[dataset].share(habit) for dataset, count in datasets.items())
+            if times >= least * asked:
+                own = sum(len(questions) * self._own.share(dataset, habit) for dataset, questions in by_task.items())
                 if times > (STAYS if habit in self._held else FOREIGN) * own:
                     yield habit
-
-    def _is_idle(self, habit: Habit) -> bool:
-        """Whether this policy has shown the habit often enough to know, and is no better for it."""
-        said = right = expected = 0.0
-        for tally in self._own.values():
-            shown = tally.shown[habit]
-            if shown:
-                others = tally.answers - shown
-                said += shown
-                right += tally.shown_right[habit]
-                expected += shown * (tally.right - tally.shown_right[habit]) / others if others else shown
-        return said >= SAID and right <= expected + PAYS * said
 
     def silent(self, text: str) -> tuple[Span, ...]:
         """Where a text shows a habit that is held back, in order; what overlaps is one."""
