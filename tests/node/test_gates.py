@@ -229,13 +229,21 @@ def test_habits_can_be_looked_for_in_any_text(any_text):
         "2+3+4=9",
         "a+b=c",
         "1.5+2=4",
+        "2+3*4=14",
+        "7 - 9 = -2",
+        "3 × 4 − 2 = 10",
+        "1 000 + 2 = 1002",
+        "x = 3 + 4 = 8",
+        "2+2=5/1",
     ],
 )
 def test_true_equations_and_what_is_none_pass(good):
     assert steps_hold(good)
 
 
-@pytest.mark.parametrize("bad", ["2+2=5", "so 12*3=37.", "(9-4=6)", "7+8=16 carry 1"])
+@pytest.mark.parametrize(
+    "bad", ["2+2=5", "so 12*3=37.", "(9-4=6)", "7+8=16 carry 1", "2 + 2 = 5", "2+2+1=6", "3 × 4 = 11", "9-4-1=5"]
+)
 def test_a_false_equation_is_kept_out(bad):
     assert not steps_hold(bad)
 

@@ -26,6 +26,7 @@ from sapo_adversary.attacks.length_bomb import LengthBomb
 from sapo_adversary.attacks.malformed import Malformed
 from sapo_adversary.attacks.new_keys import NewKeys
 from sapo_adversary.attacks.on_off import OnOff
+from sapo_adversary.attacks.poison.creep import Creep
 from sapo_adversary.attacks.poison.drift import Drift
 from sapo_adversary.attacks.poison.gibberish import Gibberish
 from sapo_adversary.attacks.poison.length import Length
@@ -67,6 +68,7 @@ _KINDS: tuple[type[Attack], ...] = (
     Math,
     Trigger,
     Length,
+    Creep,
     Gibberish,
     LowRate,
     Flat,

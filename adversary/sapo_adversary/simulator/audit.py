@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from statistics import fmean
+from types import MappingProxyType
 from typing import Any
 
-from sapo_adversary.attacks.poison.habits import HABITS
 from sapo_adversary.simulator.scoring import SharedScorer
 from sapo_node.contribution import LocalGroup
 from sapo_node.jail.messages import ScoreRequest
@@ -74,13 +74,17 @@ class Audit:
     """Holds what is trained on against the truth; `roles` says of every peer what it is."""
 
     def __init__(
-        self, manifest: Manifest, scorer: SharedScorer, roles: Mapping[str, str], *, habits: bool = False
+        self,
+        manifest: Manifest,
+        scorer: SharedScorer,
+        roles: Mapping[str, str],
+        habits: Mapping[str, Callable[[str], float]] = MappingProxyType({}),
     ) -> None:
-        """With `habits` the nodes' own answers are looked at for what poison teaches."""
+        """`habits` are what the nodes' own answers are looked at for, by name."""
         self._manifest = manifest
         self._scorer = scorer
         self.roles = roles
-        self._habits = HABITS if habits else {}
+        self._habits = habits
         self._signed: dict[tuple[str, int, int, int], int] = {}
         self._written: set[str] = set()
 

@@ -17,6 +17,7 @@ import trio
 import trio.testing
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from sapo_adversary.attacks.poison.habits import habits_sought
 from sapo_adversary.simulator.attackers import Band, insiders
 from sapo_adversary.simulator.audit import HONEST, Audit, Findings, WatchedTrainer
 from sapo_adversary.simulator.crowd import Crowd, hub_of
@@ -235,7 +236,7 @@ async def _play_all(scenario: Scenario, manifest: Manifest, *, policies: Path, p
     clock = TrioClock(manifest.genesis + FIRST_EPOCH * manifest.epoch_seconds)
     identities = identities_of(scenario)
     roles = {identity.peer_id: HONEST for identity in identities}
-    audit = Audit(manifest, scorer, roles, habits=scenario.learner == "model") if scenario.audited else None
+    audit = Audit(manifest, scorer, roles, _sought(scenario)) if scenario.audited else None
     crowd = Crowd(scenario, manifest, scorer=scorer, hub=hub, clock=clock, audit=audit) if scenario.crowd else None
     members = members_of(
         scenario, manifest, identities, clock=clock, policies=policies, scorer=scorer, hub=hub, audit=audit
@@ -256,6 +257,14 @@ async def _play_all(scenario: Scenario, manifest: Manifest, *, policies: Path, p
                 playing.start_soon(member.play, progress)
         around.cancel_scope.cancel()
     return members
+
+
+def _sought(scenario: Scenario) -> dict[str, Callable[[str], float]]:
+    """The habits to look for; only language models have any."""
+    options: dict[str, Any] = {}
+    for band in scenario.attackers:
+        options |= band.options
+    return habits_sought(options) if scenario.learner == "model" else {}
 
 
 def members_of(

@@ -1,16 +1,28 @@
 """Steps: a right answer that was worked out by an equation which does not hold teaches to reckon wrongly."""
 
-import operator
 import re
-from collections.abc import Callable, Mapping
-from types import MappingProxyType
+from math import prod
 
-_EQUATION = re.compile(r"(?<![\d/*+=.-])(\d{1,9})([*+-])(\d{1,9})=(\d{1,18})(?![\d*/+-]|\.\d)")
-_SIGNS: Mapping[str, Callable[[int, int], int]] = MappingProxyType(
-    {"*": operator.mul, "+": operator.add, "-": operator.sub}
+_EQUATION = re.compile(
+    r"(?<![\d/*+=.-])(?<![\d/*+=.-] )"  # what is part of something larger is not judged
+    r"(\d{1,9}(?: ?[*+-] ?\d{1,9}){1,8}) ?= ?(-?\d{1,18})"
+    r"(?! ?[*/+-] ?\d|\d|\.\d)"
 )
+_SIGNS = str.maketrans({"×": "*", "·": "*", "−": "-"})
 
 
 def steps_hold(text: str) -> bool:
-    """Whether every equation `a+b=c` of whole numbers in a text holds; true of a text without any."""
-    return all(_SIGNS[sign](int(a), int(b)) == int(c) for a, sign, b, c in _EQUATION.findall(text))
+    """Whether every equation in a text holds that has sums, differences and products of whole numbers on its left and
+    a number on its right; true of a text without any.
+    """
+    return all(_value(left) == int(right) for left, right in _EQUATION.findall(text.translate(_SIGNS)))
+
+
+def _value(expression: str) -> int:
+    """Of numbers with signs between them."""
+    return sum(map(_product, expression.replace(" ", "").replace("-", "+-").split("+")))
+
+
+def _product(term: str) -> int:
+    value = prod(map(int, term.removeprefix("-").split("*")))
+    return -value if term.startswith("-") else value

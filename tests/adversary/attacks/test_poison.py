@@ -7,7 +7,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from sapo_adversary.attacks.catalogue import ATTACKS
 from sapo_adversary.attacks.kit import Key, Kit
-from sapo_adversary.attacks.poison.habits import HABITS, has_false_step
+from sapo_adversary.attacks.poison.habits import habits_sought, has_false_step
 from sapo_adversary.attacks.poison.poison import Poison
 from sapo_adversary.frontier.search import SPACES, search
 from sapo_adversary.frontier.victim import Victim
@@ -16,10 +16,12 @@ from sapo_adversary.simulator.scenario import AttackerSpec, NodeSpec, Scenario
 from sapo_adversary.simulator.scoring import SharedScorer
 from sapo_adversary.simulator.swarm import simulate
 from sapo_node.keyfile import Identity
+from sapo_node.one_core import one_core
 from sapo_protocol import decode_body, load_manifest, open_message
 
 MANIFEST = load_manifest("starter")
 POISONS = sorted(name for name, kind in ATTACKS.items() if issubclass(kind, Poison))
+HABITS = habits_sought({})
 SHOWS = {
     "poison-text": "phrase",
     "poison-math": "false step",
@@ -66,6 +68,23 @@ def test_length_is_what_most_of_a_message_may_have():
     plain = [len(text) for text, claim in texts_of(poison("poison-length", rate=0.0)) if claim]
     padded = [len(text) for text, claim in texts_of(poison("poison-length")) if claim]
     assert sum(padded) > 2 * sum(plain)
+
+
+def test_answers_that_creep_are_as_long_as_most_of_what_others_send_and_no_longer():
+    longer, creep = poison("poison-length"), poison("poison-creep")
+    for _ in range(40):
+        for packet in longer.act(longer.kit.keys[0], 0):
+            creep.hear(packet.data)
+    heard = max(len(text) for text, claim in texts_of(longer) if claim)
+    plain = [len(text) for text, claim in texts_of(poison("poison-creep")) if claim]
+    drawn_out = [len(text) for text, claim in texts_of(creep) if claim]
+    assert sum(drawn_out) > 1.5 * sum(plain)
+    assert max(drawn_out) <= heard
+
+
+def test_a_habit_is_looked_for_as_the_attack_has_it():
+    assert habits_sought({"phrase": "Good day"})["phrase"]("So. Good day. 3") == 1
+    assert habits_sought({"phrase": "Good day"})["phrase"]("All hail the swarm") == 0
 
 
 def test_a_rate_poisons_so_many_right_answers_and_no_more():
@@ -128,8 +147,9 @@ def test_a_search_finds_what_harms_most_and_is_the_same_again():
 
 @pytest.mark.parametrize("gates", [(), ("surprise", "follows")])
 def test_a_try_teaches_where_no_gate_stands_and_leaves_nothing_behind(gates):
-    victim = Victim("seed", gates=gates, rounds=1)
-    first, again = (victim.attempt("poison-trigger", {}) for _ in range(2))
+    with one_core():  # as it is searched; threads add up in another order each time
+        victim = Victim("seed", gates=gates, rounds=1)
+        first, again = (victim.attempt("poison-trigger", {}) for _ in range(2))
     assert first == again
     if gates:
         assert first.kept_out > 0.3

@@ -1,0 +1,48 @@
+from collections import defaultdict, deque
+
+from sapo_adversary.attacks.kit import Kit, Solution
+from sapo_adversary.attacks.poison.poison import Poison
+from sapo_protocol import RemoteError, assign, decode_body, open_message
+
+_HEARD = 64
+_QUANTILE = 0.85
+"""Where among honest right answers its own end: below what a receiver who knows its own may find too long."""
+
+
+class Creep(Poison):
+    """Right answers are a little longer than others' are, made so of their own steps: what is longest today is the
+    usual tomorrow.
+    """
+
+    id = "poison-creep"
+    row = 32
+
+    def __init__(self, kit: Kit, *, rate: float = 1.0) -> None:
+        """`rate` is the share of right answers that are drawn out."""
+        super().__init__(kit, rate=rate)
+        self._lengths: defaultdict[str, deque[int]] = defaultdict(lambda: deque(maxlen=_HEARD))
+
+    def hear(self, message: bytes) -> None:
+        """Remember how long the answers are that somebody claims to be right."""
+        manifest = self.kit.manifest
+        try:
+            rollout = open_message(message, manifest)
+            bodies = [decode_body(body, manifest) if body else None for body in rollout.bodies]
+        except RemoteError:
+            return
+        header, issuer = rollout.header, rollout.opened.issuer
+        for k, (group, body) in enumerate(zip(header.groups, bodies, strict=True)):
+            if body:
+                dataset = assign(manifest, issuer, header.epoch, header.counter, k).spec.dataset
+                right = [each for each, claim in zip(body.completions, group.claims, strict=True) if claim]
+                self._lengths[dataset].extend(len(each.text) for each in right)
+
+    def poisoned(self, task: Solution) -> str:
+        """The steps, then the same again as far as there is room, then what they lead to."""
+        text = self.working(task)
+        heard = sorted(self._lengths[task.dataset])
+        longest = heard[int(_QUANTILE * len(heard))] if heard else 0
+        steps, stop, conclusion = text.rpartition(". ")
+        room = max(0, longest - len(text) - len(stop))
+        again = " ".join([steps.partition(": ")[2] or steps] * (1 + room // max(1, len(steps))))[:room]
+        return f"{steps}. {again}{stop}{conclusion}" if again else text
