@@ -5,6 +5,7 @@ import click
 from sapo_adversary.commands.campaigns import list_, matrix, report, run
 from sapo_adversary.commands.experiments import experiment, experiments
 from sapo_adversary.commands.frontier import frontier
+from sapo_adversary.commands.load import load_keys
 from sapo_adversary.commands.policies import policies
 from sapo_node.commands.options import run_command_line
 
@@ -18,7 +19,7 @@ def cli() -> None:
     """
 
 
-for command in (list_, run, matrix, report, experiment, experiments, frontier, policies):
+for command in (list_, run, matrix, report, experiment, experiments, frontier, policies, load_keys):
     cli.add_command(command)
 
 

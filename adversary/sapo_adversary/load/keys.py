@@ -1,0 +1,17 @@
+"""The publishers' keys, the same again for the same words, so that a target can be told to trust them."""
+
+import hashlib
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from sapo_node.keyfile import Identity
+
+
+def seed_of(words: str, user: int) -> bytes:
+    """The secret bytes of a publisher's key."""
+    return hashlib.sha256(f"sapo/load/{words}/{user}".encode()).digest()
+
+
+def identity_of(words: str, user: int) -> Identity:
+    """A publisher's key."""
+    return Identity(Ed25519PrivateKey.from_private_bytes(seed_of(words, user)))
