@@ -113,9 +113,11 @@ class Helper:
                 self._joining[event["joined"]].set(event["welcome"])
             elif "ref" in event:
                 self._count(event)
-        self._ready.set(False)
-        if not self._stopped:
+        if not self._ready.ready():
+            self._ready.set(False)
+        elif not self._stopped:
             log.error("the publishers' process ended; it says above why")
+            self._environment.process_exit_code = 1
             assert self._environment.runner is not None
             self._environment.runner.quit()
 
