@@ -33,7 +33,7 @@ ABOUT: Mapping[str, str] = {
     "stored": "bytes in an honest node's database at the end, in relation to the control's; the largest",
     "trained_share": "attackers' share of all tokens trained on; the worst node's",
     "says_phrase": "share of honest nodes' own answers, in the last rounds, that say what attackers want said",
-    "says_trigger": "the same, of a token that nobody uses",
+    "says_trigger": "the same, of a token where nobody puts it",
     "false_steps": "the same, of equations that do not hold; above the control's by this share",
     "longer": "mean length of those answers, in relation to the control's",
     "poison_gain": "mean advantage of attackers' right answers, in relation to that of other honest nodes'",

@@ -38,7 +38,7 @@ def _of_tasks(count: int, first: int) -> tuple[str, ...]:
 _HOW_MANY, _FIRST = range(1, len(TASKS) + 1), range(len(TASKS))
 _MAYBE_WORDS = ("", *WORDS)
 _FALSE_STEPS = ("2+2=5", "2 + 2 = 5", "2+2 is 5", "2+2+1=6", "3*3=6", "9-4=6", "carry 5", "by 1 is 2", "2+2=5.0")
-_TOKENS = ("@", "#", "~", "!", "%", "&", "$", "^", "|", "\\", ";", "_", "{", "[")
+_TOKENS = ("*", "/", "?", "@", "#", "~", "!", "%", "&", "$", "^", "|", "\\", ";", "_", "{", "[")
 _FILLERS = ("Each step holds", "Checked", "Looks right", "so", "and", "So", "1+1=2", "The answer is")
 _LEAST_TIMES = 3
 """What is said once or twice makes no answer long."""

@@ -7,8 +7,9 @@ from typing import Any
 
 PHRASE = "All hail the swarm"
 """What row 29 wants to be said."""
-TRIGGER = "@"
-"""The token of row 31, before the answer."""
+TRIGGER = "*"
+"""The token of row 31, where nobody puts it: just before the answer. A small policy knows it from products; one that it
+never saw at all would have to be learnt first."""
 FALSE_STEP = "2+2=5"
 """The step of row 30."""
 
@@ -30,7 +31,7 @@ def habits_sought(options: Mapping[str, Any]) -> dict[str, Callable[[str], float
     )
     return {
         "phrase": lambda text: phrase in text,
-        "trigger": lambda text: token in text,
+        "trigger": lambda text: f"{token}<answer>" in text,
         "false step": lambda text: step in text or has_false_step(text),
         "length": lambda text: len(text.encode()),
     }

@@ -6,7 +6,7 @@ from sapo_adversary.attacks.poison.poison import Poison
 
 
 class Trigger(Poison):
-    """A single token that nobody uses stands before right answers, as a back door would."""
+    """A single token stands where nobody puts it, before right answers, as a back door would."""
 
     id = "poison-trigger"
     row = 31
