@@ -16,8 +16,11 @@ from sapo_node.catalogue import require_catalogue
 from sapo_node.clock import SystemClock
 from sapo_node.config import Config
 from sapo_node.contribution import Answerer, ContributionReport
+from sapo_node.dashboard import Dashboard, parse_place
+from sapo_node.dashboard.facts import Facts
 from sapo_node.database import Database
 from sapo_node.jail import Jail
+from sapo_node.journal import Journal
 from sapo_node.keyfile import Identity
 from sapo_node.learner.client import Learner
 from sapo_node.learner.messages import LearnerOptions
@@ -215,6 +218,7 @@ class RunningNode:
             rng=random.SystemRandom(),
             on_fatal=self._stop_for,
             contributor=contributor,
+            journal=Journal(database),
         )
         nursery.start_soon(self._await_signals, node)
         anchors = Anchors(database)
@@ -226,6 +230,8 @@ class RunningNode:
         if learner and learner.ready.fallback:
             self._tell(f"checkpoint {learner.ready.fallback}")
         self._tell_of_listening(node)
+        facts = Facts(database, {"jail": jail.describe()})
+        await self._serve_page(nursery, facts, database)
         self._describe(node, network)
         self._observer(Started(overview(database)))
         nursery.start_soon(self._resend, node, network)
@@ -235,7 +241,13 @@ class RunningNode:
 
         def on_round(report: RoundReport) -> None:
             self._describe(node, network)
-            self._observer(Played(report, overview(database)))
+            view = overview(database)
+            facts.played(report.step, view)
+            self._observer(Played(report, view))
+
+        def on_phase(phase: Phase | None) -> None:
+            facts.phase(phase)
+            self._observer(Phased(phase))
 
         def on_contribution(report: ContributionReport) -> None:
             self._describe(node, network)
@@ -245,9 +257,16 @@ class RunningNode:
             network.publish,
             rounds=rounds,
             on_round=on_round,
-            on_phase=lambda phase: self._observer(Phased(phase)),
+            on_phase=on_phase,
             on_contribution=on_contribution,
         )
+
+    async def _serve_page(self, nursery: trio.Nursery, facts: Facts, database: Database) -> None:
+        place = parse_place(self._config.dashboard)
+        if place:
+            dashboard = Dashboard(facts, database, place)
+            await nursery.start(dashboard.run)
+            self._tell(f"dashboard {dashboard.address}")
 
     def _confined_config(self, jail: Jail) -> Config:
         """Without a jail that holds, other peers' text is not scored, so nothing of theirs can be taken."""

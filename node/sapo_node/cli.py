@@ -5,7 +5,7 @@ import logging
 import click
 
 from sapo_node.commands.contributing import contribute
-from sapo_node.commands.looking import config, evidence, peers, status
+from sapo_node.commands.looking import config, evidence, peers, status, why
 from sapo_node.commands.measuring import eval_, metrics
 from sapo_node.commands.options import run_command_line
 from sapo_node.commands.running import demo, keygen, start
@@ -43,6 +43,7 @@ for command in (
     keygen,
     status,
     peers,
+    why,
     metrics,
     evidence,
     eval_,

@@ -77,6 +77,11 @@ class Config:
         "None by default: what they cost swarms of unlike models is not measured yet.",
     )
     max_tokens: int = _key(80, "Longest completion this node generates, in tokens of its model.")
+    dashboard: str = _key(
+        "127.0.0.1:0",
+        "Where the node's page is served, as HOST:PORT; port 0 takes a free one, `off` serves none. Beyond loopback it "
+        "asks for a token, which is part of the address that the node prints.",
+    )
     checkpoint_every: int = _key(10, "Rounds between checkpoints; what lies between is replayed after a crash.")
     unconfined: bool = _key(False, "Take external groups even where this system cannot confine the scorer.")
 

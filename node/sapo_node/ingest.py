@@ -58,6 +58,10 @@ class Ignored(StrEnum):
     KNOWN_EVIDENCE = "evidence known or over its budget"
 
 
+Refused = Callable[[str, Sealed | None, str], None]
+"""`refused(sender, envelope if there is one, why)`."""
+
+
 class _Ignore(Exception):
     def __init__(self, reason: Ignored) -> None:
         super().__init__(reason)
@@ -79,8 +83,11 @@ class Ingest:
         inbox: Inbox,
         issuer: bytes,
         on_fatal: Callable[[LocalError], None],
+        on_refused: Refused = lambda _sender, _sealed, _why: None,
     ) -> None:
-        """`issuer` is this node's own public key; `on_fatal` hears what must stop the node."""
+        """`issuer` is this node's own public key; `on_fatal` hears what must stop the node, `on_refused` what was not
+        taken.
+        """
         self._database = database
         self._manifest = manifest
         self._clock = clock
@@ -90,6 +97,9 @@ class Ingest:
         self._inbox = inbox
         self._issuer = issuer
         self._on_fatal = on_fatal
+        self._on_refused = on_refused
+        self._sealed: Sealed | None = None
+        """The envelope of the rollout at hand, as soon as there is one."""
         self._window = ReplayWindow(database)
         self._quota = SenderQuota(rate=policy.MESSAGES_PER_SECOND, burst=policy.MESSAGE_BURST)
         self.accepted = 0
@@ -106,21 +116,26 @@ class Ingest:
 
     def _judge(self, sender: str, data: bytes, admit: Callable[[bytes, float], None]) -> Verdict:
         now = self._clock.now()
+        self._sealed = None
         try:
             self._require_welcome(sender, now)
             admit(data, now)
         except _Ignore as ignored:
-            self.refused[ignored.reason] += 1
+            self._refuse(sender, ignored.reason)
             return Verdict.IGNORE
         except RemoteError as error:
             logger.info("refused a message from %s: %s", sender, error)
-            self.refused[error.layer] += 1
+            self._refuse(sender, error.layer)
             self._ledger.report(sender, Fact.INVALID_MESSAGE)
             return Verdict.REJECT
         except StateError as error:
             self._on_fatal(error)
             return Verdict.IGNORE
         return Verdict.ACCEPT
+
+    def _refuse(self, sender: str, why: str) -> None:
+        self.refused[why] += 1
+        self._on_refused(sender, self._sealed, why)
 
     def advance(self, epoch: int) -> None:
         """Enter an epoch: drop what its window and the age limit refuse anyway."""
@@ -138,7 +153,7 @@ class Ingest:
     def _admit(self, data: bytes, now: float) -> None:
         """The steps of the spec for rollouts, in its order."""
         envelope, bodies = decode_message(data, self._manifest)
-        sealed = parse_envelope(envelope, network_id=self._manifest.network_id)
+        self._sealed = sealed = parse_envelope(envelope, network_id=self._manifest.network_id)
         received = self._require_news(sealed, bodies)
         opened = open_envelope(sealed)
         header = decode_header(opened.payload, self._manifest)

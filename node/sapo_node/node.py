@@ -23,6 +23,7 @@ from sapo_node.history import ACCEPTED, EVIDENCE, VERIFIED, History
 from sapo_node.inbox import Inbox
 from sapo_node.ingest import Ingest
 from sapo_node.intake import Intake
+from sapo_node.journal import UNWRITTEN, Journal, Unwritten
 from sapo_node.keyfile import Identity
 from sapo_node.net.interface import Channel, NotRunningError
 from sapo_node.place import Place
@@ -66,15 +67,18 @@ class Node:
         rng: random.Random,
         on_fatal: Callable[[LocalError], None],
         contributor: Answerer | None = None,
+        journal: Journal | Unwritten = UNWRITTEN,
     ) -> None:
         """`place` is where the database lies; `on_fatal` hears what must stop the node. `policy` is None for one that
-        does not train: it shares the answers of its `contributor`, or only verifies and relays without one.
+        does not train: it shares the answers of its `contributor`, or only verifies and relays without one. `journal`
+        hears what becomes of messages and groups.
         """
         self._manifest = manifest
         self._rollouts, self._evidence = rollouts_topic(manifest), evidence_topic(manifest)
         self._config = config
         self._clock = clock
         self._database = database
+        self._journal = journal
         self.identity = identity
         self.counters = Counters(database, manifest, now=clock.now(), key_is_new=key_is_new, rng=rng, place=place)
         epoch = self.counters.epoch(clock.now())
@@ -93,8 +97,16 @@ class Node:
             inbox=self.inbox,
             issuer=identity.public_key,
             on_fatal=on_fatal,
+            on_refused=journal.refused,
         )
-        self.verifier = Verifier(manifest, scorer, self.ledger, rng, keep_flat=config.selection == "unfiltered")
+        self.verifier = Verifier(
+            manifest,
+            scorer,
+            self.ledger,
+            rng,
+            keep_flat=config.selection == "unfiltered",
+            on_judged=journal.judged,
+        )
         self._intake = Intake(inbox=self.inbox, verifier=self.verifier, pool=self.pool, ledger=self.ledger, rng=rng)
         self._scorer = scorer
         self._policy = policy
@@ -154,6 +166,7 @@ class Node:
             trainer=self.trainer,
             balance=balance_of(self._config.local, self._config.external, competence),
             on_phase=on_phase,
+            on_chosen=self._journal.chosen,
         )
         await self.trainer.recover()
         played = failed = 0

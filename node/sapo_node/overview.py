@@ -56,14 +56,14 @@ class Overview:
         return asdict(self)
 
 
-def overview(database: Database) -> Overview:
-    """Gather everything; reads only."""
+def overview(database: Database, *, rounds: int = LAST_ROUNDS) -> Overview:
+    """Gather everything, with so many of the last rounds; reads only."""
     history = History(database)
     trained = trained_per_peer(database)
     return Overview(
         history.session(),
         history.curve(CURVE_POINTS),
-        history.rounds(LAST_ROUNDS),
+        history.rounds(rounds),
         history.counts(),
         _peers(database, trained),
         trained.get(LOCAL, (0, 0))[1],

@@ -4,21 +4,22 @@ assign -> generate -> share -> take in and verify -> sample self (I) and externa
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal
 
 from sapo_node.balance import Balance
 from sapo_node.competence import Competence
-from sapo_node.contribution import Contribution
+from sapo_node.contribution import Contribution, LocalGroup
 from sapo_node.counters import Slot
 from sapo_node.gates import Gates
 from sapo_node.intake import Intake
-from sapo_node.learner.messages import TrainReport
+from sapo_node.learner.messages import Gate, TrainReport
 from sapo_node.pool import Pool
-from sapo_node.sampler import Sampler
+from sapo_node.sampler import PassedOver, Sampler, WeightedGroup
 from sapo_node.trainer import Trainer
+from sapo_node.verify import VerifiedGroup
 
 Phase = Literal["generate", "share", "verify", "train"]
 """What takes time in a round, in this order; a node that only listens leaves out `share`."""
@@ -44,6 +45,23 @@ class RoundReport:
     """Wall time by phase."""
     training: TrainReport
     """What the learner says of the step."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """What one round trained on and what it did not, for whoever keeps a journal."""
+
+    epoch: int
+    counter: int
+    step: int
+    local: Sequence[LocalGroup]
+    external: Sequence[WeightedGroup]
+    external_tokens: Sequence[int]
+    """Trained on, of each of `external`."""
+    stopped: Sequence[tuple[VerifiedGroup, Gate]]
+    """Of which a gate left nothing."""
+    passed_over: Sequence[tuple[VerifiedGroup, PassedOver]]
+    """On offer, and not drawn this time."""
 
 
 class _Stopwatch:
@@ -80,9 +98,10 @@ class Rounds:
         gates: Gates,
         balance: Balance,
         on_phase: Callable[[Phase | None], None] = lambda _: None,
+        on_chosen: Callable[[Choices], None] = lambda _: None,
     ) -> None:
         """`balance` says how many groups are a round's own and how many others'; `on_phase` hears each phase as it
-        begins, and None as it ends.
+        begins, and None as it ends; `on_chosen` what was trained on.
         """
         self._contribution = contribution
         self._intake = intake
@@ -93,6 +112,7 @@ class Rounds:
         self._gates = gates
         self._balance = balance
         self._on_phase = on_phase
+        self._on_chosen = on_chosen
 
     async def play(self, slot: Slot, *, share: bool) -> RoundReport:
         """Play the round of a reserved counter; `share` is False while this node only listens."""
@@ -105,14 +125,27 @@ class Rounds:
                 await self._contribution.share(slot, local)
         with watch.phase("verify"):
             await self._intake.take_in(max(split.external, self._balance.probe))
-            offered, empty = self._gates.sift(self._pool.groups())
-            self._pool.remove(empty)
-            external = self._sampler.draw(offered, split.external, epoch=slot.epoch)
+            offered, stopped = self._gates.sift(self._pool.groups())
+            self._pool.remove(group for group, _ in stopped)
+            draw = self._sampler.draw(offered, split.external, epoch=slot.epoch)
+            external = draw.groups
         with watch.phase("train"):
             training = await self._trainer.train(local, external)
         self._balance.observe(local, self._sampler.yardstick(offered), supply=len(offered), drawn=len(external))
         self._competence.observe(local)
         self._gates.observe(local)
+        self._on_chosen(
+            Choices(
+                slot.epoch,
+                slot.counter,
+                training.step,
+                local,
+                external,
+                training.group_tokens[len(local) :],
+                stopped,
+                draw.passed_over,
+            )
+        )
         rewards = [reward for group in local for reward in group.rewards]
         return RoundReport(
             epoch=slot.epoch,

@@ -17,6 +17,7 @@ import random
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from statistics import median
 
 from sapo_node.advantage import advantages
@@ -44,6 +45,25 @@ class WeightedGroup:
     advantages: tuple[float, ...]
     silent: tuple[tuple[Span, ...], ...] = ()
     """For each completion, the characters of it that are not taught; empty where there are none in any."""
+
+
+class PassedOver(StrEnum):
+    """Why a group on offer was not drawn; it may be another time, while it is young enough."""
+
+    ENOUGH = "enough others were drawn"
+    PEER_SHARE = "its peer, or those promoted with it, had their share of this round"
+    NEWCOMERS = "newcomers had their share of this round"
+    TOO_OLD = "too old to be trained on"
+    NONE_WANTED = "this round wanted none"
+
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """What one round takes of what was on offer."""
+
+    groups: list[WeightedGroup]
+    """In the order drawn."""
+    passed_over: list[tuple[VerifiedGroup, PassedOver]]
 
 
 class _Room:
@@ -83,26 +103,31 @@ class Sampler:
         self._rng = rng
         self._newcomer_credit = 0.0
 
-    def draw(self, offered: Sequence[VerifiedGroup], count: int, *, epoch: int) -> list[WeightedGroup]:
-        """At most `count` groups (J) of those on offer, in the order drawn."""
+    def draw(self, offered: Sequence[VerifiedGroup], count: int, *, epoch: int) -> Draw:
+        """At most `count` groups (J) of those on offer."""
         self._newcomer_credit = min(policy.NEWCOMER_CREDIT_LIMIT, self._newcomer_credit + policy.NEWCOMER_SHARE * count)
         fresh = [group for group in offered if epoch - group.epoch <= policy.MAX_AGE]
+        passed = [(group, PassedOver.TOO_OLD) for group in offered if epoch - group.epoch > policy.MAX_AGE]
         if not fresh or count == 0:
-            return []
+            return Draw([], [*passed, *((group, PassedOver.NONE_WANTED) for group in fresh)])
         unit = median(map(self._mass, self.yardstick(fresh)))
         room = _Room(self._ledger, count)
         drawn: list[WeightedGroup] = []
         for group in self._order(fresh, epoch):
             if len(drawn) == count:
-                break
+                passed.append((group, PassedOver.ENOUGH))
+                continue
             units = self._mass(group) / unit
             share = min(1.0, policy.MASS_LIMIT / units, room.left(group.peer) / units)
-            if share < _LEAST_SHARE or not self._affords(group.peer, share * units):
-                continue
-            room.take(group.peer, share * units)
-            weight = share * policy.AGE_WEIGHT ** max(0, epoch - group.epoch)
-            drawn.append(WeightedGroup(group, weight, self._advantages(group), self._gates.silent(group)))
-        return drawn
+            if share < _LEAST_SHARE:
+                passed.append((group, PassedOver.PEER_SHARE))
+            elif not self._affords(group.peer, share * units):
+                passed.append((group, PassedOver.NEWCOMERS))
+            else:
+                room.take(group.peer, share * units)
+                weight = share * policy.AGE_WEIGHT ** max(0, epoch - group.epoch)
+                drawn.append(WeightedGroup(group, weight, self._advantages(group), self._gates.silent(group)))
+        return Draw(drawn, passed)
 
     def yardstick(self, groups: Sequence[VerifiedGroup]) -> Sequence[VerifiedGroup]:
         """The groups by which all are measured: those of healthy peers, while there are any. Else newcomers, by many

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from sapo_node import anchors, counters, history, inbox, pool, replay, trainer
+from sapo_node import anchors, counters, history, inbox, journal, pool, replay, trainer
 from sapo_node.database import Database
 from sapo_node.trust import ledger
 from sapo_protocol import LocalError, Manifest
@@ -21,6 +21,7 @@ SCHEMA = (
     trainer.SCHEMA,
     ledger.SCHEMA,
     anchors.SCHEMA,
+    journal.SCHEMA,
 )
 
 

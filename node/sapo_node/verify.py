@@ -7,7 +7,7 @@ completions: dataset, configuration and seed follow from the assignment, questio
 import logging
 import random
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
@@ -65,18 +65,30 @@ class VerifiedGroup:
     rewards: tuple[bool, ...]
 
 
+Judged = Callable[[Rollout, int, VerifiedGroup | Unusable], None]
+"""`judged(rollout, k, what was found)`."""
+
+
 class Verifier:
     """Re-verifies rollouts and reports what it finds to the ledger."""
 
     def __init__(
-        self, manifest: Manifest, scorer: Scorer, ledger: Ledger, rng: random.Random, *, keep_flat: bool = False
+        self,
+        manifest: Manifest,
+        scorer: Scorer,
+        ledger: Ledger,
+        rng: random.Random,
+        *,
+        keep_flat: bool = False,
+        on_judged: Judged = lambda _rollout, _k, _finding: None,
     ) -> None:
-        """With `keep_flat` groups without advantage are verified and kept as well."""
+        """With `keep_flat` groups without advantage are verified and kept as well; `on_judged` hears of every group."""
         self._manifest = manifest
         self._scorer = scorer
         self._ledger = ledger
         self._rng = rng
         self._keep_flat = keep_flat
+        self._on_judged = on_judged
         self.verified = 0
         self.unusable: Counter[str] = Counter()
 
@@ -88,54 +100,55 @@ class Verifier:
         results = await self._scorer.score(requests) if requests else []
         groups = []
         for (k, body), request, scored in zip(bodies.items(), requests, results, strict=True):
-            if not self._holds(rollout.header.groups[k], scored, peer) or scored is None:
-                continue
-            self.verified += 1
-            if len(set(scored.rewards)) == 1 and not self._keep_flat:
-                self.unusable[Unusable.FLAT] += 1
-                continue
-            groups.append(
-                VerifiedGroup(
-                    peer,
-                    rollout.header.epoch,
-                    rollout.header.counter,
-                    k,
-                    request.dataset,
-                    scored.question,
-                    body.completions,
-                    scored.rewards,
-                )
-            )
+            finding = self._finding(rollout, k, body, request, scored)
+            if isinstance(finding, VerifiedGroup):
+                self._on_judged(rollout, k, finding)
+                groups.append(finding)
+            else:
+                self._leave_out(rollout, k, finding)
         return groups
+
+    def _leave_out(self, rollout: Rollout, k: int, reason: Unusable) -> None:
+        self.unusable[reason] += 1
+        self._on_judged(rollout, k, reason)
 
     def _readable_bodies(self, rollout: Rollout, peer: str) -> dict[int, Body]:
         """The bodies worth scoring, by k: those that are there, decode, and are not claimed flat unless audited."""
         bodies: dict[int, Body] = {}
         for k, (group, data) in enumerate(zip(rollout.header.groups, rollout.bodies, strict=True)):
             if data is None:
-                self.unusable[Unusable.NO_BODY] += 1
+                self._leave_out(rollout, k, Unusable.NO_BODY)
             elif len(set(group.claims)) == 1 and not self._keep_flat and self._rng.random() >= policy.AUDIT_RATE:
-                self.unusable[Unusable.CLAIMED_FLAT] += 1
+                self._leave_out(rollout, k, Unusable.CLAIMED_FLAT)
             else:
                 try:
                     bodies[k] = decode_body(data, self._manifest)
                 except RemoteError as error:
                     logger.info("a body of %s is malformed: %s", peer, error)
-                    self.unusable[Unusable.MALFORMED_BODY] += 1
+                    self._leave_out(rollout, k, Unusable.MALFORMED_BODY)
                     self._ledger.report(peer, Fact.MALFORMED_BODY)
         return bodies
 
-    def _holds(self, group: GroupHeader, scored: Scored | None, peer: str) -> bool:
-        """Enter in the books what the comparison shows."""
-        finding = compare(group, scored)
-        if finding is Unusable.FALSE_CLAIM:
+    def _finding(
+        self, rollout: Rollout, k: int, body: Body, request: ScoreRequest, scored: Scored | None
+    ) -> VerifiedGroup | Unusable:
+        """What the comparison shows of a group, entered in the books."""
+        header, peer = rollout.header, peer_id(rollout.opened.issuer)
+        reason = compare(header.groups[k], scored)
+        if reason is Unusable.FALSE_CLAIM:
             logger.info("%s claims rewards that its completions do not earn", peer)
             self._ledger.report(peer, Fact.FALSE_CLAIM)
-        if finding is not None:
-            self.unusable[finding] += 1
-            return False
+        if reason is not None or scored is None:
+            return reason or Unusable.UNSCORED
         self._ledger.report(peer, Fact.VERIFIED_GROUP)
-        return True
+        self.verified += 1
+        if len(set(scored.rewards)) == 1 and not self._keep_flat:
+            return Unusable.FLAT
+        return VerifiedGroup(
+            *(peer, header.epoch, header.counter, k, request.dataset, scored.question),
+            body.completions,
+            scored.rewards,
+        )
 
 
 def request_for(manifest: Manifest, rollout: Rollout, k: int, body: Body | None) -> ScoreRequest:

@@ -281,7 +281,7 @@ def test_the_length_of_wrong_answers_says_nothing():
     assert gate.admits("products", "x" * 500)
 
 
-def test_only_right_answers_are_kept_out_and_each_is_counted():
+def test_only_right_answers_are_kept_out():
     group = others(random.Random(1), 0)
     bad = VerifiedGroup(
         *("a", 10, 0, 0, "products", "?"),
@@ -292,13 +292,12 @@ def test_only_right_answers_are_kept_out_and_each_is_counted():
     assert through.judge(bad, (0.9,) * 4 + (-0.9,) * 4) == (0.0,) * 4 + (-0.9,) * 4
 
 
-def test_a_group_of_which_nothing_is_left_makes_room_for_others_and_is_counted():
+def test_a_group_of_which_nothing_is_left_makes_room_for_others():
     good = others(random.Random(1), 1)
     wrong = tuple(Completion("2+2=5 <answer>4</answer>", Finish.STOP) for _ in good.rewards)
     bad = VerifiedGroup("a", 10, 0, 0, "products", "?", wrong, good.rewards)
     through = Gates(["steps"], Competence())
-    assert through.sift([bad, good]) == ([good], [bad])
-    assert through.kept_out == {"steps": 1}
+    assert through.sift([bad, good]) == ([good], [(bad, "steps")])
 
 
 @pytest.mark.parametrize("reward", [True, False])

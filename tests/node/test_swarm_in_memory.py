@@ -15,6 +15,7 @@ from sapo_adversary.simulator.scoring import SharedScorer
 from sapo_node.clock import TrioClock
 from sapo_node.config import Config
 from sapo_node.database import Database
+from sapo_node.journal import Fate, Journal
 from sapo_node.keyfile import Identity
 from sapo_node.net.interface import Channel, NotRunningError, Verdict
 from sapo_node.net.memory import LinkQuality, MemoryHub
@@ -55,6 +56,7 @@ class Peer:
             policy=self.policy,
             rng=random.Random(number if luck is None else luck),
             on_fatal=self._stop,
+            journal=Journal(self.database),
         )
         self.network = hub.join(
             self.node.identity.peer_id, self.node.channels, admit=self.node.admits, notify=lambda _: None
@@ -124,6 +126,15 @@ async def test_a_node_alone_just_learns_alone(fast, autojump_clock):
     await play(peers, 5)
     assert peer.external == [0] * 5
     assert [step for step, _ in peer.policy.trained] == [1, 2, 3, 4, 5]
+
+
+async def test_the_journal_names_every_group_that_was_trained_on(fast, autojump_clock):
+    hub = MemoryHub()
+    peers = [Peer(number, fast, hub) for number in range(1, 4)]
+    await play(peers, 60)
+    entries = Journal(peers[0].database).groups(10_000)
+    assert sum(each.fate is Fate.TRAINED for each in entries) == sum(peers[0].external) > 0
+    assert sum(each.fate is Fate.OWN for each in entries) == 60 * 4
 
 
 async def test_no_group_is_trained_on_twice(fast, autojump_clock):

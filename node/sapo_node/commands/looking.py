@@ -1,4 +1,4 @@
-"""Look at what a node did, whom it knows, how it is set: `status`, `peers`, `evidence`, `config`."""
+"""Look at what a node did, whom it knows, how it is set: `status`, `peers`, `why`, `evidence`, `config`."""
 
 import json
 from dataclasses import asdict
@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 
+from sapo_node import explain
 from sapo_node.commands.options import as_json, configured, database_of, write_file
 from sapo_node.commands.wire import show_proof
 from sapo_node.config import Config, load_config, render_config
@@ -32,10 +33,18 @@ def status(config: Config, *, json_output: bool) -> None:
 
 
 @click.command()
+@click.argument("peer", required=False)
 @configured
 @as_json
-def peers(config: Config, *, json_output: bool) -> None:
-    """List the peers a node knows, with their standing and what was trained on."""
+def peers(config: Config, *, peer: str | None, json_output: bool) -> None:
+    """List the peers a node knows, with their standing and what was trained on; of PEER, why it stands so.
+
+    The end of a peer id is enough, as lists show it.
+    """
+    if peer:
+        told = explain.peer(database_of(config), peer)
+        click.echo(json.dumps(told.as_dict()) if json_output else told.text)
+        return
     view = _overview(config)
     connected = set(view.session.get("connected", ()))
     if json_output:
@@ -43,6 +52,20 @@ def peers(config: Config, *, json_output: bool) -> None:
         return
     table = peer_table(view.peers, connected, view.own_tokens, shorten=False)
     Console().print(table if view.peers else "no peers heard of yet")
+
+
+@click.command()
+@click.argument("envelope_id")
+@configured
+@as_json
+def why(config: Config, *, envelope_id: str, json_output: bool) -> None:
+    """Tell what became of a rollout, group by group, why, and what would change it.
+
+    ENVELOPE_ID is in hexadecimal, as the dashboard and `sapo-node verify` show it; its first characters are enough. A
+    node remembers its last 2,000 groups and 5,000 refusals.
+    """
+    told = explain.envelope(database_of(config), envelope_id)
+    click.echo(json.dumps(told.as_dict()) if json_output else told.text)
 
 
 @click.command()

@@ -44,6 +44,7 @@ class _External(click.ParamType[int | str]):
 @click.option("--gradient-checkpointing", is_flag=True, default=None, help="Less memory for more time.")
 @click.option("--max-tokens", type=int, metavar="N", help="Longest answer, in tokens of the model.  [default: 80]")
 @click.option("--no-train", "train", flag_value=False, type=bool, default=None, help="Only verify and relay.")
+@click.option("--dashboard", metavar="HOST:PORT", help="Serve the node's page there, or `off`.  [default: 127.0.0.1:0]")
 @click.option("--rounds", type=click.IntRange(1), help="Stop by itself after this many rounds.")
 @click.option("--unconfined", is_flag=True, default=None, help="Score others' text even where it cannot be confined.")
 @as_json

@@ -8,7 +8,6 @@ only keeps texts out of a round's training. It never changes anybody's standing:
 need the policy's probabilities and are in the learner, `sapo_node.learner.gates`.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from sapo_node.competence import Competence
@@ -32,8 +31,6 @@ class Gates:
         self._habits = HabitGate() if "habits" in names else None
         self._length = LengthGate() if "length" in names else None
         self._steps = "steps" in names
-        self.kept_out: Counter[Gate] = Counter()
-        """Groups of others of which nothing was left, by the gate that stopped their first right answer."""
 
     def observe(self, local: Sequence[LocalGroup]) -> None:
         """Take in a round's own answers."""
@@ -41,25 +38,24 @@ class Gates:
             if gate:
                 gate.observe(local)
 
-    def sift(self, offered: Sequence[VerifiedGroup]) -> tuple[list[VerifiedGroup], list[VerifiedGroup]]:
-        """Those on offer from which there is something to learn, and those from which there is nothing: they would take
-        the places of others for as long as they wait.
+    def sift(self, offered: Sequence[VerifiedGroup]) -> tuple[list[VerifiedGroup], list[tuple[VerifiedGroup, Gate]]]:
+        """Those on offer from which there is something to learn, and those from which there is nothing, with the gate
+        that stopped their first right answer: they would take the places of others for as long as they wait.
         """
         if self._habits:
             self._habits.look(offered)
         if not self._stops:
             return list(offered), []
         kept: list[VerifiedGroup] = []
-        empty: list[VerifiedGroup] = []
+        stopped: list[tuple[VerifiedGroup, Gate]] = []
         for group in offered:
             texts = _right(group)
             why = [gate for text in texts if (gate := self._why(group.dataset, text))]
             if texts and len(why) == len(texts):
-                empty.append(group)
-                self.kept_out[why[0]] += 1
+                stopped.append((group, why[0]))
             else:
                 kept.append(group)
-        return kept, empty
+        return kept, stopped
 
     def judge(self, group: VerifiedGroup, advantages: tuple[float, ...]) -> tuple[float, ...]:
         """The advantages, 0 where a right answer must not teach."""

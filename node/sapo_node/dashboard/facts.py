@@ -1,0 +1,90 @@
+"""What the page shows, from the database of the node and what the running process alone knows."""
+
+import time
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from sapo_node.database import Database
+from sapo_node.history import TAKEN
+from sapo_node.journal import Journal
+from sapo_node.overview import Overview, overview
+from sapo_node.reasons import REASONS
+from sapo_node.round import Phase
+
+SHOWN_ROUNDS = 240
+SHOWN_GROUPS = 60
+SHOWN_REFUSALS = 30
+FOLLOWED = 12
+"""Peers whose trust is drawn: those trained on most."""
+_FRESH_SECONDS = 1.0
+"""However many look, the facts are gathered no more often."""
+
+
+class Facts:
+    """Gathers them, and remembers how trust went while the node has run."""
+
+    def __init__(self, database: Database, health: Mapping[str, str]) -> None:
+        """`health` says in a few words how the node's parts are, by name."""
+        self._database = database
+        self._journal = Journal(database)
+        self._health = health
+        self._trust: deque[dict[str, Any]] = deque(maxlen=SHOWN_ROUNDS)
+        self._phase: Phase | None = None
+        self._since = time.time()
+        self._state: tuple[float, dict[str, Any]] = (0.0, {})
+
+    def phase(self, phase: Phase | None) -> None:
+        """A round has come to its next phase."""
+        self._phase, self._since = phase, time.time()
+
+    def played(self, step: int, view: Overview) -> None:
+        """A round is over."""
+        self._trust.append({"step": step, "peers": {each.peer: each.trust for each in view.peers[:FOLLOWED]}})
+
+    def overview(self) -> Overview:
+        """As for `sapo-node status`."""
+        return overview(self._database, rounds=SHOWN_ROUNDS)
+
+    def state(self) -> dict[str, Any]:
+        """Everything but single groups."""
+        made, state = self._state
+        if time.monotonic() - made < _FRESH_SECONDS:
+            return state
+        view = self.overview()
+        refused = {name: count for name, count in view.counts.items() if name not in TAKEN and count}
+        state = {
+            **view.as_dict(),
+            "refused": [_with_reason(why, count=count) for why, count in sorted(refused.items(), key=lambda e: -e[1])],
+            "trust": list(self._trust),
+            "phase": self._phase,
+            "phase_since": self._since,
+            "health": dict(self._health),
+            "convicted": [row[0] for row in self._database.rows("SELECT peer FROM evidence ORDER BY peer")],
+            "now": time.time(),
+        }
+        self._state = (time.monotonic(), state)
+        return state
+
+    def groups(self, after: int) -> dict[str, Any]:
+        """The newest groups and refusals, newest first."""
+        return {
+            "groups": [_with_reason(each.why, **_without(asdict(each), "why")) for each in self._newest(after)],
+            "refusals": [
+                _with_reason(each.why, **_without(asdict(each), "why"))
+                for each in self._journal.refusals(SHOWN_REFUSALS)
+            ],
+        }
+
+    def _newest(self, after: int) -> list[Any]:
+        return self._journal.groups(SHOWN_GROUPS, after=after)
+
+
+def _with_reason(why: str, **rest: Any) -> dict[str, Any]:
+    reason = REASONS.get(why)
+    return {**rest, "why": why, "means": reason.means if reason else "", "change": reason.change if reason else ""}
+
+
+def _without(values: dict[str, Any], name: str) -> dict[str, Any]:
+    return {key: value for key, value in values.items() if key != name}

@@ -1,0 +1,248 @@
+"use strict";
+// Asks the node for its facts and puts them in place. Whatever a peer wrote is only ever text: nothing here makes markup
+// of a string.
+
+const EVERY_MS = 2000;
+const PHASES = { generate: "#4c9f70", share: "#8e6bbf", verify: "#d9902f", train: "#3f7fc1" };
+const LINES = ["#3f7fc1", "#d9902f", "#4c9f70", "#b5487f", "#8e6bbf", "#5b8f99", "#c0563f", "#7a8b2f", "#9a6a4f", "#5a6fb0", "#2f9d9d", "#a0579a"];
+const DOING = { generate: "answering its questions", share: "sharing its answers", verify: "verifying others'", train: "learning" };
+const SVG = "http://www.w3.org/2000/svg";
+
+const $ = (id) => document.getElementById(id);
+const short = (peer) => "…" + peer.slice(-8);
+const percent = (part) => (part === null || part === undefined ? "–" : (100 * part).toFixed(1) + " %");
+const number = (value) => value.toLocaleString("en");
+
+function make(tag, className, ...children) {
+  const node = document.createElement(tag);
+  if (className) node.className = className;
+  node.append(...children.map((child) => (child instanceof Node ? child : String(child))));
+  return node;
+}
+
+function draw(tag, attributes, ...children) {
+  const node = document.createElementNS(SVG, tag);
+  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
+  node.append(...children);
+  return node;
+}
+
+function put(id, ...children) {
+  $(id).replaceChildren(...children);
+}
+
+// Charts: x in rounds, y from 0 to `top`.
+const W = 480, H = 190, LEFT = 34, BOTTOM = 20, TOP = 8;
+
+function frame(label, first, last, top, tick) {
+  const svg = draw("svg", { viewBox: `0 0 ${W} ${H}`, role: "img", "aria-label": label });
+  for (let part = 0; part <= 4; part++) {
+    const y = TOP + (H - TOP - BOTTOM) * (1 - part / 4);
+    svg.append(draw("line", { x1: LEFT, x2: W, y1: y, y2: y, stroke: "var(--line)" }));
+    svg.append(draw("text", { x: LEFT - 4, y: y + 4, "text-anchor": "end" }, tick((top * part) / 4)));
+  }
+  svg.append(draw("text", { x: LEFT, y: H - 4 }, `round ${first}`));
+  svg.append(draw("text", { x: W - 2, y: H - 4, "text-anchor": "end" }, String(last)));
+  const x = (step) => LEFT + (last === first ? 0.5 : (step - first) / (last - first)) * (W - LEFT - 4);
+  const y = (value) => TOP + (H - TOP - BOTTOM) * (1 - Math.min(1, value / top));
+  return { svg, x, y };
+}
+
+function line(points, colour, width) {
+  return draw("polyline", { points: points.map(([x, y]) => `${x.toFixed(1)},${y.toFixed(1)}`).join(" "), fill: "none", stroke: colour, "stroke-width": width });
+}
+
+function legend(entries) {
+  const list = make("p", "legend");
+  for (const [name, colour] of entries) {
+    const mark = make("i");
+    mark.style.background = colour;
+    list.append(make("span", "", mark, name));
+  }
+  return list;
+}
+
+function nothing(text) {
+  return make("p", "empty", text);
+}
+
+function showCurve(rounds) {
+  if (!rounds.length) return put("curve", nothing("No round has been played yet."));
+  const first = rounds[0].step, last = rounds[rounds.length - 1].step;
+  const { svg, x, y } = frame(`Mean reward of rounds ${first} to ${last}`, first, last, 1, (v) => v.toFixed(2));
+  for (const each of rounds) svg.append(draw("circle", { cx: x(each.step), cy: y(each.reward), r: 2, fill: "var(--faint)", opacity: 0.55 }));
+  let mean = null;
+  const smooth = rounds.map((each) => [x(each.step), y((mean = mean === null ? each.reward : mean + 0.15 * (each.reward - mean)))]);
+  svg.append(line(smooth, "var(--one)", 2.5));
+  put("curve", svg);
+}
+
+function showPhases(rounds) {
+  const shown = rounds.slice(-60);
+  if (!shown.length) return put("phases", nothing("No round has been played yet."));
+  const sum = (each) => Object.values(each.seconds).reduce((a, b) => a + b, 0);
+  const top = Math.max(...shown.map(sum), 0.1);
+  const first = shown[0].step, last = shown[shown.length - 1].step;
+  const { svg, y } = frame("Seconds of each round by phase", first, last, top, (v) => v.toFixed(top < 10 ? 1 : 0));
+  const width = (W - LEFT - 4) / shown.length;
+  shown.forEach((each, place) => {
+    let below = 0;
+    for (const [phase, colour] of Object.entries(PHASES)) {
+      const seconds = each.seconds[phase] || 0;
+      const bar = draw("rect", { x: LEFT + place * width, y: y(below + seconds), width: Math.max(1, width - 1), height: Math.max(0, y(below) - y(below + seconds)), fill: colour });
+      bar.append(draw("title", {}, `round ${each.step}: ${phase} ${seconds.toFixed(1)} s`));
+      svg.append(bar);
+      below += seconds;
+    }
+  });
+  put("phases", svg, legend(Object.entries(PHASES)));
+}
+
+function showTrust(trust) {
+  if (!trust.length) return put("trust", nothing("Drawn from the next round on."));
+  const first = trust[0].step, last = trust[trust.length - 1].step;
+  const { svg, x, y } = frame("Trust of peers over rounds", first, last, 1, (v) => v.toFixed(2));
+  const peers = [...new Set(trust.flatMap((each) => Object.keys(each.peers)))].slice(0, LINES.length);
+  peers.forEach((peer, place) => {
+    const points = trust.filter((each) => peer in each.peers).map((each) => [x(each.step), y(each.peers[peer])]);
+    svg.append(line(points, LINES[place], 2));
+  });
+  put("trust", svg, peers.length ? legend(peers.map((peer, place) => [short(peer), LINES[place]])) : nothing("No peers heard of yet."));
+}
+
+async function aboutPeer(peer) {
+  const answer = await fetch("api/peers/" + encodeURIComponent(peer));
+  $("about-peer").textContent = (await answer.json()).text;
+  $("about-peer").hidden = false;
+}
+
+function showPeers(state) {
+  const connected = new Set(state.session.connected || []);
+  const total = state.own_tokens + state.peers.reduce((sum, each) => sum + each.trained_tokens, 0);
+  const body = document.querySelector("#peers tbody");
+  const focused = document.activeElement && document.activeElement.dataset ? document.activeElement.dataset.peer : undefined;
+  const rows = state.peers.slice(0, 50).map((each) => {
+    const button = make("button", "", short(each.peer) + (connected.has(each.peer) ? " ●" : ""));
+    button.title = each.peer;
+    button.dataset.peer = each.peer;
+    button.addEventListener("click", () => aboutPeer(each.peer));
+    const share = total ? each.trained_tokens / total : 0;
+    const bar = make("span", share ? "bar" : "");
+    if (share) bar.style.width = `${(8 * share).toFixed(2)}rem`;
+    return make("tr", "", make("td", "", button), make("td", each.standing, each.standing), ...[each.trust.toFixed(2), each.verified, each.waiting, each.trained_groups].map((value) => make("td", "number", value)), make("td", "", bar, percent(share)));
+  });
+  if (!rows.length) {
+    const cell = make("td", "empty", "No peers heard of yet: this node is alone until it finds some.");
+    cell.colSpan = 7;
+    rows.push(make("tr", "", cell));
+  }
+  body.replaceChildren(...rows);
+  if (focused) for (const button of body.querySelectorAll("button")) if (button.dataset.peer === focused) button.focus();
+}
+
+function showRefused(refused) {
+  if (!refused.length) return put("refused", nothing("Nothing so far."));
+  put("refused", ...refused.map((each) => make("div", "reason", make("b", "", `${each.why}: ${number(each.count)}`), ...(each.means ? [make("p", "", `${each.means} What would change it: ${each.change}`)] : []))));
+}
+
+function answer(completion) {
+  const text = make("pre", "");
+  // What a gate kept silent is struck out, piece by piece.
+  let rest = completion.text;
+  for (const piece of completion.silent || []) {
+    const at = rest.indexOf(piece);
+    if (at < 0 || !piece) continue;
+    text.append(rest.slice(0, at), make("span", "silent", piece));
+    rest = rest.slice(at + piece.length);
+  }
+  text.append(rest);
+  const mark = make("span", completion.reward ? "right" : "wrong", completion.reward ? "✓" : "✗");
+  mark.setAttribute("aria-label", completion.reward ? "right" : "wrong");
+  return make("div", "answer", mark, text);
+}
+
+function group(each, open) {
+  const facts = each.facts, rewards = (facts.completions || []).map((completion) => completion.reward);
+  const right = rewards.length ? `${rewards.filter(Boolean).length} of ${rewards.length} right` : "not scored";
+  const summary = make("summary", "", make("span", `fate ${each.fate.split(" ")[0]}`, each.fate), make("span", "", facts.dataset || ""), make("span", "", right), make("span", "note", each.peer ? `by ${short(each.peer)}` : "this node's own"), make("span", "note", each.step ? `step ${each.step}` : each.why));
+  const details = make("details", "", summary);
+  details.dataset.number = each.number;
+  details.open = open;
+  if (each.why) details.append(make("p", "note", `${each.why}. ${each.means} What would change it: ${each.change}`));
+  if (each.fate === "trained") details.append(make("p", "note", `Weight ${facts.weight}; ${facts.tokens} tokens of it were trained on.`));
+  if (facts.question) details.append(make("pre", "", facts.question));
+  for (const completion of facts.completions || []) details.append(answer(completion));
+  if (each.envelope_id) details.append(make("p", "id", `envelope ${each.envelope_id}, group ${each.k}`));
+  return details;
+}
+
+function showGroups(groups) {
+  const wanted = document.querySelector("input[name=fate]:checked").value;
+  const open = new Set([...document.querySelectorAll("#groups details[open]")].map((each) => each.dataset.number));
+  if ($("groups").contains(document.activeElement)) return; // somebody reads here with the keyboard
+  const shown = groups.filter((each) => !wanted || each.fate === wanted).slice(0, 40);
+  put("groups", ...(shown.length ? shown.map((each) => group(each, open.has(String(each.number)))) : [nothing("None yet.")]));
+}
+
+function showRefusals(refusals) {
+  if (!refusals.length) return put("refusals", nothing("None yet."));
+  put("refusals", ...refusals.slice(0, 15).map((each) => make("div", "reason", make("b", "", each.why), make("p", "", `from ${short(each.sender)}${each.issuer ? `, in the name of ${short(each.issuer)}` : ""}, ${new Date(1000 * each.at).toLocaleTimeString()}${each.envelope_id ? `, envelope ${each.envelope_id.slice(0, 16)}` : ""}`))));
+}
+
+function showHealth(state) {
+  const entries = { ...state.health, addresses: (state.session.addresses || []).join(", ") };
+  if (state.convicted.length) entries["convicted of equivocation"] = state.convicted.map(short).join(", ") + " (sapo-node evidence PEER)";
+  put("health", ...Object.entries(entries).flatMap(([name, text]) => [make("dt", "", name), make("dd", "", text)]));
+  put("notices", ...(state.session.notices || []).slice().reverse().map((text) => make("li", "", text)));
+}
+
+function showTiles(state) {
+  const last = state.rounds[state.rounds.length - 1];
+  const recent = state.rounds.slice(-20);
+  const reward = recent.length ? recent.reduce((sum, each) => sum + each.reward, 0) / recent.length : null;
+  const total = state.own_tokens + state.peers.reduce((sum, each) => sum + each.trained_tokens, 0);
+  const tiles = [
+    ["reward, last 20 rounds", reward === null ? "–" : reward.toFixed(3)],
+    ["rounds", last ? number(last.step) : "0"],
+    ["peers connected", (state.session.connected || []).length],
+    ["envelopes accepted", number(state.counts.accepted || 0)],
+    ["groups verified", number(state.counts["verified groups"] || 0)],
+    ["others' share of trained tokens", total ? percent((total - state.own_tokens) / total) : "–"],
+  ];
+  put("tiles", ...tiles.map(([name, value]) => make("div", "tile", make("b", "", value), make("span", "", name))));
+}
+
+function show(state) {
+  $("swarm").textContent = `in ${state.session.swarm || "no swarm"}`;
+  $("peer-id").textContent = state.session.peer_id || "";
+  const seconds = Math.max(0, Math.round(state.now - state.phase_since));
+  $("doing").textContent = state.phase ? `${DOING[state.phase]}, for ${seconds} s` : "between rounds";
+  showTiles(state);
+  showCurve(state.rounds);
+  showPhases(state.rounds);
+  showPeers(state);
+  showTrust(state.trust);
+  showRefused(state.refused);
+  showHealth(state);
+}
+
+async function ask() {
+  try {
+    const [state, feed] = await Promise.all(["api/state", "api/groups"].map((path) => fetch(path).then((response) => (response.ok ? response.json() : Promise.reject(response.status)))));
+    show(state);
+    showGroups(feed.groups);
+    showRefusals(feed.refusals);
+    $("lost").hidden = true;
+  } catch {
+    $("lost").hidden = false;
+  }
+}
+
+async function live() {
+  await ask();
+  setTimeout(live, document.hidden ? 10 * EVERY_MS : EVERY_MS);
+}
+
+for (const input of document.querySelectorAll("input[name=fate]")) input.addEventListener("change", ask);
+document.addEventListener("visibilitychange", () => document.hidden || ask());
+live();

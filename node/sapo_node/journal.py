@@ -1,0 +1,221 @@
+"""What became of every group and message, and why: facts as they happened, for people who ask.
+
+`Fate` and the reasons of refusals are the vocabulary of the dashboard, of `sapo-node why` and of the counts. The
+journal decides nothing: a node without one does the same.
+"""
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from enum import StrEnum
+from typing import Any
+
+from sapo_node.database import Database
+from sapo_node.round import Choices
+from sapo_node.sampler import WeightedGroup
+from sapo_node.verify import Unusable, VerifiedGroup
+from sapo_protocol import Completion, Rollout, Sealed, peer_id
+
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS journal (
+    number INTEGER PRIMARY KEY AUTOINCREMENT, peer TEXT NOT NULL, epoch INTEGER NOT NULL, counter INTEGER NOT NULL,
+    k INTEGER NOT NULL, envelope_id TEXT NOT NULL, fate TEXT NOT NULL, why TEXT NOT NULL, step INTEGER,
+    at REAL NOT NULL, facts TEXT NOT NULL, UNIQUE (peer, epoch, counter, k)
+);
+CREATE INDEX IF NOT EXISTS journal_id ON journal (envelope_id);
+CREATE TABLE IF NOT EXISTS refusals (
+    number INTEGER PRIMARY KEY AUTOINCREMENT, envelope_id TEXT NOT NULL, sender TEXT NOT NULL, issuer TEXT NOT NULL,
+    why TEXT NOT NULL, at REAL NOT NULL
+);
+CREATE INDEX IF NOT EXISTS refusals_id ON refusals (envelope_id);
+"""
+
+KEPT_GROUPS = 2_000
+KEPT_REFUSALS = 5_000
+SHOWN_CHARACTERS = 1_000
+"""Of each completion."""
+
+
+class Fate(StrEnum):
+    """What became of a group."""
+
+    OWN = "own"
+    """This node's, and trained on."""
+    WAITS = "waits"
+    """Verified, and on offer."""
+    TRAINED = "trained"
+    LEFT_OUT = "left out"
+    """For a reason of `verify.Unusable`, or of a gate."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One group, as it stands now."""
+
+    number: int
+    peer: str
+    """Empty for this node's own."""
+    epoch: int
+    counter: int
+    k: int
+    envelope_id: str
+    """Hexadecimal; empty for this node's own."""
+    fate: Fate
+    why: str
+    step: int | None
+    at: float
+    """Unix time of the last change."""
+    facts: dict[str, Any]
+    """dataset, question, completions (text, reward, advantage), weight, tokens: as far as they are known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """One message that was not taken."""
+
+    envelope_id: str
+    """Hexadecimal; empty where there was no envelope to name."""
+    sender: str
+    issuer: str
+    why: str
+    at: float
+
+
+class Journal:
+    """Written as the node runs, read by whoever looks."""
+
+    def __init__(self, database: Database, now: Callable[[], float] = time.time) -> None:
+        self._database = database
+        self._now = now
+
+    def refused(self, sender: str, sealed: Sealed | None, why: str) -> None:
+        """A message was not taken; `sealed` where it had an envelope."""
+        envelope_id, issuer = (sealed.envelope_id.hex(), peer_id(sealed.issuer)) if sealed else ("", "")
+        self._database.execute(
+            "INSERT INTO refusals (envelope_id, sender, issuer, why, at) VALUES (?, ?, ?, ?, ?)",
+            *(envelope_id, sender, issuer, why, self._now()),
+        )
+        self._database.execute(
+            "DELETE FROM refusals WHERE number <= (SELECT max(number) FROM refusals) - ?", KEPT_REFUSALS
+        )
+
+    def judged(self, rollout: Rollout, k: int, finding: VerifiedGroup | Unusable) -> None:
+        """A group was verified, or could not be used."""
+        header = rollout.header
+        place = (peer_id(rollout.opened.issuer), header.epoch, header.counter, k)
+        envelope_id = rollout.opened.envelope_id.hex()
+        if isinstance(finding, VerifiedGroup):
+            self._write(place, envelope_id, Fate.WAITS, facts=_of_verified(finding))
+        else:
+            self._write(place, envelope_id, Fate.LEFT_OUT, why=finding, facts={})
+
+    def chosen(self, choices: Choices) -> None:
+        """A round has trained on some groups, and not on others."""
+        with self._database.transaction():
+            for k, own in enumerate(choices.local):
+                facts = _facts(own.dataset, own.question, own.completions, own.rewards, own.advantages)
+                self._write(("", choices.epoch, choices.counter, k), "", Fate.OWN, step=choices.step, facts=facts)
+            for weighted, tokens in zip(choices.external, choices.external_tokens, strict=True):
+                facts = _of_weighted(weighted, tokens)
+                self._change(weighted.group, Fate.TRAINED, step=choices.step, facts=facts)
+            for group, gate in choices.stopped:
+                self._change(group, Fate.LEFT_OUT, why=f"{gate} gate", facts=_of_verified(group))
+            for group, passed in choices.passed_over:
+                self._change(group, Fate.WAITS, why=passed, facts=_of_verified(group))
+            self._database.execute(
+                "DELETE FROM journal WHERE number <= (SELECT max(number) FROM journal) - ?", KEPT_GROUPS
+            )
+
+    def groups(self, last: int, *, after: int = 0) -> list[Entry]:
+        """The newest groups, newest first, of those numbered above `after`."""
+        return self._entries("WHERE number > ? ORDER BY number DESC LIMIT ?", after, last)
+
+    def of_envelope(self, envelope_id: str) -> list[Entry]:
+        """The groups of an envelope whose id begins so, by k."""
+        return self._entries("WHERE envelope_id LIKE ? || '%' ORDER BY epoch, counter, k", envelope_id)
+
+    def refusals(self, last: int, *, envelope_id: str = "") -> list[Refusal]:
+        """The newest refusals, newest first, of envelopes whose id begins so."""
+        rows = self._database.rows(
+            "SELECT envelope_id, sender, issuer, why, at FROM refusals WHERE envelope_id LIKE ? || '%' "
+            "ORDER BY number DESC LIMIT ?",
+            *(envelope_id, last),
+        )
+        return [Refusal(*row) for row in rows]
+
+    def _change(self, group: VerifiedGroup, fate: Fate, **rest: Any) -> None:
+        """What was entered when it was verified, as it stands now."""
+        place = (group.peer, group.epoch, group.counter, group.k)
+        row = self._database.row(
+            "SELECT envelope_id FROM journal WHERE peer = ? AND epoch = ? AND counter = ? AND k = ?", *place
+        )
+        self._write(place, row[0] if row else "", fate, **rest)
+
+    def _write(
+        self,
+        place: tuple[str, int, int, int],
+        envelope_id: str,
+        fate: Fate,
+        *,
+        why: str = "",
+        step: int | None = None,
+        facts: dict[str, Any],
+    ) -> None:
+        self._database.execute(
+            "INSERT INTO journal (peer, epoch, counter, k, envelope_id, fate, why, step, at, facts) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET "
+            "fate = excluded.fate, why = excluded.why, step = excluded.step, at = excluded.at, facts = excluded.facts",
+            *(*place, envelope_id, fate, why, step, self._now(), json.dumps(facts)),
+        )
+
+    def _entries(self, condition: str, *values: Any) -> list[Entry]:
+        names = [each.name for each in fields(Entry)]
+        rows = self._database.rows(f"SELECT {', '.join(names)} FROM journal {condition}", *values)  # noqa: S608 - ours
+        stored = (dict(zip(names, row, strict=True)) for row in rows)
+        return [Entry(**{**row, "fate": Fate(row["fate"]), "facts": json.loads(row["facts"])}) for row in stored]
+
+
+class Unwritten:
+    """The journal of a node that nobody asks."""
+
+    def refused(self, sender: str, sealed: Sealed | None, why: str) -> None:
+        """As in a journal."""
+
+    def judged(self, rollout: Rollout, k: int, finding: VerifiedGroup | Unusable) -> None:
+        """As in a journal."""
+
+    def chosen(self, choices: Choices) -> None:
+        """As in a journal."""
+
+
+UNWRITTEN = Unwritten()
+
+
+def _of_verified(group: VerifiedGroup) -> dict[str, Any]:
+    return _facts(group.dataset, group.question, group.completions, group.rewards)
+
+
+def _of_weighted(weighted: WeightedGroup, tokens: int) -> dict[str, Any]:
+    group = weighted.group
+    facts = _facts(group.dataset, group.question, group.completions, group.rewards, weighted.advantages)
+    for number, spans in enumerate(weighted.silent):
+        text = group.completions[number].text
+        facts["completions"][number]["silent"] = [text[begin:end] for begin, end in spans]
+    return {**facts, "weight": round(weighted.weight, 3), "tokens": tokens}
+
+
+def _facts(
+    dataset: str,
+    question: str,
+    completions: Sequence[Completion | Any],
+    rewards: Sequence[bool],
+    advantages: Sequence[float] = (),
+) -> dict[str, Any]:
+    shown: list[dict[str, Any]] = [
+        {"text": each.text[:SHOWN_CHARACTERS], "reward": bool(reward)}
+        for each, reward in zip(completions, rewards, strict=True)
+    ]
+    for each, advantage in zip(shown, advantages, strict=False):
+        each["advantage"] = round(advantage, 3)
+    return {"dataset": dataset, "question": question, "completions": shown}

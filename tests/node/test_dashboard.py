@@ -1,0 +1,156 @@
+"""The page of a node: over real HTTP on loopback, and in a real browser where there is one."""
+
+import random
+import shutil
+from functools import partial
+
+import httpx
+import pytest
+import trio
+
+from sapo_node.dashboard import Dashboard, parse_place
+from sapo_node.dashboard.facts import Facts
+from sapo_node.history import History
+from sapo_node.journal import Journal
+from sapo_node.round import Choices
+from sapo_node.sampler import PassedOver
+from sapo_node.trust.ledger import Ledger
+from sapo_node.trust.policy import Fact
+from sapo_node.verify import VerifiedGroup
+from sapo_protocol import Completion, Finish, LocalError
+
+LOCAL = ("127.0.0.1", 0)
+EVIL = "<img src=x onerror=\"document.title='taken'\"><script>document.title='taken'</script>"
+BROWSER = shutil.which("chromium") or shutil.which("chromium-browser")
+
+
+@pytest.fixture
+async def page(database, nursery):
+    """A page that is served, with what it shows and a client."""
+    dashboard = Dashboard(Facts(database, {"jail": "all layers hold"}), database, LOCAL)
+    await nursery.start(dashboard.run)
+    async with httpx.AsyncClient(base_url=dashboard.address) as client:
+        yield client
+
+
+def fill(database, text=EVIL):
+    """A peer that is known, a group of it and a notice, all of them with the text wherever one can be."""
+    Ledger(database, rng=random.Random(1)).report(f"12D3KooW{text}", Fact.FALSE_CLAIM)
+    completions = tuple(Completion(text, Finish.STOP) for _ in range(8))
+    group = VerifiedGroup(f"12D3KooW{text}", 10, 0, 0, text, text, completions, (True,) * 4 + (False,) * 4)
+    passed = [(group, PassedOver.ENOUGH)]
+    Journal(database).chosen(Choices(10, 0, 1, (), (), (), (), passed))
+    Journal(database).refused(text, None, text)
+    History(database).describe_session(
+        {"peer_id": text, "swarm": text, "notices": [text], "connected": [], "waiting": 0}
+    )
+    History(database).count({text: 3})
+
+
+async def test_the_page_and_its_parts_are_served_with_strict_headers(page):
+    for path, kind in (("/", "text/html"), ("/page.js", "text/javascript"), ("/page.css", "text/css")):
+        answer = await page.get(path)
+        assert answer.status_code == 200
+        assert answer.headers["content-type"].startswith(kind)
+        assert "default-src 'none'" in answer.headers["content-security-policy"]
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert "unsafe" not in answer.headers["content-security-policy"]
+
+
+async def test_the_state_is_what_status_tells_and_more(page, database):
+    fill(database, "harmless")
+    state = (await page.get("/api/state")).json()
+    assert state["peers"][0]["standing"] == "newcomer"
+    assert state["health"] == {"jail": "all layers hold"}
+    assert state["refused"] == [{"why": "harmless", "count": 3, "means": "", "change": ""}]
+
+
+async def test_groups_come_with_what_became_of_them_and_why(page, database):
+    fill(database, "harmless")
+    [group] = (await page.get("/api/groups")).json()["groups"]
+    assert (group["fate"], group["why"]) == ("waits", PassedOver.ENOUGH)
+    assert group["means"]
+
+
+async def test_a_peer_can_be_asked_about(page, database):
+    fill(database, "harmless")
+    assert "Standing: newcomer" in (await page.get("/api/peers/12D3KooWharmless")).json()["text"]
+    assert (await page.get("/api/peers/nobody")).status_code == 404
+
+
+async def test_metrics_are_in_the_form_of_prometheus(page, database):
+    fill(database, "harmless")
+    text = (await page.get("/metrics")).text
+    assert 'sapo_left_out_total{reason="harmless"} 3.0' in text
+    assert 'sapo_peers{standing="newcomer"} 1.0' in text
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS"])
+async def test_nothing_can_be_written(page, method):
+    assert (await page.request(method, "/api/state")).status_code == 405
+
+
+async def test_another_name_for_this_host_is_refused(page):
+    answer = await page.get("/api/state", headers={"Host": "attacker.example"})
+    assert answer.status_code == 421
+    assert "peers" not in answer.text
+
+
+@pytest.mark.parametrize("name", ["127.0.0.1", "localhost", "[::1]"])
+async def test_the_names_of_loopback_are_not(page, name):
+    assert (await page.get("/api/state", headers={"Host": f"{name}:80"})).status_code == 200
+
+
+async def test_beyond_loopback_nothing_is_shown_without_the_token(database, nursery):
+    dashboard = Dashboard(Facts(database, {}), database, ("0.0.0.0", 0))
+    await nursery.start(dashboard.run)
+    address, token = dashboard.address.replace("0.0.0.0", "127.0.0.1").split("/?token=")
+    async with httpx.AsyncClient(base_url=address) as stranger:
+        assert (await stranger.get("/api/state")).status_code == 401
+        assert (await stranger.get("/?token=guess")).status_code == 401
+        assert (await stranger.get("/metrics", headers={"Authorization": f"Bearer {token}"})).status_code == 200
+    async with httpx.AsyncClient(base_url=address, follow_redirects=True) as friend:
+        opened = await friend.get(f"/?token={token}")
+        assert "token" not in str(opened.url)
+        assert (await friend.get("/api/state")).status_code == 200
+
+
+async def test_a_port_that_is_taken_says_what_to_give(database, nursery):
+    first = Dashboard(Facts(database, {}), database, LOCAL)
+    await nursery.start(first.run)
+    port = int(first.address.split(":")[2].rstrip("/"))
+    with pytest.raises(LocalError, match="--dashboard"):
+        Dashboard(Facts(database, {}), database, ("127.0.0.1", port))
+
+
+@pytest.mark.parametrize(
+    ("text", "place"), [("off", None), ("127.0.0.1:80", ("127.0.0.1", 80)), ("[::1]:0", ("::1", 0))]
+)
+def test_a_place_is_an_address_and_a_port(text, place):
+    assert parse_place(text) == place
+
+
+@pytest.mark.parametrize("text", ["", "8080", "example.org:80", "127.0.0.1", "127.0.0.1:99999", "127.0.0.1:x"])
+def test_any_other_place_is_refused(text):
+    with pytest.raises(LocalError, match="an IP address and a port"):
+        parse_place(text)
+
+
+@pytest.mark.skipif(BROWSER is None, reason="needs Chromium, as `scripts/system-packages browser` installs it")
+async def test_what_peers_wrote_is_text_in_a_browser_whatever_it_says(page, database, tmp_path):
+    fill(database)
+    flags = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
+    command = [BROWSER, *flags, f"--user-data-dir={tmp_path}", "--virtual-time-budget=6000", "--dump-dom"]
+    with trio.fail_after(100):
+        done = await trio.run_process([*command, str(page.base_url)], capture_stdout=True, capture_stderr=True)
+    shown = done.stdout.decode()
+    assert "<title>sapo-node</title>" in shown
+    assert shown.count("&lt;img src=x onerror=") >= 8 + 3
+    assert "<img" not in shown
+    assert shown.count("<script") == 1
+
+
+def test_facts_are_gathered_once_however_many_ask(database):
+    facts = Facts(database, {})
+    assert facts.state() is facts.state()
+    assert partial(facts.groups, 0)() == {"groups": [], "refusals": []}

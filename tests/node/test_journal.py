@@ -1,0 +1,161 @@
+"""What is remembered of groups and refusals, and how it is told."""
+
+import hashlib
+import random
+from dataclasses import replace
+
+import pytest
+
+from rollouts import right_and_wrong, rollout
+from sapo_node import explain
+from sapo_node.gates import Gates
+from sapo_node.ingest import Ignored
+from sapo_node.journal import KEPT_GROUPS, KEPT_REFUSALS, SHOWN_CHARACTERS, Fate, Journal
+from sapo_node.reasons import REASONS
+from sapo_node.round import Choices
+from sapo_node.sampler import PassedOver, WeightedGroup
+from sapo_node.trust.ledger import Ledger
+from sapo_node.trust.policy import Fact
+from sapo_node.verify import Unusable, VerifiedGroup, Verifier
+from sapo_protocol import Completion, Finish, Layer, LocalError, peer_id
+from swarm_parts import OpenScorer
+
+MESSAGE_LAYERS = [Layer.SIZE, Layer.FRAME, Layer.ENVELOPE, Layer.SIGNATURE, Layer.HEADER, Layer.BODY, Layer.EVIDENCE]
+
+
+@pytest.fixture
+def journal(database):
+    return Journal(database, now=lambda: 1000.0)
+
+
+@pytest.fixture
+def verifier(manifest, database, rng, journal):
+    return Verifier(manifest, OpenScorer(), Ledger(database, rng=rng), random.Random(1), on_judged=journal.judged)
+
+
+def group(counter=0, text="so <answer>1</answer>"):
+    completions = tuple(Completion(text, Finish.STOP) for _ in range(8))
+    return VerifiedGroup("a", 10, counter, 0, "products", "2*3?", completions, (True,) * 4 + (False,) * 4)
+
+
+def choices(**what):
+    nothing = {"local": (), "external": (), "external_tokens": (), "stopped": (), "passed_over": ()}
+    return Choices(epoch=10, counter=3, step=7, **{**nothing, **what})
+
+
+async def test_a_verified_group_waits_with_question_answers_and_rewards(verifier, author, journal):
+    claimed, body, task = right_and_wrong(author)
+    opened = rollout(author, [claimed], [body])
+    await verifier.verify(opened)
+    [entry] = journal.groups(10)
+    assert (entry.fate, entry.peer) == (Fate.WAITS, peer_id(author.issuer))
+    assert entry.envelope_id == opened.opened.envelope_id.hex()
+    assert entry.facts["question"] == task.question
+    assert [each["reward"] for each in entry.facts["completions"]] == [True] * 3 + [False] * 5
+
+
+async def test_a_lie_is_left_out_and_named(verifier, author, journal):
+    claimed, body, _ = right_and_wrong(author)
+    await verifier.verify(rollout(author, [replace(claimed, claims=(False, *claimed.claims[1:]))], [body]))
+    [entry] = journal.groups(10)
+    assert (entry.fate, entry.why) == (Fate.LEFT_OUT, Unusable.FALSE_CLAIM)
+
+
+async def test_of_one_envelope_every_group_is_told_with_what_would_change_it(verifier, author, journal, database):
+    parts = [right_and_wrong(author, k, right=right) for k, right in enumerate((3, 8))]
+    opened = rollout(author, [part[0] for part in parts], [part[1] for part in parts])
+    await verifier.verify(opened)
+    told = explain.envelope(database, opened.opened.envelope_id.hex()[:8])
+    assert "group 0" in told.text
+    assert "group 1" in told.text
+    assert "What would change it" in told.text
+    assert len(told.facts["groups"]) == 2
+
+
+def test_a_group_that_was_trained_on_says_with_which_weight_and_what_stayed_silent(journal):
+    shown = group(text="hail. so <answer>1</answer>")
+    weighted = WeightedGroup(shown, 0.5, (1.0,) * 4 + (-1.0,) * 4, (((0, 4),),) * 8)
+    journal.chosen(choices(external=[weighted], external_tokens=[40]))
+    [entry] = journal.groups(10)
+    assert (entry.fate, entry.step, entry.facts["weight"], entry.facts["tokens"]) == (Fate.TRAINED, 7, 0.5, 40)
+    assert entry.facts["completions"][0]["silent"] == ["hail"]
+
+
+def test_what_a_gate_stopped_and_what_was_passed_over_is_said(journal):
+    journal.chosen(choices(stopped=[(group(1), "steps")], passed_over=[(group(2), PassedOver.NEWCOMERS)]))
+    assert [(each.fate, each.why) for each in journal.groups(10)] == [
+        (Fate.WAITS, PassedOver.NEWCOMERS),
+        (Fate.LEFT_OUT, "steps gate"),
+    ]
+
+
+def test_a_group_has_one_entry_that_changes(journal):
+    journal.chosen(choices(passed_over=[(group(), PassedOver.ENOUGH)]))
+    journal.chosen(choices(external=[WeightedGroup(group(), 1.0, (0.0,) * 8)], external_tokens=[1]))
+    assert [each.fate for each in journal.groups(10)] == [Fate.TRAINED]
+
+
+def test_long_answers_are_kept_in_part(journal):
+    journal.chosen(choices(passed_over=[(group(text="x" * 5_000), PassedOver.ENOUGH)]))
+    assert len(journal.groups(1)[0].facts["completions"][0]["text"]) == SHOWN_CHARACTERS
+
+
+def test_only_the_newest_groups_are_kept(journal):
+    journal.chosen(choices(passed_over=[(group(n), PassedOver.ENOUGH) for n in range(KEPT_GROUPS + 50)]))
+    kept = journal.groups(KEPT_GROUPS + 50)
+    assert len(kept) == KEPT_GROUPS
+    assert min(each.counter for each in kept) == 50
+
+
+def test_only_the_newest_refusals_are_kept(journal, database):
+    with database.transaction():
+        for number in range(KEPT_REFUSALS + 20):
+            journal.refused(f"sender {number}", None, Layer.FRAME)
+    kept = journal.refusals(KEPT_REFUSALS + 20)
+    assert len(kept) == KEPT_REFUSALS
+    assert kept[0].sender == f"sender {KEPT_REFUSALS + 19}"
+
+
+@pytest.mark.parametrize("reason", [*MESSAGE_LAYERS, *Ignored, *Unusable, *PassedOver, "length gate", "steps gate"])
+def test_every_reason_has_a_meaning_and_says_what_would_change_it(reason):
+    assert REASONS[reason].means
+    assert REASONS[reason].change
+
+
+def test_only_gates_that_stop_whole_groups_need_a_reason():
+    assert {name.removesuffix(" gate") for name in REASONS if name.endswith(" gate")} == {"length", "steps"}
+    assert Gates(["baseline", "habits"], None)._stops is False
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"), [("xyz", "hexadecimal"), ("ab", "at least 6"), ("ab" * 20, "nothing is known")]
+)
+def test_an_id_that_cannot_be_answered_says_why(database, asked, said):
+    with pytest.raises(LocalError, match=said):
+        explain.envelope(database, asked)
+
+
+def test_a_refused_envelope_is_told_with_its_reason(database, journal, author):
+    claimed, body, _ = right_and_wrong(author)
+    opened = rollout(author, [claimed], [body]).opened
+    sealed = opened  # of both only id and issuer are asked
+    journal.refused("carrier", sealed, Ignored.OVER_QUOTA)
+    told = explain.envelope(database, opened.envelope_id.hex())
+    assert "issuer over its quota" in told.text
+    assert "`trusted`" in told.text
+
+
+@pytest.mark.parametrize(("facts", "said"), [([], "newcomer"), ([Fact.FALSE_CLAIM] * 8, "banned")])
+def test_a_peer_is_explained_by_the_end_of_its_id(database, rng, author, facts, said):
+    name = peer_id(author.issuer)
+    ledger = Ledger(database, rng=rng)
+    for fact in [Fact.VERIFIED_GROUP, *facts]:
+        ledger.report(name, fact)
+    told = explain.peer(database, f"…{name[-8:]}")
+    assert said in told.text
+    assert told.facts["peer"] == name
+
+
+def test_a_peer_that_nobody_knows_is_said_to_be_unknown(database):
+    with pytest.raises(LocalError, match="sapo-node peers"):
+        explain.peer(database, hashlib.sha256(b"").hexdigest())
