@@ -6,7 +6,8 @@ operator lets the node spend, and `Auto` finds J beside it, by what a group of e
 the sum of its positive advantages against the policy's own pass rate. Own groups are worth little while it is hardly
 ever or nearly always right; others' right answers are worth much where it fails and little where it succeeds, whatever
 their senders claim. Where others' groups are worth as much as its own it takes as many as it may, and fewer in
-proportion where they are worth less, as far as the swarm can fill the places.
+proportion where they are worth less, as far as the swarm can fill the places. A node that is nearly always right wants
+hardly any: its own groups are worth next to nothing then, and beside nothing everything would look worth taking.
 """
 
 from collections.abc import Sequence
@@ -26,6 +27,8 @@ MAX_EXTERNAL = 16
 
 PROBE = 8
 """Groups of others that are verified even where none is taken, to know what they would be worth."""
+LITTLE = 2.0
+"""What an own group is taken to be worth where it is worth less; half of what the most informative ones are."""
 STEP = 1.0
 """How far J must be from the target to move there, so that it does not flutter."""
 SLACK, ALARM = 0.5, 4.0
@@ -122,7 +125,7 @@ class Auto:
 
     def _target(self) -> float:
         own, others, supply = (mean.value or 0.0 for mean in (self._own, self._others, self._supply))
-        wanted = MAX_EXTERNAL * min(1.0, others / own) if own else float(MAX_EXTERNAL)
+        wanted = MAX_EXTERNAL * min(1.0, others / max(own, LITTLE))
         return min(wanted, self._bound, supply)
 
     def _watch(self, local: Sequence[LocalGroup]) -> None:
