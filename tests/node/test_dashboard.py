@@ -3,6 +3,7 @@
 import random
 import shutil
 from functools import partial
+from pathlib import Path
 
 import httpx
 import pytest
@@ -83,6 +84,14 @@ async def test_metrics_are_in_the_form_of_prometheus(page, database):
     text = (await page.get("/metrics")).text
     assert 'sapo_left_out_total{reason="harmless"} 3.0' in text
     assert 'sapo_peers{standing="newcomer"} 1.0' in text
+
+
+async def test_every_metric_is_documented(page, database):
+    fill(database, "harmless")
+    documented = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text()
+    names = [line.split()[2] for line in (await page.get("/metrics")).text.splitlines() if line.startswith("# TYPE")]
+    assert len(names) >= 8
+    assert all(f"`{name}`" in documented for name in names)
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS"])
