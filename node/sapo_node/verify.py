@@ -118,7 +118,7 @@ class Verifier:
         for k, (group, data) in enumerate(zip(rollout.header.groups, rollout.bodies, strict=True)):
             if data is None:
                 self._leave_out(rollout, k, Unusable.NO_BODY)
-            elif len(set(group.claims)) == 1 and not self._keep_flat and self._rng.random() >= policy.AUDIT_RATE:
+            elif len(set(group.claims)) == 1 and not self._keep_flat and not self._audits(peer):
                 self._leave_out(rollout, k, Unusable.CLAIMED_FLAT)
             else:
                 try:
@@ -128,6 +128,12 @@ class Verifier:
                     self._leave_out(rollout, k, Unusable.MALFORMED_BODY)
                     self._ledger.report(peer, Fact.MALFORMED_BODY)
         return bodies
+
+    def _audits(self, peer: str) -> bool:
+        """Whether a group claimed flat is scored: at random, and always for who can earn standing by it. Else those who
+        are nearly always right, and have few other groups, would earn it later than who makes up groups that teach.
+        """
+        return self._ledger.can_earn(peer) or self._rng.random() < policy.AUDIT_RATE
 
     def _finding(
         self, rollout: Rollout, k: int, body: Body, request: ScoreRequest, scored: Scored | None

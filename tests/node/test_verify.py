@@ -76,10 +76,21 @@ class AlwaysFirst(random.Random):
         return 0.0
 
 
-async def test_a_group_claimed_flat_is_not_scored_unless_audited(verifier, author):
+async def test_a_group_claimed_flat_is_not_scored_unless_audited(manifest, database, rng, author):
+    ledger = Ledger(database, trusted=[peer_id(author.issuer)], rng=rng)
+    verifier = Verifier(manifest, OpenScorer(), ledger, random.Random(1))
     group, body, _ = right_and_wrong(author, right=0)
     assert await verifier.verify(rollout(author, [group], [body])) == []
     assert verifier.unusable == {Unusable.CLAIMED_FLAT: 1}
+
+
+@pytest.mark.parametrize("right", [0, 8])
+async def test_a_newcomer_earns_standing_by_groups_that_are_truly_flat_as_by_others(verifier, author, ledger, right):
+    """Who is nearly always right has few others."""
+    group, body, _ = right_and_wrong(author, right=right)
+    assert await verifier.verify(rollout(author, [group], [body])) == []
+    assert verifier.unusable == {Unusable.FLAT: 1}
+    assert ledger.of(peer_id(author.issuer)).earned == 1
 
 
 async def test_a_lie_about_a_flat_group_is_found_by_audit(manifest, author, ledger):
