@@ -5,7 +5,7 @@ import logging
 import click
 
 from sapo_node.commands.contributing import contribute
-from sapo_node.commands.looking import config, evidence, peers, status, why
+from sapo_node.commands.looking import config, doctor, evidence, peers, status, why
 from sapo_node.commands.measuring import eval_, metrics
 from sapo_node.commands.options import run_command_line
 from sapo_node.commands.running import demo, keygen, start
@@ -44,6 +44,7 @@ for command in (
     status,
     peers,
     why,
+    doctor,
     metrics,
     evidence,
     eval_,

@@ -20,6 +20,8 @@ COMMANDS = [
     "config",
     "verify",
     "conformance",
+    "why",
+    "doctor",
     "manifest",
     "evidence",
 ]
