@@ -6,7 +6,7 @@ import click
 
 from sapo_node.commands.contributing import contribute
 from sapo_node.commands.looking import config, doctor, evidence, peers, status, why
-from sapo_node.commands.measuring import eval_, metrics
+from sapo_node.commands.measuring import eval_, export, metrics
 from sapo_node.commands.options import run_command_line
 from sapo_node.commands.running import demo, keygen, start
 from sapo_node.commands.wire import conformance, manifest, verify
@@ -48,6 +48,7 @@ for command in (
     metrics,
     evidence,
     eval_,
+    export,
     config,
     verify,
     manifest,

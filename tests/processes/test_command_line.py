@@ -22,6 +22,7 @@ COMMANDS = [
     "conformance",
     "why",
     "doctor",
+    "export",
     "manifest",
     "evidence",
 ]

@@ -1,8 +1,11 @@
-"""Measure how well a policy answers, and how it learns: `eval`, `metrics`."""
+"""What a policy can do, how it learnt it, and the policy itself: `eval`, `metrics`, `export`."""
 
 import json
+import subprocess
+import sys
 import time
 from contextlib import suppress
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,6 +16,7 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
+from sapo_node.app import learner_options
 from sapo_node.commands.options import as_json, configured, database_of, fetch_model, stderr, unlock
 from sapo_node.config import Config, load_config
 from sapo_node.evaluation import evaluate
@@ -21,7 +25,7 @@ from sapo_node.history import History
 from sapo_node.intervals import LEVEL, Interval
 from sapo_node.metrics import METRICS
 from sapo_node.state import read_database, state_folder
-from sapo_protocol import load_manifest
+from sapo_protocol import LocalError, load_manifest
 
 _BAR = 20
 """Characters from 0 to 1 in the bars of `eval`."""
@@ -62,6 +66,39 @@ def eval_(config_file: Path | None, *, questions: int, samples: int, json_output
         click.echo(json.dumps(_as_json(result, questions, step)))
     else:
         Console().print(_table(result, questions, step))
+
+
+@click.command()
+@click.argument("output", type=click.Path(path_type=Path))
+@configured
+@click.option("--model", help="The model that the node trains, as for `start`.  [default: seed]")
+@click.option("--lora", type=int, metavar="RANK", help="As for `start`; adapters are merged.  [default: 0]")
+@click.option("--dtype", type=click.Choice(["float32", "bfloat16"]), help="As for `start`.  [default: float32]")
+@as_json
+def export(config: Config, output: Path, *, json_output: bool, **options: Any) -> None:
+    """Write what a node has learnt to OUTPUT, a folder that transformers loads like any other.
+
+    The newest checkpoint is taken, running or not; a running node writes one every ten rounds.
+
+    \b
+    sapo-node export ./learnt
+    python -c "from transformers import AutoModelForCausalLM as M; M.from_pretrained('./learnt')"
+    """  # noqa: D301 - click reads the backspace
+    config = config.overridden({**options, "device": "cpu"})
+    manifest = load_manifest(config.swarm)
+    folder = state_folder(Path(config.state), manifest, unlock(Path(config.key), None).peer_id)
+    read_database(folder).close()
+    told = json.dumps(asdict(learner_options(config, manifest, folder)))
+    done = subprocess.run(
+        [sys.executable, "-m", "sapo_node.learner.export", told, str(output)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise LocalError((done.stderr.strip().splitlines() or ["the export died"])[-1])
+    step = json.loads(done.stdout)["step"]
+    click.echo(json.dumps({"step": step, "output": str(output)}) if json_output else f"step {step} written to {output}")
 
 
 def _as_json(result: HeldOut, questions: int, step: int) -> dict[str, Any]:

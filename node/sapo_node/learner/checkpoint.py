@@ -85,6 +85,19 @@ def restore(trainer: Trainer, root: Path) -> str | None:
     return None
 
 
+def peek(trainer: Trainer, root: Path) -> bool:
+    """Put the newest good checkpoint into the trainer, if there is any, and leave everything on the disk as it is: the
+    node may be running. Raises CheckpointError where they belong to another model.
+    """
+    for folder in _found(root) if root.is_dir() else ():
+        try:
+            _read(trainer, folder)
+        except _Corrupt:
+            continue
+        return True
+    return False
+
+
 def _found(root: Path) -> list[Path]:
     """Return the checkpoints, newest first."""
     named = [(int(match[1]), path) for path in root.iterdir() if (match := _NAME.fullmatch(path.name))]
