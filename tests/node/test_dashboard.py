@@ -1,6 +1,7 @@
 """The page of a node: over real HTTP on loopback, and in a real browser where there is one."""
 
 import random
+import re
 import shutil
 from functools import partial
 from pathlib import Path
@@ -92,6 +93,13 @@ async def test_every_metric_is_documented(page, database):
     names = [line.split()[2] for line in (await page.get("/metrics")).text.splitlines() if line.startswith("# TYPE")]
     assert len(names) >= 8
     assert all(f"`{name}`" in documented for name in names)
+
+
+def test_the_grafana_dashboard_asks_for_nothing_that_is_not_documented():
+    docs = Path(__file__).parents[2] / "docs"
+    asked = re.findall(r"sapo_\w+", (docs / "grafana.json").read_text())
+    assert len(set(asked)) >= 10
+    assert all(f"`{name}`" in (docs / "metrics.md").read_text() for name in asked)
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS"])
