@@ -3,7 +3,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from sapo_adversary.attacks.kit import Attack, Key, Kit, Packet, Solution
-from sapo_protocol import RemoteError, assign, decode_body, open_message
 
 _HEARD = 512
 
@@ -31,17 +30,10 @@ class Copycat(Attack):
 
     def hear(self, message: bytes) -> None:
         """Remember the groups that promise advantage, with their questions."""
-        try:
-            rollout = open_message(message, self.kit.manifest)
-            bodies = [decode_body(body, self.kit.manifest) if body else None for body in rollout.bodies]
-        except RemoteError:
-            return
-        header, issuer = rollout.header, rollout.opened.issuer
-        for k, (group, body) in enumerate(zip(header.groups, bodies, strict=True)):
-            if body and len(set(group.claims)) > 1:
-                question = self.kit.solve(assign(self.kit.manifest, issuer, header.epoch, header.counter, k)).question
+        for task, group, body in self.kit.heard(message):
+            if len(set(group.claims)) > 1:
                 texts = tuple(completion.text for completion in body.completions)
-                self._heard.append(_Copy(question, texts, group.claims))
+                self._heard.append(_Copy(self.kit.solve(task).question, texts, group.claims))
 
     def act(self, key: Key, epoch: int) -> Iterable[Packet]:
         """A round of copies, every other one edited."""

@@ -5,7 +5,7 @@
 import hashlib
 import random
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
@@ -20,10 +20,12 @@ from sapo_protocol import (
     RemoteError,
     Sealed,
     assign,
+    decode_body,
     decode_message,
     encode_body,
     encode_header,
     encode_message,
+    open_message,
     parse_envelope,
     peer_id,
     seal,
@@ -148,6 +150,18 @@ class Kit:
             return parse_envelope(envelope, network_id=self.manifest.network_id)
         except RemoteError:
             return None
+
+    def heard(self, message: bytes) -> Iterator[tuple[Assignment, GroupHeader, Body]]:
+        """Task, header and texts of each group of somebody's message; none where it is no message."""
+        try:
+            rollout = open_message(message, self.manifest)
+            bodies = [decode_body(body, self.manifest) if body else None for body in rollout.bodies]
+        except RemoteError:
+            return
+        header, issuer = rollout.header, rollout.opened.issuer
+        for k, (group, body) in enumerate(zip(header.groups, bodies, strict=True)):
+            if body:
+                yield assign(self.manifest, issuer, header.epoch, header.counter, k), group, body
 
     def message(self, key: Key, epoch: int, counter: int, groups: Sequence[Group]) -> bytes:
         """A signed message of these groups."""

@@ -2,7 +2,6 @@ from collections import defaultdict, deque
 
 from sapo_adversary.attacks.kit import Kit, Solution
 from sapo_adversary.attacks.poison.poison import Poison
-from sapo_protocol import RemoteError, assign, decode_body, open_message
 
 _HEARD = 64
 _QUANTILE = 0.85
@@ -24,18 +23,9 @@ class Creep(Poison):
 
     def hear(self, message: bytes) -> None:
         """Remember how long the answers are that somebody claims to be right."""
-        manifest = self.kit.manifest
-        try:
-            rollout = open_message(message, manifest)
-            bodies = [decode_body(body, manifest) if body else None for body in rollout.bodies]
-        except RemoteError:
-            return
-        header, issuer = rollout.header, rollout.opened.issuer
-        for k, (group, body) in enumerate(zip(header.groups, bodies, strict=True)):
-            if body:
-                dataset = assign(manifest, issuer, header.epoch, header.counter, k).spec.dataset
-                right = [each for each, claim in zip(body.completions, group.claims, strict=True) if claim]
-                self._lengths[dataset].extend(len(each.text) for each in right)
+        for task, group, body in self.kit.heard(message):
+            right = [each for each, claim in zip(body.completions, group.claims, strict=True) if claim]
+            self._lengths[task.spec.dataset].extend(len(each.text) for each in right)
 
     def poisoned(self, task: Solution) -> str:
         """The steps, then the same again as far as there is room, then what they lead to."""
