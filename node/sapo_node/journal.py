@@ -6,6 +6,7 @@ journal decides nothing: a node without one does the same.
 
 import json
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from enum import StrEnum
@@ -88,17 +89,28 @@ class Journal:
     def __init__(self, database: Database, now: Callable[[], float] = time.time) -> None:
         self._database = database
         self._now = now
+        self._refused: deque[tuple[str, tuple[bytes, bytes] | None, str, float]] = deque(maxlen=KEPT_REFUSALS)
 
     def refused(self, sender: str, sealed: Sealed | None, why: str) -> None:
-        """A message was not taken; `sealed` where it had an envelope."""
-        envelope_id, issuer = (sealed.envelope_id.hex(), peer_id(sealed.issuer)) if sealed else ("", "")
-        self._database.execute(
-            "INSERT INTO refusals (envelope_id, sender, issuer, why, at) VALUES (?, ?, ?, ?, ?)",
-            *(envelope_id, sender, issuer, why, self._now()),
-        )
-        self._database.execute(
-            "DELETE FROM refusals WHERE number <= (SELECT max(number) FROM refusals) - ?", KEPT_REFUSALS
-        )
+        """A message was not taken; `sealed` where it had an envelope. Only noted, since floods must stay cheap."""
+        named = (sealed.envelope_id, sealed.issuer) if sealed else None
+        self._refused.append((sender, named, why, self._now()))
+
+    def flush(self) -> None:
+        """Write what was refused since the last time, as much of it as is kept anyway."""
+        if not self._refused:
+            return
+        with self._database.transaction():
+            for sender, named, why, at in self._refused:
+                envelope_id, issuer = (named[0].hex(), peer_id(named[1])) if named else ("", "")
+                self._database.execute(
+                    "INSERT INTO refusals (envelope_id, sender, issuer, why, at) VALUES (?, ?, ?, ?, ?)",
+                    *(envelope_id, sender, issuer, why, at),
+                )
+            self._database.execute(
+                "DELETE FROM refusals WHERE number <= (SELECT max(number) FROM refusals) - ?", KEPT_REFUSALS
+            )
+        self._refused.clear()
 
     def judged(self, rollout: Rollout, k: int, finding: VerifiedGroup | Unusable) -> None:
         """A group was verified, or could not be used."""
@@ -180,6 +192,9 @@ class Unwritten:
     """The journal of a node that nobody asks."""
 
     def refused(self, sender: str, sealed: Sealed | None, why: str) -> None:
+        """As in a journal."""
+
+    def flush(self) -> None:
         """As in a journal."""
 
     def judged(self, rollout: Rollout, k: int, finding: VerifiedGroup | Unusable) -> None:

@@ -289,7 +289,8 @@ class Node:
             self._count()
 
     def _count(self) -> None:
-        """Add to the durable counts what happened since the last time."""
+        """Add to the durable counts, and to the journal, what happened since the last time."""
+        self._journal.flush()
         taken = {ACCEPTED: self.ingest.accepted, VERIFIED: self.verifier.verified, EVIDENCE: self.ingest.evidence}
         now = {**taken, **self.ingest.refused, **self.verifier.unusable}
         self.history.count({name: count - self._counted.get(name, 0) for name, count in now.items()})

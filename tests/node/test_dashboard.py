@@ -41,8 +41,10 @@ def fill(database, text=EVIL):
     completions = tuple(Completion(text, Finish.STOP) for _ in range(8))
     group = VerifiedGroup(f"12D3KooW{text}", 10, 0, 0, text, text, completions, (True,) * 4 + (False,) * 4)
     passed = [(group, PassedOver.ENOUGH)]
-    Journal(database).chosen(Choices(10, 0, 1, (), (), (), (), passed))
-    Journal(database).refused(text, None, text)
+    journal = Journal(database)
+    journal.chosen(Choices(10, 0, 1, (), (), (), (), passed))
+    journal.refused(text, None, text)
+    journal.flush()
     History(database).describe_session(
         {"peer_id": text, "swarm": text, "notices": [text], "connected": [], "waiting": 0}
     )
