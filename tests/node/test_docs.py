@@ -1,0 +1,37 @@
+"""Every command that a page prints is one that the command line takes."""
+
+import re
+import shlex
+from pathlib import Path
+
+import click
+import pytest
+
+from sapo_adversary.cli import cli as adversary
+from sapo_node.cli import cli as node
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", ROOT / "SECURITY.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+PROGRAMS = {"sapo-node": node, "sapo-adversary": adversary}
+_COMMAND = re.compile(r"^ {4}(?:\.venv/bin/)?((?:sapo-node|sapo-adversary) [^\n]*)", re.MULTILINE)
+
+
+def printed():
+    """(page, command line) of each, without what stands behind it for people."""
+    for page in PAGES:
+        for line in _COMMAND.findall(page.read_text()):
+            yield page.name, re.split(r"\s+#|\s{2,}(?=[a-z])| > | >> |\s*\\$", line)[0].strip()
+
+
+@pytest.mark.parametrize(("page", "line"), sorted(set(printed())))
+def test_a_printed_command_is_one_that_is_taken(page, line, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    program, *arguments = shlex.split(line)
+    group = PROGRAMS[program]
+    command = group.get_command(click.Context(group), arguments[0])
+    assert command is not None, f"{page}: there is no {arguments[0]}"
+    command.make_context(arguments[0], arguments[1:])  # raises for an option or a value that is not taken
+
+
+def test_there_are_commands_on_the_pages():
+    assert len(list(printed())) > 40
