@@ -129,12 +129,14 @@ class Journal:
                 facts = _facts(own.dataset, own.question, own.completions, own.rewards, own.advantages)
                 self._write(("", choices.epoch, choices.counter, k), "", Fate.OWN, step=choices.step, facts=facts)
             for weighted, tokens in zip(choices.external, choices.external_tokens, strict=True):
-                facts = _of_weighted(weighted, tokens)
-                self._change(weighted.group, Fate.TRAINED, step=choices.step, facts=facts)
+                facts = json.dumps(_of_weighted(weighted, tokens))
+                self._change(
+                    weighted.group, "fate = ?, why = '', step = ?, facts = ?", Fate.TRAINED, choices.step, facts
+                )
             for group, gate in choices.stopped:
-                self._change(group, Fate.LEFT_OUT, why=f"{gate} gate", facts=_of_verified(group))
+                self._change(group, "fate = ?, why = ?", Fate.LEFT_OUT, f"{gate} gate")
             for group, passed in choices.passed_over:
-                self._change(group, Fate.WAITS, why=passed, facts=_of_verified(group))
+                self._change(group, "why = ?", passed)
             self._database.execute(
                 "DELETE FROM journal WHERE number <= (SELECT max(number) FROM journal) - ?", KEPT_GROUPS
             )
@@ -156,13 +158,12 @@ class Journal:
         )
         return [Refusal(*row) for row in rows]
 
-    def _change(self, group: VerifiedGroup, fate: Fate, **rest: Any) -> None:
-        """What was entered when it was verified, as it stands now."""
-        place = (group.peer, group.epoch, group.counter, group.k)
-        row = self._database.row(
-            "SELECT envelope_id FROM journal WHERE peer = ? AND epoch = ? AND counter = ? AND k = ?", *place
+    def _change(self, group: VerifiedGroup, columns: str, *values: Any) -> None:
+        """Of what was entered when it was verified, unless that is too long ago."""
+        self._database.execute(
+            f"UPDATE journal SET at = ?, {columns} WHERE peer = ? AND epoch = ? AND counter = ? AND k = ?",  # noqa: S608 - ours
+            *(self._now(), *values, group.peer, group.epoch, group.counter, group.k),
         )
-        self._write(place, row[0] if row else "", fate, **rest)
 
     def _write(
         self,

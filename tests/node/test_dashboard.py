@@ -13,7 +13,7 @@ import trio
 from sapo_node.dashboard import Dashboard, parse_place
 from sapo_node.dashboard.facts import Facts
 from sapo_node.history import History
-from sapo_node.journal import Journal
+from sapo_node.journal import Fate, Journal, _of_verified
 from sapo_node.round import Choices
 from sapo_node.sampler import PassedOver
 from sapo_node.trust.ledger import Ledger
@@ -40,9 +40,9 @@ def fill(database, text=EVIL):
     Ledger(database, rng=random.Random(1)).report(f"12D3KooW{text}", Fact.FALSE_CLAIM)
     completions = tuple(Completion(text, Finish.STOP) for _ in range(8))
     group = VerifiedGroup(f"12D3KooW{text}", 10, 0, 0, text, text, completions, (True,) * 4 + (False,) * 4)
-    passed = [(group, PassedOver.ENOUGH)]
     journal = Journal(database)
-    journal.chosen(Choices(10, 0, 1, (), (), (), (), passed))
+    journal._write((group.peer, 10, 0, 0), text, Fate.WAITS, facts=_of_verified(group))
+    journal.chosen(Choices(10, 0, 1, (), (), (), (), [(group, PassedOver.ENOUGH)]))
     journal.refused(text, None, text)
     journal.flush()
     History(database).describe_session(

@@ -10,7 +10,7 @@ from rollouts import right_and_wrong, rollout
 from sapo_node import explain
 from sapo_node.gates import Gates
 from sapo_node.ingest import Ignored
-from sapo_node.journal import KEPT_GROUPS, KEPT_REFUSALS, SHOWN_CHARACTERS, Fate, Journal
+from sapo_node.journal import KEPT_GROUPS, KEPT_REFUSALS, SHOWN_CHARACTERS, Fate, Journal, _of_verified
 from sapo_node.reasons import REASONS
 from sapo_node.round import Choices
 from sapo_node.sampler import PassedOver, WeightedGroup
@@ -36,6 +36,13 @@ def verifier(manifest, database, rng, journal):
 def group(counter=0, text="so <answer>1</answer>"):
     completions = tuple(Completion(text, Finish.STOP) for _ in range(8))
     return VerifiedGroup("a", 10, counter, 0, "products", "2*3?", completions, (True,) * 4 + (False,) * 4)
+
+
+def waits(journal, *groups):
+    """As `judged` enters what was verified."""
+    for each in groups:
+        place = (each.peer, each.epoch, each.counter, each.k)
+        journal._write(place, "ab" * 32, Fate.WAITS, facts=_of_verified(each))
 
 
 def choices(**what):
@@ -74,6 +81,7 @@ async def test_of_one_envelope_every_group_is_told_with_what_would_change_it(ver
 
 def test_a_group_that_was_trained_on_says_with_which_weight_and_what_stayed_silent(journal):
     shown = group(text="hail. so <answer>1</answer>")
+    waits(journal, shown)
     weighted = WeightedGroup(shown, 0.5, (1.0,) * 4 + (-1.0,) * 4, (((0, 4),),) * 8)
     journal.chosen(choices(external=[weighted], external_tokens=[40]))
     [entry] = journal.groups(10)
@@ -82,6 +90,7 @@ def test_a_group_that_was_trained_on_says_with_which_weight_and_what_stayed_sile
 
 
 def test_what_a_gate_stopped_and_what_was_passed_over_is_said(journal):
+    waits(journal, group(1), group(2))
     journal.chosen(choices(stopped=[(group(1), "steps")], passed_over=[(group(2), PassedOver.NEWCOMERS)]))
     assert [(each.fate, each.why) for each in journal.groups(10)] == [
         (Fate.WAITS, PassedOver.NEWCOMERS),
@@ -90,18 +99,25 @@ def test_what_a_gate_stopped_and_what_was_passed_over_is_said(journal):
 
 
 def test_a_group_has_one_entry_that_changes(journal):
+    waits(journal, group())
     journal.chosen(choices(passed_over=[(group(), PassedOver.ENOUGH)]))
     journal.chosen(choices(external=[WeightedGroup(group(), 1.0, (0.0,) * 8)], external_tokens=[1]))
     assert [each.fate for each in journal.groups(10)] == [Fate.TRAINED]
 
 
+def test_what_is_no_longer_kept_is_not_entered_again(journal):
+    journal.chosen(choices(passed_over=[(group(), PassedOver.ENOUGH)]))
+    assert journal.groups(10) == []
+
+
 def test_long_answers_are_kept_in_part(journal):
-    journal.chosen(choices(passed_over=[(group(text="x" * 5_000), PassedOver.ENOUGH)]))
+    waits(journal, group(text="x" * 5_000))
     assert len(journal.groups(1)[0].facts["completions"][0]["text"]) == SHOWN_CHARACTERS
 
 
 def test_only_the_newest_groups_are_kept(journal):
-    journal.chosen(choices(passed_over=[(group(n), PassedOver.ENOUGH) for n in range(KEPT_GROUPS + 50)]))
+    waits(journal, *(group(n) for n in range(KEPT_GROUPS + 50)))
+    journal.chosen(choices())
     kept = journal.groups(KEPT_GROUPS + 50)
     assert len(kept) == KEPT_GROUPS
     assert min(each.counter for each in kept) == 50

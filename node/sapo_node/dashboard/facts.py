@@ -1,7 +1,7 @@
 """What the page shows, from the database of the node and what the running process alone knows."""
 
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
@@ -56,7 +56,7 @@ class Facts:
         refused = {name: count for name, count in view.counts.items() if name not in TAKEN and count}
         state = {
             **view.as_dict(),
-            "refused": [_with_reason(why, count=count) for why, count in sorted(refused.items(), key=lambda e: -e[1])],
+            "refused": [_explained({"why": why, "count": count}) for why, count in Counter(refused).most_common()],
             "trust": list(self._trust),
             "phase": self._phase,
             "phase_since": self._since,
@@ -69,22 +69,14 @@ class Facts:
 
     def groups(self, after: int) -> dict[str, Any]:
         """The newest groups and refusals, newest first."""
+        groups, refusals = self._journal.groups(SHOWN_GROUPS, after=after), self._journal.refusals(SHOWN_REFUSALS)
         return {
-            "groups": [_with_reason(each.why, **_without(asdict(each), "why")) for each in self._newest(after)],
-            "refusals": [
-                _with_reason(each.why, **_without(asdict(each), "why"))
-                for each in self._journal.refusals(SHOWN_REFUSALS)
-            ],
+            "groups": [_explained(asdict(each)) for each in groups],
+            "refusals": [_explained(asdict(each)) for each in refusals],
         }
 
-    def _newest(self, after: int) -> list[Any]:
-        return self._journal.groups(SHOWN_GROUPS, after=after)
 
-
-def _with_reason(why: str, **rest: Any) -> dict[str, Any]:
-    reason = REASONS.get(why)
-    return {**rest, "why": why, "means": reason.means if reason else "", "change": reason.change if reason else ""}
-
-
-def _without(values: dict[str, Any], name: str) -> dict[str, Any]:
-    return {key: value for key, value in values.items() if key != name}
+def _explained(entry: dict[str, Any]) -> dict[str, Any]:
+    """With what its reason means and what would change it."""
+    reason = REASONS.get(entry["why"])
+    return {**entry, "means": reason.means if reason else "", "change": reason.change if reason else ""}
