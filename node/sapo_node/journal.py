@@ -129,10 +129,8 @@ class Journal:
                 facts = _facts(own.dataset, own.question, own.completions, own.rewards, own.advantages)
                 self._write(("", choices.epoch, choices.counter, k), "", Fate.OWN, step=choices.step, facts=facts)
             for weighted, tokens in zip(choices.external, choices.external_tokens, strict=True):
-                facts = json.dumps(_of_weighted(weighted, tokens))
-                self._change(
-                    weighted.group, "fate = ?, why = '', step = ?, facts = ?", Fate.TRAINED, choices.step, facts
-                )
+                trained = (Fate.TRAINED, choices.step, json.dumps(_of_weighted(weighted, tokens)))
+                self._change(weighted.group, "fate = ?, why = '', step = ?, facts = ?", *trained)
             for group, gate in choices.stopped:
                 self._change(group, "fate = ?, why = ?", Fate.LEFT_OUT, f"{gate} gate")
             for group, passed in choices.passed_over:
