@@ -173,6 +173,7 @@ class RunningNode:
         self._manifest = load_manifest(config.swarm)
         self._folder = state_folder(Path(config.state), self._manifest, identity.peer_id)
         self._notices: deque[str] = deque(maxlen=_KEPT_NOTICES)
+        self._page = ""
         self._connected = trio.Event()
         self._fatal: LocalError | None = None
         self._scope = trio.CancelScope()
@@ -231,7 +232,7 @@ class RunningNode:
             self._tell(f"checkpoint {learner.ready.fallback}")
         self._tell_of_listening(node)
         facts = Facts(database, {"jail": jail.describe()})
-        await self._serve_page(nursery, facts, database)
+        self._page = await self._serve_page(nursery, facts, database)
         self._describe(node, network)
         self._observer(Started(overview(database)))
         nursery.start_soon(self._resend, node, network)
@@ -261,12 +262,14 @@ class RunningNode:
             on_contribution=on_contribution,
         )
 
-    async def _serve_page(self, nursery: trio.Nursery, facts: Facts, database: Database) -> None:
+    async def _serve_page(self, nursery: trio.Nursery, facts: Facts, database: Database) -> str:
+        """Where the page can be opened; empty where none is wanted."""
         place = parse_place(self._config.dashboard)
-        if place:
-            dashboard = Dashboard(facts, database, place)
-            await nursery.start(dashboard.run)
-            self._tell(f"dashboard {dashboard.address}")
+        if not place:
+            return ""
+        dashboard = Dashboard(facts, database, place)
+        await nursery.start(dashboard.run)
+        return dashboard.address
 
     def _confined_config(self, jail: Jail) -> Config:
         """Without a jail that holds, other peers' text is not scored, so nothing of theirs can be taken."""
@@ -290,6 +293,7 @@ class RunningNode:
                 "swarm": self._manifest.name,
                 "network_id": self._manifest.network_id.hex(),
                 "addresses": network.addresses,
+                "page": self._page,
                 "connected": [peer.peer_id for peer in network.peers()],
                 "waiting": len(node.inbox),
                 "notices": list(self._notices),

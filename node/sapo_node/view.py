@@ -22,8 +22,8 @@ def short(peer: str) -> str:
 
 def render(view: Overview, *, doing: Text | None = None, height: int = _ROOMY) -> RenderableType:
     """A whole screen that fits into so many lines; `doing` tells what a running node is at."""
-    rounds, peers, notices = (6, 8, 5) if height >= _ROOMY else (3, 2, 1)
-    parts = [_head(view)]
+    rounds, peers, notices, addresses = (6, 8, 5, 4) if height >= _ROOMY else (2, 2, 1, 1)
+    parts = [_head(view, addresses)]
     if view.answers:
         parts.append(answer_table(view.answers))
     if view.curve:
@@ -33,14 +33,18 @@ def render(view: Overview, *, doing: Text | None = None, height: int = _ROOMY) -
     return Group(*parts, _peers(view, peers), _counts(view), _notices(view, notices))
 
 
-def _head(view: Overview) -> RenderableType:
+def _head(view: Overview, shown: int) -> RenderableType:
     session = view.session
     connected = len(session.get("connected", ()))
     lines = Text()
     lines.append(f"{session.get('peer_id', '')}\n", style="bold")
     lines.append(f"swarm {session.get('swarm', '')} ({session.get('network_id', '')[:16]})   ")
     lines.append(f"connected {connected}   rollouts waiting {session.get('waiting', 0)}\n")
-    lines.append("\n".join(session.get("addresses", ())), style="dim")
+    addresses = session.get("addresses", ())
+    more = f"  and {len(addresses) - shown} more" if len(addresses) > shown else ""
+    lines.append("\n".join(addresses[:shown]) + more, style="dim")
+    if page := session.get("page"):
+        lines.append(f"\n{page}", style=f"cyan link {page}")
     return Panel(lines, title="sapo-node", title_align="left")
 
 

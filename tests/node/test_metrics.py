@@ -19,6 +19,8 @@ from sapo_node.node import Node
 from sapo_node.overview import overview
 from sapo_node.report import _Screen, print_json_line
 from sapo_node.round import RoundReport
+from sapo_node.trust.ledger import Ledger
+from sapo_node.trust.policy import Fact
 from swarm_parts import KnowingScorer, Oracle
 
 TRAINING = TrainReport(
@@ -127,11 +129,19 @@ def test_a_small_terminal_is_not_overflowed(database):
     history = History(database)
     for step in range(1, 101):
         history.record(replace(REPORT, step=step))
-    history.describe_session({"peer_id": "12D3", "addresses": ["/ip4/1"], "notices": ["a", "b", "c"]})
+    page, addresses = "http://127.0.0.1:8080/", ["/ip4/1", "/ip4/2", "/ip4/3"]
+    session = {"peer_id": "12D3", "addresses": addresses, "page": page, "notices": ["a", "b", "c"]}
+    history.describe_session(session)
+    ledger = Ledger(database, rng=random.Random(1))
+    for peer in ("12D3KooWone", "12D3KooWtwo", "12D3KooWthree"):
+        ledger.report(peer, Fact.VERIFIED_GROUP)
     screen = _Screen(Console(height=24))
     screen.take(Started(overview(database)))
     screen.take(Phased("train"))
-    assert len(shown(screen).splitlines()) < 24
+    lines = shown(screen).splitlines()
+    assert len(lines) <= 24
+    assert any(page in line for line in lines)
+    assert any("and 2 more" in line for line in lines)
 
 
 @pytest.mark.parametrize(("key_is_new", "shares"), [(True, ["share"]), (False, [])])
