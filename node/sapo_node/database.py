@@ -57,6 +57,11 @@ class Database:
             raise self._state_error(error) from error
 
     def _state_error(self, error: sqlite3.DatabaseError) -> StateError:
+        if "no such table" in str(error):
+            return StateError(
+                f"state database {self._where} is from an older version ({error}): start the node once with this one, "
+                f"which adds what is missing"
+            )
         if isinstance(error, sqlite3.OperationalError):
             return StateError(f"state database {self._where}: {error}; free disk space or check its permissions")
         return StateError(

@@ -107,3 +107,21 @@ def test_a_reader_sees_a_running_nodes_database_and_cannot_write_it(tmp_path):
     assert reader.rows("SELECT step FROM checkpoints") == [(5,)]
     with pytest.raises(StateError):
         reader.execute("INSERT INTO checkpoints VALUES (6)")
+
+
+def test_a_state_without_the_newest_tables_says_to_start_the_node_once(tmp_path):
+    folder = StateFolder(tmp_path)
+    Database(folder.database, SCHEMA[:-1]).close()  # as a version left it that kept no journal
+    with pytest.raises(StateError, match="start the node once"):
+        read_database(folder).rows("SELECT * FROM journal")
+
+
+def test_starting_adds_what_an_older_state_lacks_and_keeps_what_it_has(tmp_path):
+    folder = StateFolder(tmp_path)
+    older = Database(folder.database, SCHEMA[:-1])
+    older.execute("INSERT INTO checkpoints VALUES (7)")
+    older.close()
+    Database(folder.database, SCHEMA).close()
+    reader = read_database(folder)
+    assert reader.rows("SELECT * FROM journal") == []
+    assert reader.rows("SELECT * FROM checkpoints") == [(7,)]
