@@ -21,7 +21,7 @@ from sapo_node.config import Config
 from sapo_node.jail import Jail
 from sapo_node.keyfile import Identity, PassphraseNeeded, load_key
 from sapo_node.net import addresses
-from sapo_node.net.interface import Channel, NetworkNotice, OtherSwarm, PeerConnected, Verdict
+from sapo_node.net.interface import BootstrapUnreachable, Channel, NetworkNotice, OtherSwarm, PeerConnected, Verdict
 from sapo_node.net.libp2p import Libp2pNetwork, NetworkSettings
 from sapo_node.state import locked, state_folder
 from sapo_protocol import LocalError, Manifest, load_manifest, rollouts_topic
@@ -230,7 +230,7 @@ async def _bootstrap(text: str, manifest: Manifest) -> Finding:
 
     def hear(notice: NetworkNotice) -> None:
         told.append(notice)
-        if isinstance(notice, PeerConnected | OtherSwarm):
+        if isinstance(notice, PeerConnected | OtherSwarm | BootstrapUnreachable):
             met.set()
 
     stranger = Identity(Ed25519PrivateKey.generate())

@@ -28,7 +28,7 @@ from sapo_adversary.attacks.gossip.kit import Hear
 from sapo_adversary.attacks.gossip.peer import Link, LinkLost, running
 from sapo_adversary.attacks.kit import Key, Kit
 from sapo_adversary.load.keys import identity_of, seed_of
-from sapo_adversary.load.messages import Messages
+from sapo_adversary.load.messages import VALID, Messages
 from sapo_adversary.simulator.scoring import SharedScorer
 from sapo_protocol import epoch_at, load_manifest, rollouts_topic
 
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 
 LISTENER = -1
 """Number of the host that only listens."""
-LOST_SECONDS = 15.0
-"""What has not come by then is lost."""
+LOST_SECONDS, REFUSED_SECONDS = 15.0, 5.0
+"""What has not come by then is lost; and of bad messages, has been refused."""
 _BEAT_SECONDS = 1.0
 
 
@@ -64,8 +64,8 @@ class Publishers:
         rng = random.Random(words)  # noqa: S311 - no secret hangs on it
         self._messages = Messages(self._manifest, Kit(self._manifest, [], SharedScorer().solve, rng))
         self._users: dict[int, _User] = {}
-        self._waiting: dict[bytes, tuple[int, float]] = {}
-        """Of each message on its way, by the hash of its data: reference, and when it was sent."""
+        self._waiting: dict[bytes, tuple[int, float, float]] = {}
+        """Of each message on its way, by the hash of its data: reference, when it was sent, and how long to wait."""
         self._over = False
 
     async def run(self, told: trio.abc.ReceiveStream) -> None:
@@ -121,7 +121,8 @@ class Publishers:
             say({"ref": ref, "lost": str(error)})
             return
         digest = hashlib.sha256(data).digest()
-        self._waiting[digest] = (ref, trio.current_time())
+        patience = LOST_SECONDS if line["kind"] in VALID else REFUSED_SECONDS
+        self._waiting[digest] = (ref, trio.current_time(), patience)
         try:
             await user.link.publish(_signed(user.keys, self._topic, data))
         except LinkLost:
@@ -132,18 +133,17 @@ class Publishers:
         for message in rpc.publish:
             found = self._waiting.pop(hashlib.sha256(message.data).digest(), None)
             if found:
-                ref, since = found
+                ref, since, _ = found
                 say({"ref": ref, "seconds": trio.current_time() - since})
 
     async def _give_up(self) -> None:
         """Count what is lost, until the last message has been sent and none is on its way."""
         while self._waiting or not self._over:
             await trio.sleep(_BEAT_SECONDS)
-            late = trio.current_time() - LOST_SECONDS
-            for digest, (ref, since) in list(self._waiting.items()):
-                if since < late:
+            for digest, (ref, since, patience) in list(self._waiting.items()):
+                if since + patience < trio.current_time():
                     del self._waiting[digest]
-                    say({"ref": ref, "lost": f"not passed on within {LOST_SECONDS:g} s"})
+                    say({"ref": ref, "lost": f"not passed on within {patience:g} s"})
 
 
 async def _deaf(_sender: str, _rpc: Any) -> None:

@@ -127,10 +127,9 @@ def _blame_the_carrier(ledger: Ledger, peer: str, fact: Fact) -> Account:
 _verifier_begins = Verifier.__init__
 
 
-def _keep_flat(verifier: Verifier, *parts: Any, keep_flat: bool = True) -> None:
+def _keep_flat(verifier: Verifier, *parts: Any, **settings: Any) -> None:
     """Verify and keep what has no advantage as well."""
-    del keep_flat
-    _verifier_begins(verifier, *parts, keep_flat=True)
+    _verifier_begins(verifier, *parts, **{**settings, "keep_flat": True})
 
 
 def _keep_unscored_mesh(router: ScoredGossipSub) -> tuple[Any, Any]:
