@@ -40,10 +40,10 @@ lint: $(STAMP)
 	$(BIN)/lint-imports
 
 # One thread to a process: more threads than cores make torch slower, by far. Files stay together for their fixtures, and
-# in their order: those that wait for real processes begin, and leave enough of two cores to two workers more.
+# in their order: those that wait for real processes begin, and leave a third of two cores to one worker more.
 test: lint
 	@PYTHON=$(PYTHON) scripts/system-packages browser
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 	$(BIN)/sapo-adversary matrix --quick --output build/attacks
 
 slow: $(STAMP)

@@ -1,6 +1,7 @@
 """What a node has learnt, as a folder that anybody loads."""
 
 import json
+import shutil
 import subprocess
 import sys
 from dataclasses import asdict, replace
@@ -32,14 +33,27 @@ def learnt(folder, steps=2, **ways):
     return trainer, options
 
 
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory):
+    """All weights, after two steps."""
+    return learnt(tmp_path_factory.mktemp("plain") / "checkpoints")
+
+
+@pytest.fixture
+def options(plain, tmp_path):
+    """Of the same, with a copy of its checkpoint."""
+    shutil.copytree(plain[1].checkpoints, tmp_path / "checkpoints")
+    return replace(plain[1], checkpoints=str(tmp_path / "checkpoints"))
+
+
 def logits(model, tokens):
     with torch.no_grad():
         return model(tokens).logits
 
 
-@pytest.mark.parametrize("ways", [{}, {"lora": 4}], ids=["all weights", "adapters"])
-def test_the_folder_loads_as_any_other_and_answers_as_the_node_does(tmp_path, ways):
-    trainer, options = learnt(tmp_path / "checkpoints", **ways)
+@pytest.mark.parametrize("lora", [0, 4], ids=["all weights", "adapters"])
+def test_the_folder_loads_as_any_other_and_answers_as_the_node_does(tmp_path, plain, lora):
+    trainer, options = learnt(tmp_path / "checkpoints", lora=lora) if lora else plain
     assert export(options, tmp_path / "out") == 2
     model = AutoModelForCausalLM.from_pretrained(tmp_path / "out")
     tokens = torch.tensor([trainer.policy.prompt(QUESTION)])
@@ -49,18 +63,16 @@ def test_the_folder_loads_as_any_other_and_answers_as_the_node_does(tmp_path, wa
     assert AutoTokenizer.from_pretrained(tmp_path / "out")("2 + 2")["input_ids"]
 
 
-def test_nothing_changes_where_the_checkpoints_lie(tmp_path):
-    _, options = learnt(tmp_path / "checkpoints")
+def test_nothing_changes_where_the_checkpoints_lie(tmp_path, options):
     (tmp_path / "checkpoints" / ".unfinished-step-00000003").mkdir()
     before = sorted(path.name for path in (tmp_path / "checkpoints").rglob("*"))
     export(options, tmp_path / "out")
     assert sorted(path.name for path in (tmp_path / "checkpoints").rglob("*")) == before
 
 
-def test_a_damaged_checkpoint_is_passed_over(tmp_path):
-    trainer, options = learnt(tmp_path / "checkpoints")
-    trainer.step = 9
-    newest = checkpoint.save(trainer, tmp_path / "checkpoints")
+def test_a_damaged_checkpoint_is_passed_over(tmp_path, options):
+    newest = tmp_path / "checkpoints" / "step-00000009"
+    shutil.copytree(tmp_path / "checkpoints" / "step-00000002", newest)
     (newest / "weights.safetensors").write_bytes(b"nothing")
     assert export(options, tmp_path / "out") == 2
     assert newest.exists()
@@ -78,8 +90,7 @@ def test_what_is_there_is_never_overwritten(tmp_path):
         export(LearnerOptions(checkpoints=str(tmp_path)), tmp_path / "out")
 
 
-def test_the_program_says_the_step_or_what_is_wrong_in_one_line(tmp_path):
-    _, options = learnt(tmp_path / "checkpoints")
+def test_the_program_says_the_step_or_what_is_wrong_in_one_line(tmp_path, options):
     command = [sys.executable, "-m", "sapo_node.learner.export", json.dumps(asdict(options)), str(tmp_path / "out")]
     first, again = (subprocess.run(command, capture_output=True, text=True, check=False) for _ in range(2))
     assert json.loads(first.stdout) == {"step": 2}

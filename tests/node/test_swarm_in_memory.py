@@ -15,7 +15,7 @@ from sapo_adversary.simulator.scoring import SharedScorer
 from sapo_node.clock import TrioClock
 from sapo_node.config import Config
 from sapo_node.database import Database
-from sapo_node.journal import Fate, Journal
+from sapo_node.journal import UNWRITTEN, Fate, Journal
 from sapo_node.keyfile import Identity
 from sapo_node.net.interface import Channel, NotRunningError, Verdict
 from sapo_node.net.memory import LinkQuality, MemoryHub
@@ -38,7 +38,17 @@ class Peer:
     """One honest node and what it plays with."""
 
     def __init__(
-        self, number, manifest, hub, *, key_is_new=True, skill=0.3, luck=None, scorer=KnowingScorer, **settings
+        self,
+        number,
+        manifest,
+        hub,
+        *,
+        key_is_new=True,
+        skill=0.3,
+        luck=None,
+        scorer=KnowingScorer,
+        journal=False,
+        **settings,
     ):
         self.database = Database(None, SCHEMA)
         self.policy = Oracle(manifest, random.Random(number), skill=skill, seconds=ROUND_SECONDS)
@@ -56,7 +66,7 @@ class Peer:
             policy=self.policy,
             rng=random.Random(number if luck is None else luck),
             on_fatal=self._stop,
-            journal=Journal(self.database),
+            journal=Journal(self.database) if journal else UNWRITTEN,
         )
         self.network = hub.join(
             self.node.identity.peer_id, self.node.channels, admit=self.node.admits, notify=lambda _: None
@@ -130,7 +140,7 @@ async def test_a_node_alone_just_learns_alone(fast, autojump_clock):
 
 async def test_the_journal_names_every_group_that_was_trained_on(fast, autojump_clock):
     hub = MemoryHub()
-    peers = [Peer(number, fast, hub) for number in range(1, 4)]
+    peers = [Peer(number, fast, hub, journal=number == 1) for number in range(1, 4)]
     await play(peers, 60)
     entries = Journal(peers[0].database).groups(10_000)
     assert sum(each.fate is Fate.TRAINED for each in entries) == sum(peers[0].external) > 0
