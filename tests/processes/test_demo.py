@@ -7,6 +7,7 @@ import pytest
 from processes import sapo_node
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_the_polluter_of_the_demo_gets_nothing_and_the_honest_nodes_learn_and_exchange():
     done = sapo_node("demo", "--rounds", 25, "--questions", 8, "--json", timeout=580)
