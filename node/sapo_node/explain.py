@@ -94,12 +94,11 @@ def peer(database: Database, name: str) -> Told:
         )
     [account] = found
     groups, tokens = trained_per_peer(database).get(account.peer, (0, 0))
-    recent = [each for each in Journal(database).groups(2_000) if each.peer == account.peer]
     lines = [account.peer, *_of_account(account)]
     if database.row("SELECT 1 FROM evidence WHERE peer = ?", account.peer):
         lines.append("It signed two contents for one round: `sapo-node evidence PEER` shows both. That ban never ends.")
     lines.append(f"Trained on: {groups} groups of it, {tokens} tokens.")
-    for (fate, why), count in Counter((each.fate, each.why) for each in recent).most_common():
+    for fate, why, count in Journal(database).fates_of(account.peer):
         lines.append(f"Of late, {count} groups {fate}{f': {why}' if why else ''}")
         lines += _reason(why)
     facts = {

@@ -139,9 +139,18 @@ class Journal:
                 "DELETE FROM journal WHERE number <= (SELECT max(number) FROM journal) - ?", KEPT_GROUPS
             )
 
-    def groups(self, last: int, *, after: int = 0) -> list[Entry]:
-        """The newest groups, newest first, of those numbered above `after`."""
-        return self._entries("WHERE number > ? ORDER BY number DESC LIMIT ?", after, last)
+    def groups(self, last: int) -> list[Entry]:
+        """The newest groups, newest first."""
+        return self._entries("ORDER BY number DESC LIMIT ?", last)
+
+    def fates_of(self, peer: str) -> list[tuple[Fate, str, int]]:
+        """What became of a peer's groups and why, with how many; the most frequent first."""
+        rows = self._database.rows(
+            "SELECT fate, why, count(*) FROM journal WHERE peer = ? GROUP BY fate, why "
+            "ORDER BY count(*) DESC, max(number) DESC",
+            peer,
+        )
+        return [(Fate(fate), why, count) for fate, why, count in rows]
 
     def of_envelope(self, envelope_id: str) -> list[Entry]:
         """The groups of an envelope whose id begins so, by k."""

@@ -3,7 +3,6 @@
 import random
 import re
 import shutil
-from functools import partial
 from pathlib import Path
 
 import httpx
@@ -172,4 +171,4 @@ async def test_what_peers_wrote_is_text_in_a_browser_whatever_it_says(page, data
 def test_facts_are_gathered_once_however_many_ask(database):
     facts = Facts(database, {})
     assert facts.state() is facts.state()
-    assert partial(facts.groups, 0)() == {"groups": [], "refusals": []}
+    assert facts.groups() == {"groups": [], "refusals": []}

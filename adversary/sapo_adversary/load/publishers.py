@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import trio
-from libp2p.crypto.ed25519 import create_new_key_pair
 from libp2p.peer.id import ID
 from libp2p.pubsub.pb import rpc_pb2
 from libp2p.pubsub.validators import PUBSUB_SIGNING_PREFIX
@@ -47,8 +46,6 @@ class _User:
     """One publisher."""
 
     key: Key
-    keys: Any
-    """The same key, as libp2p has it."""
     link: Link
 
 
@@ -109,8 +106,7 @@ class Publishers:
         link = await hosts.start(self._connected, user, _deaf)
         if link:
             identity = identity_of(self._words, user)
-            keys = create_new_key_pair(seed_of(self._words, user))
-            self._users[user] = _User(Key(identity.public_key, identity.sign), keys, link)
+            self._users[user] = _User(Key(identity.public_key, identity.sign), link)
         say({"joined": user, "welcome": link is not None})
 
     async def _publish(self, line: Mapping[str, Any]) -> None:
@@ -124,7 +120,7 @@ class Publishers:
         patience = LOST_SECONDS if line["kind"] in VALID else REFUSED_SECONDS
         self._waiting[digest] = (ref, trio.current_time(), patience)
         try:
-            await user.link.publish(_signed(user.keys, self._topic, data))
+            await user.link.publish(_signed(user.link.peer.keys, self._topic, data))
         except LinkLost:
             del self._waiting[digest]
             say({"ref": ref, "lost": "the target closed the connection"})

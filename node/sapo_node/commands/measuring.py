@@ -17,14 +17,13 @@ from rich.progress import Progress
 from rich.table import Table
 
 from sapo_node.app import learner_options
-from sapo_node.commands.options import as_json, configured, database_of, fetch_model, stderr, unlock
+from sapo_node.commands.options import as_json, configured, database_of, fetch_model, folder_of, stderr
 from sapo_node.config import Config, load_config
 from sapo_node.evaluation import evaluate
 from sapo_node.heldout import HeldOut
 from sapo_node.history import History
 from sapo_node.intervals import LEVEL, Interval
 from sapo_node.metrics import METRICS
-from sapo_node.state import read_database, state_folder
 from sapo_protocol import LocalError, load_manifest
 
 _BAR = 20
@@ -49,10 +48,7 @@ def eval_(config_file: Path | None, *, questions: int, samples: int, json_output
     """
     config = load_config(config_file).overridden(options)
     manifest = load_manifest(config.swarm)
-    folder = None
-    if options["state"]:
-        folder = state_folder(Path(config.state), manifest, unlock(Path(config.key), None).peer_id)
-        read_database(folder).close()
+    folder = folder_of(config) if options["state"] else None
     fetch_model(config)
     with Progress(console=stderr, transient=True, disable=json_output) as progress:
         bar = progress.add_task("starting the learner", total=questions * len(manifest.tasks))
@@ -85,10 +81,7 @@ def export(config: Config, output: Path, *, json_output: bool, **options: Any) -
     python -c "from transformers import AutoModelForCausalLM as M; M.from_pretrained('./learnt')"
     """  # noqa: D301 - click reads the backspace
     config = config.overridden({**options, "device": "cpu"})
-    manifest = load_manifest(config.swarm)
-    folder = state_folder(Path(config.state), manifest, unlock(Path(config.key), None).peer_id)
-    read_database(folder).close()
-    told = json.dumps(asdict(learner_options(config, manifest, folder)))
+    told = json.dumps(asdict(learner_options(config, load_manifest(config.swarm), folder_of(config))))
     done = subprocess.run(
         [sys.executable, "-m", "sapo_node.learner.export", told, str(output)],
         capture_output=True,

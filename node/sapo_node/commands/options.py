@@ -14,7 +14,7 @@ from sapo_node.config import Config, load_config
 from sapo_node.database import Database
 from sapo_node.keyfile import Identity, PassphraseNeeded, create_key, load_key
 from sapo_node.learner.messages import is_hub_name
-from sapo_node.state import read_database, state_folder
+from sapo_node.state import StateFolder, read_database, state_folder
 from sapo_protocol import LocalError, SapoError, load_manifest
 
 Command = Callable[..., None]
@@ -98,10 +98,20 @@ def own_identity(config: Config, passphrase: str | None) -> tuple[Identity, bool
     return identity, True
 
 
+def folder_of(config: Config) -> StateFolder:
+    """Where the node of this key and swarm keeps its state. Raises LocalError where it never ran."""
+    folder = _folder(config)
+    read_database(folder).close()
+    return folder
+
+
 def database_of(config: Config) -> Database:
     """The database of the node of this key and swarm, running or not, for reading."""
-    identity = unlock(Path(config.key), None)
-    return read_database(state_folder(Path(config.state), load_manifest(config.swarm), identity.peer_id))
+    return read_database(_folder(config))
+
+
+def _folder(config: Config) -> StateFolder:
+    return state_folder(Path(config.state), load_manifest(config.swarm), unlock(Path(config.key), None).peer_id)
 
 
 def fetch_model(config: Config) -> None:

@@ -43,16 +43,12 @@ class Facts:
         """A round is over."""
         self._trust.append({"step": step, "peers": {each.peer: each.trust for each in view.peers[:FOLLOWED]}})
 
-    def overview(self) -> Overview:
-        """As for `sapo-node status`."""
-        return overview(self._database, rounds=SHOWN_ROUNDS)
-
     def state(self) -> dict[str, Any]:
         """Everything but single groups."""
         made, state = self._state
         if time.monotonic() - made < _FRESH_SECONDS:
             return state
-        view = self.overview()
+        view = overview(self._database, rounds=SHOWN_ROUNDS)
         refused = {name: count for name, count in view.counts.items() if name not in TAKEN and count}
         state = {
             **view.as_dict(),
@@ -67,9 +63,9 @@ class Facts:
         self._state = (time.monotonic(), state)
         return state
 
-    def groups(self, after: int) -> dict[str, Any]:
+    def groups(self) -> dict[str, Any]:
         """The newest groups and refusals, newest first."""
-        groups, refusals = self._journal.groups(SHOWN_GROUPS, after=after), self._journal.refusals(SHOWN_REFUSALS)
+        groups, refusals = self._journal.groups(SHOWN_GROUPS), self._journal.refusals(SHOWN_REFUSALS)
         return {
             "groups": [_explained(asdict(each)) for each in groups],
             "refusals": [_explained(asdict(each)) for each in refusals],

@@ -26,6 +26,7 @@ from sapo_node import explain
 from sapo_node.dashboard.facts import Facts
 from sapo_node.dashboard.prometheus import exposition
 from sapo_node.database import Database
+from sapo_node.overview import overview
 from sapo_protocol import LocalError
 
 if TYPE_CHECKING:
@@ -148,9 +149,8 @@ class Dashboard:
     async def _state(self, _request: Request) -> Response:
         return JSONResponse(self._facts.state())
 
-    async def _groups(self, request: Request) -> Response:
-        after = request.query_params.get("after", "0")
-        return JSONResponse(self._facts.groups(int(after) if after.isdecimal() else 0))
+    async def _groups(self, _request: Request) -> Response:
+        return JSONResponse(self._facts.groups())
 
     async def _peer(self, request: Request) -> Response:
         try:
@@ -159,7 +159,7 @@ class Dashboard:
             return JSONResponse({"text": str(error)}, 404)
 
     async def _metrics(self, _request: Request) -> Response:
-        return Response(exposition(self._facts.overview()), media_type="text/plain; version=0.0.4")
+        return Response(exposition(overview(self._database)), media_type="text/plain; version=0.0.4")
 
 
 def _static(name: str, kind: str) -> Callable[[Request], Awaitable[Response]]:
