@@ -26,6 +26,7 @@ class Layer(StrEnum):
     HEADER = "header"
     BODY = "body"
     EVIDENCE = "evidence"
+    PULL = "pull"
     ENCODING = "encoding"
     MANIFEST = "manifest"
     TOPIC = "topic"

@@ -36,6 +36,15 @@ MAX_MANIFEST_BYTES = 65_536
 MAX_EVIDENCE_BYTES = 4_096
 """One evidence message: two envelopes."""
 
+MAX_REQUEST_BYTES = 4_096
+"""One request to pull."""
+
+MAX_LISTED, MAX_LISTING_BYTES = 1_024, 40_000
+"""Envelopes that one listing names, and its size."""
+
+MAX_DELIVERED, MAX_DELIVERY_BYTES = 64, 1_048_576
+"""Messages that one request may ask for, and the size of what is delivered."""
+
 MAX_SHARDS = 1
 """Topics over which rollouts are spread; more come with a rule for who publishes where."""
 

@@ -23,6 +23,11 @@ def evidence_topic(manifest: Manifest) -> str:
     return f"{_prefix(manifest)}/{Topic.EVIDENCE}"
 
 
+def pull_protocol(manifest: Manifest) -> str:
+    """The protocol of the streams on which peers of a swarm are asked for what gossip did not bring (spec: pull)."""
+    return f"{_prefix(manifest)}/pull"
+
+
 def carried_by(topic: str, manifest: Manifest) -> Topic:
     """What a topic of this swarm carries. Raises RemoteError (topic) for any other name."""
     if topic == evidence_topic(manifest):

@@ -8,7 +8,7 @@ import json
 import logging
 import random
 import sys
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, TypeAlias
@@ -30,6 +30,9 @@ from sapo_node.trust.policy import Standing
 from sapo_node.verify import Unusable, compare, request_for
 from sapo_protocol import (
     Body,
+    GetRequest,
+    Held,
+    ListRequest,
     LocalError,
     Manifest,
     RemoteError,
@@ -37,9 +40,13 @@ from sapo_protocol import (
     assign,
     carried_by,
     decode_body,
+    decode_delivery,
     decode_evidence,
     decode_header,
+    decode_listing,
     decode_manifest,
+    decode_message,
+    decode_request,
     evidence_topic,
     in_window,
     open_envelope,
@@ -211,6 +218,32 @@ def _evidence(given: Input) -> Output:
     return {"issuer": proof.issuer.hex(), "epoch": proof.epoch, "counter": proof.counter}
 
 
+def _request(given: Input) -> Output:
+    request = decode_request(_bytes(given))
+    if isinstance(request, ListRequest):
+        return {"epoch": request.epoch, "after": request.after.hex(), "want": None}
+    return {"epoch": None, "after": None, "want": _pairs(request.want)}
+
+
+def _listing(given: Input) -> Output:
+    request = decode_request(_bytes(given, "request"))
+    if not isinstance(request, ListRequest):
+        raise _Refused("request")  # the contract promises one for a list
+    return {"held": _pairs(decode_listing(_bytes(given), request))}
+
+
+def _delivery(given: Input) -> Output:
+    manifest, request = _manifest(given), decode_request(_bytes(given, "request"))
+    if not isinstance(request, GetRequest):
+        raise _Refused("request")
+    envelopes = (decode_message(each, manifest)[0] for each in decode_delivery(_bytes(given), request, manifest))
+    return {"ids": [parse_envelope(each, network_id=manifest.network_id).envelope_id.hex() for each in envelopes]}
+
+
+def _pairs(held: Sequence[Held]) -> list[list[Any]]:
+    return [[each.envelope_id.hex(), each.bodies] for each in held]
+
+
 def _read_manifest(given: Input) -> Output:
     manifest = decode_manifest(_bytes(given))
     return {
@@ -293,6 +326,9 @@ _KINDS: Mapping[str, Callable[[Input], Output]] = MappingProxyType(
         "body": _body,
         "message": _message,
         "evidence": _evidence,
+        "request": _request,
+        "listing": _listing,
+        "delivery": _delivery,
         "manifest": _read_manifest,
         "window": _window,
         "topic": _topic,

@@ -4,6 +4,7 @@ import { Refusal, decode } from './encoding.mjs';
 import { envelopeId, readEnvelope, verifyEnvelope, verifySignature } from './envelope.mjs';
 import { Receiver, acceptEvidence, openMessage, verifyGroups } from './gossip.mjs';
 import { assign, readManifest, readTopic, requireOpen, topics } from './manifest.mjs';
+import { readDelivery, readListing, readRequest } from './pull.mjs';
 import { readBody, readHeader } from './rollout.mjs';
 import { makeItem, requireAnswer } from './tasks.mjs';
 
@@ -42,6 +43,19 @@ const KINDS = {
 
   evidence({ manifest, bytes }) {
     return acceptEvidence(toManifest(manifest), fromHex(bytes));
+  },
+
+  request({ bytes }) {
+    return readRequest(fromHex(bytes));
+  },
+
+  listing({ request, bytes }) {
+    return { held: readListing(readRequest(fromHex(request)), fromHex(bytes)) };
+  },
+
+  delivery({ manifest, request, bytes }) {
+    const delivered = readDelivery(toManifest(manifest), readRequest(fromHex(request)), fromHex(bytes));
+    return { ids: delivered.map(({ id }) => id) };
   },
 
   manifest({ bytes }) {

@@ -1,0 +1,175 @@
+"""Asking a peer for what gossip did not bring (spec: pull): what it holds of an epoch, and messages by their ids.
+
+A request is answered with a listing or with a delivery. What is delivered was asked for, id by id and body by body;
+that, and its size, is all that is judged here: the messages themselves go the way of any other.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TypeGuard
+
+from .cbor import Value, decode, encode, read_byte_string
+from .envelope import parse_envelope
+from .errors import Layer, RemoteError
+from .limits import (
+    MAX_DELIVERED,
+    MAX_DELIVERY_BYTES,
+    MAX_GROUPS,
+    MAX_LISTED,
+    MAX_LISTING_BYTES,
+    MAX_REQUEST_BYTES,
+)
+from .manifest import Manifest
+from .rollout import decode_message
+
+_ID_BYTES = 32
+_ARRAY, _ONE_BYTE = 0x80, 24
+"""The head of an array, and the least count that is not in its first byte."""
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """An envelope and which of its bodies: those that a peer holds, or those that it is asked for."""
+
+    envelope_id: bytes
+    bodies: int
+    """Bit k for the body of group k."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListRequest:
+    """Which envelopes of an epoch do you hold, beginning behind this id?"""
+
+    epoch: int
+    after: bytes = b""
+    """32 bytes, or none for the beginning."""
+
+
+@dataclass(frozen=True, slots=True)
+class GetRequest:
+    """Send me these."""
+
+    want: tuple[Held, ...]
+    """By id, ascending."""
+
+
+Request = ListRequest | GetRequest
+
+
+def encode_request(request: Request) -> bytes:
+    """The bytes of a request."""
+    if isinstance(request, ListRequest):
+        return encode({"after": request.after, "epoch": request.epoch})
+    return encode({"want": _pairs(request.want)})
+
+
+def decode_request(data: bytes) -> Request:
+    """What a peer asks. Raises RemoteError (pull)."""
+    value = decode(data, limit=MAX_REQUEST_BYTES, layer=Layer.PULL)
+    if not isinstance(value, dict):  # PULL-1
+        raise RemoteError(Layer.PULL, "a request is a map")
+    if value.keys() == {"after", "epoch"}:
+        after, epoch = value["after"], value["epoch"]
+        if not isinstance(after, bytes) or len(after) not in (0, _ID_BYTES):  # PULL-2
+            raise RemoteError(Layer.PULL, "after is an envelope id or empty")
+        if not _is_uint(epoch):
+            raise RemoteError(Layer.PULL, "an epoch is an unsigned integer")
+        return ListRequest(epoch, after)
+    if value.keys() == {"want"}:
+        want = _read_pairs(value["want"], MAX_DELIVERED)
+        if not want:  # PULL-3
+            raise RemoteError(Layer.PULL, "nothing is asked for")
+        return GetRequest(want)
+    raise RemoteError(Layer.PULL, "a request lists an epoch or wants ids")
+
+
+def encode_listing(held: Sequence[Held]) -> bytes:
+    """The answer to a ListRequest; `held` by id, ascending."""
+    return encode(_pairs(held))
+
+
+def decode_listing(data: bytes, request: ListRequest) -> tuple[Held, ...]:
+    """What a peer says it holds. Raises RemoteError (pull)."""
+    held = _read_pairs(decode(data, limit=MAX_LISTING_BYTES, layer=Layer.PULL), MAX_LISTED)
+    if held and held[0].envelope_id <= request.after:  # PULL-4
+        raise RemoteError(Layer.PULL, "an id that is not behind the one asked for")
+    return held
+
+
+def encode_delivery(messages: Sequence[bytes]) -> bytes:
+    """The answer to a GetRequest: rollout messages, in the order in which they were asked for."""
+    return encode(list(messages))
+
+
+def decode_delivery(data: bytes, request: GetRequest, manifest: Manifest) -> tuple[bytes, ...]:
+    """The messages that a peer delivers, each of them asked for.
+
+    Raises RemoteError: pull, or what a message by itself is refused by (size, frame, envelope).
+    """
+    messages = _read_messages(data)
+    asked = iter(request.want)
+    for message in messages:
+        envelope, bodies = decode_message(message, manifest)
+        envelope_id = parse_envelope(envelope, network_id=manifest.network_id).envelope_id
+        wanted = next((each for each in asked if each.envelope_id == envelope_id), None)
+        if wanted is None:  # PULL-6
+            raise RemoteError(Layer.PULL, "an envelope that was not asked for, or not in this order")
+        if any(body is not None and not wanted.bodies >> k & 1 for k, body in enumerate(bodies)):
+            raise RemoteError(Layer.PULL, "a body that was not asked for")
+    return messages
+
+
+def _read_messages(data: bytes) -> tuple[bytes, ...]:
+    """PULL-5. Not by the general decoder: a message is far longer than what that one is for."""
+    if len(data) > MAX_DELIVERY_BYTES:
+        raise RemoteError(Layer.PULL, f"a delivery of {len(data)} bytes, the limit is {MAX_DELIVERY_BYTES}")
+    count, position = _read_array_head(data)
+    if count > MAX_DELIVERED:
+        raise RemoteError(Layer.PULL, f"a delivery of {count} messages, the limit is {MAX_DELIVERED}")
+    messages = []
+    for _ in range(count):
+        message, position = read_byte_string(data, position, Layer.PULL)
+        messages.append(message)
+    if position != len(data):
+        raise RemoteError(Layer.PULL, "bytes after the end")
+    return tuple(messages)
+
+
+def _read_array_head(data: bytes) -> tuple[int, int]:
+    """How many items the array has, and where they begin; one of more than 255 is none here."""
+    initial = data[0] if data else 0
+    if _ARRAY <= initial < _ARRAY + _ONE_BYTE:
+        return initial - _ARRAY, 1
+    if initial == _ARRAY + _ONE_BYTE and len(data) > 1 and data[1] >= _ONE_BYTE:
+        return data[1], 2
+    raise RemoteError(Layer.PULL, "a delivery is an array")
+
+
+def _pairs(held: Sequence[Held]) -> list[Value]:
+    return [[each.envelope_id, each.bodies] for each in held]
+
+
+def _read_pairs(value: Value, most: int) -> tuple[Held, ...]:
+    """Pairs of id and bodies, the ids ascending: PULL-3, PULL-4."""
+    if not isinstance(value, list) or len(value) > most:
+        raise RemoteError(Layer.PULL, f"ids are an array of at most {most} pairs")
+    held = tuple(map(_read_pair, value))
+    if any(one.envelope_id >= other.envelope_id for one, other in pairwise(held)):
+        raise RemoteError(Layer.PULL, "ids do not ascend")
+    return held
+
+
+def _read_pair(value: Value) -> Held:
+    if not isinstance(value, list) or len(value) != 2:
+        raise RemoteError(Layer.PULL, "a pair of an id and its bodies was expected")
+    envelope_id, bodies = value
+    if not isinstance(envelope_id, bytes) or len(envelope_id) != _ID_BYTES:
+        raise RemoteError(Layer.PULL, "an envelope id has 32 bytes")
+    if not _is_uint(bodies) or bodies >> MAX_GROUPS:
+        raise RemoteError(Layer.PULL, f"bodies are an unsigned integer of {MAX_GROUPS} bits")
+    return Held(envelope_id, bodies)
+
+
+def _is_uint(value: Value) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool)

@@ -1,0 +1,56 @@
+"""Cases of kind `listing`: what a peer says that it holds, and what it was asked (PULL-4)."""
+
+from collections.abc import Iterable, Iterator
+
+from cases import ACCEPT, Case
+from example import EPOCH
+from held import IDS, held
+from wire import ARRAY, array, bstr, head, sorted_table, table, text, uint
+
+
+def cases() -> Iterable[Case]:
+    yield from _accepted()
+    yield from _refusals()
+
+
+def _asked(after: bytes) -> bytes:
+    return sorted_table({"epoch": uint(EPOCH), "after": bstr(after)})
+
+
+def _passes(name: str, pairs: list[tuple[bytes, int]], after: bytes = b"", note: str = "") -> Case:
+    judged = {"request": _asked(after), "bytes": array(held(*pair) for pair in pairs)}
+    return Case(name, "PULL-4", "listing", judged, ACCEPT, {"held": [list(pair) for pair in pairs]}, note, grammar=True)
+
+
+def _refused(
+    name: str, data: bytes, after: bytes = b"", *, rule: str = "PULL-4", grammar: bool | None = False, note: str = ""
+) -> Case:
+    return Case(name, rule, "listing", {"request": _asked(after), "bytes": data}, "pull", note=note, grammar=grammar)
+
+
+def _accepted() -> Iterator[Case]:
+    yield _passes("nothing is held", [])
+    yield _passes("nothing is held behind an id", [], IDS[5])
+    yield _passes("one envelope with one body", [(IDS[0], 1)])
+    yield _passes("an envelope without bodies", [(IDS[0], 0)])
+    yield _passes("the next id", [(IDS[1], 3)], IDS[0])
+    yield _passes("an id of zeros from the beginning", [(bytes(32), 1)], note="From the beginning every id is listed.")
+
+
+def _refusals() -> Iterator[Case]:
+    one, two = held(IDS[0], 1), held(IDS[1], 1)
+    yield _refused("the id asked behind", array([one]), IDS[0], grammar=True)
+    yield _refused("an id before the one asked behind", array([one]), IDS[1], grammar=True)
+    yield _refused("an id of zeros behind zeros", array([held(bytes(32), 1)]), bytes(32), grammar=True)
+    yield _refused("ids in descending order", array([two, one]), grammar=True)
+    yield _refused("one id twice", array([one, one]), grammar=True)
+    yield _refused("an id of 31 bytes", array([held(IDS[0][:-1], 1)]))
+    yield _refused("bodies beyond sixteen", array([held(IDS[0], 65_536)]))
+    yield _refused("1025 envelopes", array(held(each, 1) for each in IDS))
+    yield _refused("no bytes", b"")
+    yield _refused("a map", table())
+    yield _refused("ids as text", array([array([text("id"), uint(1)])]))
+    note = "By its length it cannot be one; nothing of it needs to be read."
+    yield _refused("a listing of 40001 bytes", array([bstr(bytes(40_001 - 4))]), note=note)
+    yield _refused("a byte follows the listing", array([one]) + b"\x00", rule="ENC-1", grammar=None)
+    yield _refused("the number of pairs in a long form", head(ARRAY, 1, 1) + one, rule="ENC-4", grammar=True)

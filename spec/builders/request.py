@@ -1,0 +1,118 @@
+"""Cases of kind `request`: what a peer may ask another for (PULL-1 to PULL-3)."""
+
+from collections.abc import Iterable, Iterator
+
+from cases import ACCEPT, Case
+from example import EPOCH
+from held import IDS, held
+from rounds import ROUND
+from wire import NULL, TRUE, array, bstr, head, sorted_table, table, text, uint
+
+LIST = {"epoch": uint(EPOCH), "after": bstr(b"")}
+LARGEST = 2**64 - 1
+
+
+def cases() -> Iterable[Case]:
+    yield from _lists()
+    yield from _wants()
+    yield from _shapes()
+    yield from _lists_refused()
+    yield from _wants_refused()
+
+
+def _passes(name: str, rule: str, data: bytes, output: dict[str, object] | None, note: str = "") -> Case:
+    return Case(name, rule, "request", {"bytes": data}, ACCEPT, output, note, grammar=True)
+
+
+def _refused(name: str, rule: str, data: bytes, *, grammar: bool | None = False, note: str = "") -> Case:
+    return Case(name, rule, "request", {"bytes": data}, "pull", note=note, grammar=grammar)
+
+
+def _list(**changes: bytes) -> bytes:
+    return sorted_table(LIST | changes)
+
+
+def _want(*pairs: bytes) -> bytes:
+    return table(("want", array(pairs)))
+
+
+def _lists() -> Iterator[Case]:
+    yield _passes("a list from the beginning", "PULL-2", _list(), {"epoch": EPOCH, "after": b"", "want": None})
+    behind = _list(after=bstr(IDS[0]))
+    yield _passes("a list behind an id", "PULL-2", behind, {"epoch": EPOCH, "after": IDS[0], "want": None})
+    note = "JSON numbers do not hold this epoch, so no output is named."
+    yield _passes("a list of the last of all epochs", "PULL-1", _list(epoch=uint(LARGEST)), None, note)
+
+
+def _wants() -> Iterator[Case]:
+    def output(*pairs: tuple[bytes, int]) -> dict[str, object]:
+        return {"epoch": None, "after": None, "want": [list(pair) for pair in pairs]}
+
+    one = ROUND.envelope_id
+    yield _passes("one message without bodies", "PULL-3", _want(held(one, 0)), output((one, 0)))
+    yield _passes("one message with all bodies", "PULL-3", _want(held(one, 65_535)), output((one, 65_535)))
+    two = _want(held(IDS[0], 1), held(IDS[1], 5))
+    yield _passes("two messages", "PULL-3", two, output((IDS[0], 1), (IDS[1], 5)))
+    full = [(each, 1) for each in IDS[:64]]
+    yield _passes("sixty-four messages", "PULL-3", _want(*(held(*pair) for pair in full)), output(*full))
+    near = [bytes(31) + b"\x7f", bytes(31) + b"\x80"]
+    note = "Bytes are compared without a sign."
+    yield _passes("ids on both sides of 80", "PULL-3", _want(*(held(each, 0) for each in near)),
+                  output(*((each, 0) for each in near)), note)  # fmt: skip
+
+
+def _shapes() -> Iterator[Case]:
+    shapes = {
+        "no bytes": b"",
+        "an epoch alone": table(("epoch", uint(EPOCH))),
+        "an id alone": table(("after", bstr(b""))),
+        "an empty map": table(),
+        "an array of epoch and after": array([uint(EPOCH), bstr(b"")]),
+        "a list and a want": sorted_table(LIST | {"want": array([held(IDS[0], 0)])}),
+        "a list with an x": _list(x=table()),
+        "a want with an unknown key": sorted_table({"want": array([held(IDS[0], 0)]), "y": uint(0)}),
+    }
+    for name, data in shapes.items():
+        yield _refused(name, "PULL-1", data)
+    note = "The limit leaves room beyond any request, so it is met only with bytes that are refused anyway."
+    long = _list(after=bstr(bytes(4_097 - len(_list()) - 2)))
+    yield _refused("a request of 4097 bytes", "PULL-1", long, note=note)
+    yield _refused("a byte follows the request", "ENC-1", _list() + b"\x00", grammar=None)
+    yield _refused(
+        "keys in the wrong order", "ENC-6", table(("epoch", uint(EPOCH)), ("after", bstr(b""))), grammar=True
+    )
+    yield _refused("a key twice", "ENC-6", table(("after", bstr(b"")), *LIST.items()), grammar=None)
+
+
+def _lists_refused() -> Iterator[Case]:
+    yield _refused("after of 31 bytes", "PULL-2", _list(after=bstr(bytes(31))))
+    yield _refused("after of 33 bytes", "PULL-2", _list(after=bstr(bytes(33))))
+    yield _refused("after as text", "PULL-2", _list(after=text("")))
+    yield _refused("after is null", "ENC-2", _list(after=NULL))
+    yield _refused("an epoch as text", "PULL-2", _list(epoch=text("5")))
+    yield _refused("an epoch that is true", "PULL-2", _list(epoch=TRUE), note="In some languages true is 1.")
+    yield _refused("an epoch below zero", "ENC-2", _list(epoch=head(1, 0)))
+
+
+def _wants_refused() -> Iterator[Case]:
+    one = IDS[0]
+    wants = {
+        "nothing is wanted": _want(),
+        "sixty-five messages": _want(*(held(each, 0) for each in IDS[:65])),
+        "ids in descending order": _want(held(IDS[1], 0), held(one, 0)),
+        "one id twice": _want(held(one, 0), held(one, 0)),
+        "one id twice with other bodies": _want(held(one, 0), held(one, 1)),
+        "an id of 31 bytes": _want(held(one[:-1], 0)),
+        "an id of 33 bytes": _want(held(one + b"\x00", 0)),
+        "an id in hexadecimal": _want(array([text(one.hex()), uint(0)])),
+        "bodies beyond sixteen": _want(held(one, 65_536)),
+        "bodies as an array": _want(array([bstr(one), array([uint(0)])])),
+        "bodies that are true": _want(array([bstr(one), TRUE])),
+        "an id without bodies": _want(array([bstr(one)])),
+        "a pair of three": _want(array([bstr(one), uint(0), uint(0)])),
+        "ids without pairs": _want(bstr(one)),
+        "a map of ids": table(("want", table((one.hex(), uint(0))))),
+    }
+    ordered = {"ids in descending order", "one id twice", "one id twice with other bodies"}
+    for name, data in wants.items():
+        yield _refused(name, "PULL-3", data, grammar=name in ordered)
