@@ -224,7 +224,14 @@ class RunningNode:
         nursery.start_soon(self._await_signals, node)
         anchors = Anchors(database)
         settings = network_settings(config, self._manifest, self._identity, anchors.addresses)
-        network = Libp2pNetwork(settings, self._identity.peer_id, node.channels, admit=node.admits, notify=self._notice)
+        network = Libp2pNetwork(
+            settings,
+            self._identity.peer_id,
+            node.channels,
+            requests=node.requests,
+            admit=node.admits,
+            notify=self._notice,
+        )
         await nursery.start(network.run)
         if learner and learner.ready.memory:
             self._tell(learner.ready.memory)
@@ -239,6 +246,7 @@ class RunningNode:
         nursery.start_soon(self._keep_out, node, network)
         nursery.start_soon(self._remember, anchors, network)
         nursery.start_soon(node.testify, network.publish)
+        nursery.start_soon(node.pull, network.ask, network.peers)
 
         def on_round(report: RoundReport) -> None:
             self._describe(node, network)

@@ -23,7 +23,7 @@ CREATE TABLE IF NOT EXISTS session (id INTEGER PRIMARY KEY CHECK (id = 1), facts
 
 MAX_ROUNDS = 10_000
 
-ACCEPTED, VERIFIED, EVIDENCE = TAKEN = ("accepted", "verified groups", "evidence accepted")
+ACCEPTED, PULLED, VERIFIED, EVIDENCE = TAKEN = ("accepted", "pulled", "verified groups", "evidence accepted")
 """Names of the counts of what was taken in; every other count is of something that was left out, by its reason."""
 
 

@@ -18,12 +18,14 @@ from sapo_node.inbox import Inbox
 from sapo_node.net.interface import Verdict
 from sapo_node.quota import SenderQuota
 from sapo_node.replay import ReplayWindow
+from sapo_node.shelf import Shelf
 from sapo_node.trust import policy
 from sapo_node.trust.court import Court
 from sapo_node.trust.ledger import Ledger
 from sapo_node.trust.policy import Fact, Standing
 from sapo_protocol import (
     Header,
+    Held,
     LocalError,
     Manifest,
     Opened,
@@ -81,6 +83,7 @@ class Ingest:
         ledger: Ledger,
         court: Court,
         inbox: Inbox,
+        shelf: Shelf,
         issuer: bytes,
         on_fatal: Callable[[LocalError], None],
         on_refused: Refused = lambda _sender, _sealed, _why: None,
@@ -95,6 +98,7 @@ class Ingest:
         self._ledger = ledger
         self._court = court
         self._inbox = inbox
+        self._shelf = shelf
         self._issuer = issuer
         self._on_fatal = on_fatal
         self._on_refused = on_refused
@@ -103,6 +107,8 @@ class Ingest:
         self._window = ReplayWindow(database)
         self._quota = SenderQuota(rate=policy.MESSAGES_PER_SECOND, burst=policy.MESSAGE_BURST)
         self.accepted = 0
+        self.pulled = 0
+        """Of the accepted ones, those that this node had asked for."""
         self.evidence = 0
         self.refused: Counter[str] = Counter()
 
@@ -110,15 +116,32 @@ class Ingest:
         """Judge one rollout message of `sender` (a peer id). Never raises and never waits."""
         return self._judge(sender, data, self._admit)
 
+    async def handle_pulled(self, sender: str, data: bytes) -> Verdict:
+        """Judge one rollout message that `sender` was asked for, and so is not charged for. Never raises or waits."""
+        verdict = self._judge(sender, data, self._admit, asked=True)
+        self.pulled += verdict is Verdict.ACCEPT
+        return verdict
+
+    def wants(self, held: Held) -> int | None:
+        """Which bodies of an envelope that a peer holds are not here, as bits by k; None where nothing is missing."""
+        here = self._window.received(held.envelope_id)
+        if here is None:
+            here = self._shelf.bodies(held.envelope_id)  # this node's own
+        if here is None:
+            return held.bodies
+        return held.bodies & ~here or None
+
     async def handle_evidence(self, sender: str, data: bytes) -> Verdict:
         """Judge one evidence message of `sender`. Never raises and never waits."""
         return self._judge(sender, data, self._hear)
 
-    def _judge(self, sender: str, data: bytes, admit: Callable[[bytes, float], None]) -> Verdict:
+    def _judge(
+        self, sender: str, data: bytes, admit: Callable[[bytes, float], None], *, asked: bool = False
+    ) -> Verdict:
         now = self._clock.now()
         self._sealed = None
         try:
-            self._require_welcome(sender, now)
+            self._require_welcome(sender, now, asked=asked)
             admit(data, now)
         except _Ignore as ignored:
             self._refuse(sender, ignored.reason)
@@ -143,9 +166,10 @@ class Ingest:
             self._window.forget_before(epoch - 1)
             self._court.advance()
             self._inbox.advance(epoch)
+        self._shelf.forget_before(epoch - 1)
 
-    def _require_welcome(self, sender: str, now: float) -> None:
-        if not self._quota.take(sender, now):
+    def _require_welcome(self, sender: str, now: float, *, asked: bool) -> None:
+        if not asked and not self._quota.take(sender, now):
             raise _Ignore(Ignored.SENDER_BUSY)
         if not self._ledger.admits(sender):
             raise _Ignore(Ignored.SENDER_BANNED)
@@ -170,6 +194,7 @@ class Ingest:
         with self._database.transaction():
             self._window.accept(rollout.opened, rollout.header, received=received | _bits(bodies), newcomer=newcomer)
             self._inbox.put(replace(rollout, bodies=fresh))
+        self._shelf.put(rollout)
         self.accepted += 1
 
     def _require_news(self, sealed: Sealed, bodies: tuple[bytes | None, ...]) -> int:

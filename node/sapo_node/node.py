@@ -5,7 +5,7 @@ The same object runs over libp2p with a learner and a jail, or over an in-memory
 
 import logging
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
 import trio
@@ -19,23 +19,33 @@ from sapo_node.contribution import Answerer, Contribution, ContributionReport, R
 from sapo_node.counters import Counters, Slot
 from sapo_node.database import Database
 from sapo_node.gates import Gates
-from sapo_node.history import ACCEPTED, EVIDENCE, VERIFIED, History
+from sapo_node.history import ACCEPTED, EVIDENCE, PULLED, VERIFIED, History
 from sapo_node.inbox import Inbox
 from sapo_node.ingest import Ingest
 from sapo_node.intake import Intake
 from sapo_node.journal import UNWRITTEN, Journal, Unwritten
 from sapo_node.keyfile import Identity
-from sapo_node.net.interface import Channel, NotRunningError
+from sapo_node.net.interface import Channel, NotRunningError, PeerInfo, Requests
 from sapo_node.place import Place
 from sapo_node.pool import Pool
+from sapo_node.pull import Ask, Giver, Puller
 from sapo_node.round import Phase, RoundReport, Rounds
 from sapo_node.sampler import Sampler
+from sapo_node.shelf import Shelf
 from sapo_node.trainer import Policy, Trainer
 from sapo_node.trust.court import Court
 from sapo_node.trust.ledger import Ledger
 from sapo_node.verify import Scorer, Verifier
 from sapo_node.worker import WorkerFailed
-from sapo_protocol import LocalError, Manifest, epoch_start, evidence_topic, rollouts_topic
+from sapo_protocol import (
+    LocalError,
+    Manifest,
+    epoch_start,
+    evidence_topic,
+    open_message,
+    pull_protocol,
+    rollouts_topic,
+)
 from sapo_protocol.limits import MAX_EVIDENCE_BYTES
 
 logger = logging.getLogger(__name__)
@@ -87,6 +97,10 @@ class Node:
         self.inbox = Inbox(database, manifest)
         self.pool = Pool(database)
         self.history = History(database)
+        self._shelf = Shelf()
+        for message in self.counters.recent():
+            self._shelf.put(open_message(message, manifest))
+        self._giver = Giver(self._shelf, self.ledger, clock)
         self.ingest = Ingest(
             database=database,
             manifest=manifest,
@@ -95,6 +109,7 @@ class Node:
             ledger=self.ledger,
             court=self._court,
             inbox=self.inbox,
+            shelf=self._shelf,
             issuer=identity.public_key,
             on_fatal=on_fatal,
             on_refused=journal.refused,
@@ -134,6 +149,11 @@ class Node:
             self._rollouts: Channel(self.ingest.handle, self._manifest.max_message_bytes),
             self._evidence: Channel(self.ingest.handle_evidence, MAX_EVIDENCE_BYTES),
         }
+
+    @property
+    def requests(self) -> Requests:
+        """How this node answers peers that ask for what gossip did not bring them."""
+        return Requests(pull_protocol(self._manifest), self._giver.answer)
 
     def admits(self, peer: str) -> bool:
         """Whether a peer may connect and be heard."""
@@ -194,6 +214,20 @@ class Node:
         for message in self.counters.recent():
             await _send(publish, self._rollouts, message)
 
+    async def pull(self, ask: Ask, peers: Callable[[], Sequence[PeerInfo]]) -> None:
+        """Ask peers for what gossip did not bring, until cancelled."""
+        puller = Puller(
+            ask=ask,
+            peers=peers,
+            ingest=self.ingest,
+            ledger=self.ledger,
+            manifest=self._manifest,
+            counters=self.counters,
+            clock=self._clock,
+            rng=self._rng,
+        )
+        await puller.run()
+
     async def testify(self, publish: Publish) -> None:
         """Publish evidence against equivocators as it comes up, until cancelled."""
         while True:
@@ -208,11 +242,15 @@ class Node:
             answerer=answerer,
             scorer=self._scorer,
             counters=self.counters,
-            publish=partial(_send, publish, self._rollouts),
+            publish=partial(self._share, publish),
             rng=self._rng,
             max_tokens=self._config.max_tokens,
             model=self._config.model_label,
         )
+
+    async def _share(self, publish: Publish, message: bytes) -> None:
+        self._shelf.put(open_message(message, self._manifest))
+        await _send(publish, self._rollouts, message)
 
     async def _play(self, play: Rounds) -> RoundReport | None:
         """One round, or None after waiting for the epoch that allows one."""
@@ -291,7 +329,12 @@ class Node:
     def _count(self) -> None:
         """Add to the durable counts, and to the journal, what happened since the last time."""
         self._journal.flush()
-        taken = {ACCEPTED: self.ingest.accepted, VERIFIED: self.verifier.verified, EVIDENCE: self.ingest.evidence}
+        taken = {
+            ACCEPTED: self.ingest.accepted,
+            PULLED: self.ingest.pulled,
+            VERIFIED: self.verifier.verified,
+            EVIDENCE: self.ingest.evidence,
+        }
         now = {**taken, **self.ingest.refused, **self.verifier.unusable}
         self.history.count({name: count - self._counted.get(name, 0) for name, count in now.items()})
         self._counted = now

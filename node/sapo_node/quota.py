@@ -1,4 +1,4 @@
-"""Token buckets: how many messages this node takes from one sender, charged before any work is done for them."""
+"""Token buckets: how many messages this node takes from one peer, and how many bytes it gives to one."""
 
 from collections import OrderedDict
 
@@ -9,17 +9,22 @@ class SenderQuota:
     """One bucket per sender; the longest unused are forgotten."""
 
     def __init__(self, *, rate: float, burst: float) -> None:
-        """`rate` in messages per second, `burst` in messages."""
+        """`rate` in tokens per second, `burst` in tokens: messages or bytes."""
         self._rate = rate
         self._burst = burst
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
-    def take(self, sender: str, now: float) -> bool:
-        """Take one token at `now` (seconds); False when there is none."""
-        tokens, last = self._buckets.pop(sender, (self._burst, now))
-        tokens = min(self._burst, tokens + max(0.0, now - last) * self._rate)
-        allowed = tokens >= 1
-        self._buckets[sender] = (tokens - allowed, now)
+    def left(self, sender: str, now: float) -> float:
+        """The tokens that there are at `now` (seconds)."""
+        tokens, last = self._buckets.get(sender, (self._burst, now))
+        return min(self._burst, tokens + max(0.0, now - last) * self._rate)
+
+    def take(self, sender: str, now: float, cost: float = 1.0) -> bool:
+        """Take `cost` tokens at `now` (seconds); False, and none taken, when there are fewer."""
+        tokens = self.left(sender, now)
+        allowed = tokens >= cost
+        self._buckets[sender] = (tokens - cost if allowed else tokens, now)
+        self._buckets.move_to_end(sender)
         if len(self._buckets) > MAX_SENDERS:
             self._buckets.popitem(last=False)
         return allowed

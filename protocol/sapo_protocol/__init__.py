@@ -24,6 +24,7 @@ from .manifest import (
     shipped_manifests,
 )
 from .pull import (
+    Delivered,
     GetRequest,
     Held,
     ListRequest,
@@ -46,6 +47,7 @@ __all__ = [
     "Assignment",
     "Body",
     "Completion",
+    "Delivered",
     "Equivocation",
     "Finish",
     "GetRequest",

@@ -54,6 +54,14 @@ class GetRequest:
     """By id, ascending."""
 
 
+@dataclass(frozen=True, slots=True)
+class Delivered:
+    """A rollout message that was asked for. Nothing in it is believed yet."""
+
+    envelope_id: bytes
+    message: bytes
+
+
 Request = ListRequest | GetRequest
 
 
@@ -102,14 +110,14 @@ def encode_delivery(messages: Sequence[bytes]) -> bytes:
     return encode(list(messages))
 
 
-def decode_delivery(data: bytes, request: GetRequest, manifest: Manifest) -> tuple[bytes, ...]:
+def decode_delivery(data: bytes, request: GetRequest, manifest: Manifest) -> tuple[Delivered, ...]:
     """The messages that a peer delivers, each of them asked for.
 
     Raises RemoteError: pull, or what a message by itself is refused by (size, frame, envelope).
     """
-    messages = _read_messages(data)
+    delivered = []
     asked = iter(request.want)
-    for message in messages:
+    for message in _read_messages(data):
         envelope, bodies = decode_message(message, manifest)
         envelope_id = parse_envelope(envelope, network_id=manifest.network_id).envelope_id
         wanted = next((each for each in asked if each.envelope_id == envelope_id), None)
@@ -117,7 +125,8 @@ def decode_delivery(data: bytes, request: GetRequest, manifest: Manifest) -> tup
             raise RemoteError(Layer.PULL, "an envelope that was not asked for, or not in this order")
         if any(body is not None and not wanted.bodies >> k & 1 for k, body in enumerate(bodies)):
             raise RemoteError(Layer.PULL, "a body that was not asked for")
-    return messages
+        delivered.append(Delivered(envelope_id, message))
+    return tuple(delivered)
 
 
 def _read_messages(data: bytes) -> tuple[bytes, ...]:

@@ -27,7 +27,7 @@ from libp2p.utils.varint import read_varint_prefixed_bytes
 from multiaddr import Multiaddr
 from nacl.signing import SigningKey
 
-from sapo_node.net.interface import Channel, NetworkNotice, Verdict
+from sapo_node.net.interface import Channel, NetworkNotice, Requests, Verdict
 from sapo_node.net.libp2p import Libp2pNetwork, NetworkSettings
 from sapo_protocol.keys import peer_id
 
@@ -74,6 +74,7 @@ class Probe:
     announce: tuple[str, ...] = ()
     discover: bool = False
     fault: Exception | None = None
+    requests: Requests | None = None
     banned: set[str] = field(default_factory=set)
     heard: list[bytes] = field(default_factory=list)
     senders: list[str] = field(default_factory=list)
@@ -98,6 +99,7 @@ class Probe:
             settings,
             peer_id(bytes(SigningKey(seed).verify_key)),
             {topic_of(self.network_id): Channel(self.handle, LIMIT), self.refusing: Channel(self.refuse, LIMIT)},
+            requests=self.requests,
             admit=lambda peer: peer not in self.banned,
             notify=self.notices.append,
         )

@@ -69,7 +69,11 @@ class Peer:
             journal=Journal(self.database) if journal else UNWRITTEN,
         )
         self.network = hub.join(
-            self.node.identity.peer_id, self.node.channels, admit=self.node.admits, notify=lambda _: None
+            self.node.identity.peer_id,
+            self.node.channels,
+            requests=self.node.requests,
+            admit=self.node.admits,
+            notify=lambda _: None,
         )
 
     def _stop(self, error):
@@ -163,6 +167,57 @@ async def test_no_group_is_trained_on_twice(fast, autojump_clock):
     await play(peers, 90)
     assert len(handed_out) == sum(peers[0].external) > 50
     assert len(set(handed_out)) == len(handed_out)
+
+
+def heard_by(peer, others):
+    """How many of the rounds that others played a peer has."""
+    (count,) = peer.database.row("SELECT count(*) FROM seen")
+    return count / sum(len(other.reports) for other in others)
+
+
+@pytest.mark.parametrize(("pulls", "least", "most"), [(False, 0.0, 0.9), (True, 1.0, 1.0)], ids=["gossip", "pulling"])
+async def test_what_gossip_lost_is_pulled(manifest, pulls, least, most, autojump_clock):
+    hub = MemoryHub(quality=LinkQuality(loss=0.3))
+    peers = [Peer(number, manifest, hub) for number in (1, 2)]
+
+    async def play_and_wait(peer):
+        await play_one(peer, 20)
+        await trio.sleep(300)
+
+    async with trio.open_nursery() as nursery:
+        for peer in peers:
+            await nursery.start(peer.network.run)
+            if pulls:
+                nursery.start_soon(peer.node.pull, peer.network.ask, peer.network.peers)
+        async with trio.open_nursery() as playing:
+            for peer in peers:
+                playing.start_soon(play_and_wait, peer)
+        nursery.cancel_scope.cancel()
+    shares = [heard_by(peer, [other for other in peers if other is not peer]) for peer in peers]
+    assert least <= min(shares)
+    assert max(shares) <= most
+
+
+async def test_a_swarm_that_was_parted_catches_up_by_pulling(manifest, autojump_clock):
+    hub = MemoryHub()
+    peers = [Peer(number, manifest, hub) for number in range(1, 5)]
+    hub.partition([peer.id for peer in peers[:2]])
+
+    async def heal():
+        await trio.sleep(30)
+        hub.heal()
+        await trio.sleep(150)
+
+    async with trio.open_nursery() as nursery:
+        for peer in peers:
+            await nursery.start(peer.network.run)
+            nursery.start_soon(peer.node.pull, peer.network.ask, peer.network.peers)
+        async with trio.open_nursery() as playing:
+            playing.start_soon(heal)
+            for peer in peers:
+                playing.start_soon(play_one, peer, 10)
+        nursery.cancel_scope.cancel()
+    assert [heard_by(peer, [other for other in peers if other is not peer]) for peer in peers] == [1.0] * 4
 
 
 async def polluting(manifest, hub, number):

@@ -8,6 +8,7 @@ from sapo_node.database import Database
 from sapo_node.inbox import Inbox
 from sapo_node.ingest import Ingest
 from sapo_node.net.interface import Verdict
+from sapo_node.shelf import Shelf
 from sapo_node.trust.court import Court
 from sapo_node.trust.ledger import Ledger
 from sapo_protocol import LocalError, Manifest, peer_id
@@ -42,6 +43,7 @@ class Gate:
         self.ledger = Ledger(database, trusted=trusted, rng=rng)
         self.court = Court(self.ledger)
         self.inbox = Inbox(database, manifest)
+        self.shelf = Shelf()
         self.counters = Counters(database, manifest, now=self.clock.now(), key_is_new=True, rng=rng)
         self.ingest = Ingest(
             database=database,
@@ -51,6 +53,7 @@ class Gate:
             ledger=self.ledger,
             court=self.court,
             inbox=self.inbox,
+            shelf=self.shelf,
             issuer=issuer,
             on_fatal=self.fatal.append,
         )

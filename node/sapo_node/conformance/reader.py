@@ -22,6 +22,7 @@ from sapo_node.inbox import Inbox
 from sapo_node.ingest import Ignored, Ingest
 from sapo_node.jail.messages import Scored
 from sapo_node.net.interface import Verdict
+from sapo_node.shelf import Shelf
 from sapo_node.state import SCHEMA
 from sapo_node.tasks import SCORER_VERSION, Task, TaskError, build_task, interop, score, task_digest
 from sapo_node.trust.court import Court
@@ -45,7 +46,6 @@ from sapo_protocol import (
     decode_header,
     decode_listing,
     decode_manifest,
-    decode_message,
     decode_request,
     evidence_topic,
     in_window,
@@ -191,6 +191,7 @@ def _gate(manifest: Manifest, now: float = 0.0) -> Ingest:
         ledger=ledger,
         court=Court(ledger),
         inbox=Inbox(database, manifest),
+        shelf=Shelf(),
         issuer=_NOBODY,
         on_fatal=_stop,
     )
@@ -236,8 +237,7 @@ def _delivery(given: Input) -> Output:
     manifest, request = _manifest(given), decode_request(_bytes(given, "request"))
     if not isinstance(request, GetRequest):
         raise _Refused("request")
-    envelopes = (decode_message(each, manifest)[0] for each in decode_delivery(_bytes(given), request, manifest))
-    return {"ids": [parse_envelope(each, network_id=manifest.network_id).envelope_id.hex() for each in envelopes]}
+    return {"ids": [each.envelope_id.hex() for each in decode_delivery(_bytes(given), request, manifest)]}
 
 
 def _pairs(held: Sequence[Held]) -> list[list[Any]]:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from sapo_node.history import ACCEPTED, EVIDENCE, TAKEN, VERIFIED
+from sapo_node.history import ACCEPTED, EVIDENCE, PULLED, TAKEN, VERIFIED
 from sapo_node.overview import Overview
 
 _GAUGES = {
@@ -54,7 +54,12 @@ class _OfNode:
         for standing in sorted({each.standing for each in view.peers}):
             standings.add_metric([standing], sum(each.standing == standing for each in view.peers))
         yield standings
-        taken = {ACCEPTED: "envelopes_accepted", VERIFIED: "groups_verified", EVIDENCE: "evidence_accepted"}
+        taken = {
+            ACCEPTED: "envelopes_accepted",
+            PULLED: "envelopes_pulled",
+            VERIFIED: "groups_verified",
+            EVIDENCE: "evidence_accepted",
+        }
         for count, name in taken.items():
             yield CounterMetricFamily(
                 f"sapo_{name}", f"Since the state was made: {count}", value=view.counts.get(count, 0)

@@ -39,6 +39,16 @@ class Channel:
     """Largest message that is taken or sent."""
 
 
+@dataclass(frozen=True, slots=True)
+class Requests:
+    """What a node has to do with peers that ask it for something."""
+
+    protocol: str
+    """The protocol of the streams on which they do."""
+    answer: Callable[[str, bytes], bytes | None]
+    """`answer(peer id of who asks, request)`; None for one that gets no answer."""
+
+
 Admit = Callable[[str], bool]
 """`admit(peer id)`: whether this peer may connect to us and be heard."""
 
@@ -146,6 +156,10 @@ class NotRunningError(LocalError):
     """The network was asked to publish before it ran, or after it stopped."""
 
 
+class AskFailed(LocalError):
+    """A peer that was asked did not answer."""
+
+
 class Network(Protocol):
     """The node's side of one swarm. It may be run once."""
 
@@ -170,6 +184,9 @@ class Network(Protocol):
             MessageTooLargeError: if it exceeds the topic's limit.
             NotRunningError: if the network does not run.
         """
+
+    async def ask(self, peer_id: str, request: bytes) -> bytes:
+        """A connected peer's answer to a request. Raises AskFailed."""
 
     def peers(self) -> tuple[PeerInfo, ...]:
         """The connected peers that follow this swarm, sorted by peer id."""

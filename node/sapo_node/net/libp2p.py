@@ -20,6 +20,7 @@ from sapo_node.net.discovery import Beacon, discover
 from sapo_node.net.hardened import Gossip
 from sapo_node.net.interface import (
     Admit,
+    AskFailed,
     Channel,
     Handle,
     Malformed,
@@ -29,6 +30,7 @@ from sapo_node.net.interface import (
     PeerConnected,
     PeerGone,
     PeerInfo,
+    Requests,
     ServiceRestarted,
     Verdict,
 )
@@ -75,15 +77,17 @@ class Libp2pNetwork:
         peer_id: str,
         channels: Mapping[str, Channel],
         *,
+        requests: Requests | None = None,
         admit: Admit,
         notify: Notify,
     ) -> None:
-        """`channels` by topic. Raises AddressError for a malformed address."""
+        """`channels` by topic; without `requests` none are made or answered. Raises AddressError."""
         self.peer_id = peer_id
         self.addresses: tuple[str, ...] = ()
         self._settings = settings
         self._listen = tuple(addresses.parse_listen(text) for text in settings.listen)
         self._announce = tuple(addresses.parse_announce(text) for text in settings.announce)
+        self._requests = requests
         self._admit = admit
         self._notify = notify
         self._judges = {
@@ -180,7 +184,9 @@ class Libp2pNetwork:
             foreign=self._follows_other,
         )
         where = Listening(self._listen, self._announce)
-        return Service(self._settings.seed, where, gossip, linked=self._dialer.wake, gone=self._gone)
+        return Service(
+            self._settings.seed, where, gossip, requests=self._requests, linked=self._dialer.wake, gone=self._gone
+        )
 
     async def _seek_peers(self, stop: trio.Event) -> None:
         async with trio.open_nursery() as nursery:
@@ -201,6 +207,11 @@ class Libp2pNetwork:
             await self._service.publish(topic, data)
         except Exception as error:
             raise NotRunningError(f"the network failed while publishing ({_leaf(error)}): publish again") from error
+
+    async def ask(self, peer_id: str, request: bytes) -> bytes:
+        if self._service is None:
+            raise AskFailed("the network does not run")
+        return await self._service.ask(peer_id, request)
 
     def peers(self) -> tuple[PeerInfo, ...]:
         if self._service is None:

@@ -16,6 +16,7 @@ import trio
 
 from sapo_node.net.interface import (
     Admit,
+    AskFailed,
     Channel,
     NetworkNotice,
     Notify,
@@ -23,6 +24,7 @@ from sapo_node.net.interface import (
     PeerConnected,
     PeerGone,
     PeerInfo,
+    Requests,
     Verdict,
 )
 from sapo_node.net.judge import Judge, content_id
@@ -69,7 +71,15 @@ class MemoryHub:
         self._neighbours: dict[str, list[str]] = {}
         self._side: dict[str, int] = {}
 
-    def join(self, peer_id: str, channels: Mapping[str, Channel], *, admit: Admit, notify: Notify) -> "MemoryNetwork":
+    def join(
+        self,
+        peer_id: str,
+        channels: Mapping[str, Channel],
+        *,
+        requests: Requests | None = None,
+        admit: Admit,
+        notify: Notify,
+    ) -> "MemoryNetwork":
         """The network of a new node with its `channels` by topic.
 
         Its links are drawn now, and it is reachable while its `run` runs. Joining again under the same peer id
@@ -78,7 +88,7 @@ class MemoryHub:
         known = self._nodes.get(peer_id)
         if known is not None and known.running:
             raise ValueError(f"{peer_id} is already running")
-        node = MemoryNetwork(self, peer_id, channels, admit=admit, notify=notify)
+        node = MemoryNetwork(self, peer_id, channels, requests=requests, admit=admit, notify=notify)
         if known is None:
             others = list(self._nodes)  # in the order of joining
             if self._star:
@@ -122,6 +132,21 @@ class MemoryHub:
             and there.admits(source)
         )
 
+    async def ask(self, source: str, target: str, request: bytes) -> bytes:
+        """There and back, each way as late and as lossy as any message."""
+        for link in ((source, target), (target, source)):
+            dice = self._links.get(link)
+            if dice is None or not self.open(*link):
+                raise AskFailed(f"{target} is out of reach")
+            delay, lost = dice.uniform(self.quality.shortest, self.quality.longest), dice.random() < self.quality.loss
+            await trio.sleep(delay)
+            if lost:
+                raise AskFailed(f"{target} was asked and gave no answer")
+        answer = self._nodes[target].answer(source, request)
+        if answer is None:
+            raise AskFailed(f"{target} gives no answer")
+        return answer
+
     def carry(self, source: str, topic: str, data: bytes, targets: Sequence[str]) -> None:
         """Put a message on its way; each link decides by its own dice."""
         key = content_id(data)
@@ -137,13 +162,21 @@ class MemoryNetwork:
     """One node's `Network` over a `MemoryHub`: floods what its node accepts, once per content."""
 
     def __init__(
-        self, hub: MemoryHub, peer_id: str, channels: Mapping[str, Channel], *, admit: Admit, notify: Notify
+        self,
+        hub: MemoryHub,
+        peer_id: str,
+        channels: Mapping[str, Channel],
+        *,
+        requests: Requests | None,
+        admit: Admit,
+        notify: Notify,
     ) -> None:
         self.peer_id = peer_id
         self.addresses: tuple[str, ...] = ()
         self.running = False
         self._hub = hub
         self._judges = {topic: Judge(channel) for topic, channel in channels.items()}
+        self._requests = requests
         self._admit = admit
         self._notify = notify
         self._connected: dict[str, float] = {}
@@ -217,6 +250,13 @@ class MemoryNetwork:
             raise NotRunningError("the network does not run: start it before publishing")
         self._hub.carry(self.peer_id, topic, data, self._hub.reachable(self.peer_id))
         await trio.lowlevel.checkpoint()
+
+    async def ask(self, peer_id: str, request: bytes) -> bytes:
+        return await self._hub.ask(self.peer_id, peer_id, request)
+
+    def answer(self, peer_id: str, request: bytes) -> bytes | None:
+        """Called by the hub: what this node answers a peer that asks."""
+        return self._requests.answer(peer_id, request) if self._requests else None
 
     def send(self, topic: str, data: bytes, targets: Collection[str]) -> None:
         """Send anything to those of `targets` that are reachable: no peer can be kept from doing so."""

@@ -16,9 +16,11 @@ from libp2p.tools.anyio_service import background_trio_service
 from multiaddr import Multiaddr
 
 from sapo_node.net import addresses, patches
+from sapo_node.net.asking import Asking
 from sapo_node.net.hardened import Gossip, HardenedGossipSub, HardenedPubsub
 from sapo_node.net.host import build_host
 from sapo_node.net.inbound import Inbound
+from sapo_node.net.interface import AskFailed, Requests
 from sapo_node.net.tcp import TrackedTcp
 
 START_SECONDS = 30.0
@@ -44,6 +46,7 @@ class Service:
         where: Listening,
         gossip: Gossip,
         *,
+        requests: Requests | None,
         linked: Callable[[], None],
         gone: Callable[[str], None],
     ) -> None:
@@ -72,6 +75,7 @@ class Service:
             max_pending_messages_per_peer=8,
         )
         self.pubsub = HardenedPubsub(self.host, self.router, gossip, counter=time.time_ns())
+        self._asking = Asking(self.host, requests) if requests else None
         self.inbound = Inbound(
             self.swarm, note=self._tcp.opened.add, refuses=self.router.refuses, offended=gossip.offended
         )
@@ -124,6 +128,11 @@ class Service:
 
     async def publish(self, topic: str, data: bytes) -> None:
         await self.pubsub.publish(topic, data)
+
+    async def ask(self, peer_id: str, request: bytes) -> bytes:
+        if self._asking is None:
+            raise AskFailed("this network asks nobody")
+        return await self._asking.ask(peer_id, request)
 
     async def dial(self, peer_id: str, address: str) -> None:
         places = await addresses.resolve(address)

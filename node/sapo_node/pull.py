@@ -1,0 +1,192 @@
+"""Asking peers for what gossip did not bring, and giving them what they ask for (spec: pull).
+
+What is delivered goes through the same gate as what is gossiped. Whoever asks is charged for the bytes; whoever sends
+what was not asked for is charged for that.
+"""
+
+import logging
+import random
+from collections.abc import Awaitable, Callable, Sequence
+
+import trio
+
+from sapo_node.clock import Clock
+from sapo_node.counters import Counters
+from sapo_node.ingest import Ingest
+from sapo_node.net.interface import AskFailed, PeerInfo, Verdict
+from sapo_node.net.judge import RecentIds
+from sapo_node.quota import SenderQuota
+from sapo_node.shelf import Shelf
+from sapo_node.trust.ledger import Ledger
+from sapo_node.trust.policy import Fact
+from sapo_protocol import (
+    GetRequest,
+    Held,
+    ListRequest,
+    Manifest,
+    RemoteError,
+    decode_delivery,
+    decode_listing,
+    decode_request,
+    encode_delivery,
+    encode_listing,
+    encode_request,
+)
+from sapo_protocol.limits import MAX_DELIVERED, MAX_DELIVERY_BYTES, MAX_LISTED
+
+logger = logging.getLogger(__name__)
+
+Ask = Callable[[str, bytes], Awaitable[bytes]]
+"""`ask(peer id, request)`: the peer's answer. Raises AskFailed."""
+
+INTERVAL = 15.0
+"""Seconds between peers that are asked, on average."""
+REQUESTS = 4
+"""Requests for messages to one peer, before the next is asked."""
+IN_VAIN_SECONDS = 600.0
+"""For so long a peer is not asked again for what it sent and was not taken."""
+
+BYTES_PER_SECOND, BURST_BYTES = 65_536.0, 2.0 * MAX_DELIVERY_BYTES
+"""Given to one peer."""
+ALL_BYTES_PER_SECOND, ALL_BURST_BYTES = 524_288.0, 8.0 * MAX_DELIVERY_BYTES
+"""Given to all peers together."""
+_EVERYBODY = ""
+_FRAME_BYTES = 5
+"""What a message costs in a delivery beyond its own bytes, at most."""
+
+
+class Giver:
+    """Answers what peers ask, as far as they have not used up their bytes."""
+
+    def __init__(self, shelf: Shelf, ledger: Ledger, clock: Clock) -> None:
+        self._shelf = shelf
+        self._ledger = ledger
+        self._clock = clock
+        self._each = SenderQuota(rate=BYTES_PER_SECOND, burst=BURST_BYTES)
+        self._all = SenderQuota(rate=ALL_BYTES_PER_SECOND, burst=ALL_BURST_BYTES)
+
+    def answer(self, peer: str, data: bytes) -> bytes | None:
+        """The answer to a peer's request; None for one that is to be hung up on. Never raises and never waits."""
+        if not self._ledger.admits(peer):
+            return None
+        try:
+            request = decode_request(data)
+        except RemoteError as error:
+            logger.info("refused a request of %s: %s", peer, error)
+            self._ledger.report(peer, Fact.INVALID_MESSAGE)
+            return None
+        now = self._clock.now()
+        room = int(min(self._each.left(peer, now), self._all.left(_EVERYBODY, now), MAX_DELIVERY_BYTES))
+        answer = self._listing(request, room) if isinstance(request, ListRequest) else self._delivery(request, room)
+        for quota, name in ((self._each, peer), (self._all, _EVERYBODY)):
+            quota.take(name, now, cost=len(answer))
+        return answer
+
+    def _listing(self, request: ListRequest, room: int) -> bytes:
+        listing = encode_listing(self._shelf.listing(request.epoch, request.after, MAX_LISTED))
+        return listing if len(listing) <= room else encode_listing([])
+
+    def _delivery(self, request: GetRequest, room: int) -> bytes:
+        messages = []
+        room -= _FRAME_BYTES
+        for wanted in request.want:
+            message = self._shelf.message(wanted)
+            if message is None:
+                continue
+            room -= len(message) + _FRAME_BYTES
+            if room < 0:
+                break
+            messages.append(message)
+        return encode_delivery(messages)
+
+
+class Puller:
+    """Asks one connected peer after another what it holds, and for what is missing here."""
+
+    def __init__(
+        self,
+        *,
+        ask: Ask,
+        peers: Callable[[], Sequence[PeerInfo]],
+        ingest: Ingest,
+        ledger: Ledger,
+        manifest: Manifest,
+        counters: Counters,
+        clock: Clock,
+        rng: random.Random,
+    ) -> None:
+        self._ask = ask
+        self._peers = peers
+        self._ingest = ingest
+        self._ledger = ledger
+        self._manifest = manifest
+        self._counters = counters
+        self._clock = clock
+        self._rng = rng
+        self._in_vain = RecentIds()
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            await trio.sleep(self._rng.uniform(0.5, 1.5) * INTERVAL)
+            if peers := self._peers():
+                await self.pull(self._rng.choice(peers).peer_id)
+
+    async def pull(self, peer: str) -> None:
+        """Ask one peer for what is missing of the open epochs, the newest first. Bad answers are charged to it."""
+        now = self._counters.epoch(self._clock.now())
+        try:
+            for epoch in (now, now - 1):
+                if epoch >= 0:
+                    await self._pull_epoch(peer, epoch)
+        except AskFailed as failure:
+            logger.info("%s", failure)
+        except RemoteError as error:
+            logger.info("%s answered what was not asked: %s", peer, error)
+            self._ledger.report(peer, Fact.INVALID_MESSAGE)
+
+    async def _pull_epoch(self, peer: str, epoch: int) -> None:
+        request = ListRequest(epoch)
+        held = decode_listing(await self._ask(peer, encode_request(request)), request)
+        if len(held) == MAX_LISTED:
+            # There may be more: another part of them every time, since nobody can tell which ones are missing.
+            request = ListRequest(epoch, self._rng.randbytes(32))
+            held += decode_listing(await self._ask(peer, encode_request(request)), request)
+        missing = self._missing(peer, held)
+        for _ in range(REQUESTS):
+            settled = await self._get(peer, missing[:MAX_DELIVERED])
+            if not settled:
+                return
+            missing = missing[settled:]
+
+    def _missing(self, peer: str, held: Sequence[Held]) -> list[Held]:
+        """What of it this node has not, by id, without what this peer was asked for in vain."""
+        wanted = {each.envelope_id: self._ingest.wants(each) for each in held}
+        return [
+            Held(envelope_id, bodies)
+            for envelope_id, bodies in sorted(wanted.items())
+            if bodies is not None and not self._in_vain.has(_asked(peer, envelope_id))
+        ]
+
+    async def _get(self, peer: str, wanted: Sequence[Held]) -> int:
+        """Ask for messages. Returns how many of `wanted` are settled: the others may have found no room in the answer.
+        None is where nothing came that could be taken.
+        """
+        if not wanted:
+            return 0
+        request = GetRequest(tuple(wanted))
+        delivered = decode_delivery(await self._ask(peer, encode_request(request)), request, self._manifest)
+        taken = 0
+        for each in delivered:
+            if await self._ingest.handle_pulled(peer, each.message) is Verdict.ACCEPT:
+                taken += 1
+            else:
+                self._in_vain.add(_asked(peer, each.envelope_id), IN_VAIN_SECONDS)
+        if not taken:
+            return 0
+        return [each.envelope_id for each in wanted].index(delivered[-1].envelope_id) + 1
+
+
+def _asked(peer: str, envelope_id: bytes) -> bytes:
+    """What is remembered of asking in vain: by peer, or one that sends envelopes without bodies kept others away."""
+    return peer.encode() + envelope_id

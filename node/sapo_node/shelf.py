@@ -1,0 +1,82 @@
+"""What this node can give to peers that ask: the envelopes that it accepted or made in the open epochs, with bodies.
+
+In memory and bounded in bytes: after a restart, or when there is too much, a peer asks somebody else.
+"""
+
+from bisect import bisect_right, insort
+from collections import defaultdict
+from dataclasses import dataclass
+
+from sapo_protocol import Held, Rollout, encode_message
+
+MAX_BYTES = 64 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    epoch: int
+    envelope: bytes
+    bodies: tuple[bytes | None, ...]
+
+    def size(self) -> int:
+        return len(self.envelope) + sum(map(len, filter(None, self.bodies)))
+
+    def held(self) -> int:
+        return sum(1 << k for k, body in enumerate(self.bodies) if body is not None)
+
+
+class Shelf:
+    """Envelopes by id, and ids by epoch."""
+
+    def __init__(self, max_bytes: int = MAX_BYTES) -> None:
+        self._max_bytes = max_bytes
+        self._bytes = 0
+        self._kept: dict[bytes, _Kept] = {}  # in the order in which they came
+        self._ids: defaultdict[int, list[bytes]] = defaultdict(list)
+
+    def put(self, rollout: Rollout) -> None:
+        """Keep an envelope, or add bodies to one; the longest kept give way."""
+        envelope_id = rollout.opened.envelope_id
+        bodies = rollout.bodies
+        if earlier := self._kept.get(envelope_id):
+            bodies = tuple(new or old for new, old in zip(bodies, earlier.bodies, strict=True))
+            self._drop(envelope_id)
+        kept = _Kept(rollout.header.epoch, rollout.opened.envelope, bodies)
+        self._kept[envelope_id] = kept
+        insort(self._ids[kept.epoch], envelope_id)
+        self._bytes += kept.size()
+        while self._bytes > self._max_bytes:
+            self._drop(next(iter(self._kept)))
+
+    def bodies(self, envelope_id: bytes) -> int | None:
+        """The bodies that are here of an envelope, as bits by k; None where it is not."""
+        kept = self._kept.get(envelope_id)
+        return kept.held() if kept else None
+
+    def listing(self, epoch: int, after: bytes, most: int) -> list[Held]:
+        """The first envelopes of an epoch behind an id, which need not be there."""
+        ids = self._ids.get(epoch, [])
+        start = bisect_right(ids, after)
+        return [Held(each, self._kept[each].held()) for each in ids[start : start + most]]
+
+    def message(self, wanted: Held) -> bytes | None:
+        """A message with those of the wanted bodies that are there; None where the envelope is not."""
+        kept = self._kept.get(wanted.envelope_id)
+        if kept is None:
+            return None
+        bodies = (body if wanted.bodies >> k & 1 else None for k, body in enumerate(kept.bodies))
+        return encode_message(kept.envelope, tuple(bodies))
+
+    def forget_before(self, epoch: int) -> None:
+        """Drop what nobody may ask for any more."""
+        for old in [each for each in self._ids if each < epoch]:
+            for envelope_id in list(self._ids[old]):
+                self._drop(envelope_id)
+
+    def _drop(self, envelope_id: bytes) -> None:
+        kept = self._kept.pop(envelope_id)
+        self._bytes -= kept.size()
+        ids = self._ids[kept.epoch]
+        del ids[bisect_right(ids, envelope_id) - 1]
+        if not ids:
+            del self._ids[kept.epoch]

@@ -1,0 +1,158 @@
+"""One peer asks another over real libp2p on loopback: what comes back, and what cannot be kept waiting or flooded."""
+
+import pytest
+import trio
+from libp2p.custom_types import TProtocol
+from libp2p.host.exceptions import StreamFailure
+from libp2p.network.stream.exceptions import StreamError
+from libp2p.utils.varint import encode_varint_prefixed, read_varint_prefixed_bytes
+
+from sapo_node.net import asking
+from sapo_node.net.interface import AskFailed, Requests
+from sapo_protocol.limits import MAX_DELIVERY_BYTES, MAX_REQUEST_BYTES
+
+PROTOCOL = "/sapo/1/test/pull"
+
+
+def answering(answer):
+    return Requests(PROTOCOL, answer)
+
+
+def echo(_peer, request):
+    return b"re: " + request
+
+
+@pytest.fixture
+async def pair(start, until):
+    """A node that asks, and one that answers as `of` says."""
+
+    async def of(answer):
+        server = await start(1, requests=answering(answer))
+        client = await start(2, requests=answering(echo), bootstrap=(server.address,))
+        await until(lambda: client.sees(server) and server.sees(client))
+        return client.network, server.network
+
+    return of
+
+
+async def test_a_peer_answers_and_is_told_who_asks(pair):
+    client, server = await pair(lambda peer, request: f"{peer} {request.decode()}".encode())
+    assert await client.ask(server.peer_id, b"what have you?") == f"{client.peer_id} what have you?".encode()
+
+
+async def test_the_largest_answer_arrives_whole(pair):
+    answer = bytes(range(256)) * (MAX_DELIVERY_BYTES // 256)
+    client, server = await pair(lambda _peer, _request: answer)
+    assert await client.ask(server.peer_id, b"all") == answer
+
+
+async def test_both_may_ask_each_other_at_once(pair):
+    client, server = await pair(echo)
+    answers = {}
+
+    async def ask(one, other):
+        answers[one] = await one.ask(other.peer_id, b"you?")
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(ask, client, server)
+        nursery.start_soon(ask, server, client)
+    assert answers == {client: b"re: you?", server: b"re: you?"}
+
+
+async def test_who_gets_no_answer_is_told_so_and_may_ask_again(pair):
+    answers = iter([None, b"yes"])
+    client, server = await pair(lambda _peer, _request: next(answers))
+    with pytest.raises(AskFailed):
+        await client.ask(server.peer_id, b"please")
+    assert await client.ask(server.peer_id, b"please") == b"yes"
+
+
+async def test_an_answer_longer_than_one_may_be_is_not_read(pair):
+    client, server = await pair(lambda _peer, _request: bytes(MAX_DELIVERY_BYTES + 1))
+    with pytest.raises(AskFailed, match="MessageTooLarge"):
+        await client.ask(server.peer_id, b"too much")
+
+
+async def test_a_peer_that_does_not_know_the_protocol_gives_no_answer(start, until):
+    server = await start(1)
+    client = await start(2, requests=answering(echo), bootstrap=(server.address,))
+    await until(lambda: client.sees(server))
+    with pytest.raises(AskFailed):
+        await client.network.ask(server.network.peer_id, b"anything?")
+    assert client.sees(server)
+
+
+async def test_nobody_is_dialled_to_be_asked(start):
+    server = await start(1, requests=answering(echo))
+    client = await start(2, requests=answering(echo))
+    with pytest.raises(AskFailed):
+        await client.network.ask(server.network.peer_id, b"anything?")
+    assert not client.links()
+
+
+async def stream_to(mallory):
+    return await mallory.host.new_stream(mallory.target, [TProtocol(PROTOCOL)])
+
+
+async def hung_up(stream):
+    """Whether the other end ends the stream without a word."""
+    with trio.fail_after(3):
+        try:
+            return not await stream.read(1)
+        except StreamError:
+            return True
+
+
+async def turned_away(mallory):
+    """Whether another stream ends without a word, maybe while it is still being opened."""
+    try:
+        return await hung_up(await stream_to(mallory))
+    except StreamFailure:
+        return True
+
+
+async def test_a_request_longer_than_one_may_be_ends_the_stream_and_others_are_served(pair, attacker):
+    client, server = await pair(echo)
+    async with attacker(server.addresses[0]) as mallory:
+        stream = await stream_to(mallory)
+        await stream.write(encode_varint_prefixed(bytes(MAX_REQUEST_BYTES + 1)))
+        assert await hung_up(stream)
+        assert await client.ask(server.peer_id, b"still there?") == b"re: still there?"
+
+
+async def test_a_peer_has_one_request_answered_at_a_time(pair, attacker):
+    _client, server = await pair(echo)
+    async with attacker(server.addresses[0]) as mallory:
+        first = await stream_to(mallory)
+        await first.write(b"\x10")  # the length of a request that does not come
+        await trio.sleep(0.2)
+        assert await turned_away(mallory)
+        await first.write(bytes(16))
+        assert await read_varint_prefixed_bytes(first) == echo("", bytes(16))
+
+
+async def test_a_request_that_does_not_come_to_its_end_loses_the_stream(pair, attacker, monkeypatch):
+    monkeypatch.setattr(asking, "ASKING_SECONDS", 0.5)
+    client, server = await pair(echo)
+    async with attacker(server.addresses[0]) as mallory:
+        stream = await stream_to(mallory)
+        await stream.write(b"\x10")
+        assert await hung_up(stream)
+        again = await stream_to(mallory)
+        await again.write(encode_varint_prefixed(b"now"))
+        assert await read_varint_prefixed_bytes(again) == b"re: now"
+    assert await client.ask(server.peer_id, b"still there?") == b"re: still there?"
+
+
+async def test_many_who_ask_and_say_nothing_keep_nobody_out_for_long(pair, attacker, monkeypatch):
+    monkeypatch.setattr(asking, "ASKING_SECONDS", 1.0)
+    monkeypatch.setattr(asking, "AT_ONCE", 2)
+    client, server = await pair(echo)
+    async with attacker(server.addresses[0], 201) as one, attacker(server.addresses[0], 202) as other:
+        for mallory in (one, other):
+            await (await stream_to(mallory)).write(b"\x10")
+        await trio.sleep(0.2)
+        with pytest.raises(AskFailed):
+            await client.ask(server.peer_id, b"me?")
+        await trio.sleep(1.0)
+        assert await client.ask(server.peer_id, b"me?") == b"re: me?"

@@ -1,0 +1,277 @@
+"""What a peer can be asked for, what it costs whoever asks, and what becomes of what is delivered."""
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from rollouts import right_and_wrong, rollout
+from sapo_node import pull
+from sapo_node.inbox import Inbox
+from sapo_node.net.interface import AskFailed, PeerInfo, Verdict
+from sapo_node.pull import Giver, Puller
+from sapo_node.shelf import Shelf
+from sapo_node.trust.policy import Fact
+from sapo_protocol import (
+    GetRequest,
+    Held,
+    ListRequest,
+    decode_delivery,
+    decode_listing,
+    encode_delivery,
+    encode_listing,
+    encode_message,
+    encode_request,
+    peer_id,
+)
+
+ASKER = peer_id(bytes([4]) * 32)
+EPOCH = 5
+
+
+def round_of(author, counter, *, epoch=EPOCH, groups=1, without=()):
+    """A true rollout; the bodies of groups in `without` are left out."""
+    made = [right_and_wrong(author, k, epoch=epoch, counter=counter) for k in range(groups)]
+    bodies = [None if k in without else body for k, (_, body, _) in enumerate(made)]
+    return rollout(author, [group for group, _, _ in made], bodies, epoch=epoch, counter=counter)
+
+
+def id_of(one):
+    return one.opened.envelope_id
+
+
+def message_of(one):
+    return encode_message(one.opened.envelope, one.bodies)
+
+
+def asked(*rollouts, bodies=0xFFFF):
+    return GetRequest(tuple(Held(each, bodies) for each in sorted(map(id_of, rollouts))))
+
+
+# The shelf.
+
+
+def test_a_shelf_lists_an_epoch_by_id_with_the_bodies_that_are_there(author):
+    shelf, rounds = Shelf(), [round_of(author, 0), round_of(author, 1, groups=2, without=(0,)), round_of(author, 2)]
+    for each in rounds:
+        shelf.put(each)
+    shelf.put(round_of(author, 3, epoch=EPOCH + 1))
+    listed = {id_of(rounds[0]): 0b1, id_of(rounds[1]): 0b10, id_of(rounds[2]): 0b1}
+    whole = [Held(each, listed[each]) for each in sorted(listed)]
+    assert shelf.listing(EPOCH, b"", 10) == whole
+    assert shelf.listing(EPOCH, whole[0].envelope_id, 1) == whole[1:2]
+
+
+def test_bodies_that_come_later_are_put_beside_the_earlier(author):
+    shelf, whole = Shelf(), round_of(author, 0, groups=2)
+    shelf.put(round_of(author, 0, groups=2, without=(0,)))
+    shelf.put(round_of(author, 0, groups=2, without=(1,)))
+    assert shelf.message(Held(id_of(whole), 0b11)) == message_of(whole)
+
+
+def test_only_the_wanted_bodies_are_in_a_message(author):
+    shelf, whole = Shelf(), round_of(author, 0, groups=2)
+    shelf.put(whole)
+    second = message_of(replace(whole, bodies=(None, whole.bodies[1])))
+    assert shelf.message(Held(id_of(whole), 0b10)) == second
+
+
+def test_a_full_shelf_forgets_what_came_first(author):
+    rounds = [round_of(author, counter) for counter in range(4)]
+    shelf = Shelf(max_bytes=3 * len(message_of(rounds[0])))
+    for each in rounds:
+        shelf.put(each)
+    assert shelf.message(Held(id_of(rounds[0]), 1)) is None
+    assert len(shelf.listing(EPOCH, b"", 10)) == 3
+
+
+def test_what_is_too_old_to_be_asked_for_goes(author):
+    shelf = Shelf()
+    shelf.put(round_of(author, 0))
+    shelf.forget_before(EPOCH + 1)
+    assert shelf.listing(EPOCH, b"", 10) == []
+
+
+# Who gives.
+
+
+@pytest.fixture
+def giver(gate):
+    return Giver(gate.shelf, gate.ledger, gate.clock)
+
+
+async def test_what_was_accepted_can_be_had(gate, giver, author):
+    whole = round_of(author, 0)
+    assert await gate.verdict(message_of(whole)) is Verdict.ACCEPT
+    request = asked(whole)
+    (delivered,) = decode_delivery(giver.answer(ASKER, encode_request(request)), request, author.manifest)
+    assert delivered.message == message_of(whole)
+    listing = ListRequest(EPOCH)
+    assert decode_listing(giver.answer(ASKER, encode_request(listing)), listing) == (Held(id_of(whole), 1),)
+
+
+def test_a_request_that_is_none_is_charged_to_who_asks(gate, giver):
+    assert giver.answer(ASKER, b"\xa0") is None
+    assert gate.ledger.of(ASKER).evidence.bad > 0
+
+
+def test_a_banned_peer_gets_no_answer(gate, giver):
+    for _ in range(10):
+        gate.ledger.report(ASKER, Fact.FALSE_CLAIM)
+    assert giver.answer(ASKER, encode_request(ListRequest(EPOCH))) is None
+
+
+def test_who_has_used_up_its_bytes_gets_nothing_until_there_are_more(gate, giver, author, monkeypatch):
+    whole = round_of(author, 0)
+    size = len(encode_delivery([message_of(whole)]))
+    monkeypatch.setattr(pull, "BURST_BYTES", 1.5 * size + 20)
+    giver = Giver(gate.shelf, gate.ledger, gate.clock)
+    gate.shelf.put(whole)
+    request = encode_request(asked(whole))
+    assert len(giver.answer(ASKER, request)) == size
+    assert giver.answer(ASKER, request) == encode_delivery([])
+    assert len(giver.answer(peer_id(bytes([5]) * 32), request)) == size
+    gate.clock.time += size / pull.BYTES_PER_SECOND
+    assert len(giver.answer(ASKER, request)) == size
+
+
+def test_all_askers_together_get_no_more_than_their_share(gate, author, monkeypatch):
+    whole = round_of(author, 0)
+    monkeypatch.setattr(pull, "ALL_BURST_BYTES", 1.5 * len(message_of(whole)) + 20)
+    giver = Giver(gate.shelf, gate.ledger, gate.clock)
+    gate.shelf.put(whole)
+    answers = [giver.answer(peer_id(bytes([n]) * 32), encode_request(asked(whole))) for n in (4, 5)]
+    assert [answer == encode_delivery([]) for answer in answers] == [False, True]
+
+
+# Who asks.
+
+
+class Server:
+    """A peer that answers requests from its own shelf, or as it is told."""
+
+    peer = peer_id(bytes([6]) * 32)
+
+    def __init__(self, gate, *rollouts):
+        self.shelf = Shelf()
+        for each in rollouts:
+            self.shelf.put(each)
+        self.giver = Giver(self.shelf, gate.ledger, gate.clock)
+        self.asked = []
+        self.says = {}
+
+    async def ask(self, peer, request):
+        self.asked.append(request)
+        answer = self.says.get(len(self.asked), self.giver.answer(peer, request))
+        if answer is None:
+            raise AskFailed("no answer")
+        return answer
+
+
+def puller(gate, manifest, server):
+    return Puller(
+        ask=server.ask,
+        peers=lambda: [PeerInfo(server.peer, (), outbound=True, connected_at=0.0)],
+        ingest=gate.ingest,
+        ledger=gate.ledger,
+        manifest=manifest,
+        counters=gate.counters,
+        clock=gate.clock,
+        rng=random.Random(0),
+    )
+
+
+def waiting(gate, manifest):
+    return len(Inbox(gate.inbox._database, manifest))
+
+
+async def test_what_a_peer_holds_and_this_node_does_not_is_asked_for_and_judged(gate, author, manifest):
+    here, *missing = rounds = [round_of(author, counter) for counter in range(4)]
+    await gate.verdict(message_of(here))
+    server = Server(gate, *rounds, round_of(author, 0, epoch=EPOCH - 1))
+    await puller(gate, manifest, server).pull(server.peer)
+    assert waiting(gate, manifest) == 1 + len(missing) + 1
+    assert gate.ingest.pulled == len(missing) + 1
+    assert gate.refused() == {}
+
+
+async def test_nothing_is_asked_for_that_is_here(gate, author, manifest):
+    whole = round_of(author, 0)
+    await gate.verdict(message_of(whole))
+    server = Server(gate, whole)
+    await puller(gate, manifest, server).pull(server.peer)
+    assert server.asked == [encode_request(ListRequest(EPOCH)), encode_request(ListRequest(EPOCH - 1))]
+
+
+async def test_only_the_bodies_that_are_missing_are_asked_for(gate, author, manifest):
+    whole = round_of(author, 0, groups=2)
+    await gate.verdict(message_of(round_of(author, 0, groups=2, without=(1,))))
+    server = Server(gate, whole)
+    await puller(gate, manifest, server).pull(server.peer)
+    assert encode_request(asked(whole, bodies=0b10)) in server.asked
+    assert gate.shelf.bodies(id_of(whole)) == 0b11
+
+
+async def test_this_nodes_own_envelopes_are_not_asked_for(gate, author, manifest):
+    whole = round_of(author, 0)
+    gate.shelf.put(whole)  # as the node does with what it publishes
+    server = Server(gate, whole)
+    await puller(gate, manifest, server).pull(server.peer)
+    assert len(server.asked) == 2
+
+
+async def test_what_came_and_was_not_taken_is_not_asked_of_the_same_peer_again(gate, author, manifest, autojump_clock):
+    # Its counter is beyond what a newcomer may advance.
+    beyond = round_of(author, int(manifest.max_rounds * 0.9))
+    server = Server(gate, beyond)
+    asks = puller(gate, manifest, server)
+    for _ in range(2):
+        await asks.pull(server.peer)
+    assert server.asked.count(encode_request(asked(beyond, bodies=1))) == 1
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [b"\xff", encode_listing([Held(bytes([2]) * 32, 1), Held(bytes([1]) * 32, 1)])],
+    ids=["no listing", "ids in no order"],
+)
+async def test_a_wrong_listing_is_charged_to_who_sent_it_and_nothing_more_is_asked(gate, manifest, answer):
+    server = Server(gate)
+    server.says[1] = answer
+    await puller(gate, manifest, server).pull(server.peer)
+    assert gate.ledger.of(server.peer).evidence.bad > 0
+    assert len(server.asked) == 1
+
+
+async def test_a_message_that_was_not_asked_for_is_charged_to_who_sent_it(gate, author, manifest):
+    server = Server(gate, round_of(author, 0))
+    server.says[2] = encode_delivery([message_of(round_of(author, 1))])
+    await puller(gate, manifest, server).pull(server.peer)
+    assert gate.ledger.of(server.peer).evidence.bad > 0
+    assert waiting(gate, manifest) == 0
+
+
+async def test_a_message_with_a_broken_signature_is_charged_to_who_sent_it_not_to_its_author(gate, author, manifest):
+    whole = round_of(author, 0)
+    envelope = whole.opened.envelope
+    broken = encode_message(envelope[:-1] + bytes([envelope[-1] ^ 1]), whole.bodies)
+    server = Server(gate, whole)
+    server.says[2] = encode_delivery([broken])
+    await puller(gate, manifest, server).pull(server.peer)
+    assert gate.ledger.of(server.peer).evidence.bad > 0
+    assert gate.ledger.of(peer_id(author.issuer)).evidence.bad == 0
+
+
+async def test_who_lists_without_end_and_delivers_nothing_is_asked_once_each_time(gate, manifest):
+    server = Server(gate)
+    server.says[1] = encode_listing([Held(number.to_bytes(32, "big"), 1) for number in range(1, 1_025)])
+    await puller(gate, manifest, server).pull(server.peer)
+    # Two parts of the list, one request for messages, and the list of the epoch before.
+    assert len(server.asked) == 4
+
+
+async def test_a_peer_that_gives_no_answer_costs_nobody_anything(gate, manifest):
+    server = Server(gate)
+    server.says[1] = None
+    await puller(gate, manifest, server).pull(server.peer)
+    assert gate.ledger.of(server.peer).evidence.bad == 0
