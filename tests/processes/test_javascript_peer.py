@@ -8,6 +8,7 @@ import pytest
 
 from javascript import javascript
 from processes import PATIENCE, RunningProcess
+from sapo_node.history import TAKEN
 from sapo_protocol import load_manifest, render_manifest
 
 
@@ -46,8 +47,8 @@ class JavaScriptPeer:
 
 
 @pytest.fixture
-def exchange(tmp_path):
-    """A node and a JavaScript peer in a swarm of tasks that both can build, which has just begun."""
+def swarm(tmp_path):
+    """A node in a swarm of tasks that both can build, which has just begun, and how a peer finds it."""
     manifest = load_manifest("interop").restarted(
         name="live", genesis=int(time.time()), epoch_seconds=600, max_rounds=10_000
     )
@@ -55,9 +56,29 @@ def exchange(tmp_path):
     (tmp_path / "live.cbor").write_bytes(manifest.encoded)
     with RunningProcess(tmp_path / "node", "--swarm", tmp_path / "live.toml") as node:
         address = node.until_event("started")["addresses"][0]
-        way_in = ("--manifest", tmp_path / "live.cbor", "--dial", address)
-        with JavaScriptPeer(tmp_path / "peer", *way_in, "--rounds", 100, "--interval", 500) as peer:
-            yield node, peer
+        yield node, ("--manifest", tmp_path / "live.cbor", "--dial", address)
+
+
+@pytest.fixture
+def exchange(swarm, tmp_path):
+    """That node and a JavaScript peer that publishes."""
+    node, way_in = swarm
+    with JavaScriptPeer(tmp_path / "peer", *way_in, "--rounds", 100, "--interval", 500) as peer:
+        yield node, peer
+
+
+def test_a_javascript_peer_pulls_what_was_published_before_it_came(swarm, tmp_path):
+    node, way_in = swarm
+    node.until(lambda event: event["event"] == "round" and event["step"] == 3)
+    with JavaScriptPeer(tmp_path / "peer", *way_in, "--pull") as peer:
+        (pulled,) = peer.until("pulled")
+        judged = peer.events("message")
+    assert pulled["listed"] >= 3
+    accepted = [each for each in judged if each["verdict"] == "accept"]
+    assert {0, 1, 2} <= {each["counter"] for each in accepted}
+    assert {each["verification"] for each in accepted} == {"accept"}
+    # What the node published meanwhile may have come by gossip, too.
+    assert {each["verdict"] for each in judged} <= {"accept", "replay"}
 
 
 def test_a_node_and_a_javascript_peer_verify_each_others_groups_and_the_node_trains_on_them(exchange):
@@ -67,7 +88,7 @@ def test_a_node_and_a_javascript_peer_verify_each_others_groups_and_the_node_tra
     trained = node.until(lambda event: event["event"] == "round" and event["external"] > 0)
     assert [each["peer"] for each in trained["peers"]] == [name]
     assert trained["peers"][0]["trained_groups"] > 0
-    refused = {what: count for what, count in trained["counts"].items() if what not in {"accepted", "verified groups"}}
+    refused = {what: count for what, count in trained["counts"].items() if what not in TAKEN}
     assert not any(refused.values())
 
     judged = peer.until("message", 10)

@@ -12,12 +12,14 @@ import { TopicValidatorResult, gossipsub } from '@libp2p/gossipsub';
 import { identify } from '@libp2p/identify';
 import { ping } from '@libp2p/ping';
 import { tcp } from '@libp2p/tcp';
+import { lpStream } from '@libp2p/utils';
 import { multiaddr } from '@multiformats/multiaddr';
 import { createLibp2p } from 'libp2p';
 import { Refusal } from './encoding.mjs';
 import { Receiver, acceptEvidence, gossipId, gossipVerdict, verifyGroups } from './gossip.mjs';
 import { epochAt, readManifest, topics } from './manifest.mjs';
 import { makeRound } from './publish.mjs';
+import { getRequest, listRequest, pullProtocol, readDelivery, readListing, readRequest } from './pull.mjs';
 
 const { values: options } = parseArgs({
   options: {
@@ -26,10 +28,11 @@ const { values: options } = parseArgs({
     seed: { type: 'string', default: randomBytes(32).toString('hex') },
     rounds: { type: 'string', default: '0' },
     interval: { type: 'string', default: '1000' },
+    pull: { type: 'boolean', default: false },
   },
 });
 if (options.manifest === undefined || options.dial === undefined) {
-  console.error('usage: node peer.mjs --manifest FILE --dial MULTIADDR [--seed HEX] [--rounds N] [--interval MS]');
+  console.error('usage: node peer.mjs --manifest FILE --dial MULTIADDR [--seed HEX] [--rounds N] [--interval MS] [--pull]');
   process.exit(2);
 }
 
@@ -93,11 +96,34 @@ function verified(message) {
   }
 }
 
-pubsub.topicValidators.set(rollouts, validator('message', (data) => {
+/** Chapter "Pulling": one request to a peer, and its answer. */
+async function ask(peer, request) {
+  const stream = await node.dialProtocol(peer, pullProtocol(manifest));
+  const framed = lpStream(stream);
+  await framed.write(request);
+  const answer = Buffer.from((await framed.read()).subarray());
+  await stream.close();
+  return answer;
+}
+
+/** Ask a peer for all that it holds of the running epoch, as far as one answer goes, and judge it like any other message. */
+async function pullFrom(peer) {
+  const list = listRequest(epochAt(manifest, Date.now()));
+  const held = readListing(readRequest(list), await ask(peer, list));
+  const get = getRequest(held.slice(0, 64));
+  for (const { message } of held.length > 0 ? readDelivery(manifest, readRequest(get), await ask(peer, get)) : []) {
+    judgeMessage(null, { data: message });
+  }
+  report('pulled', { listed: held.length });
+}
+
+const judgeMessage = validator('message', (data) => {
   const message = receiver.accept(data, Date.now());
   const { epoch, counter } = message.header;
   return { issuer: message.issuer.toString('hex'), epoch, counter, ...verified(message) };
-}));
+});
+
+pubsub.topicValidators.set(rollouts, judgeMessage);
 pubsub.topicValidators.set(evidence, validator('evidence', (data) => {
   const { issuer: convicted, ...round } = acceptEvidence(manifest, data);
   return { issuer: convicted.toString('hex'), ...round };
@@ -108,6 +134,7 @@ pubsub.subscribe(evidence);
 const connection = await node.dial(multiaddr(options.dial));
 while (pubsub.getSubscribers(rollouts).length === 0) await sleep(50);
 report('connected', { peer: connection.remotePeer.toString(), self: node.peerId.toString(), issuer: issuer.toString('hex') });
+if (options.pull) await pullFrom(connection.remotePeer);
 
 let epoch = -1;
 let counter = 0;

@@ -1,6 +1,6 @@
 // Chapter "Pulling": PULL-1 to PULL-6.
 
-import { decode, isBytes, isInteger, isMapOf, require } from './encoding.mjs';
+import { decode, encode, isBytes, isInteger, isMapOf, require } from './encoding.mjs';
 import { ROLLOUT_DOMAIN, envelopeId, readEnvelope } from './envelope.mjs';
 import { readMessage } from './rollout.mjs';
 
@@ -9,6 +9,11 @@ const MAX_WANTED = 64;
 const MAX_LISTED = 1024;
 const MAX_LISTING_BYTES = 40_000;
 const MAX_DELIVERY_BYTES = 1_048_576;
+
+/** The protocol of the streams of a swarm. */
+export function pullProtocol(manifest) {
+  return `/sapo/1/${manifest.networkId.toString('hex')}/pull`;
+}
 
 /** PULL-1 to PULL-3: what a peer asks for. What the request does not hold is null. */
 export function readRequest(bytes) {
@@ -51,6 +56,16 @@ export function readDelivery(manifest, request, bytes) {
     require(bodies.every((body, k) => body.length === 0 || ((asked >> k) & 1) === 1), 'pull', 'a body that was not asked for');
     return { id, message };
   });
+}
+
+/** The bytes of a request for what a peer holds of an epoch, behind an id or from the beginning. */
+export function listRequest(epoch, after = Buffer.alloc(0)) {
+  return encode(new Map([['after', after], ['epoch', epoch]]));
+}
+
+/** The bytes of a request for messages, by pairs of an envelope id and bodies. */
+export function getRequest(want) {
+  return encode(new Map([['want', want]]));
 }
 
 function readPairs(value, most) {
