@@ -27,7 +27,7 @@ $(STAMP): pyproject.toml constraints.txt scripts/system-packages
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	# torch first and pinned: anything looser may fetch gigabytes of another build.
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable . --group dev
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[load]' --group dev
 	touch $(STAMP)
 
 run: $(STAMP)

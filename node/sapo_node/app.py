@@ -22,7 +22,7 @@ from sapo_node.database import Database
 from sapo_node.jail import Jail
 from sapo_node.journal import Journal
 from sapo_node.keyfile import Identity
-from sapo_node.learner.client import Learner
+from sapo_node.learner.client import Learner, require_installed
 from sapo_node.learner.messages import LearnerOptions
 from sapo_node.net.interface import NetworkNotice, PeerConnected
 from sapo_node.net.libp2p import Libp2pNetwork, NetworkSettings
@@ -89,7 +89,8 @@ Observer = Callable[[Event], None]
 
 
 def learner_options(config: Config, manifest: Manifest, folder: StateFolder) -> LearnerOptions:
-    """What the learner process is told at its start."""
+    """What the learner process is told at its start. Raises LocalError where none can be started."""
+    require_installed()
     return LearnerOptions(
         checkpoints=str(folder.checkpoints),
         model=config.model,

@@ -6,7 +6,7 @@ scorer would take honest peers for liars.
 
 from sapo_node.jail import Jail
 from sapo_node.jail.messages import ScoreRequest
-from sapo_node.tasks import SCORER_VERSION, interop
+from sapo_node.tasks import SCORER_VERSION, interop, plugins
 from sapo_protocol import LocalError, Manifest
 
 
@@ -14,10 +14,16 @@ async def require_catalogue(manifest: Manifest, jail: Jail) -> None:
     """Raises LocalError for a swarm whose tasks are not those that can be built and scored here."""
     _require_reasoning_gym(manifest, jail.reasoning_gym)
     for task in manifest.tasks:
-        if task.scorer != SCORER_VERSION:
+        version = jail.plugins.get(task.dataset) if plugins.is_foreign(task.dataset) else SCORER_VERSION
+        if version is None:
             raise LocalError(
-                f"swarm {manifest.name!r} scores {task.dataset} by version {task.scorer}, and this sapo-node has "
-                f"version {SCORER_VERSION}; install the one that the swarm was made with"
+                f"swarm {manifest.name!r} has the task {task.dataset}, which another package brings: install that one "
+                f"beside sapo-node, if you trust it"
+            )
+        if task.scorer != version:
+            raise LocalError(
+                f"swarm {manifest.name!r} scores {task.dataset} by version {task.scorer}, and version {version} is "
+                f"installed here; install the one that the swarm was made with"
             )
     built = await jail.score([ScoreRequest(task.dataset, task.config, 0, ()) for task in manifest.tasks])
     for number, (task, item) in enumerate(zip(manifest.tasks, built, strict=True), 1):
@@ -32,7 +38,8 @@ def _require_reasoning_gym(manifest: Manifest, installed: str) -> None:
     """Another version of reasoning-gym builds other items from the same seeds, so nothing would match."""
     needed = manifest.reasoning_gym
     if not needed:
-        borrowed = sorted({task.dataset for task in manifest.tasks} - interop.DATASETS)
+        foreign = {task.dataset for task in manifest.tasks} - interop.DATASETS
+        borrowed = sorted(dataset for dataset in foreign if not plugins.is_foreign(dataset))
         if borrowed:
             raise LocalError(
                 f"swarm {manifest.name!r} names no version of reasoning-gym, and only that could have its "

@@ -61,6 +61,12 @@ class Jail:
         return str(self._worker.ready.get("reasoning_gym", ""))
 
     @property
+    def plugins(self) -> Mapping[str, int]:
+        """The datasets that other packages bring, with the version of their scorer; empty before the jail is ready."""
+        found: dict[str, int] = self._worker.ready.get("plugins", {})
+        return found
+
+    @property
     def restarts(self) -> int:
         """How often the jail's process was replaced."""
         return self._worker.restarts

@@ -19,7 +19,7 @@ from sapo_node.frames import read_frame, write_frame
 from sapo_node.jail.child import UNCONFINED, run_child
 from sapo_node.jail.lockdown import ChildLimits, confine_zygote, probe_child_layers
 from sapo_node.jail.messages import MAX_REPLY, MAX_RESULT, ScoreRequest, decode_requests, decode_results
-from sapo_node.tasks import DATASETS, TaskError, build_task, prepare, score
+from sapo_node.tasks import DATASETS, TaskError, build_task, plugins, prepare, score
 
 
 def main() -> None:
@@ -31,6 +31,7 @@ def main() -> None:
     try:
         version = importlib.metadata.version("reasoning-gym")
         _warm_up()
+        scorers = {dataset: plugin.SCORER_VERSION for dataset, plugin in plugins.installed().items()}
     except (ImportError, TaskError) as error:
         write_frame(replies, {"fatal": f"the jail cannot load its tasks ({error}); install sapo-node again"})
         return
@@ -40,7 +41,7 @@ def main() -> None:
     layers |= probe_child_layers()
     gc.collect()
     gc.freeze()
-    write_frame(replies, {"ready": {"layers": layers, "reasoning_gym": version}})
+    write_frame(replies, {"ready": {"layers": layers, "reasoning_gym": version, "plugins": scorers}})
     while (request := read_frame(requests)) is not None:
         limits = ChildLimits(request["cpu_seconds"], rlimits=layers["rlimits"], seccomp=layers["seccomp"])
         reply = _answer(decode_requests(request["batch"]), limits, request["wall_seconds"], (requests, replies))

@@ -4,6 +4,7 @@ import dataclasses
 import json
 import sys
 from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from typing import Any
 
 import trio
@@ -24,11 +25,24 @@ from sapo_node.learner.messages import (
     train_to_json,
 )
 from sapo_node.worker import TaskStatus, Worker, WorkerFailed
+from sapo_protocol import LocalError
 
 START_DEADLINE = 300.0
 GENERATE_DEADLINE = 900.0
 TRAIN_DEADLINE = 900.0
 CHECKPOINT_DEADLINE = 300.0
+
+
+_NEEDED = ("torch", "transformers", "peft", "safetensors", "tokenizers", "psutil", "jinja2")
+
+
+def require_installed() -> None:
+    """Raises LocalError where what learns was not installed."""
+    if missing := [name for name in _NEEDED if find_spec(name) is None]:
+        raise LocalError(
+            f"{missing[0]} is not installed, without which nothing is learnt here: pip install 'sapo-node[train]', or "
+            f"start with --no-train"
+        )
 
 
 class Learner:

@@ -1,6 +1,7 @@
 """Rebuild a task from its dataset, configuration and seed, the same on every machine with the pinned reasoning-gym.
 
-A dataset is one of the wire spec's own or one of reasoning-gym's; both give items by seed.
+A dataset is one of the wire spec's own, one of reasoning-gym's, or one that another package brings; all give items by
+seed.
 
 Never takes an item, answer or metadata from anyone. What is cached (dataset objects, the word list) is what would be
 rebuilt identically; an item depends on its arguments alone.
@@ -14,7 +15,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from sapo_node.tasks import interop
+from sapo_node.tasks import interop, plugins
 from sapo_node.tasks.scorers import DATASETS
 from sapo_node.tasks.task import Task, TaskError
 
@@ -62,6 +63,9 @@ def _dataset(dataset: str, config_json: str) -> Any:
     config = json.loads(config_json)
     if dataset in interop.DATASETS:
         return interop.Items(dataset, config)
+    if plugins.is_foreign(dataset):
+        plugins.of(dataset)
+        return plugins.Items(dataset, config)
     if dataset not in DATASETS:
         known = ", ".join(sorted(DATASETS | interop.DATASETS))
         raise TaskError(f"dataset {dataset!r} is not in the catalogue; known are {known}")

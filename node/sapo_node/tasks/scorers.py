@@ -11,7 +11,7 @@ from decimal import Context, Decimal
 from math import gcd
 from types import MappingProxyType
 
-from sapo_node.tasks import interop
+from sapo_node.tasks import interop, plugins
 from sapo_node.tasks.logic import follows_from_premises
 from sapo_node.tasks.task import Task
 
@@ -29,12 +29,16 @@ _BLANK = " \t\r\n"
 
 
 def score(dataset: str, task: Task, completion: str) -> bool:
-    """Whether the last `<answer>...</answer>` of `completion` answers `task`; never raises on any completion."""
+    """Whether the last `<answer>...</answer>` of `completion` answers `task`; never raises on any completion, unless
+    another package's scorer does.
+    """
     answer = extract_answer(completion)
     if answer is None or not 0 < len(answer) <= min(MAX_ANSWER, 4 * len(task.answer) + 64):
         return False
     if not answer.replace("\n", "").isprintable():
         return False
+    if plugins.is_foreign(dataset):
+        return plugins.of(dataset).earns(task.question, task.answer, answer) is True
     return _SCORERS[dataset](task, answer)
 
 

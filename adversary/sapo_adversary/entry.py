@@ -1,0 +1,8 @@
+"""The way into the command `sapo-adversary`."""
+
+from sapo_node.entry import run
+
+
+def main() -> None:
+    """Entry point."""
+    run("sapo_adversary.cli", needs="adversary")

@@ -1,0 +1,140 @@
+"""A task that another package brings: the one of docs/adding-a-task.md, installed as that page says."""
+
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from sapo_node.catalogue import require_catalogue
+from sapo_node.jail import Jail, ScoreRequest
+from sapo_node.tasks import TaskError, build_task, plugins, score
+from sapo_protocol import LocalError, load_manifest, parse_manifest
+
+PAGE = (Path(__file__).parents[2] / "docs/adding-a-task.md").read_text("utf-8")
+(MODULE,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+PACKAGE, MANIFEST = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
+NAME, CONFIG = "postfix.programs", {"max": 9}
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory):
+    """Where the package of the page is installed."""
+    source, target = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("installed")
+    (source / "sapo_postfix.py").write_text(MODULE)
+    (source / "pyproject.toml").write_text(PACKAGE)
+    install = ["pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--target", target, source]
+    subprocess.run([sys.executable, "-m", *map(str, install)], check=True, timeout=120)
+    return target
+
+
+@pytest.fixture
+def installed(package, monkeypatch):
+    """The package can be imported, by this process and by a jail that it starts."""
+    monkeypatch.syspath_prepend(package)
+    plugins.installed.cache_clear()
+    yield
+    plugins.installed.cache_clear()
+    sys.modules.pop("sapo_postfix", None)
+
+
+async def score_in_jail(nursery, *texts, seed=7):
+    jail = Jail()
+    await nursery.start(jail.run)
+    (scored,) = await jail.score([ScoreRequest(NAME, CONFIG, seed, texts)])
+    return scored
+
+
+def earned(answer, seed=7):
+    task = build_task(NAME, CONFIG, seed)
+    return score(NAME, task, f"<answer>{answer}</answer>")
+
+
+async def test_programs_are_run_in_the_jail(installed, nursery):
+    task = build_task(NAME, CONFIG, 7)
+    _, factor, _, term, _ = task.answer.split()
+    right = f"<answer>{term} {factor} x * +</answer>"
+    scored = await score_in_jail(nursery, right, f"<answer>{task.answer}</answer>", "<answer>x x +</answer>", "no")
+    assert scored.question == task.question
+    assert scored.rewards == (True, True, False, False)
+
+
+async def test_a_swarm_of_its_tasks_can_be_joined(installed, nursery):
+    jail = Jail()
+    await nursery.start(jail.run)
+    await require_catalogue(parse_manifest(MANIFEST, source="the page"), jail)
+
+
+async def test_without_the_package_a_node_says_what_it_lacks(nursery):
+    jail = Jail()
+    await nursery.start(jail.run)
+    with pytest.raises(LocalError, match=r"postfix\.programs, which another package brings"):
+        await require_catalogue(parse_manifest(MANIFEST, source="the page"), jail)
+
+
+async def test_another_version_of_its_scorer_is_refused(installed, nursery):
+    jail = Jail()
+    await nursery.start(jail.run)
+    manifest = parse_manifest(MANIFEST, source="the page")
+    later = replace(manifest, tasks=tuple(replace(task, scorer=2) for task in manifest.tasks))
+    with pytest.raises(LocalError, match="by version 2, and version 1 is installed"):
+        await require_catalogue(later, jail)
+
+
+async def test_a_configuration_that_it_does_not_take_is_refused(installed, nursery):
+    jail = Jail()
+    await nursery.start(jail.run)
+    manifest = parse_manifest(MANIFEST, source="the page")
+    broken = replace(manifest, tasks=tuple(replace(task, config={"max": 0}) for task in manifest.tasks))
+    with pytest.raises(LocalError, match="cannot be built"):
+        await require_catalogue(broken, jail)
+    with pytest.raises(TaskError, match="give exactly max"):
+        build_task(NAME, {"max": 0}, 7)
+
+
+def test_an_item_is_the_same_whenever_it_is_built(installed):
+    items = [build_task(NAME, CONFIG, seed) for seed in range(50)]
+    plugins.installed.cache_clear()
+    assert items == [build_task(NAME, CONFIG, seed) for seed in range(50)]
+    assert len({each.question for each in items}) > 10
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "",
+        "x",
+        "x x",
+        "+",
+        "x 3 *",
+        "x ** 2",
+        "__import__('os')",
+        "x 9 * " + "x * " * 5,
+        "9 " * 40,
+        "x 1234567 *",
+        "x 3 /",
+    ],
+)
+def test_what_is_no_program_or_another_earns_nothing(installed, answer):
+    assert not earned(answer)
+
+
+def test_a_scorer_that_raises_or_says_something_else_than_true_earns_nothing(installed, monkeypatch):
+    task = build_task(NAME, CONFIG, 7)
+    monkeypatch.setattr(sys.modules["sapo_postfix"], "earns", lambda *_: 1)
+    assert not score(NAME, task, f"<answer>{task.answer}</answer>")
+
+
+async def test_a_package_that_cannot_be_imported_keeps_no_other_from_being_scored(
+    package, tmp_path, monkeypatch, nursery
+):
+    broken = shutil.copytree(package, tmp_path / "broken")
+    (broken / "sapo_postfix.py").write_text("raise RuntimeError('broken')")
+    monkeypatch.syspath_prepend(broken)
+    jail = Jail()
+    await nursery.start(jail.run)
+    await require_catalogue(load_manifest("starter"), jail)
+    assert jail.plugins == {}

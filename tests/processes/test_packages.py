@@ -1,0 +1,91 @@
+"""What is built installs by itself, brings what its part needs and no more, and says what is missing."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+LIGHT = """
+import sys, sapo_protocol
+manifest = sapo_protocol.load_manifest("starter")
+assert not sapo_protocol.verify_signature(bytes(32), b"", bytes(64))
+print(sorted({name.partition(".")[0] for name in sys.modules} & {"torch", "libp2p", "trio", "reasoning_gym", "click"}))
+"""
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    """The wheel, made of the sdist as an index would."""
+    folder = tmp_path_factory.mktemp("dist")
+    run([sys.executable, "-m", "build", "--no-isolation", "--outdir", folder, ROOT])
+    (wheel,) = folder.glob("*.whl")
+    return wheel
+
+
+@pytest.fixture(scope="module")
+def environment(built, tmp_path_factory):
+    """The folder of programs of a new environment that has the package with an extra."""
+
+    def made(extra=""):
+        folder = tmp_path_factory.mktemp("environment")
+        run([sys.executable, "-m", "venv", folder])
+        wanted = f"sapo-node{extra} @ {built.as_uri()}"
+        run([folder / "bin" / "pip", "install", "--quiet", "--constraint", ROOT / "constraints.txt", wanted])
+        return folder / "bin"
+
+    return made
+
+
+@pytest.fixture(scope="module")
+def light(environment):
+    return environment()
+
+
+def run(command, *, check=True):
+    """Run a command outside of the clone, so that only what is installed can be found."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    return subprocess.run(
+        list(map(str, command)), check=check, capture_output=True, text=True, timeout=900, cwd="/", env=clean
+    )
+
+
+def installed(programs):
+    listed = run([programs / "pip", "list", "--format", "json"]).stdout
+    return {each["name"].lower() for each in json.loads(listed)}
+
+
+def test_the_wire_alone_is_light(light):
+    assert run([light / "python", "-c", LIGHT]).stdout.strip() == "[]"
+    assert installed(light) <= {"sapo-node", "base58", "cbor2", "pynacl", "cffi", "pycparser", "pip", "setuptools"}
+
+
+@pytest.mark.parametrize(("program", "extra"), [("sapo-node", "train"), ("sapo-adversary", "adversary")])
+def test_a_command_without_its_part_says_what_to_install(light, program, extra):
+    done = run([light / program, "--help"], check=False)
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1
+    assert f"pip install 'sapo-node[{extra}]'" in done.stderr
+
+
+@pytest.mark.slow
+def test_a_node_that_cannot_learn_says_so_and_relays(environment, tmp_path):
+    programs = environment("[node]")
+    assert "torch" not in installed(programs)
+    at = ("--key", tmp_path / "node.key", "--state", tmp_path / "state")
+    done = run([programs / "sapo-node", "start", *at], check=False)
+    assert done.returncode != 0
+    assert "pip install 'sapo-node[train]', or start with --no-train" in done.stderr
+    assert run([programs / "sapo-node", "conformance", "--json"]).returncode == 0
+
+
+@pytest.mark.slow
+def test_a_node_learns_from_what_is_installed(environment, tmp_path):
+    programs = environment("[train]")
+    at = ("--key", tmp_path / "node.key", "--state", tmp_path / "state")
+    done = run([programs / "sapo-node", "start", *at, "--rounds", 1, "--json", "--dashboard", "off"])
+    events = [json.loads(line)["event"] for line in done.stdout.splitlines()]
+    assert "round" in events
