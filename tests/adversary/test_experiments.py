@@ -213,3 +213,10 @@ def test_a_node_that_has_left_has_spent_what_it_spent(tmp_path):
     assert figures["rounds_to_half"] == [5]
     assert figures["cpu_seconds_to_half"] == [3 + 5 + 5]
     assert figures["tokens_to_half"] == [300 + 500 + 500]
+
+
+def test_the_command_of_a_part_names_what_it_plays():
+    whole = load_experiment("gates")
+    assert whole.command == "sapo-adversary experiment gates"
+    part = whole.part(["8/0", "4/4, all gates"], 2)
+    assert part.command == "sapo-adversary experiment gates --arm 8/0 --arm '4/4, all gates' --seeds 2"

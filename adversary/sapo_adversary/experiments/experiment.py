@@ -1,6 +1,7 @@
 """An experiment as values: arms that differ in what they name, seeds that they share, and one arm to compare with."""
 
 import itertools
+import shlex
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
@@ -39,6 +40,16 @@ class Experiment:
             raise LocalError(f"{self.name} has no arm {', '.join(sorted(unknown))}; it has {', '.join(self.arms)}")
         chosen = {name: arm for name, arm in self.arms.items() if not arms or name in arms}
         return replace(self, arms=chosen, seeds=self.seeds[:seeds])
+
+    @property
+    def command(self) -> str:
+        """What plays it, or the part of it that is left."""
+        words = ["sapo-adversary", "experiment", self.name]
+        if len(self.arms) < len(list(_arms(self.table))):
+            words += [word for arm in self.arms for word in ("--arm", arm)]
+        if len(self.seeds) < len(self.table["seeds"]):
+            words += ["--seeds", str(len(self.seeds))]
+        return shlex.join(words)
 
     def compared_with(self, arm: str) -> str | None:
         """The arm that this one is compared with; None for a reference itself, or where that is left out."""

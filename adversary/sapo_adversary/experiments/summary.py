@@ -29,7 +29,7 @@ def summarise(experiment: Experiment, records: Mapping[str, Sequence[Record]]) -
         "experiment": experiment.name,
         "title": experiment.title,
         "question": experiment.question,
-        "command": f"sapo-adversary experiment {experiment.name}",
+        "command": experiment.command,
         "config": dict(experiment.table),
         "seeds": list(experiment.seeds),
         "reference": experiment.reference,
