@@ -4,8 +4,9 @@ import hashlib
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
-from sapo_node.intervals import Interval, clustered_interval, mean_of_intervals
+from sapo_node.intervals import LEVEL, Interval, clustered_interval, mean_of_intervals
 from sapo_node.jail.messages import ScoreRequest
 from sapo_node.trainer import Policy
 from sapo_node.verify import Scorer
@@ -36,6 +37,19 @@ class HeldOut:
     def pass_at_1(self) -> Interval:
         """Mean over tasks."""
         return mean_of_intervals(list(self.per_task.values()))
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            **_figures(self.pass_at_1),
+            "level": LEVEL,
+            "per_task": {task: _figures(interval) for task, interval in self.per_task.items()},
+            "samples": self.samples,
+        }
+
+
+def _figures(interval: Interval) -> dict[str, float]:
+    return {"pass_at_1": interval.point, "low": interval.low, "high": interval.high}
 
 
 def heldout_seed(manifest: Manifest, spec: TaskSpec, number: int) -> int:

@@ -8,11 +8,13 @@ from typing import Any
 from sapo_node.contribution import ContributionReport, TaskAnswers
 from sapo_node.curve import Curve, learning_curve
 from sapo_node.database import Database
+from sapo_node.heldout import HeldOut
 from sapo_node.metrics import metrics
 from sapo_node.round import RoundReport
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS rounds (step INTEGER PRIMARY KEY, reward REAL NOT NULL, report TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS exams (step INTEGER PRIMARY KEY, result TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS counts (name TEXT PRIMARY KEY, count INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS answers (
     dataset TEXT PRIMARY KEY, groups INTEGER NOT NULL, informative INTEGER NOT NULL, completions INTEGER NOT NULL,
@@ -22,6 +24,7 @@ CREATE TABLE IF NOT EXISTS session (id INTEGER PRIMARY KEY CHECK (id = 1), facts
 """
 
 MAX_ROUNDS = 10_000
+MAX_EXAMS = 1_000
 
 ACCEPTED, PULLED, VERIFIED, EVIDENCE = TAKEN = ("accepted", "pulled", "verified groups", "evidence accepted")
 """Names of the counts of what was taken in; every other count is of something that was left out, by its reason."""
@@ -49,6 +52,19 @@ class History:
                 "completions = completions + excluded.completions, right = right + excluded.right",
                 *astuple(task),
             )
+
+    def examine(self, step: int, result: HeldOut) -> None:
+        """Add a look at held-out questions, after a step; the oldest go."""
+        self._database.execute(
+            "INSERT OR REPLACE INTO exams VALUES (?, ?)", step, json.dumps({"step": step, **result.as_dict()})
+        )
+        self._database.execute(
+            "DELETE FROM exams WHERE step NOT IN (SELECT step FROM exams ORDER BY step DESC LIMIT ?)", MAX_EXAMS
+        )
+
+    def exams(self) -> list[dict[str, Any]]:
+        """The looks at held-out questions that are kept, oldest first."""
+        return [json.loads(result) for (result,) in self._database.rows("SELECT result FROM exams ORDER BY step")]
 
     def count(self, counts: Mapping[str, int]) -> None:
         """Add to the counts kept over restarts: accepted envelopes, refusals by reason."""

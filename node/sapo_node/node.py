@@ -19,6 +19,7 @@ from sapo_node.contribution import Answerer, Contribution, ContributionReport, R
 from sapo_node.counters import Counters, Slot
 from sapo_node.database import Database
 from sapo_node.gates import Gates
+from sapo_node.heldout import measure
 from sapo_node.history import ACCEPTED, EVIDENCE, PULLED, VERIFIED, History
 from sapo_node.inbox import Inbox
 from sapo_node.ingest import Ingest
@@ -55,6 +56,8 @@ Publish = Callable[[str, bytes], Awaitable[None]]
 
 MAX_FAILED_ROUNDS = 5
 """Rounds that may fail in a row before the node gives up with the last error."""
+EXAM_QUESTIONS = 16
+"""Of each task, always the same: enough for a curve of many looks; one alone has a wide interval."""
 _PAUSE = 1.0
 """Seconds between attempts, and between looks at the inbox of a node that does not train and at evidence to send."""
 
@@ -207,6 +210,7 @@ class Node:
             played += 1
             self._record(report)
             on_round(report)
+            await self._examine(report.step, on_phase)
         await self.trainer.checkpoint()
 
     async def resend(self, publish: Publish) -> None:
@@ -325,6 +329,28 @@ class Node:
         with self._database.transaction():
             self.history.record(report)
             self._count()
+
+    async def _examine(self, step: int, on_phase: Callable[[Phase | None], None]) -> None:
+        """Every so many rounds: how the policy answers questions that no round assigns. What fails is left out."""
+        every = self._config.examine_every
+        if self._policy is None or not every or step % every:
+            return
+        on_phase("examine")
+        try:
+            result = await measure(
+                self._manifest,
+                self._policy,
+                self._scorer,
+                questions=EXAM_QUESTIONS,
+                samples=1,
+                max_tokens=self._config.max_tokens,
+            )
+        except LocalError as failure:
+            logger.warning("no look at held-out questions after round %d: %s", step, failure)
+        else:
+            self.history.examine(step, result)
+        finally:
+            on_phase(None)
 
     def _count(self) -> None:
         """Add to the durable counts, and to the journal, what happened since the last time."""

@@ -41,6 +41,8 @@ class Overview:
     """Peer id, swarm, addresses, connected peers, the last notices."""
     curve: Curve | None
     """None before the first round."""
+    exams: list[dict[str, Any]]
+    """Held-out pass@1 after some of the rounds, with its interval, oldest first."""
     rounds: list[dict[str, Any]]
     """The last rounds, oldest first."""
     counts: dict[str, int]
@@ -63,6 +65,7 @@ def overview(database: Database, *, rounds: int = LAST_ROUNDS) -> Overview:
     return Overview(
         history.session(),
         history.curve(CURVE_POINTS),
+        history.exams(),
         history.rounds(rounds),
         history.counts(),
         _peers(database, trained),

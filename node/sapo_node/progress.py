@@ -39,17 +39,33 @@ def _column(filled: float) -> str:
     return _BLOCKS[round(min(max(filled, 0.0), 1.0) * steps)]
 
 
+def exam_line(exams: Sequence[dict[str, Any]]) -> list[Text]:
+    """What the looks at held-out questions came to; nothing before the first."""
+    if not exams:
+        return []
+    first, last = exams[0], exams[-1]
+    text = Text.assemble(
+        ("held-out ", "bold"),
+        (f"{last['pass_at_1']:.3f}", "bold"),
+        f" ({last['low']:.3f} to {last['high']:.3f}) after round {last['step']}",
+    )
+    if last is not first:
+        text.append(f", {first['pass_at_1']:.3f} after round {first['step']}", "dim")
+    return [text]
+
+
 def activity(phase: Phase | None, seconds: float) -> Text:
     """Where the node is within its round, and since when."""
     if phase is None:
         return Text("between rounds", "dim")
     phases: tuple[Phase, ...] = get_args(Phase)
     at = phases.index(phase)
+    shown = phases if phase == "examine" else phases[:-1]
     return Text.assemble(
         ("this round", "bold"),
         *((f"  ✓ {each}", "green") for each in phases[:at]),
         (f"  ● {phase}", "bold cyan"),
-        *((f"  · {each}", "dim") for each in phases[at + 1 :]),
+        *((f"  · {each}", "dim") for each in shown[at + 1 :]),
         f"   {seconds:.0f} s",
     )
 

@@ -21,8 +21,10 @@ from sapo_node.sampler import PassedOver, Sampler, WeightedGroup
 from sapo_node.trainer import Trainer
 from sapo_node.verify import VerifiedGroup
 
-Phase = Literal["generate", "share", "verify", "train"]
-"""What takes time in a round, in this order; a node that only listens leaves out `share`."""
+Phase = Literal["generate", "share", "verify", "train", "examine"]
+"""What takes time in a round, in this order; a node that only listens leaves out `share`, and few rounds end with an
+exam.
+"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from rich.text import Text
 from sapo_node.contribution import TaskAnswers
 from sapo_node.history import ACCEPTED, EVIDENCE, TAKEN, VERIFIED
 from sapo_node.overview import Overview, PeerView
-from sapo_node.progress import chart, round_table
+from sapo_node.progress import chart, exam_line, round_table
 
 _ROOMY = 40
 """Lines of a terminal that shows more than the least."""
@@ -27,7 +27,7 @@ def render(view: Overview, *, doing: Text | None = None, height: int = _ROOMY) -
     if view.answers:
         parts.append(answer_table(view.answers))
     if view.curve:
-        parts += [chart(view.curve), round_table(view.rounds[-rounds:])]
+        parts += [chart(view.curve), *exam_line(view.exams), round_table(view.rounds[-rounds:])]
     if doing:
         parts.append(doing)
     return Group(*parts, _peers(view, peers), _counts(view), _notices(view, notices))

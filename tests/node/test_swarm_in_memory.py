@@ -24,6 +24,7 @@ from sapo_node.state import SCHEMA
 from sapo_node.trainer import trained_per_peer
 from sapo_node.trust.policy import Standing
 from sapo_node.verify import Unusable
+from sapo_node.worker import WorkerFailed
 from sapo_protocol import epoch_at, rollouts_topic
 from swarm_parts import KnowingScorer, Oracle
 
@@ -439,3 +440,32 @@ async def test_the_same_seed_plays_the_same_swarm():
 
     first, second = await trio.to_thread.run_sync(run), await trio.to_thread.run_sync(run)
     assert first == second
+
+
+async def test_a_node_looks_at_held_out_questions_every_so_many_rounds(fast, autojump_clock):
+    peer = Peer(1, fast, MemoryHub(), examine_every=3)
+    phases = []
+    async with trio.open_nursery() as nursery:
+        await nursery.start(peer.network.run)
+        await peer.node.run(peer.network.publish, rounds=7, on_phase=phases.append)
+        nursery.cancel_scope.cancel()
+    exams = peer.node.history.exams()
+    assert [each["step"] for each in exams] == [3, 6]
+    assert all(0 < each["low"] <= each["pass_at_1"] <= each["high"] < 1 for each in exams)
+    assert phases.count("examine") == 2
+
+
+async def test_a_look_that_fails_costs_no_round(fast, autojump_clock, caplog):
+    peer = Peer(1, fast, MemoryHub(), examine_every=1)
+    answer = peer.policy.generate
+
+    async def fails_in_exams(questions, **settings):
+        if settings["completions"] == 1:
+            raise WorkerFailed("the learner died")
+        return await answer(questions, **settings)
+
+    peer.policy.generate = fails_in_exams
+    await play([peer], 3)
+    assert len(peer.reports) == 3
+    assert peer.node.history.exams() == []
+    assert "no look at held-out questions after round 1: the learner died" in caplog.text

@@ -41,7 +41,8 @@ def write_swarm(path, **changes):
 class RunningProcess:
     """One `sapo-node start --json`, or another command that runs a node, and what it has said so far."""
 
-    def __init__(self, folder, *arguments, command="start", stdin=None):
+    def __init__(self, folder, *arguments, command="start", stdin=None, within=(), address="127.0.0.1"):
+        """`within` goes before the command; `address` is where it listens."""
         self.folder = Path(folder)
         self.folder.mkdir(exist_ok=True)
         self.events = []
@@ -49,9 +50,10 @@ class RunningProcess:
         self._stderr = (self.folder / "stderr").open("a")
         self.process = subprocess.Popen(
             [
+                *within,
                 *(sys.executable, "-m", "sapo_node", command, "--json", "--no-mdns"),
                 *("--key", str(self.folder / "node.key"), "--state", str(self.folder / "state")),
-                *("--listen", "/ip4/127.0.0.1/tcp/0"),
+                *("--listen", f"/ip4/{address}/tcp/0"),
                 *map(str, arguments),
             ],
             env=ENVIRONMENT,

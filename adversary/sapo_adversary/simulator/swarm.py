@@ -101,6 +101,7 @@ class Member:
                 correction=spec.correction,  # type: ignore[arg-type]
                 gates=scenario.gates_of(spec),
                 max_tokens=spec.max_tokens,
+                examine_every=0,
                 trusted=(*(each.peer_id for each in identities), *insiders(scenario)) if scenario.trusted else (),
             ),
             manifest=manifest,

@@ -59,7 +59,7 @@ def eval_(config_file: Path | None, *, questions: int, samples: int, json_output
         measured = partial(evaluate, config, manifest, folder, questions=questions, samples=samples, progress=advance)
         result, step = trio.run(measured)
     if json_output:
-        click.echo(json.dumps(_as_json(result, questions, step)))
+        click.echo(json.dumps({**result.as_dict(), "questions": questions, "step": step}))
     else:
         Console().print(_table(result, questions, step))
 
@@ -92,20 +92,6 @@ def export(config: Config, output: Path, *, json_output: bool, **options: Any) -
         raise LocalError((done.stderr.strip().splitlines() or ["the export died"])[-1])
     step = json.loads(done.stdout)["step"]
     click.echo(json.dumps({"step": step, "output": str(output)}) if json_output else f"step {step} written to {output}")
-
-
-def _as_json(result: HeldOut, questions: int, step: int) -> dict[str, Any]:
-    def figures(interval: Interval) -> dict[str, float]:
-        return {"pass_at_1": interval.point, "low": interval.low, "high": interval.high}
-
-    return {
-        **figures(result.pass_at_1),
-        "level": LEVEL,
-        "per_task": {task: figures(interval) for task, interval in result.per_task.items()},
-        "questions": questions,
-        "samples": result.samples,
-        "step": step,
-    }
 
 
 def _table(result: HeldOut, questions: int, step: int) -> Table:

@@ -5,7 +5,7 @@
 const EVERY_MS = 2000;
 const PHASES = { generate: "#4c9f70", share: "#8e6bbf", verify: "#d9902f", train: "#3f7fc1" };
 const LINES = ["#3f7fc1", "#d9902f", "#4c9f70", "#b5487f", "#8e6bbf", "#5b8f99", "#c0563f", "#7a8b2f", "#9a6a4f", "#5a6fb0", "#2f9d9d", "#a0579a"];
-const DOING = { generate: "answering its questions", share: "sharing its answers", verify: "verifying others'", train: "learning" };
+const DOING = { generate: "answering its questions", share: "sharing its answers", verify: "verifying others'", train: "learning", examine: "answering held-out questions" };
 const SVG = "http://www.w3.org/2000/svg";
 
 const $ = (id) => document.getElementById(id);
@@ -66,7 +66,7 @@ function nothing(text) {
   return make("p", "empty", text);
 }
 
-function showCurve(rounds) {
+function showCurve(rounds, exams) {
   if (!rounds.length) return put("curve", nothing("No round has been played yet."));
   const first = rounds[0].step, last = rounds[rounds.length - 1].step;
   const { svg, x, y } = frame(`Mean reward of rounds ${first} to ${last}`, first, last, 1, (v) => v.toFixed(2));
@@ -74,7 +74,14 @@ function showCurve(rounds) {
   let mean = null;
   const smooth = rounds.map((each) => [x(each.step), y((mean = mean === null ? each.reward : mean + 0.15 * (each.reward - mean)))]);
   svg.append(line(smooth, "var(--one)", 2.5));
-  put("curve", svg);
+  const seen = exams.filter((each) => each.step >= first);
+  for (const each of seen) {
+    const bar = draw("line", { x1: x(each.step), x2: x(each.step), y1: y(each.low), y2: y(each.high), stroke: "var(--warn)", "stroke-width": 1.5, opacity: 0.6 });
+    const point = draw("circle", { cx: x(each.step), cy: y(each.pass_at_1), r: 4, fill: "var(--warn)" });
+    point.append(draw("title", {}, `held-out, after round ${each.step}: ${each.pass_at_1.toFixed(3)} (${each.low.toFixed(3)} to ${each.high.toFixed(3)})`));
+    svg.append(bar, point);
+  }
+  put("curve", svg, legend([["own answers, smoothed", "var(--one)"], ["held-out questions, with 95 % intervals", "var(--warn)"]]));
 }
 
 function showPhases(rounds) {
@@ -198,11 +205,13 @@ function showHealth(state) {
 
 function showTiles(state) {
   const last = state.rounds[state.rounds.length - 1];
+  const exam = state.exams[state.exams.length - 1];
   const recent = state.rounds.slice(-20);
   const reward = recent.length ? recent.reduce((sum, each) => sum + each.reward, 0) / recent.length : null;
   const total = state.own_tokens + state.peers.reduce((sum, each) => sum + each.trained_tokens, 0);
   const tiles = [
     ["reward, last 20 rounds", reward === null ? "–" : reward.toFixed(3)],
+    ["held-out pass@1", exam ? exam.pass_at_1.toFixed(3) : "–"],
     ["rounds", last ? number(last.step) : "0"],
     ["peers connected", (state.session.connected || []).length],
     ["envelopes accepted", number(state.counts.accepted || 0)],
@@ -218,7 +227,7 @@ function show(state) {
   const seconds = Math.max(0, Math.round(state.now - state.phase_since));
   $("doing").textContent = state.phase ? `${DOING[state.phase]}, for ${seconds} s` : "between rounds";
   showTiles(state);
-  showCurve(state.rounds);
+  showCurve(state.rounds, state.exams);
   showPhases(state.rounds);
   showPeers(state);
   showTrust(state.trust);
