@@ -1,0 +1,57 @@
+"""Writes docs/reference.md, every command and every key of the configuration, from the code; `--check` only compares.
+
+python scripts/reference.py
+"""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from sapo_adversary.cli import cli as adversary
+from sapo_node.cli import cli as node
+from sapo_node.config import Config, render_config
+
+PAGE = Path(__file__).parents[1] / "docs" / "reference.md"
+WIDTH = 110
+HEAD = """# Reference
+
+Every command as its `--help` tells it, and every key of the configuration with its default. Written by `python scripts/reference.py`
+from the code.
+"""
+
+
+def sections() -> Iterator[str]:
+    """The page, part by part."""
+    yield HEAD
+    for name, group in (("sapo-node", node), ("sapo-adversary", adversary)):
+        yield f"## {name}\n"
+        yield from commands(name, group)
+    yield "## Configuration\n"
+    yield "`sapo-node config > node.toml` writes this file, and `--config node.toml` reads it. The command line overrides it.\n"
+    # A folder of the reader's, not of whoever wrote this page.
+    default = Config(state="~/.local/state/sapo-node")
+    yield f"```toml\n{render_config(default)}```\n"
+
+
+def commands(name: str, group: click.Group) -> Iterator[str]:
+    """The help of each command of a group."""
+    for command in group.commands.values():
+        context = click.Context(
+            command, info_name=f"{name} {command.name}", max_content_width=WIDTH, terminal_width=WIDTH
+        )
+        yield f"### {name} {command.name}\n"
+        yield f"```text\n{command.get_help(context)}\n```\n"
+
+
+def main(arguments: list[str]) -> int:
+    page = "\n".join(sections())
+    if arguments == ["--check"]:
+        return 0 if PAGE.read_text("utf-8") == page else 1
+    PAGE.write_text(page, "utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
