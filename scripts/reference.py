@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 from sapo_adversary.cli import cli as adversary
+from sapo_adversary.policies import DEFAULT_FOLDER
 from sapo_node.cli import cli as node
 from sapo_node.config import Config, render_config
 
@@ -17,8 +18,12 @@ PAGE = Path(__file__).parents[1] / "docs" / "reference.md"
 WIDTH = 110
 HEAD = """# Reference
 
-Every command as its `--help` tells it, and every key of the configuration with its default. Written by `python scripts/reference.py`
-from the code.
+Every command as its `--help` tells it, and every key of the configuration with its default; written from the code by
+`python scripts/reference.py`.
+"""
+CONFIGURATION = """## Configuration
+
+`sapo-node config > node.toml` writes this file, `--config node.toml` reads it, and the command line overrides it.
 """
 
 
@@ -28,24 +33,23 @@ def sections() -> Iterator[str]:
     for name, group in (("sapo-node", node), ("sapo-adversary", adversary)):
         yield f"## {name}\n"
         yield from commands(name, group)
-    yield "## Configuration\n"
-    yield "`sapo-node config > node.toml` writes this file, and `--config node.toml` reads it. The command line overrides it.\n"
-    # A folder of the reader's, not of whoever wrote this page.
-    default = Config(state="~/.local/state/sapo-node")
-    yield f"```toml\n{render_config(default)}```\n"
+    yield CONFIGURATION
+    yield f"```toml\n{render_config(Config(state='~/.local/state/sapo-node'))}```\n"
 
 
 def commands(name: str, group: click.Group) -> Iterator[str]:
     """The help of each command of a group."""
     for command in group.commands.values():
-        context = click.Context(
-            command, info_name=f"{name} {command.name}", max_content_width=WIDTH, terminal_width=WIDTH
-        )
-        yield f"### {name} {command.name}\n"
-        yield f"```text\n{command.get_help(context)}\n```\n"
+        called = f"{name} {command.name}"
+        context = click.Context(command, info_name=called, max_content_width=WIDTH, terminal_width=WIDTH)
+        # Of folders, those of the reader, not of whoever wrote this page.
+        told = command.get_help(context).replace(str(DEFAULT_FOLDER), "~/.cache/sapo-node/policies")
+        yield f"### {called}\n"
+        yield f"```text\n{told}\n```\n"
 
 
 def main(arguments: list[str]) -> int:
+    """Write the page, or tell by the exit status whether it is as it should be."""
     page = "\n".join(sections())
     if arguments == ["--check"]:
         return 0 if PAGE.read_text("utf-8") == page else 1

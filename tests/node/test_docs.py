@@ -2,6 +2,8 @@
 
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import click
@@ -31,6 +33,11 @@ def test_a_printed_command_is_one_that_is_taken(page, line, tmp_path, monkeypatc
     command = group.get_command(click.Context(group), arguments[0])
     assert command is not None, f"{page}: there is no {arguments[0]}"
     command.make_context(arguments[0], arguments[1:])  # raises for an option or a value that is not taken
+
+
+def test_the_reference_is_what_the_code_says():
+    check = [sys.executable, ROOT / "scripts/reference.py", "--check"]
+    assert subprocess.run(check, check=False).returncode == 0, "run: python scripts/reference.py"
 
 
 def test_there_are_commands_on_the_pages():
