@@ -1,7 +1,7 @@
 """py-libp2p's gossip with its crashes contained and its open ends bounded.
 
 What a peer sends reaches our node only through `HardenedPubsub.push_msg`: admission, size, topic and gossip
-signature first, then the node's verdict, and only an ACCEPT goes on to the library, which forwards it. An RPC that
+signature first, then the node's verdict, and only an ACCEPT goes on to the router, which forwards it. An RPC that
 cannot be parsed or exceeds a cap costs its sender the connection, and nobody else anything.
 """
 
@@ -191,8 +191,8 @@ class HardenedPubsub(pubsub.Pubsub):  # type: ignore[misc]
         if len(message.data) > judge.max_bytes:
             self._gossip.offended(peer, "message too large")
             return
-        # Before the node is asked: else a copy with a broken gossip signature, which the library will not
-        # forward, would use up the one question that this content gets.
+        # Before the node is asked: else a copy with a broken gossip signature, which is not forwarded, would use up
+        # the one question that this content gets.
         if not signature_validator(message):
             self._gossip.offended(peer, "bad gossip signature")
             return
@@ -200,8 +200,9 @@ class HardenedPubsub(pubsub.Pubsub):  # type: ignore[misc]
         verdict = await judge.ask(peer, message.data)
         if verdict is Verdict.ACCEPT:
             self.router.accepted(key)
-            self.seen_messages.discard(_id(message))
-            await super().push_msg(forwarder, message)
+            self._mark_msg_seen(message)
+            # Not by way of the library's own checks, of which these are all: it would verify the signature again.
+            await self.router.publish(forwarder, message)
         elif verdict is not None:
             # Not to be fetched again by gossip; the judge decides whether it may be asked about again.
             self.seen_messages.add(_id(message), SEEN_SECONDS)

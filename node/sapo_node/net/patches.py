@@ -17,10 +17,13 @@ from libp2p.pubsub import gossipsub, pubsub, rpc_queue, utils
 QUEUED_RPCS = 4096  # the library's 32 loses most of a burst without an error
 QUEUED_BYTES = 16 * 1024 * 1024  # per peer that reads slowly; the library bounds the count only
 RECORDS = 1024  # signed peer records remembered per host
+OWN_RECORD_SECONDS = 5.0  # for so long our own addresses are taken as unchanged
 RECORD_RENEWAL_SECONDS = 600.0  # the original also renews the peer's addresses, so let it through at times
 
 _seen_records: "weakref.WeakKeyDictionary[Any, OrderedDict[Any, tuple[bytes, float]]]" = weakref.WeakKeyDictionary()
+_own_records: "weakref.WeakKeyDictionary[Any, tuple[float, tuple[bytes, bool]]]" = weakref.WeakKeyDictionary()
 _consume_record = utils.maybe_consume_signed_record
+_make_record = pubsub.env_to_send_in_RPC
 _connect_stream = TrioTCPStream.__init__
 
 
@@ -63,6 +66,15 @@ def consume_record_once(rpc: Any, host: Any, peer_id: Any) -> bool:
     return True
 
 
+def own_record(host: Any) -> tuple[bytes, bool]:
+    """Look seldom whether our own addresses have changed; the library does with every RPC that it sends."""
+    until, record = _own_records.get(host, (0.0, (b"", False)))
+    if trio.current_time() >= until:
+        record = _make_record(host)
+        _own_records[host] = (trio.current_time() + OWN_RECORD_SECONDS, record)
+    return record
+
+
 def forget_record(host: Any, peer_id: Any) -> None:
     """Drop what is remembered of a peer that left."""
     _seen_records.get(host, OrderedDict()).pop(peer_id, None)
@@ -88,6 +100,8 @@ def apply() -> None:
     pubsub.RpcQueue = BoundedRpcQueue
     pubsub.maybe_consume_signed_record = consume_record_once
     gossipsub.maybe_consume_signed_record = consume_record_once
+    pubsub.env_to_send_in_RPC = own_record
+    gossipsub.env_to_send_in_RPC = own_record
     TrioTCPStream.__init__ = _stream_with_keepalive
     library = logging.getLogger("libp2p")
     if not library.handlers:
