@@ -7,6 +7,7 @@ from sapo_adversary.commands.experiments import experiment, experiments
 from sapo_adversary.commands.frontier import frontier
 from sapo_adversary.commands.load import load_keys
 from sapo_adversary.commands.policies import policies
+from sapo_adversary.commands.soak import soak
 from sapo_node.commands.options import run_command_line
 
 
@@ -19,7 +20,7 @@ def cli() -> None:
     """
 
 
-for command in (list_, run, matrix, report, experiment, experiments, frontier, policies, load_keys):
+for command in (list_, run, matrix, report, experiment, experiments, frontier, policies, load_keys, soak):
     cli.add_command(command)
 
 

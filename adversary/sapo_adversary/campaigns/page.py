@@ -14,8 +14,17 @@ from matplotlib.figure import Figure
 from sapo_adversary.campaigns.metrics import HABIT_OF
 
 _COLOURS = {"alone": "#9aa0a6", "control": "#2e7d32", "undefended": "#c62828", "defended": "#1565c0"}
+_STYLE: Any = {
+    # Text stays text, which is small, and without a salt the ids of clip paths differ from run to run.
+    "svg.hashsalt": "sapo",
+    "svg.fonttype": "none",
+    "font.size": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+}
 _SHOWS = "shows "
 """Before the habit, in the name of a curve."""
+_HEAD = '<?xml version="1.0" encoding="utf-8"?>\n'
 _KEY_METRICS = ("reward_lost", "heldout_lost", "poison_share", "violations", "false_bans", "banned", "rounds_to_ban")
 
 
@@ -27,11 +36,7 @@ def page(summary: Mapping[str, Any]) -> str:
     environment.filters["mean"] = lambda values: _mean(values) if values else 0.0
     environment.filters["spread"] = _spread
     template = environment.from_string(resources.files(__package__).joinpath("page.html").read_text("utf-8"))
-    with (
-        # Text stays text, which is small, and without a salt the ids of clip paths differ from run to run.
-        mpl.rc_context({"svg.hashsalt": "sapo", "svg.fonttype": "none", "savefig.transparent": True, "font.size": 9}),
-        mpl.rc_context({"axes.spines.top": False, "axes.spines.right": False}),
-    ):
+    with mpl.rc_context({**_STYLE, "savefig.transparent": True}):
         return template.render(
             summary=summary,
             outcomes=outcomes,
@@ -40,6 +45,13 @@ def page(summary: Mapping[str, Any]) -> str:
             by_share=_by_share(outcomes),
             first=first,
         )
+
+
+def pictures(summary: Mapping[str, Any]) -> dict[str, str]:
+    """The figure of each campaign by its name, as SVG that stands by itself."""
+    first = {each["campaign"]: each for each in reversed(summary["outcomes"])}
+    with mpl.rc_context(_STYLE):
+        return {name: _HEAD + str(_figure(outcome)) for name, outcome in first.items()}
 
 
 def _figure(outcome: Mapping[str, Any]) -> Markup:

@@ -20,6 +20,7 @@ from sapo_adversary.campaigns.campaign import SHARE, SHARES, Campaign, campaign_
 from sapo_adversary.campaigns.metrics import ABOUT
 from sapo_adversary.campaigns.outcome import COLUMNS, Outcome, rows
 from sapo_adversary.campaigns.page import page
+from sapo_adversary.campaigns.page import pictures as figures
 from sapo_adversary.campaigns.play import play
 from sapo_adversary.campaigns.table import markdown
 from sapo_adversary.commands.experiments import default_output
@@ -243,12 +244,23 @@ def _at_several_shares(summary: Mapping[str, Any]) -> list[str]:
 @click.command()
 @click.argument("file", type=_folder, required=False)
 @click.option("--markdown", "as_markdown", is_flag=True, help="Print the table of threats that SECURITY.md shows.")
-def report(file: Path | None, *, as_markdown: bool) -> None:
+@click.option("--pictures", type=_folder, help="Write the figure of each scenario there as SVG, in place of the page.")
+@click.option("--only", multiple=True, metavar="SCENARIO", help="Only the figure of this one; may be repeated.")
+def report(file: Path | None, *, as_markdown: bool, pictures: Path | None, only: tuple[str, ...]) -> None:
     """Draw the page of a matrix or a run again from its JSON FILE (by default the matrix), and say where it is."""
     file = file or default_output() / "matrix.json"
     summary = _summary(file)
     if as_markdown:
         click.echo(markdown(summary), nl=False)
+        return
+    if pictures:
+        drawn = figures(summary)
+        if unknown := set(only) - set(drawn):
+            raise LocalError(f"{file} has no {', '.join(sorted(unknown))}; it has {', '.join(drawn)}")
+        pictures.mkdir(parents=True, exist_ok=True)
+        for name in only or drawn:
+            write_whole(pictures / f"{name}.svg", drawn[name])
+            click.echo(str(pictures / f"{name}.svg"))
         return
     target = file.with_suffix(".html")
     write_whole(target, page(summary))

@@ -1,0 +1,130 @@
+"""One node of a soak in a process of its own, and all that it said."""
+
+import json
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+import trio
+
+
+@dataclass(slots=True)
+class Member:
+    """A node that is started again as often as it ends."""
+
+    name: str
+    folder: Path
+    swarm: Path
+    stays: bool
+    """Whether it is left alone from beginning to end."""
+    bootstrap: tuple[str, ...] = ()
+    port: int = 0
+    process: trio.Process | None = None
+    starts: int = 0
+    address: str = ""
+    step: int = 0
+    """The last round that it played."""
+    counts: dict[str, int] = field(default_factory=dict)
+    peers: list[dict[str, Any]] = field(default_factory=list)
+    notices: list[str] = field(default_factory=list)
+    stopped: bool = False
+    """Whether its last life ended in order."""
+    news: trio.Event = field(default_factory=trio.Event)
+    """Set when it next says something."""
+
+    def __post_init__(self) -> None:
+        self.folder.mkdir()
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+
+    @property
+    def log(self) -> Path:
+        """What it wrote to standard error, over all its lives."""
+        return self.folder / "stderr"
+
+    async def live(self) -> None:
+        """One life, until the process ends."""
+        self.starts += 1
+        self.stopped = False
+        command = [
+            *(sys.executable, "-m", "sapo_node", "start", "--json", "--no-mdns", "--dashboard", "off"),
+            *("--swarm", str(self.swarm), "--key", str(self.folder / "node.key"), "--state", str(self.folder)),
+            *("--listen", f"/ip4/127.0.0.1/tcp/{self.port}"),
+        ]
+        for address in self.bootstrap:
+            command += ["--bootstrap", address]
+        with self.log.open("ab") as log:
+            self.process = await trio.lowlevel.open_process(command, stdout=subprocess.PIPE, stderr=log)
+        stdout = self.process.stdout
+        assert stdout is not None
+        rest = b""
+        async for chunk in stdout:
+            *lines, rest = (rest + chunk).split(b"\n")
+            for line in lines:
+                self._take(json.loads(line))
+        await self.process.wait()
+
+    def _take(self, event: dict[str, Any]) -> None:
+        match event["event"]:
+            case "started":
+                self.address = next(each for each in event["addresses"] if each.startswith("/ip4/127."))
+            case "round":
+                self.step = event["step"]
+            case "notice":
+                self.notices.append(event["text"])
+            case "stopped":
+                self.stopped = True
+        if "counts" in event:
+            self.counts, self.peers = event["counts"], event["peers"]
+        self.news.set()
+        self.news = trio.Event()
+
+    @property
+    def running(self) -> bool:
+        """Whether its process lives."""
+        return self.process is not None and self.process.poll() is None
+
+    def processes(self) -> Iterator[tuple[str, psutil.Process]]:
+        """Its processes by what they do: main, learner, jail."""
+        if self.process is None or not self.running:
+            return
+        with suppress(psutil.Error):
+            main = psutil.Process(self.process.pid)
+            yield "main", main
+            for child in main.children():
+                words = " ".join(child.cmdline())
+                yield ("learner" if "sapo_node.learner" in words else "jail"), child
+
+    def sample(self) -> list[dict[str, Any]]:
+        """Memory in bytes, open files and threads of each of its processes, and the bytes of its state on disk."""
+        found = []
+        for role, process in self.processes():
+            with suppress(psutil.Error):
+                found.append(
+                    {
+                        "at": time.time(),
+                        "node": self.name,
+                        "life": self.starts,
+                        "role": role,
+                        "rss": process.memory_info().rss,
+                        "files": process.num_fds(),
+                        "threads": process.num_threads(),
+                        "disk": self._disk(),
+                    }
+                )
+        return found
+
+    def _disk(self) -> int:
+        total = 0
+        for file in self.folder.rglob("*"):
+            with suppress(OSError):  # it may be gone by now
+                total += file.stat().st_size
+        return total
