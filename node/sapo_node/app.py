@@ -229,7 +229,7 @@ class RunningNode:
             settings,
             self._identity.peer_id,
             node.channels,
-            requests=node.requests,
+            requests=node.requests(lambda: network.peers()),  # noqa: PLW0108 - there is none yet
             admit=node.admits,
             notify=self._notice,
         )
@@ -247,7 +247,7 @@ class RunningNode:
         nursery.start_soon(self._keep_out, node, network)
         nursery.start_soon(self._remember, anchors, network)
         nursery.start_soon(node.testify, network.publish)
-        nursery.start_soon(node.pull, network.ask, network.peers)
+        nursery.start_soon(node.pull, network)
 
         def on_round(report: RoundReport) -> None:
             self._describe(node, network)

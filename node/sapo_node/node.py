@@ -5,7 +5,7 @@ The same object runs over libp2p with a learner and a jail, or over an in-memory
 
 import logging
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from functools import partial
 
 import trio
@@ -26,10 +26,10 @@ from sapo_node.ingest import Ingest
 from sapo_node.intake import Intake
 from sapo_node.journal import UNWRITTEN, Journal, Unwritten
 from sapo_node.keyfile import Identity
-from sapo_node.net.interface import Channel, NotRunningError, PeerInfo, Requests
+from sapo_node.net.interface import Channel, Network, NotRunningError, Requests
 from sapo_node.place import Place
 from sapo_node.pool import Pool
-from sapo_node.pull import Ask, Giver, Puller
+from sapo_node.pull import Giver, Peers, Puller
 from sapo_node.round import Phase, RoundReport, Rounds
 from sapo_node.sampler import Sampler
 from sapo_node.shelf import Shelf
@@ -103,7 +103,6 @@ class Node:
         self._shelf = Shelf()
         for message in self.counters.recent():
             self._shelf.put(open_message(message, manifest))
-        self._giver = Giver(self._shelf, self.ledger, clock)
         self.ingest = Ingest(
             database=database,
             manifest=manifest,
@@ -153,10 +152,10 @@ class Node:
             self._evidence: Channel(self.ingest.handle_evidence, MAX_EVIDENCE_BYTES),
         }
 
-    @property
-    def requests(self) -> Requests:
-        """How this node answers peers that ask for what gossip did not bring them."""
-        return Requests(pull_protocol(self._manifest), self._giver.answer)
+    def requests(self, peers: Peers) -> Requests:
+        """How this node answers peers that ask for what gossip did not bring them, and whom of its `peers` it knows."""
+        giver = Giver(self._shelf, self.ledger, self._clock, peers, self._rng)
+        return Requests(pull_protocol(self._manifest), giver.answer)
 
     def admits(self, peer: str) -> bool:
         """Whether a peer may connect and be heard."""
@@ -218,11 +217,12 @@ class Node:
         for message in self.counters.recent():
             await _send(publish, self._rollouts, message)
 
-    async def pull(self, ask: Ask, peers: Callable[[], Sequence[PeerInfo]]) -> None:
-        """Ask peers for what gossip did not bring, until cancelled."""
+    async def pull(self, network: Network) -> None:
+        """Ask peers for what gossip did not bring, and for other peers, until cancelled."""
         puller = Puller(
-            ask=ask,
-            peers=peers,
+            ask=network.ask,
+            peers=network.peers,
+            introduce=network.introduce,
             ingest=self.ingest,
             ledger=self.ledger,
             manifest=self._manifest,

@@ -1,4 +1,4 @@
-"""Asking peers for what gossip did not bring, and giving them what they ask for (spec: pull).
+"""Asking peers for what gossip did not bring and for other peers, and giving them what they ask for (spec: pull).
 
 What is delivered goes through the same gate as what is gossiped. Whoever asks is charged for the bytes; whoever sends
 what was not asked for is charged for that.
@@ -6,7 +6,8 @@ what was not asked for is charged for that.
 
 import logging
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 import trio
 
@@ -18,26 +19,36 @@ from sapo_node.net.judge import RecentIds
 from sapo_node.quota import SenderQuota
 from sapo_node.shelf import Shelf
 from sapo_node.trust.ledger import Ledger
-from sapo_node.trust.policy import Fact
+from sapo_node.trust.policy import Fact, Standing
 from sapo_protocol import (
     GetRequest,
     Held,
+    Introduction,
     ListRequest,
     Manifest,
+    PeersRequest,
     RemoteError,
     decode_delivery,
+    decode_introductions,
     decode_listing,
     decode_request,
     encode_delivery,
+    encode_introductions,
     encode_listing,
     encode_request,
+    peer_id,
+    public_key_of,
 )
-from sapo_protocol.limits import MAX_DELIVERED, MAX_DELIVERY_BYTES, MAX_LISTED
+from sapo_protocol.limits import MAX_DELIVERED, MAX_DELIVERY_BYTES, MAX_INTRODUCED, MAX_LISTED
 
 logger = logging.getLogger(__name__)
 
 Ask = Callable[[str, bytes], Awaitable[bytes]]
 """`ask(peer id, request)`: the peer's answer. Raises AskFailed."""
+Peers = Callable[[], Sequence[PeerInfo]]
+"""The connected peers of the swarm."""
+Introduce = Callable[[str, str, str], None]
+"""`introduce(by whom, peer id, address)`: somebody said that a peer is there."""
 
 INTERVAL = 15.0
 """Seconds between peers that are asked, on average."""
@@ -58,8 +69,11 @@ _FRAME_BYTES = 5
 class Giver:
     """Answers what peers ask, as far as they have not used up their bytes."""
 
-    def __init__(self, shelf: Shelf, ledger: Ledger, clock: Clock) -> None:
+    def __init__(self, shelf: Shelf, ledger: Ledger, clock: Clock, peers: Peers, rng: random.Random) -> None:
+        """`peers` are those that are connected now."""
+        self._rng = rng
         self._shelf = shelf
+        self._peers = peers
         self._ledger = ledger
         self._clock = clock
         self._each = SenderQuota(rate=BYTES_PER_SECOND, burst=BURST_BYTES)
@@ -77,7 +91,13 @@ class Giver:
             return None
         now = self._clock.now()
         room = int(min(self._each.left(peer, now), self._all.left(_EVERYBODY, now), MAX_DELIVERY_BYTES))
-        answer = self._listing(request, room) if isinstance(request, ListRequest) else self._delivery(request, room)
+        match request:
+            case ListRequest():
+                answer = self._listing(request, room)
+            case GetRequest():
+                answer = self._delivery(request, room)
+            case PeersRequest():
+                answer = self._introductions(request, peer)
         for quota, name in ((self._each, peer), (self._all, _EVERYBODY)):
             quota.take(name, now, cost=len(answer))
         return answer
@@ -99,6 +119,14 @@ class Giver:
             messages.append(message)
         return encode_delivery(messages)
 
+    def _introductions(self, request: PeersRequest, asker: str) -> bytes:
+        """Of the connected peers whose place is known, those in good standing first, and others each time."""
+        known = [each for each in self._peers() if each.addresses and each.peer_id != asker]
+        self._rng.shuffle(known)
+        known.sort(key=lambda each: self._ledger.standing(each.peer_id) is not Standing.HEALTHY)
+        introduced = [Introduction(public_key_of(each.peer_id), each.addresses[0]) for each in known[: request.most]]
+        return encode_introductions(sorted(introduced, key=lambda each: each.key))
+
 
 class Puller:
     """Asks one connected peer after another what it holds, and for what is missing here."""
@@ -107,7 +135,8 @@ class Puller:
         self,
         *,
         ask: Ask,
-        peers: Callable[[], Sequence[PeerInfo]],
+        peers: Peers,
+        introduce: Introduce,
         ingest: Ingest,
         ledger: Ledger,
         manifest: Manifest,
@@ -117,6 +146,7 @@ class Puller:
     ) -> None:
         self._ask = ask
         self._peers = peers
+        self._introduce = introduce
         self._ingest = ingest
         self._ledger = ledger
         self._manifest = manifest
@@ -131,14 +161,30 @@ class Puller:
             await trio.sleep(self._rng.uniform(0.5, 1.5) * INTERVAL)
             if peers := self._peers():
                 await self.pull(self._rng.choice(peers).peer_id)
+            # Only those that this node chose to dial are asked whom they know: a crowd of strangers has no say in it.
+            if chosen := [each for each in peers if each.outbound]:
+                await self.meet(self._rng.choice(chosen).peer_id)
 
     async def pull(self, peer: str) -> None:
         """Ask one peer for what is missing of the open epochs, the newest first. Bad answers are charged to it."""
         now = self._counters.epoch(self._clock.now())
-        try:
+        with self._charging(peer):
             for epoch in (now, now - 1):
                 if epoch >= 0:
                     await self._pull_epoch(peer, epoch)
+
+    async def meet(self, peer: str) -> None:
+        """Ask one peer whom else it knows."""
+        with self._charging(peer):
+            request = PeersRequest(MAX_INTRODUCED)
+            for each in decode_introductions(await self._ask(peer, encode_request(request)), request):
+                self._introduce(peer, peer_id(each.key), each.address)
+
+    @contextmanager
+    def _charging(self, peer: str) -> Iterator[None]:
+        """No answer costs a peer nothing; a wrong one is charged to it."""
+        try:
+            yield
         except AskFailed as failure:
             logger.info("%s", failure)
         except RemoteError as error:

@@ -45,6 +45,12 @@ MAX_LISTED, MAX_LISTING_BYTES = 1_024, 40_000
 MAX_DELIVERED, MAX_DELIVERY_BYTES = 64, 1_048_576
 """Messages that one request may ask for, and the size of what is delivered."""
 
+MAX_INTRODUCED, MAX_INTRODUCTIONS_BYTES = 16, 4_096
+"""Peers that one answer introduces, and its size."""
+
+MAX_ADDRESS_BYTES = 128
+"""Of the place at which an introduced peer is."""
+
 MAX_SHARDS = 1
 """Topics over which rollouts are spread; more come with a rule for who publishes where."""
 

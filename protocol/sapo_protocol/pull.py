@@ -1,7 +1,7 @@
-"""Asking a peer for what gossip did not bring (spec: pull): what it holds of an epoch, and messages by their ids.
+"""Asking a peer for what gossip did not bring (spec: pull): what it holds of an epoch, messages by id, other peers.
 
-A request is answered with a listing or with a delivery. What is delivered was asked for, id by id and body by body;
-that, and its size, is all that is judged here: the messages themselves go the way of any other.
+A request is answered with a listing, a delivery or introductions. What is delivered was asked for, id by id and body by
+body; that, and its size, is all that is judged here: the messages themselves go the way of any other.
 """
 
 from collections.abc import Sequence
@@ -13,9 +13,12 @@ from .cbor import Value, decode, encode, read_byte_string
 from .envelope import parse_envelope
 from .errors import Layer, RemoteError
 from .limits import (
+    MAX_ADDRESS_BYTES,
     MAX_DELIVERED,
     MAX_DELIVERY_BYTES,
     MAX_GROUPS,
+    MAX_INTRODUCED,
+    MAX_INTRODUCTIONS_BYTES,
     MAX_LISTED,
     MAX_LISTING_BYTES,
     MAX_REQUEST_BYTES,
@@ -23,7 +26,7 @@ from .limits import (
 from .manifest import Manifest
 from .rollout import decode_message
 
-_ID_BYTES = 32
+_ID_BYTES = _KEY_BYTES = 32
 _ARRAY, _ONE_BYTE = 0x80, 24
 """The head of an array, and the least count that is not in its first byte."""
 
@@ -55,6 +58,23 @@ class GetRequest:
 
 
 @dataclass(frozen=True, slots=True)
+class PeersRequest:
+    """Whom else do you know in this swarm?"""
+
+    most: int
+    """1 to MAX_INTRODUCED."""
+
+
+@dataclass(frozen=True, slots=True)
+class Introduction:
+    """A peer, and where it is to be found, by what another says."""
+
+    key: bytes
+    address: str
+    """A multiaddress without the peer id."""
+
+
+@dataclass(frozen=True, slots=True)
 class Delivered:
     """A rollout message that was asked for. Nothing in it is believed yet."""
 
@@ -62,13 +82,15 @@ class Delivered:
     message: bytes
 
 
-Request = ListRequest | GetRequest
+Request = ListRequest | GetRequest | PeersRequest
 
 
 def encode_request(request: Request) -> bytes:
     """The bytes of a request."""
     if isinstance(request, ListRequest):
         return encode({"after": request.after, "epoch": request.epoch})
+    if isinstance(request, PeersRequest):
+        return encode({"peers": request.most})
     return encode({"want": _pairs(request.want)})
 
 
@@ -89,7 +111,12 @@ def decode_request(data: bytes) -> Request:
         if not want:  # PULL-3
             raise RemoteError(Layer.PULL, "nothing is asked for")
         return GetRequest(want)
-    raise RemoteError(Layer.PULL, "a request lists an epoch or wants ids")
+    if value.keys() == {"peers"}:
+        most = value["peers"]
+        if not _is_uint(most) or not 1 <= most <= MAX_INTRODUCED:  # PULL-7
+            raise RemoteError(Layer.PULL, f"peers is a number from 1 to {MAX_INTRODUCED}")
+        return PeersRequest(most)
+    raise RemoteError(Layer.PULL, "a request lists an epoch, wants ids, or asks for peers")
 
 
 def encode_listing(held: Sequence[Held]) -> bytes:
@@ -127,6 +154,33 @@ def decode_delivery(data: bytes, request: GetRequest, manifest: Manifest) -> tup
             raise RemoteError(Layer.PULL, "a body that was not asked for")
         delivered.append(Delivered(envelope_id, message))
     return tuple(delivered)
+
+
+def encode_introductions(introduced: Sequence[Introduction]) -> bytes:
+    """The answer to a PeersRequest; by key, ascending."""
+    return encode([[each.key, each.address] for each in introduced])
+
+
+def decode_introductions(data: bytes, request: PeersRequest) -> tuple[Introduction, ...]:
+    """Whom a peer says it knows. Raises RemoteError (pull)."""
+    value = decode(data, limit=MAX_INTRODUCTIONS_BYTES, layer=Layer.PULL)
+    if not isinstance(value, list) or len(value) > request.most:  # PULL-8
+        raise RemoteError(Layer.PULL, f"introductions are an array of at most {request.most}")
+    introduced = tuple(map(_read_introduction, value))
+    if any(one.key >= other.key for one, other in pairwise(introduced)):
+        raise RemoteError(Layer.PULL, "keys do not ascend")
+    return introduced
+
+
+def _read_introduction(value: Value) -> Introduction:
+    if not isinstance(value, list) or len(value) != 2:
+        raise RemoteError(Layer.PULL, "a pair of a key and an address was expected")
+    key, address = value
+    if not isinstance(key, bytes) or len(key) != _KEY_BYTES:
+        raise RemoteError(Layer.PULL, "a key has 32 bytes")
+    if not isinstance(address, str) or not 1 <= len(address.encode()) <= MAX_ADDRESS_BYTES:
+        raise RemoteError(Layer.PULL, f"an address is text of 1 to {MAX_ADDRESS_BYTES} bytes")
+    return Introduction(key, address)
 
 
 def _read_messages(data: bytes) -> tuple[bytes, ...]:

@@ -16,6 +16,7 @@ KINDS = (
     "request",
     "listing",
     "delivery",
+    "introductions",
     "manifest",
     "window",
     "topic",

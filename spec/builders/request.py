@@ -1,4 +1,4 @@
-"""Cases of kind `request`: what a peer may ask another for (PULL-1 to PULL-3)."""
+"""Cases of kind `request`: what a peer may ask another for (PULL-1 to PULL-3, PULL-7)."""
 
 from collections.abc import Iterable, Iterator
 
@@ -18,6 +18,7 @@ def cases() -> Iterable[Case]:
     yield from _shapes()
     yield from _lists_refused()
     yield from _wants_refused()
+    yield from _peers()
 
 
 def _passes(name: str, rule: str, data: bytes, output: dict[str, object] | None, note: str = "") -> Case:
@@ -37,16 +38,20 @@ def _want(*pairs: bytes) -> bytes:
 
 
 def _lists() -> Iterator[Case]:
-    yield _passes("a list from the beginning", "PULL-2", _list(), {"epoch": EPOCH, "after": b"", "want": None})
+    yield _passes(
+        "a list from the beginning", "PULL-2", _list(), {"epoch": EPOCH, "after": b"", "want": None, "peers": None}
+    )
     behind = _list(after=bstr(IDS[0]))
-    yield _passes("a list behind an id", "PULL-2", behind, {"epoch": EPOCH, "after": IDS[0], "want": None})
+    yield _passes(
+        "a list behind an id", "PULL-2", behind, {"epoch": EPOCH, "after": IDS[0], "want": None, "peers": None}
+    )
     note = "JSON numbers do not hold this epoch, so no output is named."
     yield _passes("a list of the last of all epochs", "PULL-1", _list(epoch=uint(LARGEST)), None, note)
 
 
 def _wants() -> Iterator[Case]:
     def output(*pairs: tuple[bytes, int]) -> dict[str, object]:
-        return {"epoch": None, "after": None, "want": [list(pair) for pair in pairs]}
+        return {"epoch": None, "after": None, "want": [list(pair) for pair in pairs], "peers": None}
 
     one = ROUND.envelope_id
     yield _passes("one message without bodies", "PULL-3", _want(held(one, 0)), output((one, 0)))
@@ -116,3 +121,20 @@ def _wants_refused() -> Iterator[Case]:
     ordered = {"ids in descending order", "one id twice", "one id twice with other bodies"}
     for name, data in wants.items():
         yield _refused(name, "PULL-3", data, grammar=name in ordered)
+
+
+def _peers() -> Iterator[Case]:
+    for count in (1, 16):
+        output = {"epoch": None, "after": None, "want": None, "peers": count}
+        yield _passes(f"{count} peers", "PULL-7", table(("peers", uint(count))), output)
+    wrong = {
+        "no peers": uint(0),
+        "seventeen peers": uint(17),
+        "peers as text": text("1"),
+        "peers that are true": TRUE,
+        "a list of peers": array([bstr(IDS[0])]),
+    }
+    for name, value in wrong.items():
+        yield _refused(name, "PULL-7", table(("peers", value)))
+    both = sorted_table({"peers": uint(1), "want": array([held(IDS[0], 0)])})
+    yield _refused("peers and a want", "PULL-1", both)

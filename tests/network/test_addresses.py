@@ -64,3 +64,26 @@ def test_an_announcement_without_a_dialable_address_is_passed_over(place: bytes 
 def test_each_entry_of_an_announcement_fits_its_length_byte() -> None:
     long = Beacon(SWARM, PEER, tuple(f"/ip6/2001:db8:1111:2222:3333:4444:5555:{n:04x}/tcp/65535" for n in range(20)))
     assert all(len(f"{key}={value}") < 256 for key, value in long.record().items())
+
+
+@pytest.mark.parametrize(
+    ("named", "met", "followed"),
+    [
+        ("/ip4/8.8.8.8/tcp/4001", "/ip4/9.9.9.9/tcp/4001", True),
+        ("/ip4/8.8.8.8/tcp/4001", "/ip4/192.168.0.7/tcp/4001", True),
+        ("/ip4/192.168.0.7/tcp/4001", "/ip4/10.0.0.1/tcp/4001", True),
+        ("/ip4/127.0.0.1/tcp/4001", "/ip4/127.0.0.1/tcp/4002", True),
+        ("/ip4/192.168.0.1/tcp/80", "/ip4/9.9.9.9/tcp/4001", False),
+        ("/ip4/127.0.0.1/tcp/80", "/ip4/9.9.9.9/tcp/4001", False),
+        ("/ip4/127.0.0.1/tcp/80", "/ip4/192.168.0.7/tcp/4001", False),
+        ("/ip4/169.254.169.254/tcp/80", "/ip4/192.168.0.7/tcp/4001", False),
+        ("/ip6/::1/tcp/80", "/ip6/2606:4700::1/tcp/4001", False),
+        ("/ip6/fd00::1/tcp/80", "/ip6/2606:4700::1/tcp/4001", False),
+        ("/ip4/8.8.8.8/tcp/0", "/ip4/9.9.9.9/tcp/4001", False),
+        ("/dns/router.local/tcp/80", "/ip4/9.9.9.9/tcp/4001", False),
+        ("/ip4/8.8.8.8/udp/4001", "/ip4/9.9.9.9/tcp/4001", False),
+        ("nowhere", "/ip4/9.9.9.9/tcp/4001", False),
+    ],
+)
+def test_hearsay_leads_to_no_more_private_a_network_than_its_author(named, met, followed):
+    assert addresses.may_be_followed(named, met) is followed

@@ -257,3 +257,67 @@ async def test_a_peer_that_broke_the_protocol_is_no_longer_sought() -> None:
     book.forget("peer")
     book.forget("bootstrap")
     assert book.wanted() == ("bootstrap",)
+
+
+async def test_who_was_named_and_is_there_is_kept_like_any_other(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    world = World(answering={"a"})
+    book = world.dialer()
+    book.want("peer", ["a"], by="namer")
+    nursery.start_soon(book.run)
+    await trio.sleep(0.1)
+    assert world.linked == {"peer"}
+    world.linked.clear()
+    world.answering.clear()
+    book.lost("peer")
+    await trio.sleep(60)
+    assert len(world.dialled) > 2
+
+
+async def test_who_was_named_and_is_not_there_is_dialled_once(nursery: trio.Nursery, autojump_clock: MockClock) -> None:
+    world = World()
+    book = world.dialer()
+    book.want("peer", ["a"], by="namer")
+    nursery.start_soon(book.run)
+    await trio.sleep(600)
+    assert world.dialled == [("peer", "a")]
+    assert book.wanted() == ()
+
+
+async def test_who_named_three_that_are_not_there_is_heeded_no_more_for_a_while(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    world = World(answering={"b"})
+    book = world.dialer()
+    nursery.start_soon(book.run)
+    for number in range(20):
+        book.want(f"peer {number}", ["a"], by="liar")
+        await trio.sleep(1)
+    assert len(world.dialled) == dialer.WRONG
+    book.want("other", ["b"], by="namer")
+    await trio.sleep(1)
+    assert world.linked == {"other"}
+    await trio.sleep(dialer.UNHEEDED_SECONDS)
+    book.want("another", ["b"], by="liar")
+    await trio.sleep(1)
+    assert world.linked == {"other", "another"}
+
+
+async def test_one_peer_fills_no_more_than_its_part_of_the_book() -> None:
+    book = World().dialer()
+    for number in range(20):
+        book.want(f"peer {number}", ["a"], by="namer")
+    assert len(book.wanted()) == dialer.NAMED
+
+
+async def test_what_is_said_of_a_peer_that_is_known_changes_nothing(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    world = World(answering={"a"})
+    book = world.dialer()
+    book.want("peer", ["a"])
+    book.want("peer", ["elsewhere"], by="liar")
+    nursery.start_soon(book.run)
+    await trio.sleep(1)
+    assert world.dialled == [("peer", "a")]

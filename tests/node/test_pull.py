@@ -11,12 +11,15 @@ from sapo_node.inbox import Inbox
 from sapo_node.net.interface import AskFailed, PeerInfo, Verdict
 from sapo_node.pull import Giver, Puller
 from sapo_node.shelf import Shelf
+from sapo_node.trust.ledger import Ledger
 from sapo_node.trust.policy import Fact
 from sapo_protocol import (
     GetRequest,
     Held,
     ListRequest,
+    PeersRequest,
     decode_delivery,
+    decode_introductions,
     decode_listing,
     encode_delivery,
     encode_listing,
@@ -97,7 +100,7 @@ def test_what_is_too_old_to_be_asked_for_goes(author):
 
 @pytest.fixture
 def giver(gate):
-    return Giver(gate.shelf, gate.ledger, gate.clock)
+    return Giver(gate.shelf, gate.ledger, gate.clock, list, random.Random(0))
 
 
 async def test_what_was_accepted_can_be_had(gate, giver, author):
@@ -125,7 +128,7 @@ def test_who_has_used_up_its_bytes_gets_nothing_until_there_are_more(gate, giver
     whole = round_of(author, 0)
     size = len(encode_delivery([message_of(whole)]))
     monkeypatch.setattr(pull, "BURST_BYTES", 1.5 * size + 20)
-    giver = Giver(gate.shelf, gate.ledger, gate.clock)
+    giver = Giver(gate.shelf, gate.ledger, gate.clock, list, random.Random(0))
     gate.shelf.put(whole)
     request = encode_request(asked(whole))
     assert len(giver.answer(ASKER, request)) == size
@@ -138,7 +141,7 @@ def test_who_has_used_up_its_bytes_gets_nothing_until_there_are_more(gate, giver
 def test_all_askers_together_get_no_more_than_their_share(gate, author, monkeypatch):
     whole = round_of(author, 0)
     monkeypatch.setattr(pull, "ALL_BURST_BYTES", 1.5 * len(message_of(whole)) + 20)
-    giver = Giver(gate.shelf, gate.ledger, gate.clock)
+    giver = Giver(gate.shelf, gate.ledger, gate.clock, list, random.Random(0))
     gate.shelf.put(whole)
     answers = [giver.answer(peer_id(bytes([n]) * 32), encode_request(asked(whole))) for n in (4, 5)]
     assert [answer == encode_delivery([]) for answer in answers] == [False, True]
@@ -156,9 +159,11 @@ class Server:
         self.shelf = Shelf()
         for each in rollouts:
             self.shelf.put(each)
-        self.giver = Giver(self.shelf, gate.ledger, gate.clock)
+        self.giver = Giver(self.shelf, gate.ledger, gate.clock, lambda: self.peers, random.Random(0))
         self.asked = []
         self.says = {}
+        self.peers = []
+        self.introduced = []
 
     async def ask(self, peer, request):
         self.asked.append(request)
@@ -172,6 +177,7 @@ def puller(gate, manifest, server):
     return Puller(
         ask=server.ask,
         peers=lambda: [PeerInfo(server.peer, (), outbound=True, connected_at=0.0)],
+        introduce=lambda *told: server.introduced.append(told),
         ingest=gate.ingest,
         ledger=gate.ledger,
         manifest=manifest,
@@ -275,3 +281,38 @@ async def test_a_peer_that_gives_no_answer_costs_nobody_anything(gate, manifest)
     server.says[1] = None
     await puller(gate, manifest, server).pull(server.peer)
     assert gate.ledger.of(server.peer).evidence.bad == 0
+
+
+# Who else is there.
+
+
+def info(number, address="/ip4/192.0.2.7/tcp/4001"):
+    return PeerInfo(peer_id(bytes([number]) * 32), (address,) if address else (), outbound=True, connected_at=0.0)
+
+
+async def test_a_peer_names_those_it_is_connected_with_and_where_they_are(gate, manifest):
+    server = Server(gate)
+    server.peers = [info(20), info(21, "/ip4/192.0.2.8/tcp/4001"), info(22, None)]
+    await puller(gate, manifest, server).meet(server.peer)
+    named = {(server.peer, each.peer_id, each.addresses[0]) for each in server.peers[:2]}
+    assert set(server.introduced) == named
+
+
+def test_those_in_good_standing_are_named_first_and_who_asks_is_not(gate):
+    trusted = info(29)
+    gate.ledger = Ledger(gate.ledger._database, trusted=(trusted.peer_id,), rng=random.Random(0))
+    peers = [*(info(number) for number in range(20, 29)), trusted]
+    giver = Giver(gate.shelf, gate.ledger, gate.clock, lambda: peers, random.Random(0))
+    request = PeersRequest(2)
+    answer = decode_introductions(giver.answer(peers[0].peer_id, encode_request(request)), request)
+    named = {peer_id(each.key) for each in answer}
+    assert len(named) == 2
+    assert trusted.peer_id in named
+    assert peers[0].peer_id not in named
+
+
+async def test_wrong_introductions_are_charged_to_who_sent_them(gate, manifest):
+    server = Server(gate)
+    server.says[1] = encode_listing([])[:0]
+    await puller(gate, manifest, server).meet(server.peer)
+    assert gate.ledger.of(server.peer).evidence.bad > 0

@@ -72,7 +72,7 @@ class Peer:
         self.network = hub.join(
             self.node.identity.peer_id,
             self.node.channels,
-            requests=self.node.requests,
+            requests=self.node.requests(lambda: self.network.peers()),  # noqa: PLW0108 - there is none yet
             admit=self.node.admits,
             notify=lambda _: None,
         )
@@ -189,7 +189,7 @@ async def test_what_gossip_lost_is_pulled(manifest, pulls, least, most, autojump
         for peer in peers:
             await nursery.start(peer.network.run)
             if pulls:
-                nursery.start_soon(peer.node.pull, peer.network.ask, peer.network.peers)
+                nursery.start_soon(peer.node.pull, peer.network)
         async with trio.open_nursery() as playing:
             for peer in peers:
                 playing.start_soon(play_and_wait, peer)
@@ -212,7 +212,7 @@ async def test_a_swarm_that_was_parted_catches_up_by_pulling(manifest, autojump_
     async with trio.open_nursery() as nursery:
         for peer in peers:
             await nursery.start(peer.network.run)
-            nursery.start_soon(peer.node.pull, peer.network.ask, peer.network.peers)
+            nursery.start_soon(peer.node.pull, peer.network)
         async with trio.open_nursery() as playing:
             playing.start_soon(heal)
             for peer in peers:

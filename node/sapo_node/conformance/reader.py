@@ -36,6 +36,7 @@ from sapo_protocol import (
     ListRequest,
     LocalError,
     Manifest,
+    PeersRequest,
     RemoteError,
     Rollout,
     assign,
@@ -44,6 +45,7 @@ from sapo_protocol import (
     decode_delivery,
     decode_evidence,
     decode_header,
+    decode_introductions,
     decode_listing,
     decode_manifest,
     decode_request,
@@ -221,9 +223,14 @@ def _evidence(given: Input) -> Output:
 
 def _request(given: Input) -> Output:
     request = decode_request(_bytes(given))
-    if isinstance(request, ListRequest):
-        return {"epoch": request.epoch, "after": request.after.hex(), "want": None}
-    return {"epoch": None, "after": None, "want": _pairs(request.want)}
+    nothing = dict.fromkeys(("epoch", "after", "want", "peers"))
+    match request:
+        case ListRequest(epoch, after):
+            return {**nothing, "epoch": epoch, "after": after.hex()}
+        case GetRequest(want):
+            return {**nothing, "want": _pairs(want)}
+        case PeersRequest(most):
+            return {**nothing, "peers": most}
 
 
 def _listing(given: Input) -> Output:
@@ -231,6 +238,13 @@ def _listing(given: Input) -> Output:
     if not isinstance(request, ListRequest):
         raise _Refused("request")  # the contract promises one for a list
     return {"held": _pairs(decode_listing(_bytes(given), request))}
+
+
+def _introductions(given: Input) -> Output:
+    request = decode_request(_bytes(given, "request"))
+    if not isinstance(request, PeersRequest):
+        raise _Refused("request")
+    return {"introduced": [[each.key.hex(), each.address] for each in decode_introductions(_bytes(given), request)]}
 
 
 def _delivery(given: Input) -> Output:
@@ -329,6 +343,7 @@ _KINDS: Mapping[str, Callable[[Input], Output]] = MappingProxyType(
         "request": _request,
         "listing": _listing,
         "delivery": _delivery,
+        "introductions": _introductions,
         "manifest": _read_manifest,
         "window": _window,
         "topic": _topic,

@@ -76,6 +76,26 @@ def is_dialable(text: str) -> bool:
     return parts["tcp"] != "0" and not WILDCARDS & set(parts.values())
 
 
+def may_be_followed(text: str, met: str) -> bool:
+    """Whether an address that a peer names is one to dial: by number, and on no more private a network than the one at
+    whose address `met` that peer was met. Else a stranger could have us knock at doors that it cannot reach itself.
+    """
+    if not is_dialable(text):
+        return False
+    try:
+        named, here = ipaddress.ip_address(host_of(text)), ipaddress.ip_address(host_of(met))
+    except ValueError:
+        return False
+    return _reach(named) >= _reach(here)
+
+
+def _reach(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> int:
+    """How far an address reaches: this machine, this site, or the world."""
+    if address.is_loopback or address.is_link_local or address.is_multicast or address.is_unspecified:
+        return 0
+    return 2 if address.is_global else 1
+
+
 def host_of(text: str) -> str:
     """The IP address or name in an address."""
     return text.split("/")[2] if text.startswith("/") else text

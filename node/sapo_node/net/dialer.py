@@ -1,11 +1,13 @@
 """Whom we want to be connected with, and the loop that keeps dialling them.
 
 The library redials nobody. Bootstrap peers are wanted for ever, anchors until they stay silent; peers found on the LAN
-or connected before are wanted while we dialled few, and few into their network, so that nobody with many
-addresses in one place comes to be all that we dial. The book is bounded.
+or connected before are wanted while we dialled few, and few into their network, so that nobody with many addresses in
+one place comes to be all that we dial. Whom another peer named is sought once, and who named three that were not there
+is heeded no more for a while: there are honest ones, for many peers cannot be dialled. The book is bounded.
 """
 
 import random
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
@@ -22,6 +24,10 @@ AT_ONCE = 8  # peers
 DIAL_SECONDS = 10.0  # for one address
 FIRST_DELAY, LONGEST_DELAY = 0.5, 60.0
 GIVE_UP = 12  # failures in a row, about six minutes
+NAMED = 3  # peers that one peer named and that were not met yet
+WRONG = 3  # of those, that may not be there, before it is heeded no more for a while
+UNHEEDED_SECONDS = 600.0
+NAMERS = 1024  # peers whose wrong names are counted
 LOOK_AGAIN_SECONDS = 5.0  # a connection may end without a word
 
 Dial = Callable[[str, str], Awaitable[None]]
@@ -37,6 +43,8 @@ class Wanted:
     bootstrap: bool
     anchor: bool = False
     """Whether it served us well before the last restart."""
+    by: str = ""
+    """Who named it; empty once it was met, and for who was not named."""
     failures: int = 0
     due: float = 0.0
     dialling: bool = False
@@ -62,23 +70,47 @@ class Dialer:
         self._admit = admit
         self._notify = notify
         self._book: dict[str, Wanted] = {}
+        self._wrong: OrderedDict[str, tuple[int, float]] = OrderedDict()
+        """How many that were not there a peer named, and until when that counts."""
         self._news = trio.Event()
         self._dice = random.Random()  # noqa: S311 - jitter
 
-    def want(self, peer_id: str, addresses: Sequence[str], *, bootstrap: bool = False, anchor: bool = False) -> None:
-        """Add a peer, or put newly learnt addresses before the known ones."""
+    def want(
+        self, peer_id: str, addresses: Sequence[str], *, bootstrap: bool = False, anchor: bool = False, by: str = ""
+    ) -> None:
+        """Add a peer, or put newly learnt addresses before the known ones. `by` is who named it, if somebody did: that
+        changes nothing about a peer that is known already.
+        """
         if not self._admit(peer_id):
             return
         entry = self._book.get(peer_id)
+        if by and (entry is not None or not self._heeds(by)):
+            return
         if entry is None:
             if not self._make_room():
                 return
-            entry = self._book[peer_id] = Wanted(peer_id, (), bootstrap, anchor, linked=peer_id in self._connected())
+            entry = self._book[peer_id] = Wanted(
+                peer_id, (), bootstrap, anchor, by, linked=peer_id in self._connected()
+            )
         # A bootstrap's own address stays first: the operator vouched for it.
         old, new = entry.addresses, tuple(addresses)
         merged = (*old, *new) if entry.bootstrap else (*new, *old)
         entry.addresses = tuple(dict.fromkeys(merged))[:ADDRESSES]
         self.wake()
+
+    def _heeds(self, by: str) -> bool:
+        named = sum(entry.by == by for entry in self._book.values())
+        return self._wrong_of(by) < WRONG and named < NAMED
+
+    def _wrong_of(self, by: str) -> int:
+        count, until = self._wrong.get(by, (0, 0.0))
+        return count if trio.current_time() < until else 0
+
+    def _was_wrong(self, by: str) -> None:
+        self._wrong[by] = (self._wrong_of(by) + 1, trio.current_time() + UNHEEDED_SECONDS)
+        self._wrong.move_to_end(by)
+        if len(self._wrong) > NAMERS:
+            self._wrong.popitem(last=False)
 
     def lost(self, peer_id: str) -> None:
         """A connection ended: try again soon, but not at once and not all together."""
@@ -168,11 +200,16 @@ class Dialer:
     def _reached(self, entry: Wanted) -> None:
         entry.linked = True
         entry.failures = 0
+        entry.by = ""
         if entry.reported:
             entry.reported = False
             self._notify(BootstrapReached(_full(entry)))
 
     def _failed(self, entry: Wanted, cause: str) -> None:
+        if entry.by:
+            self._was_wrong(entry.by)
+            self._book.pop(entry.peer_id, None)
+            return
         entry.failures += 1
         entry.due = trio.current_time() + self._delay(entry.failures)
         if entry.bootstrap and not entry.reported:

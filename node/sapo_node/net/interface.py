@@ -188,6 +188,9 @@ class Network(Protocol):
     async def ask(self, peer_id: str, request: bytes) -> bytes:
         """A connected peer's answer to a request. Raises AskFailed."""
 
+    def introduce(self, by: str, peer_id: str, address: str) -> None:
+        """Seek a peer at an address that the connected peer `by` named, as far as such hearsay is followed."""
+
     def peers(self) -> tuple[PeerInfo, ...]:
         """The connected peers that follow this swarm, sorted by peer id."""
 

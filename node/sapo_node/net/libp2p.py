@@ -213,6 +213,11 @@ class Libp2pNetwork:
             raise AskFailed("the network does not run")
         return await self._service.ask(peer_id, request)
 
+    def introduce(self, by: str, peer_id: str, address: str) -> None:
+        met = self._service.route(by)[0] if self._service is not None else ()
+        if met and addresses.may_be_followed(address, met[0]):
+            self._dialer.want(peer_id, [address], by=by)
+
     def peers(self) -> tuple[PeerInfo, ...]:
         if self._service is None:
             return ()

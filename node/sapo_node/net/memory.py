@@ -254,6 +254,9 @@ class MemoryNetwork:
     async def ask(self, peer_id: str, request: bytes) -> bytes:
         return await self._hub.ask(self.peer_id, peer_id, request)
 
+    def introduce(self, by: str, peer_id: str, address: str) -> None:
+        """Links are drawn when a node joins: nobody is sought."""
+
     def answer(self, peer_id: str, request: bytes) -> bytes | None:
         """Called by the hub: what this node answers a peer that asks."""
         return self._requests.answer(peer_id, request) if self._requests else None

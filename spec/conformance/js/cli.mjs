@@ -4,7 +4,7 @@ import { Refusal, decode } from './encoding.mjs';
 import { envelopeId, readEnvelope, verifyEnvelope, verifySignature } from './envelope.mjs';
 import { Receiver, acceptEvidence, openMessage, verifyGroups } from './gossip.mjs';
 import { assign, readManifest, readTopic, requireOpen, topics } from './manifest.mjs';
-import { readDelivery, readListing, readRequest } from './pull.mjs';
+import { readDelivery, readIntroductions, readListing, readRequest } from './pull.mjs';
 import { readBody, readHeader } from './rollout.mjs';
 import { makeItem, requireAnswer } from './tasks.mjs';
 
@@ -56,6 +56,10 @@ const KINDS = {
   delivery({ manifest, request, bytes }) {
     const delivered = readDelivery(toManifest(manifest), readRequest(fromHex(request)), fromHex(bytes));
     return { ids: delivered.map(({ id }) => id) };
+  },
+
+  introductions({ request, bytes }) {
+    return { introduced: readIntroductions(readRequest(fromHex(request)), fromHex(bytes)) };
   },
 
   manifest({ bytes }) {

@@ -1,11 +1,14 @@
-// Chapter "Pulling": PULL-1 to PULL-6.
+// Chapter "Pulling": PULL-1 to PULL-8.
 
-import { decode, encode, isBytes, isInteger, isMapOf, require } from './encoding.mjs';
+import { decode, encode, isBytes, isInteger, isMapOf, isText, require } from './encoding.mjs';
 import { ROLLOUT_DOMAIN, envelopeId, readEnvelope } from './envelope.mjs';
 import { readMessage } from './rollout.mjs';
 
 const MAX_REQUEST_BYTES = 4096;
 const MAX_WANTED = 64;
+const MAX_INTRODUCED = 16;
+const MAX_INTRODUCTIONS_BYTES = 4096;
+const MAX_ADDRESS_BYTES = 128;
 const MAX_LISTED = 1024;
 const MAX_LISTING_BYTES = 40_000;
 const MAX_DELIVERY_BYTES = 1_048_576;
@@ -15,20 +18,25 @@ export function pullProtocol(manifest) {
   return `/sapo/1/${manifest.networkId.toString('hex')}/pull`;
 }
 
-/** PULL-1 to PULL-3: what a peer asks for. What the request does not hold is null. */
+/** PULL-1 to PULL-3, PULL-7: what a peer asks for. What the request does not hold is null. */
 export function readRequest(bytes) {
   require(bytes.length <= MAX_REQUEST_BYTES, 'pull', 'a request of more than 4,096 bytes');
   const map = decode(bytes, 'pull');
   if (isMapOf(map, ['want'])) {
     const want = readPairs(map.get('want'), MAX_WANTED);
     require(want.length > 0, 'pull', 'nothing is wanted');
-    return { epoch: null, after: null, want };
+    return { epoch: null, after: null, want, peers: null };
+  }
+  if (isMapOf(map, ['peers'])) {
+    const peers = map.get('peers');
+    require(isInteger(peers) && peers >= 1 && peers <= MAX_INTRODUCED, 'pull', 'peers');
+    return { epoch: null, after: null, want: null, peers };
   }
   require(isMapOf(map, ['after', 'epoch']), 'pull', 'other keys');
   const [after, epoch] = [map.get('after'), map.get('epoch')];
   require(isInteger(epoch), 'pull', 'epoch');
   require(isBytes(after, 0) || isBytes(after, 32), 'pull', 'after');
-  return { epoch, after, want: null };
+  return { epoch, after, want: null, peers: null };
 }
 
 /** PULL-4: the pairs of a listing that answers `request`. */
@@ -56,6 +64,20 @@ export function readDelivery(manifest, request, bytes) {
     require(bodies.every((body, k) => body.length === 0 || ((asked >> k) & 1) === 1), 'pull', 'a body that was not asked for');
     return { id, message };
   });
+}
+
+/** PULL-8: the pairs of key and address that answer `request`. */
+export function readIntroductions(request, bytes) {
+  require(bytes.length <= MAX_INTRODUCTIONS_BYTES, 'pull', 'introductions of more than 4,096 bytes');
+  const pairs = decode(bytes, 'pull');
+  require(Array.isArray(pairs) && pairs.length <= request.peers, 'pull', 'no array, or more than were asked for');
+  pairs.forEach((pair, at) => {
+    require(Array.isArray(pair) && pair.length === 2, 'pull', 'no pair');
+    const [key, address] = pair;
+    require(isBytes(key, 32) && isText(address, MAX_ADDRESS_BYTES) && address !== '', 'pull', 'no key and address');
+    require(at === 0 || Buffer.compare(pairs[at - 1][0], key) < 0, 'pull', 'keys do not ascend');
+  });
+  return pairs;
 }
 
 /** The bytes of a request for what a peer holds of an epoch, behind an id or from the beginning. */

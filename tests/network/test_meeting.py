@@ -1,0 +1,87 @@
+"""Peers that know one address find each other by it, over real libp2p on loopback, and stay when it is gone."""
+
+import random
+
+import pytest
+
+from sapo_node.clock import SystemClock
+from sapo_node.counters import Counters
+from sapo_node.database import Database
+from sapo_node.net.interface import Requests
+from sapo_node.pull import Giver, Puller
+from sapo_node.shelf import Shelf
+from sapo_node.state import SCHEMA
+from sapo_node.trust.ledger import Ledger
+from sapo_protocol import load_manifest, pull_protocol
+
+MANIFEST = load_manifest("interop")
+
+
+def answers_of(number):
+    """What a node answers, around the network of the probe of this number."""
+    rng = random.Random(number)
+    ledger = Ledger(Database(None, SCHEMA), rng=rng)
+
+    def peers():
+        return PROBES[number].network.peers()
+
+    return Requests(pull_protocol(MANIFEST), Giver(Shelf(), ledger, SystemClock(), peers, rng).answer)
+
+
+PROBES = {}
+
+
+@pytest.fixture
+async def member(start):
+    async def of(number, **settings):
+        PROBES[number] = await start(number, requests=answers_of(number), **settings)
+        return PROBES[number]
+
+    yield of
+    PROBES.clear()
+
+
+def puller(probe):
+    database, rng = Database(None, SCHEMA), random.Random(0)
+    network = probe.network
+    return Puller(
+        ask=network.ask,
+        peers=network.peers,
+        introduce=network.introduce,
+        ingest=None,
+        ledger=Ledger(database, rng=rng),
+        manifest=MANIFEST,
+        counters=Counters(database, MANIFEST, now=0.0, key_is_new=True, rng=rng),
+        clock=SystemClock(),
+        rng=rng,
+    )
+
+
+async def test_two_that_know_a_third_meet_through_it_and_stay_when_it_leaves(member, until):
+    way_in = await member(1)
+    one = await member(2, bootstrap=(way_in.address,))
+    other = await member(3, bootstrap=(way_in.address,))
+    await until(lambda: way_in.sees(one, other))
+    assert not one.sees(other)
+    await puller(one).meet(way_in.network.peer_id)
+    await until(lambda: one.sees(other) and other.sees(one))
+    await way_in.stop()
+    await one.publish(b"without it")
+    await until(lambda: b"without it" in other.heard)
+
+
+async def test_a_place_where_nobody_is_costs_one_dial(member, until):
+    way_in = await member(1)
+    one = await member(2, bootstrap=(way_in.address,))
+    await until(lambda: one.sees(way_in))
+    gone = "12D3KooWAwY8BEjkKCFT1nCtm48gKvgQ9vTNGgHsCqgfstUKSLPT"
+    one.network.introduce(way_in.network.peer_id, gone, "/ip4/127.0.0.1/tcp/9")
+    assert gone in one.network._dialer.wanted()
+    await until(lambda: gone not in one.network._dialer.wanted())
+
+
+async def test_what_somebody_says_who_is_not_connected_is_not_followed(member):
+    one = await member(2)
+    stranger = "12D3KooWAwY8BEjkKCFT1nCtm48gKvgQ9vTNGgHsCqgfstUKSLPT"
+    one.network.introduce(stranger, stranger, "/ip4/127.0.0.1/tcp/9")
+    assert one.network._dialer.wanted() == ()
