@@ -5,6 +5,7 @@ import logging
 import click
 
 from sapo_node.commands.contributing import contribute
+from sapo_node.commands.keeping import backup, restore
 from sapo_node.commands.looking import config, doctor, evidence, peers, status, why
 from sapo_node.commands.measuring import eval_, export, metrics
 from sapo_node.commands.options import run_command_line
@@ -49,6 +50,8 @@ for command in (
     evidence,
     eval_,
     export,
+    backup,
+    restore,
     config,
     verify,
     manifest,

@@ -94,6 +94,11 @@ class Counters:
         row = self._database.row("SELECT until FROM listening")
         return max(0.0, row[0] - now) if row else 0.0
 
+    def _may_be_lost(self, epoch: int) -> bool:
+        """Whether this key may have signed in an epoch what this state does not have."""
+        row = self._database.row("SELECT until FROM listening WHERE until > 0")
+        return row is not None and epoch <= epoch_at(self._manifest, row[0]) - LISTEN_EPOCHS
+
     def reserve(self, now: float) -> Slot | None:
         """The next unused counter, durably taken; None when this epoch's are used up, or before the genesis."""
         with self._database.transaction(durable=True):
@@ -126,9 +131,12 @@ class Counters:
             for row in self._database.rows("SELECT message FROM published WHERE message != x'' ORDER BY epoch, counter")
         ]
 
-    def recognise(self, envelope_id: bytes) -> None:
-        """Check that an envelope of this node's own key is one it wrote. Raises KeyInUseElsewhere."""
-        if self._database.row("SELECT 1 FROM published WHERE envelope_id = ?", envelope_id) is None:
+    def recognise(self, envelope_id: bytes, epoch: int) -> None:
+        """Check that this node wrote an envelope of its own key, or that it may be lost with an earlier state: it is of no
+        later epoch than the one in which this state began to listen. Raises KeyInUseElsewhere.
+        """
+        known = self._database.row("SELECT 1 FROM published WHERE envelope_id = ?", envelope_id)
+        if known is None and not self._may_be_lost(epoch):
             raise KeyInUseElsewhere(
                 "this node's key is in use elsewhere, or was with a state that is lost: an envelope arrived that it "
                 "does not know; stop the other node, or start with a new key: going on would look like equivocation"

@@ -186,7 +186,7 @@ class Ingest:
             raise _Ignore(Ignored.OUTSIDE_WINDOW)
         rollout = match_bodies(opened, header, bodies)
         if opened.issuer == self._issuer:
-            self._recognise(opened)
+            self._recognise(opened, header)
         self._require_first(sealed, header)
         self._require_place(rollout)
         newcomer = self._ledger.standing(peer_id(sealed.issuer)) is not Standing.HEALTHY
@@ -211,9 +211,9 @@ class Ingest:
             raise _Ignore(Ignored.DUPLICATE)
         return received or 0
 
-    def _recognise(self, opened: Opened) -> None:
+    def _recognise(self, opened: Opened, header: Header) -> None:
         try:
-            self._counters.recognise(opened.envelope_id)
+            self._counters.recognise(opened.envelope_id, header.epoch)
         except KeyInUseElsewhere as error:
             self._on_fatal(error)
         raise _Ignore(Ignored.DUPLICATE)

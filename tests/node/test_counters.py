@@ -141,14 +141,22 @@ def test_what_the_window_no_longer_takes_is_not_sent_again_but_still_recognised(
     counters.keep(Slot(1, 0), b"id", b"the very bytes")
     counters.reserve(2_400)
     assert counters.recent() == []
-    counters.recognise(b"id")
+    counters.recognise(b"id", 1)
 
 
 def test_own_envelopes_are_recognised(counters):
     counters.keep(Slot(1, 0), b"id", b"message")
-    counters.recognise(b"id")
+    counters.recognise(b"id", 1)
 
 
 def test_an_unknown_envelope_of_the_own_key_is_an_alarm(counters):
     with pytest.raises(KeyInUseElsewhere, match="in use elsewhere"):
-        counters.recognise(b"unknown")
+        counters.recognise(b"unknown", 1)
+
+
+def test_what_a_lost_state_signed_before_this_one_began_to_listen_is_no_alarm(database, manifest, rng):
+    counters = Counters(database, manifest, now=1_000, key_is_new=False, rng=rng)
+    counters.recognise(b"unknown", 0)
+    counters.recognise(b"unknown", 1)
+    with pytest.raises(KeyInUseElsewhere):
+        counters.recognise(b"unknown", 2)

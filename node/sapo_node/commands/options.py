@@ -98,20 +98,21 @@ def own_identity(config: Config, passphrase: str | None) -> tuple[Identity, bool
     return identity, True
 
 
+def place_of(config: Config) -> StateFolder:
+    """Where the node of this key and swarm keeps its state, be there one or not."""
+    return state_folder(Path(config.state), load_manifest(config.swarm), unlock(Path(config.key), None).peer_id)
+
+
 def folder_of(config: Config) -> StateFolder:
-    """Where the node of this key and swarm keeps its state. Raises LocalError where it never ran."""
-    folder = _folder(config)
+    """The same, of a node that ran. Raises LocalError where it never did."""
+    folder = place_of(config)
     read_database(folder).close()
     return folder
 
 
 def database_of(config: Config) -> Database:
     """The database of the node of this key and swarm, running or not, for reading."""
-    return read_database(_folder(config))
-
-
-def _folder(config: Config) -> StateFolder:
-    return state_folder(Path(config.state), load_manifest(config.swarm), unlock(Path(config.key), None).peer_id)
+    return read_database(place_of(config))
 
 
 def fetch_model(config: Config) -> None:

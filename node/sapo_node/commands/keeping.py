@@ -1,0 +1,41 @@
+"""Keep what a node has become: `backup`, `restore`."""
+
+import json
+from pathlib import Path
+
+import click
+
+from sapo_node.backup import restore_backup, write_backup
+from sapo_node.commands.options import as_json, configured, folder_of, place_of
+from sapo_node.config import Config
+
+
+@click.command()
+@click.argument("output", type=click.Path(path_type=Path))
+@configured
+@as_json
+def backup(config: Config, output: Path, *, json_output: bool) -> None:
+    """Write the state of a node to OUTPUT, one file: what it learnt, whom it trusts, what it published.
+
+    The node may be running. The key is not in it: keep its file apart, and never run one key on two machines.
+
+    \b
+    sapo-node backup state.tar
+    sapo-node restore state.tar
+    """  # noqa: D301 - click reads the backspace
+    write_backup(folder_of(config), output)
+    click.echo(json.dumps({"output": str(output)}) if json_output else f"written to {output}")
+
+
+@click.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@configured
+@as_json
+def restore(config: Config, file: Path, *, json_output: bool) -> None:
+    """Put the state in FILE back, for the same key and swarm, where there is none.
+
+    The node then listens for two epochs before it publishes: it cannot know what its key has signed since the backup.
+    """
+    folder = place_of(config)
+    restore_backup(file, folder)
+    click.echo(json.dumps({"state": str(folder.path)}) if json_output else f"restored to {folder.path}")
