@@ -132,7 +132,7 @@ class Counters:
         ]
 
     def recognise(self, envelope_id: bytes, epoch: int) -> None:
-        """Check that this node wrote an envelope of its own key, or that it may be lost with an earlier state: it is of no
+        """Check that this node wrote an envelope of its own key, or that it may be lost with an earlier state: of no
         later epoch than the one in which this state began to listen. Raises KeyInUseElsewhere.
         """
         known = self._database.row("SELECT 1 FROM published WHERE envelope_id = ?", envelope_id)
