@@ -6,7 +6,7 @@ body; that, and its size, is all that is judged here: the messages themselves go
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, starmap
 from typing import TypeGuard
 
 from .cbor import Value, decode, encode, read_byte_string
@@ -26,7 +26,8 @@ from .limits import (
 from .manifest import Manifest
 from .rollout import decode_message
 
-_ID_BYTES = _KEY_BYTES = 32
+_NAME_BYTES = 32
+"""Of an envelope id, and of a key."""
 _ARRAY, _ONE_BYTE = 0x80, 24
 """The head of an array, and the least count that is not in its first byte."""
 
@@ -101,13 +102,13 @@ def decode_request(data: bytes) -> Request:
         raise RemoteError(Layer.PULL, "a request is a map")
     if value.keys() == {"after", "epoch"}:
         after, epoch = value["after"], value["epoch"]
-        if not isinstance(after, bytes) or len(after) not in (0, _ID_BYTES):  # PULL-2
+        if not isinstance(after, bytes) or len(after) not in (0, _NAME_BYTES):  # PULL-2
             raise RemoteError(Layer.PULL, "after is an envelope id or empty")
         if not _is_uint(epoch):
             raise RemoteError(Layer.PULL, "an epoch is an unsigned integer")
         return ListRequest(epoch, after)
     if value.keys() == {"want"}:
-        want = _read_pairs(value["want"], MAX_DELIVERED)
+        want = _read_held(value["want"], MAX_DELIVERED)
         if not want:  # PULL-3
             raise RemoteError(Layer.PULL, "nothing is asked for")
         return GetRequest(want)
@@ -126,7 +127,7 @@ def encode_listing(held: Sequence[Held]) -> bytes:
 
 def decode_listing(data: bytes, request: ListRequest) -> tuple[Held, ...]:
     """What a peer says it holds. Raises RemoteError (pull)."""
-    held = _read_pairs(decode(data, limit=MAX_LISTING_BYTES, layer=Layer.PULL), MAX_LISTED)
+    held = _read_held(decode(data, limit=MAX_LISTING_BYTES, layer=Layer.PULL), MAX_LISTED)
     if held and held[0].envelope_id <= request.after:  # PULL-4
         raise RemoteError(Layer.PULL, "an id that is not behind the one asked for")
     return held
@@ -164,21 +165,11 @@ def encode_introductions(introduced: Sequence[Introduction]) -> bytes:
 def decode_introductions(data: bytes, request: PeersRequest) -> tuple[Introduction, ...]:
     """Whom a peer says it knows. Raises RemoteError (pull)."""
     value = decode(data, limit=MAX_INTRODUCTIONS_BYTES, layer=Layer.PULL)
-    if not isinstance(value, list) or len(value) > request.most:  # PULL-8
-        raise RemoteError(Layer.PULL, f"introductions are an array of at most {request.most}")
-    introduced = tuple(map(_read_introduction, value))
-    if any(one.key >= other.key for one, other in pairwise(introduced)):
-        raise RemoteError(Layer.PULL, "keys do not ascend")
-    return introduced
+    return tuple(starmap(_introduction, _read_pairs(value, request.most)))
 
 
-def _read_introduction(value: Value) -> Introduction:
-    if not isinstance(value, list) or len(value) != 2:
-        raise RemoteError(Layer.PULL, "a pair of a key and an address was expected")
-    key, address = value
-    if not isinstance(key, bytes) or len(key) != _KEY_BYTES:
-        raise RemoteError(Layer.PULL, "a key has 32 bytes")
-    if not isinstance(address, str) or not 1 <= len(address.encode()) <= MAX_ADDRESS_BYTES:
+def _introduction(key: bytes, address: Value) -> Introduction:
+    if not isinstance(address, str) or not 1 <= len(address.encode()) <= MAX_ADDRESS_BYTES:  # PULL-8
         raise RemoteError(Layer.PULL, f"an address is text of 1 to {MAX_ADDRESS_BYTES} bytes")
     return Introduction(key, address)
 
@@ -213,25 +204,33 @@ def _pairs(held: Sequence[Held]) -> list[Value]:
     return [[each.envelope_id, each.bodies] for each in held]
 
 
-def _read_pairs(value: Value, most: int) -> tuple[Held, ...]:
-    """Pairs of id and bodies, the ids ascending: PULL-3, PULL-4."""
-    if not isinstance(value, list) or len(value) > most:
-        raise RemoteError(Layer.PULL, f"ids are an array of at most {most} pairs")
-    held = tuple(map(_read_pair, value))
-    if any(one.envelope_id >= other.envelope_id for one, other in pairwise(held)):
-        raise RemoteError(Layer.PULL, "ids do not ascend")
-    return held
+def _read_held(value: Value, most: int) -> tuple[Held, ...]:
+    return tuple(starmap(_held, _read_pairs(value, most)))
 
 
-def _read_pair(value: Value) -> Held:
-    if not isinstance(value, list) or len(value) != 2:
-        raise RemoteError(Layer.PULL, "a pair of an id and its bodies was expected")
-    envelope_id, bodies = value
-    if not isinstance(envelope_id, bytes) or len(envelope_id) != _ID_BYTES:
-        raise RemoteError(Layer.PULL, "an envelope id has 32 bytes")
-    if not _is_uint(bodies) or bodies >> MAX_GROUPS:
+def _held(envelope_id: bytes, bodies: Value) -> Held:
+    if not _is_uint(bodies) or bodies >> MAX_GROUPS:  # PULL-3
         raise RemoteError(Layer.PULL, f"bodies are an unsigned integer of {MAX_GROUPS} bits")
     return Held(envelope_id, bodies)
+
+
+def _read_pairs(value: Value, most: int) -> list[tuple[bytes, Value]]:
+    """Pairs of a name of 32 bytes and something else, the names ascending: PULL-3, PULL-4, PULL-8."""
+    if not isinstance(value, list) or len(value) > most:
+        raise RemoteError(Layer.PULL, f"an array of at most {most} pairs was expected")
+    pairs = list(map(_read_pair, value))
+    if any(one >= other for (one, _), (other, _) in pairwise(pairs)):
+        raise RemoteError(Layer.PULL, "ids or keys do not ascend")
+    return pairs
+
+
+def _read_pair(value: Value) -> tuple[bytes, Value]:
+    if not isinstance(value, list) or len(value) != 2:
+        raise RemoteError(Layer.PULL, "a pair was expected")
+    name, more = value
+    if not isinstance(name, bytes) or len(name) != _NAME_BYTES:
+        raise RemoteError(Layer.PULL, "an id or a key has 32 bytes")
+    return name, more
 
 
 def _is_uint(value: Value) -> TypeGuard[int]:
