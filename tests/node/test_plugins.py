@@ -62,10 +62,22 @@ async def test_programs_are_run_in_the_jail(installed, nursery):
     assert scored.rewards == (True, True, False, False)
 
 
-async def test_a_swarm_of_its_tasks_can_be_joined(installed, nursery):
+async def test_a_swarm_of_its_tasks_is_joined_by_the_same_version_and_with_a_good_configuration(installed, nursery):
     jail = Jail()
     await nursery.start(jail.run)
-    await require_catalogue(parse_manifest(MANIFEST, source="the page"), jail)
+    manifest = parse_manifest(MANIFEST, source="the page")
+    await require_catalogue(manifest, jail)
+    later = replace(manifest, tasks=tuple(replace(task, scorer=2) for task in manifest.tasks))
+    with pytest.raises(LocalError, match="by version 2, and version 1 is installed"):
+        await require_catalogue(later, jail)
+    broken = replace(manifest, tasks=tuple(replace(task, config={"max": 0}) for task in manifest.tasks))
+    with pytest.raises(LocalError, match="cannot be built"):
+        await require_catalogue(broken, jail)
+
+
+def test_a_configuration_that_it_does_not_take_is_refused_with_its_own_words(installed):
+    with pytest.raises(TaskError, match="give exactly max"):
+        build_task(NAME, {"max": 0}, 7)
 
 
 async def test_without_the_package_a_node_says_what_it_lacks(nursery):
@@ -73,26 +85,6 @@ async def test_without_the_package_a_node_says_what_it_lacks(nursery):
     await nursery.start(jail.run)
     with pytest.raises(LocalError, match=r"postfix\.programs, which another package brings"):
         await require_catalogue(parse_manifest(MANIFEST, source="the page"), jail)
-
-
-async def test_another_version_of_its_scorer_is_refused(installed, nursery):
-    jail = Jail()
-    await nursery.start(jail.run)
-    manifest = parse_manifest(MANIFEST, source="the page")
-    later = replace(manifest, tasks=tuple(replace(task, scorer=2) for task in manifest.tasks))
-    with pytest.raises(LocalError, match="by version 2, and version 1 is installed"):
-        await require_catalogue(later, jail)
-
-
-async def test_a_configuration_that_it_does_not_take_is_refused(installed, nursery):
-    jail = Jail()
-    await nursery.start(jail.run)
-    manifest = parse_manifest(MANIFEST, source="the page")
-    broken = replace(manifest, tasks=tuple(replace(task, config={"max": 0}) for task in manifest.tasks))
-    with pytest.raises(LocalError, match="cannot be built"):
-        await require_catalogue(broken, jail)
-    with pytest.raises(TaskError, match="give exactly max"):
-        build_task(NAME, {"max": 0}, 7)
 
 
 def test_an_item_is_the_same_whenever_it_is_built(installed):

@@ -330,8 +330,8 @@ async def test_a_key_older_than_its_state_trains_but_stays_silent_for_two_epochs
 
 
 async def test_a_copied_key_stops_the_copy_and_nobody_is_banned(fast, autojump_clock):
-    """The copy listens for two epochs, so it meets an envelope of the second before it ever publishes one. One of the first
-    might be lost with an earlier state, and is no alarm.
+    """The copy listens for two epochs, so it meets an envelope of the second before it ever publishes one. One of the
+    first might be lost with an earlier state, and is no alarm.
     """
     hub = MemoryHub()
     original, witness = peers = [Peer(1, fast, hub), Peer(2, fast, hub)]
