@@ -61,6 +61,8 @@ BYTES_PER_SECOND, BURST_BYTES = 65_536.0, 2.0 * MAX_DELIVERY_BYTES
 """Given to one peer."""
 ALL_BYTES_PER_SECOND, ALL_BURST_BYTES = 524_288.0, 8.0 * MAX_DELIVERY_BYTES
 """Given to all peers together."""
+LEAST_BYTES = 512
+"""What any answer costs: asking is not free because little comes of it."""
 _EVERYBODY = ""
 _FRAME_BYTES = 5
 """What a message costs in a delivery beyond its own bytes, at most."""
@@ -91,6 +93,8 @@ class Giver:
             return None
         now = self._clock.now()
         room = int(min(self._each.left(peer, now), self._all.left(_EVERYBODY, now), MAX_DELIVERY_BYTES))
+        if room < LEAST_BYTES:
+            return None
         match request:
             case ListRequest():
                 answer = self._listing(request, room)
@@ -99,7 +103,7 @@ class Giver:
             case PeersRequest():
                 answer = self._introductions(request, peer)
         for quota, name in ((self._each, peer), (self._all, _EVERYBODY)):
-            quota.take(name, now, cost=len(answer))
+            quota.take(name, now, cost=max(len(answer), LEAST_BYTES))
         return answer
 
     def _listing(self, request: ListRequest, room: int) -> bytes:
