@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from sapo_adversary.campaigns.campaign import SHARE, campaign_names, load_campaign
-from sapo_adversary.campaigns.page import page
 from sapo_adversary.campaigns.table import markdown
 from sapo_adversary.simulator.defences import DEFENCES
 
@@ -23,9 +22,8 @@ def test_the_table_of_threats_is_that_of_the_committed_matrix():
 
 def test_the_committed_page_is_drawn_from_the_committed_numbers():
     drawn = (ROOT / "tests/benchmarks/results/matrix.html").read_text("utf-8")
-    for each in MATRIX["outcomes"]:
-        assert f'id="{each["campaign"]}"' in drawn
-    assert len(re.findall("<h2 id=", page(MATRIX))) == len(re.findall("<h2 id=", drawn))
+    headings = set(re.findall('<h2 id="([^"]*)"', drawn))
+    assert {each["campaign"] for each in MATRIX["outcomes"]} <= headings
 
 
 @pytest.mark.parametrize("name", PLAYED)

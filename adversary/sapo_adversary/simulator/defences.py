@@ -156,7 +156,7 @@ DEFENCES: Mapping[str, Defence] = {
         (
             (sapo_node.ingest, "open_envelope", _open_unseen),
             (sapo_protocol.rollout, "open_envelope", _open_unseen),
-            (Counters, "recognise", lambda _self, _envelope_id: None),
+            (Counters, "recognise", lambda _self, _envelope_id, _epoch: None),
         ),
     ),
     "strict signatures": Defence(
