@@ -72,9 +72,9 @@ class Config:
         "unfiltered (flat groups as well), or informative (what this node's own policy can learn most from).",
     )
     gates: tuple[str, ...] = _key(
-        (),
-        "What right answers of others must pass before they teach: baseline, habits, length, steps, surprise, follows. "
-        "None by default: what they cost swarms of unlike models is not measured yet.",
+        GATES,
+        "What right answers of others must pass before they teach: all of them, or some, or none with []. Against "
+        "poison that is right; docs/poison.md says what each is for.",
     )
     max_tokens: int = _key(80, "Longest completion this node generates, in tokens of its model.")
     dashboard: str = _key(

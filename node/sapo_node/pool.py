@@ -19,6 +19,9 @@ CREATE INDEX IF NOT EXISTS pool_age ON pool (epoch, counter, k);
 
 _FINISHES = {each.value: each for each in Finish}
 
+Place = tuple[str, int, int, int]
+"""Peer, epoch, counter and the group's number in its envelope."""
+
 MAX_GROUPS = 1_024
 MAX_PER_PEER = 64
 
@@ -28,6 +31,8 @@ class Pool:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._read: dict[Place, VerifiedGroup] = {}
+        """Those that were there when they were last asked for: most wait for many rounds."""
         self._recount()
 
     def __len__(self) -> int:
@@ -48,6 +53,8 @@ class Pool:
                     json.dumps([[each.text, each.finish] for each in group.completions]),
                     json.dumps(group.rewards),
                 )
+                if added:
+                    self._read.pop((group.peer, group.epoch, group.counter, group.k), None)
                 self._change(group.peer, added)
                 if self._held[group.peer] > MAX_PER_PEER:
                     self._trim("WHERE peer = ?", MAX_PER_PEER, group.peer)
@@ -56,7 +63,9 @@ class Pool:
 
     def groups(self) -> list[VerifiedGroup]:
         """All groups, in a stable order."""
-        return [_group(row) for row in self._database.rows("SELECT * FROM pool ORDER BY peer, epoch, counter, k")]
+        places = self._database.rows("SELECT peer, epoch, counter, k FROM pool ORDER BY peer, epoch, counter, k")
+        self._read = {place: self._read.get(place) or self._group(place) for place in places}
+        return list(self._read.values())
 
     def per_peer(self) -> dict[str, int]:
         """How many groups of each peer wait."""
@@ -84,6 +93,15 @@ class Pool:
         self._database.execute("DELETE FROM pool WHERE peer = ?", peer)
         self._total -= self._held.pop(peer, 0)
 
+    def _group(self, place: Place) -> VerifiedGroup:
+        [(dataset, question, completions, rewards)] = self._database.rows(
+            "SELECT dataset, question, completions, rewards FROM pool "
+            "WHERE peer = ? AND epoch = ? AND counter = ? AND k = ?",
+            *place,
+        )
+        texts = tuple(Completion(text, _FINISHES[finish]) for text, finish in json.loads(completions))
+        return VerifiedGroup(*place, dataset, question, texts, tuple(json.loads(rewards)))
+
     def _trim(self, where: str, limit: int, *values: str) -> None:
         """Drop the oldest beyond the limit, of one peer or of all."""
         dropped = self._database.rows(
@@ -104,9 +122,3 @@ class Pool:
         self._held[peer] += by
         if not self._held[peer]:
             del self._held[peer]
-
-
-def _group(row: tuple[str, int, int, int, str, str, str, str]) -> VerifiedGroup:
-    peer, epoch, counter, k, dataset, question, completions, rewards = row
-    texts = tuple(Completion(text, _FINISHES[finish]) for text, finish in json.loads(completions))
-    return VerifiedGroup(peer, epoch, counter, k, dataset, question, texts, tuple(json.loads(rewards)))

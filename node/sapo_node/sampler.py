@@ -29,7 +29,6 @@ from sapo_node.trust import policy
 from sapo_node.trust.ledger import Ledger
 from sapo_node.trust.policy import Standing
 from sapo_node.verify import VerifiedGroup
-from sapo_protocol import Completion
 
 _LEAST_SHARE = 0.25
 """A group that fits into what is left only with less than this is kept for another round, not spent on a trace."""
@@ -176,12 +175,11 @@ class Sampler:
         return True
 
     def _mass(self, group: VerifiedGroup) -> float:
-        return mass(self._advantages(group), group.completions)
+        return mass(self._advantages(group), group.lengths)
 
 
-def mass(weighed: Sequence[float], completions: Sequence[Completion]) -> float:
+def mass(weighed: Sequence[float], lengths: Sequence[int]) -> float:
     """Training mass of a group: sum over its completions of |advantage| x UTF-8 bytes, with one byte for each end;
     never 0.
     """
-    pairs = zip(weighed, completions, strict=True)
-    return max(1.0, sum(abs(advantage) * (1 + len(completion.text.encode())) for advantage, completion in pairs))
+    return max(1.0, sum(abs(advantage) * (1 + length) for advantage, length in zip(weighed, lengths, strict=True)))

@@ -38,7 +38,8 @@ def own_advantages(rewards: Sequence[bool], rate: float | None) -> tuple[float, 
     """
     if rate is None or len(set(rewards)) < 2:
         return advantages(rewards)
-    return tuple((reward - rate) / _deviation(rate) for reward in rewards)
+    right, wrong = (1 - rate) / _deviation(rate), -rate / _deviation(rate)
+    return tuple(right if reward else wrong for reward in rewards)
 
 
 def _worth(rate: float) -> float:

@@ -8,7 +8,7 @@ import logging
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
@@ -63,6 +63,11 @@ class VerifiedGroup:
     question: str
     completions: tuple[Completion, ...]
     rewards: tuple[bool, ...]
+    lengths: tuple[int, ...] = field(init=False, compare=False, repr=False)
+    """UTF-8 bytes of each completion, counted once: a group is weighed in every round that it waits."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "lengths", tuple(len(each.text.encode()) for each in self.completions))
 
 
 Judged = Callable[[Rollout, int, VerifiedGroup | Unusable], None]

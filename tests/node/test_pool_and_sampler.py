@@ -41,7 +41,7 @@ def sampler_of(ledger, seed, *, competence=None, selection="paper", gates=None):
 
 
 def mass_of(each):
-    return mass(advantages(each.rewards), each.completions)
+    return mass(advantages(each.rewards), each.lengths)
 
 
 @pytest.fixture
@@ -57,6 +57,14 @@ def test_groups_come_back_as_they_went_in(pool):
 def test_the_pool_outlives_a_restart(pool, database):
     pool.add([group()])
     assert Pool(database).groups() == [group()]
+
+
+def test_what_takes_the_place_of_a_group_that_went_is_read_anew(pool):
+    pool.add([group(right=4)])
+    pool.groups()
+    pool.remove([group(right=4)])
+    pool.add([group(right=2)])
+    assert pool.groups() == [group(right=2)]
 
 
 def test_a_group_is_handed_out_once(pool):

@@ -8,6 +8,7 @@ from sapo_adversary.attacks.catalogue import THREATS
 from sapo_adversary.packaged import load_named, names_in
 from sapo_adversary.simulator.defences import DEFENCES
 from sapo_adversary.simulator.scenario import Scenario, scenario_from
+from sapo_node.config import Config
 from sapo_protocol import LocalError
 
 Arm = Literal["alone", "control", "undefended", "defended"]
@@ -36,7 +37,7 @@ _COMMON: Mapping[str, Any] = {
     "degree": 6,
     "audited": True,
 }
-_NODE: Mapping[str, Any] = {"round_seconds": 2.0, "external": "auto"}
+_NODE: Mapping[str, Any] = {"round_seconds": 2.0, "external": "auto", "gates": Config().gates}
 _REAL_NODE: Mapping[str, Any] = {**_NODE, "count": 6, "round_seconds": 4.0}
 _REAL: Mapping[str, Any] = {**_COMMON, "seconds": 44.0, "degree": 2}
 """On libp2p, where every second is one."""

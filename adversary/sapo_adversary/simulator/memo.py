@@ -13,8 +13,6 @@ import sapo_node.inbox
 import sapo_node.ingest
 import sapo_node.net.judge
 import sapo_node.net.memory
-import sapo_node.pool
-import sapo_node.sampler
 import sapo_node.verify
 
 REMEMBERED = 20_000
@@ -48,9 +46,6 @@ _PURE: tuple[tuple[Any, str, Key], ...] = (
     (sapo_node.inbox, "encode_message", _all),
     (sapo_node.inbox, "open_message", _first),
     (sapo_node.verify, "decode_body", _first),
-    (sapo_node.pool, "_group", _first),
-    (sapo_node.sampler, "advantages", _first),
-    (sapo_node.sampler, "mass", _all),
 )
 """Functions of the node, and by what of their arguments the result is determined. Scores are `SharedScorer`'s."""
 

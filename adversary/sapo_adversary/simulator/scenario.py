@@ -36,7 +36,8 @@ class NodeSpec:
     """`seed`, a prepared policy by name, or a model folder."""
     lora: int = 0
     gates: tuple[str, ...] = ()
-    """None unless asked for: learning is measured without them, and what they cost beside it."""
+    """None unless asked for: learning is measured without them, and what they cost beside it. Campaigns ask for a node
+    as it is by default."""
     max_tokens: int = 80
     control: Control = ""
     round_seconds: float = 10.0
@@ -144,8 +145,11 @@ class Scenario:
         return [replace(spec, count=1) for spec in self.nodes for _ in range(spec.count)]
 
     def gates_of(self, spec: NodeSpec) -> tuple[str, ...]:
-        """The gates of a node, but for those that all go without."""
-        return tuple(gate for gate in spec.gates if f"{gate} gate" not in self.without)
+        """The gates of a node, but for those that all go without. Only `baseline` looks at rewards; what the stand-in
+        learner answers is no text that the others could read.
+        """
+        kept = (gate for gate in spec.gates if f"{gate} gate" not in self.without)
+        return tuple(gate for gate in kept if self.learner == "model" or gate == "baseline")
 
     @property
     def total_rounds(self) -> int:
