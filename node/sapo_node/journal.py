@@ -7,12 +7,13 @@ journal decides nothing: a node without one does the same.
 import json
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import Any
 
 from sapo_node.database import Database
+from sapo_node.learner.messages import Gate
 from sapo_node.round import Choices
 from sapo_node.sampler import WeightedGroup
 from sapo_node.verify import Unusable, VerifiedGroup
@@ -68,7 +69,8 @@ class Entry:
     at: float
     """Unix time of the last change."""
     facts: dict[str, Any]
-    """dataset, question, completions (text, reward, advantage), weight, tokens: as far as they are known."""
+    """dataset, question, completions (text, reward, advantage, and of what was not taught: silent, gate), weight,
+    tokens: as far as they are known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,8 +130,9 @@ class Journal:
             for k, own in enumerate(choices.local):
                 facts = _facts(own.dataset, own.question, own.completions, own.rewards, own.advantages)
                 self._write(("", choices.epoch, choices.counter, k), "", Fate.OWN, step=choices.step, facts=facts)
-            for weighted, tokens in zip(choices.external, choices.external_tokens, strict=True):
-                trained = (Fate.TRAINED, choices.step, json.dumps(_of_weighted(weighted, tokens)))
+            taken = zip(choices.external, choices.external_tokens, choices.kept_out, strict=True)
+            for weighted, tokens, kept_out in taken:
+                trained = (Fate.TRAINED, choices.step, json.dumps(_of_weighted(weighted, tokens, kept_out)))
                 self._change(weighted.group, "fate = ?, why = '', step = ?, facts = ?", *trained)
             for group, gate in choices.stopped:
                 self._change(group, "fate = ?, why = ?", Fate.LEFT_OUT, f"{gate} gate")
@@ -219,12 +222,14 @@ def _of_verified(group: VerifiedGroup) -> dict[str, Any]:
     return _facts(group.dataset, group.question, group.completions, group.rewards)
 
 
-def _of_weighted(weighted: WeightedGroup, tokens: int) -> dict[str, Any]:
+def _of_weighted(weighted: WeightedGroup, tokens: int, kept_out: Mapping[int, Gate]) -> dict[str, Any]:
     group = weighted.group
     facts = _facts(group.dataset, group.question, group.completions, group.rewards, weighted.advantages)
     for number, spans in enumerate(weighted.silent):
         text = group.completions[number].text
         facts["completions"][number]["silent"] = [text[begin:end] for begin, end in spans]
+    for number, gate in kept_out.items():
+        facts["completions"][number]["gate"] = f"{gate} gate"
     return {**facts, "weight": round(weighted.weight, 3), "tokens": tokens}
 
 

@@ -95,5 +95,14 @@ REASONS: Mapping[str, Reason] = MappingProxyType(
             "Its right answers are longer than most of this node's own to the same task.", "`gates` without `length`."
         ),
         "steps gate": Reason("Its right answers hold an equation that is false.", "`gates` without `steps`."),
+        "surprise gate": Reason(
+            "It holds tokens that this node's policy would not write. Those are not taught; what comes after them is.",
+            "A policy that has come to write them itself, or `gates` without `surprise`.",
+        ),
+        "follows gate": Reason(
+            "Its answer does not follow, for this node's policy, from what it says before it: a guess, or worked out "
+            "elsewhere.",
+            "A policy that knows the steps, or `gates` without `follows`.",
+        ),
     }
 )

@@ -4,7 +4,7 @@ assign -> generate -> share -> take in and verify -> sample self (I) and externa
 """
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal
@@ -60,6 +60,8 @@ class Choices:
     external: Sequence[WeightedGroup]
     external_tokens: Sequence[int]
     """Trained on, of each of `external`."""
+    kept_out: Sequence[Mapping[int, Gate]]
+    """Of each of `external`, the right answers that a gate kept out, `surprise` only in part, by number."""
     stopped: Sequence[tuple[VerifiedGroup, Gate]]
     """Of which a gate left nothing."""
     passed_over: Sequence[tuple[VerifiedGroup, PassedOver]]
@@ -144,6 +146,7 @@ class Rounds:
                 local,
                 external,
                 training.group_tokens[len(local) :],
+                _kept_out(external, training, len(local)),
                 stopped,
                 draw.passed_over,
             )
@@ -161,3 +164,11 @@ class Rounds:
             seconds=watch.seconds,
             training=training,
         )
+
+
+def _kept_out(external: Sequence[WeightedGroup], training: TrainReport, local: int) -> list[dict[int, Gate]]:
+    """By the gates that read texts, before training, and by the learner's."""
+    found: list[dict[int, Gate]] = [dict(each.stopped) for each in external]
+    for group, number, gate in training.kept_out:
+        found[group - local][number] = gate
+    return found

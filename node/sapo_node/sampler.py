@@ -15,8 +15,8 @@ What stays unfilled shrinks J towards 0: a swarm full of liars leaves a node as 
 
 import random
 from collections import Counter, defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 from statistics import median
 
@@ -24,6 +24,7 @@ from sapo_node.advantage import advantages
 from sapo_node.competence import Competence
 from sapo_node.gates import Gates
 from sapo_node.gates.habits import Span
+from sapo_node.learner.messages import Gate
 from sapo_node.selection import Selection, own_advantages, preference
 from sapo_node.trust import policy
 from sapo_node.trust.ledger import Ledger
@@ -44,6 +45,8 @@ class WeightedGroup:
     advantages: tuple[float, ...]
     silent: tuple[tuple[Span, ...], ...] = ()
     """For each completion, the characters of it that are not taught; empty where there are none in any."""
+    stopped: Mapping[int, Gate] = field(default_factory=dict)
+    """The right answers that are not taught at all, by number, and which gate says so."""
 
 
 class PassedOver(StrEnum):
@@ -125,7 +128,8 @@ class Sampler:
             else:
                 room.take(group.peer, share * units)
                 weight = share * policy.AGE_WEIGHT ** max(0, epoch - group.epoch)
-                drawn.append(WeightedGroup(group, weight, self._advantages(group), self._gates.silent(group)))
+                silent, stopped = self._gates.silent(group), self._gates.stopped(group)
+                drawn.append(WeightedGroup(group, weight, self._advantages(group), silent, stopped))
         return Draw(drawn, passed)
 
     def yardstick(self, groups: Sequence[VerifiedGroup]) -> Sequence[VerifiedGroup]:

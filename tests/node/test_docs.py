@@ -10,6 +10,7 @@ import click
 import pytest
 
 from sapo_adversary.cli import cli as adversary
+from sapo_node.advantage import advantages
 from sapo_node.cli import cli as node
 
 ROOT = Path(__file__).parents[2]
@@ -38,6 +39,15 @@ def test_a_printed_command_is_one_that_is_taken(page, line, tmp_path, monkeypatc
 def test_the_reference_is_what_the_code_says():
     check = [sys.executable, ROOT / "scripts/reference.py", "--check"]
     assert subprocess.run(check, check=False).returncode == 0, "run: python scripts/reference.py"
+
+
+def test_the_advantages_on_the_page_are_those_of_the_code():
+    page = (ROOT / "docs/how-it-learns.md").read_text()
+    rows = re.findall(r"^\| (\d) \| ([+-][\d.]+|0) \| ([+-][\d.]+|0) \|", page, re.MULTILINE)
+    assert len(rows) == 6
+    for right, good, bad in rows:
+        found = advantages([1.0] * int(right) + [0.0] * (8 - int(right)))
+        assert {float(good), float(bad)} >= {round(each, 2) for each in found}
 
 
 def test_there_are_commands_on_the_pages():

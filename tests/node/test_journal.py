@@ -11,15 +11,17 @@ from sapo_node import explain
 from sapo_node.gates import Gates
 from sapo_node.ingest import Ignored
 from sapo_node.journal import KEPT_GROUPS, KEPT_REFUSALS, SHOWN_CHARACTERS, Fate, Journal, _of_verified
+from sapo_node.learner.messages import GATES
 from sapo_node.reasons import REASONS
-from sapo_node.round import Choices
+from sapo_node.round import Choices, _kept_out
 from sapo_node.sampler import PassedOver, WeightedGroup
 from sapo_node.trust.ledger import Ledger
 from sapo_node.trust.policy import Fact
 from sapo_node.verify import Unusable, VerifiedGroup, Verifier
 from sapo_protocol import Completion, Finish, Layer, LocalError, peer_id
-from swarm_parts import OpenScorer
+from swarm_parts import TRAINING, OpenScorer
 
+KEEP_OUT = [name for name in REASONS if name.endswith(" gate")]
 MESSAGE_LAYERS = [Layer.SIZE, Layer.FRAME, Layer.ENVELOPE, Layer.SIGNATURE, Layer.HEADER, Layer.BODY, Layer.EVIDENCE]
 
 
@@ -47,6 +49,7 @@ def waits(journal, *groups):
 
 def choices(**what):
     nothing = {"local": (), "external": (), "external_tokens": (), "stopped": (), "passed_over": ()}
+    what.setdefault("kept_out", [{} for _ in what.get("external", ())])
     return Choices(epoch=10, counter=3, step=7, **{**nothing, **what})
 
 
@@ -87,6 +90,31 @@ def test_a_group_that_was_trained_on_says_with_which_weight_and_what_stayed_sile
     [entry] = journal.groups(10)
     assert (entry.fate, entry.step, entry.facts["weight"], entry.facts["tokens"]) == (Fate.TRAINED, 7, 0.5, 40)
     assert entry.facts["completions"][0]["silent"] == ["hail"]
+
+
+def test_a_group_that_was_trained_on_says_which_answers_a_gate_kept_out(journal, database):
+    waits(journal, group())
+    weighted = WeightedGroup(group(), 1.0, (1.0,) * 4 + (-1.0,) * 4)
+    kept_out = {1: "follows", 2: "steps", 3: "follows"}
+    journal.chosen(choices(external=[weighted], external_tokens=[40], kept_out=[kept_out]))
+    [entry] = journal.groups(10)
+    assert [each.get("gate") for each in entry.facts["completions"][:4]] == [
+        None,
+        "follows gate",
+        "steps gate",
+        "follows gate",
+    ]
+    told = explain.envelope(database, "ab" * 32).text
+    assert "the follows gate kept out 2 of its right answers" in told
+    assert "the steps gate kept out 1 of its right answers" in told
+
+
+def test_what_the_learner_kept_out_stands_beside_what_the_texts_did():
+    first, second = (
+        WeightedGroup(group(n), 1.0, (1.0,) * 8, stopped=stopped) for n, stopped in ((1, {0: "steps"}), (2, {}))
+    )
+    training = replace(TRAINING, kept_out=((4, 2, "follows"), (5, 7, "surprise")))
+    assert _kept_out([first, second], training, local=4) == [{0: "steps", 2: "follows"}, {7: "surprise"}]
 
 
 def test_what_a_gate_stopped_and_what_was_passed_over_is_said(journal):
@@ -134,15 +162,15 @@ def test_only_the_newest_refusals_are_kept(journal):
     assert kept[0].sender == f"sender {KEPT_REFUSALS + 19}"
 
 
-@pytest.mark.parametrize("reason", [*MESSAGE_LAYERS, *Ignored, *Unusable, *PassedOver, "length gate", "steps gate"])
+@pytest.mark.parametrize("reason", [*MESSAGE_LAYERS, *Ignored, *Unusable, *PassedOver, *KEEP_OUT])
 def test_every_reason_has_a_meaning_and_says_what_would_change_it(reason):
     assert REASONS[reason].means
     assert REASONS[reason].change
 
 
-def test_only_gates_that_stop_whole_groups_need_a_reason():
-    assert {name.removesuffix(" gate") for name in REASONS if name.endswith(" gate")} == {"length", "steps"}
+def test_the_gates_without_a_reason_keep_no_answer_out():
     assert Gates(["baseline", "habits"], None)._stops is False
+    assert {f"{gate} gate" for gate in GATES} - {*KEEP_OUT} == {"baseline gate", "habits gate"}
 
 
 @pytest.mark.parametrize(

@@ -117,7 +117,7 @@ def gated(*gates):
     return Trainer(load(options), options)
 
 
-@pytest.mark.parametrize(("gates", "kept_out"), [((), ()), (("follows",), (("follows", 1),))])
+@pytest.mark.parametrize(("gates", "kept_out"), [((), ()), (("follows",), ((0, 0, "follows"),))])
 def test_an_answer_that_does_not_follow_teaches_only_where_no_gate_asks(gates, kept_out):
     group = external("zzz zzz <answer>94817</answer>", "b", rewards=(1, 0))
     report = gated(*gates).train(TrainRequest(1, (group,)))
@@ -128,7 +128,7 @@ def test_an_answer_that_does_not_follow_teaches_only_where_no_gate_asks(gates, k
 def test_words_that_a_policy_would_not_say_are_left_out_and_the_rest_teaches():
     group = external(f"Zyx wvu! {GUESS}", "b", rewards=(1, 0))
     plain, part = gated().train(TrainRequest(1, (group,))), gated("surprise").train(TrainRequest(1, (group,)))
-    assert part.kept_out == (("surprise", 1),)
+    assert part.kept_out == ((0, 0, "surprise"),)
     assert 0 < part.external_tokens < plain.external_tokens
 
 
@@ -138,7 +138,7 @@ def test_gates_are_for_right_answers_of_others_alone():
     wrong = external("b", "Zyx wvu! <answer>94817</answer>", rewards=(0, 0))
     wrong = replace(wrong, advantages=(0.0, -1.0))
     report = trainer.train(TrainRequest(1, (own, wrong), "paper"))
-    assert dict(report.kept_out).get("follows", 0) == 0
+    assert "follows" not in {gate for *_, gate in report.kept_out}
     assert min(report.group_tokens) > 0
 
 

@@ -13,7 +13,6 @@ from sapo_node.clock import TrioClock
 from sapo_node.config import Config
 from sapo_node.history import MAX_ROUNDS, History
 from sapo_node.keyfile import Identity
-from sapo_node.learner.messages import TrainReport
 from sapo_node.metrics import METRICS, metrics
 from sapo_node.node import Node
 from sapo_node.overview import overview
@@ -21,26 +20,8 @@ from sapo_node.report import _Screen, print_json_line
 from sapo_node.round import RoundReport
 from sapo_node.trust.ledger import Ledger
 from sapo_node.trust.policy import Fact
-from swarm_parts import KnowingScorer, Oracle
+from swarm_parts import TRAINING, KnowingScorer, Oracle
 
-TRAINING = TrainReport(
-    step=7,
-    loss=-0.5,
-    grad_norm=1.25,
-    entropy=0.4,
-    mean_length=20.5,
-    truncated=0.125,
-    zero_advantage=0.75,
-    learning_rate=0.001,
-    external_weight=0.7,
-    local_tokens=300,
-    external_tokens=200,
-    group_tokens=(300, 200),
-    refused=((1, "too long"),),
-    kept_out=(("surprise", 3),),
-    skipped="no group has an advantage",
-    seconds=2.0,
-)
 REPORT = RoundReport(
     epoch=3,
     counter=5,

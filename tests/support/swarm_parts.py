@@ -11,6 +11,26 @@ from sapo_node.learner.messages import Sampled, TrainGroup, TrainReport
 from sapo_node.tasks import build_task, score, task_digest
 from sapo_protocol import Manifest
 
+TRAINING = TrainReport(
+    step=7,
+    loss=-0.5,
+    grad_norm=1.25,
+    entropy=0.4,
+    mean_length=20.5,
+    truncated=0.125,
+    zero_advantage=0.75,
+    learning_rate=0.001,
+    external_weight=0.7,
+    local_tokens=300,
+    external_tokens=200,
+    group_tokens=(300, 200),
+    refused=((1, "too long"),),
+    kept_out=((2, 3, "surprise"),),
+    skipped="no group has an advantage",
+    seconds=2.0,
+)
+"""What a learner may say of a step."""
+
 
 class OpenScorer:
     """The project's own task builder and scorers, in this process: for text that the tests wrote themselves."""

@@ -61,12 +61,18 @@ class Gates:
         """The advantages, 0 where a right answer must not teach."""
         if self._baseline:
             advantages = against_own(group.rewards, advantages, self._competence.pass_rate(group.dataset))
+        stopped = self.stopped(group)
+        return tuple(0.0 if number in stopped else advantage for number, advantage in enumerate(advantages))
+
+    def stopped(self, group: VerifiedGroup) -> dict[int, Gate]:
+        """The right answers of a group that must not teach, by number, and which gate says so."""
         if not self._stops:
-            return advantages
-        return tuple(
-            0.0 if advantage > 0 and self._why(group.dataset, completion.text) else advantage
-            for completion, advantage in zip(group.completions, advantages, strict=True)
-        )
+            return {}
+        return {
+            number: gate
+            for number, (completion, right) in enumerate(zip(group.completions, group.rewards, strict=True))
+            if right and (gate := self._why(group.dataset, completion.text))
+        }
 
     def silent(self, group: VerifiedGroup) -> tuple[tuple[Span, ...], ...]:
         """For each completion, the characters of it that are not taught."""

@@ -1,6 +1,7 @@
 """Steps: a right answer that was worked out by an equation which does not hold teaches to reckon wrongly."""
 
 import re
+from functools import lru_cache
 from math import prod
 
 _EQUATION = re.compile(
@@ -11,6 +12,7 @@ _EQUATION = re.compile(
 _SIGNS = str.maketrans({"×": "*", "·": "*", "−": "-"})
 
 
+@lru_cache(maxsize=8192)  # a text that waits is looked at again every round
 def steps_hold(text: str) -> bool:
     """Whether every equation in a text holds that has sums, differences and products of whole numbers on its left and
     a number on its right; true of a text without any.

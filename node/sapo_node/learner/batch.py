@@ -23,6 +23,8 @@ class Row:
     """One completion as tokens, ready for the loss."""
 
     group: int
+    number: int
+    """Of the completion in its group."""
     external: bool
     prompt: tuple[int, ...]
     completion: tuple[int, ...]
@@ -64,14 +66,15 @@ def rows_of(policy: Policy, index: int, group: TrainGroup, max_tokens: int) -> l
     if len(prompt) + max_tokens + 1 > policy.context:
         raise Refused(f"its prompt of {len(prompt)} tokens leaves no room in the model's {policy.context}")
     rows = []
-    for completion, advantage in zip(group.completions, group.advantages, strict=True):
+    for number, (completion, advantage) in enumerate(zip(group.completions, group.advantages, strict=True)):
         tokens = _tokens(policy, completion, max_tokens)
         # A text that stops elsewhere than after its answer is not taught to stop there.
         if completion.finish == "stop" and completion.text.rstrip().endswith(ANSWER_END):
             tokens = (*tokens, policy.ends[0])
         at = _answer_at(policy, completion, len(tokens)) if group.source == "external" else len(tokens)
         silent = policy.overlapping(completion.text, completion.silent) if completion.silent else ()
-        rows.append(Row(index, group.source == "external", prompt, tokens, advantage, group.weight, at, silent))
+        external = group.source == "external"
+        rows.append(Row(index, number, external, prompt, tokens, advantage, group.weight, at, silent))
     return rows
 
 

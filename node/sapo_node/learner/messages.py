@@ -122,8 +122,9 @@ class TrainReport:
     """Trained tokens of each group of the request."""
     refused: tuple[tuple[int, str], ...]
     """Index and reason of each group that was left out."""
-    kept_out: tuple[tuple[str, int], ...]
-    """Others' right answers that each of the learner's gates kept out of the loss, `surprise` only in part."""
+    kept_out: tuple[tuple[int, int, Gate], ...]
+    """Others' right answers that the learner's gates kept out of the loss, `surprise` only in part: the group in the
+    request, the completion in the group, and the gate."""
     skipped: str | None
     """Why no update was made, though the step counts."""
     seconds: float
@@ -225,7 +226,7 @@ def report_to_json(report: TrainReport) -> dict[str, Any]:
         "trained_tokens": {"local": report.local_tokens, "external": report.external_tokens},
         "per_group_tokens": list(report.group_tokens),
         "refused": [list(pair) for pair in report.refused],
-        "kept_out": [list(pair) for pair in report.kept_out],
+        "kept_out": [list(each) for each in report.kept_out],
         "skipped": report.skipped,
         "seconds": report.seconds,
     }
@@ -246,7 +247,7 @@ def report_from_json(body: Mapping[str, Any]) -> TrainReport:
         external_tokens=body["trained_tokens"]["external"],
         group_tokens=tuple(body["per_group_tokens"]),
         refused=tuple((index, reason) for index, reason in body["refused"]),
-        kept_out=tuple((gate, count) for gate, count in body["kept_out"]),
+        kept_out=tuple((group, completion, gate) for group, completion, gate in body["kept_out"]),
         skipped=body["skipped"],
         seconds=body["seconds"],
     )

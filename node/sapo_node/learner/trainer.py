@@ -9,7 +9,6 @@ step: one update is often smaller than the last bit of a bf16 weight, and would 
 
 import math
 import time
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -19,7 +18,7 @@ from torch import Tensor, nn
 
 from sapo_node.learner import gates, grpo
 from sapo_node.learner.batch import MicroBatch, Refused, Row, completion_logits, micro_batches, rows_of
-from sapo_node.learner.messages import Correction, LearnerOptions, RequestError, TrainReport, TrainRequest
+from sapo_node.learner.messages import Correction, Gate, LearnerOptions, RequestError, TrainReport, TrainRequest
 from sapo_node.learner.model import Policy
 
 MAX_GRAD_NORM = 1.0
@@ -34,7 +33,13 @@ class _Tally:
     local_tokens: int = 0
     external_tokens: int = 0
     group_tokens: list[int] = field(default_factory=list)
-    kept_out: Counter[str] = field(default_factory=Counter)
+    kept_out: list[tuple[int, int, Gate]] = field(default_factory=list)
+
+    def keep_out(self, gate: Gate, batch: MicroBatch, where: Tensor) -> None:
+        """Note which completions of a micro-batch a gate kept out: (B,)."""
+        self.kept_out += [
+            (batch.rows[place].group, batch.rows[place].number, gate) for place in where.nonzero()[:, 0].tolist()
+        ]
 
 
 class Trainer:
@@ -81,7 +86,7 @@ class Trainer:
             external_tokens=tally.external_tokens,
             group_tokens=tuple(tally.group_tokens),
             refused=tuple(refused),
-            kept_out=tuple(sorted(tally.kept_out.items())),
+            kept_out=tuple(sorted(tally.kept_out)),
             skipped=skipped,
             seconds=time.monotonic() - started,
         )
@@ -152,11 +157,11 @@ class Trainer:
         kept_out = torch.zeros_like(batch.mask, dtype=torch.bool)
         if "follows" in self._gates:
             guessed = ~gates.follows(logprobs, batch.answer)[:, None] & right
-            tally.kept_out["follows"] += int(guessed.sum())
+            tally.keep_out("follows", batch, guessed[:, 0])
             kept_out |= guessed
         if "surprise" in self._gates:
             surprising = gates.surprises(logprobs, batch.mask - batch.answer) & right & ~kept_out
-            tally.kept_out["surprise"] += int(surprising.any(1).sum())
+            tally.keep_out("surprise", batch, surprising.any(1))
             kept_out |= surprising
         return (~kept_out).to(logprobs.dtype)
 
