@@ -110,9 +110,8 @@ def test_a_group_that_was_trained_on_says_which_answers_a_gate_kept_out(journal,
 
 
 def test_what_the_learner_kept_out_stands_beside_what_the_texts_did():
-    first, second = (
-        WeightedGroup(group(n), 1.0, (1.0,) * 8, stopped=stopped) for n, stopped in ((1, {0: "steps"}), (2, {}))
-    )
+    first = WeightedGroup(group(1), 1.0, (1.0,) * 8, stopped={0: "steps"})
+    second = WeightedGroup(group(2), 1.0, (1.0,) * 8)
     training = replace(TRAINING, kept_out=((4, 2, "follows"), (5, 7, "surprise")))
     assert _kept_out([first, second], training, local=4) == [{0: "steps", 2: "follows"}, {7: "surprise"}]
 

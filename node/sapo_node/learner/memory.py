@@ -138,10 +138,8 @@ def _full_round(options: LearnerOptions) -> Iterator[Row]:
         # Prompts differ, or they would be read only once.
         prompt = (0,) * (PROMPT_TOKENS - group) + (1,) * group
         text = (0,) * options.max_tokens
-        for number in range(options.completions):
-            yield Row(
-                group, number, external=False, prompt=prompt, completion=text, advantage=1.0, weight=1.0, answer_at=0
-            )
+        row = Row(group, 0, external=False, prompt=prompt, completion=text, advantage=1.0, weight=1.0, answer_at=0)
+        yield from [row] * options.completions
 
 
 @torch.no_grad()
