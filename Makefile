@@ -8,12 +8,13 @@ STAMP := $(VENV)/.installed
 
 FUZZ_SECONDS ?= 60
 
-.PHONY: help install run test slow lint bench bench-learner fuzz clean
+.PHONY: help install run test slow lowest lint bench bench-learner fuzz clean
 
 help:
 	@echo "make run     start a node in the starter swarm (Ctrl-C ends it; nothing is lost)"
 	@echo "make test    lint, types, import rules, all quick tests, and every attack in small"
 	@echo "make slow    tests that take minutes or need multicast"
+	@echo "make lowest  the tests with the oldest dependencies that are allowed (fetches gigabytes)"
 	@echo "make bench   measurements, each a ratio taken side by side in one run"
 	@echo "make bench-learner  a round of the learner beside TRL's GRPOTrainer"
 	@echo "make fuzz    FUZZ_SECONDS of coverage-guided fuzzing of each part that reads foreign bytes"
@@ -49,6 +50,12 @@ test: lint
 slow: $(STAMP)
 	$(BIN)/python -m pytest -m slow --timeout 1800
 
+lowest: $(STAMP)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt uv
+	$(BIN)/uv venv --quiet --allow-existing $(VENV)-lowest
+	$(BIN)/uv pip install --quiet --python $(VENV)-lowest --resolution lowest-direct --editable '.[load]' --group test
+	OMP_NUM_THREADS=1 $(VENV)-lowest/bin/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
+
 bench: $(STAMP)
 	$(BIN)/python -m pytest -m bench -s --timeout 1800 tests/benchmarks
 
@@ -63,4 +70,4 @@ fuzz: $(STAMP)
 	done
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-lowest .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

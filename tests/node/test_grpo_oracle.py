@@ -11,9 +11,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from datasets import Dataset
 from transformers import Qwen2Config, Qwen2ForCausalLM
-from trl import GRPOConfig, GRPOTrainer
 
 from sapo_node.advantage import EPSILON, advantages
 from sapo_node.learner import grpo
@@ -24,6 +22,8 @@ from sapo_node.learner.model import load
 from sapo_node.learner.trainer import Trainer
 
 torch.set_num_threads(1)
+trl = pytest.importorskip("trl", reason="TRL is pinned, and asks for newer libraries than a node does")
+datasets = pytest.importorskip("datasets")
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")
 
@@ -54,10 +54,10 @@ def policy():
 def oracle(policy, tmp_path):
     """TRL's trainer of a copy of the model; in evaluation mode its loss is not divided by accumulation steps."""
     rewards = iter([reward for group in REWARDS for reward in group])
-    trainer = GRPOTrainer(
+    trainer = trl.GRPOTrainer(
         model=copy.deepcopy(policy.model),
         reward_funcs=lambda completions, **_: [float(next(rewards)) for _ in completions],
-        args=GRPOConfig(
+        args=trl.GRPOConfig(
             output_dir=str(tmp_path),
             use_cpu=True,
             bf16=False,
@@ -77,7 +77,7 @@ def oracle(policy, tmp_path):
             per_device_train_batch_size=OPTIONS.groups * OPTIONS.completions,
             max_completion_length=OPTIONS.max_tokens,
         ),
-        train_dataset=Dataset.from_list([{"prompt": "a"}]),
+        train_dataset=datasets.Dataset.from_list([{"prompt": "a"}]),
         processing_class=policy.tokenizer,
     )
     trainer.model.eval()
@@ -95,6 +95,7 @@ def random_rows(seed):
     return [
         Row(
             n // 4,
+            n % 4,
             external=False,
             prompt=prompts[n // 4],
             completion=tokens(n + 1),
