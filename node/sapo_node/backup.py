@@ -11,11 +11,10 @@ import tempfile
 from contextlib import closing
 from pathlib import Path, PurePosixPath
 
+from sapo_node.database import Database, StateError
 from sapo_node.state import StateFolder
 from sapo_protocol import LocalError
 
-_DATABASE = "node.sqlite"
-_CHECKPOINTS = "checkpoints"
 _ATTEMPTS = 3
 """A running node removes a checkpoint now and then, maybe while it is being read."""
 
@@ -25,14 +24,14 @@ def write_backup(folder: StateFolder, output: Path) -> None:
     if output.exists():
         raise LocalError(f"{output} exists: name a new file")
     with tempfile.TemporaryDirectory(dir=output.parent, prefix=".backup-") as name:
-        place = Path(name)
+        copy = StateFolder(Path(name))
         try:
-            _copy_database(folder.database, place / _DATABASE)
-            _copy_checkpoints(folder.checkpoints, place / _CHECKPOINTS)
-            with tarfile.open(place / "state.tar", "w") as archive:
-                for part in (_DATABASE, _CHECKPOINTS):
-                    archive.add(place / part, arcname=part)
-            (place / "state.tar").rename(output)
+            _copy_database(folder.database, copy.database)
+            _copy_checkpoints(folder.checkpoints, copy.checkpoints)
+            with tarfile.open(copy.path / "state.tar", "w") as archive:
+                for part in (copy.database, copy.checkpoints):
+                    archive.add(part, arcname=part.name)
+            (copy.path / "state.tar").rename(output)
         except (OSError, sqlite3.Error, tarfile.TarError) as error:
             raise LocalError(f"cannot write the backup {output}: {error}") from error
 
@@ -43,16 +42,16 @@ def restore_backup(file: Path, folder: StateFolder) -> None:
         raise LocalError(f"there is a state at {folder.path}: move it away first, nothing is overwritten")
     folder.path.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.path, prefix=".restore-") as name:
-        place = Path(name)
+        copy = StateFolder(Path(name))
         try:
             with tarfile.open(file, "r:") as archive:
-                _require_parts(archive, file)
-                archive.extractall(place, filter="data")
-            with closing(sqlite3.connect(f"file:{place / _DATABASE}?mode=ro", uri=True)) as database:
-                if database.execute("PRAGMA quick_check(1)").fetchone() != ("ok",):
-                    raise LocalError(f"the database in {file} is damaged: take another backup")
-            (place / _CHECKPOINTS).rename(folder.checkpoints)
-            (place / _DATABASE).rename(folder.database)
+                _require_parts(archive, file, copy)
+                archive.extractall(copy.path, filter="data")
+            Database(copy.database, ()).close()  # looks through it
+            copy.checkpoints.rename(folder.checkpoints)
+            copy.database.rename(folder.database)
+        except StateError as error:
+            raise LocalError(f"the database in {file} cannot be used ({error}): take another backup") from error
         except (OSError, sqlite3.Error, tarfile.TarError) as error:
             raise LocalError(f"cannot restore {file}: {error}") from error
 
@@ -78,9 +77,10 @@ def _copy_checkpoints(source: Path, target: Path) -> None:
             return
 
 
-def _require_parts(archive: tarfile.TarFile, file: Path) -> None:
+def _require_parts(archive: tarfile.TarFile, file: Path, copy: StateFolder) -> None:
     """Nothing but files and folders of a state, with its database among them."""
     members = archive.getmembers()
     parts = {PurePosixPath(each.name).parts[:1] for each in members}
-    if not all(each.isfile() or each.isdir() for each in members) or parts != {(_DATABASE,), (_CHECKPOINTS,)}:
+    wanted = {(copy.database.name,), (copy.checkpoints.name,)}
+    if not all(each.isfile() or each.isdir() for each in members) or parts != wanted:
         raise LocalError(f"{file} is no backup of a node")

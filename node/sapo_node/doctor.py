@@ -20,6 +20,7 @@ from sapo_node.catalogue import require_catalogue
 from sapo_node.config import Config
 from sapo_node.jail import Jail
 from sapo_node.keyfile import Identity, PassphraseNeeded, load_key
+from sapo_node.learner.client import require_installed
 from sapo_node.net import addresses
 from sapo_node.net.interface import BootstrapUnreachable, Channel, NetworkNotice, OtherSwarm, PeerConnected, Verdict
 from sapo_node.net.libp2p import Libp2pNetwork, NetworkSettings
@@ -179,6 +180,10 @@ print(json.dumps([torch.__version__, torch.cuda.get_device_name(0) if cuda else 
 
 def _learner() -> Finding:
     """In a process of its own: torch takes a second and much memory."""
+    try:
+        require_installed()
+    except LocalError as error:
+        return _doubtful("learner", str(error), "relaying and contributing work without")
     done = subprocess.run([sys.executable, "-c", _ASK_TORCH], capture_output=True, text=True, check=False)
     if done.returncode:
         last = (done.stderr.strip().splitlines() or ["it died"])[-1]

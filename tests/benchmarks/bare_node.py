@@ -6,18 +6,13 @@ It takes every message that is signed as gossip asks for, and passes it on; noth
 import sys
 
 import trio
-from libp2p import YAMUX_PROTOCOL_ID, Yamux, new_host
-from libp2p.crypto.ed25519 import create_new_key_pair
-from libp2p.crypto.x25519 import create_new_key_pair as create_noise_key_pair
 from libp2p.pubsub import pubsub as library
 from libp2p.pubsub import rpc_queue
-from libp2p.pubsub.gossipsub import PROTOCOL_ID_V11, GossipSub
-from libp2p.security.noise.transport import PROTOCOL_ID as NOISE
-from libp2p.security.noise.transport import Transport as NoiseTransport
 from libp2p.tools.anyio_service import background_trio_service
 from multiaddr import Multiaddr
 
 from sapo_protocol import load_manifest, rollouts_topic
+from stock_libp2p import stock_host, stock_router
 
 QUEUE = 4096
 
@@ -27,21 +22,8 @@ library.SUBSCRIPTION_CHANNEL_SIZE = 100_000
 
 
 async def main(swarm: str) -> None:
-    keys = create_new_key_pair(bytes(32))
-    noise = NoiseTransport(keys, noise_privkey=create_noise_key_pair().private_key)
-    host = new_host(key_pair=keys, sec_opt={NOISE: noise}, muxer_opt={YAMUX_PROTOCOL_ID: Yamux})
-    router = GossipSub(
-        protocols=[PROTOCOL_ID_V11],
-        degree=6,
-        degree_low=4,
-        degree_high=10,
-        heartbeat_interval=1,
-        gossip_window=3,
-        gossip_history=5,
-        adaptive_gossip_enabled=False,
-        spam_protection_enabled=False,
-        eclipse_protection_enabled=False,
-    )
+    host = stock_host(bytes(32))
+    router = stock_router(gossip_window=3, gossip_history=5)
     router.graft_flood_threshold = 0.0  # whoever listens to a measurement asks for its place again and again
     node = library.Pubsub(host, router)
     async with (

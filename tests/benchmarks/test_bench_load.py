@@ -1,6 +1,7 @@
 """Delivery through a node with all its checks, beside py-libp2p by itself: the same publishers and listener."""
 
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -81,7 +82,7 @@ def bare(swarm, _folder):
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
-        env=ENVIRONMENT,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
     )
     try:
         yield process.pid, process.stdout.readline().strip()

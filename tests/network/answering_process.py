@@ -31,31 +31,16 @@ def tell(address: str) -> None:
 
 
 async def stock(seed: bytes, _folder: Path) -> None:
-    from libp2p import YAMUX_PROTOCOL_ID, Yamux, new_host
-    from libp2p.crypto.ed25519 import create_new_key_pair
-    from libp2p.crypto.x25519 import create_new_key_pair as create_noise_key_pair
-    from libp2p.pubsub.gossipsub import PROTOCOL_ID_V11, GossipSub
     from libp2p.pubsub.pubsub import Pubsub
     from libp2p.pubsub.score import ScoreParams, TopicScoreParams
-    from libp2p.security.noise.transport import PROTOCOL_ID as NOISE
-    from libp2p.security.noise.transport import Transport as NoiseTransport
     from libp2p.tools.anyio_service import background_trio_service
     from multiaddr import Multiaddr
 
-    keys = create_new_key_pair(seed)
-    noise = NoiseTransport(keys, noise_privkey=create_noise_key_pair().private_key)
-    host = new_host(key_pair=keys, sec_opt={NOISE: noise}, muxer_opt={YAMUX_PROTOCOL_ID: Yamux})
-    router = GossipSub(
-        protocols=[PROTOCOL_ID_V11],
-        degree=6,
-        degree_low=4,
-        degree_high=10,
-        heartbeat_interval=1,
-        adaptive_gossip_enabled=False,
-        spam_protection_enabled=False,
-        eclipse_protection_enabled=False,
-        score_params=ScoreParams(p4_invalid_messages=TopicScoreParams(weight=10, cap=100), publish_threshold=-50),
-    )
+    from stock_libp2p import stock_host, stock_router
+
+    host = stock_host(seed)
+    invalid = TopicScoreParams(weight=10, cap=100)
+    router = stock_router(score_params=ScoreParams(p4_invalid_messages=invalid, publish_threshold=-50))
     pubsub = Pubsub(host, router, seen_ttl=SEEN_SECONDS, sweep_interval=SEEN_SECONDS)
     pubsub.set_topic_validator(TOPIC, lambda _forwarder, message: valid(message.data), False)
     async with (

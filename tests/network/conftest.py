@@ -11,17 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import trio
-from libp2p import YAMUX_PROTOCOL_ID, Yamux, new_host
 from libp2p.crypto.ed25519 import create_new_key_pair
-from libp2p.crypto.x25519 import create_new_key_pair as create_noise_key_pair
 from libp2p.exceptions import ParseError
 from libp2p.io.exceptions import IOException
 from libp2p.peer.id import ID
 from libp2p.pubsub.gossipsub import PROTOCOL_ID_V11
 from libp2p.pubsub.pb import rpc_pb2
 from libp2p.pubsub.validators import PUBSUB_SIGNING_PREFIX
-from libp2p.security.noise.transport import PROTOCOL_ID as NOISE
-from libp2p.security.noise.transport import Transport as NoiseTransport
 from libp2p.utils import encode_varint_prefixed
 from libp2p.utils.varint import read_varint_prefixed_bytes
 from multiaddr import Multiaddr
@@ -30,6 +26,7 @@ from nacl.signing import SigningKey
 from sapo_node.net.interface import Channel, NetworkNotice, Requests, Verdict
 from sapo_node.net.libp2p import Libp2pNetwork, NetworkSettings
 from sapo_protocol.keys import peer_id
+from stock_libp2p import stock_host
 
 if TYPE_CHECKING:
     from trio_typing import TaskStatus
@@ -219,9 +216,8 @@ Attack = Callable[..., AbstractAsyncContextManager[Attacker]]
 
 @asynccontextmanager
 async def attack(address: str, number: int = 200) -> AsyncIterator[Attacker]:
-    keys = create_new_key_pair(bytes([number]) * 32)
-    noise = NoiseTransport(keys, noise_privkey=create_noise_key_pair().private_key)
-    host = new_host(key_pair=keys, sec_opt={NOISE: noise}, muxer_opt={YAMUX_PROTOCOL_ID: Yamux})
+    seed = bytes([number]) * 32
+    keys, host = create_new_key_pair(seed), stock_host(seed)
     target = ID.from_string(address.rpartition("/")[2])
     received: list[Any] = []
 

@@ -48,13 +48,14 @@ def test_verified_groups_over_epochs_promote(ledger):
 
 
 def test_promotions_are_rationed_however_many_are_ready(ledger):
-    peers = [peer_id(bytes([n]) * 32) for n in range(20)]
-    for epoch in range(1, 6):
+    peers = [peer_id(bytes([n]) * 32) for n in range(60)]
+    healthy = []
+    for epoch in range(1, 10):
         ledger.at(epoch)
         for peer in peers:
             earn(ledger, peer, policy.EARNED_PER_EPOCH)
-    healthy = sum(ledger.of(peer).standing is Standing.HEALTHY for peer in peers)
-    assert healthy == 3  # one each in epochs 3, 4 and 5
+        healthy.append(sum(ledger.of(peer).standing is Standing.HEALTHY for peer in peers))
+    assert healthy == [0, 0, 4, 8, 12, 16, 20, 25, 31]  # four, then a quarter of those there are
 
 
 @pytest.mark.parametrize(("lies", "standing"), [(1, Standing.NEWCOMER), (2, Standing.NEWCOMER), (4, Standing.BANNED)])

@@ -210,7 +210,7 @@ class LedgerMachine(RuleBasedStateMachine):
         """No more than the ration, and nobody who is not ready; whom the lot falls on is the ledger's to say."""
         ready = [peer for peer, history in self.histories.items() if history.is_ready()]
         healthy = sum(history.standing is Standing.HEALTHY for history in self.histories.values())
-        ration = max(1, int(healthy * policy.PROMOTIONS_SHARE))
+        ration = max(policy.PROMOTIONS_LEAST, int(healthy * policy.PROMOTIONS_SHARE))
         promoted = [peer for peer in ready if self.of(peer).standing is Standing.HEALTHY]
         assert len(promoted) == min(ration, len(ready))
         self.a_lot_was_drawn |= len(ready) > ration
@@ -258,11 +258,11 @@ def test_the_lot_of_promotion_may_fall_on_anybody():
 
 def test_a_restart_brings_no_second_ration_of_promotions():
     database = Database(None, (ledger.SCHEMA,))
-    assert len(healthy(ready_newcomers(database))) == 1
+    assert len(healthy(ready_newcomers(database))) == policy.PROMOTIONS_LEAST
     for _ in range(3):
         again = Ledger(database, epoch=3, rng=random.Random(0))
         again.at(3)
-    assert len(healthy(again)) == 1
+    assert len(healthy(again)) == policy.PROMOTIONS_LEAST
 
 
 def test_a_ban_before_the_first_round_lasts_its_time():

@@ -159,7 +159,7 @@ class Ledger:
             and account.trust >= policy.RECOVERED_TRUST
         ]
         healthy = sum(account.standing is Standing.HEALTHY for account in self.accounts())
-        ration = max(1, int(healthy * policy.PROMOTIONS_SHARE))
+        ration = max(policy.PROMOTIONS_LEAST, int(healthy * policy.PROMOTIONS_SHARE))
         for account in self._rng.sample(ready, min(ration, len(ready))):
             self._write(replace(account, standing=Standing.HEALTHY, since=self._epoch))
 

@@ -47,8 +47,8 @@ EARNED_PER_EPOCH = 8
 """Verified groups per epoch that count towards standing: time is the price of trust, not volume."""
 HEALTHY_AFTER = 16
 """Counted groups after which a newcomer may be promoted."""
-PROMOTIONS_SHARE = 0.25
-"""Promotions per epoch, as a share of the healthy peers; at least one."""
+PROMOTIONS_SHARE, PROMOTIONS_LEAST = 0.25, 4
+"""Promotions per epoch: as a share of the healthy peers, and at least, so that a swarm of strangers begins."""
 
 NEWCOMER_SHARE = 0.1
 """All newcomers together, as a share of the external groups asked for."""
