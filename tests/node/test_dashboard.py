@@ -41,7 +41,7 @@ def fill(database, text=EVIL):
     group = VerifiedGroup(f"12D3KooW{text}", 10, 0, 0, text, text, completions, (True,) * 4 + (False,) * 4)
     journal = Journal(database)
     journal._write((group.peer, 10, 0, 0), text, Fate.WAITS, facts=_of_verified(group))
-    journal.chosen(Choices(10, 0, 1, (), (), (), (), [(group, PassedOver.ENOUGH)]))
+    journal.chosen(Choices(10, 0, 1, (), (), (), (), (), [(group, PassedOver.ENOUGH)]))
     journal.refused(text, None, text)
     journal.flush()
     History(database).describe_session(

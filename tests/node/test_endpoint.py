@@ -46,7 +46,7 @@ async def failure_of(status, headers=None, body=b""):
 async def test_all_completions_of_a_question_come_by_one_request_where_the_server_gives_several():
     with ChatServer() as server:
         ((*group,),) = await ask(server.url)
-    assert [each.text for each in group] == ["It is <answer>unknown</answer>", "It is <answer>408</answer>"] * 2
+    assert [each.text for each in group] == ["It is <answer>unknown</answer>", "12*34=408. So <answer>408</answer>"] * 2
     assert {each.finish for each in group} == {"stop"}
     assert {each.tokens for each in group} == {None}
     ((path, request),) = server.requests

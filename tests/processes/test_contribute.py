@@ -22,10 +22,10 @@ from sapo_node.commands.contributing import contribute
 SOLVER = f"""
 import json, sys
 sys.path.insert(0, {str(Path(chat_server.__file__).parent)!r})
-from chat_server import solve
+from chat_server import work
 for line in sys.stdin:
-    result = solve(json.loads(line)["question"])
-    print(json.dumps([] if result is None else [f"It is <answer>{{result}}</answer>"]), flush=True)
+    text = work(json.loads(line)["question"])
+    print(json.dumps([text] if text else []), flush=True)
 """
 
 

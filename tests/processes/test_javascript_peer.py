@@ -54,7 +54,11 @@ def swarm(tmp_path):
     )
     (tmp_path / "live.toml").write_text(render_manifest(manifest))
     (tmp_path / "live.cbor").write_bytes(manifest.encoded)
-    with RunningProcess(tmp_path / "node", "--swarm", tmp_path / "live.toml") as node:
+    # The peer answers without work, from which a node with gates learns nothing.
+    (tmp_path / "node.toml").write_text("gates = []\n")
+    with RunningProcess(
+        tmp_path / "node", "--swarm", tmp_path / "live.toml", "--config", tmp_path / "node.toml"
+    ) as node:
         address = node.until_event("started")["addresses"][0]
         yield node, ("--manifest", tmp_path / "live.cbor", "--dial", address)
 

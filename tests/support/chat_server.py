@@ -15,6 +15,12 @@ def solve(question):
     return {"*": left * right, "+": left + right, "-": left - right}[sign]
 
 
+def work(question):
+    """Its answer as a model gives it that shows its work: from bare results a node with gates learns nothing."""
+    found = re.search(r"(\d+) ([*+-]) (\d+)", question)
+    return f"{found[1]}{found[2]}{found[3]}={solve(question)}. So <answer>{solve(question)}</answer>" if found else ""
+
+
 def choice(text, finish="stop"):
     return {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": finish}
 
@@ -27,7 +33,7 @@ def reply(*choices):
 def mostly_right(request):
     """Answers as a model does that is right every other time, as many as it is asked for."""
     question = request["messages"][-1]["content"]
-    texts = [f"It is <answer>{solve(question) if number % 2 else 'unknown'}</answer>" for number in range(8)]
+    texts = [work(question) if number % 2 else "It is <answer>unknown</answer>" for number in range(8)]
     return reply(*[choice(text) for text in texts[: request.get("n", 1)]])
 
 
