@@ -177,11 +177,11 @@ def test_a_small_experiment_runs_once_and_is_drawn(tmp_path):
     path = tmp_path / "tiny.toml"
     path.write_text(
         'title = "t"\nquestion = "q"\nseeds = [1]\nreference = "alone"\nceiling = 0.8\n'
-        "[scenario]\nseconds = 60\nfinal_questions = 1\n[[scenario.nodes]]\nlocal = 1\n[arms.alone]\nexternal = 0\n"
+        "[scenario]\nseconds = 20\nfinal_questions = 1\n[[scenario.nodes]]\nlocal = 1\n[arms.alone]\nexternal = 0\n"
     )
     command = ["experiment", str(path), "--output", str(tmp_path)]
     first = json.loads(sapo_adversary(*command, "--jobs", "1", "--json"))
-    assert len(first["arms"]["alone"]["curves"]["reward"][0]) == 6
+    assert len(first["arms"]["alone"]["curves"]["reward"][0]) == 2
     [record] = (tmp_path / "runs").iterdir()
     written = record.stat().st_mtime_ns
     assert json.loads(sapo_adversary(*command, "--json")) == first

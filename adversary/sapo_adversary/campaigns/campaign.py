@@ -25,7 +25,7 @@ Scale = Literal["full", "quick", "models"]
 """How large the runs are: as results are reported; so small that they only show that nothing false is trained on; or
 with real language models in place of the stand-in."""
 _SMALLER: Mapping[Scale, tuple[int, Mapping[str, Any]]] = {
-    "quick": (6, {"seconds": 60.0}),
+    "quick": (6, {"seconds": 40.0}),
     "models": (6, {"seconds": 120.0, "learner": "model"}),
 }
 """Honest nodes, and what differs in the scenario."""
