@@ -66,7 +66,8 @@ def _of_entry(entry: Entry) -> list[str]:
             lines.append(f"    not taught, as a habit that does not pay here: {', '.join(map(repr, silent))}")
         kept_out = Counter(each["gate"] for each in entry.facts["completions"] if "gate" in each)
         for gate, count in sorted(kept_out.items()):
-            lines.append(f"    the {gate} kept out {count} of its right answers")
+            part = "a part of " if gate == "surprise gate" else ""
+            lines.append(f"    the {gate} kept out {part}{count} of its right answers")
             lines += _reason(gate)
     return [*lines, *_reason(entry.why)]
 

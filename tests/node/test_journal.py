@@ -95,11 +95,11 @@ def test_a_group_that_was_trained_on_says_with_which_weight_and_what_stayed_sile
 def test_a_group_that_was_trained_on_says_which_answers_a_gate_kept_out(journal, database):
     waits(journal, group())
     weighted = WeightedGroup(group(), 1.0, (1.0,) * 4 + (-1.0,) * 4)
-    kept_out = {1: "follows", 2: "steps", 3: "follows"}
+    kept_out = {0: "surprise", 1: "follows", 2: "steps", 3: "follows"}
     journal.chosen(choices(external=[weighted], external_tokens=[40], kept_out=[kept_out]))
     [entry] = journal.groups(10)
     assert [each.get("gate") for each in entry.facts["completions"][:4]] == [
-        None,
+        "surprise gate",
         "follows gate",
         "steps gate",
         "follows gate",
@@ -107,6 +107,7 @@ def test_a_group_that_was_trained_on_says_which_answers_a_gate_kept_out(journal,
     told = explain.envelope(database, "ab" * 32).text
     assert "the follows gate kept out 2 of its right answers" in told
     assert "the steps gate kept out 1 of its right answers" in told
+    assert "the surprise gate kept out a part of 1 of its right answers" in told
 
 
 def test_what_the_learner_kept_out_stands_beside_what_the_texts_did():
