@@ -38,7 +38,7 @@ def own_advantages(rewards: Sequence[bool], rate: float | None) -> tuple[float, 
     """
     if rate is None or len(set(rewards)) < 2:
         return advantages(rewards)
-    right, wrong = (1 - rate) / _deviation(rate), -rate / _deviation(rate)
+    right, wrong = _worth(rate), -rate / _deviation(rate)
     return tuple(right if reward else wrong for reward in rewards)
 
 

@@ -5,10 +5,12 @@ import re
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+_ASKED = re.compile(r"(\d+) ([*+-]) (\d+)")
+
 
 def solve(question):
     """The result of a multiplication or sum in words of the starter swarm; None for any other question."""
-    found = re.search(r"(\d+) ([*+-]) (\d+)", question)
+    found = _ASKED.search(question)
     if found is None:
         return None
     left, sign, right = int(found[1]), found[2], int(found[3])
@@ -17,7 +19,7 @@ def solve(question):
 
 def work(question):
     """Its answer as a model gives it that shows its work: from bare results a node with gates learns nothing."""
-    found = re.search(r"(\d+) ([*+-]) (\d+)", question)
+    found = _ASKED.search(question)
     return f"{found[1]}{found[2]}{found[3]}={solve(question)}. So <answer>{solve(question)}</answer>" if found else ""
 
 

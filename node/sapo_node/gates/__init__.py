@@ -49,10 +49,9 @@ class Gates:
         kept: list[VerifiedGroup] = []
         stopped: list[tuple[VerifiedGroup, Gate]] = []
         for group in offered:
-            texts = _right(group)
-            why = [gate for text in texts if (gate := self._why(group.dataset, text))]
-            if texts and len(why) == len(texts):
-                stopped.append((group, why[0]))
+            gates = list(self.stopped(group).values())
+            if gates and len(gates) == sum(group.rewards) < len(group.rewards):
+                stopped.append((group, gates[0]))
             else:
                 kept.append(group)
         return kept, stopped
@@ -62,6 +61,8 @@ class Gates:
         if self._baseline:
             advantages = against_own(group.rewards, advantages, self._competence.pass_rate(group.dataset))
         stopped = self.stopped(group)
+        if not stopped:
+            return advantages
         return tuple(0.0 if number in stopped else advantage for number, advantage in enumerate(advantages))
 
     def stopped(self, group: VerifiedGroup) -> dict[int, Gate]:
@@ -92,9 +93,3 @@ class Gates:
         if self._length and not self._length.admits(dataset, text):
             return "length"
         return None
-
-
-def _right(group: VerifiedGroup) -> list[str]:
-    """The right answers of a group, of one that has wrong ones as well."""
-    texts = [each.text for each, reward in zip(group.completions, group.rewards, strict=True) if reward]
-    return texts if len(texts) < len(group.completions) else []

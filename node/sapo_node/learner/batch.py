@@ -65,15 +65,15 @@ def rows_of(policy: Policy, index: int, group: TrainGroup, max_tokens: int) -> l
     prompt = tuple(policy.prompt(group.question))
     if len(prompt) + max_tokens + 1 > policy.context:
         raise Refused(f"its prompt of {len(prompt)} tokens leaves no room in the model's {policy.context}")
+    external = group.source == "external"
     rows = []
     for number, (completion, advantage) in enumerate(zip(group.completions, group.advantages, strict=True)):
         tokens = _tokens(policy, completion, max_tokens)
         # A text that stops elsewhere than after its answer is not taught to stop there.
         if completion.finish == "stop" and completion.text.rstrip().endswith(ANSWER_END):
             tokens = (*tokens, policy.ends[0])
-        at = _answer_at(policy, completion, len(tokens)) if group.source == "external" else len(tokens)
+        at = _answer_at(policy, completion, len(tokens)) if external else len(tokens)
         silent = policy.overlapping(completion.text, completion.silent) if completion.silent else ()
-        external = group.source == "external"
         rows.append(Row(index, number, external, prompt, tokens, advantage, group.weight, at, silent))
     return rows
 
