@@ -101,7 +101,6 @@ def random_rows(seed):
             completion=tokens(n + 1),
             advantage=value,
             weight=1.0,
-            answer_at=0,
         )
         for n, value in enumerate(rng.gauss(0, 1.5) for _ in range(12))
     ]

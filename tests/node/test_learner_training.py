@@ -112,6 +112,11 @@ GUESS = "I think it is 4. <answer>4</answer>"
 """The seed may well say so, and would seldom be right."""
 
 
+PRODUCT = "Solve the following multiplication: 98 * 93. Give only the result as your final answer."
+WORK = "98 * 93 = 9114. <answer>9114</answer>"
+"""Here the seed would rather have said why, and would hardly have begun to answer."""
+
+
 def gated(*gates):
     options = replace(OPTIONS, gates=gates)
     return Trainer(load(options), options)
@@ -123,6 +128,22 @@ def test_an_answer_that_does_not_follow_teaches_only_where_no_gate_asks(gates, k
     report = gated(*gates).train(TrainRequest(1, (group,)))
     assert report.kept_out == kept_out
     assert (report.external_tokens == 0) is bool(kept_out)
+
+
+@pytest.mark.parametrize("end", ["<answer>", "</answer>", " <answer>9", " zzz"])
+def test_no_tag_after_the_answer_hides_that_it_does_not_follow(end):
+    group = external(f"zzz zzz <answer>94817</answer>{end}", "b", rewards=(1, 0))
+    assert gated("follows").train(TrainRequest(1, (group,))).kept_out == ((0, 0, "follows"),)
+
+
+def test_what_is_said_after_an_answer_that_follows_has_to_follow_too():
+    group = replace(external(f"{WORK} Zyx wvu!", "b", rewards=(1, 0)), question=PRODUCT)
+    assert gated("follows").train(TrainRequest(1, (group,))).kept_out == ((0, 0, "follows"),)
+
+
+def test_an_answer_follows_whatever_stands_before_its_opening_tag():
+    group = replace(external(WORK, "b", rewards=(1, 0)), question=PRODUCT)
+    assert gated("follows").train(TrainRequest(1, (group,))).kept_out == ()
 
 
 def test_words_that_a_policy_would_not_say_are_left_out_and_the_rest_teaches():

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from sapo_node.answer import ANSWER_END, answer_span
 from sapo_node.learner.forward import pad_left, pad_right, read_prompts, run
 from sapo_node.learner.messages import Sampled, TrainGroup
-from sapo_node.learner.model import ANSWER_BEGIN, ANSWER_END, Policy
+from sapo_node.learner.model import Policy
 
 MICRO_TOKENS = 4096
 """Padded tokens of one micro-batch, at most."""
@@ -31,8 +32,8 @@ class Row:
     """Its token ids, with the end where the end is trained."""
     advantage: float
     weight: float
-    answer_at: int
-    """How many of its tokens come before the answer; all of them where there is none, and of own completions."""
+    answer: tuple[int, ...] = ()
+    """Places of the tokens of its answer and of what comes after it, without the tags; of others' completions only."""
     silent: tuple[int, ...] = ()
     """Places of the tokens that are not taught."""
 
@@ -53,7 +54,7 @@ class MicroBatch:
     mask: Tensor
     """(B, T) 1 where a completion token stands."""
     answer: Tensor
-    """(B, T) 1 from the answer on."""
+    """(B, T) 1 where a token of the answer stands, or one after it."""
 
 
 class Refused(Exception):
@@ -72,9 +73,9 @@ def rows_of(policy: Policy, index: int, group: TrainGroup, max_tokens: int) -> l
         # A text that stops elsewhere than after its answer is not taught to stop there.
         if completion.finish == "stop" and completion.text.rstrip().endswith(ANSWER_END):
             tokens = (*tokens, policy.ends[0])
-        at = _answer_at(policy, completion, len(tokens)) if external else len(tokens)
+        answer = _answer(policy, completion, len(tokens)) if external else ()
         silent = policy.overlapping(completion.text, completion.silent) if completion.silent else ()
-        rows.append(Row(index, number, external, prompt, tokens, advantage, group.weight, at, silent))
+        rows.append(Row(index, number, external, prompt, tokens, advantage, group.weight, answer, silent))
     return rows
 
 
@@ -93,10 +94,11 @@ def _tokens(policy: Policy, completion: Sampled, max_tokens: int) -> tuple[int, 
     return tuple(encoded)
 
 
-def _answer_at(policy: Policy, completion: Sampled, tokens: int) -> int:
-    """Where the answer begins, to within a token: text that was cut elsewhere may be encoded otherwise."""
-    before, tag, _ = completion.text.rpartition(ANSWER_BEGIN)
-    return min(tokens, len(policy.encode_foreign(before) or ())) if tag else tokens
+def _answer(policy: Policy, completion: Sampled, tokens: int) -> tuple[int, ...]:
+    if (span := answer_span(completion.text)) is None:
+        return ()
+    places = policy.overlapping(completion.text, [(0, span[0]), (span[1], span[1] + len(ANSWER_END))])
+    return tuple(place for place in range(tokens) if place not in places)
 
 
 def micro_batches(policy: Policy, rows: Sequence[Row]) -> Iterator[MicroBatch]:
@@ -124,8 +126,10 @@ def _fits(rows: Sequence[Row], vocabulary: int) -> bool:
 def _batch(policy: Policy, rows: Sequence[Row]) -> MicroBatch:
     places = {prompt: place for place, prompt in enumerate(dict.fromkeys(row.prompt for row in rows))}
     prompts, prompt_mask = pad_left(list(places), policy.pad, policy.device)
-    answer_at = torch.tensor([row.answer_at for row in rows], device=policy.device)
     targets, mask = pad_right([row.completion for row in rows], policy.pad, policy.device)
+    answer = torch.zeros_like(mask)
+    for place, row in enumerate(rows):
+        answer[place, list(row.answer)] = 1
     return MicroBatch(
         rows=tuple(rows),
         prompts=prompts,
@@ -133,7 +137,7 @@ def _batch(policy: Policy, rows: Sequence[Row]) -> MicroBatch:
         prompt_of=torch.tensor([places[row.prompt] for row in rows], device=policy.device),
         targets=targets,
         mask=mask,
-        answer=mask * (torch.arange(mask.shape[1], device=policy.device) >= answer_at[:, None]),
+        answer=answer,
     )
 
 

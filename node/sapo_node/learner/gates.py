@@ -18,7 +18,7 @@ def surprises(logprobs: Tensor, before_answer: Tensor) -> Tensor:
     """Tell which tokens this policy would hardly write: (B, T) and (B, T) to (B, T).
 
     It is not taught to begin what it would not begin; what comes after may still teach. `before_answer` is 1 for the
-    tokens before the answer.
+    tokens before the answer, and for its tags.
     """
     return (logprobs < math.log(RARE)) & before_answer.bool()
 
@@ -27,6 +27,7 @@ def follows(logprobs: Tensor, answer: Tensor) -> Tensor:
     """Tell in which completions the answer follows, for this policy, from the text before it: (B, T), (B, T) to (B,).
 
     A right answer that does not follow is a guess, or was worked out elsewhere; what can be learnt from it is to guess.
-    `answer` is 1 for the tokens from the answer on.
+    `answer` is 1 for the tokens of the answer and of what comes after it. The tags do not count: where a policy would
+    answer is not what its answer follows from.
     """
     return torch.where(answer.bool(), logprobs, 0.0).sum(1) >= math.log(FOLLOWS)

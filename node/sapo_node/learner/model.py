@@ -29,7 +29,6 @@ from sapo_node.prompt import SYSTEM
 from sapo_node.seed import POLICY_DIR
 from sapo_protocol.errors import LocalError
 
-ANSWER_BEGIN, ANSWER_END = "<answer>", "</answer>"
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 

@@ -11,6 +11,7 @@ from decimal import Context, Decimal
 from math import gcd
 from types import MappingProxyType
 
+from sapo_node.answer import answer_span
 from sapo_node.tasks import interop, plugins
 from sapo_node.tasks.logic import follows_from_premises
 from sapo_node.tasks.task import Task
@@ -24,7 +25,6 @@ MAX_COMPLETION = 65_536
 MAX_ANSWER = 4_096
 """Characters of an answer; a longer one is wrong."""
 
-_OPEN, _CLOSE = "<answer>", "</answer>"
 _BLANK = " \t\r\n"
 
 
@@ -43,14 +43,11 @@ def score(dataset: str, task: Task, completion: str) -> bool:
 
 
 def extract_answer(completion: str) -> str | None:
-    """The text between the last closing tag and the last opening tag before it, stripped of blanks."""
+    """The text of the answer, stripped of blanks."""
     if len(completion) > MAX_COMPLETION:
         return None
-    end = completion.rfind(_CLOSE)
-    start = completion.rfind(_OPEN, 0, max(end, 0))
-    if end < 0 or start < 0:
-        return None
-    return completion[start + len(_OPEN) : end].strip(_BLANK)
+    span = answer_span(completion)
+    return completion[slice(*span)].strip(_BLANK) if span else None
 
 
 def _is_text(task: Task, answer: str) -> bool:
