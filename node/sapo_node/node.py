@@ -26,7 +26,7 @@ from sapo_node.ingest import Ingest
 from sapo_node.intake import Intake
 from sapo_node.journal import UNWRITTEN, Journal, Unwritten
 from sapo_node.keyfile import Identity
-from sapo_node.net.interface import Channel, Network, NotRunningError, Requests
+from sapo_node.net.interface import Acquaintances, Channel, NotRunningError, Requests
 from sapo_node.place import Place
 from sapo_node.pool import Pool
 from sapo_node.pull import Giver, Peers, Puller
@@ -217,7 +217,7 @@ class Node:
         for message in self.counters.recent():
             await _send(publish, self._rollouts, message)
 
-    async def pull(self, network: Network) -> None:
+    async def pull(self, network: Acquaintances) -> None:
         """Ask peers for what gossip did not bring, and for other peers, until cancelled."""
         puller = Puller(
             ask=network.ask,

@@ -16,6 +16,7 @@ from sapo_adversary.attacks.gossip.control_spam import ControlSpam
 from sapo_adversary.attacks.gossip.covert_flash import CovertFlash
 from sapo_adversary.attacks.gossip.eclipse import Eclipse
 from sapo_adversary.attacks.gossip.false_addresses import FalseAddresses
+from sapo_adversary.attacks.gossip.false_introductions import FalseIntroductions
 from sapo_adversary.attacks.gossip.freeloader import Freeloader
 from sapo_adversary.attacks.gossip.kit import GossipAttack
 from sapo_adversary.attacks.gossip.slow_streams import SlowStreams
@@ -87,6 +88,7 @@ _GOSSIP_KINDS: tuple[type[GossipAttack], ...] = (
     CovertFlash,
     Censorship,
     FalseAddresses,
+    FalseIntroductions,
     Freeloader,
     ControlSpam,
 )

@@ -45,6 +45,7 @@ ABOUT: Mapping[str, str] = {
     "mesh_honest": "share of heartbeats at which the victim had an honest peer in its mesh",
     "mesh_dark": "longest time, in seconds, that an honest node had no honest peer in its mesh",
     "strange_dials": "share of honest nodes' dials that went to where neither an honest node nor an attacker is",
+    "led_astray": "those dials, for each honest node and each attacker",
     "streams": "most streams that others than honest nodes held open at one honest node",
     "mesh_stay": "heartbeats that an attacker was in the mesh of an honest node; the most",
     "mesh_taken": "share of an honest node's mesh that attackers held at the end; the mean",
@@ -88,7 +89,7 @@ def metrics(record: Record, control: Record, alone: Record) -> dict[str, float]:
     if "habits" in nodes[0]["findings"]:
         values |= _taught(nodes, others)
     if _REALTIME in record:
-        values |= _gossip(record, control)
+        values |= _gossip(record, control, attackers)
     for node in nodes:
         for reason, count in node["refused"].items():
             values[REFUSED + reason] = values.get(REFUSED + reason, 0) + count
@@ -127,7 +128,7 @@ def _poison_gain(nodes: Sequence[Mapping[str, Any]]) -> float:
     return fmean(poison) / fmean(honest) if poison and honest else 0.0
 
 
-def _gossip(record: Record, control: Record) -> dict[str, float]:
+def _gossip(record: Record, control: Record, attackers: int) -> dict[str, float]:
     """What was seen of the network; the victim is the last node."""
     nodes, others = ([node[_REALTIME] for node in each["nodes"]] for each in (record, control))
     victim = nodes[-1]
@@ -141,6 +142,7 @@ def _gossip(record: Record, control: Record) -> dict[str, float]:
         "mesh_honest": victim["meshed"] / max(1, victim["beats"]),
         "mesh_dark": max(node["dark"] for node in nodes),
         "strange_dials": sum(node["strange_dials"] for node in nodes) / max(1, dials),
+        "led_astray": sum(node["strange_dials"] for node in nodes) / len(nodes) / max(1, attackers),
         "slow_closed": _slow_closed(record[_REALTIME]["attackers"]),
         "streams": max(node["streams"] for node in nodes),
         "mesh_stay": max(max(node["stays"], default=0) for node in nodes),

@@ -146,10 +146,10 @@ async def _deaf(_sender: str, _rpc: Any) -> None:
     """What publishers do with what the target sends."""
 
 
-def _place_of(user: int, target: str) -> str:
-    """The address that a host dials from: on loopback one of its own, as if each were another machine."""
+def _place_of(user: int, target: str) -> tuple[str, int]:
+    """The address and port that a host has: on loopback one of its own, as if each were another machine."""
     number = user + 1
-    return f"127.{100 + number % 100}.7.{1 + number // 100}" if "/127." in target else "0.0.0.0"  # noqa: S104
+    return (f"127.{100 + number % 100}.7.{1 + number // 100}" if "/127." in target else "0.0.0.0"), 0  # noqa: S104
 
 
 def _signed(keys: Any, topic: str, data: bytes) -> Any:

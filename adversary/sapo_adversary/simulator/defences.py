@@ -16,6 +16,7 @@ from libp2p.pubsub.gossipsub import GossipSub
 
 import sapo_node.inbox
 import sapo_node.ingest
+import sapo_node.net.dialer
 import sapo_node.net.hardened
 import sapo_node.net.host
 import sapo_node.net.inbound
@@ -260,6 +261,9 @@ DEFENCES: Mapping[str, Defence] = {
             (sapo_node.net.service, "_is_at", lambda _text, _sources: True),
             (sapo_node.net.host, "_dial_nobody", Swarm.dial_peer),
         ),
+    ),
+    "hearsay limits": Defence(
+        "node/sapo_node/net/dialer.py", ((sapo_node.net.dialer, "NAMED", 10**9), (sapo_node.net.dialer, "WRONG", 10**9))
     ),
     "scored mesh": Defence(
         "node/sapo_node/net/mesh.py",

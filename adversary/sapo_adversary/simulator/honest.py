@@ -12,7 +12,16 @@ from sapo_adversary.simulator.watch import WARM_SECONDS
 from sapo_node.anchors import Anchors
 from sapo_node.database import Database
 from sapo_node.net.addresses import host_of
-from sapo_node.net.interface import Admit, Channel, NetworkNotice, Notify, ServiceRestarted, Verdict
+from sapo_node.net.interface import (
+    Admit,
+    Channel,
+    NetworkNotice,
+    Notify,
+    PeerInfo,
+    Requests,
+    ServiceRestarted,
+    Verdict,
+)
 from sapo_node.net.judge import content_id
 from sapo_node.net.libp2p import Libp2pNetwork, NetworkSettings
 from sapo_node.net.service import Service
@@ -68,6 +77,18 @@ class HonestNetwork:
         """See `Network.publish`."""
         await self._life.publish(topic, data)
 
+    async def ask(self, peer_id: str, request: bytes) -> bytes:
+        """See `Network.ask`."""
+        return await self._life.ask(peer_id, request)
+
+    def introduce(self, by: str, peer_id: str, address: str) -> None:
+        """See `Network.introduce`."""
+        self._life.introduce(by, peer_id, address)
+
+    def peers(self) -> tuple[PeerInfo, ...]:
+        """See `Network.peers`."""
+        return self._life.peers()
+
 
 class WatchedNetwork(Libp2pNetwork):
     """One life of it, with somebody who looks."""
@@ -79,6 +100,7 @@ class WatchedNetwork(Libp2pNetwork):
         peer_id: str,
         channels: Mapping[str, Channel],
         *,
+        requests: Requests | None,
         admit: Admit,
         notify: Notify,
     ) -> None:
@@ -88,7 +110,12 @@ class WatchedNetwork(Libp2pNetwork):
         rollouts = channels[loopback.topic]
         watched = Channel(partial(self._note_arrival, rollouts), rollouts.max_bytes)
         super().__init__(
-            settings, peer_id, {**channels, loopback.topic: watched}, admit=admit, notify=self._note_restarts
+            settings,
+            peer_id,
+            {**channels, loopback.topic: watched},
+            requests=requests,
+            admit=admit,
+            notify=self._note_restarts,
         )
 
     async def run(self, *, task_status: "TaskStatus[None]" = trio.TASK_STATUS_IGNORED) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import trio
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from sapo_adversary.simulator.loopback import ATTACKERS_FROM, Loopback, own_network
+from sapo_adversary.simulator.loopback import ATTACKERS_FROM, Loopback, address, free_place
 from sapo_adversary.simulator.scenario import AttackerSpec, Scenario
 from sapo_node.keyfile import Identity
 from sapo_protocol import LocalError
@@ -32,14 +32,17 @@ class Horde:
         self._loopback = loopback
         seeds = [_seed(scenario, number, place) for place in range(self.spec.count)]
         self.peers = [Identity(Ed25519PrivateKey.from_private_bytes(seed)).peer_id for seed in seeds]
+        places = [free_place(ATTACKERS_FROM + place % _NETWORKS) for place in range(self.spec.count)]
+        self.addresses = [address(place, peer) for place, peer in zip(places, self.peers, strict=True)]
         self._told = {
             "attack": self.spec.attack,
             "options": dict(self.spec.options),
             "topic": loopback.topic,
+            "asking": loopback.asking,
             "honest": loopback.addresses,
             "neighbours": loopback.victims_bootstraps,
             "seeds": [seed.hex() for seed in seeds],
-            "hosts": [f"127.{ATTACKERS_FROM + place % _NETWORKS}.{own_network()}" for place in range(self.spec.count)],
+            "places": places,
             "seed": f"attack/{scenario.seed}/{number}",
             "seconds": 4 * scenario.seconds,
         }

@@ -11,12 +11,14 @@ from sapo_adversary.simulator.honest import HonestNetwork, WatchedNetwork
 from sapo_adversary.simulator.scenario import Scenario
 from sapo_adversary.simulator.watch import Watch
 from sapo_node.keyfile import Identity
-from sapo_node.net.interface import Admit, Channel, Notify
+from sapo_node.net.interface import Admit, Channel, Notify, Requests
 from sapo_node.net.libp2p import NetworkSettings
-from sapo_protocol import LocalError, Manifest, rollouts_topic
+from sapo_protocol import LocalError, Manifest, pull_protocol, rollouts_topic
 
 ATTACKERS_FROM = 200
 """The second number of attackers' IP addresses, at least."""
+_HONEST_FROM = 10
+"""That of the first honest node; each has a network of its own."""
 
 
 class Loopback:
@@ -24,11 +26,13 @@ class Loopback:
 
     def __init__(self, scenario: Scenario, manifest: Manifest, identities: Sequence[Identity]) -> None:
         self.topic = rollouts_topic(manifest)
-        self.places = {each.peer_id: _free_place(number) for number, each in enumerate(identities)}
+        self.asking = pull_protocol(manifest)
+        self.places = {each.peer_id: free_place(_HONEST_FROM + number) for number, each in enumerate(identities)}
         self.watch = Watch(list(self.places))
         self.ready = trio.Event()
         """Set when the attackers are: honest nodes start then."""
         self._restarts = scenario.restarts
+        self._recommended: tuple[str, ...] = ()
         self._seeds = {each.peer_id: each.seed for each in identities}
         self._network_id = manifest.network_id.hex()
         self._bootstraps = {
@@ -36,10 +40,13 @@ class Loopback:
             for number, each in enumerate(identities)
         }
 
+    def recommend(self, addresses: Sequence[str]) -> None:
+        """Have all honest nodes that join from now on dial these, too."""
+        self._recommended = (*self._recommended, *addresses)
+
     def address_of(self, peer: str) -> str:
         """Where an honest node is dialled."""
-        host, port = self.places[peer]
-        return f"/ip4/{host}/tcp/{port}/p2p/{peer}"
+        return address(self.places[peer], peer)
 
     @property
     def addresses(self) -> list[str]:
@@ -62,20 +69,19 @@ class Loopback:
         *,
         admit: Admit,
         notify: Notify,
-        links: Sequence[str] | None = None,
+        requests: Requests | None,
     ) -> HonestNetwork:
         """The network of an honest node; whom it dials is settled."""
-        del links
         settings = NetworkSettings(
             seed=self._seeds[peer_id],
             network_id=self._network_id,
             listen=(self.address_of(peer_id).rpartition("/p2p/")[0],),
-            bootstrap=self._bootstraps[peer_id],
+            bootstrap=(*self._bootstraps[peer_id], *self._recommended),
             discover=False,
         )
 
         def live(settings: NetworkSettings) -> WatchedNetwork:
-            return WatchedNetwork(self, settings, peer_id, channels, admit=admit, notify=notify)
+            return WatchedNetwork(self, settings, peer_id, channels, requests=requests, admit=admit, notify=notify)
 
         restarts = self._restarts if peer_id == list(self.places)[-1] else 0.0
         return HonestNetwork(self, settings, live, restarts)
@@ -93,12 +99,18 @@ def _earlier(scenario: Scenario, identities: Sequence[Identity], number: int) ->
     return dice.sample(others, scenario.degree) if 0 < scenario.degree < len(others) else others
 
 
-def _free_place(number: int) -> tuple[str, int]:
-    """An address of this machine in a network (/16) of its own, and a port that is free there.
+def address(place: tuple[str, int], peer: str) -> str:
+    """Where a peer is dialled."""
+    host, port = place
+    return f"/ip4/{host}/tcp/{port}/p2p/{peer}"
+
+
+def free_place(network: int) -> tuple[str, int]:
+    """An address of this machine in the network 127.`network` (/16), and a port that is free there.
 
     Raises LocalError on a system that gives a process 127.0.0.1 alone.
     """
-    host = f"127.{10 + number}.{own_network()}"
+    host = f"127.{network}.{_own_half()}"
     try:
         with socket.socket() as probe:
             probe.bind((host, 0))
@@ -107,6 +119,6 @@ def _free_place(number: int) -> tuple[str, int]:
         raise LocalError(f"cannot listen on {host} ({error.strerror}): play attacks on the network on Linux") from error
 
 
-def own_network() -> str:
+def _own_half() -> str:
     """The last half of this process's addresses: runs side by side do not meet."""
     return f"{os.getpid() >> 8 & 255}.{1 + os.getpid() % 254}"

@@ -65,8 +65,9 @@ async def _play_all(scenario: Scenario, manifest: Manifest, progress: Progress) 
     roles = {identity.peer_id: HONEST for identity in identities}
     audit = Audit(manifest, scorer, roles) if scenario.audited else None
     loopback = Loopback(scenario, manifest, identities)
-    members = members_of(scenario, manifest, identities, clock=clock, scorer=scorer, hub=loopback, audit=audit)
     hordes = [Horde(scenario, number, loopback) for number in range(len(scenario.attackers))]
+    loopback.recommend([address for horde in hordes if horde.spec.dialled for address in horde.addresses])
+    members = members_of(scenario, manifest, identities, clock=clock, scorer=scorer, hub=loopback, audit=audit)
     roles |= {peer: horde.spec.attack for horde in hordes for peer in horde.peers}
     with trio.move_on_after(_PATIENCE * scenario.seconds) as patience:
         async with trio.open_nursery() as attacking:

@@ -68,6 +68,8 @@ class AttackerSpec:
     """Virtual second of their end; None stays to the end."""
     trusted: bool = False
     """Whether they are among those who start in good standing where all honest nodes do: insiders."""
+    dialled: bool = False
+    """Whether honest nodes are told to dial them, as bootstraps; on libp2p."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """Of the attack itself."""
 
@@ -115,6 +117,9 @@ class Scenario:
     restarts: float = 0.0
     """Second after which the last node, on libp2p, ends and starts anew, with what it keeps on disk but without its
     bootstraps, which are gone; 0 lets it run."""
+    pulls: bool = False
+    """Whether nodes ask each other for what gossip did not bring and whom else they know, as they do by themselves:
+    what gossip alone is worth could not be seen behind it."""
     attackers: tuple[AttackerSpec, ...] = ()
     without: tuple[str, ...] = ()
     """Defences that the nodes go without; see `defences`."""

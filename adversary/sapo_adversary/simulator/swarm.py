@@ -31,6 +31,7 @@ from sapo_node.clock import TrioClock
 from sapo_node.config import Config
 from sapo_node.database import Database
 from sapo_node.keyfile import Identity
+from sapo_node.net.interface import PeerInfo
 from sapo_node.net.memory import MemoryHub
 from sapo_node.node import Node
 from sapo_node.round import RoundReport
@@ -39,7 +40,9 @@ from sapo_node.trainer import trained_per_peer
 from sapo_protocol import LocalError, Manifest, load_manifest
 
 if TYPE_CHECKING:
+    from sapo_adversary.simulator.honest import HonestNetwork
     from sapo_adversary.simulator.loopback import Loopback
+    from sapo_node.net.memory import MemoryNetwork
 
 FIRST_EPOCH = 10
 """The epoch in which every simulation begins."""
@@ -125,7 +128,16 @@ class Member:
                 look=partial(audit.trained, self.log.findings),
             )
         self.peer = self.node.identity.peer_id
-        self._network = hub.join(self.peer, self.node.channels, admit=self.node.admits, notify=lambda _: None)
+        self._network: MemoryNetwork | HonestNetwork = hub.join(
+            self.peer,
+            self.node.channels,
+            requests=self.node.requests(self._peers) if scenario.pulls else None,
+            admit=self.node.admits,
+            notify=lambda _: None,
+        )
+
+    def _peers(self) -> Sequence[PeerInfo]:
+        return self._network.peers()
 
     def _stop(self, error: LocalError) -> None:
         self._fatal = error
@@ -139,6 +151,8 @@ class Member:
         async with trio.open_nursery() as nursery:
             await nursery.start(self._network.run)
             nursery.start_soon(self.node.testify, self._network.publish)
+            if self._scenario.pulls:
+                nursery.start_soon(self.node.pull, self._network)
             await self.node.run(self._publish, rounds=rounds, on_round=lambda r: self._played(r, played))
             nursery.cancel_scope.cancel()
         if self._fatal:

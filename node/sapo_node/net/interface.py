@@ -160,7 +160,20 @@ class AskFailed(LocalError):
     """A peer that was asked did not answer."""
 
 
-class Network(Protocol):
+class Acquaintances(Protocol):
+    """The peers that a node is connected with, and what it asks of them."""
+
+    async def ask(self, peer_id: str, request: bytes) -> bytes:
+        """A connected peer's answer to a request. Raises AskFailed."""
+
+    def introduce(self, by: str, peer_id: str, address: str) -> None:
+        """Seek a peer at an address that the connected peer `by` named, as far as such hearsay is followed."""
+
+    def peers(self) -> tuple[PeerInfo, ...]:
+        """The connected peers that follow this swarm, sorted by peer id."""
+
+
+class Network(Acquaintances, Protocol):
     """The node's side of one swarm. It may be run once."""
 
     @property
@@ -184,15 +197,6 @@ class Network(Protocol):
             MessageTooLargeError: if it exceeds the topic's limit.
             NotRunningError: if the network does not run.
         """
-
-    async def ask(self, peer_id: str, request: bytes) -> bytes:
-        """A connected peer's answer to a request. Raises AskFailed."""
-
-    def introduce(self, by: str, peer_id: str, address: str) -> None:
-        """Seek a peer at an address that the connected peer `by` named, as far as such hearsay is followed."""
-
-    def peers(self) -> tuple[PeerInfo, ...]:
-        """The connected peers that follow this swarm, sorted by peer id."""
 
     async def disconnect(self, peer_id: str) -> None:
         """Close all connections with a peer. It may come back as long as `admit` says yes."""

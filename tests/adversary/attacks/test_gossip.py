@@ -58,7 +58,7 @@ async def ignore(_sender: str, _rpc: Any) -> None: ...
 
 
 async def test_a_host_of_the_kit_is_a_peer_like_any_other(node: Libp2pNetwork) -> None:
-    async with running(bytes([1]) * 32, "127.0.0.7", ignore) as mallory:
+    async with running(bytes([1]) * 32, ("127.0.0.7", 0), ignore) as mallory:
         link = await mallory.dial(node.addresses[0])
         await link.subscribe(TOPIC)
         await wait_until(node.peers)
@@ -72,7 +72,7 @@ async def test_it_hears_what_a_node_publishes_and_who_wrote_it(node: Libp2pNetwo
         assert sender == node.peer_id
         heard.extend((Peer.author(message), message.data) for message in rpc.publish)
 
-    async with running(bytes([1]) * 32, "127.0.0.7", hear) as mallory:
+    async with running(bytes([1]) * 32, ("127.0.0.7", 0), hear) as mallory:
         await (await mallory.dial(node.addresses[0])).subscribe(TOPIC)
         await wait_until(node.peers)
         await node.publish(TOPIC, b"to all")
@@ -81,7 +81,7 @@ async def test_it_hears_what_a_node_publishes_and_who_wrote_it(node: Libp2pNetwo
 
 
 async def test_it_learns_that_a_link_is_lost(node: Libp2pNetwork) -> None:
-    async with running(bytes([1]) * 32, "127.0.0.7", ignore) as mallory:
+    async with running(bytes([1]) * 32, ("127.0.0.7", 0), ignore) as mallory:
         link = await mallory.dial(node.addresses[0])
         await link.write(b"\x02\xff\xff")  # no RPC: it costs the connection
         await wait_until(lambda: not link.open)
@@ -90,7 +90,7 @@ async def test_it_learns_that_a_link_is_lost(node: Libp2pNetwork) -> None:
 
 
 async def test_a_record_that_names_other_places_sends_nobody_there(node: Libp2pNetwork) -> None:
-    async with running(bytes([1]) * 32, "127.0.0.7", ignore) as mallory:
+    async with running(bytes([1]) * 32, ("127.0.0.7", 0), ignore) as mallory:
         link = await mallory.dial(node.addresses[0])
         await link.say_where(["/ip4/127.0.0.9/tcp/4001", "/ip4/127.0.0.7/tcp/4002"])
         await link.subscribe(TOPIC)

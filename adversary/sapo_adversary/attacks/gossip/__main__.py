@@ -21,10 +21,11 @@ async def attack(told: Mapping[str, Any]) -> None:
     """Play until the end of the input, at most for the time given, and tell how it went."""
     kit = GossipKit(
         topic=told["topic"],
+        asking=told["asking"],
         honest=told["honest"],
         neighbours=told["neighbours"],
         seeds=[bytes.fromhex(seed) for seed in told["seeds"]],
-        hosts=told["hosts"],
+        places=[(host, port) for host, port in told["places"]],
         rng=random.Random(told["seed"]),  # noqa: S311 - simulation
     )
     played = GOSSIP[told["attack"]](kit, **told["options"])

@@ -25,29 +25,32 @@ class GossipKit:
         self,
         *,
         topic: str,
+        asking: str,
         honest: Sequence[str],
         neighbours: Sequence[str],
         seeds: Sequence[bytes],
-        hosts: Sequence[str],
+        places: Sequence[tuple[str, int]],
         rng: random.Random,
     ) -> None:
-        """`honest` are dialable addresses, the victim's last; `neighbours` are those of them that the victim dials,
-        which can be found out; `seeds` are the hosts' keys and `hosts` their IP addresses.
+        """`asking` is the protocol of the streams on which peers ask each other; `honest` are dialable addresses, the
+        victim's last; `neighbours` are those of them that the victim dials, which can be found out; `seeds` are the
+        hosts' keys and `places` their IP addresses and ports.
         """
         self.topic = topic
+        self.asking = asking
         self.honest = honest
         self.victim = honest[-1]
         self.neighbours = neighbours
         self.count = len(seeds)
         self.rng = rng
         self._seeds = seeds
-        self._hosts = hosts
+        self._places = places
 
     def peer(self, number: int, hear: Hear) -> "AbstractAsyncContextManager[Peer]":
         """Host `number`, running while the context is entered."""
         from sapo_adversary.attacks.gossip.peer import running  # noqa: PLC0415
 
-        return running(self._seeds[number], self._hosts[number], hear)
+        return running(self._seeds[number], self._places[number], hear)
 
 
 def peer_of(address: str) -> str:

@@ -2,7 +2,7 @@
 
 import hashlib
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
@@ -137,6 +137,17 @@ class Peer:
         """Who published a message, as it says."""
         return str(ID(message.from_id))
 
+    def answer(self, protocol: str, answer: Callable[[bytes], bytes]) -> None:
+        """Answer whoever asks on streams of this protocol: one request, one answer, both with their length before."""
+
+        async def serve(stream: Any) -> None:
+            with suppress(Exception):  # the library ends a stream in many ways
+                request = await read_varint_prefixed_bytes_limited(stream, _MOST_BYTES)
+                await stream.write(encode_varint_prefixed(answer(bytes(request))))
+                await stream.close()
+
+        self.host.set_stream_handler(protocol, serve)
+
     async def take(self, stream: Any, hear: Hear) -> None:
         """Read a gossip stream of an honest node's to its end, and open one of ours if it was the first to call."""
         honest = stream.muxed_conn.peer_id
@@ -158,8 +169,9 @@ def _record(keys: Any, addresses: Sequence[str]) -> bytes:
 
 
 @asynccontextmanager
-async def running(seed: bytes, host: str, hear: Hear) -> AsyncIterator[Peer]:
-    """A host with this key at this IP address, until the context is left."""
+async def running(seed: bytes, place: tuple[str, int], hear: Hear) -> AsyncIterator[Peer]:
+    """A host with this key at this IP address and port, until the context is left."""
+    host, port = place
     keys = create_new_key_pair(seed)
     noise = NoiseTransport(keys, noise_privkey=create_noise_key_pair().private_key)
     basic = new_host(
@@ -174,7 +186,7 @@ async def running(seed: bytes, host: str, hear: Hear) -> AsyncIterator[Peer]:
         swarm.remove_notifee(notifee)  # its tasks end the host when they fail
     peer = Peer(basic, keys)
     basic.set_stream_handler(PROTOCOL_ID_V11, lambda stream: peer.take(stream, hear))
-    async with basic.run(listen_addrs=[Multiaddr(f"/ip4/{host}/tcp/0")]):
+    async with basic.run(listen_addrs=[Multiaddr(f"/ip4/{host}/tcp/{port}")]):
         try:
             yield peer
         finally:

@@ -32,6 +32,14 @@ class Sybils(GossipAttack):
         del author
         return True
 
+    def equip(self, peer: "Peer") -> None:
+        """Give a host what it does besides gossip."""
+        del peer
+
+    async def reach(self, peer: "Peer", address: str) -> "Link":
+        """A host's link to an honest node. Raises LinkLost."""
+        return peer.links.get(peer_of(address)) or await peer.dial(address)
+
     async def greet(self, link: "Link") -> None:
         """What a host sends first on a connection."""
         await link.subscribe(self.kit.topic)
@@ -62,6 +70,7 @@ class Sybils(GossipAttack):
 
         async with self.kit.peer(number, hear) as peer, trio.open_nursery() as nursery:
             peers.append(peer)
+            self.equip(peer)
             for address in self.targets(number):
                 nursery.start_soon(self._stay, peer, address)
 
@@ -69,7 +78,7 @@ class Sybils(GossipAttack):
         """Be connected with an honest node, whatever it does."""
         while True:
             try:
-                link = peer.links.get(peer_of(address)) or await peer.dial(address)
+                link = await self.reach(peer, address)
                 await self.greet(link)
                 while link.open:
                     await self.beat(link)
