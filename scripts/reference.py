@@ -39,8 +39,11 @@ def sections() -> Iterator[str]:
 
 def commands(name: str, group: click.Group) -> Iterator[str]:
     """The help of each command of a group."""
-    for command in group.commands.values():
-        called = f"{name} {command.name}"
+    parent = click.Context(group)
+    for each in group.list_commands(parent):
+        command = group.get_command(parent, each)
+        assert command is not None
+        called = f"{name} {each}"
         context = click.Context(command, info_name=called, max_content_width=WIDTH, terminal_width=WIDTH)
         # Of folders, those of the reader, not of whoever wrote this page.
         told = command.get_help(context).replace(str(DEFAULT_FOLDER), "~/.cache/sapo-node/policies")

@@ -4,21 +4,36 @@ import logging
 
 import click
 
-from sapo_node.commands.contributing import contribute
-from sapo_node.commands.keeping import backup, restore
-from sapo_node.commands.looking import config, doctor, evidence, peers, status, why
-from sapo_node.commands.measuring import eval_, export, metrics
+from sapo_node.commands.group import CommandGroup
 from sapo_node.commands.options import run_command_line
-from sapo_node.commands.running import demo, keygen, start
-from sapo_node.commands.wire import conformance, manifest, verify
+
+_MODULES = {
+    "start": "running",
+    "contribute": "contributing",
+    "demo": "running",
+    "keygen": "keeping",
+    "status": "looking",
+    "peers": "looking",
+    "why": "looking",
+    "doctor": "checking",
+    "metrics": "measuring",
+    "evidence": "looking",
+    "eval": "measuring",
+    "export": "measuring",
+    "backup": "keeping",
+    "restore": "keeping",
+    "config": "looking",
+    "verify": "wire",
+    "manifest": "wire",
+    "conformance": "wire",
+}
 
 
-def main() -> None:
-    """Entry point."""
-    run_command_line(cli)
-
-
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.group(
+    cls=CommandGroup,
+    modules={name: f"sapo_node.commands.{module}" for name, module in _MODULES.items()},
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+)
 @click.version_option(package_name="sapo-node")
 @click.option("-v", "--verbose", is_flag=True, help="Log what is going on, to stderr.")
 def cli(*, verbose: bool) -> None:
@@ -37,24 +52,6 @@ def cli(*, verbose: bool) -> None:
         logging.getLogger("libp2p").setLevel(logging.CRITICAL)
 
 
-for command in (
-    start,
-    contribute,
-    demo,
-    keygen,
-    status,
-    peers,
-    why,
-    doctor,
-    metrics,
-    evidence,
-    eval_,
-    export,
-    backup,
-    restore,
-    config,
-    verify,
-    manifest,
-    conformance,
-):
-    cli.add_command(command)
+def main() -> None:
+    """Entry point."""
+    run_command_line(cli)

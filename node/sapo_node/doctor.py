@@ -21,7 +21,7 @@ from sapo_node.config import Config
 from sapo_node.jail import Jail
 from sapo_node.keyfile import Identity, PassphraseNeeded, load_key
 from sapo_node.learner.client import require_installed
-from sapo_node.net import addresses
+from sapo_node.net import addresses, listening
 from sapo_node.net.interface import BootstrapUnreachable, Channel, NetworkNotice, OtherSwarm, PeerConnected, Verdict
 from sapo_node.net.libp2p import Libp2pNetwork, NetworkSettings
 from sapo_node.state import locked, state_folder
@@ -148,14 +148,14 @@ def _places(config: Config) -> Iterator[Finding]:
     try:
         listen = tuple(addresses.parse_listen(text) for text in config.listen)
         announce = tuple(addresses.parse_announce(text) for text in config.announce)
-        addresses.check_port_free(listen)
+        listening.check_port_free(listen)
         yield _good("listen", ", ".join(listen))
-    except addresses.PortBusyError as error:
+    except listening.PortBusyError as error:
         yield _doubtful("listen", str(error), "nothing, if it is this node that runs already")
     except LocalError as error:
         yield _bad("listen", error)
         return
-    known = announce or addresses.expand(listen)
+    known = announce or listening.expand(listen)
     if any(ipaddress.ip_address(addresses.host_of(each)).is_global for each in known if _is_ip(each)):
         yield _good("reachable", f"announces {', '.join(known)}; whether they can be dialled only others can tell")
     else:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sapo_node.net import addresses
+from sapo_node.net import addresses, listening
 from sapo_node.net.discovery import Beacon, read_record
 
 PEER = "12D3KooWK99VoVxNE7XzyBwXEzW7xhK7Gpv85r9F3V3fyKSUKPH5"
@@ -31,13 +31,13 @@ def test_an_address_that_cannot_be_dialled_is_not_kept(text: str) -> None:
 
 
 def test_a_wildcard_becomes_the_addresses_of_this_machine() -> None:
-    found = addresses.expand(["/ip4/0.0.0.0/tcp/4001"])
+    found = listening.expand(["/ip4/0.0.0.0/tcp/4001"])
     assert found[-1] == "/ip4/127.0.0.1/tcp/4001"
     assert all(addresses.is_dialable(text) for text in found)
 
 
 def test_a_concrete_address_stays_as_it_is() -> None:
-    assert addresses.expand(["/ip4/127.0.0.1/tcp/4001"]) == ("/ip4/127.0.0.1/tcp/4001",)
+    assert listening.expand(["/ip4/127.0.0.1/tcp/4001"]) == ("/ip4/127.0.0.1/tcp/4001",)
 
 
 def as_heard(beacon: Beacon) -> dict[bytes, bytes | None]:

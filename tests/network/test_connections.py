@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import trio
 
-from sapo_node.net.addresses import AddressError, PortBusyError
+from sapo_node.net.addresses import AddressError
 from sapo_node.net.interface import (
     BootstrapReached,
     BootstrapUnreachable,
@@ -15,6 +15,7 @@ from sapo_node.net.interface import (
     PeerGone,
     ServiceRestarted,
 )
+from sapo_node.net.listening import PortBusyError
 
 if TYPE_CHECKING:
     from tests.network.conftest import Probe, Spawn, Start, Until

@@ -1,4 +1,4 @@
-"""Keep what a node has become: `backup`, `restore`."""
+"""Keep who a node is and what it has become: `keygen`, `backup`, `restore`."""
 
 import json
 from pathlib import Path
@@ -8,6 +8,25 @@ import click
 from sapo_node.backup import restore_backup, write_backup
 from sapo_node.commands.options import as_json, configured, folder_of, place_of
 from sapo_node.config import Config
+from sapo_node.keyfile import create_key
+
+
+@click.command()
+@click.option("--key", default="node.key", show_default=True, type=click.Path(path_type=Path), help="File to write.")
+@click.option("--passphrase/--no-passphrase", default=False, help="Ask for a passphrase to encrypt it with.")
+@as_json
+def keygen(key: Path, *, passphrase: bool, json_output: bool) -> None:
+    """Make a key without starting a node.
+
+    `start` makes its own. A key made beforehand is older than its node's state, so that node trains at once but
+    listens for two epochs before it publishes: it cannot know that no copy of the key is in use.
+    """
+    secret = click.prompt("passphrase", hide_input=True, confirmation_prompt=True, err=True) if passphrase else None
+    identity = create_key(key, secret)
+    if json_output:
+        click.echo(json.dumps({"key": str(key), "peer_id": identity.peer_id}))
+    else:
+        click.echo(f"{identity.peer_id}\nwritten to {key} (mode 0600)")
 
 
 @click.command()

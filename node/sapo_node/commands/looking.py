@@ -1,20 +1,16 @@
-"""Look at what a node did, whom it knows, how it is set: `status`, `peers`, `why`, `doctor`, `evidence`, `config`."""
+"""Look at what a node did, whom it knows, how it is set: `status`, `peers`, `why`, `evidence`, `config`."""
 
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import click
-import trio
 from rich.console import Console
-from rich.text import Text
 
 from sapo_node import explain
-from sapo_node.commands.options import as_json, configured, database_of, networked, write_file
+from sapo_node.commands.options import as_json, configured, database_of, write_file
 from sapo_node.commands.wire import show_proof
 from sapo_node.config import Config, load_config, render_config
-from sapo_node.doctor import Finding, State, examine
 from sapo_node.overview import Overview, overview
 from sapo_node.view import peer_table, render
 from sapo_protocol import LocalError, load_manifest
@@ -88,45 +84,6 @@ def evidence(config: Config, *, peer: str, output: Path | None, json_output: boo
     if output is not None:
         write_file(output, row[0])
     show_proof(row[0], load_manifest(config.swarm), json_output=json_output)
-
-
-@click.command()
-@configured
-@networked
-@as_json
-def doctor(config: Config, *, json_output: bool, **options: Any) -> None:
-    """Look at everything that a node needs here, and say what is wrong and what to do.
-
-    Key, state, disk, clock, ports, addresses, learner, jail, tasks, and with --bootstrap whether that node answers.
-    Nothing is changed, and it may run beside a running node. Exits with 1 where something is bad.
-
-    \b
-    sapo-node doctor
-    sapo-node doctor --bootstrap /ip4/192.0.2.7/tcp/4001/p2p/12D3KooW...
-    """  # noqa: D301 - click reads the backspace
-    options.pop("passphrase")
-    findings: list[Finding] = []
-
-    async def look() -> None:
-        async for finding in examine(config.overridden(options)):
-            findings.append(finding)
-            if not json_output:
-                Console().print(_line(finding), soft_wrap=True)
-
-    trio.run(look)
-    if json_output:
-        click.echo(json.dumps([asdict(finding) for finding in findings]))
-    if any(finding.state is State.BAD for finding in findings):
-        raise click.exceptions.Exit(1)
-
-
-_MARKS = {State.GOOD: ("✓", "green"), State.DOUBTFUL: ("!", "yellow"), State.BAD: ("✗", "bold red")}
-
-
-def _line(finding: Finding) -> Text:
-    mark, style = _MARKS[finding.state]
-    line = Text.assemble((f"{mark} ", style), (f"{finding.name:10}", "bold"), finding.text)
-    return line.append(f"\n{'':12}{finding.advice}", "dim") if finding.advice else line
 
 
 @click.command()

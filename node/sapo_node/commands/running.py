@@ -1,9 +1,7 @@
-"""Start nodes: `start`, `demo`, `keygen`."""
+"""Start nodes: `start`, `demo`."""
 
-import json
 from contextlib import nullcontext
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import click
@@ -14,7 +12,6 @@ from sapo_node.balance import AUTO
 from sapo_node.commands.options import as_json, configured, fetch_model, networked, own_identity
 from sapo_node.config import Config
 from sapo_node.demo import run_demo
-from sapo_node.keyfile import create_key
 from sapo_node.report import LiveView, print_json_line
 
 
@@ -81,21 +78,3 @@ def demo(*, rounds: int, questions: int, json_output: bool) -> None:
     what the cheat got out of it.
     """
     run_demo(rounds=rounds, questions=questions, json_output=json_output)
-
-
-@click.command()
-@click.option("--key", default="node.key", show_default=True, type=click.Path(path_type=Path), help="File to write.")
-@click.option("--passphrase/--no-passphrase", default=False, help="Ask for a passphrase to encrypt it with.")
-@as_json
-def keygen(key: Path, *, passphrase: bool, json_output: bool) -> None:
-    """Make a key without starting a node.
-
-    `start` makes its own. A key made beforehand is older than its node's state, so that node trains at once but
-    listens for two epochs before it publishes: it cannot know that no copy of the key is in use.
-    """
-    secret = click.prompt("passphrase", hide_input=True, confirmation_prompt=True, err=True) if passphrase else None
-    identity = create_key(key, secret)
-    if json_output:
-        click.echo(json.dumps({"key": str(key), "peer_id": identity.peer_id}))
-    else:
-        click.echo(f"{identity.peer_id}\nwritten to {key} (mode 0600)")

@@ -1,12 +1,9 @@
 """Multiaddresses as people give them and as peers can dial them."""
 
-import errno
 import ipaddress
 import socket
-from collections.abc import Iterable
 
 import trio
-from libp2p.utils.address_validation import get_available_interfaces
 from multiaddr import Multiaddr
 
 from sapo_protocol.errors import LocalError
@@ -21,11 +18,7 @@ class AddressError(LocalError):
     """An address given by the operator is malformed."""
 
 
-class PortBusyError(LocalError):
-    """The port to listen on is taken."""
-
-
-def _parts(text: str) -> dict[str, str]:
+def parts_of(text: str) -> dict[str, str]:
     """The components of `/<host>/.../tcp/<port>[/p2p/<peer id>]`. Raises ValueError for any other shape."""
     address = Multiaddr(text)  # raises several kinds of ValueError
     names = [protocol.name for protocol in address.protocols()]
@@ -40,7 +33,7 @@ def parse_dial(text: str) -> tuple[str, str]:
     """(peer id, address without it) of an address to dial, such as one given with --bootstrap."""
     shape = "write it as /ip4/<address>/tcp/<port>/p2p/<peer id>"
     try:
-        peer_id = _parts(text).get("p2p", "")
+        peer_id = parts_of(text).get("p2p", "")
         if peer_id:
             public_key_of(peer_id)
     except (ValueError, LocalError) as error:
@@ -53,7 +46,7 @@ def parse_dial(text: str) -> tuple[str, str]:
 def parse_listen(text: str) -> str:
     """An address to listen on; a trailing /p2p part is dropped."""
     address = parse_announce(text, "--listen")
-    if not _parts(address).keys() & {"ip4", "ip6"}:
+    if not parts_of(address).keys() & {"ip4", "ip6"}:
         raise AddressError(f"--listen {text!r} is a name: write the IP address to listen on, or 0.0.0.0 for all")
     return address
 
@@ -61,7 +54,7 @@ def parse_listen(text: str) -> str:
 def parse_announce(text: str, option: str = "--announce") -> str:
     """An address under which others reach us; a trailing /p2p part is dropped."""
     try:
-        parts = _parts(text)
+        parts = parts_of(text)
     except ValueError as error:
         raise AddressError(f"{option} {text!r} is no usable address ({error}): write /ip4/0.0.0.0/tcp/4001") from error
     return text.rpartition("/p2p/")[0] if "p2p" in parts else text
@@ -70,7 +63,7 @@ def parse_announce(text: str, option: str = "--announce") -> str:
 def is_dialable(text: str) -> bool:
     """Whether an address from a peer has a shape that we dial: IP or name, a TCP port, nothing else."""
     try:
-        parts = _parts(text)
+        parts = parts_of(text)
     except ValueError:
         return False
     return parts["tcp"] != "0" and not WILDCARDS & set(parts.values())
@@ -116,7 +109,7 @@ async def resolve(text: str) -> tuple[str, ...]:
 
     The library asks name servers directly and knows nothing of /etc/hosts.
     """
-    parts = _parts(text)
+    parts = parts_of(text)
     kind = next(name for name in parts if name in HOST_PROTOCOLS)
     if kind in {"ip4", "ip6"}:
         return (text,)
@@ -127,44 +120,3 @@ async def resolve(text: str) -> tuple[str, ...]:
         for found_family, _, _, _, place in found
     )
     return tuple(dict.fromkeys(texts))
-
-
-def check_port_free(listen: Iterable[str]) -> None:
-    """Fail early and clearly on a busy port: the library shares a port instead of refusing it."""
-    for text in listen:
-        parts = _parts(text)
-        family, host = (socket.AF_INET, parts["ip4"]) if "ip4" in parts else (socket.AF_INET6, parts["ip6"])
-        with socket.socket(family, socket.SOCK_STREAM) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind((host, int(parts["tcp"])))
-                probe.listen(1)
-            except OSError as error:
-                raise PortBusyError(_why_not(text, error)) from error
-
-
-def _why_not(text: str, error: OSError) -> str:
-    if error.errno == errno.EADDRINUSE:
-        return f"the port of {text} is already in use: choose another with --listen, or port 0 for any"
-    return f"cannot listen on {text} ({error.strerror}): choose another address with --listen"
-
-
-def expand(bound: Iterable[str]) -> tuple[str, ...]:
-    """Addresses that others can dial for bound ones: a wildcard becomes every address of this machine.
-
-    Loopback comes last, for it serves only nodes on this machine.
-    """
-    found: list[str] = []
-    for text in bound:
-        parts = _parts(text)
-        host = parts.get("ip4") or parts.get("ip6")
-        if host not in WILDCARDS:
-            found.append(text)
-            continue
-        kind = "ip4" if "ip4" in parts else "ip6"
-        candidates = [str(address) for address in get_available_interfaces(int(parts["tcp"]))]
-        if kind == "ip4":
-            candidates.append(f"/ip4/127.0.0.1/tcp/{parts['tcp']}")
-        found += [address for address in candidates if address.startswith(f"/{kind}/")]
-    unique = list(dict.fromkeys(found))
-    return tuple(sorted(unique, key=lambda address: address.startswith(("/ip4/127.", "/ip6/::1/"))))

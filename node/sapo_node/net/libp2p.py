@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from sapo_node.net import addresses
+from sapo_node.net import addresses, listening
 from sapo_node.net.dialer import Dialer
 from sapo_node.net.discovery import Beacon, discover
 from sapo_node.net.hardened import Gossip
@@ -113,7 +113,7 @@ class Libp2pNetwork:
 
     async def run(self, *, task_status: "TaskStatus[None]" = trio.TASK_STATUS_IGNORED) -> None:
         """See `Network.run`. Raises PortBusyError if the port is taken at the first start."""
-        addresses.check_port_free(self._listen)
+        listening.check_port_free(self._listen)
         self._stop = stop = trio.Event()
         try:
             async with trio.open_nursery() as nursery:

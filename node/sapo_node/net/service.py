@@ -15,7 +15,7 @@ from libp2p.pubsub.gossipsub import PROTOCOL_ID_V11
 from libp2p.tools.anyio_service import background_trio_service
 from multiaddr import Multiaddr
 
-from sapo_node.net import addresses, patches
+from sapo_node.net import addresses, listening, patches
 from sapo_node.net.asking import Asking
 from sapo_node.net.hardened import Gossip, HardenedGossipSub, HardenedPubsub
 from sapo_node.net.host import build_host
@@ -86,7 +86,7 @@ class Service:
         # The library asks with every RPC; the interfaces of this machine change seldom.
         asked = tuple(str(address) for address in bound)
         if self._expanded is None or self._expanded[0] != asked or trio.current_time() > self._expanded[1]:
-            found = [Multiaddr(address) for address in addresses.expand(asked)]
+            found = [Multiaddr(address) for address in listening.expand(asked)]
             self._expanded = (asked, trio.current_time() + INTERFACES_SECONDS, found)
         return self._expanded[2]
 

@@ -1,0 +1,28 @@
+"""A group whose commands are imported when they are asked for: libp2p and torch take seconds, and most do without."""
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any
+
+import click
+
+
+class CommandGroup(click.Group):
+    """Commands by name, and the module of each."""
+
+    def __init__(self, *args: Any, modules: Mapping[str, str], **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self._modules = modules
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """As they were given: what one needs first stands first."""
+        del ctx
+        return list(self._modules)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of that name; None where there is none."""
+        del ctx
+        if cmd_name not in self._modules:
+            return None
+        found = vars(import_module(self._modules[cmd_name])).values()
+        return next(each for each in found if isinstance(each, click.Command) and each.name == cmd_name)
