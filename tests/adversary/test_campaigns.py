@@ -24,6 +24,7 @@ from sapo_adversary.campaigns.campaign import (
 from sapo_adversary.campaigns.outcome import COLUMNS, rows
 from sapo_adversary.campaigns.page import page
 from sapo_adversary.campaigns.play import play
+from sapo_adversary.simulator.engine import ThisMachine
 from sapo_protocol import LocalError
 
 
@@ -114,7 +115,9 @@ def outcome(tmp_path_factory):
     """False claims in a small swarm."""
     folder = tmp_path_factory.mktemp("records")
     campaign = replace(load_campaign("false-claim"), scale="quick")
-    [judged] = play([(campaign, SHARE)], [1], folder, policies=folder, jobs=1, console=Console(quiet=True))
+    [judged] = play(
+        [(campaign, SHARE)], [1], folder, policies=folder, engine=ThisMachine(1), console=Console(quiet=True)
+    )
     return judged
 
 

@@ -164,9 +164,10 @@ def test_start_plays_the_rounds_asked_for_and_tells_of_them(tmp_path):
     assert (trained["step"], trained["samples"]) == (3, 3)
 
 
-@pytest.fixture
-def message(tmp_path):
+@pytest.fixture(scope="module")
+def message(tmp_path_factory):
     """A message that a real node signed, and its swarm."""
+    tmp_path = tmp_path_factory.mktemp("message")
     swarm = write_swarm(tmp_path / "here.toml")
     with RunningProcess(tmp_path / "a", "--swarm", swarm, "--rounds", 1) as node:
         node.until_event("stopped")
@@ -186,8 +187,9 @@ def test_verify_confirms_what_a_node_published_and_refuses_it_once_changed(messa
     assert [group["verdict"] for group in finding["groups"]] == ["holds"] * 4
     data = bytearray(file.read_bytes())
     data[100] ^= 1
-    file.write_bytes(data)
-    refused = sapo_node("verify", file, "--swarm", swarm, "--json")
+    changed = file.with_name("changed.cbor")
+    changed.write_bytes(data)
+    refused = sapo_node("verify", changed, "--swarm", swarm, "--json")
     assert refused.returncode == 1
     assert json.loads(refused.stdout)["refused_by"] == "signature"
 

@@ -12,7 +12,7 @@ import pytest
 from processes import PATIENCE, RunningProcess, write_swarm
 from sapo_protocol import decode_header, decode_message, load_manifest, open_envelope, parse_envelope
 
-KILLS = [3, pytest.param(40, marks=pytest.mark.slow)]
+KILLS = [2, pytest.param(40, marks=pytest.mark.slow)]
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ from rich.console import Console
 
 from sapo_adversary.campaigns.campaign import ARMS, Campaign
 from sapo_adversary.campaigns.outcome import Outcome, outcome_of
+from sapo_adversary.simulator.engine import Engine, ThisMachine
 from sapo_adversary.simulator.runs import load_record, play_all
 
 Part = tuple[Campaign, float]
@@ -19,7 +20,7 @@ def play(
     records: Path,
     *,
     policies: Path,
-    jobs: int | None = None,
+    engine: Engine,
     console: Console,
 ) -> list[Outcome]:
     """Run what has no record in the folder yet, then judge."""
@@ -31,8 +32,9 @@ def play(
     }
     realtime = [scenario for scenario in wanted.values() if scenario.network == "libp2p"]
     virtual = [scenario for scenario in wanted.values() if scenario.network == "memory"]
-    play_all(virtual, records, policies=policies, jobs=jobs, console=console)
-    play_all(realtime, records, policies=policies, jobs=1, console=console)  # each needs the machine for itself
+    play_all(virtual, records, policies=policies, engine=engine, console=console)
+    # Each needs a machine for itself, with nothing beside it.
+    play_all(realtime, records, policies=policies, engine=ThisMachine(jobs=1), console=console)
     return [
         outcome_of(
             campaign,

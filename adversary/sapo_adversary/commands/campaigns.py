@@ -23,10 +23,12 @@ from sapo_adversary.campaigns.page import page
 from sapo_adversary.campaigns.page import pictures as figures
 from sapo_adversary.campaigns.play import play
 from sapo_adversary.campaigns.table import markdown
+from sapo_adversary.commands.engines import with_engine
 from sapo_adversary.commands.experiments import default_output
 from sapo_adversary.commands.policies import prepare_for
 from sapo_adversary.policies import DEFAULT_FOLDER
 from sapo_adversary.records import to_json, write_whole
+from sapo_adversary.simulator.engine import Engine
 from sapo_node.commands.options import Command, as_json, stderr
 from sapo_protocol import LocalError
 
@@ -57,7 +59,7 @@ def _played(command: Command) -> Command:
     """Add the options of what plays runs."""
     for option in (
         as_json,
-        click.option("--jobs", type=click.IntRange(1), help="Runs at a time.  [default: one per core]"),
+        with_engine,
         click.option("--records", type=_folder, help="Where the records of single runs go.  [default: OUTPUT/runs]"),
         click.option(
             "--output", type=_folder, help="Where results go.  [default: tests/benchmarks/results, or results]"
@@ -99,7 +101,7 @@ def run(
     models: bool,
     output: Path | None,
     records: Path | None,
-    jobs: int | None,
+    engine: Engine,
     json_output: bool,
 ) -> None:
     """Play SCENARIO and judge it: one of `sapo-adversary list`, or the path of a TOML file.
@@ -122,7 +124,7 @@ def run(
         range(1, seeds + 1),
         records or output / "runs",
         policies=DEFAULT_FOLDER,
-        jobs=jobs,
+        engine=engine,
         console=stderr,
     )
     flag, ending = (" --models", "-models") if models else ("", "")
@@ -153,7 +155,7 @@ def matrix(
     seeds: int | None,
     output: Path | None,
     records: Path | None,
-    jobs: int | None,
+    engine: Engine,
     json_output: bool,
 ) -> None:
     """Play every attack at a quarter of all peers, and the six worst at five shares.
@@ -184,7 +186,7 @@ def matrix(
         play,
         records=records or output / "runs",
         policies=DEFAULT_FOLDER,
-        jobs=jobs,
+        engine=engine,
         console=stderr,
     )
     swarms, few = range(1, 1 + count), range(1, 1 + min(count, _REALTIME_SEEDS))

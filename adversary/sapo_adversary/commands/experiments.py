@@ -9,6 +9,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from sapo_adversary.commands.engines import with_engine
 from sapo_adversary.commands.policies import prepare_for
 from sapo_adversary.experiments.experiment import Experiment, experiment_names, load_experiment
 from sapo_adversary.experiments.plots import draw, draw_tasks, tasks_were_followed
@@ -16,6 +17,7 @@ from sapo_adversary.experiments.summary import summarise
 from sapo_adversary.experiments.tables import header, markdown, rows
 from sapo_adversary.policies import DEFAULT_FOLDER
 from sapo_adversary.records import to_json, write_whole
+from sapo_adversary.simulator.engine import Engine
 from sapo_adversary.simulator.runs import load_record, play_all
 from sapo_node.commands.options import as_json, stderr
 from sapo_protocol import LocalError
@@ -40,7 +42,7 @@ _folder = click.Path(path_type=Path)
 @click.option("--output", type=_folder, help="Where results go.  [default: tests/benchmarks/results, or results]")
 @click.option("--records", type=_folder, help="Where the records of single runs go.  [default: OUTPUT/runs]")
 @click.option("--policies", type=_folder, help="Where prepared policies lie; missing ones are built first.")
-@click.option("--jobs", type=click.IntRange(1), help="Runs at a time.  [default: one per core]")
+@with_engine
 @click.option("--seeds", type=click.IntRange(1), help="Only the first so many seeds.")
 @click.option("--arm", "only", multiple=True, help="Only this arm; may be repeated.")
 @click.option("--markdown", "as_markdown", is_flag=True, help="Print the table in Markdown.")
@@ -52,7 +54,7 @@ def experiment(
     output: Path | None,
     records: Path | None,
     policies: Path | None,
-    jobs: int | None,
+    engine: Engine,
     seeds: int | None,
     only: tuple[str, ...],
     as_markdown: bool,
@@ -76,7 +78,7 @@ def experiment(
         summary = _read(path)
     else:
         what = what.part(only, seeds)
-        summary = _run(what, records or output / "runs", policies or DEFAULT_FOLDER, jobs)
+        summary = _run(what, records or output / "runs", policies or DEFAULT_FOLDER, engine)
         output.mkdir(parents=True, exist_ok=True)
         write_whole(path, to_json(summary))
     pictures = _draw(summary, path)
@@ -114,10 +116,10 @@ def _arms(what: Experiment) -> str:
     return "; ".join([", ".join(names), *axes])
 
 
-def _run(what: Experiment, records: Path, policies: Path, jobs: int | None) -> dict[str, Any]:
+def _run(what: Experiment, records: Path, policies: Path, engine: Engine) -> dict[str, Any]:
     wanted = what.all_scenarios()
     prepare_for(wanted, policies, stderr)
-    play_all(wanted, records, policies=policies, jobs=jobs, console=stderr)
+    play_all(wanted, records, policies=policies, engine=engine, console=stderr)
     found = {arm: [load_record(records, each) for each in what.scenarios(arm)] for arm in what.arms}
     return {**summarise(what, found), "versions": {package: version(package) for package in _PACKAGES}}
 

@@ -11,6 +11,7 @@ from rich.console import Console
 from sapo_adversary.attacks.gossip.peer import LinkLost, Peer, running
 from sapo_adversary.campaigns.campaign import SHARE, campaign_names, load_campaign
 from sapo_adversary.campaigns.play import play
+from sapo_adversary.simulator.engine import ThisMachine
 from sapo_adversary.simulator.realtime import simulate_realtime
 from sapo_adversary.simulator.scenario import AttackerSpec, NodeSpec, Scenario
 from sapo_adversary.simulator.swarm import simulate
@@ -149,7 +150,12 @@ def test_who_is_alone_needs_no_network(name: str) -> None:
 @pytest.mark.parametrize("name", REALTIME)
 def test_an_undefended_network_is_harmed_and_a_defended_one_is_not(name: str, tmp_path: Path) -> None:
     [outcome] = play(
-        [(load_campaign(name), SHARE)], [1], tmp_path, policies=tmp_path, jobs=1, console=Console(quiet=True)
+        [(load_campaign(name), SHARE)],
+        [1],
+        tmp_path,
+        policies=tmp_path,
+        engine=ThisMachine(jobs=1),
+        console=Console(quiet=True),
     )
     assert outcome.harmful, [each for each in outcome.verdicts() if not each.met]
     assert outcome.held, [each for each in outcome.verdicts() if not each.met]

@@ -1,0 +1,84 @@
+"""Runs on a Ray cluster: one core each, and again elsewhere where a machine or a process fails.
+
+Every machine of it has this version of the package installed. A run is the same wherever it is played, so that what a
+failed machine had begun is lost and nothing else.
+"""
+
+import logging
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import ray
+from ray.exceptions import RayError
+
+from sapo_adversary.policies import POLICIES
+from sapo_adversary.simulator.engine import Record, Tick, play_one
+from sapo_adversary.simulator.scenario import Scenario
+from sapo_protocol import LocalError
+
+os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # else it reports to its makers
+_AGAIN = 10
+"""How often a run is begun anew that a machine or a process took with it."""
+
+Files = Mapping[str, bytes]
+"""By path within a folder."""
+
+
+class Cluster:
+    """Plays runs on the cluster that `RAY_ADDRESS` names or this machine is in; without one, on a new one here."""
+
+    def __init__(self, jobs: int | None = None) -> None:
+        """At most so many runs at a time; by default one per core of the cluster."""
+        self._jobs = jobs
+
+    def play(self, scenarios: Sequence[Scenario], policies: Path, tick: Tick) -> Iterator[tuple[Scenario, Record]]:
+        """See `Engine.play`. Raises LocalError where there is no such cluster, or it loses a run again and again."""
+        try:
+            if not ray.is_initialized():
+                ray.init(log_to_driver=False, logging_level=logging.ERROR)
+            yield from self._play(scenarios, ray.put(_pack(scenarios, policies)), tick)
+        except (RayError, ConnectionError) as error:
+            raise LocalError(f"the cluster failed: {error}") from error
+
+    def _play(self, scenarios: Sequence[Scenario], packed: Any, tick: Tick) -> Iterator[tuple[Scenario, Record]]:
+        models = any(scenario.learner == "model" for scenario in scenarios)
+        # A process that trained models is not used again: its memory does not come back.
+        there = ray.remote(num_cpus=1, max_retries=_AGAIN, max_calls=1 if models else 0)(_play_there)
+        waiting = list(reversed(scenarios))
+        playing: dict[Any, Scenario] = {}
+        while waiting or playing:
+            while waiting and (self._jobs is None or len(playing) < self._jobs):
+                scenario = waiting.pop()
+                playing[there.remote(scenario, packed, version("sapo-node"))] = scenario
+            [over], _ = ray.wait(list(playing), num_returns=1)
+            scenario = playing.pop(over)
+            record = ray.get(over)
+            tick(scenario.total_rounds)
+            yield scenario, record
+
+
+def _pack(scenarios: Sequence[Scenario], policies: Path) -> Files:
+    """The prepared policies that the scenarios name."""
+    names = {spec.model for scenario in scenarios for spec in scenario.nodes} & POLICIES.keys()
+    return {
+        str(file.relative_to(policies)): file.read_bytes()
+        for name in sorted(names)
+        for file in sorted((policies / name).rglob("*"))
+        if file.is_file()
+    }
+
+
+def _play_there(scenario: Scenario, packed: Files, wanted: str) -> Record:
+    """Play one run on a machine of the cluster."""
+    if (here := version("sapo-node")) != wanted:
+        raise LocalError(f"a machine of the cluster has sapo-node {here}: install {wanted}, as on this one")
+    with TemporaryDirectory() as folder:
+        for name, data in packed.items():
+            file = Path(folder, name)
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(data)
+        return play_one(scenario, Path(folder), lambda _: None)

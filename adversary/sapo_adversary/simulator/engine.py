@@ -1,0 +1,94 @@
+"""Where runs are played: on this machine, each in a process of its own with one thread, or on a cluster."""
+
+import logging
+import multiprocessing
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from multiprocessing.queues import Queue
+from pathlib import Path
+from threading import Thread
+from typing import Any, Protocol
+
+from sapo_adversary.simulator.scenario import Scenario
+
+Record = dict[str, Any]
+Tick = Callable[[int], None]
+"""Told how many node-rounds were just played."""
+
+
+class Engine(Protocol):
+    """Plays runs, as many at a time as there is room for."""
+
+    def play(self, scenarios: Sequence[Scenario], policies: Path, tick: Tick) -> Iterator[tuple[Scenario, Record]]:
+        """Each run and its record, as soon as it is over; prepared policies lie in `policies`."""
+        ...
+
+
+class ThisMachine:
+    """Plays so many runs at a time, by default one per core."""
+
+    def __init__(self, jobs: int | None = None) -> None:
+        self._jobs = jobs or os.cpu_count()
+
+    def play(self, scenarios: Sequence[Scenario], policies: Path, tick: Tick) -> Iterator[tuple[Scenario, Record]]:
+        """See `Engine.play`."""
+        context = multiprocessing.get_context("spawn")
+        ticks: Queue[int] = context.Queue()
+        counting = Thread(target=_count, args=(ticks, tick), daemon=True)
+        counting.start()
+        with ProcessPoolExecutor(
+            self._jobs,
+            mp_context=context,
+            initializer=_begin,
+            initargs=(ticks,),
+            # A process that trained models is not used again: its memory does not come back.
+            max_tasks_per_child=1 if any(scenario.learner == "model" for scenario in scenarios) else None,
+        ) as executor:
+            waiting = {executor.submit(_play_here, scenario, policies): scenario for scenario in scenarios}
+            try:
+                for finished in as_completed(waiting):
+                    yield waiting.pop(finished), finished.result()
+            finally:
+                executor.shutdown(cancel_futures=True)
+                ticks.put(0)
+                counting.join()
+
+
+_ticks: "Queue[int] | None" = None
+
+
+def _count(ticks: "Queue[int]", tick: Tick) -> None:
+    for count in iter(ticks.get, 0):
+        tick(count)
+
+
+def _begin(ticks: "Queue[int]") -> None:
+    global _ticks  # noqa: PLW0603 - a worker process has one queue, given at its start
+    _ticks = ticks
+    Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    """A run of which nobody waits for the record would go on for minutes."""
+    if parent := multiprocessing.parent_process():
+        parent.join()
+        os._exit(1)
+
+
+def _play_here(scenario: Scenario, policies: Path) -> Record:
+    return play_one(scenario, policies, _ticks.put if _ticks else lambda _: None)
+
+
+def play_one(scenario: Scenario, policies: Path, tick: Tick) -> Record:
+    """Play one run in this process."""
+    # Bans and refusals are what these runs are about; the record has them all.
+    logging.getLogger("sapo_node").setLevel(logging.ERROR)
+    # torch and libp2p are imported by the workers alone.
+    if scenario.network == "libp2p":
+        from sapo_adversary.simulator.realtime import simulate_realtime  # noqa: PLC0415
+
+        return simulate_realtime(scenario, progress=tick)
+    from sapo_adversary.simulator.swarm import simulate  # noqa: PLC0415
+
+    return simulate(scenario, policies=policies, progress=tick)
