@@ -1,6 +1,5 @@
 """Tells in plain words, from stored facts, what became of a rollout and why a peer stands as it does."""
 
-import random
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -9,9 +8,8 @@ from typing import Any
 from sapo_node.database import Database
 from sapo_node.journal import Entry, Fate, Journal, Refusal
 from sapo_node.reasons import REASONS
-from sapo_node.trainer import trained_per_peer
 from sapo_node.trust import policy
-from sapo_node.trust.ledger import Account, Ledger
+from sapo_node.trust.ledger import Account, account_of
 from sapo_node.trust.policy import Standing
 from sapo_protocol import LocalError
 
@@ -88,17 +86,16 @@ def _reason(why: str) -> list[str]:
 
 def peer(database: Database, name: str) -> Told:
     """Why a peer stands as it does; the end of its id is enough. Raises LocalError where none or many are meant."""
-    ledger = Ledger(database, rng=random.Random(0))  # noqa: S311 - draws nothing here
     wanted = name.removeprefix("…")
-    found = [account for account in ledger.accounts() if account.peer.endswith(wanted)]
+    found = database.rows("SELECT peer FROM ledger WHERE substr(peer, -length(?)) = ?", wanted, wanted)
     if len(found) != 1:
         raise LocalError(
             f"{len(found)} peers end in {name!r}; `sapo-node peers` lists those that are known"
             if wanted
             else "give a peer id, or its end"
         )
-    [account] = found
-    groups, tokens = trained_per_peer(database).get(account.peer, (0, 0))
+    account = account_of(database, found[0][0])
+    groups, tokens = database.row("SELECT groups, tokens FROM trained WHERE peer = ?", account.peer) or (0, 0)
     lines = [account.peer, *_of_account(account)]
     if database.row("SELECT 1 FROM evidence WHERE peer = ?", account.peer):
         lines.append("It signed two contents for one round: `sapo-node evidence PEER` shows both. That ban never ends.")

@@ -2,7 +2,6 @@
 one.
 """
 
-import random
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -10,12 +9,12 @@ from sapo_node.contribution import TaskAnswers
 from sapo_node.curve import Curve
 from sapo_node.database import Database
 from sapo_node.history import History
-from sapo_node.pool import Pool
-from sapo_node.trainer import LOCAL, trained_per_peer
-from sapo_node.trust.ledger import Ledger
+from sapo_node.trainer import LOCAL
+from sapo_node.trust.ledger import account_of
 
 CURVE_POINTS = 60
 LAST_ROUNDS = 20
+SHOWN_PEERS = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +47,13 @@ class Overview:
     counts: dict[str, int]
     """Accepted envelopes and refusals by reason, since the state was made."""
     peers: list[PeerView]
+    """Those trained on most and those who offended most."""
+    standings: dict[str, int]
+    """How many peers are known, by standing."""
     own_tokens: int
     """Tokens trained on that this node generated itself."""
+    other_tokens: int
+    """Tokens trained on that came from others."""
     answers: list[TaskAnswers]
     """What was shared without training, by task."""
 
@@ -58,39 +62,45 @@ class Overview:
         return asdict(self)
 
 
-def overview(database: Database, *, rounds: int = LAST_ROUNDS) -> Overview:
-    """Gather everything, with so many of the last rounds; reads only."""
+def overview(database: Database, *, rounds: int = LAST_ROUNDS, peers: int | None = SHOWN_PEERS) -> Overview:
+    """Gather everything, with so many of the last rounds and of the peers, or all; reads only."""
     history = History(database)
-    trained = trained_per_peer(database)
+    own, others = (
+        database.rows(f"SELECT coalesce(sum(tokens), 0) FROM trained WHERE peer {which} ?", LOCAL)[0][0]  # noqa: S608 - our own two operators
+        for which in ("=", "!=")
+    )
     return Overview(
         history.session(),
         history.curve(CURVE_POINTS),
         history.exams(),
         history.rounds(rounds),
         history.counts(),
-        _peers(database, trained),
-        trained.get(LOCAL, (0, 0))[1],
+        _peers(database, peers),
+        dict(database.rows("SELECT standing, count(*) FROM ledger GROUP BY standing ORDER BY standing")),
+        own,
+        others,
         history.answers(),
     )
 
 
-def _peers(database: Database, trained: dict[str, tuple[int, int]]) -> list[PeerView]:
-    """All peers of whom anything is known, the most trained on first."""
-    ledger = Ledger(database, rng=random.Random(0))  # noqa: S311 - draws nothing here
-    waiting = Pool(database).per_peer()
-    peers = {account.peer for account in ledger.accounts()} | set(waiting) | (set(trained) - {LOCAL})
-    views = []
-    for peer in peers:
-        account, (groups, tokens) = ledger.of(peer), trained.get(peer, (0, 0))
-        views.append(
-            PeerView(
-                peer,
-                account.standing.value,
-                round(account.trust, 3),
-                account.earned,
-                waiting.get(peer, 0),
-                groups,
-                tokens,
-            )
-        )
+def _peers(database: Database, most: int | None) -> list[PeerView]:
+    """Peers of whom anything is known, the most trained on first; where not all are wanted, half of them those who
+    offended most.
+    """
+    limit = "" if most is None else f"LIMIT {most // 2}"
+    found = database.rows(
+        f"""
+        SELECT * FROM (SELECT peer FROM trained WHERE peer != ? ORDER BY tokens DESC {limit})
+        UNION SELECT * FROM (SELECT peer FROM ledger ORDER BY bad DESC {limit})
+        """,  # noqa: S608 - the limit is a number of ours
+        LOCAL,
+    )
+    views = [_peer(database, peer) for (peer,) in found]
     return sorted(views, key=lambda view: (-view.trained_tokens, view.peer))
+
+
+def _peer(database: Database, peer: str) -> PeerView:
+    account = account_of(database, peer)
+    groups, tokens = database.row("SELECT groups, tokens FROM trained WHERE peer = ?", peer) or (0, 0)
+    [(waiting,)] = database.rows("SELECT count(*) FROM pool WHERE peer = ?", peer)
+    return PeerView(peer, account.standing.value, round(account.trust, 3), account.earned, waiting, groups, tokens)

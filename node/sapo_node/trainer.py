@@ -34,6 +34,7 @@ CREATE TABLE IF NOT EXISTS checkpoints (step INTEGER PRIMARY KEY);
 CREATE TABLE IF NOT EXISTS trained (
     peer TEXT PRIMARY KEY, groups INTEGER NOT NULL, tokens INTEGER NOT NULL, step INTEGER NOT NULL
 );
+CREATE INDEX IF NOT EXISTS trained_tokens ON trained (tokens);
 """
 
 LOCAL = ""

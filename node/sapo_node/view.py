@@ -65,12 +65,13 @@ def answer_table(answers: list[TaskAnswers]) -> Table:
 def _peers(view: Overview, shown: int) -> RenderableType:
     if not view.peers:
         return Text("no peers heard of yet: this node is alone until it finds some", style="dim")
-    return peer_table(view.peers[:shown], set(view.session.get("connected", ())), view.own_tokens)
+    return peer_table(view, view.peers[:shown])
 
 
-def peer_table(peers: list[PeerView], connected: set[str], own_tokens: int, *, shorten: bool = True) -> Table:
-    """Peers with their standing, and their share of all tokens trained on."""
-    total = own_tokens + sum(peer.trained_tokens for peer in peers)
+def peer_table(view: Overview, peers: list[PeerView], *, shorten: bool = True) -> Table:
+    """Some of the peers with their standing, and their share of all tokens trained on."""
+    total = view.own_tokens + view.other_tokens
+    connected = set(view.session.get("connected", ()))
     table = Table("peer", "standing", "trust", "verified", "waiting", "trained groups", "share of tokens", expand=True)
     for peer in peers:
         table.add_row(

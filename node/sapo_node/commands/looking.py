@@ -11,13 +11,9 @@ from sapo_node import explain
 from sapo_node.commands.options import as_json, configured, database_of, write_file
 from sapo_node.commands.wire import show_proof
 from sapo_node.config import Config, load_config, render_config
-from sapo_node.overview import Overview, overview
+from sapo_node.overview import overview
 from sapo_node.view import peer_table, render
 from sapo_protocol import LocalError, load_manifest
-
-
-def _overview(config: Config) -> Overview:
-    return overview(database_of(config))
 
 
 @click.command()
@@ -25,7 +21,7 @@ def _overview(config: Config) -> Overview:
 @as_json
 def status(config: Config, *, json_output: bool) -> None:
     """Show what a node of this machine has done, running or not."""
-    view = _overview(config)
+    view = overview(database_of(config))
     if json_output:
         click.echo(json.dumps(view.as_dict()))
     else:
@@ -45,12 +41,12 @@ def peers(config: Config, *, peer: str | None, json_output: bool) -> None:
         told = explain.peer(database_of(config), peer)
         click.echo(json.dumps(told.as_dict()) if json_output else told.text)
         return
-    view = _overview(config)
-    connected = set(view.session.get("connected", ()))
+    view = overview(database_of(config), peers=None)
     if json_output:
+        connected = set(view.session.get("connected", ()))
         click.echo(json.dumps([{**asdict(peer), "connected": peer.peer in connected} for peer in view.peers]))
         return
-    table = peer_table(view.peers, connected, view.own_tokens, shorten=False)
+    table = peer_table(view, view.peers, shorten=False)
     Console().print(table if view.peers else "no peers heard of yet")
 
 

@@ -56,8 +56,8 @@ class _OfNode:
         yield GaugeMetricFamily("sapo_peers_connected", "Peers connected", value=len(session.get("connected", ())))
         yield GaugeMetricFamily("sapo_rollouts_waiting", "Rollouts not yet verified", value=session.get("waiting", 0))
         standings = GaugeMetricFamily("sapo_peers", "Peers known, by standing", labels=["standing"])
-        for standing in sorted({each.standing for each in view.peers}):
-            standings.add_metric([standing], sum(each.standing == standing for each in view.peers))
+        for standing, known in view.standings.items():
+            standings.add_metric([standing], known)
         yield standings
         taken = {
             ACCEPTED: "envelopes_accepted",
@@ -78,7 +78,7 @@ class _OfNode:
         yield left_out
         tokens = CounterMetricFamily("sapo_tokens_trained", "Tokens trained on, by origin", labels=["origin"])
         tokens.add_metric(["own"], view.own_tokens)
-        tokens.add_metric(["others"], sum(each.trained_tokens for each in view.peers))
+        tokens.add_metric(["others"], view.other_tokens)
         yield tokens
 
 

@@ -7,6 +7,7 @@ enters.
 import random
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import Any
 
 from sapo_node.database import Database
 from sapo_node.trust import policy
@@ -18,6 +19,8 @@ CREATE TABLE IF NOT EXISTS ledger (
     peer TEXT PRIMARY KEY, standing TEXT NOT NULL, good REAL NOT NULL, bad REAL NOT NULL,
     earned INTEGER NOT NULL, earned_epoch INTEGER NOT NULL, earned_now INTEGER NOT NULL, since INTEGER NOT NULL
 );
+CREATE INDEX IF NOT EXISTS ledger_standing ON ledger (standing);  -- for who looks: peers are many
+CREATE INDEX IF NOT EXISTS ledger_bad ON ledger (bad);
 CREATE TABLE IF NOT EXISTS settled (epoch INTEGER NOT NULL);  -- for which all that is due in an epoch was done
 CREATE TABLE IF NOT EXISTS evidence (peer TEXT PRIMARY KEY, message BLOB NOT NULL);
 """
@@ -51,6 +54,12 @@ class Account:
     def cohort(self) -> int | None:
         """The epoch in which a healthy peer came into good standing; None for the operator's own word, and others."""
         return self.since or None if self.standing is Standing.HEALTHY else None
+
+
+def account_of(database: Database, peer: str) -> Account:
+    """What a ledger that may be another process's holds of one peer."""
+    row = database.row("SELECT * FROM ledger WHERE peer = ?", peer)
+    return _account(row) if row else Account(peer)
 
 
 class Ledger:
@@ -192,6 +201,6 @@ class Ledger:
         )
 
 
-def _account(row: tuple[str, str, float, float, int, int, int, int]) -> Account:
+def _account(row: tuple[Any, ...]) -> Account:
     peer, standing, good, bad, earned, earned_epoch, earned_now, since = row
     return Account(peer, Standing(standing), Evidence(good, bad), earned, earned_epoch, earned_now, since)

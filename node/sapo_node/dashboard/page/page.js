@@ -125,7 +125,7 @@ async function aboutPeer(peer) {
 
 function showPeers(state) {
   const connected = new Set(state.session.connected || []);
-  const total = state.own_tokens + state.peers.reduce((sum, each) => sum + each.trained_tokens, 0);
+  const total = state.own_tokens + state.other_tokens;
   const body = document.querySelector("#peers tbody");
   const focused = document.activeElement && document.activeElement.dataset ? document.activeElement.dataset.peer : undefined;
   const rows = state.peers.slice(0, 50).map((each) => {
@@ -208,7 +208,7 @@ function showTiles(state) {
   const exam = state.exams[state.exams.length - 1];
   const recent = state.rounds.slice(-20);
   const reward = recent.length ? recent.reduce((sum, each) => sum + each.reward, 0) / recent.length : null;
-  const total = state.own_tokens + state.peers.reduce((sum, each) => sum + each.trained_tokens, 0);
+  const total = state.own_tokens + state.other_tokens;
   const tiles = [
     ["reward, last 20 rounds", reward === null ? "–" : reward.toFixed(3)],
     ["held-out pass@1", exam ? exam.pass_at_1.toFixed(3) : "–"],
