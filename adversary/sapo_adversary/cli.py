@@ -15,6 +15,7 @@ _MODULES = {
     "frontier": "frontier",
     "policies": "policies",
     "load-keys": "load",
+    "reach": "reach",
     "soak": "soak",
 }
 

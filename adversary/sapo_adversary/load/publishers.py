@@ -120,7 +120,7 @@ class Publishers:
         patience = LOST_SECONDS if line["kind"] in VALID else REFUSED_SECONDS
         self._waiting[digest] = (ref, trio.current_time(), patience)
         try:
-            await user.link.publish(_signed(user.link.peer.keys, self._topic, data))
+            await user.link.publish(signed(user.link.peer.keys, self._topic, data))
         except LinkLost:
             del self._waiting[digest]
             say({"ref": ref, "lost": "the target closed the connection"})
@@ -152,7 +152,7 @@ def _place_of(user: int, target: str) -> tuple[str, int]:
     return (f"127.{100 + number % 100}.7.{1 + number // 100}" if "/127." in target else "0.0.0.0"), 0  # noqa: S104
 
 
-def _signed(keys: Any, topic: str, data: bytes) -> Any:
+def signed(keys: Any, topic: str, data: bytes) -> Any:
     """A gossip message of its author, as strict signing asks for."""
     message = rpc_pb2.Message(
         from_id=ID.from_pubkey(keys.public_key).to_bytes(),

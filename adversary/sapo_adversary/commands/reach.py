@@ -1,0 +1,100 @@
+"""What gossip costs in large swarms: `reach`."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+
+from sapo_adversary.commands.experiments import default_output
+from sapo_adversary.reach.cost import MEASURED, MESSAGES, Swarm, measure
+from sapo_adversary.records import to_json, write_whole
+from sapo_node.commands.options import as_json, stderr
+
+_LISTENERS = 512
+"""Of a shard, at most, where a swarm is spread over several."""
+_HEARD = 2
+_ON_ONE_TOPIC = 20_000
+"""Peers that are simulated on one topic; what more cost is the same sum with other numbers."""
+
+
+@click.command()
+@click.option(
+    "--peers", "sizes", type=click.IntRange(2), multiple=True, default=(100, 1_000, 10_000), show_default=True
+)
+@click.option("--round-seconds", type=click.FloatRange(1), default=30.0, show_default=True, help="Of every peer.")
+@click.option("--kilobytes", type=click.Choice(sorted(MEASURED)), default=32, show_default=True, help="Of a message.")
+@click.option(
+    "--megabits", type=click.FloatRange(1), default=100.0, show_default=True, help="A second that each peer can send."
+)
+@click.option("--seed", type=click.IntRange(0), default=1, show_default=True)
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path),
+    help="Where reach.json goes.  [default: tests/benchmarks/results, or results]",
+)
+@as_json
+def reach(
+    sizes: tuple[int, ...],
+    *,
+    round_seconds: float,
+    kilobytes: int,
+    megabits: float,
+    seed: int,
+    output: Path | None,
+    json_output: bool,
+) -> None:
+    """Simulate gossip among thousands of peers: what a node hears, sends and spends, and how fast a message is.
+
+    Meshes are made by the rules that nodes have, and messages go through them one at a time; CPU is counted by what
+    real nodes were measured to take. A swarm too large for one topic is also shown spread over shards, of which each
+    node listens to two: nodes do not do that yet. A minute or two for ten thousand peers.
+
+    \b
+    sapo-adversary reach
+    sapo-adversary reach --peers 300 --round-seconds 10 --kilobytes 128
+    """  # noqa: D301 - click reads the backspace
+    swarms = [Swarm(peers, round_seconds, kilobytes, megabits) for peers in sizes if peers <= _ON_ONE_TOPIC]
+    for peers in sizes:
+        if peers > _LISTENERS:
+            shards = 1 << (peers * _HEARD // _LISTENERS).bit_length()
+            swarms.append(Swarm(peers, round_seconds, kilobytes, megabits, shards=shards, heard=_HEARD))
+    with Progress(console=stderr) as progress:
+        bar = progress.add_task("messages", total=len(swarms) * (1 + MESSAGES))
+        found = [measure(swarm, seed=seed, done=lambda: progress.advance(bar)) for swarm in swarms]
+    line = f"--round-seconds {round_seconds:g} --kilobytes {kilobytes} --megabits {megabits:g} --seed {seed}"
+    command = " ".join(["sapo-adversary reach", *(f"--peers {each}" for each in sizes), line])
+    summary = {"command": command, "swarms": found}
+    output = output or default_output()
+    output.mkdir(parents=True, exist_ok=True)
+    write_whole(output / "reach.json", to_json(summary))
+    if json_output:
+        click.echo(json.dumps(summary))
+    else:
+        Console().print(_table(found))
+    stderr.print(f"written to {output / 'reach.json'}", highlight=False, soft_wrap=True)
+
+
+def _table(found: list[dict[str, Any]]) -> Table:
+    table = Table(
+        title="what gossip costs one node, and when 99 % have a message",
+        title_justify="left",
+    )
+    columns = ("peers", "topics", "heard/s", "copies", "MB/s", "CPU", "line", "99 %")
+    for column in columns:
+        table.add_column(column, justify="right", no_wrap=True)
+    for each in found:
+        table.add_row(
+            f"{each['peers']:,}",
+            f"{each['heard']} of {each['shards']}",
+            f"{each['messages_per_second']:.1f}",
+            f"{each['copies']:.1f}",
+            f"{each['bytes_per_second'] / 1e6:.1f}",
+            f"{each['cpu']:.0%}",
+            f"{each['upload']:.0%}",
+            "never" if each["seconds_to_99"] is None else f"{each['seconds_to_99']:.1f} s",
+        )
+    return table

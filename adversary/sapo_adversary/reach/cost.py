@@ -1,0 +1,112 @@
+"""What gossip costs one node in swarms of different sizes, with one topic and with several."""
+
+import random
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from statistics import fmean
+from typing import Any
+
+from sapo_adversary.reach.overlay import DIALS, overlay
+from sapo_adversary.reach.spread import BEAT_SECONDS, OFFERED, WINDOW, Way, Wire, send
+
+MESSAGES = 20
+"""Sent by as many peers; what is counted of them are means."""
+_LEAST = 1e-3
+"""Of a core or a line, what is left where there is nothing left."""
+OFFERED_IDS, ID_BYTES = 512, 34
+"""Of one offer, at most; and what each takes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """CPU seconds of a node for one message, as measured (docs/load.md)."""
+
+    kilobytes: int
+    first: float
+    """With all checks, and passing it on."""
+    copy: float
+    """For every further copy."""
+
+
+MEASURED = {
+    each.kilobytes: each for each in (Work(4, 2.0e-3, 1.1e-3), Work(32, 2.2e-3, 1.1e-3), Work(128, 4.0e-3, 1.6e-3))
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Swarm:
+    """So many peers, each of whom sends one message in each round of its own."""
+
+    peers: int
+    round_seconds: float
+    kilobytes: int
+    megabits: float = 100.0
+    """A second that each can send."""
+    shards: int = 1
+    """Topics over which messages are spread."""
+    heard: int = 1
+    """Of them, those that a node listens to."""
+
+    @property
+    def listeners(self) -> int:
+        """Of one shard."""
+        return max(2, self.peers * self.heard // self.shards)
+
+    @property
+    def rate(self) -> float:
+        """Messages a second that a node hears."""
+        return self.peers * self.heard / self.shards / self.round_seconds
+
+
+def measure(swarm: Swarm, *, seed: int, done: Callable[[], None] = lambda: None) -> dict[str, Any]:
+    """What a node of the swarm hears, sends and spends in a second, and how long a message takes."""
+    work, size = MEASURED[swarm.kilobytes], swarm.kilobytes * 1024
+    dice = random.Random(f"{seed}/{swarm.listeners}")  # noqa: S311 - simulation
+    peers = overlay(swarm.listeners, dice)
+    upload = swarm.megabits * 1e6 / 8
+    wire = Wire(upload=upload, handling=work.first)
+    ways: list[Way] = []
+    for place in range(1 + MESSAGES):
+        way = send(peers, dice.randrange(len(peers)), size, wire, dice)
+        if place:
+            ways.append(way)
+        else:  # it tells how busy nodes and lines are, and so how long a message waits for its turn
+            copies = way.copies / (swarm.listeners - 1)
+            busy, full = _busy(swarm, work, copies), swarm.rate * copies * size / upload
+            waits = busy / (2 * max(_LEAST, 1 - busy))
+            wire = Wire(upload=upload * max(_LEAST, 1 - full), handling=(1 + waits) * work.first)
+        done()
+    copies = fmean(way.copies for way in ways) / (swarm.listeners - 1)
+    busy, sent = _busy(swarm, work, copies), swarm.rate * copies * size
+    links = fmean(len(peer.connected) for peer in peers)
+    offers = max(OFFERED, (links - fmean(len(peer.mesh) for peer in peers)) / 4) * swarm.heard
+    ids = min(OFFERED_IDS, WINDOW * BEAT_SECONDS * swarm.rate / swarm.heard)
+    keeps_up = busy < 1 and sent < upload
+    return {
+        **asdict(swarm),
+        "listeners": swarm.listeners,
+        "mesh": round(fmean(len(peer.mesh) for peer in peers), 2),
+        "connections": round(links * swarm.heard, 1),
+        "dialled": DIALS * swarm.heard,
+        "messages_per_second": round(swarm.rate, 2),
+        "copies": round(copies, 2),
+        "bytes_per_second": round(sent),
+        "offer_bytes_per_second": round(offers * ids * ID_BYTES / BEAT_SECONDS),
+        "cpu": round(busy, 3),
+        "upload": round(sent / upload, 3),
+        "reached": round(fmean(len(way.times) for way in ways) / (swarm.listeners - 1), 5),
+        "asked": round(fmean(way.asked / (swarm.listeners - 1) for way in ways), 4),
+        # A node that cannot keep up falls ever further behind: no time says anything then.
+        "seconds_to_half": round(fmean(_until(way, 0.5, swarm) for way in ways), 2) if keeps_up else None,
+        "seconds_to_99": round(fmean(_until(way, 0.99, swarm) for way in ways), 2) if keeps_up else None,
+    }
+
+
+def _busy(swarm: Swarm, work: Work, copies: float) -> float:
+    """Share of one core that messages take."""
+    return swarm.rate * (work.first + (copies - 1) * work.copy)
+
+
+def _until(way: Way, share: float, swarm: Swarm) -> float:
+    """Seconds until so many of the listeners had it; of those that it reached, where it reached fewer."""
+    return way.times[min(len(way.times), round(share * (swarm.listeners - 1))) - 1]

@@ -1,0 +1,65 @@
+"""Who is connected with whom, and who is in whose mesh: by the rules that nodes have."""
+
+import random
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+DIALS = 8
+"""Connections that a node dials (`net.dialer.ENOUGH`)."""
+CONNECTIONS = 64
+"""Those it has at most (`net.host.CONNECTIONS`)."""
+DEGREE, LOW, HIGH, DIALLED = 6, 4, 10, 2
+"""Mesh peers that a node asks for, those below which it asks, above which it sends away, and its own choice among them
+(`net.service`, `net.steady`)."""
+BACK_OFF_BEATS = 60
+BEATS = 90
+"""Heartbeats until the mesh has settled."""
+
+
+@dataclass(slots=True)
+class Peer:
+    """One peer's view."""
+
+    dialled: set[int] = field(default_factory=set)
+    connected: set[int] = field(default_factory=set)
+    mesh: set[int] = field(default_factory=set)
+    back_off: dict[int, int] = field(default_factory=dict)
+    """Until which heartbeat a peer is not asked into the mesh."""
+
+
+def overlay(count: int, dice: random.Random) -> list[Peer]:
+    """A settled swarm of so many peers, who joined one after the other and were introduced to any who were there."""
+    peers = [Peer() for _ in range(count)]
+    for number in range(1, count):
+        for other in dice.sample(range(number), min(number, 2 * DIALS)):
+            if len(peers[number].dialled) < DIALS and len(peers[other].connected) < CONNECTIONS:
+                peers[number].dialled.add(other)
+                peers[number].connected.add(other)
+                peers[other].connected.add(number)
+    order = list(range(count))
+    for beat in range(BEATS):
+        dice.shuffle(order)
+        for number in order:
+            _heartbeat(peers, number, beat, dice)
+    return peers
+
+
+def _heartbeat(peers: list[Peer], number: int, beat: int, dice: random.Random) -> None:
+    here = peers[number]
+    if len(here.mesh) > HIGH:
+        kept = set(_draw(here.mesh & here.dialled, DIALLED, dice))
+        for other in _draw(here.mesh - kept, len(here.mesh) - DEGREE, dice):
+            here.mesh.discard(other)
+            peers[other].mesh.discard(number)
+            here.back_off[other] = peers[other].back_off[number] = beat + BACK_OFF_BEATS
+    free = {other for other in here.connected - here.mesh if here.back_off.get(other, 0) <= beat}
+    wanted = _draw(free, DEGREE - len(here.mesh), dice) if len(here.mesh) < LOW else []
+    own = len(here.mesh & here.dialled) + len(here.dialled.intersection(wanted))
+    wanted += _draw(free & here.dialled - set(wanted), DIALLED - own, dice)
+    for other in wanted:
+        here.mesh.add(other)
+        peers[other].mesh.add(number)
+
+
+def _draw(of: Collection[int], count: int, dice: random.Random) -> list[int]:
+    return dice.sample(sorted(of), min(len(of), max(0, count)))
