@@ -62,9 +62,10 @@ def _of_entry(entry: Entry) -> list[str]:
         silent = sorted({word for each in entry.facts["completions"] for word in each.get("silent", ())})
         if silent:
             lines.append(f"    not taught, as a habit that does not pay here: {', '.join(map(repr, silent))}")
-        kept_out = Counter(each["gate"] for each in entry.facts["completions"] if "gate" in each)
-        for gate, count in sorted(kept_out.items()):
-            part = "a part of " if gate == "surprise gate" else ""
+        stopped = [each for each in entry.facts["completions"] if "gate" in each]
+        kept_out = Counter((each["gate"], each.get("partly", False)) for each in stopped)
+        for (gate, partly), count in sorted(kept_out.items()):
+            part = "a part of " if partly else ""
             lines.append(f"    the {gate} kept out {part}{count} of its right answers")
             lines += _reason(gate)
     return [*lines, *_reason(entry.why)]

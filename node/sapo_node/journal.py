@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Any
 
 from sapo_node.database import Database
-from sapo_node.learner.messages import Gate
+from sapo_node.learner.messages import PARTLY, Gate
 from sapo_node.round import Choices
 from sapo_node.sampler import WeightedGroup
 from sapo_node.verify import Unusable, VerifiedGroup
@@ -229,7 +229,7 @@ def _of_weighted(weighted: WeightedGroup, tokens: int, kept_out: Mapping[int, Ga
         text = group.completions[number].text
         facts["completions"][number]["silent"] = [text[begin:end] for begin, end in spans]
     for number, gate in kept_out.items():
-        facts["completions"][number]["gate"] = f"{gate} gate"
+        facts["completions"][number] |= {"gate": f"{gate} gate", "partly": gate in PARTLY}
     return {**facts, "weight": round(weighted.weight, 3), "tokens": tokens}
 
 

@@ -14,6 +14,8 @@ Correction = Literal["positive", "tapered", "paper"]
 Dtype = Literal["float32", "bfloat16"]
 Gate = Literal["baseline", "habits", "length", "steps", "surprise", "follows"]
 GATES: tuple[Gate, ...] = get_args(Gate)
+PARTLY: frozenset[Gate] = frozenset({"surprise"})
+"""Those of the learner that keep out tokens of a right answer and teach the rest of it."""
 
 
 _HUB_NAME = re.compile(r"\w[\w.-]*/\w[\w.-]*", re.ASCII)

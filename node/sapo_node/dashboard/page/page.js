@@ -165,7 +165,7 @@ function answer(completion) {
   text.append(rest);
   const mark = make("span", completion.reward ? "right" : "wrong", completion.reward ? "✓" : "✗");
   mark.setAttribute("aria-label", completion.reward ? "right" : "wrong");
-  return make("div", "answer", mark, text, ...(completion.gate ? [make("span", "note", `not taught${completion.gate === "surprise gate" ? " in part" : ""}: ${completion.gate}`)] : []));
+  return make("div", "answer", mark, text, ...(completion.gate ? [make("span", "note", `not taught${completion.partly ? " in part" : ""}: ${completion.gate}`)] : []));
 }
 
 function group(each, open) {
