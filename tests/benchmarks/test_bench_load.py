@@ -1,21 +1,18 @@
 """Delivery through a node with all its checks, beside py-libp2p by itself: the same publishers and listener."""
 
-import json
 import os
 import statistics
 import subprocess
 import sys
-import threading
 import time
 from contextlib import contextmanager
 from pathlib import Path
-from queue import Queue
 
 import psutil
 import pytest
 
-from processes import ENVIRONMENT, RunningProcess, write_swarm
-from sapo_adversary.load.keys import identity_of
+from load_publishers import Publishers, trusting
+from processes import RunningProcess, write_swarm
 
 pytestmark = pytest.mark.bench
 
@@ -24,54 +21,27 @@ USERS, WINDOW, SECONDS = 8, 16, 15.0
 WORDS = "bench"
 
 
-class Publishers:
-    """The load's own publishers, told what to send as soon as something has arrived."""
+def measure(publishers, size):
+    """Seconds of each message that arrived within the time, and how many were lost."""
+    sent, seconds, lost = 0, [], 0
+    end = time.monotonic() + SECONDS
 
-    def __init__(self, target, swarm):
-        command = [sys.executable, "-m", "sapo_adversary.load.publishers", target, str(swarm), WORDS]
-        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-        self.process = subprocess.Popen(command, **pipes, text=True, env=ENVIRONMENT)
-        self.said = Queue()
-        threading.Thread(target=self._read, daemon=True).start()
-        assert self.said.get(timeout=60) == {"ready": True}
-        for user in range(USERS):
-            self.tell({"join": user})
-            assert self.said.get(timeout=60) == {"joined": user, "welcome": True}
-        time.sleep(3)  # until the listener is in the target's mesh
+    def send():
+        nonlocal sent
+        publishers.tell({"publish": sent % USERS, "kind": "valid", "bytes": size, "ref": sent})
+        sent += 1
 
-    def _read(self):
-        for line in self.process.stdout:
-            self.said.put(json.loads(line))
-
-    def tell(self, line):
-        self.process.stdin.write(json.dumps(line) + "\n")
-        self.process.stdin.flush()
-
-    def measure(self, size):
-        """Seconds of each message that arrived within the time, and how many were lost."""
-        sent, seconds, lost = 0, [], 0
-        end = time.monotonic() + SECONDS
-
-        def send():
-            nonlocal sent
-            self.tell({"publish": sent % USERS, "kind": "valid", "bytes": size, "ref": sent})
-            sent += 1
-
-        for _ in range(WINDOW):
+    for _ in range(WINDOW):
+        send()
+    while len(seconds) + lost < sent:
+        answer = publishers.said.get(timeout=60)
+        if "seconds" in answer:
+            seconds.append(answer["seconds"])
+        else:
+            lost += 1
+        if time.monotonic() < end:
             send()
-        while len(seconds) + lost < sent:
-            answer = self.said.get(timeout=60)
-            if "seconds" in answer:
-                seconds.append(answer["seconds"])
-            else:
-                lost += 1
-            if time.monotonic() < end:
-                send()
-        return seconds, lost
-
-    def close(self):
-        self.process.kill()
-        self.process.wait()
+    return seconds, lost
 
 
 @contextmanager
@@ -94,10 +64,7 @@ def bare(swarm, _folder):
 def ours(*arguments):
     @contextmanager
     def running(swarm, folder):
-        folder.mkdir()
-        known = [identity_of(WORDS, user).peer_id for user in range(USERS)]
-        (folder / "load.toml").write_text(f"trusted = {json.dumps(known)}\n")
-        config = ("--config", folder / "load.toml", "--dashboard", "off")
+        config = trusting(folder, WORDS, USERS)
         with RunningProcess(folder, "--swarm", swarm, *config, *arguments) as node:
             yield node.process.pid, node.until_event("started")["addresses"][0]
 
@@ -110,10 +77,10 @@ NODES = {"py-libp2p by itself": bare, "a node that relays": ours("--no-train"), 
 def measured(kind, swarm, folder, size):
     """Messages a second, median and 99th percentile of their seconds, how many were lost, CPU-ms of each."""
     with NODES[kind](swarm, folder) as (pid, address):
-        publishers = Publishers(address, swarm)
+        publishers = Publishers(address, swarm, WORDS, USERS)
         try:
             before, since = psutil.Process(pid).cpu_times(), time.monotonic()
-            seconds, lost = publishers.measure(size)
+            seconds, lost = measure(publishers, size)
             after, took = psutil.Process(pid).cpu_times(), time.monotonic() - since
         finally:
             publishers.close()
