@@ -127,6 +127,8 @@ class Trainer:
         report: TrainReport | None = None
         while report is None or self._policy.step < target:
             step = self._policy.step + 1
+            # A checkpoint of a step that is still to come was damaged, and does not count as the one before.
+            self._database.execute("DELETE FROM checkpoints WHERE step >= ?", step)
             request, peers = self._stored(step)
             try:
                 report = await self._policy.train(step, request.groups, correction=request.correction)
