@@ -1,12 +1,14 @@
 """State on disk: one process, whole transactions, and a clear word when the file is damaged."""
 
 import os
+import sqlite3
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from sapo_node.database import Database, StateError
+from sapo_node.database import SCHEMA_VERSION, Database, StateError
 from sapo_node.state import SCHEMA, StateFolder, locked, read_database, state_folder
 from sapo_protocol import LocalError
 
@@ -125,3 +127,24 @@ def test_starting_adds_what_an_older_state_lacks_and_keeps_what_it_has(tmp_path)
     reader = read_database(folder)
     assert reader.rows("SELECT * FROM journal") == []
     assert reader.rows("SELECT * FROM checkpoints") == [(7,)]
+
+
+def columns_of(database):
+    tables = database.rows("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'")
+    return {table: database.rows(f"PRAGMA table_info({table})") for (table,) in tables}
+
+
+@pytest.mark.parametrize("earlier", sorted(Path(__file__).parent.glob("state-*.sql")), ids=lambda file: file.stem)
+def test_a_state_that_an_earlier_version_wrote_has_the_tables_of_this_one_and_keeps_its_rows(tmp_path, earlier):
+    with sqlite3.connect(tmp_path / "db") as written:
+        written.executescript(earlier.read_text())
+        written.execute("INSERT INTO counters VALUES (7, 3)")
+    database = Database(tmp_path / "db", SCHEMA)
+    assert columns_of(database) == columns_of(Database(None, SCHEMA)), (
+        "tables have changed: raise SCHEMA_VERSION, bring states of the version before to it, and add a state-N.sql"
+    )
+    assert database.rows("SELECT * FROM counters") == [(7, 3)]
+
+
+def test_there_is_a_state_of_this_schema_to_try():
+    assert (Path(__file__).parent / f"state-{SCHEMA_VERSION}.sql").exists()
