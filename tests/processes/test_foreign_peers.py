@@ -152,9 +152,9 @@ async def test_an_equivocator_is_banned_by_a_node_that_only_saw_the_evidence(tmp
     def bans(event):
         return any(each["peer"] == name and each["standing"] == "banned" for each in event.get("peers", ()))
 
-    with RunningProcess(tmp_path / "a", "--swarm", swarm_file) as met:
+    with RunningProcess(tmp_path / "a", "--swarm", swarm_file, "--local", 1) as met:
         address = await started(met)
-        with RunningProcess(tmp_path / "b", "--swarm", swarm_file, "--bootstrap", address) as other:
+        with RunningProcess(tmp_path / "b", "--swarm", swarm_file, "--local", 1, "--bootstrap", address) as other:
             await until(met, lambda event: event["event"] == "round" and event["counts"].get("accepted", 0) > 0)
             nursery.start_soon(peer.speak, address, [peer.message(0, text="one"), peer.message(0, text="two")])
             await until(met, bans)
@@ -170,12 +170,12 @@ async def test_an_equivocator_is_banned_by_a_node_that_only_saw_the_evidence(tmp
 
 def test_a_backup_put_back_is_noticed_and_the_node_listens_first(tmp_path, swarm_file):
     for _ in range(2):
-        with RunningProcess(tmp_path / "a", "--swarm", swarm_file, "--rounds", 2) as node:
+        with RunningProcess(tmp_path / "a", "--swarm", swarm_file, "--local", 1, "--rounds", 2) as node:
             node.until_event("stopped")
             assert all(event["published"] for event in node.events if event["event"] == "round")
         if not (tmp_path / "backup").exists():
             shutil.copytree(tmp_path / "a" / "state", tmp_path / "backup")
     shutil.copytree(tmp_path / "backup", tmp_path / "a" / "state", dirs_exist_ok=True)
-    with RunningProcess(tmp_path / "a", "--swarm", swarm_file, "--rounds", 2) as node:
+    with RunningProcess(tmp_path / "a", "--swarm", swarm_file, "--local", 1, "--rounds", 2) as node:
         node.until(lambda event: event["event"] == "notice" and "in use elsewhere" in event["text"])
         assert node.until_round(1)["published"] is False
