@@ -16,7 +16,7 @@ from sapo_node.database import Database
 from sapo_node.learner.messages import PARTLY, Gate
 from sapo_node.round import Choices
 from sapo_node.sampler import WeightedGroup
-from sapo_node.verify import Unusable, VerifiedGroup
+from sapo_node.verify import Place, Unusable, VerifiedGroup
 from sapo_protocol import Completion, Rollout, Sealed, peer_id
 
 SCHEMA = """
@@ -172,12 +172,12 @@ class Journal:
         """Of what was entered when it was verified, unless that is too long ago."""
         self._database.execute(
             f"UPDATE journal SET at = ?, {columns} WHERE peer = ? AND epoch = ? AND counter = ? AND k = ?",  # noqa: S608 - ours
-            *(self._now(), *values, group.peer, group.epoch, group.counter, group.k),
+            *(self._now(), *values, *group.place),
         )
 
     def _write(
         self,
-        place: tuple[str, int, int, int],
+        place: Place,
         envelope_id: str,
         fate: Fate,
         *,

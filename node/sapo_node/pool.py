@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from sapo_node.database import Database
 from sapo_node.trust import policy
-from sapo_node.verify import VerifiedGroup
+from sapo_node.verify import Place, VerifiedGroup
 from sapo_protocol import Completion, Finish
 
 SCHEMA = """
@@ -18,9 +18,6 @@ CREATE INDEX IF NOT EXISTS pool_age ON pool (epoch, counter, k);
 """
 
 _FINISHES = {each.value: each for each in Finish}
-
-Place = tuple[str, int, int, int]
-"""Peer, epoch, counter and the group's number in its envelope."""
 
 MAX_GROUPS = 1_024
 MAX_PER_PEER = 64
@@ -44,17 +41,14 @@ class Pool:
             for group in groups:
                 added = self._database.execute(
                     "INSERT OR IGNORE INTO pool VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                    group.peer,
-                    group.epoch,
-                    group.counter,
-                    group.k,
+                    *group.place,
                     group.dataset,
                     group.question,
                     json.dumps([[each.text, each.finish] for each in group.completions]),
                     json.dumps(group.rewards),
                 )
                 if added:
-                    self._read.pop((group.peer, group.epoch, group.counter, group.k), None)
+                    self._read.pop(group.place, None)
                 self._change(group.peer, added)
                 if self._held[group.peer] > MAX_PER_PEER:
                     self._trim("WHERE peer = ?", MAX_PER_PEER, group.peer)
@@ -76,10 +70,7 @@ class Pool:
         for group in groups:
             removed = self._database.execute(
                 "DELETE FROM pool WHERE peer = ? AND epoch = ? AND counter = ? AND k = ?",
-                group.peer,
-                group.epoch,
-                group.counter,
-                group.k,
+                *group.place,
             )
             self._change(group.peer, -removed)
 

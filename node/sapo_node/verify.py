@@ -51,6 +51,10 @@ class Unusable(StrEnum):
     FLAT = "flat"
 
 
+Place = tuple[str, int, int, int]
+"""Peer, epoch, counter and the group's number in its envelope."""
+
+
 @dataclass(frozen=True, slots=True)
 class VerifiedGroup:
     """G completions of a peer for a question that was assigned to it, with the rewards this node computed."""
@@ -65,6 +69,11 @@ class VerifiedGroup:
     rewards: tuple[bool, ...]
     lengths: tuple[int, ...] = field(init=False, compare=False, repr=False)
     """UTF-8 bytes of each completion, counted once: a group is weighed in every round that it waits."""
+
+    @property
+    def place(self) -> Place:
+        """Which of all groups it is."""
+        return self.peer, self.epoch, self.counter, self.k
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "lengths", tuple(len(each.text.encode()) for each in self.completions))

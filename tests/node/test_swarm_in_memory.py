@@ -161,7 +161,7 @@ async def test_no_group_is_trained_on_twice(fast, autojump_clock):
 
     def record(groups):
         groups = list(groups)
-        handed_out.extend((group.peer, group.epoch, group.counter, group.k) for group in groups)
+        handed_out.extend(group.place for group in groups)
         remove(groups)
 
     pool.remove = record

@@ -17,6 +17,7 @@ from sapo_node.jail.messages import ScoreRequest
 from sapo_node.learner.messages import TrainReport
 from sapo_node.sampler import WeightedGroup
 from sapo_node.trainer import Trainer
+from sapo_node.verify import Place
 from sapo_protocol import Manifest, assign, decode_body, open_message, public_key_of
 
 
@@ -54,7 +55,7 @@ class Findings:
     """Weight x advantage of each of others' right answers, by role of the writer."""
     habits: defaultdict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     """What its own answers showed, the mean of each round, by the name of the habit."""
-    taken: set[tuple[str, int, int, int]] = field(default_factory=set)
+    taken: set[Place] = field(default_factory=set)
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values."""
@@ -85,7 +86,7 @@ class Audit:
         self._scorer = scorer
         self.roles = roles
         self._habits = habits
-        self._signed: dict[tuple[str, int, int, int], int] = {}
+        self._signed: dict[Place, int] = {}
         self._written: set[str] = set()
 
     def published(self, peer: str, message: bytes) -> None:
@@ -119,7 +120,7 @@ class Audit:
         texts = tuple(each.text for each in group.completions)
         findings.mass[role] += weighted.weight * _mass(weighted.advantages, texts)
         findings.gains[role] += [weighted.weight * each for each in weighted.advantages if each > 0]
-        place = (group.peer, group.epoch, group.counter, group.k)
+        place = group.place
         if place in findings.taken:
             findings.violations[Violation.REPLAYED] += 1
         findings.taken.add(place)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from sapo_node.contribution import LocalGroup
-from sapo_node.verify import VerifiedGroup
+from sapo_node.verify import Place, VerifiedGroup
 
 Habit = tuple[str, ...]
 """Words that follow one another."""
@@ -138,7 +138,7 @@ class HabitGate:
     def __init__(self) -> None:
         self._own = _Own()
         self._peers: dict[str, deque[tuple[str, Counter[Habit]]]] = {}
-        self._seen: set[tuple[str, int, int, int]] = set()
+        self._seen: set[Place] = set()
         self._held: set[Habit] = set()
 
     def observe(self, local: Iterable[LocalGroup]) -> None:
@@ -148,7 +148,7 @@ class HabitGate:
 
     def look(self, offered: Sequence[VerifiedGroup]) -> None:
         """Take in what is on offer, and decide which habits are held back for now."""
-        here = {(group.peer, group.epoch, group.counter, group.k): group for group in offered}
+        here = {group.place: group for group in offered}
         for place, group in here.items():
             if place not in self._seen:
                 self._enter(group)
