@@ -31,7 +31,8 @@ _MODULES = {
 
 @click.group(
     cls=CommandGroup,
-    modules={name: f"sapo_node.commands.{module}" for name, module in _MODULES.items()},
+    package="sapo_node.commands",
+    modules=_MODULES,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
 @click.version_option(package_name="sapo-node")

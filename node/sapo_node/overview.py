@@ -65,10 +65,8 @@ class Overview:
 def overview(database: Database, *, rounds: int = LAST_ROUNDS, peers: int | None = SHOWN_PEERS) -> Overview:
     """Gather everything, with so many of the last rounds and of the peers, or all; reads only."""
     history = History(database)
-    own, others = (
-        database.rows(f"SELECT coalesce(sum(tokens), 0) FROM trained WHERE peer {which} ?", LOCAL)[0][0]  # noqa: S608 - our own two operators
-        for which in ("=", "!=")
-    )
+    [(tokens,)] = database.rows("SELECT coalesce(sum(tokens), 0) FROM trained")
+    (own,) = database.row("SELECT tokens FROM trained WHERE peer = ?", LOCAL) or (0,)
     return Overview(
         history.session(),
         history.curve(CURVE_POINTS),
@@ -78,7 +76,7 @@ def overview(database: Database, *, rounds: int = LAST_ROUNDS, peers: int | None
         _peers(database, peers),
         dict(database.rows("SELECT standing, count(*) FROM ledger GROUP BY standing ORDER BY standing")),
         own,
-        others,
+        tokens - own,
         history.answers(),
     )
 

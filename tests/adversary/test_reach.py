@@ -11,8 +11,13 @@ from click.testing import CliRunner
 
 from sapo_adversary.cli import cli
 from sapo_adversary.reach.cost import Swarm, measure
-from sapo_adversary.reach.overlay import CONNECTIONS, DIALLED, DIALS, HIGH, LOW, overlay
+from sapo_adversary.reach.overlay import overlay
 from sapo_adversary.reach.spread import Wire, send
+from sapo_node.net.dialer import ENOUGH as DIALS
+from sapo_node.net.host import CONNECTIONS
+from sapo_node.net.service import DEGREE_HIGH as HIGH
+from sapo_node.net.service import DEGREE_LOW as LOW
+from sapo_node.net.steady import DIALLED
 
 COUNT = 150
 

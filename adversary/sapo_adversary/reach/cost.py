@@ -6,15 +6,19 @@ from dataclasses import asdict, dataclass
 from statistics import fmean
 from typing import Any
 
-from sapo_adversary.reach.overlay import DIALS, overlay
-from sapo_adversary.reach.spread import BEAT_SECONDS, OFFERED, WINDOW, Way, Wire, send
+from sapo_adversary.reach.overlay import overlay
+from sapo_adversary.reach.spread import BEAT_SECONDS, Way, Wire, send
+from sapo_node.net.dialer import ENOUGH as DIALS
+from sapo_node.net.mesh import OFFERED_IDS
+from sapo_node.net.service import GOSSIP_WINDOW as WINDOW
+from sapo_node.net.steady import OFFERED_PEERS as OFFERED
 
 MESSAGES = 20
 """Sent by as many peers; what is counted of them are means."""
 _LEAST = 1e-3
 """Of a core or a line, what is left where there is nothing left."""
-OFFERED_IDS, ID_BYTES = 512, 34
-"""Of one offer, at most; and what each takes."""
+ID_BYTES = 34
+"""Of each id in an offer."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,13 +4,13 @@ import random
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
-DIALS = 8
-"""Connections that a node dials (`net.dialer.ENOUGH`)."""
-CONNECTIONS = 64
-"""Those it has at most (`net.host.CONNECTIONS`)."""
-DEGREE, LOW, HIGH, DIALLED = 6, 4, 10, 2
-"""Mesh peers that a node asks for, those below which it asks, above which it sends away, and its own choice among them
-(`net.service`, `net.steady`)."""
+from sapo_node.net.dialer import ENOUGH as DIALS
+from sapo_node.net.host import CONNECTIONS
+from sapo_node.net.service import DEGREE
+from sapo_node.net.service import DEGREE_HIGH as HIGH
+from sapo_node.net.service import DEGREE_LOW as LOW
+from sapo_node.net.steady import DIALLED
+
 BACK_OFF_BEATS = 60
 BEATS = 90
 """Heartbeats until the mesh has settled."""

@@ -8,12 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sapo_adversary.reach.overlay import Peer
+from sapo_node.net.service import GOSSIP_WINDOW as WINDOW
+from sapo_node.net.steady import OFFERED_PEERS as OFFERED
 
 BEAT_SECONDS = 1.0
-WINDOW = 3
-"""Heartbeats for which a message is offered to peers outside of the mesh (`net.service`)."""
-OFFERED = 6
-"""Of those, at least, at each heartbeat, or a quarter (`net.steady`)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,11 @@ import click
 
 
 class CommandGroup(click.Group):
-    """Commands by name, and the module of each."""
+    """Commands by name, and the module of each in one package."""
 
-    def __init__(self, *args: Any, modules: Mapping[str, str], **settings: Any) -> None:
+    def __init__(self, *args: Any, package: str, modules: Mapping[str, str], **settings: Any) -> None:
         super().__init__(*args, **settings)
+        self._package = package
         self._modules = modules
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -24,5 +25,5 @@ class CommandGroup(click.Group):
         del ctx
         if cmd_name not in self._modules:
             return None
-        found = vars(import_module(self._modules[cmd_name])).values()
+        found = vars(import_module(f"{self._package}.{self._modules[cmd_name]}")).values()
         return next(each for each in found if isinstance(each, click.Command) and each.name == cmd_name)

@@ -97,8 +97,8 @@ def _tokens(policy: Policy, completion: Sampled, max_tokens: int) -> tuple[int, 
 def _answer(policy: Policy, completion: Sampled, tokens: int) -> tuple[int, ...]:
     if (span := answer_span(completion.text)) is None:
         return ()
-    places = policy.overlapping(completion.text, [(0, span[0]), (span[1], span[1] + len(ANSWER_END))])
-    return tuple(place for place in range(tokens) if place not in places)
+    others = set(policy.overlapping(completion.text, [(0, span[0]), (span[1], span[1] + len(ANSWER_END))]))
+    return tuple(place for place in range(tokens) if place not in others)
 
 
 def micro_batches(policy: Policy, rows: Sequence[Row]) -> Iterator[MicroBatch]:

@@ -23,6 +23,8 @@ from sapo_node.net.inbound import Inbound
 from sapo_node.net.interface import AskFailed, Requests
 from sapo_node.net.tcp import TrackedTcp
 
+DEGREE, DEGREE_LOW, DEGREE_HIGH = 6, 4, 10  # mesh peers: asked for, below which and above which that is done
+GOSSIP_WINDOW = 3  # heartbeats for which a message is offered to peers outside of the mesh
 START_SECONDS = 30.0
 CLOSE_SECONDS = 2.0
 INTERFACES_SECONDS = 60.0  # how long the addresses of this machine are taken as unchanged
@@ -62,12 +64,12 @@ class Service:
         self.swarm.register_notifee(self)
         self.router = HardenedGossipSub(
             protocols=[PROTOCOL_ID_V11],
-            degree=6,
-            degree_low=4,
-            degree_high=10,
+            degree=DEGREE,
+            degree_low=DEGREE_LOW,
+            degree_high=DEGREE_HIGH,
             heartbeat_interval=1,
             heartbeat_initial_delay=0.2,
-            gossip_window=3,
+            gossip_window=GOSSIP_WINDOW,
             gossip_history=5,
             adaptive_gossip_enabled=False,
             spam_protection_enabled=False,

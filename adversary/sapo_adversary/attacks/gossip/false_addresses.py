@@ -3,7 +3,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from sapo_adversary.attacks.gossip.kit import GossipKit
+from sapo_adversary.attacks.gossip.kit import GossipKit, nowhere
 from sapo_adversary.attacks.gossip.sybils import Sybils
 
 if TYPE_CHECKING:
@@ -29,12 +29,7 @@ class FalseAddresses(Sybils):
         self._beats: Counter[Link] = Counter()
 
     def _addresses(self) -> Sequence[str]:
-        """Places on this machine at which nobody listens."""
-        dice = self.kit.rng
-        return [
-            f"/ip4/127.90.{dice.randrange(256)}.{dice.randrange(1, 255)}/tcp/{dice.randrange(20_000, 30_000)}"
-            for _ in range(self._named)
-        ]
+        return [nowhere(self.kit.rng) for _ in range(self._named)]
 
     async def greet(self, link: "Link") -> None:
         """Where it claims to be, before it is known for anything else."""

@@ -3,7 +3,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from sapo_adversary.attacks.gossip.kit import GossipKit, peer_of
+from sapo_adversary.attacks.gossip.kit import GossipKit, nowhere, peer_of
 from sapo_adversary.attacks.gossip.sybils import Sybils
 from sapo_protocol import Introduction, PeersRequest, decode_request, encode_introductions, encode_listing
 from sapo_protocol.limits import MAX_INTRODUCED
@@ -38,10 +38,7 @@ class FalseIntroductions(Sybils):
             return encode_listing([])
         dice = self.kit.rng
         named = [
-            Introduction(
-                next(self._turn).to_bytes(2) + dice.randbytes(30),
-                f"/ip4/127.90.{dice.randrange(256)}.{dice.randrange(1, 255)}/tcp/{dice.randrange(20_000, 30_000)}",
-            )
+            Introduction(next(self._turn).to_bytes(2) + dice.randbytes(30), nowhere(dice))
             for _ in range(MAX_INTRODUCED)
         ]
         return encode_introductions(named)
