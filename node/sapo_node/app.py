@@ -16,6 +16,7 @@ from sapo_node.catalogue import require_catalogue
 from sapo_node.clock import SystemClock
 from sapo_node.config import Config
 from sapo_node.contribution import Answerer, ContributionReport
+from sapo_node.counters import Counters
 from sapo_node.dashboard import Dashboard, parse_place
 from sapo_node.dashboard.facts import Facts
 from sapo_node.database import Database
@@ -188,16 +189,33 @@ class RunningNode:
             stack.enter_context(locked(self._folder))
             database = Database(self._folder.database, SCHEMA)
             stack.callback(database.close)
+            # Before anything that may fail for long: who mends it starts again with a key that has a state by then.
+            counters = self._counters(database)
             with self._scope:
                 async with trio.open_nursery() as nursery, self._contributor or nullcontext() as contributor:
-                    await self._run(nursery, database, rounds, contributor)
+                    await self._run(nursery, database, counters, rounds, contributor)
                     nursery.cancel_scope.cancel()
             if self._fatal:
                 raise self._fatal
             self._observer(Stopped(overview(database)))
 
+    def _counters(self, database: Database) -> Counters:
+        return Counters(
+            database,
+            self._manifest,
+            now=SystemClock().now(),
+            key_is_new=self._key_is_new,
+            rng=random.SystemRandom(),
+            place=Place(self._folder.path),
+        )
+
     async def _run(
-        self, nursery: trio.Nursery, database: Database, rounds: int | None, contributor: Answerer | None
+        self,
+        nursery: trio.Nursery,
+        database: Database,
+        counters: Counters,
+        rounds: int | None,
+        contributor: Answerer | None,
     ) -> None:
         jail = Jail()
         learner = Learner(learner_options(self._config, self._manifest, self._folder)) if self._config.train else None
@@ -211,9 +229,8 @@ class RunningNode:
             config=config,
             manifest=self._manifest,
             identity=self._identity,
-            key_is_new=self._key_is_new,
+            counters=counters,
             database=database,
-            place=Place(self._folder.path),
             clock=SystemClock(),
             scorer=jail,
             policy=learner,

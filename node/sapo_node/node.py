@@ -27,7 +27,6 @@ from sapo_node.intake import Intake
 from sapo_node.journal import UNWRITTEN, Journal, Unwritten
 from sapo_node.keyfile import Identity
 from sapo_node.net.interface import Acquaintances, Channel, NotRunningError, Requests
-from sapo_node.place import Place
 from sapo_node.pool import Pool
 from sapo_node.pull import Giver, Peers, Puller
 from sapo_node.round import Phase, RoundReport, Rounds
@@ -71,9 +70,8 @@ class Node:
         config: Config,
         manifest: Manifest,
         identity: Identity,
-        key_is_new: bool,
+        counters: Counters,
         database: Database,
-        place: Place | None,
         clock: Clock,
         scorer: Scorer,
         policy: Policy | None,
@@ -82,9 +80,9 @@ class Node:
         contributor: Answerer | None = None,
         journal: Journal | Unwritten = UNWRITTEN,
     ) -> None:
-        """`place` is where the database lies; `on_fatal` hears what must stop the node. `policy` is None for one that
-        does not train: it shares the answers of its `contributor`, or only verifies and relays without one. `journal`
-        hears what becomes of messages and groups.
+        """`counters` are this key's, in the same database; `on_fatal` hears what must stop the node. `policy` is None
+        for one that does not train: it shares the answers of its `contributor`, or only verifies and relays without
+        one. `journal` hears what becomes of messages and groups.
         """
         self._manifest = manifest
         self._rollouts, self._evidence = rollouts_topic(manifest), evidence_topic(manifest)
@@ -93,7 +91,7 @@ class Node:
         self._database = database
         self._journal = journal
         self.identity = identity
-        self.counters = Counters(database, manifest, now=clock.now(), key_is_new=key_is_new, rng=rng, place=place)
+        self.counters = counters
         epoch = self.counters.epoch(clock.now())
         self.ledger = Ledger(database, epoch=epoch, trusted=config.trusted, rng=rng)
         self._court = Court(self.ledger)

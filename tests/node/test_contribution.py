@@ -11,6 +11,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sapo_node.clock import TrioClock
 from sapo_node.config import Config
 from sapo_node.contribution import AnswerFailed, QuestionSkipped
+from sapo_node.counters import Counters
 from sapo_node.database import Database
 from sapo_node.keyfile import Identity
 from sapo_node.net.memory import MemoryHub
@@ -56,18 +57,19 @@ class Member:
         self.answerer = Answerer(oracle, before)
         self.reports = []
         self.sent = []
+        clock = clock or TrioClock(10 * manifest.epoch_seconds)
+        rng = random.Random(number)
         self.node = Node(
             config=replace(Config(external=4), **settings),
             manifest=manifest,
             identity=Identity(Ed25519PrivateKey.from_private_bytes(bytes([number]) * 32)),
-            key_is_new=key_is_new,
+            counters=Counters(self.database, manifest, now=clock.now(), key_is_new=key_is_new, rng=rng),
             database=self.database,
-            place=None,
-            clock=clock or TrioClock(10 * manifest.epoch_seconds),
+            clock=clock,
             scorer=KnowingScorer(oracle.answers),
             policy=None if contributes else oracle,
             contributor=self.answerer if contributes else None,
-            rng=random.Random(number),
+            rng=rng,
             on_fatal=lambda error: None,
         )
         self.network = hub.join(self.id, self.node.channels, admit=self.node.admits, notify=lambda _: None)

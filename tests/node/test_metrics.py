@@ -11,6 +11,7 @@ from rich.console import Console
 from sapo_node.app import Noticed, Phased, Played, Started
 from sapo_node.clock import TrioClock
 from sapo_node.config import Config
+from sapo_node.counters import Counters
 from sapo_node.history import MAX_ROUNDS, History
 from sapo_node.keyfile import Identity
 from sapo_node.metrics import METRICS, metrics
@@ -128,17 +129,18 @@ def test_a_small_terminal_is_not_overflowed(database):
 @pytest.mark.parametrize(("key_is_new", "shares"), [(True, ["share"]), (False, [])])
 async def test_a_round_tells_its_phases_in_order(manifest, database, key_is_new, shares, autojump_clock):
     policy = Oracle(manifest, random.Random(1), seconds=2.0)
+    clock = TrioClock(10 * manifest.epoch_seconds)
+    rng = random.Random(1)
     node = Node(
         config=Config(external=4),
         manifest=manifest,
         identity=Identity(Ed25519PrivateKey.generate()),
-        key_is_new=key_is_new,
+        counters=Counters(database, manifest, now=clock.now(), key_is_new=key_is_new, rng=rng),
         database=database,
-        place=None,
-        clock=TrioClock(10 * manifest.epoch_seconds),
+        clock=clock,
         scorer=KnowingScorer(policy.answers),
         policy=policy,
-        rng=random.Random(1),
+        rng=rng,
         on_fatal=lambda _: None,
     )
     told, reports = [], []

@@ -14,6 +14,7 @@ from sapo_adversary.attacks.kit import Key, Kit
 from sapo_adversary.simulator.scoring import SharedScorer
 from sapo_node.clock import TrioClock
 from sapo_node.config import Config
+from sapo_node.counters import Counters
 from sapo_node.database import Database
 from sapo_node.journal import UNWRITTEN, Fate, Journal
 from sapo_node.keyfile import Identity
@@ -55,17 +56,18 @@ class Peer:
         self.policy = Oracle(manifest, random.Random(number), skill=skill, seconds=ROUND_SECONDS)
         self.reports = []
         self.fatal = []
+        clock = TrioClock(10 * manifest.epoch_seconds)
+        rng = random.Random(number if luck is None else luck)
         self.node = Node(
             config=replace(Config(external=4), **settings),
             manifest=manifest,
             identity=identity(number),
-            key_is_new=key_is_new,
+            counters=Counters(self.database, manifest, now=clock.now(), key_is_new=key_is_new, rng=rng),
             database=self.database,
-            place=None,
-            clock=TrioClock(10 * manifest.epoch_seconds),
+            clock=clock,
             scorer=scorer(self.policy.answers),
             policy=self.policy,
-            rng=random.Random(number if luck is None else luck),
+            rng=rng,
             on_fatal=self._stop,
             journal=Journal(self.database) if journal else UNWRITTEN,
         )

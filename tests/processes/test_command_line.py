@@ -64,8 +64,9 @@ def test_status_of_a_key_that_never_ran_says_what_to_do(tmp_path):
     assert "sapo-node start" in one_line_error(sapo_node("status", "--key", tmp_path / "k", "--state", tmp_path))
 
 
-def test_an_unknown_swarm_names_those_there_are(tmp_path):
+def test_an_unknown_swarm_names_those_there_are_and_no_key_is_made_for_it(tmp_path):
     assert "starter" in one_line_error(sapo_node("start", "--swarm", "nowhere", "--key", tmp_path / "k"))
+    assert not (tmp_path / "k").exists()
 
 
 def test_a_file_that_is_no_key_is_refused(tmp_path):
@@ -104,6 +105,19 @@ def test_a_model_folder_without_a_tokenizer_is_refused(tmp_path):
         *("--listen", "/ip4/127.0.0.1/tcp/0"),
     )
     assert "model" in one_line_error(done)
+
+
+def test_a_key_made_by_a_start_that_failed_shares_with_the_next(tmp_path):
+    swarm, folder = write_swarm(tmp_path / "here.toml"), tmp_path / "a"
+    (tmp_path / "model").mkdir()
+    done = sapo_node(
+        *("start", "--no-mdns", "--swarm", swarm, "--model", tmp_path / "model"),
+        *("--key", folder / "node.key", "--state", folder / "state", "--listen", "/ip4/127.0.0.1/tcp/0"),
+    )
+    assert "model" in one_line_error(done)
+    assert (folder / "node.key").exists()
+    with RunningProcess(folder, "--swarm", swarm, "--rounds", 1) as node:
+        assert node.until_event("round")["published"] is True
 
 
 def test_eval_asks_the_hub_for_a_model_it_names(monkeypatch, tmp_path):

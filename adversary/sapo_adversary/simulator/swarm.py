@@ -29,6 +29,7 @@ from sapo_adversary.simulator.scoring import SharedScorer
 from sapo_adversary.simulator.standings import Standings
 from sapo_node.clock import TrioClock
 from sapo_node.config import Config
+from sapo_node.counters import Counters
 from sapo_node.database import Database
 from sapo_node.keyfile import Identity
 from sapo_node.net.interface import PeerInfo
@@ -94,6 +95,7 @@ class Member:
         self._fatal: LocalError | None = None
         self._database = Database(None, SCHEMA)
         self._audit = audit
+        rng = random.Random(f"node/{scenario.seed}/{number}")  # noqa: S311 - simulation
         self.learner = learner_for(scenario, manifest, number, policies, scorer)
         self._offset = _STAGGER * number
         self.node = Node(
@@ -109,13 +111,12 @@ class Member:
             ),
             manifest=manifest,
             identity=identities[number],
-            key_is_new=True,
+            counters=Counters(self._database, manifest, now=clock.now(), key_is_new=True, rng=rng),
             database=self._database,
-            place=None,
             clock=clock,
             scorer=scorer,
             policy=self.learner,
-            rng=random.Random(f"node/{scenario.seed}/{number}"),  # noqa: S311 - simulation
+            rng=rng,
             on_fatal=self._stop,
         )
         if audit:

@@ -93,6 +93,7 @@ def own_identity(config: Config, passphrase: str | None) -> tuple[Identity, bool
     path = Path(config.key)
     if path.exists():
         return unlock(path, passphrase), False
+    load_manifest(config.swarm)  # no key is made for a swarm that there is not
     identity = create_key(path, passphrase)
     stderr.print(f"made a new key in {path} (mode 0600); this node is {identity.peer_id}", highlight=False)
     return identity, True
