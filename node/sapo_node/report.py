@@ -127,7 +127,8 @@ def _line(event: Started | Played | Shared | Stopped) -> str:
                 + ", ".join(f"{name} {value:.1f} s" for name, value in report.seconds.items())
             )
         case Started(view):
-            return f"started as {view.session['peer_id']} on {', '.join(view.session['addresses'])}"
+            started = f"started as {view.session['peer_id']} on {', '.join(view.session['addresses'])}"
+            return f"{started}; its page is {view.session['page']}" if view.session["page"] else started
         case Stopped(view) if view.answers and not view.rounds:
             return f"stopped after {sum(task.groups for task in view.answers)} groups shared; start again to go on"
         case Stopped(view):

@@ -17,7 +17,7 @@ from sapo_node.keyfile import Identity
 from sapo_node.metrics import METRICS, metrics
 from sapo_node.node import Node
 from sapo_node.overview import overview
-from sapo_node.report import _Screen, print_json_line
+from sapo_node.report import LiveView, _Screen, print_json_line
 from sapo_node.round import RoundReport
 from sapo_node.trust.ledger import Ledger
 from sapo_node.trust.policy import Fact
@@ -105,6 +105,14 @@ def test_a_screen_shows_phases_and_notices_as_they_come(database):
     assert "something happened" in shown(screen)
     screen.take(Phased(None))
     assert "between rounds" in shown(screen)
+
+
+@pytest.mark.parametrize(("page", "tail"), [("http://127.0.0.1:8080/?token=a", "its page is {page}"), ("", "/ip4/1")])
+def test_where_there_is_no_terminal_the_first_line_says_where_the_page_is(database, capsys, page, tail):
+    History(database).describe_session({"peer_id": "12D3", "addresses": ["/ip4/1"], "page": page})
+    with LiveView() as view:
+        view(Started(overview(database)))
+    assert capsys.readouterr().out.splitlines()[-1].endswith(tail.format(page=page))
 
 
 def test_a_small_terminal_is_not_overflowed(database):

@@ -95,7 +95,8 @@ def own_identity(config: Config, passphrase: str | None) -> tuple[Identity, bool
         return unlock(path, passphrase), False
     load_manifest(config.swarm)  # no key is made for a swarm that there is not
     identity = create_key(path, passphrase)
-    stderr.print(f"made a new key in {path} (mode 0600); this node is {identity.peer_id}", highlight=False)
+    made = f"made a new key in {path} (mode 0600); this node is {identity.peer_id}"
+    stderr.print(made, highlight=False, soft_wrap=True)
     return identity, True
 
 
