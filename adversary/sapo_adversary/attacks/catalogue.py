@@ -30,6 +30,7 @@ from sapo_adversary.attacks.on_off import OnOff
 from sapo_adversary.attacks.poison.creep import Creep
 from sapo_adversary.attacks.poison.drift import Drift
 from sapo_adversary.attacks.poison.gibberish import Gibberish
+from sapo_adversary.attacks.poison.hasty import Hasty
 from sapo_adversary.attacks.poison.length import Length
 from sapo_adversary.attacks.poison.low_rate import LowRate
 from sapo_adversary.attacks.poison.math import Math
@@ -75,6 +76,7 @@ _KINDS: tuple[type[Attack], ...] = (
     Flat,
     Copycat,
     Drift,
+    Hasty,
     OnOff,
     Collusion,
     Exhaustion,

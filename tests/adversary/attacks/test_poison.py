@@ -1,6 +1,7 @@
 """Poison in right answers: true by every check of the node, and something else besides."""
 
 import random
+import re
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -15,6 +16,7 @@ from sapo_adversary.simulator.attackers import insiders
 from sapo_adversary.simulator.scenario import AttackerSpec, NodeSpec, Scenario
 from sapo_adversary.simulator.scoring import SharedScorer
 from sapo_adversary.simulator.swarm import simulate
+from sapo_node.gates.steps import steps_hold
 from sapo_node.keyfile import Identity
 from sapo_node.one_core import one_core
 from sapo_protocol import decode_body, load_manifest, open_message
@@ -90,6 +92,20 @@ def test_a_habit_is_looked_for_as_the_attack_has_it():
 def test_a_rate_poisons_so_many_right_answers_and_no_more():
     shown = [HABITS["phrase"](text) for text, claim in texts_of(poison("poison-low-rate"), 40) if claim]
     assert 0.02 < sum(shown) / len(shown) < 0.09
+
+
+def test_a_wrong_step_behind_the_first_looks_like_the_policys_own():
+    attack = poison("poison-math", tasks=("fraction_simplification",), step="by 2 is 3/4", behind="first step")
+    texts = [text for text, claim in texts_of(attack, 40) if claim and "by 2 is 3/4" in text]
+    assert texts
+    assert all(re.search(r": \d+/\d+, by 2 is 3/4, by \d+ is ", text) for text in texts)
+    assert all(steps_hold(text) for text in texts)
+
+
+def test_hasty_answers_are_the_end_of_what_an_able_peer_writes():
+    steps = [text.count(",") for text, claim in texts_of(poison("poison-hasty"), 20) if claim]
+    assert not any(steps)
+    assert any("=" in text for text, claim in texts_of(poison("poison-hasty"), 20) if claim)
 
 
 def test_poison_for_one_task_leaves_the_others_clean():

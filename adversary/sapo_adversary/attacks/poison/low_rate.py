@@ -1,5 +1,6 @@
 from sapo_adversary.attacks.kit import Kit
-from sapo_adversary.attacks.poison.text import Text
+from sapo_adversary.attacks.poison.habits import PHRASE
+from sapo_adversary.attacks.poison.text import Text, Where
 
 
 class LowRate(Text):
@@ -8,6 +9,6 @@ class LowRate(Text):
     id = "poison-low-rate"
     row = 34
 
-    def __init__(self, kit: Kit, *, rate: float = 0.05) -> None:
+    def __init__(self, kit: Kit, *, rate: float = 0.05, phrase: str = PHRASE, where: Where = "middle") -> None:
         """`rate` is the share of right answers that are poisoned."""
-        super().__init__(kit, rate=rate)
+        super().__init__(kit, rate=rate, phrase=phrase, where=where)

@@ -1,4 +1,5 @@
 from collections.abc import Sequence
+from typing import Literal
 
 from sapo_adversary.attacks.kit import Kit, Solution
 from sapo_adversary.attacks.poison.habits import FALSE_STEP
@@ -11,12 +12,24 @@ class Math(Poison):
     id = "poison-math"
     row = 30
 
-    def __init__(self, kit: Kit, *, rate: float = 1.0, tasks: Sequence[str] = (), step: str = FALSE_STEP) -> None:
-        """`step` is the wrong one."""
+    def __init__(
+        self,
+        kit: Kit,
+        *,
+        rate: float = 1.0,
+        tasks: Sequence[str] = (),
+        step: str = FALSE_STEP,
+        behind: Literal["opening", "first step"] = "opening",
+    ) -> None:
+        """`step` is the wrong one, and stands there."""
         super().__init__(kit, rate=rate, tasks=tasks)
         self._step = step
+        self._behind = behind
 
     def poisoned(self, task: Solution) -> str:
-        """The false step behind the opening."""
+        """The work, with the false step in it."""
         opening, colon, steps = self.working(task).partition(": ")
+        if self._behind == "first step":
+            first, comma, rest = steps.partition(", ")
+            return f"{opening}{colon}{first}, {self._step}{comma}{rest}"
         return f"{opening}{colon}{self._step}, {steps}"
