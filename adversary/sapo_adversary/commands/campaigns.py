@@ -24,8 +24,8 @@ from sapo_adversary.campaigns.page import pictures as figures
 from sapo_adversary.campaigns.play import play
 from sapo_adversary.campaigns.table import markdown
 from sapo_adversary.commands.engines import with_engine
-from sapo_adversary.commands.experiments import default_output
 from sapo_adversary.commands.policies import prepare_for
+from sapo_adversary.commands.results import default_output, folder, to_output
 from sapo_adversary.policies import DEFAULT_FOLDER
 from sapo_adversary.records import to_json, write_whole
 from sapo_adversary.simulator.engine import Engine
@@ -52,7 +52,6 @@ _POISON_SHOWN = (
     *("poison_gain", "violations", "false_bans"),
 )
 _CROWDED_SHOWN = (*_SHOWN, "external", "honest_healthy", "attackers_healthy")
-_folder = click.Path(path_type=Path)
 
 
 def _played(command: Command) -> Command:
@@ -60,10 +59,8 @@ def _played(command: Command) -> Command:
     for option in (
         as_json,
         with_engine,
-        click.option("--records", type=_folder, help="Where the records of single runs go.  [default: OUTPUT/runs]"),
-        click.option(
-            "--output", type=_folder, help="Where results go.  [default: tests/benchmarks/results, or results]"
-        ),
+        click.option("--records", type=folder, help="Where the records of single runs go.  [default: OUTPUT/runs]"),
+        to_output,
     ):
         command = option(command)
     return command
@@ -99,7 +96,7 @@ def run(
     share: float,
     seeds: int,
     models: bool,
-    output: Path | None,
+    output: Path,
     records: Path | None,
     engine: Engine,
     json_output: bool,
@@ -118,7 +115,6 @@ def run(
     _prepare([campaign])
     if share != SHARE and not campaign.grows:
         raise click.UsageError(f"{scenario} has a number of attackers of its own: leave --share away")
-    output = output or default_output()
     [outcome] = play(
         [(campaign, share)],
         range(1, seeds + 1),
@@ -153,7 +149,7 @@ def matrix(
     models: bool,
     poison: bool,
     seeds: int | None,
-    output: Path | None,
+    output: Path,
     records: Path | None,
     engine: Engine,
     json_output: bool,
@@ -173,7 +169,6 @@ def matrix(
     if quick + models + poison > 1:
         raise click.UsageError("give --quick, --models or --poison, one of them")
     kind: Matrix = "quick" if quick else "models" if models else "poison" if poison else "full"
-    output = output or default_output()
     names = _at_several_shares(_summary(output / "matrix.json")) if models else campaign_names()
     campaigns = [each for each in map(load_campaign, names) if not each.crowded and each.learns is poison]
     if kind != "poison":
@@ -244,9 +239,9 @@ def _at_several_shares(summary: Mapping[str, Any]) -> list[str]:
 
 
 @click.command()
-@click.argument("file", type=_folder, required=False)
+@click.argument("file", type=folder, required=False)
 @click.option("--markdown", "as_markdown", is_flag=True, help="Print the table of threats that SECURITY.md shows.")
-@click.option("--pictures", type=_folder, help="Write the figure of each scenario there as SVG, in place of the page.")
+@click.option("--pictures", type=folder, help="Write the figure of each scenario there as SVG, in place of the page.")
 @click.option("--only", multiple=True, metavar="SCENARIO", help="Only the figure of this one; may be repeated.")
 def report(file: Path | None, *, as_markdown: bool, pictures: Path | None, only: tuple[str, ...]) -> None:
     """Draw the page of a matrix or a run again from its JSON FILE (by default the matrix), and say where it is."""

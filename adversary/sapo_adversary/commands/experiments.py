@@ -11,6 +11,7 @@ from rich.table import Table
 
 from sapo_adversary.commands.engines import with_engine
 from sapo_adversary.commands.policies import prepare_for
+from sapo_adversary.commands.results import folder, to_output
 from sapo_adversary.experiments.experiment import Experiment, experiment_names, load_experiment
 from sapo_adversary.experiments.plots import draw, draw_tasks, tasks_were_followed
 from sapo_adversary.experiments.summary import summarise
@@ -22,26 +23,17 @@ from sapo_adversary.simulator.runs import load_record, play_all
 from sapo_node.commands.options import as_json, stderr
 from sapo_protocol import LocalError
 
-_IN_CLONE = Path("tests/benchmarks/results")
 _SHOWN_COLUMNS = 6
 """What fits into a terminal; `--markdown` and `--json` have the rest."""
 _PACKAGES = ("sapo-node", "torch", "transformers", "reasoning-gym")
 
 
-def default_output() -> Path:
-    """Where results go: beside the committed ones in a clone, so that `git diff` shows what differs."""
-    return _IN_CLONE if _IN_CLONE.is_dir() else Path("results")
-
-
-_folder = click.Path(path_type=Path)
-
-
 @click.command()
 @click.argument("name")
 @click.argument("action", type=click.Choice(["run", "plot"]), default="run")
-@click.option("--output", type=_folder, help="Where results go.  [default: tests/benchmarks/results, or results]")
-@click.option("--records", type=_folder, help="Where the records of single runs go.  [default: OUTPUT/runs]")
-@click.option("--policies", type=_folder, help="Where prepared policies lie; missing ones are built first.")
+@to_output
+@click.option("--records", type=folder, help="Where the records of single runs go.  [default: OUTPUT/runs]")
+@click.option("--policies", type=folder, help="Where prepared policies lie; missing ones are built first.")
 @with_engine
 @click.option("--seeds", type=click.IntRange(1), help="Only the first so many seeds.")
 @click.option("--arm", "only", multiple=True, help="Only this arm; may be repeated.")
@@ -51,7 +43,7 @@ def experiment(
     name: str,
     action: str,
     *,
-    output: Path | None,
+    output: Path,
     records: Path | None,
     policies: Path | None,
     engine: Engine,
@@ -72,7 +64,6 @@ def experiment(
     sapo-adversary experiment sapo-table plot      draw it again from its JSON
     """  # noqa: D301 - click reads the backspace
     what = load_experiment(name)
-    output = output or default_output()
     path = output / f"{what.name.replace('-', '_')}.json"
     if action == "plot":
         summary = _read(path)

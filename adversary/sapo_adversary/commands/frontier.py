@@ -9,8 +9,8 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from sapo_adversary.commands.experiments import default_output
 from sapo_adversary.commands.policies import prepare_all
+from sapo_adversary.commands.results import to_output
 from sapo_adversary.frontier.play import play
 from sapo_adversary.frontier.plot import draw
 from sapo_adversary.frontier.search import POPULATION, SPACES
@@ -27,13 +27,9 @@ _POLICY = "talkative"
     "--tries", type=click.IntRange(2 * POPULATION), default=200, show_default=True, help="For each attack, about."
 )
 @click.option("--seed", type=click.IntRange(0), default=1, show_default=True)
-@click.option(
-    "--output",
-    type=click.Path(path_type=Path),
-    help="Where results go.  [default: tests/benchmarks/results, or results]",
-)
+@to_output
 @as_json
-def frontier(attacks: tuple[str, ...], *, tries: int, seed: int, output: Path | None, json_output: bool) -> None:
+def frontier(attacks: tuple[str, ...], *, tries: int, seed: int, output: Path, json_output: bool) -> None:
     """Search for the strongest of each poison that passes a node's gates; of all ATTACKs where none is named.
 
     The attacker has the node's source, thresholds and weights, and tries poison at home: what a few rounds of it teach,
@@ -44,7 +40,6 @@ def frontier(attacks: tuple[str, ...], *, tries: int, seed: int, output: Path | 
     sapo-adversary frontier                       all attacks, 200 tries each
     sapo-adversary frontier poison-text --tries 400
     """  # noqa: D301 - click reads the backspace
-    output = output or default_output()
     output.mkdir(parents=True, exist_ok=True)
     prepare_all([_POLICY], DEFAULT_FOLDER, stderr)
     names = attacks or tuple(SPACES)

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from sapo_adversary.commands.experiments import default_output
+from sapo_adversary.commands.results import to_output
 from sapo_adversary.reach.cost import MEASURED, MESSAGES, Swarm, measure
 from sapo_adversary.records import to_json, write_whole
 from sapo_node.commands.options import as_json, stderr
@@ -31,11 +31,7 @@ _ON_ONE_TOPIC = 20_000
     "--megabits", type=click.FloatRange(1), default=100.0, show_default=True, help="A second that each peer can send."
 )
 @click.option("--seed", type=click.IntRange(0), default=1, show_default=True)
-@click.option(
-    "--output",
-    type=click.Path(path_type=Path),
-    help="Where reach.json goes.  [default: tests/benchmarks/results, or results]",
-)
+@to_output
 @as_json
 def reach(
     sizes: tuple[int, ...],
@@ -44,7 +40,7 @@ def reach(
     kilobytes: int,
     megabits: float,
     seed: int,
-    output: Path | None,
+    output: Path,
     json_output: bool,
 ) -> None:
     """Simulate gossip among thousands of peers: what a node hears, sends and spends, and how fast a message is.
@@ -68,7 +64,6 @@ def reach(
     line = f"--round-seconds {round_seconds:g} --kilobytes {kilobytes} --megabits {megabits:g} --seed {seed}"
     command = " ".join(["sapo-adversary reach", *(f"--peers {each}" for each in sizes), line])
     summary = {"command": command, "swarms": found}
-    output = output or default_output()
     output.mkdir(parents=True, exist_ok=True)
     write_whole(output / "reach.json", to_json(summary))
     if json_output:

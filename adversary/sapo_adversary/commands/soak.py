@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from sapo_adversary.commands.experiments import default_output
+from sapo_adversary.commands.results import to_output
 from sapo_adversary.records import to_json, write_whole
 from sapo_adversary.soak.play import STAY, Soak, play
 from sapo_adversary.soak.report import report
@@ -23,13 +23,9 @@ from sapo_node.commands.options import as_json, stderr
 @click.option("--nodes", type=click.IntRange(STAY + 1, 32), default=6, show_default=True, help="Nodes that train.")
 @click.option("--seed", default=1, show_default=True, help="Of when which fault befalls whom.")
 @click.option("--folder", type=click.Path(path_type=Path), help="Keep states, logs and samples there.")
-@click.option(
-    "--output",
-    type=click.Path(path_type=Path),
-    help="Where soak.json goes.  [default: tests/benchmarks/results, or results]",
-)
+@to_output
 @as_json
-def soak(*, minutes: float, nodes: int, seed: int, folder: Path | None, output: Path | None, json_output: bool) -> None:
+def soak(*, minutes: float, nodes: int, seed: int, folder: Path | None, output: Path, json_output: bool) -> None:
     """Run a swarm on this machine for hours, and look at what grows and what does not come back.
 
     Real processes over real libp2p on loopback. About once a minute one of the nodes is killed, stopped for half a
@@ -38,7 +34,6 @@ def soak(*, minutes: float, nodes: int, seed: int, folder: Path | None, output: 
 
     Writes soak.json. Exits with 1 where a node ended by itself, did not come back, or said what nobody can explain.
     """
-    output = output or default_output()
     with nullcontext(folder) if folder else tempfile.TemporaryDirectory(prefix="sapo-soak-") as name:
         place = Path(name)
         place.mkdir(parents=True, exist_ok=True)
