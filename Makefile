@@ -53,8 +53,8 @@ slow: $(STAMP)
 
 lowest: $(STAMP)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt uv
-	$(BIN)/uv venv --quiet --allow-existing $(VENV)-lowest
-	$(BIN)/uv pip install --quiet --python $(VENV)-lowest --resolution lowest-direct --editable '.[load]' --group test
+	$(BIN)/uv venv --quiet --seed --allow-existing $(VENV)-lowest
+	$(BIN)/uv pip install --quiet --compile-bytecode --python $(VENV)-lowest --resolution lowest-direct --editable '.[load]' --group test
 	OMP_NUM_THREADS=1 $(VENV)-lowest/bin/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 
 bench: $(STAMP)

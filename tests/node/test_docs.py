@@ -4,6 +4,7 @@ import re
 import shlex
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import click
@@ -36,6 +37,10 @@ def test_a_printed_command_is_one_that_is_taken(page, line, tmp_path, monkeypatc
     command.make_context(arguments[0], arguments[1:])  # raises for an option or a value that is not taken
 
 
+@pytest.mark.skipif(
+    f"click=={version('click')}\n" not in (ROOT / "constraints.txt").read_text(),
+    reason="click lays out help texts in its own way with every version; the reference has that of constraints.txt",
+)
 def test_the_reference_is_what_the_code_says():
     check = [sys.executable, ROOT / "scripts/reference.py", "--check"]
     assert subprocess.run(check, check=False).returncode == 0, "run: python scripts/reference.py"
