@@ -2,6 +2,7 @@
 
 import tempfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import trio
@@ -26,7 +27,8 @@ async def evaluate(
 ) -> tuple[HeldOut, int]:
     """Held-out pass@1 of the newest checkpoint in `folder`, or of the policy a node starts with; and its step."""
     with tempfile.TemporaryDirectory() as empty:
-        learner = Learner(learner_options(config, manifest, folder or StateFolder(Path(empty))))
+        options = learner_options(config, manifest, folder or StateFolder(Path(empty)))
+        learner = Learner(replace(options, read_only=True))
         jail = Jail()
         async with trio.open_nursery() as nursery:
             await nursery.start(jail.run)

@@ -63,6 +63,20 @@ async def test_a_learner_generates_trains_checkpoints_and_comes_back_where_it_wa
     assert report.step == 3
 
 
+async def test_a_learner_that_only_reads_leaves_what_a_running_node_is_writing(tmp_path, nursery):
+    learner = Learner(options(tmp_path))
+    await nursery.start(learner.run)
+    await learner.train(1, await groups_of(learner, 1))
+    await learner.checkpoint()
+    (tmp_path / ".unfinished-step-00000002").mkdir()
+    (tmp_path / "step-00000003").mkdir()
+    before = sorted(path.name for path in tmp_path.iterdir())
+    reader = Learner(options(tmp_path, read_only=True))
+    await nursery.start(reader.run)
+    assert reader.ready.step == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == before
+
+
 async def test_an_error_of_the_caller_leaves_the_learner_alive(tmp_path, nursery):
     learner = Learner(options(tmp_path))
     await nursery.start(learner.run)

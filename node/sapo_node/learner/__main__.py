@@ -31,7 +31,11 @@ class Service:
         # The packaged policy fits anywhere, and reckoning takes longer than loading it.
         self._memory = None if options.model == "seed" else require_memory(options)
         self._trainer = Trainer(load(options), options)
-        self._fallback = checkpoint.restore(self._trainer, self._root)
+        self._fallback: str | None = None
+        if options.read_only:
+            checkpoint.peek(self._trainer, self._root)
+        else:
+            self._fallback = checkpoint.restore(self._trainer, self._root)
 
     def ready(self) -> dict[str, Any]:
         policy = self._trainer.policy

@@ -57,6 +57,8 @@ class LearnerOptions:
     max_completion_bytes: int = 1024
     gates: tuple[str, ...] = ()
     """Of GATES, what others' right answers must pass. Only `surprise` and `follows` are the learner's."""
+    read_only: bool = False
+    """The checkpoints are those of a node that may be running: the newest is read, and all of them left as they are."""
 
 
 @dataclass(frozen=True, slots=True)
