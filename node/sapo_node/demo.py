@@ -170,7 +170,12 @@ class Demo:
             await trio.sleep(0.5)
 
     def _table(self) -> Table:
-        table = Table("node", "round", "reward", "external trained", "accepted", "left out", "of the polluter")
+        pages = "  ".join(member.session["page"] for member in self.members if member.session)
+        table = Table(
+            *("node", "round", "reward", "external trained", "accepted", "left out", "of the polluter"),
+            caption=f"what they see, while this runs: {pages}",
+            caption_justify="left",
+        )
         for member in self.members:
             polluter = self._seen_by(member)
             table.add_row(

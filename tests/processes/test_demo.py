@@ -12,6 +12,7 @@ from processes import sapo_node
 def test_the_polluter_of_the_demo_gets_nothing_and_the_honest_nodes_learn_and_exchange():
     done = sapo_node("demo", "--rounds", 25, "--questions", 8, "--json", timeout=580)
     assert done.returncode == 0, done.stderr
+    assert "while this runs: http://127.0.0.1:" in done.stderr
     summary = json.loads(done.stdout.splitlines()[-1])
     assert len(summary["honest"]) == 3
     for node in summary["honest"]:
