@@ -79,8 +79,11 @@ def test_a_node_killed_at_random_points_loses_nothing_and_repeats_nothing(tmp_pa
         published, accepted = {}, set()
         for kill in range(kills):
             with RunningProcess(tmp_path / "victim", *arguments) as victim:
-                # Half of the kills fall into a life that plays, the others wherever its start has come to.
-                if kill % 2 == 0:
+                # Half of the kills fall into a life that plays, the others wherever its start has come to. The first
+                # has trained on the peer, or nothing could be repeated.
+                if kill == 0:
+                    victim.until(lambda event: event["event"] == "round" and event["external"])
+                elif kill % 2 == 0:
                     victim.until_round(1)
                 time.sleep(rng.uniform(0.5, 1.5) if kill % 2 == 0 else rng.uniform(0.5, 5))
                 victim.process.send_signal(signal.SIGKILL)

@@ -25,7 +25,7 @@ from sapo_adversary.campaigns.play import play
 from sapo_adversary.campaigns.table import markdown
 from sapo_adversary.commands.engines import with_engine
 from sapo_adversary.commands.policies import prepare_for
-from sapo_adversary.commands.results import default_output, folder, to_output
+from sapo_adversary.commands.results import default_output, folder, with_records
 from sapo_adversary.policies import DEFAULT_FOLDER
 from sapo_adversary.records import to_json, write_whole
 from sapo_adversary.simulator.engine import Engine
@@ -59,8 +59,7 @@ def _played(command: Command) -> Command:
     for option in (
         as_json,
         with_engine,
-        click.option("--records", type=folder, help="Where the records of single runs go.  [default: OUTPUT/runs]"),
-        to_output,
+        with_records,
     ):
         command = option(command)
     return command
@@ -97,7 +96,7 @@ def run(
     seeds: int,
     models: bool,
     output: Path,
-    records: Path | None,
+    records: Path,
     engine: Engine,
     json_output: bool,
 ) -> None:
@@ -118,7 +117,7 @@ def run(
     [outcome] = play(
         [(campaign, share)],
         range(1, seeds + 1),
-        records or output / "runs",
+        records,
         policies=DEFAULT_FOLDER,
         engine=engine,
         console=stderr,
@@ -150,7 +149,7 @@ def matrix(
     poison: bool,
     seeds: int | None,
     output: Path,
-    records: Path | None,
+    records: Path,
     engine: Engine,
     json_output: bool,
 ) -> None:
@@ -179,7 +178,7 @@ def matrix(
     count = seeds or _SEEDS[kind]
     play_parts = partial(
         play,
-        records=records or output / "runs",
+        records=records,
         policies=DEFAULT_FOLDER,
         engine=engine,
         console=stderr,

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from sapo_adversary.commands.engines import with_engine
 from sapo_adversary.commands.policies import prepare_for
-from sapo_adversary.commands.results import folder, to_output
+from sapo_adversary.commands.results import folder, with_records
 from sapo_adversary.experiments.experiment import Experiment, experiment_names, load_experiment
 from sapo_adversary.experiments.plots import draw, draw_tasks, tasks_were_followed
 from sapo_adversary.experiments.summary import summarise
@@ -31,8 +31,7 @@ _PACKAGES = ("sapo-node", "torch", "transformers", "reasoning-gym")
 @click.command()
 @click.argument("name")
 @click.argument("action", type=click.Choice(["run", "plot"]), default="run")
-@to_output
-@click.option("--records", type=folder, help="Where the records of single runs go.  [default: OUTPUT/runs]")
+@with_records
 @click.option("--policies", type=folder, help="Where prepared policies lie; missing ones are built first.")
 @with_engine
 @click.option("--seeds", type=click.IntRange(1), help="Only the first so many seeds.")
@@ -44,7 +43,7 @@ def experiment(
     action: str,
     *,
     output: Path,
-    records: Path | None,
+    records: Path,
     policies: Path | None,
     engine: Engine,
     seeds: int | None,
@@ -69,7 +68,7 @@ def experiment(
         summary = _read(path)
     else:
         what = what.part(only, seeds)
-        summary = _run(what, records or output / "runs", policies or DEFAULT_FOLDER, engine)
+        summary = _run(what, records, policies or DEFAULT_FOLDER, engine)
         output.mkdir(parents=True, exist_ok=True)
         write_whole(path, to_json(summary))
     pictures = _draw(summary, path)

@@ -103,9 +103,9 @@ def test_a_wrong_step_behind_the_first_looks_like_the_policys_own():
 
 
 def test_hasty_answers_are_the_end_of_what_an_able_peer_writes():
-    steps = [text.count(",") for text, claim in texts_of(poison("poison-hasty"), 20) if claim]
-    assert not any(steps)
-    assert any("=" in text for text, claim in texts_of(poison("poison-hasty"), 20) if claim)
+    texts = [text for text, claim in texts_of(poison("poison-hasty"), 20) if claim]
+    assert not any("," in text for text in texts)
+    assert any("=" in text for text in texts)
 
 
 def test_poison_for_one_task_leaves_the_others_clean():
