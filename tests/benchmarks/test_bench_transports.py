@@ -11,15 +11,9 @@ import trio
 from libp2p import new_host
 from libp2p.crypto.ed25519 import create_new_key_pair
 from libp2p.peer.peerinfo import info_from_p2p_addr
-from libp2p.relay.circuit_v2.config import RelayConfig, RelayRole
-from libp2p.relay.circuit_v2.protocol import PROTOCOL_ID as HOP
-from libp2p.relay.circuit_v2.protocol import CircuitV2Protocol
-from libp2p.relay.circuit_v2.resources import RelayLimits
-from libp2p.relay.circuit_v2.transport import CircuitV2Transport
-from libp2p.tools.anyio_service import background_trio_service
 from multiaddr import Multiaddr
 
-from stock_libp2p import stock_host
+from stock_libp2p import circuits_of, reserve, stock_host
 
 pytestmark = pytest.mark.bench
 
@@ -55,17 +49,12 @@ async def over_quic(stack):
 
 async def relayed(stack):
     sender, receiver, relay = [await started(stack, number) for number in (1, 2, 3)]
-    limits = RelayLimits(duration=3_600, data=1 << 30, max_circuit_conns=8, max_reservations=8)
-    for host in (sender, receiver, relay):
-        protocol = CircuitV2Protocol(host, limits, allow_hop=host is relay)
-        await stack.enter_async_context(background_trio_service(protocol))
-        host.circuit = CircuitV2Transport(host, protocol, RelayConfig(roles=RelayRole.STOP | RelayRole.CLIENT))
+    away, back, _ = [await circuits_of(stack, host, carries=host is relay) for host in (sender, receiver, relay)]
     place = relay.get_addrs()[0]
     for host in (sender, receiver):
         await host.connect(info_from_p2p_addr(place))
-    reservation = await receiver.new_stream(relay.get_id(), [HOP])
-    assert await receiver.circuit._make_reservation(reservation, relay.get_id())
-    await sender.circuit.dial(Multiaddr(f"{place}/p2p-circuit/p2p/{receiver.get_id()}"))
+    await reserve(receiver, back, relay.get_id())
+    await away.dial(Multiaddr(f"{place}/p2p-circuit/p2p/{receiver.get_id()}"))
     return sender, receiver
 
 
