@@ -17,7 +17,7 @@ from sapo_adversary.simulator.scoring import SharedScorer
 from sapo_node.keyfile import Identity, create_key
 from sapo_node.net.interface import Channel, NetworkNotice, Verdict
 from sapo_node.net.libp2p import Libp2pNetwork, NetworkSettings
-from sapo_protocol import Manifest, epoch_at, load_manifest, rollouts_topic
+from sapo_protocol import Manifest, epoch_at, evidence_topic, load_manifest, rollouts_topics, topic_of
 
 
 async def play(
@@ -34,7 +34,6 @@ async def play(
     def ignore(_notice: NetworkNotice) -> None:
         pass
 
-    topic = rollouts_topic(manifest)
     settings = NetworkSettings(
         seed=identity.seed,
         network_id=manifest.network_id.hex(),
@@ -42,14 +41,16 @@ async def play(
         bootstrap=bootstrap,
         discover=False,
     )
-    channels = {topic: Channel(handle, manifest.max_message_bytes)}
+    topics = (*rollouts_topics(manifest), evidence_topic(manifest))
+    channels = dict.fromkeys(topics, Channel(handle, manifest.max_message_bytes))
     network = Libp2pNetwork(settings, identity.peer_id, channels, admit=lambda _: True, notify=ignore)
     async with trio.open_nursery() as nursery:
         await nursery.start(network.run)
         click.echo(json.dumps({"event": "started", "peer_id": identity.peer_id}))
         while True:
-            for packet in attack.act(key, epoch_at(manifest, time.time())):
-                await network.publish(topic, packet.data)
+            epoch = epoch_at(manifest, time.time())
+            for packet in attack.act(key, epoch):
+                await network.publish(topic_of(manifest, key.issuer, epoch), packet.data)
             await trio.sleep(interval)
 
 

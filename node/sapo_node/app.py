@@ -265,6 +265,7 @@ class RunningNode:
         nursery.start_soon(self._remember, anchors, network)
         nursery.start_soon(node.testify, network.publish)
         nursery.start_soon(node.pull, network)
+        nursery.start_soon(node.listen, network)
 
         def on_round(report: RoundReport) -> None:
             self._describe(node, network)
@@ -322,6 +323,7 @@ class RunningNode:
                 "page": self._page,
                 "connected": [peer.peer_id for peer in network.peers()],
                 "waiting": len(node.inbox),
+                "shards": {"followed": sorted(node.earshot.shards), "all": self._manifest.shards},
                 "notices": list(self._notices),
             }
         )

@@ -25,7 +25,8 @@ from sapo_node.net import addresses, listening
 from sapo_node.net.interface import BootstrapUnreachable, Channel, NetworkNotice, OtherSwarm, PeerConnected, Verdict
 from sapo_node.net.libp2p import Libp2pNetwork, NetworkSettings
 from sapo_node.state import locked, state_folder
-from sapo_protocol import LocalError, Manifest, load_manifest, rollouts_topic
+from sapo_protocol import LocalError, Manifest, evidence_topic, load_manifest
+from sapo_protocol.limits import MAX_EVIDENCE_BYTES
 
 DISK_BAD, DISK_DOUBTFUL = 300 * 2**20, 2 * 2**30
 """Bytes free: what a starter swarm's inbox can need at worst, and what leaves room for checkpoints."""
@@ -242,7 +243,7 @@ async def _bootstrap(text: str, manifest: Manifest) -> Finding:
     settings = NetworkSettings(
         stranger.seed, manifest.network_id.hex(), listen=("/ip4/127.0.0.1/tcp/0",), bootstrap=(text,), discover=False
     )
-    channels = {rollouts_topic(manifest): Channel(_deaf, manifest.max_message_bytes)}
+    channels = {evidence_topic(manifest): Channel(_deaf, MAX_EVIDENCE_BYTES)}
     network = Libp2pNetwork(settings, stranger.peer_id, channels, admit=lambda _: True, notify=hear)
     since = trio.current_time()
     async with trio.open_nursery() as nursery:

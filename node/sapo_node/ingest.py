@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from enum import StrEnum
+from functools import partial
 
 from sapo_node.clock import Clock
 from sapo_node.counters import Counters, KeyInUseElsewhere
@@ -42,6 +43,7 @@ from sapo_protocol import (
     parse_envelope,
     peer_id,
     prove_equivocation,
+    require_shard,
 )
 
 logger = logging.getLogger(__name__)
@@ -112,9 +114,9 @@ class Ingest:
         self.evidence = 0
         self.refused: Counter[str] = Counter()
 
-    async def handle(self, sender: str, data: bytes) -> Verdict:
-        """Judge one rollout message of `sender` (a peer id). Never raises and never waits."""
-        return self._judge(sender, data, self._admit)
+    async def handle(self, sender: str, data: bytes, *, shard: int) -> Verdict:
+        """Judge one rollout message of `sender` (a peer id) on the topic of a shard. Never raises and never waits."""
+        return self._judge(sender, data, partial(self._admit, shard=shard))
 
     async def handle_pulled(self, sender: str, data: bytes) -> Verdict:
         """Judge one rollout message that `sender` was asked for, and so is not charged for. Never raises or waits."""
@@ -174,13 +176,15 @@ class Ingest:
         if not self._ledger.admits(sender):
             raise _Ignore(Ignored.SENDER_BANNED)
 
-    def _admit(self, data: bytes, now: float) -> None:
-        """The steps of the spec for rollouts, in its order."""
+    def _admit(self, data: bytes, now: float, *, shard: int | None = None) -> None:
+        """The steps of the spec for rollouts, in its order; without a shard for what came on no topic."""
         envelope, bodies = decode_message(data, self._manifest)
         self._sealed = sealed = parse_envelope(envelope, network_id=self._manifest.network_id)
         received = self._require_news(sealed, bodies)
         opened = open_envelope(sealed)
         header = decode_header(opened.payload, self._manifest)
+        if shard is not None:
+            require_shard(self._manifest, shard, opened.issuer, header.epoch)
         # Before the look at the own key: what this node once published may be replayed long after it forgot it.
         if not in_window(self._manifest, header.epoch, now) or not self._window.remembers(header.epoch):
             raise _Ignore(Ignored.OUTSIDE_WINDOW)

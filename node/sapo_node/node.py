@@ -18,6 +18,7 @@ from sapo_node.contribute.rounds import ContributionRounds
 from sapo_node.contribution import Answerer, Contribution, ContributionReport, RoundFailed
 from sapo_node.counters import Counters, Slot
 from sapo_node.database import Database
+from sapo_node.earshot import Earshot
 from sapo_node.gates import Gates
 from sapo_node.heldout import measure
 from sapo_node.history import ACCEPTED, EVIDENCE, PULLED, VERIFIED, History
@@ -26,7 +27,7 @@ from sapo_node.ingest import Ingest
 from sapo_node.intake import Intake
 from sapo_node.journal import UNWRITTEN, Journal, Unwritten
 from sapo_node.keyfile import Identity
-from sapo_node.net.interface import Acquaintances, Channel, NotRunningError, Requests
+from sapo_node.net.interface import Acquaintances, Channel, Network, NotRunningError, Requests
 from sapo_node.pool import Pool
 from sapo_node.pull import Giver, Peers, Puller
 from sapo_node.round import Phase, RoundReport, Rounds
@@ -40,11 +41,13 @@ from sapo_node.worker import WorkerFailed
 from sapo_protocol import (
     LocalError,
     Manifest,
+    Rollout,
     epoch_start,
     evidence_topic,
     open_message,
     pull_protocol,
-    rollouts_topic,
+    rollouts_topics,
+    topic_of,
 )
 from sapo_protocol.limits import MAX_EVIDENCE_BYTES
 
@@ -85,7 +88,7 @@ class Node:
         one. `journal` hears what becomes of messages and groups.
         """
         self._manifest = manifest
-        self._rollouts, self._evidence = rollouts_topic(manifest), evidence_topic(manifest)
+        self._rollouts, self._evidence = rollouts_topics(manifest), evidence_topic(manifest)
         self._config = config
         self._clock = clock
         self._database = database
@@ -95,10 +98,11 @@ class Node:
         epoch = self.counters.epoch(clock.now())
         self.ledger = Ledger(database, epoch=epoch, trusted=config.trusted, rng=rng)
         self._court = Court(self.ledger)
+        self.earshot = Earshot(manifest, self.ledger, rng)
         self.inbox = Inbox(database, manifest)
         self.pool = Pool(database)
         self.history = History(database)
-        self._shelf = Shelf()
+        self._shelf = Shelf(manifest)
         for message in self.counters.recent():
             self._shelf.put(open_message(message, manifest))
         self.ingest = Ingest(
@@ -145,14 +149,22 @@ class Node:
     @property
     def channels(self) -> dict[str, Channel]:
         """What this node takes from the network and sends to it, by topic."""
-        return {
-            self._rollouts: Channel(self.ingest.handle, self._manifest.max_message_bytes),
-            self._evidence: Channel(self.ingest.handle_evidence, MAX_EVIDENCE_BYTES),
+        rollouts = {
+            topic: Channel(partial(self.ingest.handle, shard=shard), self._manifest.max_message_bytes)
+            for shard, topic in enumerate(self._rollouts)
         }
+        return rollouts | {self._evidence: Channel(self.ingest.handle_evidence, MAX_EVIDENCE_BYTES, everybodys=True)}
 
     def requests(self, peers: Peers) -> Requests:
         """How this node answers peers that ask for what gossip did not bring them, and whom of its `peers` it knows."""
-        giver = Giver(self._shelf, self.ledger, self._clock, peers, self._rng)
+        giver = Giver(
+            manifest=self._manifest,
+            shelf=self._shelf,
+            ledger=self.ledger,
+            clock=self._clock,
+            peers=peers,
+            rng=self._rng,
+        )
         return Requests(pull_protocol(self._manifest), giver.answer)
 
     def admits(self, peer: str) -> bool:
@@ -213,7 +225,7 @@ class Node:
     async def resend(self, publish: Publish) -> None:
         """Publish again, as they are, the envelopes of this and the last epoch."""
         for message in self.counters.recent():
-            await _send(publish, self._rollouts, message)
+            await self._publish(publish, open_message(message, self._manifest), message)
 
     async def pull(self, network: Acquaintances) -> None:
         """Ask peers for what gossip did not bring, and for other peers, until cancelled."""
@@ -226,9 +238,22 @@ class Node:
             manifest=self._manifest,
             counters=self.counters,
             clock=self._clock,
+            earshot=self.earshot,
             rng=self._rng,
         )
         await puller.run()
+
+    async def listen(self, network: Network) -> None:
+        """Follow the shards that this node can hear, until cancelled."""
+        followed = self.earshot.shards
+        while len(self._rollouts) > 1:
+            now = self._clock.now()
+            shards = self.earshot.at(now, self.counters.epoch(now), self.ingest.accepted - self.ingest.pulled)
+            if shards != followed:
+                logger.info("follows %d of %d shards: %s", len(shards), len(self._rollouts), sorted(shards))
+                await network.follow([self._rollouts[shard] for shard in sorted(shards)])
+                followed = shards
+            await trio.sleep(_PAUSE)
 
     async def testify(self, publish: Publish) -> None:
         """Publish evidence against equivocators as it comes up, until cancelled."""
@@ -251,8 +276,12 @@ class Node:
         )
 
     async def _share(self, publish: Publish, message: bytes) -> None:
-        self._shelf.put(open_message(message, self._manifest))
-        await _send(publish, self._rollouts, message)
+        rollout = open_message(message, self._manifest)
+        self._shelf.put(rollout)
+        await self._publish(publish, rollout, message)
+
+    async def _publish(self, publish: Publish, rollout: Rollout, message: bytes) -> None:
+        await _send(publish, topic_of(self._manifest, rollout.opened.issuer, rollout.header.epoch), message)
 
     async def _play(self, play: Rounds) -> RoundReport | None:
         """One round, or None after waiting for the epoch that allows one."""

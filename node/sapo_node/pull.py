@@ -6,15 +6,17 @@ what was not asked for is charged for that.
 
 import logging
 import random
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 import trio
 
 from sapo_node.clock import Clock
 from sapo_node.counters import Counters
+from sapo_node.earshot import Earshot
 from sapo_node.ingest import Ingest
-from sapo_node.net.interface import AskFailed, PeerInfo, Verdict
+from sapo_node.net.interface import COMPANY, AskFailed, PeerInfo, Verdict
 from sapo_node.net.judge import RecentIds
 from sapo_node.quota import SenderQuota
 from sapo_node.shelf import Shelf
@@ -38,8 +40,10 @@ from sapo_protocol import (
     encode_request,
     peer_id,
     public_key_of,
+    rollouts_topics,
 )
 from sapo_protocol.limits import MAX_DELIVERED, MAX_DELIVERY_BYTES, MAX_INTRODUCED, MAX_LISTED
+from sapo_protocol.pull import ALL_SHARDS
 
 logger = logging.getLogger(__name__)
 
@@ -50,8 +54,8 @@ Peers = Callable[[], Sequence[PeerInfo]]
 Introduce = Callable[[str, str, str], None]
 """`introduce(by whom, peer id, address)`: somebody said that a peer is there."""
 
-INTERVAL = 15.0
-"""Seconds between peers that are asked, on average."""
+INTERVAL, HURRIED_INTERVAL = 15.0, 3.0
+"""Seconds between peers that are asked, on average; the shorter ones while a node lacks company."""
 REQUESTS = 4
 """Requests for messages to one peer, before the next is asked."""
 IN_VAIN_SECONDS = 600.0
@@ -71,8 +75,11 @@ _FRAME_BYTES = 5
 class Giver:
     """Answers what peers ask, as far as they have not used up their bytes."""
 
-    def __init__(self, shelf: Shelf, ledger: Ledger, clock: Clock, peers: Peers, rng: random.Random) -> None:
+    def __init__(
+        self, *, manifest: Manifest, shelf: Shelf, ledger: Ledger, clock: Clock, peers: Peers, rng: random.Random
+    ) -> None:
         """`peers` are those that are connected now."""
+        self._topics = rollouts_topics(manifest)
         self._rng = rng
         self._shelf = shelf
         self._peers = peers
@@ -107,7 +114,7 @@ class Giver:
         return answer
 
     def _listing(self, request: ListRequest, room: int) -> bytes:
-        listing = encode_listing(self._shelf.listing(request.epoch, request.after, MAX_LISTED))
+        listing = encode_listing(self._shelf.listing(request.epoch, request.shards, request.after, MAX_LISTED))
         return listing if len(listing) <= room else encode_listing([])
 
     def _delivery(self, request: GetRequest, room: int) -> bytes:
@@ -124,8 +131,12 @@ class Giver:
         return encode_delivery(messages)
 
     def _introductions(self, request: PeersRequest, asker: str) -> bytes:
-        """Of the connected peers whose place is known, those in good standing first, and others each time."""
-        known = [each for each in self._peers() if each.addresses and each.peer_id != asker]
+        """Of the connected peers that follow what is asked about and whose place is known, those in good standing
+        first, and others each time.
+        """
+        topics = {topic for shard, topic in enumerate(self._topics) if request.shards >> shard & 1}
+        met = (each for each in self._peers() if each.addresses and each.peer_id != asker)
+        known = [each for each in met if not topics.isdisjoint(each.follows)]
         self._rng.shuffle(known)
         known.sort(key=lambda each: self._ledger.standing(each.peer_id) is not Standing.HEALTHY)
         introduced = [Introduction(public_key_of(each.peer_id), each.addresses[0]) for each in known[: request.most]]
@@ -146,6 +157,7 @@ class Puller:
         manifest: Manifest,
         counters: Counters,
         clock: Clock,
+        earshot: Earshot,
         rng: random.Random,
     ) -> None:
         self._ask = ask
@@ -156,13 +168,15 @@ class Puller:
         self._manifest = manifest
         self._counters = counters
         self._clock = clock
+        self._earshot = earshot
         self._rng = rng
         self._in_vain = RecentIds()
 
     async def run(self) -> None:
         """Until cancelled."""
         while True:
-            await trio.sleep(self._rng.uniform(0.5, 1.5) * INTERVAL)
+            interval = INTERVAL if self._sought() == ALL_SHARDS else HURRIED_INTERVAL
+            await trio.sleep(self._rng.uniform(0.5, 1.5) * interval)
             if peers := self._peers():
                 await self.pull(self._rng.choice(peers).peer_id)
             # Only those that this node chose to dial are asked whom they know: a crowd of strangers has no say in it.
@@ -178,11 +192,29 @@ class Puller:
                     await self._pull_epoch(peer, epoch)
 
     async def meet(self, peer: str) -> None:
-        """Ask one peer whom else it knows."""
+        """Ask one peer whom else it knows: first of all those who follow what this node lacks company for."""
+        known = {each.peer_id for each in self._peers()}
+        sought = self._sought()
         with self._charging(peer):
-            request = PeersRequest(MAX_INTRODUCED)
-            for each in decode_introductions(await self._ask(peer, encode_request(request)), request):
-                self._introduce(peer, peer_id(each.key), each.address)
+            named = await self._meet_through(peer, PeersRequest(MAX_INTRODUCED, sought))
+            if sought != ALL_SHARDS and named <= known:
+                # Somebody else then, who may know some: what one's acquaintances know comes to an end.
+                await self._meet_through(peer, PeersRequest(1))
+
+    async def _meet_through(self, peer: str, request: PeersRequest) -> set[str]:
+        """Seek whom a peer names."""
+        introduced = decode_introductions(await self._ask(peer, encode_request(request)), request)
+        for each in introduced:
+            self._introduce(peer, peer_id(each.key), each.address)
+        return {peer_id(each.key) for each in introduced}
+
+    def _sought(self) -> int:
+        """The shards for which a node that follows a part of them lacks company; all of them where it lacks none."""
+        if len(self._earshot.shards) == self._manifest.shards:
+            return ALL_SHARDS
+        topics = rollouts_topics(self._manifest)
+        follow = Counter(topic for peer in self._peers() for topic in peer.follows)
+        return bits(shard for shard in self._earshot.shards if follow[topics[shard]] < COMPANY) or ALL_SHARDS
 
     @contextmanager
     def _charging(self, peer: str) -> Iterator[None]:
@@ -196,11 +228,12 @@ class Puller:
             self._ledger.report(peer, Fact.INVALID_MESSAGE)
 
     async def _pull_epoch(self, peer: str, epoch: int) -> None:
-        request = ListRequest(epoch)
+        shards = bits(self._earshot.shards)
+        request = ListRequest(epoch, shards=shards)
         held = decode_listing(await self._ask(peer, encode_request(request)), request)
         if len(held) == MAX_LISTED:
             # There may be more: another part of them every time, since nobody can tell which ones are missing.
-            request = ListRequest(epoch, self._rng.randbytes(32))
+            request = ListRequest(epoch, self._rng.randbytes(32), shards)
             held += decode_listing(await self._ask(peer, encode_request(request)), request)
         missing = self._missing(peer, held)
         for _ in range(REQUESTS):
@@ -235,6 +268,11 @@ class Puller:
         if not taken:
             return 0
         return [each.envelope_id for each in wanted].index(delivered[-1].envelope_id) + 1
+
+
+def bits(shards: Iterable[int]) -> int:
+    """Shards as a request names them: bit s for shard s."""
+    return sum(1 << shard for shard in shards)
 
 
 def _asked(peer: str, envelope_id: bytes) -> bytes:

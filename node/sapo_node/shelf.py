@@ -6,8 +6,9 @@ In memory and bounded in bytes: after a restart, or when there is too much, a pe
 from bisect import bisect_right, insort
 from collections import defaultdict
 from dataclasses import dataclass
+from itertools import islice
 
-from sapo_protocol import Held, Rollout, encode_message
+from sapo_protocol import Held, Manifest, Rollout, encode_message, shard_of
 
 MAX_BYTES = 64 * 1024 * 1024
 
@@ -15,6 +16,7 @@ MAX_BYTES = 64 * 1024 * 1024
 @dataclass(frozen=True, slots=True)
 class _Kept:
     epoch: int
+    shard: int
     envelope: bytes
     bodies: tuple[bytes | None, ...]
 
@@ -28,7 +30,8 @@ class _Kept:
 class Shelf:
     """Envelopes by id, and ids by epoch."""
 
-    def __init__(self, max_bytes: int = MAX_BYTES) -> None:
+    def __init__(self, manifest: Manifest, max_bytes: int = MAX_BYTES) -> None:
+        self._manifest = manifest
         self._max_bytes = max_bytes
         self._bytes = 0
         self._kept: dict[bytes, _Kept] = {}  # in the order in which they came
@@ -41,7 +44,9 @@ class Shelf:
         if earlier := self._kept.get(envelope_id):
             bodies = tuple(new or old for new, old in zip(bodies, earlier.bodies, strict=True))
             self._drop(envelope_id)
-        kept = _Kept(rollout.header.epoch, rollout.opened.envelope, bodies)
+        epoch = rollout.header.epoch
+        shard = shard_of(self._manifest, rollout.opened.issuer, epoch)
+        kept = _Kept(epoch, shard, rollout.opened.envelope, bodies)
         self._kept[envelope_id] = kept
         insort(self._ids[kept.epoch], envelope_id)
         self._bytes += kept.size()
@@ -53,11 +58,12 @@ class Shelf:
         kept = self._kept.get(envelope_id)
         return kept.held() if kept else None
 
-    def listing(self, epoch: int, after: bytes, most: int) -> list[Held]:
-        """The first envelopes of an epoch behind an id, which need not be there."""
+    def listing(self, epoch: int, shards: int, after: bytes, most: int) -> list[Held]:
+        """The first envelopes of an epoch, and of shards (bit s for shard s), behind an id, which need not be there."""
         ids = self._ids.get(epoch, [])
-        start = bisect_right(ids, after)
-        return [Held(each, self._kept[each].held()) for each in ids[start : start + most]]
+        behind = ((each, self._kept[each]) for each in islice(ids, bisect_right(ids, after), None))
+        asked = (Held(each, kept.held()) for each, kept in behind if shards >> kept.shard & 1)
+        return list(islice(asked, most))
 
     def message(self, wanted: Held) -> bytes | None:
         """A message with those of the wanted bodies that are there; None where the envelope is not."""

@@ -1,5 +1,7 @@
 """The terminal view: one screen that shows whether the node learns, from whom, and what it refused."""
 
+from typing import Any
+
 from rich.console import Group, RenderableType
 from rich.panel import Panel
 from rich.table import Table
@@ -39,13 +41,20 @@ def _head(view: Overview, shown: int) -> RenderableType:
     lines = Text()
     lines.append(f"{session.get('peer_id', '')}\n", style="bold")
     lines.append(f"swarm {session.get('swarm', '')} ({session.get('network_id', '')[:16]})   ")
-    lines.append(f"connected {connected}   rollouts waiting {session.get('waiting', 0)}\n")
+    lines.append(f"connected {connected}   rollouts waiting {session.get('waiting', 0)}{_part_heard(session)}\n")
     addresses = session.get("addresses", ())
     more = f"  and {len(addresses) - shown} more" if len(addresses) > shown else ""
     lines.append("\n".join(addresses[:shown]) + more, style="dim")
     if page := session.get("page"):
         lines.append(f"\n{page}", style=f"cyan link {page}")
     return Panel(lines, title="sapo-node", title_align="left")
+
+
+def _part_heard(session: dict[str, Any]) -> str:
+    """How much of the swarm a node hears, where that is not all."""
+    shards = session.get("shards", {"followed": [], "all": 0})
+    heard = len(shards["followed"])
+    return f"   hears {heard} of {shards['all']} shards" if heard < shards["all"] else ""
 
 
 def answer_table(answers: list[TaskAnswers]) -> Table:

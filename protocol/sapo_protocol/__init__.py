@@ -42,7 +42,17 @@ from .pull import (
 )
 from .rollout import Rollout, decode_message, encode_message, match_bodies, open_message
 from .signature import verify_signature
-from .topics import Topic, carried_by, evidence_topic, pull_protocol, rollouts_topic
+from .topics import (
+    Topic,
+    carried_by,
+    evidence_topic,
+    pull_protocol,
+    require_shard,
+    rollouts_topic,
+    rollouts_topics,
+    shard_of,
+    topic_of,
+)
 
 __all__ = [
     "ASSIGNED_SEEDS",
@@ -106,8 +116,12 @@ __all__ = [
     "public_key_of",
     "pull_protocol",
     "render_manifest",
+    "require_shard",
     "rollouts_topic",
+    "rollouts_topics",
     "seal",
+    "shard_of",
     "shipped_manifests",
+    "topic_of",
     "verify_signature",
 ]

@@ -51,8 +51,8 @@ MAX_INTRODUCED, MAX_INTRODUCTIONS_BYTES = 16, 4_096
 MAX_ADDRESS_BYTES = 128
 """Of the place at which an introduced peer is."""
 
-MAX_SHARDS = 1
-"""Topics over which rollouts are spread; more come with a rule for who publishes where."""
+MAX_SHARDS = 32
+"""Topics over which rollouts are spread: few enough for a peer to follow all of them in a small swarm."""
 
 MAX_TASKS = 64
 MAX_DATASET_BYTES = 64

@@ -58,6 +58,7 @@ class Manifest:
     """UTF-8 bytes of one completion."""
     max_message_bytes: int
     shards: int
+    """Topics over which rollouts are spread; TOP-3."""
     reasoning_gym: str
     """Version of reasoning-gym that defines the datasets; empty where no task comes from it."""
     predecessor: str = ""

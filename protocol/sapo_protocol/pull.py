@@ -22,12 +22,15 @@ from .limits import (
     MAX_LISTED,
     MAX_LISTING_BYTES,
     MAX_REQUEST_BYTES,
+    MAX_SHARDS,
 )
 from .manifest import Manifest
 from .rollout import decode_message
 
 _NAME_BYTES = 32
 """Of an envelope id, and of a key."""
+ALL_SHARDS = (1 << MAX_SHARDS) - 1
+"""Every shard that a swarm may have."""
 _ARRAY, _ONE_BYTE = 0x80, 24
 """The head of an array, and the least count that is not in its first byte."""
 
@@ -48,6 +51,8 @@ class ListRequest:
     epoch: int
     after: bytes = b""
     """32 bytes, or none for the beginning."""
+    shards: int = ALL_SHARDS
+    """Bit s for what shard s carries."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +69,8 @@ class PeersRequest:
 
     most: int
     """1 to MAX_INTRODUCED."""
+    shards: int = ALL_SHARDS
+    """Bit s for those who follow the topic of shard s."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +96,9 @@ Request = ListRequest | GetRequest | PeersRequest
 def encode_request(request: Request) -> bytes:
     """The bytes of a request."""
     if isinstance(request, ListRequest):
-        return encode({"after": request.after, "epoch": request.epoch})
+        return encode({"after": request.after, "epoch": request.epoch, "shards": request.shards})
     if isinstance(request, PeersRequest):
-        return encode({"peers": request.most})
+        return encode({"peers": request.most, "shards": request.shards})
     return encode({"want": _pairs(request.want)})
 
 
@@ -100,23 +107,23 @@ def decode_request(data: bytes) -> Request:
     value = decode(data, limit=MAX_REQUEST_BYTES, layer=Layer.PULL)
     if not isinstance(value, dict):  # PULL-1
         raise RemoteError(Layer.PULL, "a request is a map")
-    if value.keys() == {"after", "epoch"}:
+    if value.keys() == {"after", "epoch", "shards"}:
         after, epoch = value["after"], value["epoch"]
         if not isinstance(after, bytes) or len(after) not in (0, _NAME_BYTES):  # PULL-2
             raise RemoteError(Layer.PULL, "after is an envelope id or empty")
         if not _is_uint(epoch):
             raise RemoteError(Layer.PULL, "an epoch is an unsigned integer")
-        return ListRequest(epoch, after)
+        return ListRequest(epoch, after, _read_shards(value["shards"]))
     if value.keys() == {"want"}:
         want = _read_held(value["want"], MAX_DELIVERED)
         if not want:  # PULL-3
             raise RemoteError(Layer.PULL, "nothing is asked for")
         return GetRequest(want)
-    if value.keys() == {"peers"}:
+    if value.keys() == {"peers", "shards"}:
         most = value["peers"]
         if not _is_uint(most) or not 1 <= most <= MAX_INTRODUCED:  # PULL-7
             raise RemoteError(Layer.PULL, f"peers is a number from 1 to {MAX_INTRODUCED}")
-        return PeersRequest(most)
+        return PeersRequest(most, _read_shards(value["shards"]))
     raise RemoteError(Layer.PULL, "a request lists an epoch, wants ids, or asks for peers")
 
 
@@ -198,6 +205,12 @@ def _read_array_head(data: bytes) -> tuple[int, int]:
     if initial == _ARRAY + _ONE_BYTE and len(data) > 1 and data[1] >= _ONE_BYTE:
         return data[1], 2
     raise RemoteError(Layer.PULL, "a delivery is an array")
+
+
+def _read_shards(value: Value) -> int:
+    if not _is_uint(value) or not 1 <= value <= ALL_SHARDS:  # PULL-9
+        raise RemoteError(Layer.PULL, "shards has a bit for each of the shards")
+    return value
 
 
 def _pairs(held: Sequence[Held]) -> list[Value]:

@@ -1,9 +1,13 @@
 """The gossip topics of a swarm (spec: topics and validation). What is on another topic is never parsed."""
 
+import hashlib
 from enum import StrEnum
 
+from .cbor import encode
 from .errors import Layer, RemoteError
 from .manifest import Manifest
+
+SHARD_DOMAIN = "sapo/shard/1"
 
 
 class Topic(StrEnum):
@@ -13,9 +17,34 @@ class Topic(StrEnum):
     EVIDENCE = "evidence"
 
 
-def rollouts_topic(manifest: Manifest, shard: int = 0) -> str:
+def rollouts_topic(manifest: Manifest, shard: int) -> str:
     """The topic of one shard of rollouts; TOP-1."""
     return f"{_prefix(manifest)}/{Topic.ROLLOUTS}/{shard}"
+
+
+def rollouts_topics(manifest: Manifest) -> tuple[str, ...]:
+    """The topics of all shards, by shard."""
+    return tuple(rollouts_topic(manifest, shard) for shard in range(manifest.shards))
+
+
+def shard_of(manifest: Manifest, issuer: bytes, epoch: int) -> int:
+    """The shard on which `issuer` (32-byte public key) publishes in an epoch; TOP-3.
+
+    It is drawn anew in each, so that nobody stays where it is heard by few, or can crowd one topic for long.
+    """
+    digest = hashlib.sha256(encode([SHARD_DOMAIN, manifest.network_id, issuer, epoch])).digest()
+    return int.from_bytes(digest[:8], "big") % manifest.shards
+
+
+def topic_of(manifest: Manifest, issuer: bytes, epoch: int) -> str:
+    """The topic of an issuer's rollouts of an epoch."""
+    return rollouts_topic(manifest, shard_of(manifest, issuer, epoch))
+
+
+def require_shard(manifest: Manifest, shard: int, issuer: bytes, epoch: int) -> None:
+    """Raises RemoteError (topic) for a rollout on the topic of another shard than its issuer's; TOP-3."""
+    if shard != shard_of(manifest, issuer, epoch):
+        raise RemoteError(Layer.TOPIC, f"shard {shard} is not its issuer's in epoch {epoch}")
 
 
 def evidence_topic(manifest: Manifest) -> str:
@@ -32,7 +61,7 @@ def carried_by(topic: str, manifest: Manifest) -> Topic:
     """What a topic of this swarm carries. Raises RemoteError (topic) for any other name."""
     if topic == evidence_topic(manifest):
         return Topic.EVIDENCE
-    if topic in (rollouts_topic(manifest, shard) for shard in range(manifest.shards)):
+    if topic in rollouts_topics(manifest):
         return Topic.ROLLOUTS
     raise RemoteError(Layer.TOPIC, f"{topic!r} is no topic of swarm {manifest.name!r}")
 

@@ -20,6 +20,7 @@ KINDS = (
     "manifest",
     "window",
     "topic",
+    "shard",
     "assignment",
     "item",
     "answer",

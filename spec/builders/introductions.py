@@ -20,7 +20,7 @@ def _one(key: bytes, address: str = PLACE) -> bytes:
 
 
 def _asked(most: int) -> bytes:
-    return table(("peers", uint(most)))
+    return table(("peers", uint(most)), ("shards", uint(1)))
 
 
 def _passes(name: str, *pairs: tuple[bytes, str], most: int = 16, note: str = "") -> Case:

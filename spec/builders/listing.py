@@ -14,7 +14,7 @@ def cases() -> Iterable[Case]:
 
 
 def _asked(after: bytes) -> bytes:
-    return sorted_table({"epoch": uint(EPOCH), "after": bstr(after)})
+    return sorted_table({"epoch": uint(EPOCH), "after": bstr(after), "shards": uint(1)})
 
 
 def _passes(name: str, pairs: list[tuple[bytes, int]], after: bytes = b"", note: str = "") -> Case:

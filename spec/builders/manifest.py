@@ -28,7 +28,7 @@ BOUNDS = {
     "completions": (2, 16),
     "max_completion_bytes": (16, 65_536),
     "max_message_bytes": (2_000, 1_000_000),
-    "shards": (1, 1),
+    "shards": (1, 32),
 }
 TASK_BOUNDS = {"weight": (1, 2**32), "scorer": (1, 65_536)}
 TASK = {"config": table(("max", uint(9))), "scorer": uint(1), "weight": uint(1), "dataset": text("interop_sum")}

@@ -1,4 +1,4 @@
-"""Cases of kind `request`: what a peer may ask another for (PULL-1 to PULL-3, PULL-7)."""
+"""Cases of kind `request`: what a peer may ask another for (PULL-1 to PULL-3, PULL-7, PULL-9)."""
 
 from collections.abc import Iterable, Iterator
 
@@ -8,7 +8,9 @@ from held import IDS, held
 from rounds import ROUND
 from wire import NULL, TRUE, array, bstr, head, sorted_table, table, text, uint
 
-LIST = {"epoch": uint(EPOCH), "after": bstr(b"")}
+LIST = {"epoch": uint(EPOCH), "after": bstr(b""), "shards": uint(1)}
+NOTHING = dict.fromkeys(("epoch", "after", "shards", "want", "peers"))
+ALL_SHARDS = 2**32 - 1
 LARGEST = 2**64 - 1
 
 
@@ -19,6 +21,7 @@ def cases() -> Iterable[Case]:
     yield from _lists_refused()
     yield from _wants_refused()
     yield from _peers()
+    yield from _shards()
 
 
 def _passes(name: str, rule: str, data: bytes, output: dict[str, object] | None, note: str = "") -> Case:
@@ -33,25 +36,25 @@ def _list(**changes: bytes) -> bytes:
     return sorted_table(LIST | changes)
 
 
+def _acquaint(**changes: bytes) -> bytes:
+    return sorted_table({"peers": uint(1), "shards": uint(1)} | changes)
+
+
 def _want(*pairs: bytes) -> bytes:
     return table(("want", array(pairs)))
 
 
 def _lists() -> Iterator[Case]:
-    yield _passes(
-        "a list from the beginning", "PULL-2", _list(), {"epoch": EPOCH, "after": b"", "want": None, "peers": None}
-    )
-    behind = _list(after=bstr(IDS[0]))
-    yield _passes(
-        "a list behind an id", "PULL-2", behind, {"epoch": EPOCH, "after": IDS[0], "want": None, "peers": None}
-    )
+    output = NOTHING | {"epoch": EPOCH, "after": b"", "shards": 1}
+    yield _passes("a list from the beginning", "PULL-2", _list(), output)
+    yield _passes("a list behind an id", "PULL-2", _list(after=bstr(IDS[0])), output | {"after": IDS[0]})
     note = "JSON numbers do not hold this epoch, so no output is named."
     yield _passes("a list of the last of all epochs", "PULL-1", _list(epoch=uint(LARGEST)), None, note)
 
 
 def _wants() -> Iterator[Case]:
     def output(*pairs: tuple[bytes, int]) -> dict[str, object]:
-        return {"epoch": None, "after": None, "want": [list(pair) for pair in pairs], "peers": None}
+        return NOTHING | {"want": [list(pair) for pair in pairs]}
 
     one = ROUND.envelope_id
     yield _passes("one message without bodies", "PULL-3", _want(held(one, 0)), output((one, 0)))
@@ -73,6 +76,9 @@ def _shapes() -> Iterator[Case]:
         "an id alone": table(("after", bstr(b""))),
         "an empty map": table(),
         "an array of epoch and after": array([uint(EPOCH), bstr(b"")]),
+        "a list without shards": table(("after", bstr(b"")), ("epoch", uint(EPOCH))),
+        "a want with shards": sorted_table({"want": array([held(IDS[0], 0)]), "shards": uint(1)}),
+        "peers without shards": table(("peers", uint(1))),
         "a list and a want": sorted_table(LIST | {"want": array([held(IDS[0], 0)])}),
         "a list with an x": _list(x=table()),
         "a want with an unknown key": sorted_table({"want": array([held(IDS[0], 0)]), "y": uint(0)}),
@@ -83,10 +89,9 @@ def _shapes() -> Iterator[Case]:
     long = _list(after=bstr(bytes(4_097 - len(_list()) - 2)))
     yield _refused("a request of 4097 bytes", "PULL-1", long, note=note)
     yield _refused("a byte follows the request", "ENC-1", _list() + b"\x00", grammar=None)
-    yield _refused(
-        "keys in the wrong order", "ENC-6", table(("epoch", uint(EPOCH)), ("after", bstr(b""))), grammar=True
-    )
-    yield _refused("a key twice", "ENC-6", table(("after", bstr(b"")), *LIST.items()), grammar=None)
+    after, epoch, shards = ("after", bstr(b"")), ("epoch", uint(EPOCH)), ("shards", uint(1))
+    yield _refused("keys in the wrong order", "ENC-6", table(epoch, after, shards), grammar=True)
+    yield _refused("a key twice", "ENC-6", table(after, after, epoch, shards), grammar=None)
 
 
 def _lists_refused() -> Iterator[Case]:
@@ -125,8 +130,8 @@ def _wants_refused() -> Iterator[Case]:
 
 def _peers() -> Iterator[Case]:
     for count in (1, 16):
-        output = {"epoch": None, "after": None, "want": None, "peers": count}
-        yield _passes(f"{count} peers", "PULL-7", table(("peers", uint(count))), output)
+        output = NOTHING | {"peers": count, "shards": 1}
+        yield _passes(f"{count} peers", "PULL-7", _acquaint(peers=uint(count)), output)
     wrong = {
         "no peers": uint(0),
         "seventeen peers": uint(17),
@@ -135,6 +140,22 @@ def _peers() -> Iterator[Case]:
         "a list of peers": array([bstr(IDS[0])]),
     }
     for name, value in wrong.items():
-        yield _refused(name, "PULL-7", table(("peers", value)))
-    both = sorted_table({"peers": uint(1), "want": array([held(IDS[0], 0)])})
-    yield _refused("peers and a want", "PULL-1", both)
+        yield _refused(name, "PULL-7", _acquaint(peers=value))
+    yield _refused("peers and a want", "PULL-1", _acquaint(want=array([held(IDS[0], 0)])))
+
+
+def _shards() -> Iterator[Case]:
+    for name, shards in (("shard 31", 2**31), ("every shard", ALL_SHARDS), ("shards 0 and 2", 5)):
+        listed = NOTHING | {"epoch": EPOCH, "after": b"", "shards": shards}
+        yield _passes(f"a list of {name}", "PULL-9", _list(shards=uint(shards)), listed)
+        introduced = NOTHING | {"peers": 1, "shards": shards}
+        yield _passes(f"peers of {name}", "PULL-9", _acquaint(shards=uint(shards)), introduced)
+    wrong = {
+        "no shard": uint(0),
+        "a shard beyond the last": uint(2**32),
+        "a shard that is true": TRUE,
+        "an array of shards": array([uint(0)]),
+    }
+    for name, value in wrong.items():
+        yield _refused(f"a list of {name}", "PULL-9", _list(shards=value))
+        yield _refused(f"peers of {name}", "PULL-9", _acquaint(shards=value))

@@ -32,7 +32,7 @@ async def main(swarm: str) -> None:
         background_trio_service(router),
     ):
         await node.wait_until_ready()
-        subscription = await node.subscribe(rollouts_topic(load_manifest(swarm)))
+        subscription = await node.subscribe(rollouts_topic(load_manifest(swarm), 0))
         print(host.get_addrs()[0], flush=True)
         while True:
             await subscription.get()

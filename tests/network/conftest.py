@@ -36,8 +36,8 @@ LIMIT = 900_000
 LOOPBACK = "/ip4/127.0.0.1/tcp/0"
 
 
-def topic_of(network_id: str) -> str:
-    return f"/sapo/1/{network_id}/rollouts/0"
+def topic_of(network_id: str, shard: int = 0) -> str:
+    return f"/sapo/1/{network_id}/rollouts/{shard}"
 
 
 TOPIC = topic_of(SWARM)
@@ -72,6 +72,7 @@ class Probe:
     discover: bool = False
     fault: Exception | None = None
     requests: Requests | None = None
+    shards: int = 1
     banned: set[str] = field(default_factory=set)
     heard: list[bytes] = field(default_factory=list)
     senders: list[str] = field(default_factory=list)
@@ -92,10 +93,12 @@ class Probe:
             anchors=self.anchors,
             discover=self.discover,
         )
+        channels = dict.fromkeys(self.topics, Channel(self.handle, LIMIT))
+        channels[self.refusing] = Channel(self.refuse, LIMIT, everybodys=True)
         self.network = Libp2pNetwork(
             settings,
             peer_id(bytes(SigningKey(seed).verify_key)),
-            {topic_of(self.network_id): Channel(self.handle, LIMIT), self.refusing: Channel(self.refuse, LIMIT)},
+            channels,
             requests=self.requests,
             admit=lambda peer: peer not in self.banned,
             notify=self.notices.append,
@@ -113,8 +116,16 @@ class Probe:
         self.life.cancel()
         await self.ended.wait()
 
-    async def publish(self, data: bytes) -> None:
-        await self.network.publish(topic_of(self.network_id), data)
+    async def publish(self, data: bytes, *, shard: int = 0) -> None:
+        await self.network.publish(self.topics[shard], data)
+
+    async def follow(self, *shards: int) -> None:
+        await self.network.follow([self.topics[shard] for shard in shards])
+
+    @property
+    def topics(self) -> list[str]:
+        """Of its shards."""
+        return [topic_of(self.network_id, shard) for shard in range(self.shards)]
 
     @property
     def refusing(self) -> str:
@@ -138,6 +149,11 @@ class Probe:
 
     def sees(self, *others: "Probe") -> bool:
         return {other.network.peer_id for other in others} <= {peer.peer_id for peer in self.network.peers()}
+
+    def follows(self, other: "Probe") -> set[int]:
+        """The shards that a connected peer follows, as far as this node has heard."""
+        known = {peer.peer_id: peer.follows for peer in self.network.peers()}
+        return {shard for shard, topic in enumerate(self.topics) if topic in known.get(other.network.peer_id, ())}
 
     @property
     def router(self) -> Any:

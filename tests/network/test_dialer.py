@@ -16,6 +16,7 @@ class World:
 
     answering: set[str] = field(default_factory=set)
     linked: set[str] = field(default_factory=set)
+    lonely: bool = False
     banned: set[str] = field(default_factory=set)
     dialled: list[tuple[str, str]] = field(default_factory=list)
     times: list[float] = field(default_factory=list)
@@ -25,6 +26,7 @@ class World:
         return Dialer(
             self.dial,
             lambda: frozenset(self.linked),
+            lonely=lambda: self.lonely,
             admit=lambda peer: peer not in self.banned,
             notify=self.notices.append,
         )
@@ -216,6 +218,63 @@ async def test_one_network_is_not_all_that_is_dialled(nursery: trio.Nursery, aut
     await trio.sleep(60)
     assert len(world.linked & set(crowd)) == dialer.PER_NETWORK
     assert "/ip4/10.2.0.1/tcp/1" in world.linked
+
+
+def places(count: int) -> list[str]:
+    return [f"/ip4/10.{number}.0.1/tcp/1" for number in range(count)]
+
+
+def named(book: Dialer, addresses: list[str]) -> None:
+    for address in addresses:
+        book.want(address, [address], by=f"namer of {address}")
+
+
+async def test_who_lacks_company_dials_more_of_those_named_but_not_without_end(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    world = World(answering=set(places(40)), lonely=True)
+    book = world.dialer()
+    named(book, places(40))
+    nursery.start_soon(book.run)
+    await trio.sleep(60)
+    assert len(world.linked) == dialer.MOST
+
+
+async def test_who_lacks_company_dials_nobody_for_it_who_was_not_named(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    world = World(answering=set(places(40)), lonely=True)
+    book = world.dialer()
+    for address in places(40):
+        book.want(address, [address])
+    nursery.start_soon(book.run)
+    await trio.sleep(60)
+    assert len(world.linked) == dialer.ENOUGH
+
+
+async def test_with_other_topics_those_are_left_who_were_dialled_for_the_old_ones(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    world = World(answering={*places(20), "way in"}, lonely=True)
+    book = world.dialer()
+    book.want("bootstrap", ["way in"], bootstrap=True)
+    named(book, places(20))
+    nursery.start_soon(book.run)
+    await trio.sleep(60)
+    useful = set(places(20)[:3])
+    left = book.seek_anew(useful.__contains__)
+    assert len(world.linked) - len(left) == dialer.ENOUGH
+    assert not {"bootstrap", *useful} & set(left)
+    world.linked -= set(left)
+    await trio.sleep(600)
+    assert len(world.linked) == dialer.ENOUGH
+
+
+async def test_who_knows_enough_keeps_them_whatever_they_follow(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    _, book = await with_enough(nursery)
+    assert book.seek_anew(lambda _: False) == []
 
 
 async def test_an_anchor_that_stays_silent_is_forgotten_without_a_word(

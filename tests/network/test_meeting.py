@@ -1,60 +1,23 @@
 """Peers that know one address find each other by it, over real libp2p on loopback, and stay when it is gone."""
 
-import random
-
 import pytest
 
-from sapo_node.clock import SystemClock
-from sapo_node.counters import Counters
-from sapo_node.database import Database
-from sapo_node.net.interface import Requests
-from sapo_node.pull import Giver, Puller
-from sapo_node.shelf import Shelf
-from sapo_node.state import SCHEMA
-from sapo_node.trust.ledger import Ledger
-from sapo_protocol import load_manifest, pull_protocol
+from acquainted import answering, asking
+from sapo_protocol import load_manifest
 
 MANIFEST = load_manifest("interop")
-
-
-def answers_of(number):
-    """What a node answers, around the network of the probe of this number."""
-    rng = random.Random(number)
-    ledger = Ledger(Database(None, SCHEMA), rng=rng)
-
-    def peers():
-        return PROBES[number].network.peers()
-
-    return Requests(pull_protocol(MANIFEST), Giver(Shelf(), ledger, SystemClock(), peers, rng).answer)
-
-
 PROBES = {}
 
 
 @pytest.fixture
 async def member(start):
     async def of(number, **settings):
-        PROBES[number] = await start(number, requests=answers_of(number), **settings)
+        requests = answering(MANIFEST, lambda: PROBES[number].network, seed=number)
+        PROBES[number] = await start(number, network_id=MANIFEST.network_id.hex(), requests=requests, **settings)
         return PROBES[number]
 
     yield of
     PROBES.clear()
-
-
-def puller(probe):
-    database, rng = Database(None, SCHEMA), random.Random(0)
-    network = probe.network
-    return Puller(
-        ask=network.ask,
-        peers=network.peers,
-        introduce=network.introduce,
-        ingest=None,
-        ledger=Ledger(database, rng=rng),
-        manifest=MANIFEST,
-        counters=Counters(database, MANIFEST, now=0.0, key_is_new=True, rng=rng),
-        clock=SystemClock(),
-        rng=rng,
-    )
 
 
 async def test_two_that_know_a_third_meet_through_it_and_stay_when_it_leaves(member, until):
@@ -63,7 +26,7 @@ async def test_two_that_know_a_third_meet_through_it_and_stay_when_it_leaves(mem
     other = await member(3, bootstrap=(way_in.address,))
     await until(lambda: way_in.sees(one, other))
     assert not one.sees(other)
-    await puller(one).meet(way_in.network.peer_id)
+    await asking(MANIFEST, one.network).meet(way_in.network.peer_id)
     await until(lambda: one.sees(other) and other.sees(one))
     await way_in.stop()
     await one.publish(b"without it")

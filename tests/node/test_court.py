@@ -106,7 +106,7 @@ async def test_evidence_bans_an_issuer_that_this_node_never_met_and_is_passed_on
 
 
 async def test_the_rollouts_of_a_convict_are_dropped_from_the_inbox(gate, author):
-    await gate.ingest.handle(gate.sender, author.message(epoch=5))
+    await gate.ingest.handle(gate.sender, author.message(epoch=5), shard=0)
     await gate.ingest.handle_evidence(gate.sender, evidence_against(author))
     assert gate.inbox.peers() == []
 
@@ -138,7 +138,7 @@ async def test_evidence_of_another_swarm_is_refused(gate, author, manifest):
 
 async def test_a_convicts_envelope_makes_this_node_name_it_again(gate, author):
     await gate.ingest.handle_evidence(gate.sender, evidence_against(author))
-    assert await gate.ingest.handle(gate.sender, author.message(epoch=5)) is Verdict.IGNORE
+    assert await gate.ingest.handle(gate.sender, author.message(epoch=5), shard=0) is Verdict.IGNORE
     assert gate.court.take_announcements() == [evidence_against(author)]
 
 

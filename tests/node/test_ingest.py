@@ -11,7 +11,7 @@ from sapo_node.ingest import Ignored
 from sapo_node.net.interface import Verdict
 from sapo_node.trust import policy
 from sapo_node.trust.policy import Fact, Standing
-from sapo_protocol import Layer, encode_body, encode_message, peer_id
+from sapo_protocol import Layer, encode_body, encode_message, peer_id, shard_of
 
 
 async def test_a_valid_message_is_accepted_and_waits_for_verification(gate, author):
@@ -39,6 +39,23 @@ async def test_a_swapped_body_is_rejected_and_does_not_keep_the_true_one_out(gat
     envelope = author.envelope(author.header([body], epoch=5))
     assert await gate.verdict(encode_message(envelope, (other,))) is Verdict.REJECT
     assert await gate.verdict(encode_message(envelope, (body,))) is Verdict.ACCEPT
+
+
+async def test_a_rollout_on_the_topic_of_another_shard_is_refused_and_charged_to_its_sender(database, author, rng):
+    swarm = replace(author.manifest, shards=4)
+    author, gate = replace(author, manifest=swarm), Gate(database, swarm, rng)
+    message, own = author.message(epoch=5), shard_of(swarm, author.issuer, 5)
+    assert await gate.verdict(message, shard=(own + 1) % 4) is Verdict.REJECT
+    assert gate.refused() == {Layer.TOPIC: 1}
+    assert gate.ledger.of(SENDER).evidence.bad > 0
+    assert await gate.verdict(message, shard=own) is Verdict.ACCEPT
+
+
+async def test_a_rollout_that_was_asked_for_is_taken_whatever_its_shard(database, author, rng):
+    swarm = replace(author.manifest, shards=4)
+    gate = Gate(database, swarm, rng)
+    message = replace(author, manifest=swarm).message(epoch=5)
+    assert await gate.ingest.handle_pulled(SENDER, message) is Verdict.ACCEPT
 
 
 async def test_the_same_message_again_is_ignored_and_costs_nobody_anything(gate, author):

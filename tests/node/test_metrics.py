@@ -115,6 +115,14 @@ def test_where_there_is_no_terminal_the_first_line_says_where_the_page_is(databa
     assert capsys.readouterr().out.splitlines()[-1].endswith(tail.format(page=page))
 
 
+@pytest.mark.parametrize(("followed", "told"), [([0, 5], True), (list(range(8)), False)])
+def test_a_node_that_hears_a_part_of_its_swarm_says_so(database, followed, told):
+    History(database).describe_session({"peer_id": "12D3", "shards": {"followed": followed, "all": 8}})
+    screen = _Screen(Console(height=24))
+    screen.take(Started(overview(database)))
+    assert ("hears 2 of 8 shards" in shown(screen)) is told
+
+
 def test_a_small_terminal_is_not_overflowed(database):
     history = History(database)
     for step in range(1, 101):

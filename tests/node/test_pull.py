@@ -7,8 +7,9 @@ import pytest
 
 from rollouts import right_and_wrong, rollout
 from sapo_node import pull
+from sapo_node.earshot import Earshot
 from sapo_node.inbox import Inbox
-from sapo_node.net.interface import AskFailed, PeerInfo, Verdict
+from sapo_node.net.interface import COMPANY, AskFailed, PeerInfo, Verdict
 from sapo_node.pull import Giver, Puller
 from sapo_node.shelf import Shelf
 from sapo_node.trust.ledger import Ledger
@@ -21,12 +22,16 @@ from sapo_protocol import (
     decode_delivery,
     decode_introductions,
     decode_listing,
+    decode_request,
     encode_delivery,
     encode_listing,
     encode_message,
     encode_request,
     peer_id,
+    rollouts_topic,
+    shard_of,
 )
+from sapo_protocol.pull import ALL_SHARDS
 
 ASKER = peer_id(bytes([4]) * 32)
 EPOCH = 5
@@ -55,25 +60,26 @@ def asked(*rollouts, bodies=0xFFFF):
 
 
 def test_a_shelf_lists_an_epoch_by_id_with_the_bodies_that_are_there(author):
-    shelf, rounds = Shelf(), [round_of(author, 0), round_of(author, 1, groups=2, without=(0,)), round_of(author, 2)]
+    shelf = Shelf(author.manifest)
+    rounds = [round_of(author, 0), round_of(author, 1, groups=2, without=(0,)), round_of(author, 2)]
     for each in rounds:
         shelf.put(each)
     shelf.put(round_of(author, 3, epoch=EPOCH + 1))
     listed = {id_of(rounds[0]): 0b1, id_of(rounds[1]): 0b10, id_of(rounds[2]): 0b1}
     whole = [Held(each, listed[each]) for each in sorted(listed)]
-    assert shelf.listing(EPOCH, b"", 10) == whole
-    assert shelf.listing(EPOCH, whole[0].envelope_id, 1) == whole[1:2]
+    assert shelf.listing(EPOCH, ALL_SHARDS, b"", 10) == whole
+    assert shelf.listing(EPOCH, ALL_SHARDS, whole[0].envelope_id, 1) == whole[1:2]
 
 
 def test_bodies_that_come_later_are_put_beside_the_earlier(author):
-    shelf, whole = Shelf(), round_of(author, 0, groups=2)
+    shelf, whole = Shelf(author.manifest), round_of(author, 0, groups=2)
     shelf.put(round_of(author, 0, groups=2, without=(0,)))
     shelf.put(round_of(author, 0, groups=2, without=(1,)))
     assert shelf.message(Held(id_of(whole), 0b11)) == message_of(whole)
 
 
 def test_only_the_wanted_bodies_are_in_a_message(author):
-    shelf, whole = Shelf(), round_of(author, 0, groups=2)
+    shelf, whole = Shelf(author.manifest), round_of(author, 0, groups=2)
     shelf.put(whole)
     second = message_of(replace(whole, bodies=(None, whole.bodies[1])))
     assert shelf.message(Held(id_of(whole), 0b10)) == second
@@ -81,26 +87,47 @@ def test_only_the_wanted_bodies_are_in_a_message(author):
 
 def test_a_full_shelf_forgets_what_came_first(author):
     rounds = [round_of(author, counter) for counter in range(4)]
-    shelf = Shelf(max_bytes=3 * len(message_of(rounds[0])))
+    shelf = Shelf(author.manifest, max_bytes=3 * len(message_of(rounds[0])))
     for each in rounds:
         shelf.put(each)
     assert shelf.message(Held(id_of(rounds[0]), 1)) is None
-    assert len(shelf.listing(EPOCH, b"", 10)) == 3
+    assert len(shelf.listing(EPOCH, ALL_SHARDS, b"", 10)) == 3
 
 
 def test_what_is_too_old_to_be_asked_for_goes(author):
-    shelf = Shelf()
+    shelf = Shelf(author.manifest)
     shelf.put(round_of(author, 0))
     shelf.forget_before(EPOCH + 1)
-    assert shelf.listing(EPOCH, b"", 10) == []
+    assert shelf.listing(EPOCH, ALL_SHARDS, b"", 10) == []
+
+
+def test_only_what_the_asked_shards_carry_is_listed(author):
+    swarm = replace(author.manifest, shards=4)
+    author = replace(author, manifest=swarm)
+    shelf, whole = Shelf(swarm), round_of(author, 0)
+    shelf.put(whole)
+    own = 1 << shard_of(swarm, author.issuer, EPOCH)
+    assert shelf.listing(EPOCH, own, b"", 10) == [Held(id_of(whole), 1)]
+    assert shelf.listing(EPOCH, ALL_SHARDS & ~own, b"", 10) == []
 
 
 # Who gives.
 
 
+def giver_of(gate, *, shelf=None, peers=list):
+    return Giver(
+        manifest=gate.manifest,
+        shelf=shelf or gate.shelf,
+        ledger=gate.ledger,
+        clock=gate.clock,
+        peers=peers,
+        rng=random.Random(0),
+    )
+
+
 @pytest.fixture
 def giver(gate):
-    return Giver(gate.shelf, gate.ledger, gate.clock, list, random.Random(0))
+    return giver_of(gate)
 
 
 async def test_what_was_accepted_can_be_had(gate, giver, author):
@@ -128,7 +155,7 @@ def test_who_has_used_up_its_bytes_gets_nothing_until_there_are_more(gate, giver
     whole = round_of(author, 0)
     size = len(encode_delivery([message_of(whole)]))
     monkeypatch.setattr(pull, "BURST_BYTES", 1.5 * size + 20)
-    giver = Giver(gate.shelf, gate.ledger, gate.clock, list, random.Random(0))
+    giver = giver_of(gate)
     gate.shelf.put(whole)
     request = encode_request(asked(whole))
     assert len(giver.answer(ASKER, request)) == size
@@ -141,7 +168,7 @@ def test_who_has_used_up_its_bytes_gets_nothing_until_there_are_more(gate, giver
 def test_all_askers_together_get_no_more_than_their_share(gate, author, monkeypatch):
     whole = round_of(author, 0)
     monkeypatch.setattr(pull, "ALL_BURST_BYTES", 1.5 * len(message_of(whole)) + 20)
-    giver = Giver(gate.shelf, gate.ledger, gate.clock, list, random.Random(0))
+    giver = giver_of(gate)
     gate.shelf.put(whole)
     answers = [giver.answer(peer_id(bytes([n]) * 32), encode_request(asked(whole))) for n in (4, 5)]
     assert [answer in (None, encode_delivery([])) for answer in answers] == [False, True]
@@ -166,10 +193,10 @@ class Server:
     peer = peer_id(bytes([6]) * 32)
 
     def __init__(self, gate, *rollouts):
-        self.shelf = Shelf()
+        self.shelf = Shelf(gate.manifest)
         for each in rollouts:
             self.shelf.put(each)
-        self.giver = Giver(self.shelf, gate.ledger, gate.clock, lambda: self.peers, random.Random(0))
+        self.giver = giver_of(gate, shelf=self.shelf, peers=lambda: self.peers)
         self.asked = []
         self.says = {}
         self.peers = []
@@ -193,6 +220,7 @@ def puller(gate, manifest, server):
         manifest=manifest,
         counters=gate.counters,
         clock=gate.clock,
+        earshot=Earshot(manifest, gate.ledger, random.Random(0)),
         rng=random.Random(0),
     )
 
@@ -216,7 +244,7 @@ async def test_nothing_is_asked_for_that_is_here(gate, author, manifest):
     await gate.verdict(message_of(whole))
     server = Server(gate, whole)
     await puller(gate, manifest, server).pull(server.peer)
-    assert server.asked == [encode_request(ListRequest(EPOCH)), encode_request(ListRequest(EPOCH - 1))]
+    assert server.asked == [encode_request(ListRequest(each, shards=1)) for each in (EPOCH, EPOCH - 1)]
 
 
 async def test_only_the_bodies_that_are_missing_are_asked_for(gate, author, manifest):
@@ -296,29 +324,88 @@ async def test_a_peer_that_gives_no_answer_costs_nobody_anything(gate, manifest)
 # Who else is there.
 
 
-def info(number, address="/ip4/192.0.2.7/tcp/4001"):
-    return PeerInfo(peer_id(bytes([number]) * 32), (address,) if address else (), outbound=True, connected_at=0.0)
+def info(manifest, number, address="/ip4/192.0.2.7/tcp/4001", *, shard=0):
+    return PeerInfo(
+        peer_id(bytes([number]) * 32),
+        (address,) if address else (),
+        outbound=True,
+        connected_at=0.0,
+        follows=frozenset({rollouts_topic(manifest, shard)}),
+    )
 
 
 async def test_a_peer_names_those_it_is_connected_with_and_where_they_are(gate, manifest):
     server = Server(gate)
-    server.peers = [info(20), info(21, "/ip4/192.0.2.8/tcp/4001"), info(22, None)]
+    server.peers = [info(manifest, 20), info(manifest, 21, "/ip4/192.0.2.8/tcp/4001"), info(manifest, 22, None)]
     await puller(gate, manifest, server).meet(server.peer)
     named = {(server.peer, each.peer_id, each.addresses[0]) for each in server.peers[:2]}
     assert set(server.introduced) == named
 
 
 def test_those_in_good_standing_are_named_first_and_who_asks_is_not(gate):
-    trusted = info(29)
+    trusted = info(gate.manifest, 29)
     gate.ledger = Ledger(gate.ledger._database, trusted=(trusted.peer_id,), rng=random.Random(0))
-    peers = [*(info(number) for number in range(20, 29)), trusted]
-    giver = Giver(gate.shelf, gate.ledger, gate.clock, lambda: peers, random.Random(0))
+    peers = [*(info(gate.manifest, number) for number in range(20, 29)), trusted]
+    giver = giver_of(gate, peers=lambda: peers)
     request = PeersRequest(2)
     answer = decode_introductions(giver.answer(peers[0].peer_id, encode_request(request)), request)
     named = {peer_id(each.key) for each in answer}
     assert len(named) == 2
     assert trusted.peer_id in named
     assert peers[0].peer_id not in named
+
+
+def test_only_who_follows_what_is_asked_about_is_named(gate):
+    gate.manifest = replace(gate.manifest, shards=4)
+    peers = [info(gate.manifest, 20 + shard, shard=shard) for shard in range(4)]
+    giver = giver_of(gate, peers=lambda: peers)
+    request = PeersRequest(16, shards=0b0110)
+    answer = decode_introductions(giver.answer(ASKER, encode_request(request)), request)
+    assert {peer_id(each.key) for each in answer} == {peers[1].peer_id, peers[2].peer_id}
+
+
+@pytest.fixture
+def parted(gate, manifest):
+    """Who asks in a swarm of four shards, of which it follows the last two, and a server that knows nobody."""
+    swarm = replace(manifest, shards=4)
+    gate.manifest = swarm
+    server = Server(gate)
+    asker = puller(gate, swarm, server)
+    asker._earshot.shards = frozenset({2, 3})
+    return asker, server
+
+
+def company(swarm, shard, count=COMPANY):
+    return [info(swarm, 20 + 10 * shard + number, shard=shard) for number in range(count)]
+
+
+async def test_who_lacks_company_asks_for_those_who_follow_the_same(parted, gate):
+    asker, server = parted
+    asker._peers = lambda: company(gate.manifest, 2)
+    server.peers = [*company(gate.manifest, 1), *company(gate.manifest, 3)]
+    await asker.meet(server.peer)
+    assert [decode_request(request).shards for request in server.asked] == [0b1000]
+    assert {peer for _, peer, _ in server.introduced} == {each.peer_id for each in company(gate.manifest, 3)}
+
+
+async def test_who_is_named_nobody_new_asks_for_somebody_else(parted, gate):
+    asker, server = parted
+    known = company(gate.manifest, 3, count=1)
+    asker._peers = lambda: known
+    server.peers = [*known, *company(gate.manifest, 1)]
+    await asker.meet(server.peer)
+    assert [decode_request(request).shards for request in server.asked] == [0b1100, ALL_SHARDS]
+    assert len(server.introduced) == 2
+
+
+async def test_who_has_company_or_follows_all_asks_for_anybody(parted, gate):
+    asker, server = parted
+    asker._peers = lambda: [*company(gate.manifest, 2), *company(gate.manifest, 3)]
+    await asker.meet(server.peer)
+    asker._earshot.shards = frozenset(range(4))
+    asker._peers = list
+    await asker.meet(server.peer)
+    assert [decode_request(request).shards for request in server.asked] == [ALL_SHARDS] * 2
 
 
 async def test_wrong_introductions_are_charged_to_who_sent_them(gate, manifest):

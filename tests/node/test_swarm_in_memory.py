@@ -12,6 +12,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sapo_adversary.attacks.false_claim import FalseClaim
 from sapo_adversary.attacks.kit import Key, Kit
 from sapo_adversary.simulator.scoring import SharedScorer
+from sapo_node import earshot
 from sapo_node.clock import TrioClock
 from sapo_node.config import Config
 from sapo_node.counters import Counters
@@ -101,6 +102,7 @@ async def play(peers, rounds, *others):
         for peer in peers:
             await nursery.start(peer.network.run)
             nursery.start_soon(peer.node.testify, peer.network.publish)
+            nursery.start_soon(peer.node.listen, peer.network)
         for other in others:
             nursery.start_soon(other)
         async with trio.open_nursery() as playing:
@@ -232,7 +234,7 @@ async def polluting(manifest, hub, number):
     async def handle(_sender, _data):
         return Verdict.ACCEPT
 
-    topic = rollouts_topic(manifest)
+    topic = rollouts_topic(manifest, 0)
     channels = {topic: Channel(handle, manifest.max_message_bytes)}
     network = hub.join(who.peer_id, channels, admit=lambda _: True, notify=lambda _: None)
     clock = TrioClock(10 * manifest.epoch_seconds)
@@ -345,7 +347,7 @@ async def test_a_copied_key_stops_the_copy_and_nobody_is_banned(fast, autojump_c
             await trio.sleep(seconds)
             alarms.append(list(copy.fatal))
             for message in original.node.counters.recent():
-                await copy.node.ingest.handle(witness.id, message)
+                await copy.node.ingest.handle(witness.id, message, shard=0)
 
     alarms = []
     await play(peers, 45, overhear)
@@ -362,7 +364,7 @@ async def equivocating(author, hub, name):
         await trio.sleep(1)
         for neighbour in hub.reachable(name):
             message = author.message(epoch=10, text=f"for {neighbour}")
-            hub.carry(name, rollouts_topic(author.manifest), message, [neighbour])
+            hub.carry(name, rollouts_topic(author.manifest, 0), message, [neighbour])
         await trio.sleep_forever()
 
 
@@ -399,7 +401,7 @@ async def test_two_clones_of_one_node_do_not_get_their_operator_banned(fast, aut
     hubs = MemoryHub(seed=1), MemoryHub(seed=2)
     witnesses = [Peer(number, fast, hub) for number, hub in zip((2, 3), hubs, strict=True)]
     clones = [Peer(1, fast, hub, key_is_new=False, luck=luck) for luck, hub in enumerate(hubs)]
-    await play([*witnesses, *clones], 80, lambda: bridging(*hubs, rollouts_topic(fast)))
+    await play([*witnesses, *clones], 80, lambda: bridging(*hubs, rollouts_topic(fast, 0)))
     assert sorted(len(clone.fatal) > 0 for clone in clones) == [False, True]
     assert all(witness.standing(clones[0].id) is not Standing.BANNED for witness in witnesses)
 
@@ -477,3 +479,32 @@ async def test_a_look_that_fails_costs_no_round(fast, autojump_clock, caplog):
     assert len(peer.reports) == 3
     assert peer.node.history.exams() == []
     assert "no look at held-out questions after round 1: the learner died" in caplog.text
+
+
+async def test_a_swarm_on_several_topics_exchanges_as_on_one(fast, autojump_clock):
+    hub = MemoryHub()
+    spread = replace(fast, shards=4)
+    peers = [Peer(number, spread, hub) for number in range(1, 7)]
+    await play(peers, 15)
+    assert all(sum(peer.external) > 0 for peer in peers)
+    assert all(not peer.node.ingest.refused for peer in peers)
+    assert all(peer.node.earshot.shards == frozenset(range(4)) for peer in peers)
+
+
+async def test_nodes_that_hear_a_part_of_the_swarm_learn_from_it(fast, autojump_clock, monkeypatch):
+    monkeypatch.setattr(earshot, "MESSAGES_PER_SECOND", 1.0)
+    hub = MemoryHub()
+    spread = replace(fast, shards=4)
+    peers = [Peer(number, spread, hub) for number in range(1, 8)]
+    await play(peers, 40)
+    for peer in peers:
+        assert len(peer.node.earshot.shards) < 4
+        assert len(issuers_of(peer, epoch=10)) == len(peers) - 1
+        assert len(issuers_of(peer, epoch=11)) < len(peers) - 1
+        assert sum(peer.external[-10:]) > 0
+        assert not peer.node.ingest.refused
+
+
+def issuers_of(peer, epoch):
+    """Whom a node heard in an epoch."""
+    return {issuer for (issuer,) in peer.database.rows("SELECT issuer FROM seen WHERE epoch = ?", epoch)}

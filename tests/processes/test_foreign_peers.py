@@ -15,8 +15,16 @@ from sapo_node.keyfile import Identity
 from sapo_node.net.interface import Channel, Verdict
 from sapo_node.net.libp2p import Libp2pNetwork, NetworkSettings
 from sapo_node.tasks import build_task, task_digest
-from sapo_protocol import ROLLOUT_DOMAIN, Manifest, assign, encode_message, load_manifest, render_manifest, seal
-from sapo_protocol import rollouts_topic as topic_of
+from sapo_protocol import (
+    ROLLOUT_DOMAIN,
+    Manifest,
+    assign,
+    encode_message,
+    load_manifest,
+    render_manifest,
+    rollouts_topic,
+    seal,
+)
 from sapo_protocol.cbor import encode
 
 MIXED = (True, False) * 4
@@ -112,7 +120,7 @@ async def started(node):
 
 
 async def test_a_peer_of_a_later_minor_version_is_understood_and_trained_on(tmp_path, swarm, swarm_file, nursery):
-    peer = Peer(swarm, topic_of(swarm))
+    peer = Peer(swarm, rollouts_topic(swarm, 0))
     messages = [peer.message(counter, x=FROM_LATER) for counter in range(200)]
     with RunningProcess(tmp_path / "a", "--swarm", swarm_file) as node:
         nursery.start_soon(peer.speak, await started(node), messages)
@@ -138,7 +146,7 @@ async def test_a_peer_of_another_major_version_is_told_apart_by_its_topic_and_no
 
 
 async def test_what_another_major_version_signs_is_refused_by_its_signature(tmp_path, swarm, swarm_file, nursery):
-    peer = Peer(swarm, topic_of(swarm), domain="sapo/rollout/2")
+    peer = Peer(swarm, rollouts_topic(swarm, 0), domain="sapo/rollout/2")
     with RunningProcess(tmp_path / "a", "--swarm", swarm_file) as node:
         nursery.start_soon(peer.speak, await started(node), [peer.message(0)])
         event = await until(node, lambda event: event["event"] == "round" and any(event["counts"].values()))
@@ -146,7 +154,7 @@ async def test_what_another_major_version_signs_is_refused_by_its_signature(tmp_
 
 
 async def test_an_equivocator_is_banned_by_a_node_that_only_saw_the_evidence(tmp_path, swarm, swarm_file, nursery):
-    peer = Peer(swarm, topic_of(swarm))
+    peer = Peer(swarm, rollouts_topic(swarm, 0))
     name = peer.identity.peer_id
 
     def bans(event):

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -48,10 +49,11 @@ class JavaScriptPeer:
 
 @pytest.fixture
 def swarm(tmp_path):
-    """A node in a swarm of tasks that both can build, which has just begun, and how a peer finds it."""
+    """A node in a swarm of tasks that both can build, on several topics, and how a peer finds it."""
     manifest = load_manifest("interop").restarted(
         name="live", genesis=int(time.time()), epoch_seconds=600, max_rounds=10_000
     )
+    manifest = replace(manifest, shards=3)
     (tmp_path / "live.toml").write_text(render_manifest(manifest))
     (tmp_path / "live.cbor").write_bytes(manifest.encoded)
     # The peer answers without work, from which a node with gates learns nothing.

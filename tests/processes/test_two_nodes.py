@@ -12,7 +12,9 @@ def swarm(tmp_path):
     return write_swarm(tmp_path / "pair.toml")
 
 
-def test_two_nodes_train_on_each_others_groups(tmp_path, swarm):
+@pytest.mark.parametrize("shards", [1, 4])
+def test_two_nodes_train_on_each_others_groups(tmp_path, shards):
+    swarm = write_swarm(tmp_path / "pair.toml", shards=shards)
     with RunningProcess(tmp_path / "a", "--swarm", swarm) as first:
         address = first.until_event("started")["addresses"][0]
         with RunningProcess(tmp_path / "b", "--swarm", swarm, "--bootstrap", address) as second:

@@ -38,12 +38,13 @@ class Gate:
         *,
         trusted: tuple[str, ...] = (),
     ) -> None:
+        self.manifest = manifest
         self.clock = ManualClock(3_100)
         self.fatal: list[LocalError] = []
         self.ledger = Ledger(database, trusted=trusted, rng=rng)
         self.court = Court(self.ledger)
         self.inbox = Inbox(database, manifest)
-        self.shelf = Shelf()
+        self.shelf = Shelf(manifest)
         self.counters = Counters(database, manifest, now=self.clock.now(), key_is_new=True, rng=rng)
         self.ingest = Ingest(
             database=database,
@@ -58,8 +59,8 @@ class Gate:
             on_fatal=self.fatal.append,
         )
 
-    async def verdict(self, message: bytes, sender: str = SENDER) -> Verdict:
-        return await self.ingest.handle(sender, message)
+    async def verdict(self, message: bytes, sender: str = SENDER, *, shard: int = 0) -> Verdict:
+        return await self.ingest.handle(sender, message, shard=shard)
 
     def refused(self) -> dict[str, int]:
         return dict(self.ingest.refused)

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 from queue import Empty, Queue
 
@@ -31,10 +32,10 @@ def sapo_node(*arguments, timeout=PATIENCE, **options):
     )
 
 
-def write_swarm(path, **changes):
+def write_swarm(path, *, shards=1, **changes):
     """A swarm of this test alone, which has just begun."""
     settings = {"name": path.stem, "genesis": int(time.time()), "epoch_seconds": 600, "max_rounds": 10_000} | changes
-    path.write_text(render_manifest(load_manifest("starter").restarted(**settings)))
+    path.write_text(render_manifest(replace(load_manifest("starter").restarted(**settings), shards=shards)))
     return path
 
 

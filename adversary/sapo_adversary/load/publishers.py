@@ -29,7 +29,7 @@ from sapo_adversary.attacks.kit import Key, Kit
 from sapo_adversary.load.keys import identity_of, seed_of
 from sapo_adversary.load.messages import VALID, Messages
 from sapo_adversary.simulator.scoring import SharedScorer
-from sapo_protocol import epoch_at, load_manifest, rollouts_topic
+from sapo_protocol import epoch_at, load_manifest, rollouts_topics, topic_of
 
 if TYPE_CHECKING:
     from trio_typing import TaskStatus
@@ -57,7 +57,6 @@ class Publishers:
         self._target = target
         self._words = words
         self._manifest = load_manifest(swarm)
-        self._topic = rollouts_topic(self._manifest)
         rng = random.Random(words)  # noqa: S311 - no secret hangs on it
         self._messages = Messages(self._manifest, Kit(self._manifest, [], SharedScorer().solve, rng))
         self._users: dict[int, _User] = {}
@@ -96,9 +95,12 @@ class Publishers:
 
     async def _listen(self, link: Link) -> None:
         """Stay in the target's mesh, as a peer that follows the topic does. Without it nothing can be measured."""
-        await link.subscribe(self._topic)
+        topics = rollouts_topics(self._manifest)
+        for topic in topics:
+            await link.subscribe(topic)
         while link.open:
-            await link.graft(self._topic)
+            for topic in topics:
+                await link.graft(topic)
             await trio.sleep(_BEAT_SECONDS)
         sys.exit("the target closed the connection on which it is listened to")
 
@@ -110,9 +112,9 @@ class Publishers:
         say({"joined": user, "welcome": link is not None})
 
     async def _publish(self, line: Mapping[str, Any]) -> None:
-        user, ref = self._users[line["publish"]], line["ref"]
+        user, ref, epoch = self._users[line["publish"]], line["ref"], epoch_at(self._manifest, time.time())
         try:
-            data = self._messages.make(line["kind"], user.key, epoch_at(self._manifest, time.time()), line["bytes"])
+            data = self._messages.make(line["kind"], user.key, epoch, line["bytes"])
         except ValueError as error:
             say({"ref": ref, "lost": str(error)})
             return
@@ -120,7 +122,7 @@ class Publishers:
         patience = LOST_SECONDS if line["kind"] in VALID else REFUSED_SECONDS
         self._waiting[digest] = (ref, trio.current_time(), patience)
         try:
-            await user.link.publish(signed(user.link.peer.keys, self._topic, data))
+            await user.link.publish(signed(user.link.peer.keys, topic_of(self._manifest, user.key.issuer, epoch), data))
         except LinkLost:
             del self._waiting[digest]
             say({"ref": ref, "lost": "the target closed the connection"})

@@ -19,7 +19,7 @@ from sapo_node.clock import TrioClock
 from sapo_node.keyfile import Identity
 from sapo_node.net.interface import Channel, Verdict
 from sapo_node.net.memory import MemoryHub, MemoryNetwork
-from sapo_protocol import Manifest, epoch_at, evidence_topic, rollouts_topic
+from sapo_protocol import Manifest, epoch_at, evidence_topic, rollouts_topics, topic_of
 from sapo_protocol.limits import MAX_EVIDENCE_BYTES
 
 
@@ -43,7 +43,7 @@ class Band:
         self._hub = hub
         self._clock = clock
         self._end = min(scenario.seconds, self.spec.leaves or scenario.seconds)
-        self._topics = {"rollouts": rollouts_topic(manifest), "evidence": evidence_topic(manifest)}
+        self._evidence = evidence_topic(manifest)
         self.keys = keys_of(scenario, number)
         rng = random.Random(f"attack/{scenario.seed}/{number}")  # noqa: S311 - simulation
         kit = Kit(manifest, self.keys, scorer.solve, rng)
@@ -56,10 +56,9 @@ class Band:
             self._networks = {key: self._join(key, listens=not place) for place, key in enumerate(self.keys)}
 
     def _join(self, key: Key, *, listens: bool) -> MemoryNetwork:
-        channels = {
-            self._topics["rollouts"]: Channel(partial(self._take, listens), self._manifest.max_message_bytes),
-            self._topics["evidence"]: Channel(partial(self._take, False), MAX_EVIDENCE_BYTES),
-        }
+        rollouts = Channel(partial(self._take, listens), self._manifest.max_message_bytes)
+        channels = dict.fromkeys(rollouts_topics(self._manifest), rollouts)
+        channels[self._evidence] = Channel(partial(self._take, False), MAX_EVIDENCE_BYTES)
         return self._hub.join(key.peer, channels, admit=lambda _: True, notify=lambda _: None)
 
     async def _take(self, listens: bool, _sender: str, data: bytes) -> Verdict:  # noqa: FBT001
@@ -82,8 +81,9 @@ class Band:
             nursery.cancel_scope.cancel()
 
     def _act(self, key: Key) -> None:
-        for packet in self._attack.act(key, epoch_at(self._manifest, self._clock.now())):
-            topic = self._topics[packet.topic]
+        epoch = epoch_at(self._manifest, self._clock.now())
+        for packet in self._attack.act(key, epoch):
+            topic = self._evidence if packet.topic == "evidence" else topic_of(self._manifest, key.issuer, epoch)
             if self._crowd:
                 self._crowd.pass_on(topic, packet.data)
             else:

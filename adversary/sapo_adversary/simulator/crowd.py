@@ -31,7 +31,8 @@ from sapo_protocol import (
     evidence_topic,
     open_message,
     prove_equivocation,
-    rollouts_topic,
+    rollouts_topics,
+    topic_of,
 )
 from sapo_protocol.limits import MAX_EVIDENCE_BYTES
 
@@ -73,13 +74,9 @@ class Crowd:
         self.forwarder = self.keys[0].peer
         self._rng = random.Random(f"crowd/{scenario.seed}")  # noqa: S311 - simulation
         self._kit = Kit(manifest, self.keys, scorer.solve, self._rng)
-        self._topic = rollouts_topic(manifest)
-        evidence = evidence_topic(manifest)
-        self._checks = {self._topic: self._is_rollout, evidence: self._is_evidence}
-        channels = {
-            self._topic: Channel(self._hear, manifest.max_message_bytes),
-            evidence: Channel(self._hear_evidence, MAX_EVIDENCE_BYTES),
-        }
+        self._evidence = evidence_topic(manifest)
+        channels = dict.fromkeys(rollouts_topics(manifest), Channel(self._hear, manifest.max_message_bytes))
+        channels[self._evidence] = Channel(self._hear_evidence, MAX_EVIDENCE_BYTES)
         self._network = hub.join(self.forwarder, channels, admit=lambda _: True, notify=lambda _: None)
         self._passed = RecentIds()
         self._outbox: dict[bytes, tuple[str, bytes]] = {}
@@ -108,12 +105,15 @@ class Crowd:
     def pass_on(self, topic: str, data: bytes) -> None:
         """Bring a message to the full nodes, with whatever else there is at the next beat."""
         content = content_id(data)
-        if not self._passed.has(content) and self._checks[topic](data):
+        if not self._passed.has(content) and self._is_sound(topic, data):
             self._passed.add(content)
             self._send(topic, data, content)
 
+    def _is_sound(self, topic: str, data: bytes) -> bool:
+        return self._is_evidence(data) if topic == self._evidence else self._is_rollout(data)
+
     def _send(self, topic: str, data: bytes, content: bytes) -> None:
-        for hear in self._listeners if topic == self._topic else ():
+        for hear in self._listeners if topic != self._evidence else ():
             hear(data)
         self._outbox[content] = topic, data
 
@@ -125,7 +125,7 @@ class Crowd:
         rates = learner.examine(self._scorer, 1)
         groups = [self._answered(key, epoch, counter, k, rates) for k in range(self._groups)]
         message = self._kit.message(key, epoch, counter, groups)
-        self._send(self._topic, message, content_id(message))
+        self._send(topic_of(self._manifest, key.issuer, epoch), message, content_id(message))
 
     def _answered(self, key: Key, epoch: int, counter: int, k: int, rates: dict[str, float]) -> Group:
         """The answers to one assigned task: as many of them right as the policy has it, and truly claimed."""

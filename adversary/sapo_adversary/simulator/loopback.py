@@ -25,7 +25,7 @@ class Loopback:
     """The addresses of all honest nodes, their networks, and what is seen of them."""
 
     def __init__(self, scenario: Scenario, manifest: Manifest, identities: Sequence[Identity]) -> None:
-        self.topic = rollouts_topic(manifest)
+        self.topic = rollouts_topic(manifest, 0)
         self.asking = pull_protocol(manifest)
         self.places = {each.peer_id: free_place(_HONEST_FROM + number) for number, each in enumerate(identities)}
         self.watch = Watch(list(self.places))

@@ -152,6 +152,7 @@ class Member:
         async with trio.open_nursery() as nursery:
             await nursery.start(self._network.run)
             nursery.start_soon(self.node.testify, self._network.publish)
+            nursery.start_soon(self.node.listen, self._network)
             if self._scenario.pulls:
                 nursery.start_soon(self.node.pull, self._network)
             await self.node.run(self._publish, rounds=rounds, on_round=lambda r: self._played(r, played))

@@ -17,7 +17,7 @@ from sapo_node.conformance.cases import load_cases
 from sapo_node.conformance.driver import Reader
 from sapo_node.conformance.report import Report, run_cases
 from sapo_node.conformance.report import render as render_conformance
-from sapo_protocol import LocalError, Manifest, evidence_topic, load_manifest, render_manifest, rollouts_topic
+from sapo_protocol import LocalError, Manifest, evidence_topic, load_manifest, render_manifest, rollouts_topics
 
 
 def show_proof(message: bytes, swarm: Manifest, *, json_output: bool) -> None:
@@ -70,14 +70,14 @@ def manifest(swarm: str, *, encoded: Path | None, json_output: bool) -> None:
     sapo-node manifest interop --encoded interop.cbor
     """  # noqa: D301 - click reads the backspace
     loaded = load_manifest(swarm)
-    topics = {"rollouts": rollouts_topic(loaded), "evidence": evidence_topic(loaded)}
+    topics = {"rollouts": list(rollouts_topics(loaded)), "evidence": evidence_topic(loaded)}
     if encoded is not None:
         write_file(encoded, loaded.encoded)
     if json_output:
         click.echo(json.dumps({"name": loaded.name, "network_id": loaded.network_id.hex(), "topics": topics}))
         return
     click.echo(f"# network id {loaded.network_id.hex()}")
-    for topic in topics.values():
+    for topic in (*rollouts_topics(loaded), evidence_topic(loaded)):
         click.echo(f"# topic {topic}")
     click.echo(render_manifest(loaded), nl=False)
 

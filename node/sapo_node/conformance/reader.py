@@ -56,7 +56,9 @@ from sapo_protocol import (
     parse_envelope,
     peer_id,
     prove_equivocation,
+    require_shard,
     rollouts_topic,
+    rollouts_topics,
     verify_signature,
 )
 from sapo_protocol.cbor import decode
@@ -153,9 +155,9 @@ def _message(given: Input) -> Output:
     manifest, data = _manifest(given), _bytes(given)
     gate = _gate(manifest, given["now_ms"] / 1_000)
     for earlier in given["earlier"]:
-        if refusal := _refusal(gate, gate.handle, bytes.fromhex(earlier)):
+        if refusal := _refusal(gate, gate.handle_pulled, bytes.fromhex(earlier)):
             raise _Refused(f"{refusal} of an earlier message")
-    if refusal := _refusal(gate, gate.handle, data):
+    if refusal := _refusal(gate, gate.handle_pulled, data):
         raise _Refused(refusal)
     rollout = open_message(data, manifest)
     return {
@@ -193,7 +195,7 @@ def _gate(manifest: Manifest, now: float = 0.0) -> Ingest:
         ledger=ledger,
         court=Court(ledger),
         inbox=Inbox(database, manifest),
-        shelf=Shelf(),
+        shelf=Shelf(manifest),
         issuer=_NOBODY,
         on_fatal=_stop,
     )
@@ -223,14 +225,14 @@ def _evidence(given: Input) -> Output:
 
 def _request(given: Input) -> Output:
     request = decode_request(_bytes(given))
-    nothing = dict.fromkeys(("epoch", "after", "want", "peers"))
+    nothing = dict.fromkeys(("epoch", "after", "shards", "want", "peers"))
     match request:
-        case ListRequest(epoch, after):
-            return {**nothing, "epoch": epoch, "after": after.hex()}
+        case ListRequest(epoch, after, shards):
+            return {**nothing, "epoch": epoch, "after": after.hex(), "shards": shards}
         case GetRequest(want):
             return {**nothing, "want": _pairs(want)}
-        case PeersRequest(most):
-            return {**nothing, "peers": most}
+        case PeersRequest(most, shards):
+            return {**nothing, "peers": most, "shards": shards}
 
 
 def _listing(given: Input) -> Output:
@@ -262,7 +264,7 @@ def _read_manifest(given: Input) -> Output:
     manifest = decode_manifest(_bytes(given))
     return {
         "network_id": manifest.network_id.hex(),
-        "rollouts": rollouts_topic(manifest),
+        "rollouts": rollouts_topic(manifest, 0),
         "evidence": evidence_topic(manifest),
     }
 
@@ -274,6 +276,13 @@ def _window(given: Input) -> None:
 
 def _topic(given: Input) -> Output:
     return {"carries": carried_by(given["topic"], _manifest(given))}
+
+
+def _shard(given: Input) -> Output:
+    manifest = _manifest(given)
+    shard = rollouts_topics(manifest).index(given["topic"])
+    require_shard(manifest, shard, _bytes(given, "issuer"), given["epoch"])
+    return {"shard": shard}
 
 
 def _assignment(given: Input) -> Output:
@@ -347,6 +356,7 @@ _KINDS: Mapping[str, Callable[[Input], Output]] = MappingProxyType(
         "manifest": _read_manifest,
         "window": _window,
         "topic": _topic,
+        "shard": _shard,
         "assignment": _assignment,
         "item": _item,
         "answer": _answer,

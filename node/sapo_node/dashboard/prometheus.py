@@ -54,6 +54,8 @@ class _OfNode:
     def _of_swarm(self) -> Iterator[Metric]:
         view, session = self._view, self._view.session
         yield GaugeMetricFamily("sapo_peers_connected", "Peers connected", value=len(session.get("connected", ())))
+        followed = len(session.get("shards", {}).get("followed", ()))
+        yield GaugeMetricFamily("sapo_shards_followed", "Shards of the swarm that are followed", value=followed)
         yield GaugeMetricFamily("sapo_rollouts_waiting", "Rollouts not yet verified", value=session.get("waiting", 0))
         standings = GaugeMetricFamily("sapo_peers", "Peers known, by standing", labels=["standing"])
         for standing, known in view.standings.items():

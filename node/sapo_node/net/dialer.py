@@ -3,7 +3,8 @@
 The library redials nobody. Bootstrap peers are wanted for ever, anchors until they stay silent; peers found on the LAN
 or connected before are wanted while we dialled few, and few into their network, so that nobody with many addresses in
 one place comes to be all that we dial. Whom another peer named is sought once, and who named three that were not there
-is heeded no more for a while: there are honest ones, for many peers cannot be dialled. The book is bounded.
+is heeded no more for a while: there are honest ones, for many peers cannot be dialled. While too few that are connected
+follow what we follow, more of those named are dialled than would be enough. The book is bounded.
 """
 
 import random
@@ -19,6 +20,7 @@ from sapo_node.net.interface import Admit, BootstrapReached, BootstrapUnreachabl
 BOOK = 256  # peers
 ADDRESSES = 8  # of one peer
 ENOUGH = 8  # connections that we dialled; above it only bootstrap peers and anchors are dialled
+MOST = 32  # likewise, while we lack company on a topic
 PER_NETWORK = 4  # connections into one network; above it likewise
 AT_ONCE = 8  # peers
 DIAL_SECONDS = 10.0  # for one address
@@ -54,6 +56,8 @@ class Wanted:
     """Whether we dialled it when it last connected."""
     linked: bool = False
     """Whether it was connected when last looked at."""
+    sought: bool = False
+    """Whether it was named since we follow what we follow."""
 
     @property
     def networks(self) -> frozenset[str]:
@@ -64,8 +68,18 @@ class Wanted:
 class Dialer:
     """The address book and its loop. `run` may be cancelled and run again; the book stays."""
 
-    def __init__(self, dial: Dial, connected: Callable[[], frozenset[str]], *, admit: Admit, notify: Notify) -> None:
+    def __init__(
+        self,
+        dial: Dial,
+        connected: Callable[[], frozenset[str]],
+        *,
+        lonely: Callable[[], bool],
+        admit: Admit,
+        notify: Notify,
+    ) -> None:
+        """`lonely()` says whether too few that are connected follow a topic that we follow."""
         self._dial = dial
+        self._lonely = lonely
         self._connected = connected
         self._admit = admit
         self._notify = notify
@@ -84,13 +98,17 @@ class Dialer:
         if not self._admit(peer_id):
             return
         entry = self._book.get(peer_id)
-        if by and (entry is not None or not self._heeds(by)):
+        if by and entry is not None:
+            entry.sought = True
+            self.wake()
+            return
+        if by and not self._heeds(by):
             return
         if entry is None:
             if not self._make_room():
                 return
             entry = self._book[peer_id] = Wanted(
-                peer_id, (), bootstrap, anchor, by, linked=peer_id in self._connected()
+                peer_id, (), bootstrap, anchor, by, linked=peer_id in self._connected(), sought=bool(by)
             )
         # A bootstrap's own address stays first: the operator vouched for it.
         old, new = entry.addresses, tuple(addresses)
@@ -154,15 +172,32 @@ class Dialer:
             elif entry.linked:
                 self._put_off(entry)  # it is leaving, which takes a while
         # Whoever dials us has no say in this: else a crowd of strangers would keep us from those we chose.
-        enough = sum(entry.ours and entry.peer_id in here for entry in self._book.values()) >= ENOUGH
+        dialled = len(self._dialled())
+        enough = dialled >= ENOUGH
+        seeking = enough and dialled < MOST and self._lonely()
         return [
             entry
             for entry in self._book.values()
             if entry.peer_id not in here
             and not entry.dialling
-            and (entry.bootstrap or entry.anchor or not enough)
+            and (entry.bootstrap or entry.anchor or not enough or (seeking and entry.sought))
             and self._admit(entry.peer_id)
         ]
+
+    def _dialled(self) -> list[Wanted]:
+        here = self._connected()
+        return [entry for entry in self._book.values() if entry.ours and entry.peer_id in here]
+
+    def seek_anew(self, useful: Callable[[str], bool]) -> list[str]:
+        """Forget who was named for the sake of topics that were followed before. Returns the peers to leave: of those
+        dialled beyond what is enough, who are not `useful` for the topics followed now.
+        """
+        for entry in self._book.values():
+            entry.sought = False
+        self.wake()
+        dialled = self._dialled()
+        idle = [each for each in dialled if not (each.bootstrap or each.anchor or useful(each.peer_id))]
+        return [each.peer_id for each in idle[: max(0, len(dialled) - ENOUGH)]]
 
     def _has_room(self, entry: Wanted) -> bool:
         """Whether a peer may be dialled now: not too many at once, nor too many in one place."""

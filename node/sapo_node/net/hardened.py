@@ -153,14 +153,14 @@ class HardenedPubsub(pubsub.Pubsub):  # type: ignore[misc]
             self._gossip.offended(str(peer_id), "invalid peer record")
             return
         for message in rpc.publish:
-            if not self._gossip.judges.keys().isdisjoint(message.topicIDs):
+            if not self.topic_ids.isdisjoint(message.topicIDs):
                 await self.push_msg(peer_id, message)
         for subscription in rpc.subscriptions:
             self.handle_subscription(peer_id, subscription)
         if not self.router.bears(peer_id, rpc):
             await self._expel(peer_id, "control messages beyond measure")
         elif rpc.HasField("control"):
-            _tame(rpc.control, self._gossip.judges)
+            _tame(rpc.control, self.topic_ids)
             await self.router.handle_rpc(rpc, peer_id)
 
     async def push_msg(self, msg_forwarder: Any, msg: Any) -> None:
@@ -286,7 +286,7 @@ def _id(message: Any) -> bytes:
 
 
 def _tame(control: Any, topics: Collection[str]) -> None:
-    """Leave in a control message only what concerns our topics, and no addresses for us to dial.
+    """Leave in a control message only what concerns topics that we follow, and no addresses for us to dial.
 
     The router keeps a back-off for each topic it hears of and never drops it, and it would connect to
     whatever addresses a PRUNE names.

@@ -5,7 +5,7 @@ anything; asks `Admit` when a peer connects and again for each message; and repo
 to see. The carrier itself never charges, scores or bans: `Handle` and `Admit` belong to the node.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol
@@ -37,6 +37,8 @@ class Channel:
     handle: Handle
     max_bytes: int
     """Largest message that is taken or sent."""
+    everybodys: bool = False
+    """Whether all peers of the swarm follow it, always."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +66,8 @@ class PeerInfo:
     """Whether we dialled it."""
     connected_at: float
     """Trio's clock, in seconds."""
+    follows: frozenset[str] = frozenset()
+    """The topics of ours that it follows."""
     brought: int = 0
     """Messages that it was the first to bring and that the node accepted, since it connected."""
 
@@ -173,6 +177,10 @@ class Acquaintances(Protocol):
         """The connected peers that follow this swarm, sorted by peer id."""
 
 
+COMPANY = 4
+"""Connected peers that should follow a topic which the node follows."""
+
+
 class Network(Acquaintances, Protocol):
     """The node's side of one swarm. It may be run once."""
 
@@ -196,6 +204,11 @@ class Network(Acquaintances, Protocol):
         Raises:
             MessageTooLargeError: if it exceeds the topic's limit.
             NotRunningError: if the network does not run.
+        """
+
+    async def follow(self, topics: Collection[str]) -> None:
+        """Of the topics that are not everybody's, hear these from now on, and have company on them; at first it hears
+        all. Peers that were dialled for the sake of others may be left.
         """
 
     async def disconnect(self, peer_id: str) -> None:

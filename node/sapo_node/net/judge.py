@@ -7,6 +7,7 @@ REJECT are remembered long; IGNORE, which depends on clock and quota, only long 
 import hashlib
 import logging
 from collections import OrderedDict
+from collections.abc import Mapping
 
 import trio
 
@@ -57,10 +58,11 @@ class Judge:
     one where it belongs.
     """
 
-    def __init__(self, channel: Channel) -> None:
+    def __init__(self, channel: Channel, capacity: int = CAPACITY) -> None:
+        """`capacity` in contents that are remembered."""
         self._handle = channel.handle
         self.max_bytes = channel.max_bytes
-        self._known = RecentIds()
+        self._known = RecentIds(capacity)
 
     def knows(self, key: bytes, *, at: float | None = None) -> bool:
         """Whether the node was asked about the content of this id, or is being asked, so that it would not be again."""
@@ -90,3 +92,8 @@ class Judge:
                 f"a message of {len(data)} bytes exceeds the limit of {self.max_bytes}: share less"
             )
         self._known.add(content_id(data))
+
+
+def judges(channels: Mapping[str, Channel]) -> dict[str, Judge]:
+    """One for each topic, which together remember no more than one alone would."""
+    return {topic: Judge(channel, CAPACITY // len(channels)) for topic, channel in channels.items()}

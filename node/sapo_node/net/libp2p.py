@@ -7,8 +7,8 @@ is what the others pass as --bootstrap. Nodes on one LAN or one machine find eac
 import logging
 import random
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -19,6 +19,7 @@ from sapo_node.net.dialer import Dialer
 from sapo_node.net.discovery import Beacon, discover
 from sapo_node.net.hardened import Gossip
 from sapo_node.net.interface import (
+    COMPANY,
     Admit,
     AskFailed,
     Channel,
@@ -34,7 +35,7 @@ from sapo_node.net.interface import (
     ServiceRestarted,
     Verdict,
 )
-from sapo_node.net.judge import Judge
+from sapo_node.net.judge import judges
 from sapo_node.net.service import Listening, Service
 from sapo_protocol.errors import LocalError
 from sapo_protocol.keys import public_key_of
@@ -90,12 +91,16 @@ class Libp2pNetwork:
         self._requests = requests
         self._admit = admit
         self._notify = notify
-        self._judges = {
-            topic: Judge(Channel(partial(self._handle, channel.handle), channel.max_bytes))
-            for topic, channel in channels.items()
-        }
+        self._judges = judges(
+            {
+                topic: replace(channel, handle=partial(self._handle, channel.handle))
+                for topic, channel in channels.items()
+            }
+        )
+        self._shared = frozenset(topic for topic, channel in channels.items() if channel.everybodys)
+        self._part = self._parts = frozenset(channels) - self._shared
         self._service: Service | None = None
-        self._dialer = Dialer(self._dial, self._linked, admit=self._admits, notify=notify)
+        self._dialer = Dialer(self._dial, self._linked, lonely=self._lonely, admit=self._admits, notify=notify)
         for text in settings.bootstrap:
             bootstrap, address = addresses.parse_dial(text)
             if bootstrap != peer_id:
@@ -185,7 +190,13 @@ class Libp2pNetwork:
         )
         where = Listening(self._listen, self._announce)
         return Service(
-            self._settings.seed, where, gossip, requests=self._requests, linked=self._dialer.wake, gone=self._gone
+            self._settings.seed,
+            where,
+            gossip,
+            followed=self._part | self._shared,
+            requests=self._requests,
+            linked=self._dialer.wake,
+            gone=self._gone,
         )
 
     async def _seek_peers(self, stop: trio.Event) -> None:
@@ -223,9 +234,40 @@ class Libp2pNetwork:
             return ()
         routes = ((peer, since, *self._service.route(peer)) for peer, since in sorted(self._members.items()))
         return tuple(
-            PeerInfo(peer, known, outbound=outbound, connected_at=since, brought=self._brought[peer])
+            PeerInfo(
+                peer,
+                known,
+                outbound=outbound,
+                connected_at=since,
+                follows=self._service.followed_by(peer),
+                brought=self._brought[peer],
+            )
             for peer, since, known, outbound in routes
         )
+
+    async def follow(self, topics: Collection[str]) -> None:
+        self._part = frozenset(topics)
+        if not self._stop.is_set():
+            await self._up.wait()  # else a life that is beginning would not hear of it
+        if self._service is None:
+            return
+        try:
+            await self._service.follow(self._part | self._shared)
+        except Exception as error:  # noqa: BLE001 - the next life of the service follows them from its beginning
+            log.debug("following %d topics failed: %r", len(self._part), error)
+        for peer_id in self._dialer.seek_anew(self._is_company):
+            await self.disconnect(peer_id)
+
+    def _is_company(self, peer_id: str) -> bool:
+        """Whether a peer follows what we follow beyond what everybody does."""
+        return self._service is not None and not self._part.isdisjoint(self._service.followed_by(peer_id))
+
+    def _lonely(self) -> bool:
+        """Whether we follow a part only, and too few connected peers something of it."""
+        service = self._service
+        if service is None or self._part == self._parts:
+            return False
+        return any(service.followers(topic) < COMPANY for topic in self._part)
 
     async def disconnect(self, peer_id: str) -> None:
         if self._service is not None:

@@ -27,7 +27,7 @@ from sapo_node.net.interface import (
     Requests,
     Verdict,
 )
-from sapo_node.net.judge import Judge, content_id
+from sapo_node.net.judge import content_id, judges
 
 if TYPE_CHECKING:
     from trio_typing import TaskStatus
@@ -132,6 +132,10 @@ class MemoryHub:
             and there.admits(source)
         )
 
+    def followed_by(self, peer_id: str) -> frozenset[str]:
+        """The topics that a node follows."""
+        return self._nodes[peer_id].followed
+
     async def ask(self, source: str, target: str, request: bytes) -> bytes:
         """There and back, each way as late and as lossy as any message."""
         for link in ((source, target), (target, source)):
@@ -148,9 +152,11 @@ class MemoryHub:
         return answer
 
     def carry(self, source: str, topic: str, data: bytes, targets: Sequence[str]) -> None:
-        """Put a message on its way; each link decides by its own dice."""
+        """Put a message on its way to those who follow its topic; each link decides by its own dice."""
         key = content_id(data)
         for target in targets:
+            if topic not in self._nodes[target].followed:
+                continue
             dice = self._links[source, target]
             # Both draws always happen, so that a lost message does not shift the delays of later ones.
             delay = dice.uniform(self.quality.shortest, self.quality.longest)
@@ -175,7 +181,9 @@ class MemoryNetwork:
         self.addresses: tuple[str, ...] = ()
         self.running = False
         self._hub = hub
-        self._judges = {topic: Judge(channel) for topic, channel in channels.items()}
+        self._judges = judges(channels)
+        self._shared = frozenset(topic for topic, channel in channels.items() if channel.everybodys)
+        self.followed = frozenset(channels)
         self._requests = requests
         self._admit = admit
         self._notify = notify
@@ -251,6 +259,11 @@ class MemoryNetwork:
         self._hub.carry(self.peer_id, topic, data, self._hub.reachable(self.peer_id))
         await trio.lowlevel.checkpoint()
 
+    async def follow(self, topics: Collection[str]) -> None:
+        """Links are drawn when a node joins: nobody is sought or left."""
+        self.followed = frozenset(topics) | self._shared
+        await trio.lowlevel.checkpoint()
+
     async def ask(self, peer_id: str, request: bytes) -> bytes:
         return await self._hub.ask(self.peer_id, peer_id, request)
 
@@ -271,7 +284,13 @@ class MemoryNetwork:
 
     def peers(self) -> tuple[PeerInfo, ...]:
         return tuple(
-            PeerInfo(peer, (f"/memory/{peer}/p2p/{peer}",), outbound=self.peer_id < peer, connected_at=since)
+            PeerInfo(
+                peer,
+                (f"/memory/{peer}/p2p/{peer}",),
+                outbound=self.peer_id < peer,
+                connected_at=since,
+                follows=self._hub.followed_by(peer),
+            )
             for peer, since in sorted(self._connected.items())
         )
 

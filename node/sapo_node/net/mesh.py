@@ -245,6 +245,13 @@ class ScoredGossipSub(SteadyGossipSub):
         self._add_back_off(peer, topic, is_unsubscribe=False, backoff_duration=self.prune_back_off + BACKOFF_SLACK)
         self.scores.dismissed(trio.current_time(), str(peer), topic)
 
+    async def leave(self, topic: str) -> None:
+        """Stop following a topic. The library's own tells a mesh that changes meanwhile."""
+        for peer in self.mesh.pop(topic, ()):
+            self._add_back_off(peer, topic, is_unsubscribe=True)
+            self.scores.dismissed(trio.current_time(), str(peer), topic)
+            await self.emit_prune(topic, peer, do_px=False, is_unsubscribe=True)
+
     async def _emit_control_msgs(self, peers_to_graft: Any, peers_to_prune: Any, peers_to_gossip: Any) -> None:
         """To each peer what is meant for it; the library also sends it the GRAFTs of those before it."""
         for peer in {**peers_to_graft, **peers_to_prune, **peers_to_gossip}:

@@ -48,12 +48,14 @@ class Service:
         where: Listening,
         gossip: Gossip,
         *,
+        followed: frozenset[str],
         requests: Requests | None,
         linked: Callable[[], None],
         gone: Callable[[str], None],
     ) -> None:
         self._where = where
         self._gossip = gossip
+        self._followed = followed
         self._linked = linked
         self._gone = gone
         self._tcp = TrackedTcp()
@@ -116,8 +118,7 @@ class Service:
             async with background_trio_service(self.pubsub), background_trio_service(self.router):
                 with trio.fail_after(START_SECONDS):
                     await self.pubsub.wait_until_ready()
-                    for topic in self._gossip.judges:
-                        await self.pubsub.subscribe(topic)
+                    await self.follow(self._followed)
                 ready()
                 await stop.wait()
                 await self._close_connections()
@@ -130,6 +131,23 @@ class Service:
 
     async def publish(self, topic: str, data: bytes) -> None:
         await self.pubsub.publish(topic, data)
+
+    async def follow(self, topics: Collection[str]) -> None:
+        """Hear these topics and no others."""
+        for topic in set(self.pubsub.topic_ids) - set(topics):
+            await self.pubsub.unsubscribe(topic)
+        for topic in sorted(set(topics) - set(self.pubsub.topic_ids)):
+            await self.pubsub.subscribe(topic)
+
+    def followers(self, topic: str) -> int:
+        """How many connected peers follow a topic."""
+        return len(self.pubsub.peer_topics.get(topic, ()))
+
+    def followed_by(self, peer_id: str) -> frozenset[str]:
+        """The topics of ours that a connected peer follows."""
+        identity = ID.from_string(peer_id)
+        follow = self.pubsub.peer_topics
+        return frozenset(topic for topic in self._gossip.judges if identity in follow.get(topic, ()))
 
     async def ask(self, peer_id: str, request: bytes) -> bytes:
         if self._asking is None:

@@ -91,6 +91,11 @@ class Ledger:
         """All peers of whom anything is known."""
         return tuple(self._accounts.values())
 
+    def healthy(self) -> frozenset[str]:
+        """The peers in good standing, by what they earned or by the operator's word."""
+        known = {peer for peer, account in self._accounts.items() if account.standing is Standing.HEALTHY}
+        return frozenset(known | {peer for peer in self._trusted if self.standing(peer) is Standing.HEALTHY})
+
     def admits(self, peer: str) -> bool:
         """Whether this node deals with the peer at all."""
         return self.standing(peer) is not Standing.BANNED

@@ -3,7 +3,7 @@
 import { Refusal, decode } from './encoding.mjs';
 import { envelopeId, readEnvelope, verifyEnvelope, verifySignature } from './envelope.mjs';
 import { Receiver, acceptEvidence, openMessage, verifyGroups } from './gossip.mjs';
-import { assign, readManifest, readTopic, requireOpen, topics } from './manifest.mjs';
+import { assign, readManifest, readTopic, requireOpen, requireShard, topics } from './manifest.mjs';
 import { readDelivery, readIntroductions, readListing, readRequest } from './pull.mjs';
 import { readBody, readHeader } from './rollout.mjs';
 import { makeItem, requireAnswer } from './tasks.mjs';
@@ -64,7 +64,8 @@ const KINDS = {
 
   manifest({ bytes }) {
     const manifest = toManifest(bytes);
-    return { network_id: manifest.networkId, ...topics(manifest) };
+    const { rollouts, evidence } = topics(manifest);
+    return { network_id: manifest.networkId, rollouts: rollouts[0], evidence };
   },
 
   window({ manifest, now_ms, epoch }) {
@@ -72,7 +73,14 @@ const KINDS = {
   },
 
   topic({ manifest, topic }) {
-    return { carries: readTopic(toManifest(manifest), topic) };
+    return { carries: readTopic(toManifest(manifest), topic).carries };
+  },
+
+  shard({ manifest, topic, issuer, epoch }) {
+    const swarm = toManifest(manifest);
+    const { shard } = readTopic(swarm, topic);
+    requireShard(swarm, shard, fromHex(issuer), epoch);
+    return { shard };
   },
 
   assignment({ manifest, issuer, epoch, counter, k }) {

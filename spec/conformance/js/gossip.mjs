@@ -2,7 +2,7 @@
 
 import { decode, isBytes, require, sha256 } from './encoding.mjs';
 import { ROLLOUT_DOMAIN, envelopeId, readEnvelope, verifyEnvelope } from './envelope.mjs';
-import { assign, requireOpen } from './manifest.mjs';
+import { assign, requireOpen, requireShard } from './manifest.mjs';
 import { readBody, readHeader, readMessage, requireBodies } from './rollout.mjs';
 import { earns, makeTaskItem } from './tasks.mjs';
 
@@ -28,8 +28,11 @@ export class Receiver {
     this.manifest = manifest;
   }
 
-  /** Steps 2 to 5, 7 to 10, 12 and 14 for a rollout message that arrives at a Unix time in milliseconds. */
-  accept(bytes, nowMs) {
+  /**
+   * Steps 2 to 5, 7 to 11, 13 and 15 for a rollout message that arrives at a Unix time in milliseconds, on the topic of a
+   * shard; null for one that was asked for.
+   */
+  accept(bytes, nowMs, shard = null) {
     const { networkId } = this.manifest;
     const message = readMessage(this.manifest, bytes);
     const envelope = readEnvelope(message.envelope);
@@ -39,6 +42,7 @@ export class Receiver {
     const brought = message.bodies.flatMap((body, k) => (body.length > 0 ? [k] : []));
     require(known === undefined || brought.some((k) => !known.has(k)), 'replay', 'nothing new');
     const header = verifyRollout(this.manifest, envelope);
+    if (shard !== null) requireShard(this.manifest, shard, envelope.issuer, header.epoch);
     requireOpen(this.manifest, nowMs, header.epoch);
     requireBodies(header, message.bodies);
     const round = `${envelope.issuer.toString('hex')} ${header.epoch} ${header.counter}`;
@@ -49,7 +53,7 @@ export class Receiver {
   }
 }
 
-/** Steps 2 to 4, 7, 8 and 10 for a rollout message: all that does not depend on the receiver. */
+/** Steps 2 to 4, 7, 8 and 11 for a rollout message: all that does not depend on the receiver. */
 export function openMessage(manifest, bytes) {
   const message = readMessage(manifest, bytes);
   const envelope = readEnvelope(message.envelope);

@@ -1,4 +1,4 @@
-// Chapter "Manifest, time and assignment": MAN-1 to MAN-6, TIME-1, TIME-2, TASK-1, and the topics TOP-1 and TOP-2.
+// Chapter "Manifest, time and assignment": MAN-1 to MAN-6, TIME-1, TIME-2, TASK-1, and the topics TOP-1 to TOP-3.
 
 import { decode, encode, isExtension, isInteger, isMapOf, isText, require, sha256 } from './encoding.mjs';
 
@@ -12,7 +12,7 @@ const BOUNDS = {
   completions: [2, 16],
   max_completion_bytes: [16, 65536],
   max_message_bytes: [2000, 1000000],
-  shards: [1, 1],
+  shards: [1, 32],
 };
 const TASK_BOUNDS = { weight: [1, 2 ** 32], scorer: [1, 65536] };
 
@@ -31,17 +31,30 @@ export function readManifest(bytes) {
   return { ...Object.fromEntries(map), tasks: tasks.map(readTask), networkId: sha256(bytes) };
 }
 
-/** The names of the two topics of a swarm. */
+/** The names of the topics of a swarm: of the rollouts of each shard, and of evidence. */
 export function topics(manifest) {
   const swarm = `/sapo/1/${manifest.networkId.toString('hex')}`;
-  return { rollouts: `${swarm}/rollouts/0`, evidence: `${swarm}/evidence` };
+  const rollouts = Array.from({ length: manifest.shards }, (_, shard) => `${swarm}/rollouts/${shard}`);
+  return { rollouts, evidence: `${swarm}/evidence` };
 }
 
-/** TOP-1, TOP-2: what the topic of this name carries. */
+/** TOP-1, TOP-2: what the topic of this name carries, and the shard; null for that of evidence. */
 export function readTopic(manifest, name) {
-  const carries = Object.entries(topics(manifest)).find(([, topic]) => topic === name)?.[0];
-  require(carries !== undefined, 'topic', 'not a topic of this swarm');
-  return carries;
+  const { rollouts, evidence } = topics(manifest);
+  const shard = rollouts.indexOf(name);
+  require(shard >= 0 || name === evidence, 'topic', 'not a topic of this swarm');
+  return shard >= 0 ? { carries: 'rollouts', shard } : { carries: 'evidence', shard: null };
+}
+
+/** TOP-3: the shard of an issuer in an epoch. */
+export function shardOf(manifest, issuer, epoch) {
+  const d = sha256(encode(['sapo/shard/1', manifest.networkId, issuer, epoch]));
+  return Number(d.readBigUInt64BE(0) % BigInt(manifest.shards));
+}
+
+/** TOP-3: refuse, by layer `topic`, a rollout on the topic of another shard than its issuer's. */
+export function requireShard(manifest, shard, issuer, epoch) {
+  require(shard === shardOf(manifest, issuer, epoch), 'topic', `shard ${shard} is not its issuer's in epoch ${epoch}`);
 }
 
 /** TIME-1: the epoch at a Unix time in milliseconds. */

@@ -17,7 +17,7 @@ import { multiaddr } from '@multiformats/multiaddr';
 import { createLibp2p } from 'libp2p';
 import { Refusal } from './encoding.mjs';
 import { Receiver, acceptEvidence, gossipId, gossipVerdict, verifyGroups } from './gossip.mjs';
-import { epochAt, readManifest, topics } from './manifest.mjs';
+import { epochAt, readManifest, readTopic, shardOf, topics } from './manifest.mjs';
 import { makeRound } from './publish.mjs';
 import { getRequest, listRequest, pullProtocol, readDelivery, readListing, readRequest } from './pull.mjs';
 
@@ -53,7 +53,7 @@ const node = await createLibp2p({
     ping: ping(),
     pubsub: gossipsub({
       globalSignaturePolicy: 'StrictSign',
-      allowedTopics: [rollouts, evidence],
+      allowedTopics: [...rollouts, evidence],
       emitSelf: false,
       ignoreDuplicatePublishError: true,
       msgIdFn: ({ topic, data }) => gossipId(topic, data),
@@ -74,9 +74,9 @@ function end(error) {
 
 /** A validator of gossip that reports each verdict; `judge` returns what to report of a message that it accepts. */
 function validator(event, judge) {
-  return (sender, { data }) => {
+  return (sender, { data, topic }) => {
     try {
-      report(event, { verdict: 'accept', ...judge(Buffer.from(data)) });
+      report(event, { verdict: 'accept', ...judge(Buffer.from(data), topic) });
       return TopicValidatorResult.Accept;
     } catch (error) {
       if (!(error instanceof Refusal)) end(error);
@@ -112,27 +112,28 @@ async function pullFrom(peer) {
   const held = readListing(readRequest(list), await ask(peer, list));
   const get = getRequest(held.slice(0, 64));
   for (const { message } of held.length > 0 ? readDelivery(manifest, readRequest(get), await ask(peer, get)) : []) {
-    judgeMessage(null, { data: message });
+    judgeMessage(null, { data: message, topic: null });
   }
   report('pulled', { listed: held.length });
 }
 
-const judgeMessage = validator('message', (data) => {
-  const message = receiver.accept(data, Date.now());
+const judgeMessage = validator('message', (data, topic) => {
+  const shard = topic === null ? null : readTopic(manifest, topic).shard;
+  const message = receiver.accept(data, Date.now(), shard);
   const { epoch, counter } = message.header;
   return { issuer: message.issuer.toString('hex'), epoch, counter, ...verified(message) };
 });
 
-pubsub.topicValidators.set(rollouts, judgeMessage);
+rollouts.forEach((topic) => pubsub.topicValidators.set(topic, judgeMessage));
 pubsub.topicValidators.set(evidence, validator('evidence', (data) => {
   const { issuer: convicted, ...round } = acceptEvidence(manifest, data);
   return { issuer: convicted.toString('hex'), ...round };
 }));
-pubsub.subscribe(rollouts);
+rollouts.forEach((topic) => pubsub.subscribe(topic));
 pubsub.subscribe(evidence);
 
 const connection = await node.dial(multiaddr(options.dial));
-while (pubsub.getSubscribers(rollouts).length === 0) await sleep(50);
+while (pubsub.getSubscribers(evidence).length === 0) await sleep(50);
 report('connected', { peer: connection.remotePeer.toString(), self: node.peerId.toString(), issuer: issuer.toString('hex') });
 if (options.pull) await pullFrom(connection.remotePeer);
 
@@ -142,7 +143,8 @@ for (let round = 0; round < Number(options.rounds); round += 1) {
   const running = epochAt(manifest, Date.now());
   // DUTY-4: the epoch never runs backwards. Counters begin anew in each.
   if (running > epoch) [epoch, counter] = [running, 0];
-  const { recipients } = await pubsub.publish(rollouts, makeRound(manifest, seed, issuer, epoch, counter));
+  const topic = rollouts[shardOf(manifest, issuer, epoch)];
+  const { recipients } = await pubsub.publish(topic, makeRound(manifest, seed, issuer, epoch, counter));
   report('published', { epoch, counter, recipients: recipients.length });
   counter += 1;
   await sleep(Number(options.interval));

@@ -1,4 +1,4 @@
-// Chapter "Pulling": PULL-1 to PULL-8.
+// Chapter "Pulling": PULL-1 to PULL-9.
 
 import { decode, encode, isBytes, isInteger, isMapOf, isText, require } from './encoding.mjs';
 import { ROLLOUT_DOMAIN, envelopeId, readEnvelope } from './envelope.mjs';
@@ -12,31 +12,36 @@ const MAX_ADDRESS_BYTES = 128;
 const MAX_LISTED = 1024;
 const MAX_LISTING_BYTES = 40_000;
 const MAX_DELIVERY_BYTES = 1_048_576;
+const ALL_SHARDS = 2 ** 32 - 1;
+const NOTHING = { epoch: null, after: null, shards: null, want: null, peers: null };
 
 /** The protocol of the streams of a swarm. */
 export function pullProtocol(manifest) {
   return `/sapo/1/${manifest.networkId.toString('hex')}/pull`;
 }
 
-/** PULL-1 to PULL-3, PULL-7: what a peer asks for. What the request does not hold is null. */
+/** PULL-1 to PULL-3, PULL-7, PULL-9: what a peer asks for. What the request does not hold is null. */
 export function readRequest(bytes) {
   require(bytes.length <= MAX_REQUEST_BYTES, 'pull', 'a request of more than 4,096 bytes');
   const map = decode(bytes, 'pull');
   if (isMapOf(map, ['want'])) {
     const want = readPairs(map.get('want'), MAX_WANTED);
     require(want.length > 0, 'pull', 'nothing is wanted');
-    return { epoch: null, after: null, want, peers: null };
+    return { ...NOTHING, want };
   }
-  if (isMapOf(map, ['peers'])) {
+  const shards = map instanceof Map ? map.get('shards') : undefined;
+  if (isMapOf(map, ['peers', 'shards'])) {
     const peers = map.get('peers');
     require(isInteger(peers) && peers >= 1 && peers <= MAX_INTRODUCED, 'pull', 'peers');
-    return { epoch: null, after: null, want: null, peers };
+    requireShards(shards);
+    return { ...NOTHING, peers, shards };
   }
-  require(isMapOf(map, ['after', 'epoch']), 'pull', 'other keys');
+  require(isMapOf(map, ['after', 'epoch', 'shards']), 'pull', 'other keys');
   const [after, epoch] = [map.get('after'), map.get('epoch')];
+  requireShards(shards);
   require(isInteger(epoch), 'pull', 'epoch');
   require(isBytes(after, 0) || isBytes(after, 32), 'pull', 'after');
-  return { epoch, after, want: null, peers: null };
+  return { ...NOTHING, epoch, after, shards };
 }
 
 /** PULL-4: the pairs of a listing that answers `request`. */
@@ -80,14 +85,18 @@ export function readIntroductions(request, bytes) {
   return pairs;
 }
 
-/** The bytes of a request for what a peer holds of an epoch, behind an id or from the beginning. */
-export function listRequest(epoch, after = Buffer.alloc(0)) {
-  return encode(new Map([['after', after], ['epoch', epoch]]));
+/** The bytes of a request for what a peer holds of an epoch and of every shard, from the beginning. */
+export function listRequest(epoch) {
+  return encode(new Map([['after', Buffer.alloc(0)], ['epoch', epoch], ['shards', ALL_SHARDS]]));
 }
 
 /** The bytes of a request for messages, by pairs of an envelope id and bodies. */
 export function getRequest(want) {
   return encode(new Map([['want', want]]));
+}
+
+function requireShards(shards) {
+  require(isInteger(shards) && shards >= 1 && shards <= ALL_SHARDS, 'pull', 'shards');
 }
 
 function readPairs(value, most) {

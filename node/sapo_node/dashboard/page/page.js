@@ -203,6 +203,11 @@ function showHealth(state) {
   put("notices", ...(state.session.notices || []).slice().reverse().map((text) => make("li", "", text)));
 }
 
+function partHeard(shards) {
+  if (!shards || shards.followed.length === shards.all) return [];
+  return [["shards followed", `${shards.followed.length} of ${shards.all}`]];
+}
+
 function showTiles(state) {
   const last = state.rounds[state.rounds.length - 1];
   const exam = state.exams[state.exams.length - 1];
@@ -214,6 +219,7 @@ function showTiles(state) {
     ["held-out pass@1", exam ? exam.pass_at_1.toFixed(3) : "–"],
     ["rounds", last ? number(last.step) : "0"],
     ["peers connected", (state.session.connected || []).length],
+    ...partHeard(state.session.shards),
     ["envelopes accepted", number(state.counts.accepted || 0)],
     ["groups verified", number(state.counts["verified groups"] || 0)],
     ["others' share of trained tokens", total ? percent((total - state.own_tokens) / total) : "–"],

@@ -1,0 +1,112 @@
+"""Nodes that follow a part of the shards: what they hear, and how they find each other. Real libp2p on loopback."""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import trio
+
+from acquainted import answering, asking
+from sapo_node.net.interface import ServiceRestarted
+from sapo_protocol import load_manifest
+
+if TYPE_CHECKING:
+    from conftest import Probe, Start, Until
+
+SHARDS = 4
+SPREAD = replace(load_manifest("interop"), shards=SHARDS)
+
+
+async def three_in_a_row(start: "Start", until: "Until") -> list["Probe"]:
+    one = await start(1, shards=SHARDS)
+    two = await start(2, shards=SHARDS, bootstrap=(one.address,))
+    three = await start(3, shards=SHARDS, bootstrap=(two.address,))
+    await until(lambda: two.sees(one, three))
+    return [one, two, three]
+
+
+async def test_a_node_hears_what_it_follows_and_nothing_else(start: "Start", until: "Until") -> None:
+    one, two, _ = await three_in_a_row(start, until)
+    await two.follow(1, 2)
+    for shard in range(SHARDS):
+        await one.publish(b"%d" % shard, shard=shard)
+    await until(lambda: set(two.heard) == {b"1", b"2"})
+    await two.follow(0)
+    await until(lambda: one.follows(two) == {0})
+    await one.publish(b"again 2", shard=2)
+    await one.publish(b"again 0", shard=0)
+    await until(lambda: b"again 0" in two.heard)
+    assert b"again 2" not in two.heard
+
+
+async def test_one_publishes_where_one_does_not_follow(start: "Start", until: "Until") -> None:
+    one, two, three = await three_in_a_row(start, until)
+    await one.follow(0)
+    await one.publish(b"m", shard=3)
+    await until(lambda: two.heard == [b"m"] and three.heard == [b"m"])
+
+
+async def test_a_sender_that_does_not_know_yet_that_we_left_is_no_offender(start: "Start", until: "Until") -> None:
+    one, two, _ = await three_in_a_row(start, until)
+    for number in range(20):
+        await two.follow(number % SHARDS)
+        await one.publish(b"%d" % number, shard=(number - 1) % SHARDS)
+    await trio.sleep(2)
+    assert not two.router.refuses(one.network.peer_id)
+    assert two.sees(one)
+
+
+async def test_the_service_follows_the_same_after_a_restart(start: "Start", until: "Until") -> None:
+    one, two, _ = await three_in_a_row(start, until)
+    await two.follow(1)
+    two.router.mcache.history = None  # the next heartbeat fails
+    await until(lambda: two.noticed(ServiceRestarted))
+    await until(lambda: two.sees(one) and one.follows(two) == {1}, within=30)
+
+
+class Seeker:
+    """A node that looks for company, without what else a node does."""
+
+    probe: "Probe"
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.shard = number % SHARDS
+
+    async def join(self, start: "Start", *bootstrap: str) -> None:
+        self.probe = await start(
+            self.number,
+            shards=SHARDS,
+            network_id=SPREAD.network_id.hex(),
+            requests=answering(SPREAD, lambda: self.probe.network, seed=self.number),
+            bootstrap=bootstrap,
+        )
+
+    async def seek(self) -> None:
+        """Follow one shard, and ask whom it dialled for others, as a node does every few seconds."""
+        network = self.probe.network
+        await self.probe.follow(self.shard)
+        puller = asking(SPREAD, network, shards={self.shard})
+        while True:
+            for peer in [each.peer_id for each in network.peers() if each.outbound]:
+                await puller.meet(peer)
+            await trio.sleep(0.3)
+
+
+def together(crowd: list["Probe"]) -> bool:
+    return all(one.sees(*(other for other in crowd if other is not one)) for one in crowd)
+
+
+async def test_those_who_follow_one_shard_find_each_other_through_one_whom_all_know(
+    start: "Start", until: "Until", nursery: trio.Nursery
+) -> None:
+    way_in, *seekers = [Seeker(number) for number in range(1 + 3 * SHARDS)]
+    await way_in.join(start)
+    for seeker in seekers:
+        await seeker.join(start, way_in.probe.address)
+        nursery.start_soon(seeker.seek)
+    crowds = [[each.probe for each in seekers if each.shard == shard] for shard in range(SHARDS)]
+    await until(lambda: all(map(together, crowds)), within=60)
+    await way_in.probe.stop()
+    one, *others = crowds[2]
+    await one.publish(b"among us", shard=2)
+    await until(lambda: all(other.heard == [b"among us"] for other in others))

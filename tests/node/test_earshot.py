@@ -1,0 +1,106 @@
+"""Which shards a node follows: all of them until they are too much, then those where its acquaintances publish."""
+
+import random
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sapo_node.database import Database
+from sapo_node.earshot import MEASURED_SECONDS, MESSAGES_PER_SECOND, Earshot
+from sapo_node.state import SCHEMA
+from sapo_node.trust.ledger import Ledger
+from sapo_protocol import load_manifest, peer_id, shard_of
+
+MANIFEST = replace(load_manifest("starter"), shards=8)
+KEYS = [bytes([number]) * 32 for number in range(40)]
+WINDOW = MEASURED_SECONDS
+BEARABLE = MESSAGES_PER_SECOND * WINDOW
+"""Messages in one window."""
+
+
+def earshot(*friends):
+    rng = random.Random(0)
+    ledger = Ledger(Database(None, SCHEMA), trusted=[peer_id(key) for key in friends], rng=rng)
+    return Earshot(MANIFEST, ledger, rng)
+
+
+def test_a_node_follows_all_shards_while_they_are_bearable():
+    ear = earshot()
+    heard = 0
+    for epoch in range(5):
+        heard += BEARABLE
+        assert len(ear.at((epoch + 1) * WINDOW, epoch, heard)) == 8
+
+
+def test_twice_what_is_bearable_leaves_half_of_them_at_once():
+    ear = earshot()
+    ear.at(0.0, 5, 0)
+    assert len(ear.at(WINDOW, 5, 2 * BEARABLE)) == 4
+
+
+def test_a_short_while_says_nothing():
+    ear = earshot()
+    ear.at(0.0, 5, 0)
+    assert len(ear.at(WINDOW - 1, 5, 100 * BEARABLE)) == 8
+
+
+def test_one_shard_is_followed_however_much_it_brings():
+    ear = earshot()
+    ear.at(0.0, 5, 0)
+    assert len(ear.at(WINDOW, 5, 1_000 * BEARABLE)) == 1
+
+
+def test_what_is_left_is_measured_anew():
+    ear = earshot()
+    ear.at(0.0, 5, 0)
+    ear.at(WINDOW, 5, 2 * BEARABLE)
+    assert len(ear.at(2 * WINDOW, 5, 3 * BEARABLE)) == 4
+
+
+def test_more_are_followed_when_it_is_quieter_but_only_from_the_next_epoch_on():
+    ear = earshot()
+    ear.at(0.0, 5, 0)
+    ear.at(WINDOW, 5, 4 * BEARABLE)
+    assert len(ear.at(2 * WINDOW, 5, 4 * BEARABLE)) == 2
+    assert len(ear.at(2 * WINDOW, 6, 4 * BEARABLE)) == 8
+
+
+def test_whom_a_node_knows_it_hears_in_every_epoch():
+    friend = KEYS[7]
+    ear = earshot(friend)
+    ear.at(0.0, 0, 0)
+    heard = 0
+    for epoch in range(1, 20):
+        heard += BEARABLE * len(ear.shards)
+        assert shard_of(MANIFEST, friend, epoch) in ear.at(epoch * WINDOW, epoch, heard)
+        assert len(ear.shards) == 1
+
+
+def test_where_most_acquaintances_publish_comes_first():
+    ear = earshot(*KEYS)
+    ear.at(0.0, 5, 0)
+    followed = ear.at(WINDOW, 5, 4 * BEARABLE)
+    count = {shard: sum(shard_of(MANIFEST, key, 5) == shard for key in KEYS) for shard in range(8)}
+    assert min(count[shard] for shard in followed) >= max(count[shard] for shard in count.keys() - followed)
+
+
+def test_who_knows_nobody_follows_each_shard_at_some_time():
+    ear = earshot()
+    ear.at(0.0, 0, 0)
+    followed = {ear.at(epoch * WINDOW, epoch, 8 * BEARABLE * epoch) for epoch in range(1, 30)}
+    assert frozenset.union(*followed) == frozenset(range(8))
+
+
+@given(st.lists(st.tuples(st.floats(0, 100), st.booleans(), st.integers(0, 100_000)), max_size=30))
+@pytest.mark.parametrize("shards", [1, 3, 32])
+def test_there_is_always_a_shard_that_is_followed_and_all_of_them_are_the_swarms(shards, steps):
+    rng = random.Random(0)
+    ear = Earshot(replace(MANIFEST, shards=shards), Ledger(Database(None, SCHEMA), rng=rng), rng)
+    now, epoch, heard = 0.0, 0, 0
+    for seconds, turns, messages in steps:
+        now, epoch, heard = now + seconds, epoch + turns, heard + messages
+        followed = ear.at(now, epoch, heard)
+        assert followed
+        assert followed <= frozenset(range(shards))
