@@ -1,6 +1,7 @@
 """What gossip costs in large swarms: `reach`."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,17 +14,20 @@ from sapo_adversary.commands.results import to_output
 from sapo_adversary.reach.cost import MEASURED, MESSAGES, Swarm, measure
 from sapo_adversary.records import to_json, write_whole
 from sapo_node.commands.options import as_json, stderr
+from sapo_protocol.limits import MAX_SHARDS
 
-_LISTENERS = 512
-"""Of a shard, at most, where a swarm is spread over several."""
-_HEARD = 2
-_ON_ONE_TOPIC = 20_000
-"""Peers that are simulated on one topic; what more cost is the same sum with other numbers."""
+_MOST_PEERS = 20_000
+"""What more cost is the same sum with other numbers."""
 
 
 @click.command()
 @click.option(
-    "--peers", "sizes", type=click.IntRange(2), multiple=True, default=(100, 1_000, 10_000), show_default=True
+    "--peers",
+    "sizes",
+    type=click.IntRange(2, _MOST_PEERS),
+    multiple=True,
+    default=(100, 1_000, 10_000),
+    show_default=True,
 )
 @click.option("--round-seconds", type=click.FloatRange(1), default=30.0, show_default=True, help="Of every peer.")
 @click.option("--kilobytes", type=click.Choice(sorted(MEASURED)), default=32, show_default=True, help="Of a message.")
@@ -46,18 +50,16 @@ def reach(
     """Simulate gossip among thousands of peers: what a node hears, sends and spends, and how fast a message is.
 
     Meshes are made by the rules that nodes have, and messages go through them one at a time; CPU is counted by what
-    real nodes were measured to take. A swarm too large for one topic is also shown spread over shards, of which each
-    node listens to two: nodes do not do that yet. A minute or two for ten thousand peers.
+    real nodes were measured to take. A swarm that is too much for one topic is also shown spread over all shards that
+    a manifest may have. A minute or two for ten thousand peers.
 
     \b
     sapo-adversary reach
     sapo-adversary reach --peers 300 --round-seconds 10 --kilobytes 128
     """  # noqa: D301 - click reads the backspace
-    swarms = [Swarm(peers, round_seconds, kilobytes, megabits) for peers in sizes if peers <= _ON_ONE_TOPIC]
-    for peers in sizes:
-        if peers > _LISTENERS:
-            shards = 1 << (peers * _HEARD // _LISTENERS).bit_length()
-            swarms.append(Swarm(peers, round_seconds, kilobytes, megabits, shards=shards, heard=_HEARD))
+    swarms = [Swarm(peers, round_seconds, kilobytes, megabits) for peers in sizes]
+    spread = [replace(swarm, shards=MAX_SHARDS) for swarm in swarms]
+    swarms += [swarm for swarm in spread if swarm.heard < swarm.shards]
     with Progress(console=stderr) as progress:
         bar = progress.add_task("messages", total=len(swarms) * (1 + MESSAGES))
         found = [measure(swarm, seed=seed, done=lambda: progress.advance(bar)) for swarm in swarms]
@@ -78,7 +80,7 @@ def _table(found: list[dict[str, Any]]) -> Table:
         title="what gossip costs one node, and when 99 % have a message",
         title_justify="left",
     )
-    columns = ("peers", "topics", "heard/s", "copies", "MB/s", "CPU", "line", "99 %")
+    columns = ("peers", "topics", "heard/s", "copies", "MB/s", "CPU", "line", "99 %", "company")
     for column in columns:
         table.add_column(column, justify="right", no_wrap=True)
     for each in found:
@@ -91,5 +93,6 @@ def _table(found: list[dict[str, Any]]) -> Table:
             f"{each['cpu']:.0%}",
             f"{each['upload']:.0%}",
             "never" if each["seconds_to_99"] is None else f"{each['seconds_to_99']:.1f} s",
+            "" if each["seconds_to_company"] is None else f"{each['seconds_to_company']:.0f} s",
         )
     return table

@@ -6,9 +6,10 @@ from dataclasses import asdict, dataclass
 from statistics import fmean
 from typing import Any
 
-from sapo_adversary.reach.overlay import overlay
+from sapo_adversary.reach.company import parted
+from sapo_adversary.reach.overlay import Peer, overlay, settled
 from sapo_adversary.reach.spread import BEAT_SECONDS, Way, Wire, send
-from sapo_node.net.dialer import ENOUGH as DIALS
+from sapo_node.earshot import bearable
 from sapo_node.net.mesh import OFFERED_IDS
 from sapo_node.net.service import GOSSIP_WINDOW as WINDOW
 from sapo_node.net.steady import OFFERED_PEERS as OFFERED
@@ -53,13 +54,11 @@ class Swarm:
     """A second that each can send."""
     shards: int = 1
     """Topics over which messages are spread."""
-    heard: int = 1
-    """Of them, those that a node listens to."""
 
     @property
-    def listeners(self) -> int:
-        """Of one shard."""
-        return max(2, self.peers * self.heard // self.shards)
+    def heard(self) -> int:
+        """Of them, those that a node follows."""
+        return bearable(self.peers / self.shards / self.round_seconds, self.shards)
 
     @property
     def rate(self) -> float:
@@ -70,8 +69,8 @@ class Swarm:
 def measure(swarm: Swarm, *, seed: int, done: Callable[[], None] = lambda: None) -> dict[str, Any]:
     """What a node of the swarm hears, sends and spends in a second, and how long a message takes."""
     work, size = MEASURED[swarm.kilobytes], swarm.kilobytes * 1024
-    dice = random.Random(f"{seed}/{swarm.listeners}")  # noqa: S311 - simulation
-    peers = overlay(swarm.listeners, dice)
+    dice = random.Random(f"{seed}/{swarm.peers}/{swarm.shards}")  # noqa: S311 - simulation
+    peers, links, company = _mesh(swarm, dice)
     upload = swarm.megabits * 1e6 / 8
     wire = Wire(upload=upload, handling=work.first)
     ways: list[Way] = []
@@ -80,35 +79,50 @@ def measure(swarm: Swarm, *, seed: int, done: Callable[[], None] = lambda: None)
         if place:
             ways.append(way)
         else:  # it tells how busy nodes and lines are, and so how long a message waits for its turn
-            copies = way.copies / (swarm.listeners - 1)
+            copies = way.copies / (len(peers) - 1)
             busy, full = _busy(swarm, work, copies), swarm.rate * copies * size / upload
             waits = busy / (2 * max(_LEAST, 1 - busy))
             wire = Wire(upload=upload * max(_LEAST, 1 - full), handling=(1 + waits) * work.first)
         done()
-    copies = fmean(way.copies for way in ways) / (swarm.listeners - 1)
+    copies = fmean(way.copies for way in ways) / (len(peers) - 1)
     busy, sent = _busy(swarm, work, copies), swarm.rate * copies * size
-    links = fmean(len(peer.connected) for peer in peers)
-    offers = max(OFFERED, (links - fmean(len(peer.mesh) for peer in peers)) / 4) * swarm.heard
+    mesh = fmean(len(peer.mesh) for peer in peers)
+    others = fmean(len(peer.connected) for peer in peers) - mesh
+    offers = min(others, max(OFFERED, others / 4)) * swarm.heard
     ids = min(OFFERED_IDS, WINDOW * BEAT_SECONDS * swarm.rate / swarm.heard)
     keeps_up = busy < 1 and sent < upload
     return {
         **asdict(swarm),
-        "listeners": swarm.listeners,
-        "mesh": round(fmean(len(peer.mesh) for peer in peers), 2),
-        "connections": round(links * swarm.heard, 1),
-        "dialled": DIALS * swarm.heard,
+        "heard": swarm.heard,
+        "listeners": len(peers),
+        "mesh": round(mesh, 2),
+        "connections": round(links, 1),
+        "seconds_to_company": company,
         "messages_per_second": round(swarm.rate, 2),
         "copies": round(copies, 2),
         "bytes_per_second": round(sent),
         "offer_bytes_per_second": round(offers * ids * ID_BYTES / BEAT_SECONDS),
         "cpu": round(busy, 3),
         "upload": round(sent / upload, 3),
-        "reached": round(fmean(len(way.times) for way in ways) / (swarm.listeners - 1), 5),
-        "asked": round(fmean(way.asked / (swarm.listeners - 1) for way in ways), 4),
+        "reached": round(fmean(len(way.times) for way in ways) / (len(peers) - 1), 5),
+        "asked": round(fmean(way.asked / (len(peers) - 1) for way in ways), 4),
         # A node that cannot keep up falls ever further behind: no time says anything then.
-        "seconds_to_half": round(fmean(_until(way, 0.5, swarm) for way in ways), 2) if keeps_up else None,
-        "seconds_to_99": round(fmean(_until(way, 0.99, swarm) for way in ways), 2) if keeps_up else None,
+        "seconds_to_half": round(fmean(_until(way, 0.5, len(peers)) for way in ways), 2) if keeps_up else None,
+        "seconds_to_99": round(fmean(_until(way, 0.99, len(peers)) for way in ways), 2) if keeps_up else None,
     }
+
+
+def _mesh(swarm: Swarm, dice: random.Random) -> tuple[list[Peer], float, float | None]:
+    """The listeners of one topic in their mesh; mean connections of all peers, over all topics; and the seconds after
+    which 99 % of them have company on what they follow, where that is not all.
+    """
+    if swarm.heard == swarm.shards:
+        peers = overlay(swarm.peers, dice)
+        return peers, fmean(len(peer.connected) for peer in peers), None
+    swarm_of_parts = parted(swarm.peers, shards=swarm.shards, heard=swarm.heard, dice=dice)
+    seconds = swarm_of_parts.seconds
+    links = fmean(len(seeker.connected) for seeker in swarm_of_parts.seekers)
+    return settled(swarm_of_parts.followers(0), dice), links, round(seconds[int(0.99 * len(seconds))], 1)
 
 
 def _busy(swarm: Swarm, work: Work, copies: float) -> float:
@@ -116,6 +130,6 @@ def _busy(swarm: Swarm, work: Work, copies: float) -> float:
     return swarm.rate * (work.first + (copies - 1) * (work.received + work.sent))
 
 
-def _until(way: Way, share: float, swarm: Swarm) -> float:
+def _until(way: Way, share: float, listeners: int) -> float:
     """Seconds until so many of the listeners had it; of those that it reached, where it reached fewer."""
-    return way.times[min(len(way.times), round(share * (swarm.listeners - 1))) - 1]
+    return way.times[min(len(way.times), round(share * (listeners - 1))) - 1]

@@ -27,8 +27,8 @@ class Peer:
     """Until which heartbeat a peer is not asked into the mesh."""
 
 
-def overlay(count: int, dice: random.Random) -> list[Peer]:
-    """A settled swarm of so many peers, who joined one after the other and were introduced to any who were there."""
+def links(count: int, dice: random.Random) -> list[Peer]:
+    """So many peers, who joined one after the other and were introduced to any who were there; without a mesh yet."""
     peers = [Peer() for _ in range(count)]
     for number in range(1, count):
         for other in dice.sample(range(number), min(number, 2 * DIALS)):
@@ -36,7 +36,17 @@ def overlay(count: int, dice: random.Random) -> list[Peer]:
                 peers[number].dialled.add(other)
                 peers[number].connected.add(other)
                 peers[other].connected.add(number)
-    order = list(range(count))
+    return peers
+
+
+def overlay(count: int, dice: random.Random) -> list[Peer]:
+    """A settled swarm on one topic."""
+    return settled(links(count, dice), dice)
+
+
+def settled(peers: list[Peer], dice: random.Random) -> list[Peer]:
+    """The same peers with the meshes that they come to have on a topic that all of them follow."""
+    order = list(range(len(peers)))
     for beat in range(BEATS):
         dice.shuffle(order)
         for number in order:
