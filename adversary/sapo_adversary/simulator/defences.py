@@ -105,12 +105,12 @@ def _forget_whom_it_refuses(ledger: Ledger, peer: str) -> bool:
 
 _carriers: WeakKeyDictionary[Ledger, dict[str, str]] = WeakKeyDictionary()
 """For each node, the peer from which it last had something of an issuer."""
-_report = Ledger.report
+_report, _handle = Ledger.report, Ingest.handle
 
 
-async def _note_who_carries(ingest: Ingest, sender: str, data: bytes) -> Verdict:
+async def _note_who_carries(ingest: Ingest, sender: str, data: bytes, *, shard: int) -> Verdict:
     """Take a message, and remember whom to blame for it."""
-    verdict = ingest._judge(sender, data, ingest._admit)  # noqa: SLF001 - stands for a method of it
+    verdict = await _handle(ingest, sender, data, shard=shard)
     if verdict is Verdict.ACCEPT:
         envelope, _ = decode_message(data, ingest._manifest)  # noqa: SLF001
         issuer = parse_envelope(envelope, network_id=ingest._manifest.network_id).issuer  # noqa: SLF001

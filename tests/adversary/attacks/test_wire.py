@@ -2,6 +2,7 @@
 
 import random
 from dataclasses import replace
+from functools import partial
 
 import cbor2
 import pytest
@@ -178,7 +179,7 @@ async def test_no_key_of_small_order_is_accepted_though_openssl_takes_all_of_the
 async def test_nothing_signed_for_elsewhere_is_accepted_and_no_evidence_for_a_rollout():
     node, sent = gate(), packets("cross-domain", beats=len(elsewhere(MANIFEST.network_id)))
     for packet in sent:
-        handle = node.ingest.handle if packet.topic == "rollouts" else node.ingest.handle_evidence
+        handle = partial(node.ingest.handle, shard=0) if packet.topic == "rollouts" else node.ingest.handle_evidence
         assert await handle(key(500).peer, packet.data) is not Verdict.ACCEPT
     assert set(node.refused()) <= {Layer.SIGNATURE, Layer.FRAME, "sender banned"}
 
