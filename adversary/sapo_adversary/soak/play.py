@@ -162,7 +162,7 @@ class Soak:
                 *("--bootstrap", target, "--interval", str(ATTACK_INTERVAL)),
             ]
             with (self._folder / "attackers").open("ab") as log, trio.move_on_after(ATTACK_SECONDS):
-                await trio.run_process(command, stdout=subprocess.DEVNULL, stderr=log, check=False)
+                await trio.run_process(command, stdout=subprocess.DEVNULL, stderr=log, check=False, deliver_cancel=_end)
 
     async def _sample(self) -> None:
         with (self._folder / "samples.jsonl").open("a") as file:
@@ -172,6 +172,11 @@ class Soak:
                         file.write(json.dumps(sample) + "\n")
                 file.flush()
                 await trio.sleep(SAMPLE_SECONDS)
+
+
+async def _end(attacker: trio.Process) -> None:
+    """It has nothing to lose, and on a busy machine asking takes longer than anybody waits."""
+    attacker.kill()
 
 
 def play(soak: Soak, progress: Callable[[float], None]) -> None:
