@@ -20,6 +20,10 @@ def test_memory_that_grows_has_a_slope_whose_interval_leaves_out_zero():
     assert grown["low"] > 2
 
 
+def test_memory_that_never_changes_has_a_slope_and_an_interval_of_nothing():
+    assert slope(HOURS, [134.0 for _ in HOURS]) == {"slope": 0.0, "low": 0.0, "high": 0.0}
+
+
 def test_memory_that_wavers_has_a_slope_whose_interval_holds_zero():
     dice = random.Random(2)
     wavering = slope(HOURS, [200 + dice.gauss(0, 5) for _ in HOURS])
@@ -32,10 +36,11 @@ def test_lines_that_belong_to_a_fault_are_counted_by_what_they_mean():
             "connected to 12D3KooWQ4MKT8R8wxccDxhUM3JD1EojH3sDmGaqdDKpMRgSCvsW",
             "lost 12D3KooWQ4MKT8R8wxccDxhUM3JD1EojH3sDmGaqdDKpMRgSCvsW",
             "the learner process ended; next start in 0.5 s",
+            "made a new key in soak/node1/node.key (mode 0600); this node is 12D3KooWCnm9fRmXZ6u5exnM5VrSvnnvZ",
             "",
         ]
     )
-    assert explained == {"peers come and go": 2, "a learner or jail was killed": 1}
+    assert explained == {"peers come and go": 2, "a learner or jail was killed": 1, "a key was made": 1}
     assert unexplained == {}
 
 

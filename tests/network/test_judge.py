@@ -74,6 +74,14 @@ async def test_the_memory_is_bounded() -> None:
     assert ids.has((CAPACITY).to_bytes(4, "big"))
 
 
+async def test_what_has_passed_is_not_kept(autojump_clock: MockClock) -> None:
+    ids = RecentIds()
+    for number in range(100):
+        ids.add(number.to_bytes(4), 1.0)
+        await trio.sleep(2)
+    assert len(ids._until) == 1
+
+
 def test_the_id_of_a_message_is_that_of_the_spec_and_differs_by_topic() -> None:
     assert message_id("/sapo/1/x/evidence", b"m") == sha256(b"/sapo/1/x/evidence\0m").digest()
     assert message_id("/sapo/1/x/evidence", b"m") != message_id("/sapo/1/x/rollouts/0", b"m")

@@ -4,6 +4,7 @@ import json
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
+from math import isnan
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ EXPLAINED = {
     "a look at held-out questions met a dead process": r"no look at held-out questions after round ",
     "a liar was found out": r"\S+ is banned for what it signed$",
     "a node that was away": r"cannot reach bootstrap |bootstrap .* is reachable again$",
-    "a key was made": r"made a new key in .*; this node is $|12D3KooW\w+$",
+    "a key was made": r"made a new key in .*; this node is 12D3KooW\w+$",
     "asked to stop": r"stopping after this round; once more stops now$",
 }
 """Lines that belong to what is done to the swarm, by what they mean."""
@@ -99,7 +100,8 @@ def slope(hours: Sequence[float], values: Sequence[float]) -> dict[str, float]:
     blocks = [slice(start * size, (start + 1) * size) for start in range(BLOCKS)]
     xs, ys = ([sum(each[block]) / size for block in blocks] for each in (hours, values))
     fit = linregress(xs, ys)
-    half = float(t.ppf((1 + LEVEL) / 2, BLOCKS - 2)) * float(fit.stderr)
+    error = 0.0 if isnan(fit.stderr) else float(fit.stderr)  # what never changes has none
+    half = float(t.ppf((1 + LEVEL) / 2, BLOCKS - 2)) * error
     grown = float(fit.slope)
     return {"slope": round(grown, 2), "low": round(grown - half, 2), "high": round(grown + half, 2)}
 

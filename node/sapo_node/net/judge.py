@@ -31,7 +31,10 @@ def message_id(topic: str, data: bytes) -> bytes:
 
 
 class RecentIds:
-    """A bounded set of content ids, each with a time at which it is forgotten; the oldest goes first."""
+    """A bounded set of content ids, each with a time at which it is forgotten; the oldest goes first.
+
+    What has passed makes room with every new one, or a node would grow for hours until the bound is reached.
+    """
 
     def __init__(self, capacity: int = CAPACITY) -> None:
         self._until: OrderedDict[bytes, float] = OrderedDict()
@@ -42,9 +45,10 @@ class RecentIds:
         return (trio.current_time() if at is None else at) < self._until.get(key, 0.0)
 
     def add(self, key: bytes, seconds: float = SETTLED_SECONDS) -> None:
-        self._until[key] = trio.current_time() + seconds
+        now = trio.current_time()
+        self._until[key] = now + seconds
         self._until.move_to_end(key)
-        if len(self._until) > self._capacity:
+        while len(self._until) > self._capacity or next(iter(self._until.values())) <= now:
             self._until.popitem(last=False)
 
     def discard(self, key: bytes) -> None:
