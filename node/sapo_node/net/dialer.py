@@ -172,7 +172,7 @@ class Dialer:
             elif entry.linked:
                 self._put_off(entry)  # it is leaving, which takes a while
         # Whoever dials us has no say in this: else a crowd of strangers would keep us from those we chose.
-        dialled = len(self._dialled())
+        dialled = len(self._dialled(here))
         enough = dialled >= ENOUGH
         seeking = enough and dialled < MOST and self._lonely()
         return [
@@ -184,8 +184,7 @@ class Dialer:
             and self._admit(entry.peer_id)
         ]
 
-    def _dialled(self) -> list[Wanted]:
-        here = self._connected()
+    def _dialled(self, here: frozenset[str]) -> list[Wanted]:
         return [entry for entry in self._book.values() if entry.ours and entry.peer_id in here]
 
     def seek_anew(self, useful: Callable[[str], bool]) -> list[str]:
@@ -195,7 +194,7 @@ class Dialer:
         for entry in self._book.values():
             entry.sought = False
         self.wake()
-        dialled = self._dialled()
+        dialled = self._dialled(self._connected())
         idle = [each for each in dialled if not (each.bootstrap or each.anchor or useful(each.peer_id))]
         return [each.peer_id for each in idle[: max(0, len(dialled) - ENOUGH)]]
 
