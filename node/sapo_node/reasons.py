@@ -95,6 +95,10 @@ REASONS: Mapping[str, Reason] = MappingProxyType(
             "Its right answers are longer than most of this node's own to the same task.", "`gates` without `length`."
         ),
         "steps gate": Reason("Its right answers hold an equation that is false.", "`gates` without `steps`."),
+        "agreement gate": Reason(
+            "What this node learns from its own answers speaks against most of what that peer gave in this task.",
+            "Twenty rounds, after which the peer is heard there again, or `gates` without `agreement`.",
+        ),
         "surprise gate": Reason(
             "It holds tokens that this node's policy would not write. Those are not taught; what comes after them is.",
             "A policy that has come to write them itself, or `gates` without `surprise`.",

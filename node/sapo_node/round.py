@@ -14,6 +14,7 @@ from sapo_node.competence import Competence
 from sapo_node.contribution import Contribution, LocalGroup
 from sapo_node.counters import Slot
 from sapo_node.gates import Gates
+from sapo_node.gates.agreement import Heard
 from sapo_node.intake import Intake
 from sapo_node.learner.messages import Gate, TrainReport
 from sapo_node.pool import Pool
@@ -137,7 +138,7 @@ class Rounds:
             training = await self._trainer.train(local, external)
         self._balance.observe(local, self._sampler.yardstick(offered), supply=len(offered), drawn=len(external))
         self._competence.observe(local)
-        self._gates.observe(local)
+        self._gates.observe(local, list(_heard(external, training, len(local))))
         self._on_chosen(
             Choices(
                 slot.epoch,
@@ -164,6 +165,13 @@ class Rounds:
             seconds=watch.seconds,
             training=training,
         )
+
+
+def _heard(external: Sequence[WeightedGroup], training: TrainReport, local: int) -> Iterator[Heard]:
+    """What own learning says to others' right answers."""
+    for number, _, agrees in training.agreement:
+        group = external[number - local].group
+        yield Heard(group.peer, group.dataset, agrees)
 
 
 def _kept_out(external: Sequence[WeightedGroup], training: TrainReport, local: int) -> list[dict[int, Gate]]:

@@ -24,7 +24,9 @@ from sapo_adversary.campaigns.campaign import (
 from sapo_adversary.campaigns.outcome import COLUMNS, rows
 from sapo_adversary.campaigns.page import page
 from sapo_adversary.campaigns.play import play
+from sapo_adversary.commands.campaigns import _one_out
 from sapo_adversary.simulator.engine import ThisMachine
+from sapo_node.learner.messages import GATES
 from sapo_protocol import LocalError
 
 
@@ -49,6 +51,11 @@ def test_arms_differ_in_the_attack_and_in_what_is_left_out_alone():
     assert replace(undefended, name="", without=()) == replace(defended, name="")
     assert replace(defended, name="", attackers=()) == replace(control, name="")
     assert campaign.scenario("alone").nodes[0].external == 0
+
+
+def test_each_gate_is_left_out_by_itself():
+    scenarios = [each.scenario("undefended") for each in _one_out(load_campaign("poison-text"))]
+    assert [{*GATES} - {*each.gates_of(each.nodes[0])} for each in scenarios] == [{gate} for gate in GATES]
 
 
 def test_real_models_play_in_fewer_nodes_and_are_held_to_the_same_promises():

@@ -66,7 +66,7 @@ class Learner:
         self.weights.append(tuple(group.question for group in groups))
         self.end_at("after")
         return TrainReport(
-            step, 0.1, 1.0, 1.0, 3.0, 0.0, 0.0, 1e-4, None, 0, 0, (TOKENS,) * len(groups), (), (), None, 0.0
+            step, 0.1, 1.0, 1.0, 3.0, 0.0, 0.0, 1e-4, None, 0, 0, (TOKENS,) * len(groups), (), (), (), None, 0.0
         )
 
     async def checkpoint(self):

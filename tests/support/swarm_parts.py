@@ -26,6 +26,7 @@ TRAINING = TrainReport(
     group_tokens=(300, 200),
     refused=((1, "too long"),),
     kept_out=((2, 3, "surprise"),),
+    agreement=((2, 3, False),),
     skipped="no group has an advantage",
     seconds=2.0,
 )
@@ -75,7 +76,9 @@ class Oracle:
         self.step = step
         self.trained.append((step, tuple(groups)))
         tokens = tuple(10 if any(group.advantages) else 0 for group in groups)
-        return TrainReport(step, 0.1, 1.0, 1.0, 3.0, 0.0, 0.0, 1e-4, None, sum(tokens), 0, tokens, (), (), None, 0.0)
+        return TrainReport(
+            step, 0.1, 1.0, 1.0, 3.0, 0.0, 0.0, 1e-4, None, sum(tokens), 0, tokens, (), (), (), None, 0.0
+        )
 
     async def checkpoint(self) -> int:
         return self.step

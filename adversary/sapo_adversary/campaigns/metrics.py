@@ -23,6 +23,7 @@ ABOUT: Mapping[str, str] = {
     "poison_share": "attackers' share of |advantage| x tokens, of all that was trained on; the worst node's",
     "reward_lost": "honest nodes' cumulative reward, below the control's by this share",
     "heldout_lost": "honest nodes' held-out pass@1 at the end, below the control's by this share",
+    "task_lost": "honest nodes' held-out pass@1 at the end in the task that lost most, below the control's by so much",
     "banned": "share of attackers banned at the end, over honest nodes",
     "rounds_to_ban": "median rounds until an attacker was banned",
     "honest_healthy": "share of honest peers in good standing at the end, over honest nodes",
@@ -105,6 +106,7 @@ def _taught(nodes: Sequence[Mapping[str, Any]], others: Sequence[Mapping[str, An
         "says_trigger": shown["trigger"][0],
         "false_steps": shown["false step"][0] - shown["false step"][1],
         "longer": shown["length"][0] / shown["length"][1],
+        "task_lost": max(_heldout_of(others, task) - _heldout_of(nodes, task) for task in _tasks(nodes)),
         "poison_gain": _poison_gain(nodes),
     }
 
@@ -193,6 +195,14 @@ def _reward(nodes: Sequence[Mapping[str, Any]]) -> float:
 
 def _heldout(nodes: Sequence[Mapping[str, Any]]) -> float:
     return fmean(node["heldout"][-1]["pass_at_1"] for node in nodes)
+
+
+def _heldout_of(nodes: Sequence[Mapping[str, Any]], task: str) -> float:
+    return fmean(node["heldout"][-1]["per_task"][task] for node in nodes)
+
+
+def _tasks(nodes: Sequence[Mapping[str, Any]]) -> list[str]:
+    return list(nodes[0]["heldout"][-1]["per_task"])
 
 
 def _external(nodes: Sequence[Mapping[str, Any]]) -> int:

@@ -41,6 +41,8 @@ _SEEDS: Mapping[Matrix, int] = {"full": 5, "quick": 1, "models": 3, "poison": 3}
 _AT_SEVERAL_SHARES = "poison-text"
 """The poison that is played at several shares of attackers."""
 _POISON_SHARES = (0.0625, 0.125, SHARE, 0.5)
+_ONE_OUT_SEEDS = 1
+"""Swarms in which each gate is left out by itself, of every poison: there are as many such runs as of all others."""
 _ADAPTIVE = "-adaptive"
 """How the scenario of an attacker ends who knows the gates."""
 _REALTIME_SEEDS = 2
@@ -48,8 +50,8 @@ _REALTIME_SEEDS = 2
 _SHOWN = ("reward_lost", "heldout_lost", "poison_share", "violations", "false_bans", "banned", "rounds_to_ban")
 _REALTIME_SHOWN = ("delivery", "victim_heard", "victim_hears", "latency_p99", "mesh_honest", "mesh_dark", "honest_cpu")
 _POISON_SHOWN = (
-    *("heldout_lost", "reward_lost", "trained_share", "says_phrase", "says_trigger", "false_steps", "longer"),
-    *("poison_gain", "violations", "false_bans"),
+    *("heldout_lost", "task_lost", "reward_lost", "trained_share", "says_phrase", "says_trigger", "false_steps"),
+    *("longer", "poison_gain", "violations", "false_bans"),
 )
 _CROWDED_SHOWN = (*_SHOWN, "external", "honest_healthy", "attackers_healthy")
 
@@ -159,7 +161,8 @@ def matrix(
     most, not with --quick or --models; unlike all others they do not give the same numbers twice. The swarm of a
     thousand peers is left to `sapo-adversary run scale`.
 
-    With --poison: each poison at a quarter, one of them at four shares, and what it does to nodes without gates.
+    With --poison: each poison at a quarter, one of them at four shares, and what it does to nodes without gates, and
+    without each of them.
 
     Writes matrix.json, matrix.csv (attack, seed, share, arm, metric, value, verdict) and matrix.html; quick.* with
     --quick, models.* with --models, poison.* with --poison. Hours on two cores; minutes with --quick. Exits with 1
@@ -185,15 +188,18 @@ def matrix(
     )
     swarms, few = range(1, 1 + count), range(1, 1 + min(count, _REALTIME_SEEDS))
     outcomes = play_parts([(campaign, SHARE) for campaign in campaigns], swarms)
+    more: dict[str, Any] = {}
     if kind == "full":
         others = [(campaign, share) for campaign in _worst(outcomes) for share in SHARES if share != SHARE]
         outcomes += play_parts(others, swarms)
     if kind == "poison":
         campaign = load_campaign(_AT_SEVERAL_SHARES)
         outcomes += play_parts([(campaign, share) for share in _POISON_SHARES if share != SHARE], swarms)
+        parts = [part for each in campaigns if not each.name.endswith(_ADAPTIVE) for part in _one_out(each)]
+        left_out = play_parts([(part, SHARE) for part in parts], range(1, 1 + _ONE_OUT_SEEDS))
+        more["at_25_percent"] = _by_poison(outcomes, left_out)
     outcomes += play_parts([(campaign, SHARE) for campaign in realtime], few)
     flag, name = ("", "matrix") if kind == "full" else (f" --{kind}", kind)
-    more = {"at_25_percent": _by_poison(outcomes)} if kind == "poison" else {}
     written = _write(outcomes, output, name, f"sapo-adversary matrix{flag}", more)
     if json_output:
         click.echo(json.dumps([outcome.as_dict() for outcome in outcomes]))
@@ -208,18 +214,31 @@ def _prepare(campaigns: Iterable[Campaign]) -> None:
     prepare_for((campaign.scenario("control") for campaign in campaigns), DEFAULT_FOLDER, stderr)
 
 
-def _by_poison(outcomes: Iterable[Outcome]) -> dict[str, dict[str, Any]]:
-    """What each poison does to nodes without gates, with them, and with them where it knows them: by seed."""
+def _one_out(campaign: Campaign) -> list[Campaign]:
+    """The campaign against nodes that go without one of the gates, and with all others."""
+    return [replace(campaign, undefended=(gate,)) for gate in campaign.undefended]
+
+
+def _by_poison(outcomes: Iterable[Outcome], left_out: Iterable[Outcome]) -> dict[str, dict[str, Any]]:
+    """What each poison does to nodes without gates, with them, with all but one, and with all where it knows them: by
+    seed.
+    """
     found: dict[str, dict[str, Any]] = {}
     for each in outcomes:
         if each.share == SHARE:
-            name = each.campaign.name.removeprefix("poison-")
-            place = found.setdefault(name.removesuffix(_ADAPTIVE).replace("-", "_"), {})
-            if name.endswith(_ADAPTIVE):
+            place = found.setdefault(_poison_of(each), {})
+            if each.campaign.name.endswith(_ADAPTIVE):
                 place["adaptive"] = each.values["defended"]
             else:
                 place |= {"undefended": each.values["undefended"], "defended": each.values["defended"]}
+    for each in left_out:
+        [gate] = each.campaign.undefended
+        found[_poison_of(each)].setdefault("without", {})[gate] = each.values["undefended"]
     return found
+
+
+def _poison_of(outcome: Outcome) -> str:
+    return outcome.campaign.name.removeprefix("poison-").removesuffix(_ADAPTIVE).replace("-", "_")
 
 
 def _worst(outcomes: Sequence[Outcome]) -> list[Campaign]:

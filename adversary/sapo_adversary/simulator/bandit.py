@@ -121,6 +121,7 @@ def _report(step: int, groups: Sequence[TrainGroup], tokens: Sequence[int]) -> T
         group_tokens=tuple(tokens),
         refused=(),
         kept_out=(),
+        agreement=(),
         skipped=None,
         seconds=0.0,
     )

@@ -25,6 +25,7 @@ import sapo_node.verify
 import sapo_protocol.envelope
 import sapo_protocol.rollout
 from sapo_adversary.simulator import stock
+from sapo_adversary.simulator.scenario import gate_name
 from sapo_adversary.simulator.scoring import SharedScorer
 from sapo_node.anchors import Anchors
 from sapo_node.counters import Counters
@@ -144,13 +145,14 @@ _GATES = {
     "habits": "node/sapo_node/gates/habits.py",
     "length": "node/sapo_node/gates/length.py",
     "steps": "node/sapo_node/gates/steps.py",
+    "agreement": "node/sapo_node/gates/agreement.py",
     "surprise": "node/sapo_node/learner/gates.py",
     "follows": "node/sapo_node/learner/gates.py",
 }
 
 DEFENCES: Mapping[str, Defence] = {
     # A node has switches for these, which a scenario sets.
-    **{f"{gate} gate": Defence(where, ()) for gate, where in _GATES.items()},
+    **{gate_name(gate): Defence(where, ()) for gate, where in _GATES.items()},
     "re-verification": Defence("node/sapo_node/verify.py", ((Verifier, "verify", _believe),)),
     "signatures": Defence(
         "protocol/sapo_protocol/rollout.py",

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args
 
 from sapo_adversary.attacks.catalogue import ATTACKS, GOSSIP
+from sapo_node.learner.messages import GATES
 from sapo_protocol import LocalError
 
 Control = Literal["", "replay", "filter", "oversample"]
@@ -150,10 +151,13 @@ class Scenario:
         return [replace(spec, count=1) for spec in self.nodes for _ in range(spec.count)]
 
     def gates_of(self, spec: NodeSpec) -> tuple[str, ...]:
-        """The gates of a node, but for those that all go without. Only `baseline` looks at rewards; what the stand-in
-        learner answers is no text that the others could read.
+        """The gates of a node that do anything: none where it takes nothing of others, and none of those that all go
+        without. Only `baseline` looks at rewards; what the stand-in learner answers is no text that the others could
+        read.
         """
-        kept = (gate for gate in spec.gates if f"{gate} gate" not in self.without)
+        if spec.external == 0:
+            return ()
+        kept = (gate for gate in spec.gates if gate_name(gate) not in self.without)
         return tuple(gate for gate in kept if self.learner == "model" or gate == "baseline")
 
     @property
@@ -162,16 +166,29 @@ class Scenario:
         return sum(spec.rounds(self.seconds) for spec in self.members)
 
     def digest(self) -> str:
-        """SHA-256 over every number that is not the default, whatever the scenario is called, in hexadecimal."""
-        numbers = {key: value for key, value in _chosen(self).items() if key != "name"}
+        """SHA-256 over every number that is not the default, whatever the scenario is called, in hexadecimal. Gates
+        that do nothing do not count: a run without any is the same however many there are.
+        """
+        gates = {gate_name(gate) for gate in GATES}
+        told = replace(
+            self,
+            nodes=tuple(replace(spec, gates=self.gates_of(spec)) for spec in self.nodes),
+            without=tuple(name for name in self.without if name not in gates),
+        )
+        numbers = {key: value for key, value in _chosen(told).items() if key != "name"}
         for kind in ("nodes", "attackers"):
             if kind in numbers:
-                numbers[kind] = [_chosen(each) for each in getattr(self, kind)]
+                numbers[kind] = [_chosen(each) for each in getattr(told, kind)]
         return hashlib.sha256(json.dumps(numbers, sort_keys=True, default=str).encode()).hexdigest()
 
     def as_dict(self) -> dict[str, Any]:
         """The scenario as plain values; `scenario_from` takes them back."""
         return asdict(self)
+
+
+def gate_name(gate: str) -> str:
+    """What a gate is called among the defences."""
+    return f"{gate} gate"
 
 
 def scenario_from(table: Mapping[str, Any]) -> Scenario:

@@ -4,14 +4,16 @@ Re-verification tells right from wrong; it cannot see what a right answer teache
 that from one side, against the one measure that nobody else can forge: what this policy itself says and knows. A gate
 only keeps texts out of a round's training. It never changes anybody's standing: good peers have habits, too.
 
-`baseline` says what a right answer counts. `habits`, `length` and `steps` read texts, here; `surprise` and `follows`
-need the policy's probabilities and are in the learner, `sapo_node.learner.gates`.
+`baseline` says what a right answer counts. `habits`, `length` and `steps` read texts, and `agreement` hears what the
+learner says of them, here; `surprise` and `follows` need the policy's probabilities and are in the learner,
+`sapo_node.learner.gates`.
 """
 
 from collections.abc import Iterable, Sequence
 
 from sapo_node.competence import Competence
 from sapo_node.contribution import LocalGroup
+from sapo_node.gates.agreement import AgreementGate, Heard
 from sapo_node.gates.baseline import against_own
 from sapo_node.gates.habits import HabitGate, Span
 from sapo_node.gates.length import LengthGate
@@ -21,7 +23,7 @@ from sapo_node.verify import VerifiedGroup
 
 
 class Gates:
-    """The gates that read texts."""
+    """The gates outside the learner."""
 
     def __init__(self, names: Iterable[str], competence: Competence) -> None:
         """Those named; the names of the learner's gates mean nothing here."""
@@ -31,12 +33,15 @@ class Gates:
         self._habits = HabitGate() if "habits" in names else None
         self._length = LengthGate() if "length" in names else None
         self._steps = "steps" in names
+        self._agreement = AgreementGate() if "agreement" in names else None
 
-    def observe(self, local: Sequence[LocalGroup]) -> None:
-        """Take in a round's own answers."""
+    def observe(self, local: Sequence[LocalGroup], heard: Sequence[Heard] = ()) -> None:
+        """Take in a round's own answers, and what the learner said of others'."""
         for gate in (self._habits, self._length):
             if gate:
                 gate.observe(local)
+        if self._agreement:
+            self._agreement.observe(heard)
 
     def sift(self, offered: Sequence[VerifiedGroup]) -> tuple[list[VerifiedGroup], list[tuple[VerifiedGroup, Gate]]]:
         """Those on offer from which there is something to learn, and those from which there is nothing, with the gate
@@ -72,7 +77,7 @@ class Gates:
         return {
             number: gate
             for number, (completion, right) in enumerate(zip(group.completions, group.rewards, strict=True))
-            if right and (gate := self._why(group.dataset, completion.text))
+            if right and (gate := self._why(group, completion.text))
         }
 
     def silent(self, group: VerifiedGroup) -> tuple[tuple[Span, ...], ...]:
@@ -84,12 +89,14 @@ class Gates:
     @property
     def _stops(self) -> bool:
         """Whether any gate stops whole answers: most swarms have none, and pools are large."""
-        return self._steps or self._length is not None
+        return self._steps or self._length is not None or self._agreement is not None
 
-    def _why(self, dataset: str, text: str) -> Gate | None:
+    def _why(self, group: VerifiedGroup, text: str) -> Gate | None:
         """Which gate stops a right answer, if any."""
         if self._steps and not steps_hold(text):
             return "steps"
-        if self._length and not self._length.admits(dataset, text):
+        if self._length and not self._length.admits(group.dataset, text):
             return "length"
+        if self._agreement and not self._agreement.admits(group.peer, group.dataset):
+            return "agreement"
         return None

@@ -53,9 +53,11 @@ class Estimate:
     weights: int
     """What the model computes with, and the fp32 copies of what is trained."""
     optimizer: int
+    """Adam's moments, and the mean of own gradients where the gate `agreement` asks for it."""
     gradients: int
     activations: int
-    """What training on one micro-batch takes beside these, logits included, or the update, whichever is more."""
+    """What training on one micro-batch takes beside these, logits included, or the update, whichever is more; and a
+    copy of what is trained, where own learning is asked."""
     sampling: int
     """The cache of keys and values, logits, and what reading the prompts takes."""
 
@@ -105,13 +107,15 @@ def estimate(options: LearnerOptions) -> Estimate:
         policy.model.tie_weights()
         trained = [value for _, value in policy.trainable()]
         in_fp32 = sum(4 * value.numel() for value in trained)
+        own = in_fp32 if "agreement" in options.gates else 0
         copies = sum(4 * value.numel() for value in trained if value.dtype != torch.float32)
-        # Adam keeps two moments of each weight, and takes as much again as one of them while it updates.
+        # Adam keeps two moments of each weight, and takes as much again as one of them while it updates. Own learning
+        # is a mean of gradients, and its step is taken back by a copy of the weights.
         return Estimate(
             weights=_bytes([*policy.model.parameters(), *policy.model.buffers()]) + copies,
-            optimizer=2 * in_fp32,
+            optimizer=2 * in_fp32 + own,
             gradients=in_fp32,
-            activations=max(int(SLACK * _training(policy, options)), in_fp32),
+            activations=max(int(SLACK * _training(policy, options)), in_fp32) + own,
             sampling=int(SLACK * _sampling(policy, options)),
         )
 

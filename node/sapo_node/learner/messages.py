@@ -12,7 +12,7 @@ Finish = Literal["stop", "length"]
 Source = Literal["local", "external"]
 Correction = Literal["positive", "tapered", "paper"]
 Dtype = Literal["float32", "bfloat16"]
-Gate = Literal["baseline", "habits", "length", "steps", "surprise", "follows"]
+Gate = Literal["baseline", "habits", "length", "steps", "agreement", "surprise", "follows"]
 GATES: tuple[Gate, ...] = get_args(Gate)
 PARTLY: frozenset[Gate] = frozenset({"surprise"})
 """Those of the learner that keep out tokens of a right answer and teach the rest of it."""
@@ -56,7 +56,8 @@ class LearnerOptions:
     """Longest completion, own or external, in tokens of this model."""
     max_completion_bytes: int = 1024
     gates: tuple[str, ...] = ()
-    """Of GATES, what others' right answers must pass. Only `surprise` and `follows` are the learner's."""
+    """Of GATES, what others' right answers must pass. `surprise` and `follows` are the learner's; for `agreement` it
+    says what the gate has to know."""
     read_only: bool = False
     """The checkpoints are those of a node that may be running: the newest is read, and all of them left as they are."""
 
@@ -129,6 +130,9 @@ class TrainReport:
     kept_out: tuple[tuple[int, int, Gate], ...]
     """Others' right answers that the learner's gates kept out of the loss, `surprise` only in part: the group in the
     request, the completion in the group, and the gate."""
+    agreement: tuple[tuple[int, int, bool], ...]
+    """Of others' right answers, whether a step of own learning makes them more probable: the group, the completion, and
+    the answer. Empty without the gate of that name, and before own learning is known."""
     skipped: str | None
     """Why no update was made, though the step counts."""
     seconds: float
@@ -231,6 +235,7 @@ def report_to_json(report: TrainReport) -> dict[str, Any]:
         "per_group_tokens": list(report.group_tokens),
         "refused": [list(pair) for pair in report.refused],
         "kept_out": [list(each) for each in report.kept_out],
+        "agreement": [list(each) for each in report.agreement],
         "skipped": report.skipped,
         "seconds": report.seconds,
     }
@@ -252,6 +257,7 @@ def report_from_json(body: Mapping[str, Any]) -> TrainReport:
         group_tokens=tuple(body["per_group_tokens"]),
         refused=tuple((index, reason) for index, reason in body["refused"]),
         kept_out=tuple((group, completion, gate) for group, completion, gate in body["kept_out"]),
+        agreement=tuple((group, completion, agrees) for group, completion, agrees in body["agreement"]),
         skipped=body["skipped"],
         seconds=body["seconds"],
     )

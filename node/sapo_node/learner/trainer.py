@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from sapo_node.learner import gates, grpo
+from sapo_node.learner.agreement import OwnLearning
 from sapo_node.learner.batch import MicroBatch, Refused, Row, completion_logits, micro_batches, rows_of
 from sapo_node.learner.messages import Correction, Gate, LearnerOptions, RequestError, TrainReport, TrainRequest
 from sapo_node.learner.model import Policy
@@ -34,6 +35,12 @@ class _Tally:
     external_tokens: int = 0
     group_tokens: list[int] = field(default_factory=list)
     kept_out: list[tuple[int, int, Gate]] = field(default_factory=list)
+    agreement: list[tuple[int, int, bool]] = field(default_factory=list)
+
+    def hear(self, batch: MicroBatch, agrees: Tensor) -> None:
+        """Note of the right answers of a micro-batch whether own learning speaks for them: (B,)."""
+        said = zip(batch.rows, agrees.tolist(), strict=True)
+        self.agreement += [(row.group, row.number, each) for row, each in said if row.advantage > 0]
 
     def keep_out(self, gate: Gate, batch: MicroBatch, where: Tensor) -> None:
         """Note which completions of a micro-batch a gate kept out: (B,)."""
@@ -55,6 +62,9 @@ class Trainer:
         self._warmup = options.warmup
         self._max_tokens = options.max_tokens
         self._gates = frozenset(options.gates)
+        self._own = None
+        if "agreement" in self._gates:
+            self._own = OwnLearning(self.parameters, self.optimizer, options.learning_rate)
         self._denominator = float(options.groups * options.completions * options.max_tokens)
 
     def train(self, request: TrainRequest) -> TrainReport:
@@ -87,6 +97,7 @@ class Trainer:
             group_tokens=tuple(tally.group_tokens),
             refused=tuple(refused),
             kept_out=tuple(sorted(tally.kept_out)),
+            agreement=tuple(sorted(tally.agreement)),
             skipped=skipped,
             seconds=time.monotonic() - started,
         )
@@ -124,10 +135,14 @@ class Trainer:
                 and row.completion
                 and grpo.counts(row.advantage, external=external, correction=correction)
             ]
-            for batch in micro_batches(self.policy, counted):
+            batches = list(micro_batches(self.policy, counted))
+            later = self._after_own_step(batches) if external else None
+            for place, batch in enumerate(batches):
                 logits = completion_logits(self.policy, batch)
                 logprobs = grpo.token_logprobs(logits, batch.targets)
                 weights = self._weights(batch, logprobs, floor, tapered=external and correction == "tapered")
+                if later:
+                    tally.hear(batch, later[place] >= _logprob(batch, logprobs.detach()))
                 if external:
                     weights = weights * self._admitted(batch, logprobs.detach(), tally)
                 advantages = torch.tensor([row.advantage for row in batch.rows], device=self.policy.device)
@@ -137,12 +152,29 @@ class Trainer:
                 loss.backward()  # type: ignore[no-untyped-call]
                 _count(tally, batch, weights, logits.detach(), loss.item())
 
+    @torch.no_grad()
+    def _after_own_step(self, external: Sequence[MicroBatch]) -> list[Tensor]:
+        """Return how probable others' completions are after a step of what own ones teach, whose gradients stand now:
+        (B,) of each batch. Nothing where the gate that asks is off, or too little was learnt to say.
+        """
+        if self._own is None:
+            return []
+        self._own.observe()
+        if not external or not self._own.known:
+            return []
+        try:
+            with self._own.one_step():
+                self.publish()
+                return [
+                    _logprob(batch, grpo.token_logprobs(completion_logits(self.policy, batch), batch.targets))
+                    for batch in external
+                ]
+        finally:
+            self.publish()
+
     def _weights(self, batch: MicroBatch, logprobs: Tensor, floor: float, *, tapered: bool) -> Tensor:
         """Return the (B, T) token weights."""
-        mask = batch.mask.to(logprobs.dtype, copy=True)
-        for place, row in enumerate(batch.rows):
-            if row.silent:
-                mask[place, list(row.silent)] = 0
+        mask = _taught(batch).to(logprobs.dtype)
         own = torch.tensor([row.weight for row in batch.rows], device=self.policy.device)[:, None]
         if not tapered:
             return mask * own
@@ -209,6 +241,20 @@ def _hand_over(held: nn.Parameter, value: Tensor) -> None:
     gradient = value.grad.float()
     held.grad = gradient if held.grad is None else held.grad.add_(gradient)
     value.grad = None
+
+
+def _taught(batch: MicroBatch) -> Tensor:
+    """Return 1 where a completion token stands that is not silent, (B, T)."""
+    mask = batch.mask.clone()
+    for place, row in enumerate(batch.rows):
+        if row.silent:
+            mask[place, list(row.silent)] = 0
+    return mask
+
+
+def _logprob(batch: MicroBatch, logprobs: Tensor) -> Tensor:
+    """Return the log-probability of what is taught of each completion: (B, T) to (B,)."""
+    return (logprobs * _taught(batch)).sum(1)
 
 
 def _count(tally: _Tally, batch: MicroBatch, weights: Tensor, logits: Tensor, loss: float) -> None:

@@ -18,6 +18,7 @@ from sapo_adversary.simulator.scoring import SharedScorer
 from sapo_adversary.simulator.swarm import simulate
 from sapo_node.gates.steps import steps_hold
 from sapo_node.keyfile import Identity
+from sapo_node.learner.messages import GATES
 from sapo_node.one_core import one_core
 from sapo_protocol import decode_body, load_manifest, open_message
 
@@ -129,7 +130,7 @@ def test_insiders_are_trusted_by_all_honest_nodes_from_the_start():
 def test_a_swarm_of_models_says_what_poison_taught_it_and_the_gates_say_what_they_kept_out():
     """Two rounds: whether all parts meet, not what is learnt."""
     band = AttackerSpec("poison-text", acts_every=10.0, trusted=True)
-    node = NodeSpec(count=2, local=1, gates=("habits", "length", "steps", "surprise", "follows", "baseline"))
+    node = NodeSpec(count=2, local=1, gates=GATES)
     record = simulate(Scenario("few", (node,), seconds=20.0, audited=True, final_questions=1, attackers=(band,)))
     for each in record["nodes"]:
         assert len(each["findings"]["habits"]["phrase"]) == 2

@@ -1,0 +1,166 @@
+"""What own answers say to others': the learner's measure of it, and the gate that goes by it."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from sapo_node.competence import Competence
+from sapo_node.gates import Gates
+from sapo_node.gates.agreement import LEAST, WINDOW, AgreementGate, Heard
+from sapo_node.learner.messages import LearnerOptions, Sampled, TrainGroup, TrainRequest
+from sapo_node.learner.model import load
+from sapo_node.learner.trainer import Trainer
+from sapo_node.round import _heard
+from sapo_node.sampler import WeightedGroup
+from sapo_node.verify import VerifiedGroup
+from sapo_protocol import Completion, Finish
+from swarm_parts import TRAINING
+
+torch.set_num_threads(1)
+
+OPTIONS = LearnerOptions(checkpoints="", groups=2, completions=2, gates=("agreement",), learning_rate=1e-3)
+QUESTION = "What is 2 + 2?"
+PAYS, FAILS = "Column by column: 2+2=4. So <answer>4</answer>", "Adding up digits: 2+2=5. So <answer>5</answer>"
+
+
+def learner(**changes):
+    options = replace(OPTIONS, **changes)
+    return Trainer(load(options), options)
+
+
+def own(trainer):
+    """A question of which one own answer was right and one was wrong."""
+    said = [Sampled(text, "stop", tuple(trainer.policy.encode_foreign(text))) for text in (PAYS, FAILS)]
+    return TrainGroup("local", QUESTION, 1.0, (1.0, -1.0), tuple(said))
+
+
+def others(*texts, advantages, silent=()):
+    return TrainGroup(
+        "external", QUESTION, 1.0, advantages, tuple(Sampled(text, "stop", None, silent) for text in texts)
+    )
+
+
+def taught(trainer, rounds=3):
+    """One whose own answers have said for some rounds what pays."""
+    for _ in range(rounds):
+        trainer.train(TrainRequest(trainer.step + 1, (own(trainer),)))
+    return trainer
+
+
+def weights(trainer):
+    return [value.detach().clone() for value in trainer.policy.model.parameters()]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_own_learning_speaks_for_what_pays_here_and_against_what_does_not(dtype):
+    trainer = taught(learner(dtype=dtype))
+    group = others(PAYS, FAILS, advantages=(1.0, 1.0))
+    report = trainer.train(TrainRequest(trainer.step + 1, (own(trainer), group)))
+    assert report.agreement == ((1, 0, True), (1, 1, False))
+
+
+def test_nothing_is_asked_of_wrong_answers():
+    trainer = taught(learner())
+    group = others(PAYS, FAILS, advantages=(1.0, -1.0))
+    report = trainer.train(TrainRequest(trainer.step + 1, (own(trainer), group), "paper"))
+    assert report.agreement == ((1, 0, True),)
+
+
+def test_words_that_are_not_taught_are_not_asked_about():
+    trainer = taught(learner())
+    whole = others(FAILS, FAILS, advantages=(1.0, -1.0))
+    only_the_end = others(FAILS, FAILS, advantages=(1.0, -1.0), silent=((0, len(FAILS)),))
+    [(_, _, of_all), (_, _, of_the_end)] = trainer.train(
+        TrainRequest(trainer.step + 1, (own(trainer), whole, only_the_end))
+    ).agreement
+    assert (of_all, of_the_end) == (False, True)
+
+
+def test_before_own_answers_taught_anything_nothing_is_said():
+    trainer = learner()
+    group = others(PAYS, FAILS, advantages=(1.0, 1.0))
+    assert trainer.train(TrainRequest(1, (own(trainer), group))).agreement == ()
+
+
+def test_without_the_gate_nothing_is_said():
+    trainer = taught(learner(gates=()))
+    group = others(PAYS, FAILS, advantages=(1.0, 1.0))
+    assert trainer.train(TrainRequest(trainer.step + 1, (own(trainer), group))).agreement == ()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_asking_leaves_every_weight_as_it_would_have_been(dtype):
+    asking, silent = taught(learner(dtype=dtype)), taught(learner(dtype=dtype, gates=()))
+    for trainer in (asking, silent):
+        group = others(PAYS, FAILS, advantages=(1.0, 1.0))
+        trainer.train(TrainRequest(trainer.step + 1, (own(trainer), group)))
+    assert all(torch.equal(a, b) for a, b in zip(weights(asking), weights(silent), strict=True))
+
+
+def test_a_gradient_that_is_not_finite_is_not_learnt_from():
+    trainer = taught(learner())
+    trainer.parameters[0].grad = torch.full_like(trainer.parameters[0], torch.nan)
+    trainer._own.observe()
+    trainer.optimizer.zero_grad()
+    group = others(PAYS, FAILS, advantages=(1.0, 1.0))
+    report = trainer.train(TrainRequest(trainer.step + 1, (own(trainer), group)))
+    assert report.agreement == ((1, 0, True), (1, 1, False))
+
+
+def heard(against, *, of=LEAST, peer="a", dataset="products"):
+    return [Heard(peer, dataset, agrees=number >= against) for number in range(of)]
+
+
+def after(*rounds):
+    gate = AgreementGate()
+    for each in rounds:
+        gate.observe(each)
+    return gate
+
+
+def test_a_peer_most_of_whose_answers_are_spoken_against_is_not_taught():
+    assert not after(heard(10)).admits("a", "products")
+
+
+def test_half_is_not_most():
+    assert after(heard(50, of=100)).admits("a", "products")
+
+
+def test_few_answers_say_nothing():
+    assert after(heard(LEAST - 1, of=LEAST - 1)).admits("a", "products")
+
+
+def test_answers_of_several_rounds_count_together():
+    assert not after(heard(6, of=6), heard(6, of=6)).admits("a", "products")
+
+
+def test_other_tasks_of_that_peer_are_taught():
+    assert after(heard(12)).admits("a", "chain_sum")
+
+
+def test_other_peers_are_taught_in_that_task():
+    assert after(heard(12)).admits("b", "products")
+
+
+def test_who_was_not_heard_for_a_while_is_heard_again():
+    assert not after(heard(12), *[[]] * (WINDOW - 1)).admits("a", "products")
+    assert after(heard(12), *[[]] * WINDOW).admits("a", "products")
+
+
+def group_of(peer, rewards=(True, False)):
+    completions = tuple(Completion(text, Finish.STOP) for text in (PAYS, FAILS))
+    return VerifiedGroup(peer, 10, 0, 0, "products", QUESTION, completions, rewards)
+
+
+def test_a_group_that_is_spoken_against_makes_room_for_others():
+    gates = Gates(["agreement"], Competence())
+    gates.observe([], heard(12))
+    good, bad = group_of("b"), group_of("a")
+    assert gates.sift([bad, good]) == ([good], [(bad, "agreement")])
+
+
+def test_what_the_learner_says_of_an_answer_is_said_of_its_peer_and_task():
+    external = [WeightedGroup(group_of(peer), 1.0, (1.0, -1.0)) for peer in ("a", "b")]
+    training = replace(TRAINING, agreement=((4, 0, True), (5, 0, False)))
+    assert list(_heard(external, training, local=4)) == [Heard("a", "products", True), Heard("b", "products", False)]
