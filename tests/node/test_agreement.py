@@ -19,7 +19,7 @@ from swarm_parts import TRAINING
 
 torch.set_num_threads(1)
 
-OPTIONS = LearnerOptions(checkpoints="", groups=2, completions=2, gates=("agreement",), learning_rate=1e-3)
+OPTIONS = LearnerOptions(checkpoints="", groups=2, completions=2, gates=("agreement",), learning_rate=2e-4)
 QUESTION = "What is 2 + 2?"
 PAYS, FAILS = "Column by column: 2+2=4. So <answer>4</answer>", "Adding up digits: 2+2=5. So <answer>5</answer>"
 

@@ -12,17 +12,27 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
+from sapo_node.learner.messages import LearnerOptions
+
 FORGETTING = 0.9
 """What a new round leaves of the weight of those before it: one round's answers are too few to know the way."""
+AHEAD, AHEAD_ROUNDED, AHEAD_ROUNDED_ADAPTERS = 0.1, 2.0, 16.0
+"""Steps of the optimizer that are looked ahead. A direction is asked for, so little is best. But where a model computes
+in fewer bits, rounding hides what a small step does to a text, the more so with adapters, which move a model less: so
+far ahead, 93 and 85 of 100 of the seed's answers were told as in full precision; one step with adapters told 55.
+"""
 
 
 class OwnLearning:
-    """A mean of the gradients of own answers, and where one step along it leads."""
+    """A mean of the gradients of own answers, and where a step along it leads."""
 
-    def __init__(self, parameters: Sequence[nn.Parameter], optimizer: torch.optim.Adam, learning_rate: float) -> None:
+    def __init__(
+        self, parameters: Sequence[nn.Parameter], optimizer: torch.optim.Adam, options: LearnerOptions
+    ) -> None:
         self._parameters = parameters
         self._optimizer = optimizer
-        self._learning_rate = learning_rate
+        rounded = AHEAD_ROUNDED_ADAPTERS if options.lora else AHEAD_ROUNDED
+        self._length = options.learning_rate * (AHEAD if options.dtype == "float32" else rounded)
         self._means = [torch.zeros_like(parameter, requires_grad=False) for parameter in parameters]
         self._weight = 0.0
 
@@ -43,20 +53,20 @@ class OwnLearning:
         return self._weight > 0 and all("exp_avg_sq" in self._optimizer.state[value] for value in self._parameters)
 
     @contextmanager
-    def one_step(self) -> Iterator[None]:
+    def step(self) -> Iterator[None]:
         """Have the parameters as such a step would leave them; afterwards they are what they were, bit for bit."""
         before = [value.detach().clone() for value in self._parameters]
         try:
             with torch.no_grad():
                 for value, mean in zip(self._parameters, self._means, strict=True):
-                    value.add_(self._step(value, mean), alpha=-self._learning_rate)
+                    value.add_(self._towards(value, mean), alpha=-self._length)
             yield
         finally:
             with torch.no_grad():
                 for value, old in zip(self._parameters, before, strict=True):
                     value.copy_(old)
 
-    def _step(self, value: nn.Parameter, mean: Tensor) -> Tensor:
+    def _towards(self, value: nn.Parameter, mean: Tensor) -> Tensor:
         """Scaled as Adam would, and by no more than its usual step where a weight has hardly moved so far."""
         state = self._optimizer.state[value]
         beta, epsilon = self._optimizer.defaults["betas"][1], self._optimizer.defaults["eps"]

@@ -64,7 +64,7 @@ class Trainer:
         self._gates = frozenset(options.gates)
         self._own = None
         if "agreement" in self._gates:
-            self._own = OwnLearning(self.parameters, self.optimizer, options.learning_rate)
+            self._own = OwnLearning(self.parameters, self.optimizer, options)
         self._denominator = float(options.groups * options.completions * options.max_tokens)
 
     def train(self, request: TrainRequest) -> TrainReport:
@@ -163,7 +163,7 @@ class Trainer:
         if not external or not self._own.known:
             return []
         try:
-            with self._own.one_step():
+            with self._own.step():
                 self.publish()
                 return [
                     _logprob(batch, grpo.token_logprobs(completion_logits(self.policy, batch), batch.targets))
