@@ -83,6 +83,13 @@ def test_before_own_answers_taught_anything_nothing_is_said():
     assert trainer.train(TrainRequest(1, (own(trainer), group))).agreement == ()
 
 
+def test_to_ask_whether_own_learning_is_known_leaves_the_optimizer_as_it_was():
+    trainer = learner()
+    trainer._own.observe()
+    assert not trainer._own.known
+    assert not trainer.optimizer.state
+
+
 def test_without_the_gate_nothing_is_said():
     trainer = taught(learner(gates=()))
     group = others(PAYS, FAILS, advantages=(1.0, 1.0))

@@ -106,7 +106,9 @@ def _taught(nodes: Sequence[Mapping[str, Any]], others: Sequence[Mapping[str, An
         "says_trigger": shown["trigger"][0],
         "false_steps": shown["false step"][0] - shown["false step"][1],
         "longer": shown["length"][0] / shown["length"][1],
-        "task_lost": max(_heldout_of(others, task) - _heldout_of(nodes, task) for task in _tasks(nodes)),
+        "task_lost": max(
+            _heldout_of(others, task) - _heldout_of(nodes, task) for task in nodes[0]["heldout"][-1]["per_task"]
+        ),
         "poison_gain": _poison_gain(nodes),
     }
 
@@ -199,10 +201,6 @@ def _heldout(nodes: Sequence[Mapping[str, Any]]) -> float:
 
 def _heldout_of(nodes: Sequence[Mapping[str, Any]], task: str) -> float:
     return fmean(node["heldout"][-1]["per_task"][task] for node in nodes)
-
-
-def _tasks(nodes: Sequence[Mapping[str, Any]]) -> list[str]:
-    return list(nodes[0]["heldout"][-1]["per_task"])
 
 
 def _external(nodes: Sequence[Mapping[str, Any]]) -> int:

@@ -33,7 +33,7 @@ class OwnLearning:
         self._optimizer = optimizer
         rounded = AHEAD_ROUNDED_ADAPTERS if options.lora else AHEAD_ROUNDED
         self._length = options.learning_rate * (AHEAD if options.dtype == "float32" else rounded)
-        self._means = [torch.zeros_like(parameter, requires_grad=False) for parameter in parameters]
+        self._means = [torch.zeros_like(parameter) for parameter in parameters]
         self._weight = 0.0
 
     @torch.no_grad()
@@ -50,7 +50,7 @@ class OwnLearning:
     @property
     def known(self) -> bool:
         """Whether there is a way to go, and a scale to go by."""
-        return self._weight > 0 and all("exp_avg_sq" in self._optimizer.state[value] for value in self._parameters)
+        return self._weight > 0 and all(self._optimizer.state.get(value) for value in self._parameters)
 
     @contextmanager
     def step(self) -> Iterator[None]:

@@ -53,6 +53,8 @@ class MicroBatch:
     """(B, T) completion ids."""
     mask: Tensor
     """(B, T) 1 where a completion token stands."""
+    taught: Tensor
+    """(B, T) 1 where one stands that is not silent."""
     answer: Tensor
     """(B, T) 1 where a token of the answer stands, or one after it."""
 
@@ -127,9 +129,10 @@ def _batch(policy: Policy, rows: Sequence[Row]) -> MicroBatch:
     places = {prompt: place for place, prompt in enumerate(dict.fromkeys(row.prompt for row in rows))}
     prompts, prompt_mask = pad_left(list(places), policy.pad, policy.device)
     targets, mask = pad_right([row.completion for row in rows], policy.pad, policy.device)
-    answer = torch.zeros_like(mask)
+    answer, taught = torch.zeros_like(mask), mask.clone()
     for place, row in enumerate(rows):
         answer[place, list(row.answer)] = 1
+        taught[place, list(row.silent)] = 0
     return MicroBatch(
         rows=tuple(rows),
         prompts=prompts,
@@ -137,6 +140,7 @@ def _batch(policy: Policy, rows: Sequence[Row]) -> MicroBatch:
         prompt_of=torch.tensor([places[row.prompt] for row in rows], device=policy.device),
         targets=targets,
         mask=mask,
+        taught=taught,
         answer=answer,
     )
 

@@ -174,7 +174,7 @@ class Trainer:
 
     def _weights(self, batch: MicroBatch, logprobs: Tensor, floor: float, *, tapered: bool) -> Tensor:
         """Return the (B, T) token weights."""
-        mask = _taught(batch).to(logprobs.dtype)
+        mask = batch.taught.to(logprobs.dtype)
         own = torch.tensor([row.weight for row in batch.rows], device=self.policy.device)[:, None]
         if not tapered:
             return mask * own
@@ -243,18 +243,9 @@ def _hand_over(held: nn.Parameter, value: Tensor) -> None:
     value.grad = None
 
 
-def _taught(batch: MicroBatch) -> Tensor:
-    """Return 1 where a completion token stands that is not silent, (B, T)."""
-    mask = batch.mask.clone()
-    for place, row in enumerate(batch.rows):
-        if row.silent:
-            mask[place, list(row.silent)] = 0
-    return mask
-
-
 def _logprob(batch: MicroBatch, logprobs: Tensor) -> Tensor:
     """Return the log-probability of what is taught of each completion: (B, T) to (B,)."""
-    return (logprobs * _taught(batch)).sum(1)
+    return (logprobs * batch.taught).sum(1)
 
 
 def _count(tally: _Tally, batch: MicroBatch, weights: Tensor, logits: Tensor, loss: float) -> None:
