@@ -42,7 +42,19 @@ _REAL_NODE: Mapping[str, Any] = {**_NODE, "count": 6, "round_seconds": 4.0}
 _REAL: Mapping[str, Any] = {**_COMMON, "seconds": 44.0, "degree": 2}
 """On libp2p, where every second is one."""
 _SCENARIOS = "sapo_adversary.scenarios"
-_KEYS = {"title", "attack", "beside", "undefended", "scenario", "node", "options", "attackers", "harm", "holds"}
+_KEYS = {
+    "title",
+    "attack",
+    "beside",
+    "undefended",
+    "scenario",
+    "node",
+    "kinds",
+    "options",
+    "attackers",
+    "harm",
+    "holds",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +113,7 @@ class Campaign:
         """One run. The control arm of all campaigns with the same swarm is the same."""
         common_node, common = (_REAL_NODE, _REAL) if self.realtime else ({**_NODE, "count": HONEST}, _COMMON)
         node = {**common_node, **self.table.get("node", {})}
-        scenario = {**common, **self.table.get("scenario", {}), "nodes": [node], "seed": seed}
+        scenario = {**common, **self.table.get("scenario", {}), "seed": seed}
         if self.learns:
             # So many that one attacker is no more than the share.
             node["count"] = max(node["count"], round(1 / share) - 1)
@@ -116,7 +128,13 @@ class Campaign:
             scenario["attackers"] = self._bands(attackers_at(share, node["count"] + scenario.get("crowd", 0)))
         if arm == "undefended":
             scenario["without"] = self.undefended
-        return scenario_from({**scenario, "name": f"{self.name}, {arm}"})
+        return scenario_from({**scenario, "nodes": self._kinds(node), "name": f"{self.name}, {arm}"})
+
+    def _kinds(self, node: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """The honest nodes, as many as `node` says: in turn of each kind, where the file has kinds."""
+        kinds = self.table.get("kinds", [{}])
+        counts = [len(range(n, node["count"], len(kinds))) for n in range(len(kinds))]
+        return [{**node, **kind, "count": count} for kind, count in zip(kinds, counts, strict=True) if count]
 
     def _bands(self, count: int) -> list[dict[str, Any]]:
         """The attackers, `count` keys in all: those of the attack, and in equal parts those of the ones beside it."""

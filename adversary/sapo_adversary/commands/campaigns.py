@@ -195,7 +195,7 @@ def matrix(
     if kind == "poison":
         campaign = load_campaign(_AT_SEVERAL_SHARES)
         outcomes += play_parts([(campaign, share) for share in _POISON_SHARES if share != SHARE], swarms)
-        parts = [part for each in campaigns if not each.name.endswith(_ADAPTIVE) for part in _one_out(each)]
+        parts = [part for each in campaigns if each.name == each.attack for part in _one_out(each)]
         left_out = play_parts([(part, SHARE) for part in parts], range(1, 1 + _ONE_OUT_SEEDS))
         more["at_25_percent"] = _by_poison(outcomes, left_out)
     outcomes += play_parts([(campaign, SHARE) for campaign in realtime], few)
