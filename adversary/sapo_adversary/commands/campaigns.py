@@ -3,7 +3,7 @@
 import csv
 import io
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
@@ -21,7 +21,7 @@ from sapo_adversary.campaigns.metrics import ABOUT
 from sapo_adversary.campaigns.outcome import COLUMNS, Outcome, rows
 from sapo_adversary.campaigns.page import page
 from sapo_adversary.campaigns.page import pictures as figures
-from sapo_adversary.campaigns.play import play
+from sapo_adversary.campaigns.play import Part, play, recorded
 from sapo_adversary.campaigns.table import markdown
 from sapo_adversary.commands.engines import with_engine
 from sapo_adversary.commands.policies import prepare_for
@@ -143,6 +143,9 @@ def run(
 @click.option(
     "--seeds", type=click.IntRange(1), help="Independent swarms.  [default: 5; 3 of models and poison; 1 when quick]"
 )
+@click.option(
+    "--recorded", "only_recorded", is_flag=True, help="Play nothing, and judge what has been played in all arms."
+)
 @_played
 def matrix(
     *,
@@ -150,6 +153,7 @@ def matrix(
     models: bool,
     poison: bool,
     seeds: int | None,
+    only_recorded: bool,
     output: Path,
     records: Path,
     engine: Engine,
@@ -177,15 +181,12 @@ def matrix(
         campaigns = [replace(each, scale=kind) for each in campaigns]
     realtime = [campaign for campaign in campaigns if campaign.realtime] if kind == "full" else []
     campaigns = [campaign for campaign in campaigns if not campaign.realtime]
-    _prepare(campaigns)
+    if only_recorded:
+        play_parts: Callable[[Sequence[Part], Sequence[int]], list[Outcome]] = partial(recorded, records=records)
+    else:
+        _prepare(campaigns)
+        play_parts = partial(play, records=records, policies=DEFAULT_FOLDER, engine=engine, console=stderr)
     count = seeds or _SEEDS[kind]
-    play_parts = partial(
-        play,
-        records=records,
-        policies=DEFAULT_FOLDER,
-        engine=engine,
-        console=stderr,
-    )
     swarms, few = range(1, 1 + count), range(1, 1 + min(count, _REALTIME_SEEDS))
     outcomes = play_parts([(campaign, SHARE) for campaign in campaigns], swarms)
     more: dict[str, Any] = {}
@@ -199,8 +200,10 @@ def matrix(
         left_out = play_parts([(part, SHARE) for part in parts], range(1, 1 + _ONE_OUT_SEEDS))
         more["at_25_percent"] = _by_poison(outcomes, left_out)
     outcomes += play_parts([(campaign, SHARE) for campaign in realtime], few)
+    if not outcomes:
+        raise LocalError(f"nothing was played in all arms yet, by the records in {records}: leave out --recorded")
     flag, name = ("", "matrix") if kind == "full" else (f" --{kind}", kind)
-    written = _write(outcomes, output, name, f"sapo-adversary matrix{flag}", more)
+    written = _write(outcomes, output, name, f"sapo-adversary matrix{flag}{' --recorded' * only_recorded}", more)
     if json_output:
         click.echo(json.dumps([outcome.as_dict() for outcome in outcomes]))
     else:
@@ -233,7 +236,7 @@ def _by_poison(outcomes: Iterable[Outcome], left_out: Iterable[Outcome]) -> dict
                 place |= {"undefended": each.values["undefended"], "defended": each.values["defended"]}
     for each in left_out:
         [gate] = each.campaign.undefended
-        found[_poison_of(each)].setdefault("without", {})[gate] = each.values["undefended"]
+        found.setdefault(_poison_of(each), {}).setdefault("without", {})[gate] = each.values["undefended"]
     return found
 
 
