@@ -325,6 +325,11 @@ def probabilities(*rows):
     return torch.tensor(rows).log()
 
 
+def test_what_leads_off_the_way_of_this_policy_and_back_surprises_as_a_whole():
+    detour = probabilities([0.9, 0.00001, 0.9, 0.9, 0.00001, 0.9])
+    assert gates.surprises(detour, torch.ones(1, 6)).tolist() == [[False, True, True, True, True, False]]
+
+
 def test_one_token_that_this_policy_would_not_write_surprises():
     rows = probabilities([0.5, 0.00001, 0.5], [0.5, 0.001, 0.5])
     assert gates.surprises(rows, torch.tensor([[1, 1, 0], [1, 1, 0]])).tolist() == [[False, True, False], [False] * 3]

@@ -15,12 +15,19 @@ FOLLOWS = 0.05
 
 
 def surprises(logprobs: Tensor, before_answer: Tensor) -> Tensor:
-    """Tell which tokens this policy would hardly write: (B, T) and (B, T) to (B, T).
+    """Tell which tokens this policy would hardly write, and what stands between two of them: (B, T), (B, T) to (B, T).
 
-    It is not taught to begin what it would not begin; what comes after may still teach. `before_answer` is 1 for the
-    tokens before the answer, and for its tags.
+    It is not taught to begin what it would not begin. Where it would not go on either, it was led off its way and back,
+    as by a step that is wrong, and learns nothing from the detour. What comes after may still teach. `before_answer` is
+    1 for the tokens before the answer, and for its tags.
     """
-    return (logprobs < math.log(RARE)) & before_answer.bool()
+    rare = (logprobs < math.log(RARE)) & before_answer.bool()
+    return _begun(rare) & _begun(rare.flip(1)).flip(1)
+
+
+def _begun(marks: Tensor) -> Tensor:
+    """Of each row, everything from its first mark on."""
+    return marks.cumsum(1) > 0
 
 
 def follows(logprobs: Tensor, answer: Tensor) -> Tensor:
