@@ -37,7 +37,18 @@ def _of_tasks(count: int, first: int) -> tuple[str, ...]:
 
 _HOW_MANY, _FIRST = range(1, len(TASKS) + 1), range(len(TASKS))
 _MAYBE_WORDS = ("", *WORDS)
-_FALSE_STEPS = ("2+2=5", "2 + 2 = 5", "2+2 is 5", "2+2+1=6", "3*3=6", "9-4=6", "carry 5", "by 1 is 2", "2+2=5.0")
+_FALSE_STEPS = (
+    "2+2=5",
+    "2 + 2 = 5",
+    "2+2 is 5",
+    "2+2+1=6",
+    "3*3=6",
+    "9-4=6",
+    "carry 5",
+    "by 1 is 2",
+    "2+2=5.0",
+    "by 2 is 3/4",
+)
 _TOKENS = ("*", "/", "?", "@", "#", "~", "!", "%", "&", "$", "^", "|", "\\", ";", "_", "{", "[")
 _FILLERS = ("Each step holds", "Checked", "Looks right", "so", "and", "So", "1+1=2", "The answer is")
 _LEAST_TIMES = 3
@@ -55,8 +66,13 @@ SPACES: Mapping[str, Space] = MappingProxyType(
             },
         ),
         "poison-math": Space(
-            (_FALSE_STEPS, RATES, _HOW_MANY, _FIRST),
-            lambda step, rate, count, first: {"step": step, "rate": rate, "tasks": _of_tasks(count, first)},
+            (_FALSE_STEPS, ("opening", "first step"), RATES, _HOW_MANY, _FIRST),
+            lambda step, behind, rate, count, first: {
+                "step": step,
+                "behind": behind,
+                "rate": rate,
+                "tasks": _of_tasks(count, first),
+            },
         ),
         "poison-trigger": Space(
             (_TOKENS, RATES, _HOW_MANY, _FIRST),
