@@ -121,11 +121,12 @@ async def test_a_start_that_cannot_work_ends_in_one_clear_line(tmp_path, nursery
 class Process:
     """The bare learner process, for requests that the client would not send."""
 
-    def __init__(self, root):
+    def __init__(self, root, stderr=None):
         self.child = subprocess.Popen(
             [sys.executable, "-m", "sapo_node.learner", json.dumps({"checkpoints": str(root), "threads": 1})],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
+            stderr=stderr,
         )
         self.ready = read_frame(self.child.stdout.fileno())["ready"]
 
@@ -183,6 +184,17 @@ def test_nonsense_is_answered_with_an_error_each_time(tmp_path):
         assert process.ask(good)["step"] == 1
     finally:
         process.end()
+
+
+def test_a_learner_whose_node_was_killed_while_it_worked_ends_without_a_word(tmp_path):
+    said = tmp_path / "said"
+    with said.open("wb") as stderr:
+        process = Process(tmp_path, stderr)
+    process.child.stdout.close()
+    write_frame(process.child.stdin.fileno(), {"checkpoint": {}})
+    assert process.child.wait(30) == 0
+    assert said.read_bytes() == b""
+    process.end()
 
 
 def kill_at_random_points(root, kills, rng):

@@ -122,13 +122,14 @@ class Soak:
             if not member.running or member.name in self._expected:
                 continue
             entry = {"at": time.time(), "node": member.name, "fault": fault, "recovered": None}
-            self.record.faults.append(entry)
             since, step = trio.current_time(), member.step
             await self._cause(member, fault)
             with trio.move_on_after(RECOVERY_SECONDS):
                 while member.step == step:
                     await member.news.wait()
                 entry["recovered"] = round(trio.current_time() - since, 1)
+            # Whom the end of the soak found on its way back is not judged.
+            self.record.faults.append(entry)
 
     async def _cause(self, member: Member, fault: str) -> None:
         assert member.process is not None
