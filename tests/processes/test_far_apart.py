@@ -52,7 +52,8 @@ class Node:
 
     def look(self):
         """The journal keeps the newest groups alone: what was trained on has to be asked for as it comes."""
-        self.trained |= set(self.ids("SELECT peer, epoch, counter, k FROM journal WHERE fate = 'trained'"))
+        something = "fate = 'trained' AND json_extract(facts, '$.tokens') > 0"
+        self.trained |= set(self.ids(f"SELECT peer, epoch, counter, k FROM journal WHERE {something}"))
 
     @property
     def published(self):
