@@ -95,9 +95,12 @@ def test_a_parted_swarm_heals_and_nothing_is_trained_twice(tmp_path):
         ]
         pairs = list(permutations(nodes, 2))
 
-        def known(published):
+        def look():
             for each in nodes:
                 each.look()
+
+        def known(published):
+            look()
             return all(published[one] <= other.heard for one, other in pairs)
 
         def all_know_what_there_is(seconds):
@@ -112,8 +115,7 @@ def test_a_parted_swarm_heals_and_nothing_is_trained_twice(tmp_path):
         sky.part([first], [second], [hidden])
         for _ in range(LOOKS):
             time.sleep(PARTED_SECONDS / LOOKS)
-            for each in nodes:
-                each.look()
+            look()
         alone = {each: each.published - before[each] for each in nodes}
         assert all(alone.values()), "each goes on by itself"
         away = [

@@ -5,10 +5,11 @@ from pathlib import Path
 
 from rich.console import Console
 
-from sapo_adversary.campaigns.campaign import ARMS, Campaign
+from sapo_adversary.campaigns.campaign import ARMS, Arm, Campaign
 from sapo_adversary.campaigns.outcome import Outcome, outcome_of
 from sapo_adversary.simulator.engine import Engine, ThisMachine
 from sapo_adversary.simulator.runs import load_record, play_all, record_path
+from sapo_adversary.simulator.scenario import Scenario
 
 Part = tuple[Campaign, float]
 """A campaign at one share of attackers."""
@@ -25,10 +26,7 @@ def play(
 ) -> list[Outcome]:
     """Run what has no record in the folder yet, then judge."""
     wanted = {
-        scenario.digest(): scenario
-        for seed in seeds
-        for campaign, share in parts
-        for scenario in (campaign.scenario(arm, share=share, seed=seed) for arm in ARMS)
+        scenario.digest(): scenario for seed in seeds for part in parts for scenario in _runs(part, seed).values()
     }
     realtime = [scenario for scenario in wanted.values() if scenario.network == "libp2p"]
     virtual = [scenario for scenario in wanted.values() if scenario.network == "memory"]
@@ -46,16 +44,15 @@ def recorded(parts: Sequence[Part], seeds: Sequence[int], records: Path) -> list
     return [_judged(part, played, records) for part, played in found if played]
 
 
-def _complete(part: Part, seed: int, records: Path) -> bool:
+def _runs(part: Part, seed: int) -> dict[Arm, Scenario]:
     campaign, share = part
-    return all(record_path(records, campaign.scenario(arm, share=share, seed=seed)).exists() for arm in ARMS)
+    return {arm: campaign.scenario(arm, share=share, seed=seed) for arm in ARMS}
+
+
+def _complete(part: Part, seed: int, records: Path) -> bool:
+    return all(record_path(records, run).exists() for run in _runs(part, seed).values())
 
 
 def _judged(part: Part, seeds: Sequence[int], records: Path) -> Outcome:
-    campaign, share = part
-    return outcome_of(
-        campaign,
-        share,
-        seeds,
-        {arm: [load_record(records, campaign.scenario(arm, share=share, seed=seed)) for seed in seeds] for arm in ARMS},
-    )
+    played = [_runs(part, seed) for seed in seeds]
+    return outcome_of(*part, seeds, {arm: [load_record(records, runs[arm]) for runs in played] for arm in ARMS})

@@ -121,15 +121,14 @@ class Soak:
             member, fault = self._rng.choice(guests), self._rng.choice(FAULTS)
             if not member.running or member.name in self._expected:
                 continue
-            entry = {"at": time.time(), "node": member.name, "fault": fault, "recovered": None}
-            since, step = trio.current_time(), member.step
+            at, since, step, recovered = time.time(), trio.current_time(), member.step, None
             await self._cause(member, fault)
             with trio.move_on_after(RECOVERY_SECONDS):
                 while member.step == step:
                     await member.news.wait()
-                entry["recovered"] = round(trio.current_time() - since, 1)
+                recovered = round(trio.current_time() - since, 1)
             # Whom the end of the soak found on its way back is not judged.
-            self.record.faults.append(entry)
+            self.record.faults.append({"at": at, "node": member.name, "fault": fault, "recovered": recovered})
 
     async def _cause(self, member: Member, fault: str) -> None:
         assert member.process is not None
