@@ -325,18 +325,22 @@ def probabilities(*rows):
     return torch.tensor(rows).log()
 
 
-def test_what_leads_off_the_way_of_this_policy_and_back_surprises_as_a_whole():
-    detour = probabilities([0.9, 0.00001, 0.9, 0.9, 0.00001, 0.9])
-    assert gates.surprises(detour, torch.ones(1, 6)).tolist() == [[False, True, True, True, True, False]]
+def test_a_token_that_this_policy_would_not_write_surprises_and_so_does_the_work_after_it():
+    work = probabilities([0.9, 0.0009, 0.9, 0.9])
+    assert gates.surprises(work, torch.ones(1, 4)).tolist() == [[False, True, True, True]]
 
 
-def test_one_token_that_this_policy_would_not_write_surprises():
-    rows = probabilities([0.5, 0.00001, 0.5], [0.5, 0.001, 0.5])
-    assert gates.surprises(rows, torch.tensor([[1, 1, 0], [1, 1, 0]])).tolist() == [[False, True, False], [False] * 3]
+def test_a_token_that_this_policy_seldom_writes_does_not_surprise():
+    assert gates.surprises(probabilities([0.5, 0.0011, 0.5]), torch.ones(1, 3)).tolist() == [[False] * 3]
 
 
 def test_what_stands_in_the_answer_does_not_surprise():
     assert gates.surprises(probabilities([0.5, 0.00001]), torch.tensor([[1, 0]])).tolist() == [[False, False]]
+
+
+def test_an_answer_behind_work_that_surprises_is_for_another_gate_to_judge():
+    rows = probabilities([0.00001, 0.5, 0.5])
+    assert gates.surprises(rows, torch.tensor([[1, 0, 0]])).tolist() == [[True, False, False]]
 
 
 def test_an_answer_follows_where_the_text_before_it_makes_it_probable():

@@ -8,26 +8,23 @@ import math
 import torch
 from torch import Tensor
 
-RARE = 1e-4
+RARE = 1e-3
 """A token less probable than this is none that this policy would write."""
 FOLLOWS = 0.05
 """Least probability of the answer, given the text before it."""
 
 
 def surprises(logprobs: Tensor, before_answer: Tensor) -> Tensor:
-    """Tell which tokens this policy would hardly write, and what stands between two of them: (B, T), (B, T) to (B, T).
+    """Tell which tokens this policy would hardly come to write: (B, T), (B, T) to (B, T).
 
-    It is not taught to begin what it would not begin. Where it would not go on either, it was led off its way and back,
-    as by a step that is wrong, and learns nothing from the detour. What comes after may still teach. `before_answer` is
-    1 for the tokens before the answer, and for its tags.
+    The first that it would not write leads off its way, and what comes after it is nothing that it would meet on its
+    own: none of that is taught. Nor could one tell where it is back on its way, since a wrong step in words that it
+    knows from elsewhere surprises where it begins, and not where it ends. `before_answer` is 1 for the tokens before
+    the answer, and for its tags.
     """
-    rare = (logprobs < math.log(RARE)) & before_answer.bool()
-    return _begun(rare) & _begun(rare.flip(1)).flip(1)
-
-
-def _begun(marks: Tensor) -> Tensor:
-    """Of each row, everything from its first mark on."""
-    return marks.cumsum(1) > 0
+    work = before_answer.bool()
+    rare = (logprobs < math.log(RARE)) & work
+    return (rare.cumsum(1) > 0) & work
 
 
 def follows(logprobs: Tensor, answer: Tensor) -> Tensor:
