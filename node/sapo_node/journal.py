@@ -6,7 +6,7 @@ journal decides nothing: a node without one does the same.
 
 import json
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from enum import StrEnum
@@ -132,8 +132,13 @@ class Journal:
                 self._write(("", choices.epoch, choices.counter, k), "", Fate.OWN, step=choices.step, facts=facts)
             taken = zip(choices.external, choices.external_tokens, choices.kept_out, strict=True)
             for weighted, tokens, kept_out in taken:
-                trained = (Fate.TRAINED, choices.step, json.dumps(_of_weighted(weighted, tokens, kept_out)))
-                self._change(weighted.group, "fate = ?, why = '', step = ?, facts = ?", *trained)
+                shown = json.dumps(_of_weighted(weighted, tokens, kept_out))
+                if tokens or not kept_out:
+                    trained = (Fate.TRAINED, choices.step, shown)
+                    self._change(weighted.group, "fate = ?, why = '', step = ?, facts = ?", *trained)
+                else:
+                    [(gate, _)] = Counter(kept_out.values()).most_common(1)
+                    self._change(weighted.group, "fate = ?, why = ?, facts = ?", Fate.LEFT_OUT, f"{gate} gate", shown)
             for group, gate in choices.stopped:
                 self._change(group, "fate = ?, why = ?", Fate.LEFT_OUT, f"{gate} gate")
             for group, passed in choices.passed_over:

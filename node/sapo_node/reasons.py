@@ -100,7 +100,8 @@ REASONS: Mapping[str, Reason] = MappingProxyType(
             "Twenty rounds, after which the peer is heard there again, or `gates` without `agreement`.",
         ),
         "surprise gate": Reason(
-            "It holds tokens that this node's policy would not write. Those are not taught; what comes after them is.",
+            "Its work holds a word that this node's policy would not write. The work from there on is not taught; what "
+            "stands before it is, and the answer.",
             "A policy that has come to write them itself, or `gates` without `surprise`.",
         ),
         "follows gate": Reason(

@@ -110,6 +110,15 @@ def test_a_group_that_was_trained_on_says_which_answers_a_gate_kept_out(journal,
     assert "the surprise gate kept out a part of 1 of its right answers" in told
 
 
+def test_a_group_of_which_gates_kept_out_every_token_is_left_out_by_the_one_that_kept_out_most(journal):
+    waits(journal, group())
+    weighted = WeightedGroup(group(), 1.0, (1.0,) * 4 + (-1.0,) * 4)
+    kept_out = {0: "follows", 1: "agreement", 2: "agreement", 3: "agreement"}
+    journal.chosen(choices(external=[weighted], external_tokens=[0], kept_out=[kept_out]))
+    [entry] = journal.groups(10)
+    assert (entry.fate, entry.why, entry.step) == (Fate.LEFT_OUT, "agreement gate", None)
+
+
 def test_what_the_learner_kept_out_stands_beside_what_the_texts_did():
     first = WeightedGroup(group(1), 1.0, (1.0,) * 8, stopped={0: "steps"})
     second = WeightedGroup(group(2), 1.0, (1.0,) * 8)
