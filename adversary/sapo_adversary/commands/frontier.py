@@ -17,6 +17,7 @@ from sapo_adversary.frontier.search import POPULATION, SPACES
 from sapo_adversary.policies import DEFAULT_FOLDER
 from sapo_adversary.records import to_json, write_whole
 from sapo_node.commands.options import as_json, stderr
+from sapo_node.learner.messages import GATES
 
 _POLICY = "talkative"
 
@@ -33,8 +34,9 @@ def frontier(attacks: tuple[str, ...], *, tries: int, seed: int, output: Path, j
     """Search for the strongest of each poison that passes a node's gates; of all ATTACKs where none is named.
 
     The attacker has the node's source, thresholds and weights, and tries poison at home: what a few rounds of it teach,
-    in nats by which its texts remain less probable than an able peer's, and which share of it the gates keep out.
-    Writes poison_frontier.json and .svg. About fifteen minutes of one core for each attack.
+    in nats by which its texts remain less probable than an able peer's, and which share of it the gates keep out. The
+    best of it then meets each gate alone, and all but each. Writes poison_frontier.json and .svg. About ten minutes of
+    one core for each attack.
 
     \b
     sapo-adversary frontier                       all attacks, 200 tries each
@@ -57,6 +59,7 @@ def frontier(attacks: tuple[str, ...], *, tries: int, seed: int, output: Path, j
         click.echo(json.dumps(summary))
     else:
         Console().print(_table(found))
+        Console().print(_by_gate(found))
     stderr.print(f"written to {path}, {path.with_suffix('.svg')}", highlight=False, soft_wrap=True)
 
 
@@ -74,6 +77,17 @@ def _table(found: dict[str, Any]) -> Table:
             *map(_cell, (plain["no gates"], plain["gates"], best)),
             json.dumps(best["options"], default=list),
         )
+    return table
+
+
+def _by_gate(found: dict[str, Any]) -> Table:
+    table = Table(title="the same of the best, by gate: that gate alone; all but that one", title_justify="left")
+    table.add_column("gate")
+    for attack in found:
+        table.add_column(attack, justify="right")
+    for gate in GATES:
+        sides = [(each["best"]["alone"][gate], each["best"]["left out"][gate]) for each in found.values()]
+        table.add_row(gate, *("; ".join(map(_cell, each)) for each in sides))
     return table
 
 

@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from sapo_adversary.frontier.search import SPACES, search
+from sapo_node.learner.messages import GATES
 
 
 def play(attacks: Sequence[str], model: Path, *, tries: int, seed: int, done: Callable[[str], None]) -> dict[str, Any]:
-    """The tries of each attack against gates, in the order made, and the best beside the plain one with and without.
+    """The tries of each attack against gates, in the order made, and what all gates, none, each alone and all but each
+    leave of the best and of the plain one.
 
     `done` hears of each attack that is over.
     """
@@ -40,12 +42,18 @@ def _play(attack: str, model: str, tries: int, seed: int) -> dict[str, Any]:
             made.append(asdict(trial))
             return -trial.left
 
+        def against(options: dict[str, Any]) -> dict[str, Any]:
+            return {
+                "gates": asdict(victim.attempt(attack, options)),
+                "no gates": asdict(victim.attempt(attack, options, ())),
+                "alone": {gate: asdict(victim.attempt(attack, options, [gate])) for gate in GATES},
+                "left out": {
+                    gate: asdict(victim.attempt(attack, options, [each for each in GATES if each != gate]))
+                    for gate in GATES
+                },
+            }
+
         search(SPACES[attack], harm, tries=tries, seed=seed)
-        plain = victim.attempt(attack, {})
-        without = Victim(model, gates=(), seed=seed)
-        best = min([asdict(plain), *made], key=lambda each: float(each["left"]))
-        return {
-            "tries": made,
-            "plain": {"gates": asdict(plain), "no gates": asdict(without.attempt(attack, {}))},
-            "best": {"gates": best, "no gates": asdict(without.attempt(attack, best["options"]))},
-        }
+        plain = against({})
+        best = min([plain["gates"], *made], key=lambda each: float(each["left"]))
+        return {"tries": made, "plain": plain, "best": against(best["options"])}

@@ -5,7 +5,7 @@ One try is one poison, and what a few rounds of it do to the policy. Nothing is 
 
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -24,7 +24,7 @@ from sapo_node.keyfile import Identity
 from sapo_node.learner import grpo
 from sapo_node.learner.batch import completion_logits, micro_batches, rows_of
 from sapo_node.learner.generate import generate
-from sapo_node.learner.messages import GATES, GenerateRequest, LearnerOptions, Sampled, TrainGroup, TrainRequest
+from sapo_node.learner.messages import GATES, Gate, GenerateRequest, LearnerOptions, Sampled, TrainGroup, TrainRequest
 from sapo_node.learner.model import load
 from sapo_node.learner.trainer import Trainer
 from sapo_node.sampler import WeightedGroup
@@ -61,28 +61,27 @@ class Trial:
 class Victim:
     """One policy, with what it has answered so far."""
 
-    def __init__(self, model: str, *, gates: Sequence[str] = GATES, seed: int = 1, rounds: int = ROUNDS) -> None:
+    def __init__(self, model: str, *, seed: int = 1, rounds: int = ROUNDS) -> None:
         """`model` is `seed` or a folder; `rounds` are those of own answers that the gates know."""
         self._manifest: Manifest = load_manifest("starter")
         self._scorer = SharedScorer()
-        self._gates = tuple(gates)
         self._seed = seed
         self._options = LearnerOptions(
-            checkpoints="", model=model, device="cpu", threads=1, learning_rate=LEARNING_RATE, gates=self._gates
+            checkpoints="", model=model, device="cpu", threads=1, learning_rate=LEARNING_RATE
         )
         self._policy = load(self._options)
         self._weights = {name: value.detach().clone() for name, value in self._policy.trainable()}
         self._own = [self._answer(number) for number in range(rounds)]
         self._probes = [self._scorer.solve(assign(self._manifest, _ME, EPOCH + 1, n, 0)) for n in range(PROBES)]
 
-    def attempt(self, attack: str, options: Mapping[str, Any]) -> Trial:
-        """Let the policy meet a poison for a few rounds."""
+    def attempt(self, attack: str, options: Mapping[str, Any], gates: Sequence[Gate] = GATES) -> Trial:
+        """Let the policy meet a poison for a few rounds, behind these gates."""
         rng = random.Random(self._seed)  # noqa: S311 - simulation
         poison = ATTACKS[attack](Kit(self._manifest, [_key()], self._scorer.solve, rng), **options)
         assert isinstance(poison, Poison)
         pairs = [(task.question, poison.poisoned(task), poison.working(task)) for task in self._probes]
         before = self._gap(pairs)
-        kept_out = self._teach([self._offer(poison) for _ in range(TAUGHT)])
+        kept_out = self._teach([self._offer(poison) for _ in range(TAUGHT)], gates)
         after = self._gap(pairs)
         self._forget()
         return Trial(dict(options), kept_out, -before, -after)
@@ -115,15 +114,15 @@ class Victim:
             key.peer, EPOCH, counter, k, task.spec.dataset, scored.question, completions, scored.rewards
         )
 
-    def _teach(self, rounds: Sequence[Sequence[VerifiedGroup]]) -> float:
+    def _teach(self, rounds: Sequence[Sequence[VerifiedGroup]], names: Sequence[Gate]) -> float:
         """Train on what passes; the share that does not."""
         competence = Competence()
-        gates = Gates(self._gates, competence)
+        gates = Gates(names, competence)
         for own in self._own:
             competence.observe(own)
             gates.observe(own)
         gates.sift([group for each in rounds for group in each])
-        trainer = Trainer(self._policy, self._options)
+        trainer = Trainer(self._policy, replace(self._options, gates=tuple(names)))
         trained = offered = 0
         for step, groups in enumerate(rounds, start=1):
             taught = [from_external(self._weighted(gates, group)) for group in groups]

@@ -165,8 +165,8 @@ def test_a_search_finds_what_harms_most_and_is_the_same_again():
 @pytest.mark.parametrize("gates", [(), ("surprise", "follows")])
 def test_a_try_teaches_where_no_gate_stands_and_leaves_nothing_behind(gates):
     with one_core():  # as it is searched; threads add up in another order each time
-        victim = Victim("seed", gates=gates, rounds=1)
-        first, again = (victim.attempt("poison-trigger", {}) for _ in range(2))
+        victim = Victim("seed", rounds=1)
+        first, again = (victim.attempt("poison-trigger", {}, gates) for _ in range(2))
     assert first == again
     if gates:
         assert first.kept_out > 0.3
