@@ -132,13 +132,11 @@ class Journal:
                 self._write(("", choices.epoch, choices.counter, k), "", Fate.OWN, step=choices.step, facts=facts)
             taken = zip(choices.external, choices.external_tokens, choices.kept_out, strict=True)
             for weighted, tokens, kept_out in taken:
+                # Of a group that taught nothing at all, the gate that kept out most is the reason.
+                nothing = [] if tokens else Counter(kept_out.values()).most_common(1)
+                became = (Fate.LEFT_OUT, f"{nothing[0][0]} gate", None) if nothing else (Fate.TRAINED, "", choices.step)
                 shown = json.dumps(_of_weighted(weighted, tokens, kept_out))
-                if tokens or not kept_out:
-                    trained = (Fate.TRAINED, choices.step, shown)
-                    self._change(weighted.group, "fate = ?, why = '', step = ?, facts = ?", *trained)
-                else:
-                    [(gate, _)] = Counter(kept_out.values()).most_common(1)
-                    self._change(weighted.group, "fate = ?, why = ?, facts = ?", Fate.LEFT_OUT, f"{gate} gate", shown)
+                self._change(weighted.group, "fate = ?, why = ?, step = ?, facts = ?", *became, shown)
             for group, gate in choices.stopped:
                 self._change(group, "fate = ?, why = ?", Fate.LEFT_OUT, f"{gate} gate")
             for group, passed in choices.passed_over:

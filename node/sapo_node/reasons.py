@@ -102,7 +102,7 @@ REASONS: Mapping[str, Reason] = MappingProxyType(
         "surprise gate": Reason(
             "Its work holds a word that this node's policy would not write. The work from there on is not taught; what "
             "stands before it is, and the answer.",
-            "A policy that has come to write them itself, or `gates` without `surprise`.",
+            "A policy that has come to write it itself, or `gates` without `surprise`.",
         ),
         "follows gate": Reason(
             "Its answer does not follow, for this node's policy, from what it says before it: a guess, or worked out "
