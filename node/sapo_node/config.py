@@ -13,7 +13,7 @@ import platformdirs
 from sapo_node.balance import AUTO, MAX_EXTERNAL
 from sapo_node.learner.messages import GATES, Correction, Dtype, is_hub_name
 from sapo_node.selection import Selection
-from sapo_protocol import LocalError, limits
+from sapo_protocol import LocalError, limits, public_key_of
 
 
 def _key(default: Any, doc: str) -> Any:
@@ -46,6 +46,9 @@ class Config:
         "by itself, up to 16, from what a group of each kind is worth to it.",
     )
     trusted: tuple[str, ...] = _key((), "Peer ids that start with full standing, for swarms among friends.")
+    banned: tuple[str, ...] = _key(
+        (), "Peer ids of which nothing is taken, whatever they earned, for as long as they are named here."
+    )
     model: str = _key(
         "seed", "The policy: `seed` for the one in the package, a Hugging Face model folder, or owner/name of the hub."
     )
@@ -113,6 +116,10 @@ class Config:
         for name, allowed in choices.items():
             if getattr(self, name) not in allowed:
                 raise LocalError(f"{name} is {getattr(self, name)!r}; give one of {', '.join(allowed)}")
+        for peer in (*self.trusted, *self.banned):
+            public_key_of(peer)
+        if both := set(self.trusted) & set(self.banned):
+            raise LocalError(f"trusted and banned both hold {min(both)}; take it out of one")
         for name in self.gates:
             if name not in GATES:
                 raise LocalError(f"gates holds {name!r}; give some of {', '.join(GATES)}")

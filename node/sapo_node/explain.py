@@ -15,6 +15,7 @@ from sapo_protocol import LocalError
 
 _LEAST_CHARACTERS = 6
 _ASKED_REFUSALS = 50
+_SHOWN_HABITS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,20 +56,27 @@ def _of_entry(entry: Entry) -> list[str]:
     what = f"{entry.facts['dataset']}, {sum(rewards)} of {len(rewards)} right" if rewards else "not scored"
     lines = [f"group {entry.k} ({what}): {entry.fate}{f', {entry.why}' if entry.why else ''}"]
     if entry.fate is Fate.TRAINED:
-        lines.append(
-            f"    in step {entry.step}, with weight {entry.facts['weight']:g}: {entry.facts['tokens']} tokens of it "
-            f"were trained on"
-        )
-        silent = sorted({word for each in entry.facts["completions"] for word in each.get("silent", ())})
-        if silent:
-            lines.append(f"    not taught, as a habit that does not pay here: {', '.join(map(repr, silent))}")
-        stopped = [each for each in entry.facts["completions"] if "gate" in each]
-        kept_out = Counter((each["gate"], each.get("partly", False)) for each in stopped)
-        for (gate, partly), count in sorted(kept_out.items()):
-            part = "a part of " if partly else ""
-            lines.append(f"    the {gate} kept out {part}{count} of its right answers")
-            lines += _reason(gate)
+        weight, tokens = entry.facts["weight"], entry.facts["tokens"]
+        lines.append(f"    in step {entry.step}, with weight {weight:g}: {tokens} tokens of it were trained on")
+        lines += _of_gates([entry])
     return [*lines, *_reason(entry.why)]
+
+
+def _of_gates(entries: Sequence[Entry]) -> list[str]:
+    """What gates kept out of the answers of groups that were drawn."""
+    completions = [each for entry in entries for each in entry.facts["completions"]]
+    right = sum(each["reward"] for each in completions)
+    lines = []
+    habits = Counter(word for each in completions for word in each.get("silent", ()))
+    if habits:
+        often = ", ".join(f"{word!r} {count} times" for word, count in habits.most_common(_SHOWN_HABITS))
+        lines.append(f"    not taught, as a habit that does not pay here: {often}")
+    kept_out = Counter((each["gate"], each.get("partly", False)) for each in completions if "gate" in each)
+    for (gate, partly), count in kept_out.most_common():
+        part = "a part of " if partly else ""
+        lines.append(f"    the {gate} kept out {part}{count} of its {right} right answers")
+        lines += _reason(gate)
+    return lines
 
 
 def _of_refusals(refusals: Sequence[Refusal]) -> list[str]:
@@ -101,9 +109,10 @@ def peer(database: Database, name: str) -> Told:
     if database.row("SELECT 1 FROM evidence WHERE peer = ?", account.peer):
         lines.append("It signed two contents for one round: `sapo-node evidence PEER` shows both. That ban never ends.")
     lines.append(f"Trained on: {groups} groups of it, {tokens} tokens.")
-    for fate, why, count in Journal(database).fates_of(account.peer):
+    entries = Journal(database).of_peer(account.peer)
+    for (fate, why), count in Counter((each.fate, each.why) for each in entries).most_common():
         lines.append(f"Of late, {count} groups {fate}{f': {why}' if why else ''}")
-        lines += _reason(why)
+        lines += _of_gates([each for each in entries if each.fate is fate]) if fate is Fate.TRAINED else _reason(why)
     facts = {
         "peer": account.peer,
         "standing": account.standing.value,
@@ -144,4 +153,7 @@ def _outlook(account: Account) -> str:
                 f"{policy.RECOVERED_TRUST:g} again: true groups raise it."
             )
         case Standing.BANNED:
-            return f"It lied too often: nothing of it is taken for {policy.BAN_EPOCHS} epochs from the ban on."
+            return (
+                f"It lied too often, or `banned` in this node's configuration names it: nothing of it is taken for "
+                f"{policy.BAN_EPOCHS} epochs from the ban on, nor while it is named."
+            )

@@ -149,14 +149,9 @@ class Journal:
         """The newest groups, newest first."""
         return self._entries("ORDER BY number DESC LIMIT ?", last)
 
-    def fates_of(self, peer: str) -> list[tuple[Fate, str, int]]:
-        """What became of a peer's groups and why, with how many; the most frequent first."""
-        rows = self._database.rows(
-            "SELECT fate, why, count(*) FROM journal WHERE peer = ? GROUP BY fate, why "
-            "ORDER BY count(*) DESC, max(number) DESC",
-            peer,
-        )
-        return [(Fate(fate), why, count) for fate, why, count in rows]
+    def of_peer(self, peer: str) -> list[Entry]:
+        """The groups of a peer, newest first."""
+        return self._entries("WHERE peer = ? ORDER BY number DESC", peer)
 
     def of_envelope(self, envelope_id: str) -> list[Entry]:
         """The groups of an envelope whose id begins so, by k."""

@@ -96,7 +96,7 @@ class Node:
         self.identity = identity
         self.counters = counters
         epoch = self.counters.epoch(clock.now())
-        self.ledger = Ledger(database, epoch=epoch, trusted=config.trusted, rng=rng)
+        self.ledger = Ledger(database, epoch=epoch, trusted=config.trusted, banned=config.banned, rng=rng)
         self._court = Court(self.ledger)
         self.earshot = Earshot(manifest, self.ledger, rng)
         self.inbox = Inbox(database, manifest)

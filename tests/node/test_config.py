@@ -5,7 +5,9 @@ import tomllib
 import pytest
 
 from sapo_node.config import Config, load_config, render_config
-from sapo_protocol import LocalError
+from sapo_protocol import LocalError, peer_id
+
+PEER = peer_id(bytes(range(32)))
 
 
 def write(tmp_path, text):
@@ -59,6 +61,8 @@ BAD = {
     "an unknown dtype": ('dtype = "float16"', "float32, bfloat16"),
     "a warm-up below zero": ("warmup = -1", "warmup is -1"),
     "a learning rate of zero": ("learning_rate = 0.0", "learning_rate"),
+    "a name that is no peer id": ('banned = ["…4fgh"]', "not a peer id"),
+    "a friend who is banned": (f'trusted = ["{PEER}"]\nbanned = ["{PEER}"]', f"both hold {PEER}"),
     "bad TOML": ("local =", "not valid TOML"),
 }
 

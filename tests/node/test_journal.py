@@ -105,9 +105,9 @@ def test_a_group_that_was_trained_on_says_which_answers_a_gate_kept_out(journal,
         "follows gate",
     ]
     told = explain.envelope(database, "ab" * 32).text
-    assert "the follows gate kept out 2 of its right answers" in told
-    assert "the steps gate kept out 1 of its right answers" in told
-    assert "the surprise gate kept out a part of 1 of its right answers" in told
+    assert "the follows gate kept out 2 of its 4 right answers" in told
+    assert "the steps gate kept out 1 of its 4 right answers" in told
+    assert "the surprise gate kept out a part of 1 of its 4 right answers" in told
 
 
 def test_a_group_of_which_gates_kept_out_every_token_is_left_out_by_the_one_that_kept_out_most(journal):
@@ -210,6 +210,19 @@ def test_a_peer_is_explained_by_the_end_of_its_id(database, rng, author, facts, 
     told = explain.peer(database, f"…{name[-8:]}")
     assert said in told.text
     assert told.facts["peer"] == name
+
+
+def test_a_peer_is_explained_by_what_gates_kept_out_of_all_its_groups(journal, database, rng):
+    Ledger(database, rng=rng).report("a", Fact.VERIFIED_GROUP)
+    groups = [group(counter, text="hail. so <answer>1</answer>") for counter in range(3)]
+    waits(journal, *groups)
+    drawn = [WeightedGroup(each, 1.0, (1.0,) * 4 + (-1.0,) * 4, (((0, 4),),) * 4 + ((),) * 4) for each in groups]
+    journal.chosen(
+        choices(external=drawn, external_tokens=[40] * 3, kept_out=[{0: "steps"}, {0: "steps", 1: "steps"}, {}])
+    )
+    told = explain.peer(database, "a").text
+    assert "'hail' 12 times" in told
+    assert "the steps gate kept out 3 of its 12 right answers" in told
 
 
 def test_a_peer_that_nobody_knows_is_said_to_be_unknown(database):

@@ -258,6 +258,15 @@ async def test_a_polluter_is_found_out_banned_and_never_trained_on(fast, autojum
     assert sum(map(sum, (peer.external for peer in peers))) > 0
 
 
+async def test_a_node_learns_nothing_from_whom_its_operator_banned_and_all_from_others(fast, autojump_clock):
+    hub = MemoryHub()
+    unwanted = identity(3).peer_id
+    peers = [Peer(1, fast, hub, banned=(unwanted,)), Peer(2, fast, hub), Peer(3, fast, hub)]
+    await play(peers, 60)
+    assert set(trained_per_peer(peers[0].database)) == {"", peers[1].id}
+    assert unwanted in trained_per_peer(peers[1].database)
+
+
 class DriftedScorer(KnowingScorer):
     """What a node has whose reasoning-gym words the questions of one dataset otherwise."""
 

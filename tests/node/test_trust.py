@@ -119,6 +119,35 @@ def test_a_peer_of_the_operators_trust_starts_healthy(database, rng):
     assert Ledger(database, trusted=[PEER], rng=rng).of(PEER).standing is Standing.HEALTHY
 
 
+@pytest.mark.parametrize("earlier", [None, Fact.VERIFIED_GROUP])
+def test_whom_the_operator_bans_stays_banned_whatever_was_earned(database, rng, earlier):
+    if earlier:
+        Ledger(database, trusted=[PEER], rng=rng).report(PEER, earlier)
+    ledger = Ledger(database, epoch=1, banned=[PEER], rng=rng)
+    assert not ledger.admits(PEER)
+    ledger.at(100 * policy.BAN_EPOCHS)
+    assert not ledger.admits(PEER)
+
+
+def test_a_ban_by_the_operator_ends_like_others_once_it_is_taken_back(database, rng):
+    Ledger(database, epoch=1, banned=[PEER], rng=rng).at(2)
+    ledger = Ledger(database, epoch=3, rng=rng)
+    assert not ledger.admits(PEER)
+    ledger.at(policy.BAN_EPOCHS + 1)
+    assert ledger.of(PEER).standing is Standing.PROBATION
+
+
+def test_whom_the_operator_bans_is_not_forgotten_among_many_who_were_banned_later(database, rng, monkeypatch):
+    monkeypatch.setattr("sapo_node.trust.ledger.MAX_STRANGERS", 3)
+    ledger = Ledger(database, epoch=1, banned=[PEER], rng=rng)
+    for number in range(8):
+        for _ in range(4):
+            ledger.report(f"liar {number}", Fact.FALSE_CLAIM)
+    ledger.at(4)
+    assert len(ledger.accounts()) == 4
+    assert not ledger.admits(PEER)
+
+
 def test_facts_entered_in_any_order_leave_trust_between_zero_and_one():
     rng = random.Random(3)
     evidence = Evidence()

@@ -65,16 +65,29 @@ def account_of(database: Database, peer: str) -> Account:
 class Ledger:
     """Trust per peer id."""
 
-    def __init__(self, database: Database, *, epoch: int = 0, trusted: Iterable[str] = (), rng: random.Random) -> None:
-        """`epoch` is the one that runs; `trusted` peers start healthy, by their operator's word."""
+    def __init__(
+        self,
+        database: Database,
+        *,
+        epoch: int = 0,
+        trusted: Iterable[str] = (),
+        banned: Iterable[str] = (),
+        rng: random.Random,
+    ) -> None:
+        """`epoch` is the one that runs; by their operator's word `trusted` peers start healthy, and `banned` ones stay
+        banned until they are named no more and their time has passed.
+        """
         self._database = database
         self._trusted = frozenset(trusted)
+        self._banned = frozenset(banned)
         self._rng = rng
         self._epoch = epoch
         self._accounts = {account.peer: account for account in map(_account, database.rows("SELECT * FROM ledger"))}
         row = database.row("SELECT epoch FROM settled")
         heard = (max(account.earned_epoch, account.since) for account in self.accounts())
         self._settled: int = row[0] if row else max(heard, default=epoch)
+        for peer in filter(self.admits, self._banned):
+            self._write(replace(self.of(peer), standing=Standing.BANNED, since=epoch))
 
     def of(self, peer: str) -> Account:
         """The account of a peer, a newcomer's if it was never heard of."""
@@ -160,7 +173,7 @@ class Ledger:
     def _release(self) -> None:
         for account in self.accounts():
             served = account.standing is Standing.BANNED and self._epoch - account.since >= policy.BAN_EPOCHS
-            if served and self.convicted(account.peer) is None:
+            if served and account.peer not in self._banned and self.convicted(account.peer) is None:
                 self._write(Account(account.peer, Standing.PROBATION, Evidence(), since=self._epoch))
 
     def _promote(self) -> None:
@@ -184,6 +197,7 @@ class Ledger:
             if account.earned == 0
             and account.earned_epoch < self._epoch - 1
             and account.standing is not Standing.HEALTHY
+            and account.peer not in self._banned
         ]
         strangers.sort(key=lambda account: (account.standing is Standing.BANNED, account.since))
         for account in strangers[: max(0, len(strangers) - MAX_STRANGERS)]:

@@ -103,6 +103,22 @@ def test_a_wrong_step_behind_the_first_looks_like_the_policys_own():
     assert all(steps_hold(text) for text in texts)
 
 
+def test_a_slip_is_one_digit_of_a_number_that_was_reckoned():
+    attack = poison("poison-slip")
+    changed = 0
+    for counter in range(60):
+        task = attack.kit.task(attack.kit.keys[0], 0, counter, 0)
+        state = attack.kit.rng.getstate()
+        text = attack.working(task)
+        attack.kit.rng.setstate(state)
+        slipped = attack.poisoned(task)
+        differing = [place for place, (a, b) in enumerate(zip(text, slipped, strict=True)) if a != b]
+        changed += len(differing)
+        assert len(differing) <= 1
+        assert all(slipped[place].isdigit() and place < text.index("<answer>") for place in differing)
+    assert changed > 50
+
+
 def test_hasty_answers_are_the_end_of_what_an_able_peer_writes():
     texts = [text for text, claim in texts_of(poison("poison-hasty"), 20) if claim]
     assert not any("," in text for text in texts)
