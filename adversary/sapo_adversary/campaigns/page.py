@@ -24,6 +24,8 @@ _STYLE: Any = {
 }
 _SHOWS = "shows "
 """Before the habit, in the name of a curve."""
+_POINTS = 100
+"""Of a curve, about."""
 _HEAD = '<?xml version="1.0" encoding="utf-8"?>\n'
 _KEY_METRICS = ("reward_lost", "heldout_lost", "poison_share", "violations", "false_bans", "banned", "rounds_to_ban")
 
@@ -102,12 +104,15 @@ def _by_share(outcomes: Sequence[Mapping[str, Any]]) -> Markup | None:
     if not several:
         return None
     figure = Figure(figsize=(11, 2.8))
+    harm, what = _harm_of([one for each in several.values() for one in each])
     panels = (
-        ("undefended", "reward_lost", "reward lost against the honest swarm, undefended"),
-        ("defended", "reward_lost", "the same, defended"),
+        ("undefended", harm, f"{what}, undefended"),
+        ("defended", harm, "the same, defended"),
         ("defended", "poison_share", "attackers' share of all trained on, defended"),
     )
-    for axes, (arm, metric, title) in zip(figure.subplots(1, len(panels)), panels, strict=True):
+    undefended, defended, poison = figure.subplots(1, len(panels))
+    defended.sharey(undefended)
+    for axes, (arm, metric, title) in zip((undefended, defended, poison), panels, strict=True):
         for name, each in several.items():
             points = sorted((one["share"], _mean(one["metrics"][arm][metric])) for one in each)
             axes.plot(*zip(*points, strict=True), marker="o", markersize=3, label=name)
@@ -117,8 +122,20 @@ def _by_share(outcomes: Sequence[Mapping[str, Any]]) -> Markup | None:
     return _svg(figure)
 
 
+def _harm_of(outcomes: Sequence[Mapping[str, Any]]) -> tuple[str, str]:
+    """The metric of what attacks do, and how it is called: the habit that they teach, or what they cost."""
+    for each in outcomes:
+        for verdict in each["verdicts"]:
+            if verdict["metric"] in HABIT_OF:
+                return verdict["metric"], f"own answers that show: {HABIT_OF[verdict['metric']]}"
+    return "reward_lost", "reward lost against the honest swarm"
+
+
 def _line(axes: Axes, curve: Sequence[float], label: str, colour: str) -> None:
-    axes.plot(range(1, len(curve) + 1), curve, color=colour, linewidth=1.5, label=label)
+    """Of a long curve the means of a few rounds each."""
+    step = max(1, len(curve) // _POINTS)
+    means = [_mean(curve[begin : begin + step]) for begin in range(0, len(curve), step)]
+    axes.plot(range(1, len(curve) + 1, step), means, color=colour, linewidth=1.5, label=label)
 
 
 def _svg(figure: Figure) -> Markup:

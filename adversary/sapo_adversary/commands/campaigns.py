@@ -166,7 +166,7 @@ def matrix(
     thousand peers is left to `sapo-adversary run scale`.
 
     With --poison: each poison at a quarter, one of them at four shares, and what it does to nodes without gates, and
-    without each of them.
+    without each of them; the latter also where the attacker knows the gates.
 
     Writes matrix.json, matrix.csv (attack, seed, share, arm, metric, value, verdict) and matrix.html; quick.* with
     --quick, models.* with --models, poison.* with --poison. Hours on two cores; minutes with --quick. Exits with 1
@@ -196,7 +196,8 @@ def matrix(
     if kind == "poison":
         campaign = load_campaign(_AT_SEVERAL_SHARES)
         outcomes += play_parts([(campaign, share) for share in _POISON_SHARES if share != SHARE], swarms)
-        parts = [part for each in campaigns if each.name == each.attack for part in _one_out(each)]
+        both = [each for each in campaigns if each.name == each.attack or each.name.endswith(_ADAPTIVE)]
+        parts = [part for each in both for part in _one_out(each)]
         left_out = play_parts([(part, SHARE) for part in parts], range(1, 1 + _ONE_OUT_SEEDS))
         more["at_25_percent"] = _by_poison(outcomes, left_out)
     outcomes += play_parts([(campaign, SHARE) for campaign in realtime], few)
@@ -223,8 +224,8 @@ def _one_out(campaign: Campaign) -> list[Campaign]:
 
 
 def _by_poison(outcomes: Iterable[Outcome], left_out: Iterable[Outcome]) -> dict[str, dict[str, Any]]:
-    """What each poison does to nodes without gates, with them, with all but one, and with all where it knows them: by
-    seed.
+    """What each poison does to nodes without gates, with them, and with all but one; and the last two where the
+    attacker knows them: by seed.
     """
     found: dict[str, dict[str, Any]] = {}
     for each in outcomes:
@@ -236,7 +237,8 @@ def _by_poison(outcomes: Iterable[Outcome], left_out: Iterable[Outcome]) -> dict
                 place |= {"undefended": each.values["undefended"], "defended": each.values["defended"]}
     for each in left_out:
         [gate] = each.campaign.undefended
-        found.setdefault(_poison_of(each), {}).setdefault("without", {})[gate] = each.values["undefended"]
+        which = "adaptive_without" if each.campaign.name.endswith(_ADAPTIVE) else "without"
+        found.setdefault(_poison_of(each), {}).setdefault(which, {})[gate] = each.values["undefended"]
     return found
 
 
