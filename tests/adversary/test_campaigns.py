@@ -221,3 +221,15 @@ def test_a_run_writes_a_page_a_table_and_json_and_exits_by_the_verdict(tmp_path)
     again = sapo_adversary("report", tmp_path / "mine.json")
     assert again.stdout.strip() == str(tmp_path / "mine.html")
     assert (tmp_path / "mine.html").read_text() == drawn
+
+
+def test_a_run_can_go_without_another_defence_than_its_scenario_says_and_asks_no_harm_of_that(tmp_path):
+    mine = tmp_path / "mine.toml"
+    mine.write_text(
+        'title = "Mine"\nattack = "false-claim"\nundefended = ["re-verification"]\n'
+        "[scenario]\nseconds = 20\n[node]\ncount = 2\n[harm]\nreward_lost = { at_least = 2 }\n"
+    )
+    sapo_adversary("run", mine, "--output", tmp_path, "--jobs", 1, "--without", "costly lies")
+    [outcome] = json.loads((tmp_path / "mine-without-costly-lies.json").read_text())["outcomes"]
+    assert outcome["without"] == ["costly lies"]
+    assert {each["arm"] for each in outcome["verdicts"]} == {"defended"}

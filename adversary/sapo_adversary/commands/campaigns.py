@@ -28,6 +28,7 @@ from sapo_adversary.commands.policies import prepare_for
 from sapo_adversary.commands.results import default_output, folder, with_records
 from sapo_adversary.policies import DEFAULT_FOLDER
 from sapo_adversary.records import to_json, write_whole
+from sapo_adversary.simulator.defences import DEFENCES
 from sapo_adversary.simulator.engine import Engine
 from sapo_node.commands.options import Command, as_json, stderr
 from sapo_protocol import LocalError
@@ -90,6 +91,13 @@ def list_(*, json_output: bool) -> None:
 @click.option("--share", type=click.FloatRange(0.01, 0.95), default=SHARE, show_default=True, help="Of attackers.")
 @click.option("--seeds", type=click.IntRange(1), default=1, show_default=True, help="Independent swarms.")
 @click.option("--models", is_flag=True, help="Real language models in fewer nodes, in place of the stand-in learner.")
+@click.option(
+    "--without",
+    type=click.Choice(sorted(DEFENCES)),
+    metavar="DEFENCE",
+    multiple=True,
+    help="What undefended nodes lack, in place of what the scenario says; may be repeated.",
+)
 @_played
 def run(
     scenario: str,
@@ -97,6 +105,7 @@ def run(
     share: float,
     seeds: int,
     models: bool,
+    without: tuple[str, ...],
     output: Path,
     records: Path,
     engine: Engine,
@@ -111,8 +120,11 @@ def run(
     \b
     sapo-adversary run false-claim
     sapo-adversary run sybil --share 0.5 --seeds 3
+    sapo-adversary run poison-text --without "habits gate"
     """  # noqa: D301 - click reads the backspace
     campaign = replace(load_campaign(scenario), scale="models" if models else "full")
+    if without:  # harm is asked of an attack without all of its defences
+        campaign = replace(campaign, undefended=without, harm={})
     _prepare([campaign])
     if share != SHARE and not campaign.grows:
         raise click.UsageError(f"{scenario} has a number of attackers of its own: leave --share away")
@@ -125,6 +137,8 @@ def run(
         console=stderr,
     )
     flag, ending = (" --models", "-models") if models else ("", "")
+    for each in without:
+        flag, ending = f'{flag} --without "{each}"', f"{ending}-without-{each.replace(' ', '-')}"
     written = _write([outcome], output, campaign.name + ending, f"sapo-adversary run {scenario}{flag}")
     if json_output:
         click.echo(json.dumps(outcome.as_dict()))
