@@ -38,7 +38,8 @@ REASONS: Mapping[str, Reason] = MappingProxyType(
         ),
         Ignored.SENDER_BANNED: Reason("The peer that brought it is banned here.", "Another peer that brings it."),
         Ignored.ISSUER_BANNED: Reason(
-            "Its author is banned here.", "Time, if the ban was for lies; nothing, if it was for equivocation."
+            "Its author is banned here.",
+            "Time, if the ban was for lies; nothing, if it was for equivocation. Or a `banned` that does not name it.",
         ),
         Ignored.DUPLICATE: Reason("It was taken before, with all that it holds.", "Nothing, and nothing is lost."),
         Ignored.OUTSIDE_WINDOW: Reason(
