@@ -58,6 +58,8 @@ def _of_entry(entry: Entry) -> list[str]:
     if entry.fate is Fate.TRAINED:
         weight, tokens = entry.facts["weight"], entry.facts["tokens"]
         lines.append(f"    in step {entry.step}, with weight {weight:g}: {tokens} tokens of it were trained on")
+        if masked := entry.facts.get("masked"):
+            lines.append(f"    filters masked {masked} tokens of its correct completions")
         lines += _of_gates([entry])
     return [*lines, *_reason(entry.why)]
 
@@ -90,7 +92,7 @@ def _of_refusals(refusals: Sequence[Refusal]) -> list[str]:
 
 def _reason(why: str) -> list[str]:
     reason = REASONS.get(why)
-    return [f"    {reason.means}", f"    What would change it: {reason.change}"] if reason else []
+    return [f"    {reason.means}", f"    {reason.advice}"] if reason else []
 
 
 def peer(database: Database, name: str) -> Told:

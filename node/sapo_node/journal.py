@@ -7,15 +7,14 @@ journal decides nothing: a node without one does the same.
 import json
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import Any
 
 from sapo_node.database import Database
-from sapo_node.learner.messages import PARTLY, Gate
-from sapo_node.round import Choices
-from sapo_node.sampler import WeightedGroup
+from sapo_node.learner.messages import PARTLY
+from sapo_node.round import Choices, Taught
 from sapo_node.verify import Place, Unusable, VerifiedGroup
 from sapo_protocol import Completion, Rollout, Sealed, peer_id
 
@@ -43,12 +42,16 @@ class Fate(StrEnum):
     """What became of a group."""
 
     OWN = "own"
-    """This node's, and trained on."""
+    """This node's, and in the batch; `why` says so where nothing of it was trained on."""
     WAITS = "waits"
     """Verified, and on offer."""
     TRAINED = "trained"
     LEFT_OUT = "left out"
-    """For a reason of `verify.Unusable`, or of a gate."""
+    """For a reason of `verify.Unusable`, of `learner.messages.Refusal`, of a gate, or because of NOTHING_LEFT."""
+
+
+NOTHING_LEFT = "every token masked"
+"""Why a group was left out whose correct completions hold habits and nothing else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +73,7 @@ class Entry:
     """Unix time of the last change."""
     facts: dict[str, Any]
     """dataset, question, completions (text, reward, advantage, and of what was not taught: silent, gate), weight,
-    tokens: as far as they are known."""
+    tokens (trained on) and masked (tokens of correct completions): as far as they are known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,14 +132,13 @@ class Journal:
         with self._database.transaction():
             for k, own in enumerate(choices.local):
                 facts = _facts(own.dataset, own.question, own.completions, own.rewards, own.advantages)
-                self._write(("", choices.epoch, choices.counter, k), "", Fate.OWN, step=choices.step, facts=facts)
-            taken = zip(choices.external, choices.external_tokens, choices.kept_out, strict=True)
-            for weighted, tokens, kept_out in taken:
-                # Of a group that taught nothing at all, the gate that kept out most is the reason.
-                nothing = [] if tokens else Counter(kept_out.values()).most_common(1)
-                became = (Fate.LEFT_OUT, f"{nothing[0][0]} gate", None) if nothing else (Fate.TRAINED, "", choices.step)
-                shown = json.dumps(_of_weighted(weighted, tokens, kept_out))
-                self._change(weighted.group, "fate = ?, why = ?, step = ?, facts = ?", *became, shown)
+                place, why = ("", choices.epoch, choices.counter, k), choices.local_refused.get(k, "")
+                self._write(place, "", Fate.OWN, why=why, step=choices.step, facts=facts)
+            for taught in choices.external:
+                why = _why_nothing(taught)
+                became = (Fate.LEFT_OUT, why, None) if why else (Fate.TRAINED, "", choices.step)
+                shown = json.dumps(_of_taught(taught))
+                self._change(taught.weighted.group, "fate = ?, why = ?, step = ?, facts = ?", *became, shown)
             for group, gate in choices.stopped:
                 self._change(group, "fate = ?, why = ?", Fate.LEFT_OUT, f"{gate} gate")
             for group, passed in choices.passed_over:
@@ -220,15 +222,25 @@ def _of_verified(group: VerifiedGroup) -> dict[str, Any]:
     return _facts(group.dataset, group.question, group.completions, group.rewards)
 
 
-def _of_weighted(weighted: WeightedGroup, tokens: int, kept_out: Mapping[int, Gate]) -> dict[str, Any]:
-    group = weighted.group
+def _why_nothing(taught: Taught) -> str:
+    """Why no token of a group was trained on; empty where one was."""
+    if taught.tokens:
+        return ""
+    if taught.refused:
+        return taught.refused
+    gates = Counter(taught.kept_out.values()).most_common(1)
+    return f"{gates[0][0]} gate" if gates else NOTHING_LEFT
+
+
+def _of_taught(taught: Taught) -> dict[str, Any]:
+    weighted, group = taught.weighted, taught.weighted.group
     facts = _facts(group.dataset, group.question, group.completions, group.rewards, weighted.advantages)
     for number, spans in enumerate(weighted.silent):
         text = group.completions[number].text
         facts["completions"][number]["silent"] = [text[begin:end] for begin, end in spans]
-    for number, gate in kept_out.items():
+    for number, gate in taught.kept_out.items():
         facts["completions"][number] |= {"gate": f"{gate} gate", "partly": gate in PARTLY}
-    return {**facts, "weight": round(weighted.weight, 3), "tokens": tokens}
+    return {**facts, "weight": round(weighted.weight, 3), "tokens": taught.tokens, "masked": taught.masked}
 
 
 def _facts(

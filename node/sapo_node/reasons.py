@@ -4,7 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from sapo_node.gates.agreement import WINDOW
+from sapo_node.gates.length import QUANTILE
 from sapo_node.ingest import Ignored
+from sapo_node.journal import NOTHING_LEFT
+from sapo_node.learner.messages import FOLLOWS, RARE, Refusal
 from sapo_node.sampler import PassedOver
 from sapo_node.verify import Unusable
 from sapo_protocol import Layer
@@ -16,10 +20,16 @@ class Reason:
 
     means: str
     change: str
-    """What would have to be different."""
+    """What would have to be different; it begins with `Nothing` where nothing should be."""
+
+    @property
+    def advice(self) -> str:
+        """`change` as a sentence for people."""
+        return self.change if self.change.startswith("Nothing") else f"What would change it: {self.change}"
 
 
 _OTHER_BYTES = "The sender is charged for it, not the author that it names. Whoever made it has to mend how it is made."
+_SAFEGUARD = "Nothing you should do: a safeguard."
 _WAIT = "Nothing: it waits, and may be drawn in another round while it is young enough."
 
 REASONS: Mapping[str, Reason] = MappingProxyType(
@@ -92,23 +102,50 @@ REASONS: Mapping[str, Reason] = MappingProxyType(
             "The node wanted none of others' groups in that round.",
             "`--external N` asks for a number; with `auto` it takes some again when they are worth it.",
         ),
-        "length gate": Reason(
-            "Its right answers are longer than most of this node's own to the same task.", "`gates` without `length`."
+        Refusal.NO_ROOM: Reason(
+            "Its prompt and a completion of `max_tokens` tokens do not fit into this model's context.",
+            "A model with a longer context, or a smaller --max-tokens.",
         ),
-        "steps gate": Reason("Its right answers hold an equation that is false.", "`gates` without `steps`."),
+        Refusal.TOO_LONG: Reason(
+            "One of its completions has more tokens in this model's tokenizer than this node's `max_tokens`.",
+            "A larger --max-tokens here, or shorter completions there.",
+        ),
+        Refusal.SPECIAL: Reason(
+            "This model's tokenizer makes a special token of one of its texts, which a peer's text must never become.",
+            "A model whose tokenizer can encode special tokens as ordinary text.",
+        ),
+        Refusal.OUTSIDE: Reason(
+            "It holds a token id that this model does not have.", "The model that generated it, which `--model` names."
+        ),
+        Refusal.NOT_FINITE: Reason(
+            "The loss or the gradient of its batch was not a number, so the node made no update in that round.",
+            "A smaller `learning_rate`, or --dtype float32.",
+        ),
+        Refusal.KILLED_LEARNER: Reason(
+            "The learner died each time it trained on the batch with this group, so the node gave the whole batch up.",
+            "More memory, where the learner ran out of it: the node's log says how the learner died.",
+        ),
+        NOTHING_LEFT: Reason(
+            "Filters masked every token of its correct completions: phrases that earn nothing extra here.", _SAFEGUARD
+        ),
+        "length gate": Reason(
+            f"Its correct completions are longer than {QUANTILE:.0%} of this node's own to the same task.", _SAFEGUARD
+        ),
+        "steps gate": Reason("Its correct completions hold an equation that is false.", _SAFEGUARD),
         "agreement gate": Reason(
-            "What this node learns from its own answers speaks against most of what that peer gave in this task.",
-            "Twenty rounds, after which the peer is heard there again, or `gates` without `agreement`.",
+            "A step on this node's own completions makes most of this peer's correct completions to this task less "
+            f"likely. The node ignores this peer in this task for {WINDOW} rounds.",
+            _SAFEGUARD,
         ),
         "surprise gate": Reason(
-            "Its work holds a word that this node's policy would not write. The work from there on is not taught; what "
-            "stands before it is, and the answer.",
-            "A policy that has come to write it itself, or `gates` without `surprise`.",
+            f"Its work holds a token to which this node's policy gives a probability below {RARE:g}. The node masks "
+            "the work from that token on, and trains on what stands before it and on the answer.",
+            _SAFEGUARD,
         ),
         "follows gate": Reason(
-            "Its answer does not follow, for this node's policy, from what it says before it: a guess, or worked out "
-            "elsewhere.",
-            "A policy that knows the steps, or `gates` without `follows`.",
+            "This node's policy does not expect its answer after the text before it: it gives the answer a probability "
+            f"below {FOLLOWS:g}. The answer is a guess, or was worked out elsewhere.",
+            _SAFEGUARD,
         ),
     }
 )

@@ -16,7 +16,7 @@ from sapo_node.counters import Slot
 from sapo_node.gates import Gates
 from sapo_node.gates.agreement import Heard
 from sapo_node.intake import Intake
-from sapo_node.learner.messages import Gate, TrainReport
+from sapo_node.learner.messages import Gate, Refusal, TrainReport
 from sapo_node.pool import Pool
 from sapo_node.sampler import PassedOver, Sampler, WeightedGroup
 from sapo_node.trainer import Trainer
@@ -43,11 +43,28 @@ class RoundReport:
     """Own groups with an advantage, of `local`."""
     local: int
     external: int
-    """External groups trained on."""
+    """External groups of which at least one token was trained on."""
+    drawn: int
+    """External groups in the batch: those of `external`, and those of which the learner left nothing."""
     seconds: dict[Phase, float]
     """Wall time by phase."""
     training: TrainReport
     """What the learner says of the step."""
+
+
+@dataclass(frozen=True, slots=True)
+class Taught:
+    """What the learner made of one external group."""
+
+    weighted: WeightedGroup
+    tokens: int
+    """Tokens of the group that were trained on."""
+    masked: int
+    """Tokens of its correct completions that filters masked."""
+    kept_out: Mapping[int, Gate]
+    """The correct completions that a gate kept out, `surprise` only in part, by number."""
+    refused: Refusal | None
+    """Why nothing of the group was trained on, where that is not a gate's doing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +75,9 @@ class Choices:
     counter: int
     step: int
     local: Sequence[LocalGroup]
-    external: Sequence[WeightedGroup]
-    external_tokens: Sequence[int]
-    """Trained on, of each of `external`."""
-    kept_out: Sequence[Mapping[int, Gate]]
-    """Of each of `external`, the right answers that a gate kept out, `surprise` only in part, by number."""
+    local_refused: Mapping[int, Refusal]
+    """By place in `local`, why nothing of the group was trained on."""
+    external: Sequence[Taught]
     stopped: Sequence[tuple[VerifiedGroup, Gate]]
     """Of which a gate left nothing."""
     passed_over: Sequence[tuple[VerifiedGroup, PassedOver]]
@@ -139,18 +154,10 @@ class Rounds:
         self._balance.observe(local, self._sampler.yardstick(offered), supply=len(offered), drawn=len(external))
         self._competence.observe(local)
         self._gates.observe(local, list(_heard(external, training, len(local))))
+        taught = what_was_taught(external, training, len(local))
+        refused = {place: reason for place, reason in training.refused if place < len(local)}
         self._on_chosen(
-            Choices(
-                slot.epoch,
-                slot.counter,
-                training.step,
-                local,
-                external,
-                training.group_tokens[len(local) :],
-                _kept_out(external, training, len(local)),
-                stopped,
-                draw.passed_over,
-            )
+            Choices(slot.epoch, slot.counter, training.step, local, refused, taught, stopped, draw.passed_over)
         )
         rewards = [reward for group in local for reward in group.rewards]
         return RoundReport(
@@ -161,7 +168,8 @@ class Rounds:
             reward=sum(rewards) / len(rewards),
             informative=sum(any(group.advantages) for group in local),
             local=len(local),
-            external=len(external),
+            external=sum(each.tokens > 0 for each in taught),
+            drawn=len(taught),
             seconds=watch.seconds,
             training=training,
         )
@@ -174,9 +182,20 @@ def _heard(external: Sequence[WeightedGroup], training: TrainReport, local: int)
         yield Heard(group.peer, group.dataset, agrees)
 
 
-def _kept_out(external: Sequence[WeightedGroup], training: TrainReport, local: int) -> list[dict[int, Gate]]:
-    """By the gates that read texts, before training, and by the learner's."""
-    found: list[dict[int, Gate]] = [dict(each.stopped) for each in external]
+def what_was_taught(external: Sequence[WeightedGroup], training: TrainReport, local: int) -> list[Taught]:
+    """What the learner made of each external group of a batch that begins with so many local groups."""
+    # By the gates that read texts, before training, and by the learner's.
+    kept_out: list[dict[int, Gate]] = [dict(each.stopped) for each in external]
     for group, number, gate in training.kept_out:
-        found[group - local][number] = gate
-    return found
+        kept_out[group - local][number] = gate
+    refused = dict(training.refused)
+    return [
+        Taught(
+            weighted,
+            training.group_tokens[local + place],
+            training.group_masked[local + place],
+            kept_out[place],
+            refused.get(local + place),
+        )
+        for place, weighted in enumerate(external)
+    ]

@@ -7,12 +7,14 @@ above it are replayed in order, so no group is lost and none counts twice.
 import json
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Protocol
 
 from sapo_node.contribution import Answerer, LocalGroup
 from sapo_node.database import Database
 from sapo_node.learner.messages import (
     Correction,
+    Refusal,
     Sampled,
     TrainGroup,
     TrainReport,
@@ -123,30 +125,38 @@ class Trainer:
         return step
 
     async def _catch_up(self, target: int) -> TrainReport:
-        """Train the stored batches up to `target`, again from the surviving checkpoint if the learner dies."""
+        """Train the stored batches up to `target`, again from the surviving checkpoint if the learner dies.
+
+        The report has an entry for each group of the batch `target`, also where that batch is given up.
+        """
         report: TrainReport | None = None
         while report is None or self._policy.step < target:
             step = self._policy.step + 1
             # A checkpoint of a step that is still to come was damaged, and does not count as the one before.
             self._database.execute("DELETE FROM checkpoints WHERE step >= ?", step)
-            request, peers = self._stored(step)
+            request, peers, failures = self._stored(step)
+            given_up = failures >= MAX_FAILURES
+            groups = () if given_up else request.groups
             try:
-                report = await self._policy.train(step, request.groups, correction=request.correction)
+                report = await self._policy.train(step, groups, correction=request.correction)
             except WorkerFailed as failure:
                 self._database.execute("UPDATE batches SET failures = failures + 1 WHERE step = ?", step)
                 logger.warning("the learner failed at step %d (%s); it resumes from its checkpoint", step, failure)
                 continue
+            if given_up:
+                logger.warning("the batch of step %d killed the learner %d times and is given up", step, failures)
+                report = _untrained(report, len(request.groups))
             self._account(step, peers, report)
         return report
 
-    def _stored(self, step: int) -> tuple[TrainRequest, list[str]]:
-        """The stored batch of a step; an empty one where it is gone or has ended the learner too often."""
+    def _stored(self, step: int) -> tuple[TrainRequest, list[str], int]:
+        """The stored batch of a step, the peer of each group, and how often the batch killed the learner; an empty
+        batch where it is gone.
+        """
         row = self._database.row("SELECT request, peers, failures FROM batches WHERE step = ?", step)
-        if row is None or row[2] >= MAX_FAILURES:
-            if row is not None:
-                logger.warning("the batch of step %d ended the learner %d times and is left out", step, row[2])
-            return TrainRequest(step, (), self._correction), []
-        return train_from_json(json.loads(row[0])), json.loads(row[1])
+        if row is None:
+            return TrainRequest(step, (), self._correction), [], 0
+        return train_from_json(json.loads(row[0])), json.loads(row[1]), row[2]
 
     def _account(self, step: int, peers: Sequence[str], report: TrainReport) -> None:
         """Count what was trained on, once per step however often it is replayed."""
@@ -169,6 +179,13 @@ def trained_per_peer(database: Database) -> dict[str, tuple[int, int]]:
     """Groups and tokens trained on so far, by peer; LOCAL for this node's own."""
     rows = database.rows("SELECT peer, groups, tokens FROM trained")
     return {peer: (groups, tokens) for peer, groups, tokens in rows}
+
+
+def _untrained(report: TrainReport, groups: int) -> TrainReport:
+    """The report of an empty step as that of a batch of so many groups which the learner never survived."""
+    nothing = (0,) * groups
+    refused = tuple((index, Refusal.KILLED_LEARNER) for index in range(groups))
+    return replace(report, group_tokens=nothing, group_masked=nothing, refused=refused, skipped=Refusal.KILLED_LEARNER)
 
 
 def _from_local(group: LocalGroup) -> TrainGroup:

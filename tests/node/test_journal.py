@@ -8,12 +8,21 @@ import pytest
 
 from rollouts import right_and_wrong, rollout
 from sapo_node import explain
+from sapo_node.contribution import LocalGroup
 from sapo_node.gates import Gates
 from sapo_node.ingest import Ignored
-from sapo_node.journal import KEPT_GROUPS, KEPT_REFUSALS, SHOWN_CHARACTERS, Fate, Journal, _of_verified
-from sapo_node.learner.messages import GATES
+from sapo_node.journal import (
+    KEPT_GROUPS,
+    KEPT_REFUSALS,
+    NOTHING_LEFT,
+    SHOWN_CHARACTERS,
+    Fate,
+    Journal,
+    _of_verified,
+)
+from sapo_node.learner.messages import GATES, Refusal, Sampled
 from sapo_node.reasons import REASONS
-from sapo_node.round import Choices, _kept_out
+from sapo_node.round import Choices, Taught, what_was_taught
 from sapo_node.sampler import PassedOver, WeightedGroup
 from sapo_node.trust.ledger import Ledger
 from sapo_node.trust.policy import Fact
@@ -48,9 +57,12 @@ def waits(journal, *groups):
 
 
 def choices(**what):
-    nothing = {"local": (), "external": (), "external_tokens": (), "stopped": (), "passed_over": ()}
-    what.setdefault("kept_out", [{} for _ in what.get("external", ())])
+    nothing = {"local": (), "local_refused": {}, "external": (), "stopped": (), "passed_over": ()}
     return Choices(epoch=10, counter=3, step=7, **{**nothing, **what})
+
+
+def taught(weighted, tokens=40, *, masked=0, kept_out=None, refused=None):
+    return Taught(weighted, tokens, masked, kept_out or {}, refused)
 
 
 async def test_a_verified_group_waits_with_question_answers_and_rewards(verifier, author, journal):
@@ -86,7 +98,7 @@ def test_a_group_that_was_trained_on_says_with_which_weight_and_what_stayed_sile
     shown = group(text="hail. so <answer>1</answer>")
     waits(journal, shown)
     weighted = WeightedGroup(shown, 0.5, (1.0,) * 4 + (-1.0,) * 4, (((0, 4),),) * 8)
-    journal.chosen(choices(external=[weighted], external_tokens=[40]))
+    journal.chosen(choices(external=[taught(weighted)]))
     [entry] = journal.groups(10)
     assert (entry.fate, entry.step, entry.facts["weight"], entry.facts["tokens"]) == (Fate.TRAINED, 7, 0.5, 40)
     assert entry.facts["completions"][0]["silent"] == ["hail"]
@@ -96,7 +108,7 @@ def test_a_group_that_was_trained_on_says_which_answers_a_gate_kept_out(journal,
     waits(journal, group())
     weighted = WeightedGroup(group(), 1.0, (1.0,) * 4 + (-1.0,) * 4)
     kept_out = {0: "surprise", 1: "follows", 2: "steps", 3: "follows"}
-    journal.chosen(choices(external=[weighted], external_tokens=[40], kept_out=[kept_out]))
+    journal.chosen(choices(external=[taught(weighted, kept_out=kept_out)]))
     [entry] = journal.groups(10)
     assert [each.get("gate") for each in entry.facts["completions"][:4]] == [
         "surprise gate",
@@ -114,7 +126,7 @@ def test_a_group_of_which_gates_kept_out_every_token_is_left_out_by_the_one_that
     waits(journal, group())
     weighted = WeightedGroup(group(), 1.0, (1.0,) * 4 + (-1.0,) * 4)
     kept_out = {0: "follows", 1: "agreement", 2: "agreement", 3: "agreement"}
-    journal.chosen(choices(external=[weighted], external_tokens=[0], kept_out=[kept_out]))
+    journal.chosen(choices(external=[taught(weighted, 0, kept_out=kept_out)]))
     [entry] = journal.groups(10)
     assert (entry.fate, entry.why, entry.step) == (Fate.LEFT_OUT, "agreement gate", None)
 
@@ -122,8 +134,42 @@ def test_a_group_of_which_gates_kept_out_every_token_is_left_out_by_the_one_that
 def test_what_the_learner_kept_out_stands_beside_what_the_texts_did():
     first = WeightedGroup(group(1), 1.0, (1.0,) * 8, stopped={0: "steps"})
     second = WeightedGroup(group(2), 1.0, (1.0,) * 8)
-    training = replace(TRAINING, kept_out=((4, 2, "follows"), (5, 7, "surprise")))
-    assert _kept_out([first, second], training, local=4) == [{0: "steps", 2: "follows"}, {7: "surprise"}]
+    training = replace(
+        TRAINING, group_tokens=(0,) * 6, group_masked=(0,) * 6, kept_out=((4, 2, "follows"), (5, 7, "surprise"))
+    )
+    found = what_was_taught([first, second], training, local=4)
+    assert [each.kept_out for each in found] == [{0: "steps", 2: "follows"}, {7: "surprise"}]
+
+
+@pytest.mark.parametrize("reason", Refusal)
+def test_a_group_that_the_learner_refused_is_left_out_with_its_reason(journal, database, reason):
+    waits(journal, group())
+    journal.chosen(choices(external=[taught(WeightedGroup(group(), 1.0, (1.0,) * 8), 0, refused=reason)]))
+    [entry] = journal.groups(10)
+    assert (entry.fate, entry.why, entry.step) == (Fate.LEFT_OUT, reason, None)
+    assert REASONS[reason].means in explain.envelope(database, "ab" * 32).text
+
+
+def test_a_group_of_which_every_token_is_masked_as_a_habit_is_left_out(journal):
+    waits(journal, group())
+    journal.chosen(choices(external=[taught(WeightedGroup(group(), 1.0, (1.0,) * 8), 0, masked=30)]))
+    [entry] = journal.groups(10)
+    assert (entry.fate, entry.why, entry.facts["masked"]) == (Fate.LEFT_OUT, NOTHING_LEFT, 30)
+
+
+def test_an_own_group_that_the_learner_refused_says_so(journal):
+    own = LocalGroup("products", "2*3?", bytes(32), (Sampled("6", "stop", (1,)),), (True,), (0.5,))
+    journal.chosen(choices(local=[own], local_refused={0: Refusal.NO_ROOM}))
+    [entry] = journal.groups(10)
+    assert (entry.fate, entry.why) == (Fate.OWN, Refusal.NO_ROOM)
+
+
+def test_how_many_tokens_were_masked_stands_beside_how_many_were_trained_on(journal, database):
+    waits(journal, group())
+    journal.chosen(choices(external=[taught(WeightedGroup(group(), 1.0, (1.0,) * 8), 40, masked=24)]))
+    told = explain.envelope(database, "ab" * 32).text
+    assert "40 tokens of it were trained on" in told
+    assert "filters masked 24 tokens of its correct completions" in told
 
 
 def test_what_a_gate_stopped_and_what_was_passed_over_is_said(journal):
@@ -138,7 +184,7 @@ def test_what_a_gate_stopped_and_what_was_passed_over_is_said(journal):
 def test_a_group_has_one_entry_that_changes(journal):
     waits(journal, group())
     journal.chosen(choices(passed_over=[(group(), PassedOver.ENOUGH)]))
-    journal.chosen(choices(external=[WeightedGroup(group(), 1.0, (0.0,) * 8)], external_tokens=[1]))
+    journal.chosen(choices(external=[taught(WeightedGroup(group(), 1.0, (0.0,) * 8), 1)]))
     assert [each.fate for each in journal.groups(10)] == [Fate.TRAINED]
 
 
@@ -171,7 +217,9 @@ def test_only_the_newest_refusals_are_kept(journal):
     assert kept[0].sender == f"sender {KEPT_REFUSALS + 19}"
 
 
-@pytest.mark.parametrize("reason", [*MESSAGE_LAYERS, *Ignored, *Unusable, *PassedOver, *KEEP_OUT])
+@pytest.mark.parametrize(
+    "reason", [*MESSAGE_LAYERS, *Ignored, *Unusable, *PassedOver, *Refusal, NOTHING_LEFT, *KEEP_OUT]
+)
 def test_every_reason_has_a_meaning_and_says_what_would_change_it(reason):
     assert REASONS[reason].means
     assert REASONS[reason].change
@@ -217,9 +265,8 @@ def test_a_peer_is_explained_by_what_gates_kept_out_of_all_its_groups(journal, d
     groups = [group(counter, text="hail. so <answer>1</answer>") for counter in range(3)]
     waits(journal, *groups)
     drawn = [WeightedGroup(each, 1.0, (1.0,) * 4 + (-1.0,) * 4, (((0, 4),),) * 4 + ((),) * 4) for each in groups]
-    journal.chosen(
-        choices(external=drawn, external_tokens=[40] * 3, kept_out=[{0: "steps"}, {0: "steps", 1: "steps"}, {}])
-    )
+    kept_out = [{0: "steps"}, {0: "steps", 1: "steps"}, {}]
+    journal.chosen(choices(external=[taught(w, kept_out=k) for w, k in zip(drawn, kept_out, strict=True)]))
     told = explain.peer(database, "a").text
     assert "'hail' 12 times" in told
     assert "the steps gate kept out 3 of its 12 right answers" in told

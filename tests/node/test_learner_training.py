@@ -11,6 +11,7 @@ from sapo_node.learner.generate import generate
 from sapo_node.learner.messages import (
     GenerateRequest,
     LearnerOptions,
+    Refusal,
     RequestError,
     Sampled,
     TrainGroup,
@@ -177,7 +178,7 @@ def test_weight_zero_trains_nothing(trainer):
 
 def test_a_refused_group_is_named_and_the_others_are_trained(trainer):
     report = trainer.train(TrainRequest(1, (external("x" * 81, "y", rewards=(1, 0)), local(trainer))))
-    assert report.refused == ((0, "a completion has 81 tokens here, over the limit of 80"),)
+    assert report.refused == ((0, Refusal.TOO_LONG),)
     assert report.group_tokens[0] == 0
     assert report.group_tokens[1] > 0
 
@@ -188,7 +189,9 @@ def test_a_loss_that_is_not_finite_skips_the_update_and_says_so(trainer):
         trainer.policy.model.model.norm.weight[0] = float("nan")
     before = weights(trainer)
     report = trainer.train(TrainRequest(1, (group,)))
-    assert report.skipped == "the loss is not finite"
+    assert report.skipped == Refusal.NOT_FINITE
+    assert report.refused == ((0, Refusal.NOT_FINITE),)
+    assert (report.group_tokens, report.local_tokens) == ((0,), 0)
     assert report.loss is None
     assert all(torch.equal(a.nan_to_num(7), b.nan_to_num(7)) for a, b in zip(before, trainer.parameters, strict=True))
 

@@ -32,6 +32,7 @@ REPORT = RoundReport(
     informative=2,
     local=4,
     external=1,
+    drawn=2,
     seconds={"generate": 1.0, "train": 2.0},
     training=TRAINING,
 )
@@ -47,6 +48,7 @@ def test_every_metric_is_the_figure_it_names():
         "local": 4,
         "informative": 2,
         "external": 1,
+        "drawn": 2,
         "external_weight": 0.7,
         "loss": -0.5,
         "grad_norm": 1.25,
@@ -57,6 +59,7 @@ def test_every_metric_is_the_figure_it_names():
         "zero_advantage": 0.75,
         "local_tokens": 300,
         "external_tokens": 200,
+        "masked_tokens": 40,
         "refused": 1,
         "skipped": "no group has an advantage",
         "seconds": {"generate": 1.0, "train": 2.0},

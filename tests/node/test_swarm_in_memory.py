@@ -19,6 +19,7 @@ from sapo_node.counters import Counters
 from sapo_node.database import Database
 from sapo_node.journal import UNWRITTEN, Fate, Journal
 from sapo_node.keyfile import Identity
+from sapo_node.learner.messages import Refusal
 from sapo_node.net.interface import Channel, NotRunningError, Verdict
 from sapo_node.net.memory import LinkQuality, MemoryHub
 from sapo_node.node import Node
@@ -50,11 +51,12 @@ class Peer:
         skill=0.3,
         luck=None,
         scorer=KnowingScorer,
+        policy=Oracle,
         journal=False,
         **settings,
     ):
         self.database = Database(None, SCHEMA)
-        self.policy = Oracle(manifest, random.Random(number), skill=skill, seconds=ROUND_SECONDS)
+        self.policy = policy(manifest, random.Random(number), skill=skill, seconds=ROUND_SECONDS)
         self.reports = []
         self.fatal = []
         clock = TrioClock(10 * manifest.epoch_seconds)
@@ -154,6 +156,28 @@ async def test_the_journal_names_every_group_that_was_trained_on(fast, autojump_
     entries = Journal(peers[0].database).groups(10_000)
     assert sum(each.fate is Fate.TRAINED for each in entries) == sum(peers[0].external) > 0
     assert sum(each.fate is Fate.OWN for each in entries) == 60 * 4
+
+
+class Fragile(Oracle):
+    """Dies of every batch that holds a group of somebody else."""
+
+    async def train(self, step, groups, *, correction):
+        if any(group.source == "external" for group in groups):
+            raise WorkerFailed("died")
+        return await super().train(step, groups, correction=correction)
+
+
+async def test_a_text_that_always_kills_the_learner_costs_the_node_that_batch_alone(fast, autojump_clock):
+    hub = MemoryHub()
+    peers = [Peer(1, fast, hub, journal=True, policy=Fragile), Peer(2, fast, hub), Peer(3, fast, hub)]
+    await play(peers, 12)
+    assert len(peers[0].reports) == 12
+    given_up = [report for report in peers[0].reports if report.drawn]
+    assert given_up
+    assert {(report.external, report.training.local_tokens) for report in given_up} == {(0, 0)}
+    killers = [each for each in Journal(peers[0].database).groups(10_000) if each.why == Refusal.KILLED_LEARNER]
+    assert {each.fate for each in killers} == {Fate.OWN, Fate.LEFT_OUT}
+    assert len(killers) == sum(report.local + report.drawn for report in given_up)
 
 
 async def test_no_group_is_trained_on_twice(fast, autojump_clock):

@@ -65,9 +65,8 @@ class Learner:
             raise WorkerFailed("died")
         self.weights.append(tuple(group.question for group in groups))
         self.end_at("after")
-        return TrainReport(
-            step, 0.1, 1.0, 1.0, 3.0, 0.0, 0.0, 1e-4, None, 0, 0, (TOKENS,) * len(groups), (), (), (), None, 0.0
-        )
+        tokens, masked = (TOKENS,) * len(groups), (0,) * len(groups)
+        return TrainReport(step, 0.1, 1.0, 1.0, 3.0, 0.0, 0.0, 1e-4, None, 0, 0, tokens, masked, (), (), (), None, 0.0)
 
     async def checkpoint(self):
         if not self.checkpoints or len(self.checkpoints[-1]) < self.step:

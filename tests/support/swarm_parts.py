@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import trio
 
 from sapo_node.jail.messages import Scored, ScoreRequest
-from sapo_node.learner.messages import Sampled, TrainGroup, TrainReport
+from sapo_node.learner.messages import Refusal, Sampled, TrainGroup, TrainReport
 from sapo_node.tasks import build_task, score, task_digest
 from sapo_protocol import Manifest
 
@@ -24,7 +24,8 @@ TRAINING = TrainReport(
     local_tokens=300,
     external_tokens=200,
     group_tokens=(300, 200),
-    refused=((1, "too long"),),
+    group_masked=(0, 40),
+    refused=((1, Refusal.TOO_LONG),),
     kept_out=((2, 3, "surprise"),),
     agreement=((2, 3, False),),
     skipped="no group has an advantage",
@@ -76,8 +77,9 @@ class Oracle:
         self.step = step
         self.trained.append((step, tuple(groups)))
         tokens = tuple(10 if any(group.advantages) else 0 for group in groups)
+        masked = (0,) * len(groups)
         return TrainReport(
-            step, 0.1, 1.0, 1.0, 3.0, 0.0, 0.0, 1e-4, None, sum(tokens), 0, tokens, (), (), (), None, 0.0
+            step, 0.1, 1.0, 1.0, 3.0, 0.0, 0.0, 1e-4, None, sum(tokens), 0, tokens, masked, (), (), (), None, 0.0
         )
 
     async def checkpoint(self) -> int:

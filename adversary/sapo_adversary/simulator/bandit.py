@@ -119,6 +119,7 @@ def _report(step: int, groups: Sequence[TrainGroup], tokens: Sequence[int]) -> T
         local_tokens=sum(tokens) - taken,
         external_tokens=taken,
         group_tokens=tuple(tokens),
+        group_masked=(0,) * len(groups),
         refused=(),
         kept_out=(),
         agreement=(),

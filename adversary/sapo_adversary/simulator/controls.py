@@ -106,7 +106,8 @@ def model_for(
 
 def _on_account_of(groups: Sequence[TrainGroup], report: TrainReport) -> TrainReport:
     """A report for the batch that the node handed over: all tokens were its own, whichever groups they came from."""
-    return replace(report, group_tokens=(sum(report.group_tokens), *[0] * (len(groups) - 1)))
+    none = (0,) * (len(groups) - 1)
+    return replace(report, group_tokens=(sum(report.group_tokens), *none), group_masked=(0, *none), refused=())
 
 
 def _as_external(group: TrainGroup) -> TrainGroup:

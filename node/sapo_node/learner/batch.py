@@ -8,7 +8,7 @@ from torch import Tensor
 
 from sapo_node.answer import ANSWER_END, answer_span
 from sapo_node.learner.forward import pad_left, pad_right, read_prompts, run
-from sapo_node.learner.messages import Sampled, TrainGroup
+from sapo_node.learner.messages import Refusal, Sampled, TrainGroup
 from sapo_node.learner.model import Policy
 
 MICRO_TOKENS = 4096
@@ -60,14 +60,18 @@ class MicroBatch:
 
 
 class Refused(Exception):
-    """A group that must not be trained on; the message says why."""
+    """A group that must not be trained on."""
+
+    def __init__(self, reason: Refusal) -> None:
+        super().__init__(reason)
+        self.reason = reason
 
 
 def rows_of(policy: Policy, index: int, group: TrainGroup, max_tokens: int) -> list[Row]:
     """Return a group's completions as tokens. Raises Refused where one is too long or holds special tokens."""
     prompt = tuple(policy.prompt(group.question))
     if len(prompt) + max_tokens + 1 > policy.context:
-        raise Refused(f"its prompt of {len(prompt)} tokens leaves no room in the model's {policy.context}")
+        raise Refused(Refusal.NO_ROOM)
     external = group.source == "external"
     rows = []
     for number, (completion, advantage) in enumerate(zip(group.completions, group.advantages, strict=True)):
@@ -84,15 +88,16 @@ def rows_of(policy: Policy, index: int, group: TrainGroup, max_tokens: int) -> l
 def _tokens(policy: Policy, completion: Sampled, max_tokens: int) -> tuple[int, ...]:
     if completion.tokens is not None:
         if any(not 0 <= token < policy.vocabulary for token in completion.tokens):
-            raise Refused("a token id lies outside the vocabulary")
+            raise Refused(Refusal.OUTSIDE)
         return completion.tokens
+    # Encoding takes time in proportion to the text.
     if len(completion.text) > 64 * max_tokens:
-        raise Refused("a completion is too long to be worth encoding")
+        raise Refused(Refusal.TOO_LONG)
     encoded = policy.encode_foreign(completion.text)
     if encoded is None:
-        raise Refused("a completion holds the text of a special token")
+        raise Refused(Refusal.SPECIAL)
     if len(encoded) > max_tokens:
-        raise Refused(f"a completion has {len(encoded)} tokens here, over the limit of {max_tokens}")
+        raise Refused(Refusal.TOO_LONG)
     return tuple(encoded)
 
 

@@ -8,10 +8,7 @@ import math
 import torch
 from torch import Tensor
 
-RARE = 1e-3
-"""A token less probable than this is none that this policy would write."""
-FOLLOWS = 0.05
-"""Least probability of the answer, given the text before it."""
+from sapo_node.learner.messages import FOLLOWS, RARE
 
 
 def surprises(logprobs: Tensor, before_answer: Tensor) -> Tensor:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, Literal, cast, get_args
 
@@ -16,6 +17,10 @@ Gate = Literal["baseline", "habits", "length", "steps", "agreement", "surprise",
 GATES: tuple[Gate, ...] = get_args(Gate)
 PARTLY: frozenset[Gate] = frozenset({"surprise"})
 """Those of the learner that keep out tokens of a right answer and teach the rest of it."""
+RARE = 1e-3
+"""`surprise`: a token less probable than this is none that this policy would write."""
+FOLLOWS = 0.05
+"""`follows`: least probability of the answer, given the text before it."""
 
 
 _HUB_NAME = re.compile(r"\w[\w.-]*/\w[\w.-]*", re.ASCII)
@@ -24,6 +29,19 @@ _HUB_NAME = re.compile(r"\w[\w.-]*/\w[\w.-]*", re.ASCII)
 def is_hub_name(model: str) -> bool:
     """Whether this names a model of the Hugging Face hub; a folder that exists is a folder."""
     return _HUB_NAME.fullmatch(model) is not None and not Path(model).is_dir()
+
+
+class Refusal(StrEnum):
+    """Why nothing of a group was trained on, although it was in the batch."""
+
+    NO_ROOM = "prompt too long for the model"
+    TOO_LONG = "completion longer than max_tokens"
+    SPECIAL = "completion encodes to a special token"
+    OUTSIDE = "token id outside the vocabulary"
+    NOT_FINITE = "loss or gradient not finite"
+    """Of the whole batch."""
+    KILLED_LEARNER = "batch killed the learner"
+    """Too often, so the node gave the whole batch up."""
 
 
 class RequestError(LocalError):
@@ -125,8 +143,10 @@ class TrainReport:
     external_tokens: int
     group_tokens: tuple[int, ...]
     """Trained tokens of each group of the request."""
-    refused: tuple[tuple[int, str], ...]
-    """Index and reason of each group that was left out."""
+    group_masked: tuple[int, ...]
+    """Tokens of each group's correct completions that filters masked; of external groups only."""
+    refused: tuple[tuple[int, Refusal], ...]
+    """Index and reason of each group of which nothing was trained on for a reason of its own or of the batch."""
     kept_out: tuple[tuple[int, int, Gate], ...]
     """Others' right answers that the learner's gates kept out of the loss, `surprise` only in part: the group in the
     request, the completion in the group, and the gate."""
@@ -233,6 +253,7 @@ def report_to_json(report: TrainReport) -> dict[str, Any]:
         "external_weight": report.external_weight,
         "trained_tokens": {"local": report.local_tokens, "external": report.external_tokens},
         "per_group_tokens": list(report.group_tokens),
+        "per_group_masked": list(report.group_masked),
         "refused": [list(pair) for pair in report.refused],
         "kept_out": [list(each) for each in report.kept_out],
         "agreement": [list(each) for each in report.agreement],
@@ -255,7 +276,8 @@ def report_from_json(body: Mapping[str, Any]) -> TrainReport:
         local_tokens=body["trained_tokens"]["local"],
         external_tokens=body["trained_tokens"]["external"],
         group_tokens=tuple(body["per_group_tokens"]),
-        refused=tuple((index, reason) for index, reason in body["refused"]),
+        group_masked=tuple(body["per_group_masked"]),
+        refused=tuple((index, Refusal(reason)) for index, reason in body["refused"]),
         kept_out=tuple((group, completion, gate) for group, completion, gate in body["kept_out"]),
         agreement=tuple((group, completion, agrees) for group, completion, agrees in body["agreement"]),
         skipped=body["skipped"],

@@ -19,7 +19,15 @@ from torch import Tensor, nn
 from sapo_node.learner import gates, grpo
 from sapo_node.learner.agreement import OwnLearning
 from sapo_node.learner.batch import MicroBatch, Refused, Row, completion_logits, micro_batches, rows_of
-from sapo_node.learner.messages import Correction, Gate, LearnerOptions, RequestError, TrainReport, TrainRequest
+from sapo_node.learner.messages import (
+    Correction,
+    Gate,
+    LearnerOptions,
+    Refusal,
+    RequestError,
+    TrainReport,
+    TrainRequest,
+)
 from sapo_node.learner.model import Policy
 
 MAX_GRAD_NORM = 1.0
@@ -34,6 +42,7 @@ class _Tally:
     local_tokens: int = 0
     external_tokens: int = 0
     group_tokens: list[int] = field(default_factory=list)
+    group_masked: list[int] = field(default_factory=list)
     kept_out: list[tuple[int, int, Gate]] = field(default_factory=list)
     agreement: list[tuple[int, int, bool]] = field(default_factory=list)
 
@@ -41,6 +50,12 @@ class _Tally:
         """Note of the right answers of a micro-batch whether own learning speaks for them: (B,)."""
         said = zip(batch.rows, agrees.tolist(), strict=True)
         self.agreement += [(row.group, row.number, each) for row, each in said if row.advantage > 0]
+
+    def forget_tokens(self) -> None:
+        """No update was made of what was added up."""
+        self.local_tokens = self.external_tokens = 0
+        self.group_tokens = [0] * len(self.group_tokens)
+        self.group_masked = [0] * len(self.group_masked)
 
     def keep_out(self, gate: Gate, batch: MicroBatch, where: Tensor) -> None:
         """Note which completions of a micro-batch a gate kept out: (B,)."""
@@ -73,20 +88,26 @@ class Trainer:
             raise RequestError(f"step {request.step} does not follow step {self.step}")
         started = time.monotonic()
         groups, refused = self._encode(request)
-        tally = _Tally(group_tokens=[0] * len(request.groups))
+        tally = _Tally(group_tokens=[0] * len(request.groups), group_masked=[0] * len(request.groups))
         try:
             self._backward(groups, request.correction, tally)
             norm, skipped = self._update(request.step, tally)
         finally:
             self.optimizer.zero_grad(set_to_none=True)
         self.step = request.step
+        entropy = _ratio(tally.entropy, tally.local_tokens)
+        if skipped is Refusal.NOT_FINITE:
+            tally.forget_tokens()
+            refused += [
+                (index, Refusal.NOT_FINITE) for index in sorted(set(range(len(request.groups))) - {*dict(refused)})
+            ]
         local = [each for group in request.groups if group.source == "local" for each in group.completions]
         weights = [group.weight for group in request.groups if group.source == "external"]
         return TrainReport(
             step=self.step,
             loss=tally.loss if math.isfinite(tally.loss) else None,
             grad_norm=norm if math.isfinite(norm) else None,
-            entropy=_ratio(tally.entropy, tally.local_tokens),
+            entropy=entropy,
             mean_length=_ratio(sum(len(each.tokens or ()) for each in local), len(local)),
             truncated=_ratio(sum(each.finish == "length" for each in local), len(local)),
             zero_advantage=_ratio(sum(not any(each.advantages) for each in request.groups), len(request.groups)),
@@ -95,6 +116,7 @@ class Trainer:
             local_tokens=tally.local_tokens,
             external_tokens=tally.external_tokens,
             group_tokens=tuple(tally.group_tokens),
+            group_masked=tuple(tally.group_masked),
             refused=tuple(refused),
             kept_out=tuple(sorted(tally.kept_out)),
             agreement=tuple(sorted(tally.agreement)),
@@ -113,14 +135,14 @@ class Trainer:
         """Return the learning rate, by the number of the step alone: a resumed run goes on as it would have."""
         return self._learning_rate * min(1.0, step / max(1, self._warmup))
 
-    def _encode(self, request: TrainRequest) -> tuple[list[Row], list[tuple[int, str]]]:
+    def _encode(self, request: TrainRequest) -> tuple[list[Row], list[tuple[int, Refusal]]]:
         rows: list[Row] = []
         refused = []
         for index, group in enumerate(request.groups):
             try:
                 rows += rows_of(self.policy, index, group, self._max_tokens)
-            except Refused as reason:
-                refused.append((index, str(reason)))
+            except Refused as refusal:
+                refused.append((index, refusal.reason))
         return rows, refused
 
     def _backward(self, rows: Sequence[Row], correction: Correction, tally: _Tally) -> None:
@@ -212,10 +234,8 @@ class Trainer:
         if not any(tally.group_tokens):
             return 0.0, "no group has an advantage"
         norm = float(torch.nn.utils.clip_grad_norm_(self.parameters, MAX_GRAD_NORM))
-        if not math.isfinite(tally.loss):
-            return norm, "the loss is not finite"
-        if not math.isfinite(norm):
-            return norm, "the gradient is not finite"
+        if not (math.isfinite(tally.loss) and math.isfinite(norm)):
+            return norm, Refusal.NOT_FINITE
         for group in self.optimizer.param_groups:
             group["lr"] = self._rate(step)
         self.optimizer.step()
@@ -252,6 +272,8 @@ def _count(tally: _Tally, batch: MicroBatch, weights: Tensor, logits: Tensor, lo
     tally.loss += loss
     for row, trained in zip(batch.rows, (weights > 0).sum(1).tolist(), strict=True):
         tally.group_tokens[row.group] += trained
+        if row.external and row.advantage > 0:
+            tally.group_masked[row.group] += len(row.completion) - trained
         if row.external:
             tally.external_tokens += trained
         else:
