@@ -3,6 +3,7 @@
 import logging
 import random
 import signal
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager, ExitStack, contextmanager, nullcontext
@@ -20,6 +21,7 @@ from sapo_node.counters import Counters
 from sapo_node.dashboard import Dashboard, parse_place
 from sapo_node.dashboard.facts import Facts
 from sapo_node.database import Database
+from sapo_node.history import History
 from sapo_node.jail import Jail
 from sapo_node.journal import Journal
 from sapo_node.keyfile import Identity
@@ -179,6 +181,7 @@ class RunningNode:
         self._connected = trio.Event()
         self._fatal: LocalError | None = None
         self._scope = trio.CancelScope()
+        self._started = time.time()
 
     async def run(self, *, rounds: int | None = None) -> None:
         """Run until `rounds` are played or a signal comes. Raises LocalError for whatever only the operator can
@@ -189,6 +192,7 @@ class RunningNode:
             stack.enter_context(locked(self._folder))
             database = Database(self._folder.database, SCHEMA)
             stack.callback(database.close)
+            stack.callback(self._note_end, database)
             # Before anything that may fail for long: who mends it starts again with a key that has a state by then.
             counters = self._counters(database)
             with self._scope:
@@ -294,7 +298,7 @@ class RunningNode:
         place = parse_place(self._config.dashboard)
         if not place:
             return ""
-        dashboard = Dashboard(facts, database, place)
+        dashboard = Dashboard(facts, database, place, self._manifest)
         await nursery.start(dashboard.run)
         return dashboard.address
 
@@ -316,6 +320,7 @@ class RunningNode:
     def _describe(self, node: Node, network: Libp2pNetwork) -> None:
         node.history.describe_session(
             {
+                "started": self._started,
                 "peer_id": self._identity.peer_id,
                 "swarm": self._manifest.name,
                 "network_id": self._manifest.network_id.hex(),
@@ -327,6 +332,12 @@ class RunningNode:
                 "notices": list(self._notices),
             }
         )
+
+    def _note_end(self, database: Database) -> None:
+        """For whoever asks later: a session without `stopped` was killed."""
+        history = History(database)
+        if history.session().get("started") == self._started:
+            history.describe_session({**history.session(), "stopped": time.time()})
 
     async def _resend(self, node: Node, network: Libp2pNetwork) -> None:
         """Once somebody listens, send again what this key published shortly before a restart."""

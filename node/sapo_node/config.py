@@ -45,7 +45,10 @@ class Config:
         "J: groups of other nodes per round, at most; what cannot be filled is left out. With `auto` the node finds J "
         "by itself, up to 16, from what a group of each kind is worth to it.",
     )
-    trusted: tuple[str, ...] = _key((), "Peer ids that start with full standing, for swarms among friends.")
+    trusted: tuple[str, ...] = _key(
+        (),
+        "Peer ids in full standing, whatever they earned, for as long as they are named here: friends.",
+    )
     banned: tuple[str, ...] = _key(
         (), "Peer ids of which nothing is taken, whatever they earned, for as long as they are named here."
     )

@@ -27,6 +27,7 @@ from sapo_node.trust.policy import Fact, Standing
 from sapo_protocol import (
     Header,
     Held,
+    Layer,
     LocalError,
     Manifest,
     Opened,
@@ -151,7 +152,8 @@ class Ingest:
         except RemoteError as error:
             logger.info("refused a message from %s: %s", sender, error)
             self._refuse(sender, error.layer)
-            self._ledger.report(sender, Fact.INVALID_MESSAGE)
+            forged = error.layer is Layer.SIGNATURE
+            self._ledger.report(sender, Fact.FORGED_SIGNATURE if forged else Fact.INVALID_MESSAGE)
             return Verdict.REJECT
         except StateError as error:
             self._on_fatal(error)

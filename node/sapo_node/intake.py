@@ -60,7 +60,7 @@ class Intake:
         groups = await self._verifier.verify(rollout)
         self._note(peer, gave=self._ledger.of(peer).earned > earned)
         if not self._ledger.admits(peer):
-            logger.warning("%s is banned for what it signed", peer)
+            logger.warning("%s is banned: %s", peer, ", ".join(map(str, self._ledger.offences(peer))))
             self._inbox.forget(peer)
             self._pool.forget(peer)
             return 0

@@ -96,11 +96,16 @@ class Node:
         self.identity = identity
         self.counters = counters
         epoch = self.counters.epoch(clock.now())
-        self.ledger = Ledger(database, epoch=epoch, trusted=config.trusted, banned=config.banned, rng=rng)
+        self.ledger = Ledger(
+            database, epoch=epoch, trusted=config.trusted, banned=config.banned, rng=rng, now=clock.now
+        )
         self._court = Court(self.ledger)
         self.earshot = Earshot(manifest, self.ledger, rng)
         self.inbox = Inbox(database, manifest)
         self.pool = Pool(database)
+        for peer in config.banned:
+            self.inbox.forget(peer)
+            self.pool.forget(peer)
         self.history = History(database)
         self._shelf = Shelf(manifest)
         for message in self.counters.recent():

@@ -2,7 +2,7 @@
 one.
 """
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from sapo_node.contribution import TaskAnswers
@@ -10,7 +10,7 @@ from sapo_node.curve import Curve
 from sapo_node.database import Database
 from sapo_node.history import History
 from sapo_node.trainer import LOCAL
-from sapo_node.trust.ledger import account_of
+from sapo_node.trust.ledger import account_of, standings
 
 CURVE_POINTS = 60
 LAST_ROUNDS = 20
@@ -62,6 +62,15 @@ class Overview:
         return asdict(self)
 
 
+_LASTING = ("peer_id", "swarm", "network_id", "started", "stopped")
+"""Facts of a session that stay true when the node has stopped."""
+
+
+def at_rest(view: Overview) -> Overview:
+    """The overview of a node that does not run: without what was true of its last moments alone."""
+    return replace(view, session={name: fact for name, fact in view.session.items() if name in _LASTING})
+
+
 def overview(database: Database, *, rounds: int = LAST_ROUNDS, peers: int | None = SHOWN_PEERS) -> Overview:
     """Gather everything, with so many of the last rounds and of the peers, or all; reads only."""
     history = History(database)
@@ -74,7 +83,7 @@ def overview(database: Database, *, rounds: int = LAST_ROUNDS, peers: int | None
         history.rounds(rounds),
         history.counts(),
         _peers(database, peers),
-        dict(database.rows("SELECT standing, count(*) FROM ledger GROUP BY standing ORDER BY standing")),
+        standings(database),
         own,
         tokens - own,
         history.answers(),
@@ -90,6 +99,7 @@ def _peers(database: Database, most: int | None) -> list[PeerView]:
         f"""
         SELECT * FROM (SELECT peer FROM trained WHERE peer != ? ORDER BY tokens DESC {limit})
         UNION SELECT * FROM (SELECT peer FROM ledger ORDER BY bad DESC {limit})
+        UNION SELECT peer FROM named
         """,  # noqa: S608 - the limit is a number of ours
         LOCAL,
     )

@@ -69,6 +69,21 @@ def locked(folder: StateFolder) -> Iterator[None]:
         os.close(descriptor)
 
 
+def is_running(folder: StateFolder) -> bool:
+    """Whether a node is running on a state folder: whether somebody holds its lock."""
+    try:
+        descriptor = os.open(folder.path / "lock", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
 def read_database(folder: StateFolder) -> Database:
     """The database of a node that may be running, for reading. Raises LocalError when there is none."""
     if not folder.database.exists():

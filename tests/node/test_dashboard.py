@@ -18,9 +18,10 @@ from sapo_node.sampler import PassedOver
 from sapo_node.trust.ledger import Ledger
 from sapo_node.trust.policy import Fact
 from sapo_node.verify import VerifiedGroup
-from sapo_protocol import Completion, Finish, LocalError
+from sapo_protocol import Completion, Finish, LocalError, load_manifest
 
 LOCAL = ("127.0.0.1", 0)
+MANIFEST = load_manifest("starter")
 EVIL = "<img src=x onerror=\"document.title='taken'\"><script>document.title='taken'</script>"
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser")
 
@@ -28,7 +29,7 @@ BROWSER = shutil.which("chromium") or shutil.which("chromium-browser")
 @pytest.fixture
 async def page(database, nursery):
     """A page that is served, with what it shows and a client."""
-    dashboard = Dashboard(Facts(database, {"jail": "all layers hold"}), database, LOCAL)
+    dashboard = Dashboard(Facts(database, {"jail": "all layers hold"}), database, LOCAL, MANIFEST)
     await nursery.start(dashboard.run)
     async with httpx.AsyncClient(base_url=dashboard.address) as client:
         yield client
@@ -41,7 +42,7 @@ def fill(database, text=EVIL):
     group = VerifiedGroup(f"12D3KooW{text}", 10, 0, 0, text, text, completions, (True,) * 4 + (False,) * 4)
     journal = Journal(database)
     journal._write((group.peer, 10, 0, 0), text, Fate.WAITS, facts=_of_verified(group))
-    journal.chosen(Choices(10, 0, 1, (), (), (), (), (), [(group, PassedOver.ENOUGH)]))
+    journal.chosen(Choices(10, 0, 1, (), {}, (), (), [(group, PassedOver.ENOUGH)]))
     journal.refused(text, None, text)
     journal.flush()
     History(database).describe_session(
@@ -120,7 +121,7 @@ async def test_the_names_of_loopback_are_not(page, name):
 
 
 async def test_beyond_loopback_nothing_is_shown_without_the_token(database, nursery):
-    dashboard = Dashboard(Facts(database, {}), database, ("0.0.0.0", 0))
+    dashboard = Dashboard(Facts(database, {}), database, ("0.0.0.0", 0), MANIFEST)
     await nursery.start(dashboard.run)
     address, token = dashboard.address.replace("0.0.0.0", "127.0.0.1").split("/?token=")
     async with httpx.AsyncClient(base_url=address) as stranger:
@@ -134,11 +135,11 @@ async def test_beyond_loopback_nothing_is_shown_without_the_token(database, nurs
 
 
 async def test_a_port_that_is_taken_says_what_to_give(database, nursery):
-    first = Dashboard(Facts(database, {}), database, LOCAL)
+    first = Dashboard(Facts(database, {}), database, LOCAL, MANIFEST)
     await nursery.start(first.run)
     port = int(first.address.split(":")[2].rstrip("/"))
     with pytest.raises(LocalError, match="--dashboard"):
-        Dashboard(Facts(database, {}), database, ("127.0.0.1", port))
+        Dashboard(Facts(database, {}), database, ("127.0.0.1", port), MANIFEST)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import hashlib
 import random
+import time
 from dataclasses import replace
 
 import pytest
@@ -24,10 +25,11 @@ from sapo_node.learner.messages import GATES, Refusal, Sampled
 from sapo_node.reasons import REASONS
 from sapo_node.round import Choices, Taught, what_was_taught
 from sapo_node.sampler import PassedOver, WeightedGroup
+from sapo_node.trust import policy
 from sapo_node.trust.ledger import Ledger
 from sapo_node.trust.policy import Fact
 from sapo_node.verify import Unusable, VerifiedGroup, Verifier
-from sapo_protocol import Completion, Finish, Layer, LocalError, peer_id
+from sapo_protocol import Completion, Finish, Layer, LocalError, epoch_start, peer_id
 from swarm_parts import TRAINING, OpenScorer
 
 KEEP_OUT = [name for name in REASONS if name.endswith(" gate")]
@@ -250,28 +252,72 @@ def test_a_refused_envelope_is_told_with_its_reason(database, journal, author):
 
 
 @pytest.mark.parametrize(("facts", "said"), [([], "newcomer"), ([Fact.FALSE_CLAIM] * 8, "banned")])
-def test_a_peer_is_explained_by_the_end_of_its_id(database, rng, author, facts, said):
-    name = peer_id(author.issuer)
+def test_a_peer_is_explained_by_its_standing(database, rng, manifest, facts, said):
+    name = "12D3KooWExample"
     ledger = Ledger(database, rng=rng)
     for fact in [Fact.VERIFIED_GROUP, *facts]:
         ledger.report(name, fact)
-    told = explain.peer(database, f"…{name[-8:]}")
+    told = explain.peer(database, name, manifest)
     assert said in told.text
     assert told.facts["peer"] == name
 
 
-def test_a_peer_is_explained_by_what_gates_kept_out_of_all_its_groups(journal, database, rng):
+@pytest.mark.parametrize("part", ["…Example", "12D3KooWEx", "KooWExample", "12D3KooWExample"])
+def test_a_part_of_its_id_is_enough_to_name_a_peer(database, rng, manifest, part):
+    Ledger(database, rng=rng).report("12D3KooWExample", Fact.VERIFIED_GROUP)
+    assert explain.peer(database, part, manifest).facts["peer"] == "12D3KooWExample"
+
+
+def test_a_peer_is_explained_by_what_gates_kept_out_of_all_its_groups(journal, database, rng, manifest):
     Ledger(database, rng=rng).report("a", Fact.VERIFIED_GROUP)
     groups = [group(counter, text="hail. so <answer>1</answer>") for counter in range(3)]
     waits(journal, *groups)
     drawn = [WeightedGroup(each, 1.0, (1.0,) * 4 + (-1.0,) * 4, (((0, 4),),) * 4 + ((),) * 4) for each in groups]
     kept_out = [{0: "steps"}, {0: "steps", 1: "steps"}, {}]
     journal.chosen(choices(external=[taught(w, kept_out=k) for w, k in zip(drawn, kept_out, strict=True)]))
-    told = explain.peer(database, "a").text
-    assert "'hail' 12 times" in told
-    assert "the steps gate kept out 3 of its 12 right answers" in told
+    told = explain.peer(database, "a", manifest)
+    assert "3 groups were trained on" in told.text
+    assert "1 phrase masked" in told.text
+    assert told.facts["masked_phrases"] == {"hail": 12}
+    assert "the steps gate kept out 3 of its 12 right answers" in told.text
 
 
-def test_a_peer_that_nobody_knows_is_said_to_be_unknown(database):
+def test_a_peer_that_nobody_knows_is_said_to_be_unknown(database, manifest):
     with pytest.raises(LocalError, match="sapo-node peers"):
-        explain.peer(database, hashlib.sha256(b"").hexdigest())
+        explain.peer(database, hashlib.sha256(b"").hexdigest(), manifest)
+
+
+def test_a_name_that_means_many_peers_is_said_to(database, rng, manifest):
+    ledger = Ledger(database, rng=rng)
+    for name in ("12D3KooWa", "12D3KooWb"):
+        ledger.report(name, Fact.VERIFIED_GROUP)
+    with pytest.raises(LocalError, match="2 peers begin or end with '12D3KooW'"):
+        explain.peer(database, "12D3KooW", manifest)
+
+
+def test_a_banned_peer_says_for_what_and_until_when(database, rng, manifest):
+    at = epoch_start(manifest, 10) + 60
+    ledger = Ledger(database, epoch=10, rng=rng, now=lambda: at)
+    for fact in [Fact.FORGED_SIGNATURE] * 3 + [Fact.FALSE_CLAIM] * 4:
+        ledger.report("a", fact)
+    told = explain.peer(database, "a", manifest)
+    ends = epoch_start(manifest, 10 + policy.BAN_EPOCHS)
+    assert f"3 forged signatures, the last {explain.moment(at)}" in told.text
+    assert f"4 false claims, the last {explain.moment(at)}" in told.text
+    assert f"banned until {explain.moment(ends)}" in told.text
+    assert told.facts["banned_until"] == ends
+
+
+@pytest.mark.parametrize("word", ["trusted", "banned"])
+def test_a_peer_that_the_operator_names_says_so_and_blames_nobody(database, rng, manifest, word):
+    Ledger(database, rng=rng, **{word: ["a"]})
+    told = explain.peer(database, "a", manifest).text
+    assert f"named in `{word}` of this node's configuration" in told
+    assert "no offence seen" in told
+    assert "until" not in told.partition("named in")[0]
+
+
+@pytest.mark.parametrize(("days", "form"), [(0, "%H:%M"), (1, "%a %H:%M"), (40, "%d %b %Y %H:%M")])
+def test_a_moment_names_the_day_where_it_is_not_today(days, form):
+    at = time.time() - days * 86_400
+    assert explain.moment(at) == time.strftime(form, time.localtime(at))

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from sapo_node.trust import policy
-from sapo_node.trust.ledger import Ledger
+from sapo_node.trust.ledger import Ledger, Offence, account_of, standings
 from sapo_node.trust.policy import Evidence, Fact, Standing
 from sapo_protocol import Equivocation, peer_id
 
@@ -83,10 +83,11 @@ def test_probation_ends_by_verified_groups(ledger):
     assert ledger.of(PEER).standing is Standing.HEALTHY
 
 
-def test_about_twenty_invalid_messages_ban_their_sender(ledger):
+@pytest.mark.parametrize("fact", [Fact.INVALID_MESSAGE, Fact.FORGED_SIGNATURE])
+def test_about_twenty_invalid_messages_ban_their_sender(ledger, fact):
     sent = 0
     while ledger.admits(PEER):
-        ledger.report(PEER, Fact.INVALID_MESSAGE)
+        ledger.report(PEER, fact)
         sent += 1
     assert 15 <= sent <= 30
 
@@ -115,37 +116,108 @@ def test_a_ban_for_equivocation_never_ends_and_keeps_its_proof(ledger):
     assert ledger.convicted(PEER) == b"two envelopes"
 
 
-def test_a_peer_of_the_operators_trust_starts_healthy(database, rng):
-    assert Ledger(database, trusted=[PEER], rng=rng).of(PEER).standing is Standing.HEALTHY
+BEFORE = {
+    "nobody": [],
+    "a newcomer": [Fact.VERIFIED_GROUP],
+    "one that lied": [Fact.FALSE_CLAIM] * 4,
+}
 
 
-@pytest.mark.parametrize("earlier", [None, Fact.VERIFIED_GROUP])
-def test_whom_the_operator_bans_stays_banned_whatever_was_earned(database, rng, earlier):
-    if earlier:
-        Ledger(database, trusted=[PEER], rng=rng).report(PEER, earlier)
+def met(database, rng, facts):
+    """A ledger that has seen these facts of PEER, at its last start."""
+    ledger = Ledger(database, epoch=1, rng=rng)
+    for fact in facts:
+        ledger.report(PEER, fact)
+    return ledger.of(PEER)
+
+
+@pytest.mark.parametrize("before", BEFORE)
+@pytest.mark.parametrize(
+    ("word", "standing"), [("trusted", Standing.HEALTHY), ("banned", Standing.BANNED)], ids=["trusted", "banned"]
+)
+def test_the_operators_word_holds_at_every_start_for_exactly_as_long_as_it_stands(
+    database, rng, before, word, standing
+):
+    earned = met(database, rng, BEFORE[before])
+    for epoch in (1, 2):
+        ledger = Ledger(database, epoch=epoch, rng=rng, **{word: [PEER]})
+        ledger.at(epoch)
+        assert ledger.standing(PEER) is ledger.of(PEER).standing is standing
+        assert account_of(database, PEER) == ledger.of(PEER)
+    assert Ledger(database, epoch=2, rng=rng).of(PEER) == earned
+
+
+def test_an_operators_ban_lasts_for_as_long_as_it_stands(database, rng):
     ledger = Ledger(database, epoch=1, banned=[PEER], rng=rng)
-    assert not ledger.admits(PEER)
     ledger.at(100 * policy.BAN_EPOCHS)
     assert not ledger.admits(PEER)
 
 
-def test_a_ban_by_the_operator_ends_like_others_once_it_is_taken_back(database, rng):
-    Ledger(database, epoch=1, banned=[PEER], rng=rng).at(2)
-    ledger = Ledger(database, epoch=3, rng=rng)
+def test_what_a_peer_earned_counts_again_when_the_operator_takes_a_ban_back(database, rng):
+    grown(Ledger(database, rng=rng))
+    assert not Ledger(database, banned=[PEER], rng=rng).admits(PEER)
+    assert Ledger(database, rng=rng).standing(PEER) is Standing.HEALTHY
+
+
+def test_what_a_trusted_peer_does_wrong_counts_once_it_is_trusted_no_more(database, rng, caplog):
+    ledger = Ledger(database, trusted=[PEER], rng=rng)
+    for _ in range(4):
+        ledger.report(PEER, Fact.FALSE_CLAIM)
+    assert ledger.standing(PEER) is Standing.HEALTHY
+    assert "were it not named in `trusted`" in caplog.text
+    assert not Ledger(database, rng=rng).admits(PEER)
+
+
+def test_a_trusted_peer_that_equivocates_is_banned_now_and_at_every_start(database, rng, caplog):
+    ledger = Ledger(database, trusted=[PEER], rng=rng)
+    ledger.convict(Equivocation(bytes(range(32)), 1, 2, b"two envelopes"))
     assert not ledger.admits(PEER)
-    ledger.at(policy.BAN_EPOCHS + 1)
-    assert ledger.of(PEER).standing is Standing.PROBATION
+    assert account_of(database, PEER).standing is Standing.BANNED
+    assert not Ledger(database, trusted=[PEER], rng=rng).admits(PEER)
+    assert "stays banned" in caplog.text
+
+
+def test_standings_are_counted_with_the_operators_word(database, rng):
+    other = peer_id(bytes(32))
+    met(database, rng, [Fact.VERIFIED_GROUP])
+    Ledger(database, trusted=[PEER], banned=[other], rng=rng)
+    assert standings(database) == {"banned": 1, "healthy": 1}
+
+
+def test_an_operators_ban_that_an_older_version_stored_ends_with_the_line(database, rng):
+    met(database, rng, [Fact.VERIFIED_GROUP])
+    database.execute("UPDATE ledger SET standing = 'banned'")
+    assert Ledger(database, rng=rng).standing(PEER) is Standing.NEWCOMER
 
 
 def test_whom_the_operator_bans_is_not_forgotten_among_many_who_were_banned_later(database, rng, monkeypatch):
     monkeypatch.setattr("sapo_node.trust.ledger.MAX_STRANGERS", 3)
+    met(database, rng, [Fact.INVALID_MESSAGE])
     ledger = Ledger(database, epoch=1, banned=[PEER], rng=rng)
     for number in range(8):
         for _ in range(4):
             ledger.report(f"liar {number}", Fact.FALSE_CLAIM)
     ledger.at(4)
     assert len(ledger.accounts()) == 4
-    assert not ledger.admits(PEER)
+    assert PEER in {account.peer for account in ledger.accounts()}
+
+
+def test_bad_evidence_keeps_its_kind_its_count_and_its_time_over_a_restart(database, rng):
+    times = iter([10.0, 20.0, 30.0])
+    ledger = Ledger(database, rng=rng, now=lambda: next(times))
+    for fact in (Fact.FORGED_SIGNATURE, Fact.FALSE_CLAIM, Fact.FORGED_SIGNATURE, Fact.VERIFIED_GROUP):
+        ledger.report(PEER, fact)
+    again = Ledger(database, rng=rng)
+    assert again.offences(PEER) == [Offence(Fact.FORGED_SIGNATURE, 2, 30.0), Offence(Fact.FALSE_CLAIM, 1, 20.0)]
+    assert [str(each) for each in again.offences(PEER)] == ["2 forged signatures", "1 false claim"]
+
+
+def test_offences_of_a_peer_that_is_forgotten_are_forgotten_as_well(database, rng, monkeypatch):
+    monkeypatch.setattr("sapo_node.trust.ledger.MAX_STRANGERS", 0)
+    met(database, rng, [Fact.INVALID_MESSAGE])
+    ledger = Ledger(database, epoch=1, rng=rng)
+    ledger.at(5)
+    assert ledger.offences(PEER) == []
 
 
 def test_facts_entered_in_any_order_leave_trust_between_zero_and_one():

@@ -169,13 +169,33 @@ def test_start_plays_the_rounds_asked_for_and_tells_of_them(tmp_path):
     status = json.loads(sapo_node("status", *where, "--json").stdout)
     assert status["session"]["peer_id"] == started["peer_id"]
     assert [each["step"] for each in status["rounds"]] == [1, 2, 3]
-    assert "reward" in sapo_node("status", *where).stdout
+    assert status["running"] is False
+    assert status["session"]["stopped"] >= status["session"]["started"]
+    shown = sapo_node("status", *where).stdout
+    assert "reward" in shown
+    assert "stopped " in shown
+    assert started["addresses"][0] not in shown
     assert json.loads(sapo_node("peers", *where, "--json").stdout) == []
     lines = [json.loads(line) for line in sapo_node("metrics", *where).stdout.splitlines()]
     assert lines == [{name: each[name] for name in METRICS} for each in rounds]
     assert all(line["learning_rate"] > 0 for line in lines)
     trained = json.loads(sapo_node("eval", *where, "--questions", 2, "--samples", 3, "--json").stdout)
     assert (trained["step"], trained["samples"]) == (3, 3)
+
+
+def test_status_says_whether_the_node_runs(tmp_path):
+    swarm = write_swarm(tmp_path / "here.toml")
+    where = ("--swarm", swarm, "--key", tmp_path / "a" / "node.key", "--state", tmp_path / "a" / "state")
+    with RunningProcess(tmp_path / "a", "--swarm", swarm, "--no-train") as node:
+        address = node.until_event("started")["addresses"][0]
+        running = sapo_node("status", *where).stdout
+        node.process.kill()
+        node.process.wait()
+        killed = sapo_node("status", *where).stdout
+    assert "running since " in running
+    assert address in running
+    assert "not running: it was killed, or its machine stopped" in killed
+    assert address not in killed
 
 
 @pytest.fixture(scope="module")

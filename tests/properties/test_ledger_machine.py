@@ -148,16 +148,16 @@ class LedgerMachine(RuleBasedStateMachine):
     def accounts_are_what_their_histories_say(self):
         for peer, history in self.histories.items():
             account = self.of(peer)
-            assert (account.standing, account.since) == (history.standing, history.since)
+            assert (account.standing, account.since) == (self.standing(peer), history.since)
             assert (account.evidence.good, account.evidence.bad) == pytest.approx(history.evidence())
             assert account.earned == len(history.counted)
-            assert self.ledgers[0].admits(account.peer) is (history.standing is not Standing.BANNED)
+            assert self.ledgers[0].admits(account.peer) is (self.standing(peer) is not Standing.BANNED)
         assert {account.peer for account in self.ledgers[0].accounts()} == {NAMES[n] for n in self.histories}
 
     @invariant()
     def a_restart_would_change_no_account(self):
-        for each, database in zip(self.ledgers, self.databases, strict=True):
-            again = Ledger(database, rng=random.Random(0))
+        for each, database, names in zip(self.ledgers, self.databases, (NAMES, OTHER_NAMES), strict=True):
+            again = Ledger(database, trusted=[names[TRUSTED]], rng=random.Random(0))
             assert sorted(again.accounts(), key=str) == sorted(each.accounts(), key=str)
 
     @invariant()
@@ -185,8 +185,12 @@ class LedgerMachine(RuleBasedStateMachine):
         return self.ledgers[0].of(NAMES[peer])
 
     def history(self, peer: int) -> History:
-        standing = Standing.HEALTHY if peer == TRUSTED else Standing.NEWCOMER
-        return self.histories.setdefault(peer, History(standing))
+        return self.histories.setdefault(peer, History(Standing.NEWCOMER))
+
+    def standing(self, peer: int) -> Standing:
+        """What the history of a peer comes to, or the operator's word while the peer is not convicted."""
+        history = self.histories[peer]
+        return Standing.HEALTHY if peer == TRUSTED and not history.convicted else history.standing
 
     def report(self, peer: int, fact: Fact) -> None:
         before = self.of(peer).trust
@@ -208,8 +212,8 @@ class LedgerMachine(RuleBasedStateMachine):
 
     def newcomers_are_promoted(self) -> None:
         """No more than the ration, and nobody who is not ready; whom the lot falls on is the ledger's to say."""
-        ready = [peer for peer, history in self.histories.items() if history.is_ready()]
-        healthy = sum(history.standing is Standing.HEALTHY for history in self.histories.values())
+        ready = [peer for peer, each in self.histories.items() if each.is_ready() and peer != TRUSTED]
+        healthy = sum(self.standing(peer) is Standing.HEALTHY for peer in self.histories)
         ration = max(policy.PROMOTIONS_LEAST, int(healthy * policy.PROMOTIONS_SHARE))
         promoted = [peer for peer in ready if self.of(peer).standing is Standing.HEALTHY]
         assert len(promoted) == min(ration, len(ready))
@@ -220,7 +224,9 @@ class LedgerMachine(RuleBasedStateMachine):
     def strangers_are_forgotten(self) -> None:
         """Down to the bound: newcomers before banned ones, and those first whose standing is oldest."""
         known = {account.peer for account in self.ledgers[0].accounts()}
-        strangers = {peer: each for peer, each in self.histories.items() if each.is_forgettable(self.epoch)}
+        strangers = {
+            peer: each for peer, each in self.histories.items() if each.is_forgettable(self.epoch) and peer != TRUSTED
+        }
         gone = {peer: each for peer, each in strangers.items() if NAMES[peer] not in known}
         assert len(strangers) - len(gone) == min(len(strangers), STRANGERS)
         for peer in set(strangers) - set(gone):

@@ -26,7 +26,7 @@ EXPLAINED = {
     "a round met a dead process": r"round failed, \d+ in a row: ",
     "a learner resumes": r"the learner failed at step \d+ \(.*\); it resumes from its checkpoint$|checkpoint ",
     "a look at held-out questions met a dead process": r"no look at held-out questions after round ",
-    "a liar was found out": r"\S+ is banned for what it signed$",
+    "a liar was found out": r"\S+ is banned: ",
     "a node that was away": r"cannot reach bootstrap |bootstrap .* is reachable again$",
     "a key was made": r"made a new key in .*; this node is 12D3KooW\w+$",
     "asked to stop": r"stopping after this round; once more stops now$",

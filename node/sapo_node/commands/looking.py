@@ -3,17 +3,23 @@
 import json
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import click
 from rich.console import Console
+from rich.text import Text
 
 from sapo_node import explain
-from sapo_node.commands.options import as_json, configured, database_of, write_file
+from sapo_node.commands.options import as_json, configured, database_of, place_of, write_file
 from sapo_node.commands.wire import show_proof
 from sapo_node.config import Config, load_config, render_config
-from sapo_node.overview import overview
+from sapo_node.overview import Overview, at_rest, overview
+from sapo_node.state import is_running, read_database
 from sapo_node.view import peer_table, render
 from sapo_protocol import LocalError, load_manifest
+
+_WIDE = 120
+"""Columns of a terminal that shows whole peer ids in a table."""
 
 
 @click.command()
@@ -21,11 +27,27 @@ from sapo_protocol import LocalError, load_manifest
 @as_json
 def status(config: Config, *, json_output: bool) -> None:
     """Show what a node of this machine has done, running or not."""
-    view = overview(database_of(config))
+    view, runs = _view(config)
     if json_output:
-        click.echo(json.dumps(view.as_dict()))
+        click.echo(json.dumps({**view.as_dict(), "running": runs}))
     else:
-        Console().print(render(view))
+        Console().print(render(view, doing=_life(view, runs=runs)))
+
+
+def _view(config: Config, **wanted: Any) -> tuple[Overview, bool]:
+    """What is known of a node, and whether it runs."""
+    folder = place_of(config)
+    view, runs = overview(read_database(folder), **wanted), is_running(folder)
+    return (view if runs else at_rest(view)), runs
+
+
+def _life(view: Overview, *, runs: bool) -> Text:
+    """Since when the node runs, or since when it does not."""
+    started, stopped = (view.session.get(name) for name in ("started", "stopped"))
+    if runs:
+        return Text(f"running since {explain.moment(started)}" if started else "running", "bold green")
+    end = f"stopped {explain.moment(stopped)}" if stopped else "not running: it was killed, or its machine stopped"
+    return Text(f"{end}; `sapo-node start` goes on from here", "yellow")
 
 
 @click.command()
@@ -35,19 +57,20 @@ def status(config: Config, *, json_output: bool) -> None:
 def peers(config: Config, *, peer: str | None, json_output: bool) -> None:
     """List the peers a node knows, with their standing and what was trained on; of PEER, why it stands so.
 
-    The end of a peer id is enough, as lists show it.
+    The beginning or the end of a peer id is enough, as lists show it.
     """
     if peer:
-        told = explain.peer(database_of(config), peer)
+        told = explain.peer(database_of(config), peer, load_manifest(config.swarm))
         click.echo(json.dumps(told.as_dict()) if json_output else told.text)
         return
-    view = overview(database_of(config), peers=None)
+    view, _ = _view(config, peers=None)
     if json_output:
         connected = set(view.session.get("connected", ()))
         click.echo(json.dumps([{**asdict(peer), "connected": peer.peer in connected} for peer in view.peers]))
         return
-    table = peer_table(view, view.peers, shorten=False)
-    Console().print(table if view.peers else "no peers heard of yet")
+    console = Console()
+    table = peer_table(view, view.peers, shorten=console.width < _WIDE)
+    console.print(table if view.peers else "no peers heard of yet")
 
 
 @click.command()

@@ -27,7 +27,7 @@ from sapo_node.dashboard.facts import Facts
 from sapo_node.dashboard.prometheus import exposition
 from sapo_node.database import Database
 from sapo_node.overview import overview
-from sapo_protocol import LocalError
+from sapo_protocol import LocalError, Manifest
 
 if TYPE_CHECKING:
     from trio_typing import TaskStatus
@@ -71,9 +71,10 @@ def parse_place(text: str) -> tuple[str, int] | None:
 class Dashboard:
     """One node's page."""
 
-    def __init__(self, facts: Facts, database: Database, place: tuple[str, int]) -> None:
+    def __init__(self, facts: Facts, database: Database, place: tuple[str, int], manifest: Manifest) -> None:
         """Takes the address. Raises LocalError where it cannot be had."""
         self._facts = facts
+        self._manifest = manifest
         self._database = database
         self._host = place[0]
         is_local = ipaddress.ip_address(self._host).is_loopback
@@ -154,7 +155,8 @@ class Dashboard:
 
     async def _peer(self, request: Request) -> Response:
         try:
-            return JSONResponse(explain.peer(self._database, request.path_params["peer"]).as_dict())
+            told = explain.peer(self._database, request.path_params["peer"], self._manifest)
+            return JSONResponse(told.as_dict())
         except LocalError as error:
             return JSONResponse({"text": str(error)}, 404)
 

@@ -1,11 +1,19 @@
 """The trust ledger: durable, first-hand, keyed by peer. Facts go in, standing comes out; no opinion of a peer ever
 enters.
 
+The operator's word stands above what a peer earned: a peer named in `trusted` is healthy and a peer named in `banned`
+is banned, for exactly as long as it is named. What the peer earns meanwhile is kept, and counts again afterwards. One
+thing stands above the operator's word: a peer that signed two contents for one round stays banned although it is
+trusted.
+
 `at(epoch)` first: call it when an epoch begins, so that bans end and newcomers who have earned it are promoted.
 """
 
+import logging
 import random
-from collections.abc import Iterable
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,6 +21,8 @@ from sapo_node.database import Database
 from sapo_node.trust import policy
 from sapo_node.trust.policy import Evidence, Fact, Standing
 from sapo_protocol import Equivocation, peer_id
+
+logger = logging.getLogger(__name__)
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS ledger (
@@ -23,6 +33,10 @@ CREATE INDEX IF NOT EXISTS ledger_standing ON ledger (standing);  -- for who loo
 CREATE INDEX IF NOT EXISTS ledger_bad ON ledger (bad);
 CREATE TABLE IF NOT EXISTS settled (epoch INTEGER NOT NULL);  -- for which all that is due in an epoch was done
 CREATE TABLE IF NOT EXISTS evidence (peer TEXT PRIMARY KEY, message BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS named (peer TEXT PRIMARY KEY, standing TEXT NOT NULL);  -- by the operator, at the last start
+CREATE TABLE IF NOT EXISTS offences (
+    peer TEXT NOT NULL, fact TEXT NOT NULL, count INTEGER NOT NULL, last REAL NOT NULL, PRIMARY KEY (peer, fact)
+);
 """
 
 MAX_STRANGERS = 10_000
@@ -45,6 +59,9 @@ class Account:
     """Epoch of the promotion, the ban or its end, whichever was last. Probation and what ends it do not change it: who
     could choose the epoch would choose a cohort for itself."""
 
+    named: bool = False
+    """Whether `standing` is the operator's word."""
+
     @property
     def trust(self) -> float:
         """Between 0 and 1."""
@@ -53,13 +70,46 @@ class Account:
     @property
     def cohort(self) -> int | None:
         """The epoch in which a healthy peer came into good standing; None for the operator's own word, and others."""
-        return self.since or None if self.standing is Standing.HEALTHY else None
+        return self.since or None if self.standing is Standing.HEALTHY and not self.named else None
+
+
+@dataclass(frozen=True, slots=True)
+class Offence:
+    """One kind of bad evidence against a peer, since this node first heard of the peer."""
+
+    fact: Fact
+    count: int
+    last: float
+    """Unix time of the newest."""
+
+    def __str__(self) -> str:
+        return f"{self.count} {self.fact if self.count == 1 else self.fact.plural}"
 
 
 def account_of(database: Database, peer: str) -> Account:
     """What a ledger that may be another process's holds of one peer."""
     row = database.row("SELECT * FROM ledger WHERE peer = ?", peer)
-    return _account(row) if row else Account(peer)
+    account = _account(row) if row else Account(peer)
+    named = database.row("SELECT standing FROM named WHERE peer = ?", peer)
+    return replace(account, standing=Standing(named[0]), named=True) if named else account
+
+
+def offences_of(database: Database, peer: str) -> list[Offence]:
+    """All bad evidence against a peer, the newest kind first."""
+    rows = database.rows("SELECT fact, count, last FROM offences WHERE peer = ? ORDER BY last DESC, fact", peer)
+    return [Offence(Fact(fact), count, last) for fact, count, last in rows]
+
+
+def standings(database: Database) -> dict[str, int]:
+    """How many peers are known, by standing."""
+    earned = Counter(dict(database.rows("SELECT standing, count(*) FROM ledger GROUP BY standing")))
+    for standing, stored in database.rows(
+        "SELECT named.standing, ledger.standing FROM named LEFT JOIN ledger USING (peer)"
+    ):
+        earned[standing] += 1
+        if stored is not None:
+            earned[stored] -= 1
+    return {standing: count for standing, count in sorted(earned.items()) if count}
 
 
 class Ledger:
@@ -73,41 +123,61 @@ class Ledger:
         trusted: Iterable[str] = (),
         banned: Iterable[str] = (),
         rng: random.Random,
+        now: Callable[[], float] = time.time,
     ) -> None:
-        """`epoch` is the one that runs; by their operator's word `trusted` peers start healthy, and `banned` ones stay
-        banned until they are named no more and their time has passed.
+        """`epoch` is the one that runs; `trusted` and `banned` are the peer ids that the operator names; `now` gives
+        Unix time.
         """
         self._database = database
-        self._trusted = frozenset(trusted)
-        self._banned = frozenset(banned)
         self._rng = rng
+        self._now = now
         self._epoch = epoch
+        self._named = dict.fromkeys(trusted, Standing.HEALTHY) | dict.fromkeys(banned, Standing.BANNED)
         self._accounts = {account.peer: account for account in map(_account, database.rows("SELECT * FROM ledger"))}
         row = database.row("SELECT epoch FROM settled")
         heard = (max(account.earned_epoch, account.since) for account in self.accounts())
         self._settled: int = row[0] if row else max(heard, default=epoch)
-        for peer in filter(self.admits, self._banned):
-            self._write(replace(self.of(peer), standing=Standing.BANNED, since=epoch))
+        self._keep_word()
+
+    def _keep_word(self) -> None:
+        """Store whom the operator names at this start, in place of whom was named at the last."""
+        for peer in [peer for peer, word in self._named.items() if word is Standing.HEALTHY and self.convicted(peer)]:
+            logger.warning("%s is named in `trusted`, and stays banned: it signed two contents for one round", peer)
+            self._named[peer] = Standing.BANNED
+        with self._database.transaction():
+            self._database.execute("DELETE FROM named")
+            for peer, word in self._named.items():
+                self._database.execute("INSERT INTO named VALUES (?, ?)", peer, word)
+            # Version 0.1 wrote an operator's ban into the account, where no offence explains it.
+            for account in tuple(self._accounts.values()):
+                unexplained = account.standing is Standing.BANNED and account.trust >= policy.PROBATION_TRUST
+                if unexplained and not self.offences(account.peer) and not self.convicted(account.peer):
+                    self._write(replace(account, standing=Standing.NEWCOMER))
 
     def of(self, peer: str) -> Account:
         """The account of a peer, a newcomer's if it was never heard of."""
-        return self._accounts.get(peer) or Account(peer, self.standing(peer))
+        account, word = self._earned(peer), self._named.get(peer)
+        return replace(account, standing=word, named=True) if word else account
+
+    def _earned(self, peer: str) -> Account:
+        """The account without the operator's word."""
+        return self._accounts.get(peer) or Account(peer)
 
     def standing(self, peer: str) -> Standing:
         """The standing of a peer: what is asked most often, of peers by the thousand."""
+        word = self._named.get(peer)
+        if word:
+            return word
         known = self._accounts.get(peer)
-        if known:
-            return known.standing
-        return Standing.HEALTHY if peer in self._trusted else Standing.NEWCOMER
+        return known.standing if known else Standing.NEWCOMER
 
     def accounts(self) -> tuple[Account, ...]:
         """All peers of whom anything is known."""
-        return tuple(self._accounts.values())
+        return tuple(map(self.of, self._accounts))
 
     def healthy(self) -> frozenset[str]:
         """The peers in good standing, by what they earned or by the operator's word."""
-        known = {peer for peer, account in self._accounts.items() if account.standing is Standing.HEALTHY}
-        return frozenset(known | {peer for peer in self._trusted if self.standing(peer) is Standing.HEALTHY})
+        return frozenset(peer for peer in {*self._accounts, *self._named} if self.standing(peer) is Standing.HEALTHY)
 
     def admits(self, peer: str) -> bool:
         """Whether this node deals with the peer at all."""
@@ -121,7 +191,7 @@ class Ledger:
 
     def report(self, peer: str, fact: Fact) -> Account:
         """Enter one fact that this node saw first-hand; the account after it."""
-        before = self.of(peer)
+        before = self._earned(peer)
         evidence = before.evidence.after(fact)
         earned_now = self._earned_now(before)
         counts = fact is Fact.VERIFIED_GROUP and earned_now < policy.EARNED_PER_EPOCH
@@ -136,8 +206,21 @@ class Ledger:
             earned_now + counts,
             self._epoch if newly_banned else before.since,
         )
-        self._write(account)
-        return account
+        with self._database.transaction():
+            self._write(account)
+            if fact in policy.OFFENCE:
+                self._database.execute(
+                    "INSERT INTO offences VALUES (?, ?, 1, ?) ON CONFLICT DO UPDATE SET "
+                    "count = count + 1, last = excluded.last",
+                    *(peer, fact, self._now()),
+                )
+        if newly_banned and self._named.get(peer) is Standing.HEALTHY:
+            logger.warning("%s would be banned for what it did, were it not named in `trusted`", peer)
+        return self.of(peer)
+
+    def offences(self, peer: str) -> list[Offence]:
+        """All bad evidence against a peer, the newest kind first."""
+        return offences_of(self._database, peer)
 
     def _earned_now(self, account: Account) -> int:
         """Verified groups that counted in the epoch that runs."""
@@ -147,11 +230,14 @@ class Ledger:
         """Ban an issuer for good; the evidence is kept."""
         peer = peer_id(proof.issuer)
         guilty = Evidence(bad=policy.BAN_OFFENCES)
-        account = replace(self.of(peer), standing=Standing.BANNED, evidence=guilty, since=self._epoch)
+        account = replace(self._earned(peer), standing=Standing.BANNED, evidence=guilty, since=self._epoch)
         with self._database.transaction():
             self._write(account)
             self._database.execute("INSERT OR IGNORE INTO evidence VALUES (?, ?)", peer, proof.evidence)
-        return account
+            self._database.execute("UPDATE named SET standing = ? WHERE peer = ?", Standing.BANNED, peer)
+        if peer in self._named:
+            self._named[peer] = Standing.BANNED
+        return self.of(peer)
 
     def convicted(self, peer: str) -> bytes | None:
         """The evidence message against an equivocator, if there is any."""
@@ -171,9 +257,9 @@ class Ledger:
             self._forget_strangers()
 
     def _release(self) -> None:
-        for account in self.accounts():
+        for account in tuple(self._accounts.values()):
             served = account.standing is Standing.BANNED and self._epoch - account.since >= policy.BAN_EPOCHS
-            if served and account.peer not in self._banned and self.convicted(account.peer) is None:
+            if served and self.convicted(account.peer) is None:
                 self._write(Account(account.peer, Standing.PROBATION, Evidence(), since=self._epoch))
 
     def _promote(self) -> None:
@@ -197,13 +283,14 @@ class Ledger:
             if account.earned == 0
             and account.earned_epoch < self._epoch - 1
             and account.standing is not Standing.HEALTHY
-            and account.peer not in self._banned
+            and not account.named
         ]
         strangers.sort(key=lambda account: (account.standing is Standing.BANNED, account.since))
         for account in strangers[: max(0, len(strangers) - MAX_STRANGERS)]:
             del self._accounts[account.peer]
             self._database.execute("DELETE FROM ledger WHERE peer = ?", account.peer)
             self._database.execute("DELETE FROM evidence WHERE peer = ?", account.peer)
+            self._database.execute("DELETE FROM offences WHERE peer = ?", account.peer)
 
     def _write(self, account: Account) -> None:
         self._accounts[account.peer] = account

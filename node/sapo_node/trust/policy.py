@@ -18,8 +18,15 @@ class Fact(StrEnum):
     """A signed claim that differs from the reward computed here for the same task and text."""
     MALFORMED_BODY = "malformed body"
     """A signed hash of bytes that are no body."""
+    FORGED_SIGNATURE = "forged signature"
+    """A message, sent by this peer, whose signature does not hold. The peer need not be the author that it names."""
     INVALID_MESSAGE = "invalid message"
-    """A message, forwarded by this peer, that its bytes alone prove wrong."""
+    """A message, sent by this peer, that its bytes alone prove wrong in another way."""
+
+    @property
+    def plural(self) -> str:
+        """For counts."""
+        return f"{self.removesuffix('y')}ies" if self.endswith("y") else f"{self}s"
 
 
 class Standing(StrEnum):
@@ -31,7 +38,12 @@ class Standing(StrEnum):
     BANNED = "banned"
 
 
-OFFENCE = {Fact.FALSE_CLAIM: 1.0, Fact.MALFORMED_BODY: 1.0, Fact.INVALID_MESSAGE: 0.15}
+OFFENCE = {
+    Fact.FALSE_CLAIM: 1.0,
+    Fact.MALFORMED_BODY: 1.0,
+    Fact.FORGED_SIGNATURE: 0.15,
+    Fact.INVALID_MESSAGE: 0.15,
+}
 """Weight of each offence; about 22 invalid messages weigh as much as three lies."""
 
 FORGETTING = 0.95
