@@ -115,7 +115,7 @@ def peer(database: Database, name: str, manifest: Manifest) -> Told:
         ends = epoch_start(manifest, account.since + policy.BAN_EPOCHS)
     groups, tokens = database.row("SELECT groups, tokens FROM trained WHERE peer = ?", account.peer) or (0, 0)
     lines = [account.peer, *_of_account(account, offences, ends, has_equivocated=has_equivocated)]
-    lines.append(f"Trained on: {groups} groups of it, {tokens} tokens.")
+    lines.append(f"Trained on, in all: {groups} of its groups, {tokens} tokens.")
     entries = Journal(database).of_peer(account.peer)
     for (fate, why), count in Counter((each.fate, each.why) for each in entries).most_common():
         lines.append(f"{_groups(count, fate)}{f': {why}' if why else ''}")

@@ -173,28 +173,42 @@ class Ingest:
         self._shelf.forget_before(epoch - 1)
 
     def _require_welcome(self, sender: str, now: float, *, asked: bool) -> None:
+        """Step 1 of both tables of the spec: local."""
         if not asked and not self._quota.take(sender, now):
             raise _Ignore(Ignored.SENDER_BUSY)
         if not self._ledger.admits(sender):
             raise _Ignore(Ignored.SENDER_BANNED)
 
     def _admit(self, data: bytes, now: float, *, shard: int | None = None) -> None:
-        """The steps of the spec for rollouts, in its order; without a shard for what came on no topic."""
+        """Steps 2 to 15 of the spec for rollouts (spec/gossip.md), in its order; no shard for what came on no topic."""
+        # Steps 2 and 3: MSG-1, MSG-2.
         envelope, bodies = decode_message(data, self._manifest)
+        # Step 4: ENV-1 to ENV-6.
         self._sealed = sealed = parse_envelope(envelope, network_id=self._manifest.network_id)
+        # Step 5: REP-1.
         received = self._require_news(sealed, bodies)
+        # Step 6: local.
+        self._require_admitted(sealed)
+        # Step 7: ENV-7, SIG-1 to SIG-4.
         opened = open_envelope(sealed)
+        # Step 8: HDR-1 to HDR-4, EXT-1, EXT-2.
         header = decode_header(opened.payload, self._manifest)
+        # Step 9: TOP-3.
         if shard is not None:
             require_shard(self._manifest, shard, opened.issuer, header.epoch)
-        # Before the look at the own key: what this node once published may be replayed long after it forgot it.
+        # Step 10: TIME-2. Before step 12: an own envelope may be replayed long after this node forgot it.
         if not in_window(self._manifest, header.epoch, now) or not self._window.remembers(header.epoch):
             raise _Ignore(Ignored.OUTSIDE_WINDOW)
+        # Step 11: BODY-1.
         rollout = match_bodies(opened, header, bodies)
+        # Step 12: DUTY-2.
         if opened.issuer == self._issuer:
             self._recognise(opened, header)
+        # Step 13: REP-2.
         self._require_first(sealed, header)
+        # Step 14: local.
         self._require_place(rollout)
+        # Step 15.
         newcomer = self._ledger.standing(peer_id(sealed.issuer)) is not Standing.HEALTHY
         fresh = tuple(None if received >> k & 1 else body for k, body in enumerate(bodies))
         with self._database.transaction():
@@ -208,14 +222,17 @@ class Ingest:
 
         Returns those that did, as bits by k: each body is taken once, or a relay could have one trained on twice.
         """
-        issuer = peer_id(sealed.issuer)
-        if not self._ledger.admits(issuer):
-            self._court.remind(issuer)
-            raise _Ignore(Ignored.ISSUER_BANNED)
         received = self._window.received(sealed.envelope_id)
         if received is not None and not _bits(bodies) & ~received:
             raise _Ignore(Ignored.DUPLICATE)
         return received or 0
+
+    def _require_admitted(self, sealed: Sealed) -> None:
+        """Whoever still passes on what a convicted issuer sends has not seen the evidence: DUTY-6."""
+        issuer = peer_id(sealed.issuer)
+        if not self._ledger.admits(issuer):
+            self._court.remind(issuer)
+            raise _Ignore(Ignored.ISSUER_BANNED)
 
     def _recognise(self, opened: Opened, header: Header) -> None:
         try:
@@ -246,11 +263,16 @@ class Ingest:
                 raise _Ignore(Ignored.OVER_QUOTA)
 
     def _hear(self, data: bytes, now: float) -> None:
-        """The steps of the spec for evidence, in its order. Evidence has no window: `now` does not matter."""
+        """Steps 2 to 11 of the spec for evidence (spec/gossip.md), in its order. Evidence has no window: `now` does not
+        matter.
+        """
         del now
+        # Steps 2 to 5: EVD-1, EVD-2, ENV-1 to ENV-6, EVD-3, EVD-4.
         accusation = decode_evidence(data, self._manifest)
+        # Steps 6 and 7: convicted already, or over the budget (local).
         if not self._court.hears(accusation.issuer):
             raise _Ignore(Ignored.KNOWN_EVIDENCE)
+        # Steps 8 to 11: ENV-7, SIG-1 to SIG-4, HDR-1 to HDR-4, EXT-1, EXT-2, EVD-3.
         self._convict(data, publish=False)
         self.evidence += 1
 

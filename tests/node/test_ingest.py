@@ -134,6 +134,26 @@ async def test_a_banned_issuer_is_ignored_through_whomever_it_comes(gate, author
     assert gate.refused() == {Ignored.ISSUER_BANNED: 1}
 
 
+async def test_a_replay_is_told_as_one_also_where_its_issuer_was_banned_since(gate, author):
+    """Steps 5 and 6 of the spec, in its order."""
+    await gate.verdict(author.message(epoch=5))
+    for _ in range(4):
+        gate.ledger.report(peer_id(author.issuer), Fact.FALSE_CLAIM)
+    await gate.verdict(author.message(epoch=5))
+    assert gate.refused() == {Ignored.DUPLICATE: 1}
+
+
+@pytest.mark.parametrize(
+    ("place", "fact"), [(-70, Fact.FORGED_SIGNATURE), (0, Fact.INVALID_MESSAGE)], ids=["signature", "frame"]
+)
+async def test_what_a_sender_is_charged_with_is_kept_by_its_kind(gate, author, place, fact):
+    body = encode_body(author.body())
+    message = bytearray(encode_message(author.envelope(author.header([body], epoch=5)), (None,)))
+    message[place] ^= 1
+    assert await gate.verdict(bytes(message)) is Verdict.REJECT
+    assert [(each.fact, each.count) for each in gate.ledger.offences(SENDER)] == [(fact, 1)]
+
+
 async def test_a_banned_sender_is_not_read_at_all(gate, author):
     for _ in range(4):
         gate.ledger.report(SENDER, Fact.FALSE_CLAIM)

@@ -330,8 +330,8 @@ class IngestMachine(RuleBasedStateMachine):
         gave_nothing = content.author not in (KNOWN, GIVER)
         return decide(
             (not admits(sender), IGNORE, Ignored.SENDER_BANNED),
-            (not admits(PEERS[content.author]), IGNORE, Ignored.ISSUER_BANNED),
             (content in self.taken and message.present <= self.taken[content], IGNORE, Ignored.DUPLICATE),
+            (not admits(PEERS[content.author]), IGNORE, Ignored.ISSUER_BANNED),
             (message.is_forged, REJECT, Layer.SIGNATURE),
             (content.counter >= ROUNDS, REJECT, Layer.HEADER),
             (not -2 * EPOCH < ahead <= SKEW, IGNORE, Ignored.OUTSIDE_WINDOW),
