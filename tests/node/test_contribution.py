@@ -13,7 +13,9 @@ from sapo_node.config import Config
 from sapo_node.contribution import AnswerFailed, QuestionSkipped
 from sapo_node.counters import Counters
 from sapo_node.database import Database
+from sapo_node.inbox import MAX_PER_PEER
 from sapo_node.keyfile import Identity
+from sapo_node.learner.messages import Sampled
 from sapo_node.net.memory import MemoryHub
 from sapo_node.node import Node
 from sapo_node.state import SCHEMA
@@ -136,6 +138,45 @@ async def test_rounds_come_no_faster_than_a_newcomers_counters_last(fast, autoju
     assert {rollout.header.epoch for _, rollout in member.sent} == {10}
     assert max(rollout.header.counter for _, rollout in member.sent) < fast.max_rounds / 2
     assert trio.current_time() == pytest.approx(EPOCH, abs=4)
+
+
+async def test_rounds_come_no_faster_than_a_peer_keeps_their_rollouts(fast, autojump_clock):
+    member = Member(1, replace(fast, max_rounds=6_000), MemoryHub())
+    member.answerer.oracle.seconds = 0.0
+    await play(8, member)
+    times = [time for time, _ in member.sent]
+    assert [after - before for before, after in pairwise(times)] == pytest.approx([EPOCH / MAX_PER_PEER] * 7)
+
+
+def answering(member, *rounds):
+    """Make a member answer, in each round, the prompts named by their places k and no other."""
+    oracle, calls = member.answerer.oracle, iter(rounds)
+    generate = oracle.generate
+
+    async def some(questions, **options):
+        groups, given = await generate(questions, **options), next(calls, range(len(questions)))
+        return [group if k in given else (Sampled("", "length"),) * len(group) for k, group in enumerate(groups)]
+
+    oracle.generate = some
+
+
+async def test_a_round_without_any_answer_is_not_shared_and_the_next_one_begins_sooner(fast, autojump_clock):
+    member = Member(1, replace(fast, max_rounds=600), MemoryHub())
+    member.answerer.oracle.seconds = 0.0
+    answering(member, [], [])
+    await play(1, member)
+    ((sent, rollout),) = member.sent
+    assert rollout.header.counter == 2
+    assert sent == pytest.approx(2 * EPOCH / 300)
+
+
+async def test_only_the_unanswered_groups_before_an_answered_one_are_shared(fast, autojump_clock):
+    member = Member(1, fast, MemoryHub())
+    answering(member, [1])
+    await play(1, member)
+    ((_, rollout),) = member.sent
+    assert len(rollout.header.groups) == 2
+    assert sum(task.groups for task in member.node.history.answers()) == 1
 
 
 async def test_answers_that_cross_the_end_of_an_epoch_are_still_taken(fast, autojump_clock):

@@ -16,6 +16,7 @@ from sapo_node.contribution import (
     by_task,
 )
 from sapo_node.counters import Counters, Slot
+from sapo_node.inbox import MAX_PER_PEER
 from sapo_node.trust.policy import NEWCOMER_COUNTERS
 from sapo_node.worker import WorkerFailed
 from sapo_protocol import Manifest, in_window
@@ -25,6 +26,31 @@ logger = logging.getLogger(__name__)
 
 FIRST_BACKOFF, MAX_BACKOFF = 1.0, 60.0
 """Seconds from a failure to the next attempt; doubled each time."""
+
+
+def seconds_after(manifest: Manifest, *, shared: bool) -> float:
+    """Seconds from the start of a round to the start of the next.
+
+    A peer keeps at most MAX_PER_PEER rollouts of one issuer until it verifies them, so an epoch has no more rounds that
+    share something. A round that shares nothing costs the peers nothing: the next one begins as soon as the counters
+    that peers accept from a newcomer (NEWCOMER_COUNTERS) still last for the epoch.
+    """
+    counters = manifest.max_rounds * NEWCOMER_COUNTERS
+    return manifest.epoch_seconds / (min(counters, MAX_PER_PEER) if shared else counters)
+
+
+def answered(local: list[LocalGroup]) -> list[LocalGroup]:
+    """The groups of a round up to the last one that has an answer; none where no group has one.
+
+    A header lists its groups from k = 0 without gaps, so an unanswered group before an answered one stays.
+    """
+    last = max((k for k, group in enumerate(local) if is_answered(group)), default=-1)
+    return local[: last + 1]
+
+
+def is_answered(group: LocalGroup) -> bool:
+    """Whether at least one completion of the group is not empty."""
+    return any(completion.text for completion in group.completions)
 
 
 def answer_seconds(manifest: Manifest) -> float:
@@ -56,23 +82,23 @@ class ContributionRounds:
         self._on_report = on_report
 
     async def run(self, rounds: int | None) -> None:
-        """Share so many rounds, or until cancelled: that may be at any moment and costs a counter at most.
+        """Share `rounds` rounds, or share until cancelled. A cancelled round costs one counter at most.
 
-        Nobody is asked for what would not be taken: not before this node may publish, and not faster than makes an
-        epoch's counters, as far as peers take them from a newcomer, last for the epoch.
+        A round begins when this node may publish, and `seconds_after` the round before. A round without any answer is
+        not shared.
         """
-        pace = self._manifest.epoch_seconds / (self._manifest.max_rounds * NEWCOMER_COUNTERS)
         shared = 0
         while shared != rounds:
             await trio.sleep(self._counters.listening_seconds(self._clock.now()))
             started = trio.current_time()
             slot = await self._reserve()
-            local = await self._answers(slot) if slot else None
+            local = answered(await self._answers(slot) or []) if slot else []
             if slot and local:
                 await self._contribution.share(slot, local)
                 shared += 1
-                self._on_report(ContributionReport(slot.epoch, slot.counter, by_task(local)))
-            await trio.sleep_until(started + pace)
+                given = [group for group in local if is_answered(group)]
+                self._on_report(ContributionReport(slot.epoch, slot.counter, by_task(given)))
+            await trio.sleep_until(started + seconds_after(self._manifest, shared=bool(local)))
 
     async def _answers(self, slot: Slot) -> list[LocalGroup] | None:
         """Ask until there are answers; None where there are none in time."""
