@@ -58,8 +58,13 @@ def _part_heard(session: dict[str, Any]) -> str:
 
 
 def answer_table(answers: list[TaskAnswers]) -> Table:
-    """What a node shared without training; groups that are all right or all wrong teach nobody."""
-    table = Table("task", "groups shared", "that teach", "answers", "right", expand=True)
+    """What a node shared without training. Whether others trained on it is not in the table: no node reports that."""
+    table = Table(
+        *("task", "groups shared", "right and wrong", "answers", "right"),
+        expand=True,
+        caption="Others can learn from groups with right and wrong answers. Nodes do not report what they trained on.",
+        caption_justify="left",
+    )
     for task in answers:
         table.add_row(
             task.dataset,

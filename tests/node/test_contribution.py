@@ -7,10 +7,11 @@ from itertools import pairwise
 import pytest
 import trio
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from rich.console import Console
 
 from sapo_node.clock import TrioClock
 from sapo_node.config import Config
-from sapo_node.contribution import AnswerFailed, QuestionSkipped
+from sapo_node.contribution import AnswerFailed, QuestionSkipped, TaskAnswers
 from sapo_node.counters import Counters
 from sapo_node.database import Database
 from sapo_node.inbox import MAX_PER_PEER
@@ -20,6 +21,7 @@ from sapo_node.net.memory import MemoryHub
 from sapo_node.node import Node
 from sapo_node.state import SCHEMA
 from sapo_node.trainer import trained_per_peer
+from sapo_node.view import answer_table
 from sapo_protocol import decode_body, open_message
 from swarm_parts import KnowingScorer, Oracle
 
@@ -299,3 +301,14 @@ async def test_a_round_that_no_message_holds_is_shared_without_its_longest_texts
     ((_, rollout),) = member.sent
     shared = [body for body in rollout.bodies if body]
     assert 0 < len(shared) < len(rollout.header.groups) == 8
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_the_screen_of_a_contributor_counts_what_it_shared_and_claims_nothing_about_what_others_made_of_it(width):
+    console = Console(width=width)
+    with console.capture() as shown:
+        console.print(answer_table([TaskAnswers("products", 9, 7, 72, 28)]))
+    text = " ".join(shown.get().split())
+    assert "9 │ 7 │ 72 │ 28 (39%)".replace(" ", "") in text.replace(" ", "")
+    assert "teach" not in text
+    assert "Nodes do not report what they trained on." in text

@@ -150,6 +150,51 @@ async def test_an_endpoint_that_is_down_is_told_by_its_address():
     )
 
 
+async def open_endpoint(url, key):
+    async with endpoint(url, model="tiny", key=key, temperature=0.7, max_bytes=1000):
+        pass
+
+
+@pytest.mark.parametrize(
+    "host", ["192.0.2.7:8000", "api.example", "[2001:db8::1]", "127.0.0.1.example", "localhost.example"]
+)
+async def test_a_key_is_not_sent_unencrypted_to_another_machine(host):
+    with pytest.raises(LocalError, match="unencrypted") as caught:
+        await open_endpoint(f"http://{host}/v1", "secret")
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "key"),
+    [
+        ("https://api.example/v1", "secret"),
+        ("http://127.0.0.1:8000/v1", "secret"),
+        ("http://[::1]:8000/v1", "secret"),
+        ("http://localhost:8000/v1", "secret"),
+        ("http://192.0.2.7:8000/v1", None),
+        ("http://192.0.2.7:8000/v1", ""),
+    ],
+)
+async def test_a_key_goes_encrypted_or_stays_here_and_without_one_any_server_is_asked(url, key):
+    await open_endpoint(url, key)
+
+
+@pytest.mark.parametrize("key", ["two\nlines", "schlüssel"])
+async def test_a_key_that_no_header_can_carry_is_refused_without_showing_it(key):
+    with pytest.raises(LocalError, match="SAPO_NODE_API_KEY") as caught:
+        await open_endpoint("https://api.example/v1", key)
+    assert key not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "url", ["127.0.0.1:8000", "ftp://a/v1", "http://", "http://[::1", "http://a:port/v1", "", "\x1b[2J"]
+)
+async def test_a_url_that_is_no_address_is_refused_at_the_start(url):
+    with pytest.raises(LocalError, match="--endpoint is") as caught:
+        await open_endpoint(url, None)
+    assert str(caught.value).isprintable()
+
+
 async def test_a_refused_key_names_the_variable_to_set():
     line, requests = await failure_of(401)
     assert "SAPO_NODE_API_KEY" in line

@@ -48,20 +48,25 @@ def contribute(
     """Share answers of a server, a program or yourself; train nothing.
 
     The node verifies and relays like `start --no-train`, and publishes groups of G answers to the questions that the
-    swarm assigns to it. Nodes that train learn from the groups that have both right and wrong answers. Answers longer
-    than their own --max-tokens are of no use to them.
+    swarm assigns to it. Nodes that train learn from the groups that have both right and wrong answers. They do not
+    train on answers longer than their own --max-tokens. They do not report what they trained on, so this command
+    cannot show it.
+
+    The node shares at most 64 rounds an epoch: peers keep no more of one node. It does not share a round in which no
+    question was answered.
 
     \b
     --endpoint  A server that speaks OpenAI's chat completions; its key, if any, is read from SAPO_NODE_API_KEY.
                 A round asks for I x G answers: think of the costs, and of --rounds.
     --program   Reads a line {"question": "...", "system": "...", "completions": G} for each question and writes a
                 line ["...", ...] of up to G answers, each with <answer> and </answer> around its result.
-                It must flush. It has 120 s a question, and is started again when it fails. Stderr goes to the log.
+                [] skips the question. It must flush. It has 120 s a question, and is started again when it fails.
+                Stderr goes to the log.
     --terminal  You may give up to G different answers to a question, each put between the tags unless you type them.
                 You have one epoch, less half a minute for the way.
 
     A group always has exactly G answers. Those that a program or a person does not give are shared as empty ones, which
-    earn nothing: one right answer among them still teaches.
+    count as wrong: a group with one right answer among them still teaches.
 
     \b
     sapo-node contribute --terminal

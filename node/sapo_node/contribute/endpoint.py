@@ -8,6 +8,7 @@ import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
+from ipaddress import ip_address
 from typing import Any, TypeVar
 
 import httpx
@@ -42,9 +43,14 @@ class _Refused(AnswerFailed):
 async def endpoint(
     url: str, *, model: str, key: str | None, temperature: float, max_bytes: int
 ) -> AsyncIterator["Endpoint"]:
-    """The endpoint below `url`, which ends in /v1 for most servers. Raises LocalError for what is no address."""
-    if not url.startswith(("http://", "https://")):
-        raise LocalError(f"--endpoint is {url!r}; give an address like http://127.0.0.1:8000/v1")
+    """The endpoint below `url`, which ends in /v1 for most servers.
+
+    Raises LocalError for a URL that is no address, and for a key that cannot be sent or that others could read on the
+    way.
+    """
+    address = _address(url)
+    if key:
+        _require_safe(key, address)
     # Unencoded, so that the bytes that are counted are those that are kept.
     headers = {"Accept-Encoding": "identity"} | ({"Authorization": f"Bearer {key}"} if key else {})
     timeout = httpx.Timeout(REQUEST_SECONDS, connect=CONNECT_SECONDS)
@@ -52,6 +58,35 @@ async def endpoint(
         yield Endpoint(
             client, f"{url.rstrip('/')}/chat/completions", model=model, temperature=temperature, max_bytes=max_bytes
         )
+
+
+def _address(url: str) -> httpx.URL:
+    try:
+        address = httpx.URL(url)
+    except httpx.InvalidURL:
+        address = httpx.URL("")
+    if address.scheme not in ("http", "https") or not address.host:
+        raise LocalError(f"--endpoint is {printable(url)!r}; give an address like http://127.0.0.1:8000/v1")
+    return address
+
+
+def _require_safe(key: str, address: httpx.URL) -> None:
+    """Raises LocalError unless the key fits into an HTTP header, and goes over TLS or stays on this machine."""
+    if not (key.isascii() and key.isprintable()):
+        raise LocalError(f"{KEY_VARIABLE} has characters that an HTTP header cannot carry; copy the key again")
+    if address.scheme == "http" and not _is_loopback(address.host):
+        raise LocalError(
+            f"--endpoint would send the key of {KEY_VARIABLE} unencrypted to {printable(address.host)}; "
+            f"give an https:// address, or unset {KEY_VARIABLE}"
+        )
+
+
+def _is_loopback(host: str) -> bool:
+    """Whether a host of a URL is this machine, by its name alone: nothing is looked up."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 class Endpoint:

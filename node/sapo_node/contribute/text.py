@@ -17,10 +17,7 @@ def completion(text: str, finish: Finish, max_bytes: int) -> Sampled:
 
 
 def filled(given: Sequence[Sampled], completions: int) -> tuple[Sampled, ...]:
-    """Exactly G completions, for a group has no other form: an answer that was not given is empty.
-
-    To leave it out would be dearer, for a group without wrong answers has no advantage and teaches nobody.
-    """
+    """Exactly G completions, as the wire requires: a completion that was not given is empty and counts as incorrect."""
     return (*given, *[Sampled("", "length")] * (completions - len(given)))
 
 

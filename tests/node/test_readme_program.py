@@ -1,0 +1,75 @@
+"""The program that README shows for `contribute --program`: a node with default gates trains on what it answers."""
+
+import re
+import shlex
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from sapo_node.advantage import advantages
+from sapo_node.competence import Competence
+from sapo_node.config import Config
+from sapo_node.contribute.program import program
+from sapo_node.gates import Gates
+from sapo_node.learner.messages import LearnerOptions, Sampled, TrainGroup, TrainRequest
+from sapo_node.learner.model import load
+from sapo_node.learner.trainer import Trainer
+from sapo_node.tasks import build_task, score
+from sapo_node.verify import VerifiedGroup
+from sapo_protocol import Completion, Finish
+
+torch.set_num_threads(1)
+
+README = (Path(__file__).parents[2] / "README.md").read_text("utf-8")
+PER_TASK = 4
+"""Prompts of each task of the starter swarm."""
+
+
+@pytest.fixture
+async def groups(manifest, tmp_path):
+    """What the program answers to prompts of every task, as a peer has verified it."""
+    [code] = re.findall(r"```python\n(import json, re, sys.*?)```", README, re.DOTALL)
+    script = tmp_path / "solver.py"
+    script.write_text(code)
+    specs = [(spec, seed) for spec in manifest.tasks for seed in range(PER_TASK)]
+    tasks = [build_task(spec.dataset, spec.config, seed) for spec, seed in specs]
+    async with program(shlex.join([sys.executable, str(script)]), max_bytes=manifest.max_completion_bytes) as solver:
+        answers = await solver.generate(
+            [task.question for task in tasks], completions=manifest.completions, max_tokens=80, seed=1
+        )
+    verified = []
+    for place, (task, given) in enumerate(zip(tasks, answers, strict=True)):
+        rewards = tuple(bool(score(task.dataset, task, each.text)) for each in given)
+        completions = tuple(Completion(each.text, Finish(each.finish)) for each in given)
+        verified.append(VerifiedGroup("peer", 1, place, 0, task.dataset, task.question, completions, rewards))
+    return verified
+
+
+async def test_the_program_gives_correct_and_incorrect_completions_for_several_tasks(groups):
+    informative = [group.dataset for group in groups if 0 < sum(group.rewards) < len(group.rewards)]
+    assert len(set(informative)) >= 3
+    assert {informative.count(dataset) for dataset in informative} == {PER_TASK}
+
+
+async def test_a_node_with_default_gates_trains_on_at_least_half_of_the_tokens_of_its_correct_completions(groups):
+    config = Config()
+    options = LearnerOptions(checkpoints="", gates=config.gates, max_tokens=config.max_tokens)
+    trainer, gates = Trainer(load(options), options), Gates(config.gates, Competence())
+    batch = tuple(
+        TrainGroup(
+            "external",
+            group.question,
+            1.0,
+            gates.judge(group, advantages(group.rewards)),
+            tuple(Sampled(each.text, each.finish.value) for each in group.completions),
+        )
+        for group in groups
+    )
+    report = trainer.train(TrainRequest(1, batch, config.correction))
+    correct = [
+        each.text for group in groups for each, reward in zip(group.completions, group.rewards, strict=True) if reward
+    ]
+    tokens = sum(len(trainer.policy.encode_foreign(text)) + 1 for text in correct)  # and the end
+    assert report.external_tokens >= tokens / 2 > 0
