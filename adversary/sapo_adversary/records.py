@@ -1,10 +1,22 @@
-"""Files of results that are there whole or not at all."""
+"""Files that a command reads and writes: results are there whole or not at all.
+
+What the disk or a file does not allow is a LocalError.
+"""
 
 import json
 import os
 import re
+import stat
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+
+from sapo_protocol import LocalError
+
+MAX_FILE_BYTES = 256 * 1024 * 1024
+"""A file of results, at most; the largest that a command writes are about 30 MB."""
 
 _FLAT_LIST = re.compile(r"\[\s+([^][{}\"]+?)\s+\]")
 """A list of numbers, as `json` lays it out."""
@@ -17,6 +29,71 @@ def to_json(value: Any) -> str:
 
 def write_whole(path: Path, text: str) -> None:
     """Write a file by one rename, so that whoever reads it, and a run that is resumed, never meets half of one."""
+    with written_whole(path) as unfinished:
+        unfinished.write_text(text, "utf-8")
+
+
+@contextmanager
+def written_whole(path: Path) -> Iterator[Path]:
+    """The place for a file that is unfinished; it becomes `path` at the end, and is removed where that fails."""
     unfinished = path.with_name(f".{path.name}.{os.getpid()}")
-    unfinished.write_text(text, "utf-8")
-    unfinished.replace(path)
+    try:
+        yield unfinished
+        unfinished.replace(path)
+    except OSError as error:
+        raise LocalError(f"cannot write {path}: {error.strerror or error}") from error
+    finally:
+        with suppress(OSError):  # it is gone where all went well
+            unfinished.unlink()
+
+
+def writable_folder(path: Path) -> Path:
+    """The folder, made where it is missing. Raises LocalError where no file can be written in it."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path):
+            return path
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise LocalError(f"cannot write into the folder {path}: {reason}; give another folder") from error
+
+
+def read_text(path: Path, most: int = MAX_FILE_BYTES) -> str:
+    """The text of an ordinary file. Raises LocalError for anything else, and never waits for a pipe."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(descriptor, "rb") as file:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise LocalError(f"{path} is no ordinary file; give a file")
+            data = file.read(most + 1)
+    except (OSError, ValueError) as error:
+        raise LocalError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
+    if len(data) > most:
+        raise LocalError(f"{path} is longer than {most:,} bytes; give the right file")
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise LocalError(f"{path} is no UTF-8 text; give the right file") from error
+
+
+def read_results(path: Path, written_by: str) -> dict[str, Any]:
+    """The results in a JSON file. Raises LocalError, which names the command that writes them, for anything else."""
+    if not path.exists():
+        raise LocalError(f"there is no {path}; {written_by} writes it")
+    try:
+        results = json.loads(read_text(path))
+    except (ValueError, RecursionError) as error:
+        raise LocalError(f"{path} is damaged or holds no results; {written_by} writes them") from error
+    if not isinstance(results, dict):
+        raise LocalError(f"{path} is damaged or holds no results; {written_by} writes them")
+    return results
+
+
+@contextmanager
+def results_in(path: Path, written_by: str) -> Iterator[None]:
+    """Within, results that were read from a file are used. Raises LocalError where they are not of the shape."""
+    try:
+        yield
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
+        what = f"{type(error).__name__}: {error}"
+        raise LocalError(f"{path} holds other results ({what}); {written_by} writes the right ones") from error

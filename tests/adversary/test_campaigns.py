@@ -82,7 +82,7 @@ def test_shares_are_of_all_peers(share, count):
     ("line", "says"),
     [
         ('attack = "none"', "no attack 'none'"),
-        ('attack = "false-claim"\nextra = 1', "no key extra"),
+        ('attack = "false-claim"\nextra = 1', "no 'extra'"),
         ('attack = "false-claim"\nbeside = ["luck"]', "no attack 'luck'"),
         ('attack = "false-claim"\n[harm]\nbanned = { above = 1 }', "at_least, at_most or both"),
         ('attack = "false-claim"\n[scenario]\nnonsense = 1', "no 'nonsense'"),
@@ -99,7 +99,7 @@ def test_a_scenario_with_a_mistake_is_refused_with_what_is_wrong(tmp_path, line,
 def test_a_defence_that_is_none_is_refused_by_name(tmp_path):
     path = tmp_path / "mine.toml"
     path.write_text('title = "t"\nattack = "false-claim"\nundefended = ["luck"]\n')
-    with pytest.raises(LocalError, match="no defence luck"):
+    with pytest.raises(LocalError, match="no defence 'luck'"):
         load_campaign(str(path))
 
 
@@ -202,7 +202,7 @@ def test_a_share_of_attackers_whose_number_is_fixed_is_refused():
 def test_a_scenario_that_is_none_is_one_line():
     done = sapo_adversary("run", "nonsense")
     assert done.returncode == 1
-    assert done.stderr.startswith("error: no scenario nonsense")
+    assert done.stderr.startswith("error: no scenario 'nonsense'")
 
 
 def test_a_run_writes_a_page_a_table_and_json_and_exits_by_the_verdict(tmp_path):

@@ -1,13 +1,15 @@
 """A campaign as values: one attack, the swarm that it meets, what must hurt and what must hold."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 from sapo_adversary.attacks.catalogue import THREATS
+from sapo_adversary.campaigns.metrics import ABOUT, REFUSED
 from sapo_adversary.packaged import load_named, names_in
 from sapo_adversary.simulator.defences import DEFENCES
 from sapo_adversary.simulator.scenario import Scenario, scenario_from
+from sapo_adversary.typed import made, suggestion
 from sapo_node.config import Config
 from sapo_protocol import LocalError
 
@@ -42,19 +44,23 @@ _REAL_NODE: Mapping[str, Any] = {**_NODE, "count": 6, "round_seconds": 4.0}
 _REAL: Mapping[str, Any] = {**_COMMON, "seconds": 44.0, "degree": 2}
 """On libp2p, where every second is one."""
 _SCENARIOS = "sapo_adversary.scenarios"
-_KEYS = {
-    "title",
-    "attack",
-    "beside",
-    "undefended",
-    "scenario",
-    "node",
-    "kinds",
-    "options",
-    "attackers",
-    "harm",
-    "holds",
-}
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    """The keys of a campaign's file."""
+
+    title: str
+    attack: str
+    undefended: tuple[str, ...]
+    beside: tuple[str, ...] = ()
+    scenario: Mapping[str, Any] = field(default_factory=dict)
+    node: Mapping[str, Any] = field(default_factory=dict)
+    kinds: tuple[Mapping[str, Any], ...] = ()
+    options: Mapping[str, Any] = field(default_factory=dict)
+    attackers: Mapping[str, Any] = field(default_factory=dict)
+    harm: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    holds: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,30 +204,28 @@ def campaign_names() -> list[str]:
 
 def load_campaign(name: str) -> Campaign:
     """Read a campaign of the package by name, or any by the path of its file. Raises LocalError for a bad one."""
-    return load_named(_SCENARIOS, name, "scenario", _campaign)
+    return load_named(_SCENARIOS, name, "scenario", "sapo-adversary list", _campaign)
 
 
 def _campaign(name: str, table: Mapping[str, Any]) -> Campaign:
-    if unknown := table.keys() - _KEYS:
-        raise LocalError(f"{name}: no key {', '.join(sorted(unknown))}; there are {', '.join(sorted(_KEYS))}")
-    if table["attack"] not in THREATS:
-        raise LocalError(f"{name}: no attack {table['attack']!r}; there are {', '.join(THREATS)}")
-    undefended: Sequence[str] = table["undefended"]
-    if unknown := set(undefended) - DEFENCES.keys():
-        raise LocalError(f"{name}: no defence {', '.join(sorted(unknown))}; there are {', '.join(DEFENCES)}")
-    return Campaign(
-        name,
-        table["title"],
-        table["attack"],
-        tuple(undefended),
-        _bounds(name, table.get("harm", {})),
-        _bounds(name, table.get("holds", {})),
-        table,
-    )
+    file = made(_File, table, name)
+    for attack in (file.attack, *file.beside):
+        if attack not in THREATS:
+            raise LocalError(f"{name}: no attack {attack!r}; {suggestion(attack, THREATS)}")
+    for defence in file.undefended:
+        if defence not in DEFENCES:
+            raise LocalError(f"{name}: no defence {defence!r}; {suggestion(defence, DEFENCES)}")
+    harm, holds = _bounds(name, file.harm), _bounds(name, file.holds)
+    campaign = Campaign(name, file.title, file.attack, tuple(file.undefended), harm, holds, table)
+    campaign.scenario("defended")  # raises LocalError where the swarm cannot be
+    return campaign
 
 
-def _bounds(name: str, table: Mapping[str, Any]) -> dict[str, Bound]:
-    try:
-        return {metric: Bound(**bound) for metric, bound in table.items()}
-    except TypeError as error:
-        raise LocalError(f"{name}: a bound is at_least, at_most or both ({error})") from error
+def _bounds(name: str, table: Mapping[str, Mapping[str, Any]]) -> dict[str, Bound]:
+    for metric, bound in table.items():
+        if metric not in ABOUT and not metric.startswith(REFUSED):
+            raise LocalError(f"{name}: no metric {metric!r}; {suggestion(metric, ABOUT)}")
+        numbers = all(isinstance(value, int | float) and not isinstance(value, bool) for value in bound.values())
+        if not bound or not bound.keys() <= {"at_least", "at_most"} or not numbers:
+            raise LocalError(f"{name}: the bound of {metric} is at_least, at_most or both, each a number")
+    return {metric: Bound(**bound) for metric, bound in table.items()}

@@ -7,6 +7,7 @@ from rich.console import Console
 
 from sapo_adversary.campaigns.campaign import ARMS, Arm, Campaign
 from sapo_adversary.campaigns.outcome import Outcome, outcome_of
+from sapo_adversary.records import results_in
 from sapo_adversary.simulator.engine import Engine, ThisMachine
 from sapo_adversary.simulator.runs import load_record, play_all, record_path
 from sapo_adversary.simulator.scenario import Scenario
@@ -55,4 +56,6 @@ def _complete(part: Part, seed: int, records: Path) -> bool:
 
 def _judged(part: Part, seeds: Sequence[int], records: Path) -> Outcome:
     played = [_runs(part, seed) for seed in seeds]
-    return outcome_of(*part, seeds, {arm: [load_record(records, runs[arm]) for runs in played] for arm in ARMS})
+    found = {arm: [load_record(records, runs[arm]) for runs in played] for arm in ARMS}
+    with results_in(records, "remove them, and new runs"):
+        return outcome_of(*part, seeds, found)

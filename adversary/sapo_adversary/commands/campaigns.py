@@ -27,7 +27,7 @@ from sapo_adversary.commands.engines import with_engine
 from sapo_adversary.commands.policies import prepare_for
 from sapo_adversary.commands.results import default_output, folder, with_records
 from sapo_adversary.policies import DEFAULT_FOLDER
-from sapo_adversary.records import to_json, write_whole
+from sapo_adversary.records import read_results, results_in, to_json, writable_folder, write_whole
 from sapo_adversary.simulator.defences import DEFENCES
 from sapo_adversary.simulator.engine import Engine
 from sapo_node.commands.options import Command, as_json, stderr
@@ -48,6 +48,7 @@ _ADAPTIVE = "-adaptive"
 """How the scenario of an attacker ends who knows the gates."""
 _REALTIME_SEEDS = 2
 """At most, for attacks on libp2p: each takes minutes of real time, and the machine for itself."""
+_WRITTEN_BY = "`sapo-adversary matrix` or `run`"
 _SHOWN = ("reward_lost", "heldout_lost", "poison_share", "violations", "false_bans", "banned", "rounds_to_ban")
 _REALTIME_SHOWN = ("delivery", "victim_heard", "victim_hears", "latency_p99", "mesh_honest", "mesh_dark", "honest_cpu")
 _POISON_SHOWN = (
@@ -125,9 +126,10 @@ def run(
     campaign = replace(load_campaign(scenario), scale="models" if models else "full")
     if without:  # harm is asked of an attack without all of its defences
         campaign = replace(campaign, undefended=without, harm={})
-    _prepare([campaign])
     if share != SHARE and not campaign.grows:
         raise click.UsageError(f"{scenario} has a number of attackers of its own: leave --share away")
+    _make_folders(output, records)
+    _prepare([campaign])
     [outcome] = play(
         [(campaign, share)],
         range(1, seeds + 1),
@@ -189,7 +191,13 @@ def matrix(
     if quick + models + poison > 1:
         raise click.UsageError("give --quick, --models or --poison, one of them")
     kind: Matrix = "quick" if quick else "models" if models else "poison" if poison else "full"
-    names = _at_several_shares(_summary(output / "matrix.json")) if models else campaign_names()
+    if models:
+        file = output / "matrix.json"
+        with results_in(file, _WRITTEN_BY):
+            names = _at_several_shares(read_results(file, _WRITTEN_BY))
+    else:
+        names = campaign_names()
+    _make_folders(output, records)
     campaigns = [each for each in map(load_campaign, names) if not each.crowded and each.learns is poison]
     if kind != "poison":
         campaigns = [replace(each, scale=kind) for each in campaigns]
@@ -225,6 +233,12 @@ def matrix(
         Console().print(_overview(outcomes))
         _tell(written)
     _leave(outcomes)
+
+
+def _make_folders(output: Path, records: Path) -> None:
+    """Make both folders before anything is played: hours of play must not end in a folder that nobody can write."""
+    for each in (output, records):
+        writable_folder(each)
 
 
 def _prepare(campaigns: Iterable[Campaign]) -> None:
@@ -283,30 +297,24 @@ def _at_several_shares(summary: Mapping[str, Any]) -> list[str]:
 def report(file: Path | None, *, as_markdown: bool, pictures: Path | None, only: tuple[str, ...]) -> None:
     """Draw the page of a matrix or a run again from its JSON FILE (by default the matrix), and say where it is."""
     file = file or default_output() / "matrix.json"
-    summary = _summary(file)
+    summary = read_results(file, _WRITTEN_BY)
+    with results_in(file, _WRITTEN_BY):
+        drawn = figures(summary) if pictures else {}
+        text = markdown(summary) if as_markdown else page(summary) if not pictures else ""
     if as_markdown:
-        click.echo(markdown(summary), nl=False)
+        click.echo(text, nl=False)
         return
     if pictures:
-        drawn = figures(summary)
         if unknown := set(only) - set(drawn):
             raise LocalError(f"{file} has no {', '.join(sorted(unknown))}; it has {', '.join(drawn)}")
-        pictures.mkdir(parents=True, exist_ok=True)
+        writable_folder(pictures)
         for name in only or drawn:
             write_whole(pictures / f"{name}.svg", drawn[name])
             click.echo(str(pictures / f"{name}.svg"))
         return
     target = file.with_suffix(".html")
-    write_whole(target, page(summary))
+    write_whole(target, text)
     click.echo(str(target))
-
-
-def _summary(file: Path) -> dict[str, Any]:
-    try:
-        summary: dict[str, Any] = json.loads(file.read_text("utf-8"))
-    except (OSError, ValueError) as error:
-        raise LocalError(f"no results in {file}: `sapo-adversary matrix` or `run` writes them") from error
-    return summary
 
 
 def _write(
@@ -319,7 +327,6 @@ def _write(
         "outcomes": [outcome.as_dict() for outcome in outcomes],
         **(more or {}),
     }
-    output.mkdir(parents=True, exist_ok=True)
     written = {
         output / f"{name}.json": to_json(summary),
         output / f"{name}.csv": _csv(outcomes),

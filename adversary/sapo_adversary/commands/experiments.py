@@ -17,11 +17,10 @@ from sapo_adversary.experiments.plots import draw, draw_tasks, tasks_were_follow
 from sapo_adversary.experiments.summary import summarise
 from sapo_adversary.experiments.tables import header, markdown, rows
 from sapo_adversary.policies import DEFAULT_FOLDER
-from sapo_adversary.records import to_json, write_whole
+from sapo_adversary.records import read_results, results_in, to_json, writable_folder, write_whole, written_whole
 from sapo_adversary.simulator.engine import Engine
 from sapo_adversary.simulator.runs import load_record, play_all
 from sapo_node.commands.options import as_json, stderr
-from sapo_protocol import LocalError
 
 _SHOWN_COLUMNS = 6
 """What fits into a terminal; `--markdown` and `--json` have the rest."""
@@ -65,13 +64,17 @@ def experiment(
     what = load_experiment(name)
     path = output / f"{what.name.replace('-', '_')}.json"
     if action == "plot":
-        summary = _read(path)
+        written_by = f"`sapo-adversary experiment {name}`"
+        summary = read_results(path, written_by)
+        with results_in(path, written_by):
+            pictures = _draw(summary, path)
     else:
         what = what.part(only, seeds)
+        writable_folder(output)
+        writable_folder(records)
         summary = _run(what, records, policies or DEFAULT_FOLDER, engine)
-        output.mkdir(parents=True, exist_ok=True)
         write_whole(path, to_json(summary))
-    pictures = _draw(summary, path)
+        pictures = _draw(summary, path)
     if json_output:
         click.echo(json.dumps(summary))
         return
@@ -111,24 +114,20 @@ def _run(what: Experiment, records: Path, policies: Path, engine: Engine) -> dic
     prepare_for(wanted, policies, stderr)
     play_all(wanted, records, policies=policies, engine=engine, console=stderr)
     found = {arm: [load_record(records, each) for each in what.scenarios(arm)] for arm in what.arms}
-    return {**summarise(what, found), "versions": {package: version(package) for package in _PACKAGES}}
+    with results_in(records, "remove them, and new runs"):
+        summary = summarise(what, found)
+    return {**summary, "versions": {package: version(package) for package in _PACKAGES}}
 
 
 def _draw(summary: dict[str, Any], path: Path) -> list[Path]:
     pictures = [path.with_suffix(".svg")]
-    draw(summary, pictures[0])
+    with written_whole(pictures[0]) as unfinished:
+        draw(summary, unfinished)
     if tasks_were_followed(summary):
         pictures.append(path.with_name(f"{path.stem}_tasks.svg"))
-        draw_tasks(summary, pictures[1])
+        with written_whole(pictures[1]) as unfinished:
+            draw_tasks(summary, unfinished)
     return pictures
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        summary: dict[str, Any] = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError) as error:
-        raise LocalError(f"no results in {path}: run the experiment first, or name its folder with --output") from error
-    return summary
 
 
 def _table(summary: dict[str, Any]) -> Table:

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from sapo_adversary.commands.results import to_output
 from sapo_adversary.reach.cost import MEASURED, MESSAGES, Swarm, measure
-from sapo_adversary.records import to_json, write_whole
+from sapo_adversary.records import to_json, writable_folder, write_whole
 from sapo_node.commands.options import as_json, stderr
 from sapo_protocol.limits import MAX_SHARDS
 
@@ -57,6 +57,7 @@ def reach(
     sapo-adversary reach
     sapo-adversary reach --peers 300 --round-seconds 10 --kilobytes 128
     """  # noqa: D301 - click reads the backspace
+    writable_folder(output)
     swarms = [Swarm(peers, round_seconds, kilobytes, megabits) for peers in sizes]
     spread = [replace(swarm, shards=MAX_SHARDS) for swarm in swarms]
     swarms += [swarm for swarm in spread if swarm.heard < swarm.shards]
@@ -66,7 +67,6 @@ def reach(
     line = f"--round-seconds {round_seconds:g} --kilobytes {kilobytes} --megabits {megabits:g} --seed {seed}"
     command = " ".join(["sapo-adversary reach", *(f"--peers {each}" for each in sizes), line])
     summary = {"command": command, "swarms": found}
-    output.mkdir(parents=True, exist_ok=True)
     write_whole(output / "reach.json", to_json(summary))
     if json_output:
         click.echo(json.dumps(summary))

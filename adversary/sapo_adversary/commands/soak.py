@@ -12,7 +12,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from sapo_adversary.commands.results import to_output
-from sapo_adversary.records import to_json, write_whole
+from sapo_adversary.records import to_json, writable_folder, write_whole
 from sapo_adversary.soak.play import STAY, Soak, play
 from sapo_adversary.soak.report import report
 from sapo_node.commands.options import as_json, stderr
@@ -34,9 +34,9 @@ def soak(*, minutes: float, nodes: int, seed: int, folder: Path | None, output: 
 
     Writes soak.json. Exits with 1 where a node ended by itself, did not come back, or said what nobody can explain.
     """
+    writable_folder(output)
     with nullcontext(folder) if folder else tempfile.TemporaryDirectory(prefix="sapo-soak-") as name:
-        place = Path(name)
-        place.mkdir(parents=True, exist_ok=True)
+        place = writable_folder(Path(name))
         soaked = Soak(place, nodes=nodes, seconds=60 * minutes, seed=seed)
         columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn(), TextColumn("left"))
         with Progress(*columns, console=stderr) as progress:
@@ -48,7 +48,6 @@ def soak(*, minutes: float, nodes: int, seed: int, folder: Path | None, output: 
 
             play(soaked, advance)
         found = report(soaked, place)
-    output.mkdir(parents=True, exist_ok=True)
     command = f"sapo-adversary soak --minutes {minutes:g} --nodes {nodes} --seed {seed}"
     write_whole(output / "soak.json", to_json({"command": command, **found}))
     if json_output:

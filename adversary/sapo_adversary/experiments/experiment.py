@@ -8,10 +8,25 @@ from typing import Any
 
 from sapo_adversary.packaged import load_named, names_in
 from sapo_adversary.simulator.scenario import NodeSpec, Scenario, scenario_from
+from sapo_adversary.typed import made
 from sapo_protocol import LocalError
 
 _NODE_KEYS = frozenset(each.name for each in fields(NodeSpec))
 _SCENARIO_KEYS = frozenset(each.name for each in fields(Scenario)) - {"nodes", "name", "seed"}
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    """The keys of an experiment's file."""
+
+    title: str
+    question: str
+    seeds: tuple[int, ...]
+    reference: str
+    ceiling: float
+    scenario: Mapping[str, Any]
+    arms: Mapping[str, Mapping[str, Any]]
+    grid: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,22 +87,23 @@ def experiment_names() -> list[str]:
 
 def load_experiment(name: str) -> Experiment:
     """Read an experiment of the package by name, or any by the path of its file. Raises LocalError for a bad one."""
-    return load_named(__package__, name, "experiment", _experiment)
+    return load_named(__package__, name, "experiment", "sapo-adversary experiments", _experiment)
 
 
 def _experiment(name: str, table: Mapping[str, Any]) -> Experiment:
-    if table["reference"] not in table["arms"]:
-        raise LocalError(
-            f"{name}: its reference {table['reference']!r} is none of its arms: {', '.join(table['arms'])}"
-        )
+    file = made(_File, table, name)
+    if not file.seeds:
+        raise LocalError(f"{name}: seeds is empty; give at least one number")
+    if file.reference not in file.arms:
+        raise LocalError(f"{name}: its reference {file.reference!r} is none of its arms: {', '.join(file.arms)}")
     arms = list(_arms(table))
     return Experiment(
         name=name,
-        title=table["title"],
-        question=table["question"],
-        seeds=tuple(table["seeds"]),
-        reference=table["reference"],
-        ceiling=table["ceiling"],
+        title=file.title,
+        question=file.question,
+        seeds=tuple(file.seeds),
+        reference=file.reference,
+        ceiling=file.ceiling,
         table=table,
         arms={scenario.name: scenario for _, scenario in arms},
         points={scenario.name: point for point, scenario in arms},
@@ -106,11 +122,14 @@ def _arms(table: Mapping[str, Any]) -> Iterator[tuple[str, Scenario]]:
 
 def _scenario(label: str, shared: Mapping[str, Any], changes: Mapping[str, Any]) -> Scenario:
     """The shared scenario with one arm's changes: a key of a node for all nodes, a table for the nodes of that role."""
-    roles = {node.get("role", "") for node in shared["nodes"]}
+    nodes = shared.get("nodes", ())
+    if not isinstance(nodes, list) or not all(isinstance(node, Mapping) for node in nodes):
+        raise LocalError("give nodes as a list of tables, [[scenario.nodes]]")
+    roles = {str(node.get("role", "")) for node in nodes}
     for key, value in changes.items():
         if not (key in _NODE_KEYS | _SCENARIO_KEYS or (key in roles and isinstance(value, Mapping))):
             raise LocalError(f"arm {label}: {key!r} is no key of a node or a scenario, and no role of its nodes")
     everywhere = {key: value for key, value in changes.items() if key in _NODE_KEYS}
-    nodes = [{**node, **everywhere, **changes.get(node.get("role", ""), {})} for node in shared["nodes"]]
+    nodes = [{**node, **everywhere, **changes.get(str(node.get("role", "")), {})} for node in nodes]
     whole = {key: value for key, value in changes.items() if key in _SCENARIO_KEYS}
     return scenario_from({**shared, **whole, "name": label, "nodes": nodes})

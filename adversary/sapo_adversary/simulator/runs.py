@@ -11,7 +11,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from sapo_adversary.records import write_whole
+from sapo_adversary.records import read_results, writable_folder, write_whole
 from sapo_adversary.simulator.engine import Engine, Record, Tick
 from sapo_adversary.simulator.scenario import Scenario
 from sapo_protocol import LocalError
@@ -25,16 +25,14 @@ def record_path(folder: Path, scenario: Scenario) -> Path:
 def load_record(folder: Path, scenario: Scenario) -> Record:
     """The record of a finished run. Raises LocalError where there is none."""
     path = record_path(folder, scenario)
-    try:
-        record: Record = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError) as error:
-        raise LocalError(f"no record of {scenario.name}, seed {scenario.seed}, in {folder}: run it first") from error
-    return record
+    if not path.exists():
+        raise LocalError(f"no record of {scenario.name}, seed {scenario.seed}, in {folder}: run it first")
+    return read_results(path, "remove it, and a new run")
 
 
 def play_all(scenarios: Sequence[Scenario], folder: Path, *, policies: Path, engine: Engine, console: Console) -> None:
     """Play the runs that have no record in `folder` yet."""
-    folder.mkdir(parents=True, exist_ok=True)
+    writable_folder(folder)
     missing = [scenario for scenario in scenarios if not record_path(folder, scenario).exists()]
     if not missing:
         return

@@ -1,16 +1,18 @@
 """What is simulated: a swarm as values, from TOML or from code, with a digest that names it."""
 
 import hashlib
-import inspect
 import json
-import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, Field, asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args
 
 from sapo_adversary.attacks.catalogue import ATTACKS, GOSSIP
-from sapo_node.learner.messages import GATES
+from sapo_adversary.packaged import parsed
+from sapo_adversary.records import read_text
+from sapo_adversary.typed import made, require_options, suggestion
+from sapo_node.learner.messages import GATES, Correction, Gate
+from sapo_node.selection import Selection
 from sapo_protocol import LocalError
 
 Control = Literal["", "replay", "filter", "oversample"]
@@ -18,7 +20,10 @@ Control = Literal["", "replay", "filter", "oversample"]
 
 Carrier = Literal["memory", "libp2p"]
 
-_T = TypeVar("_T")
+MOST_PEERS = 20_000
+"""Nodes, attackers and crowd of one scenario together: what one machine can hold."""
+
+_Spec = TypeVar("_Spec")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +35,13 @@ class NodeSpec:
     """What nodes of this kind are called where results are shown by kind."""
     local: int = 4
     external: int | Literal["auto"] = 4
-    selection: str = "paper"
-    correction: str = "positive"
+    selection: Selection = "paper"
+    correction: Correction = "positive"
     learning_rate: float = 1e-4
     model: str = "seed"
     """`seed`, a prepared policy by name, or a model folder."""
     lora: int = 0
-    gates: tuple[str, ...] = ()
+    gates: tuple[Gate, ...] = ()
     """None unless asked for: learning is measured without them, and what they cost beside it. Campaigns ask for a node
     as it is by default."""
     max_tokens: int = 80
@@ -126,8 +131,14 @@ class Scenario:
     """Defences that the nodes go without; see `defences`."""
 
     def __post_init__(self) -> None:
-        if not self.nodes or self.seconds <= 0:
+        if not any(spec.count for spec in self.nodes) or self.seconds <= 0:
             raise LocalError(f"scenario {self.name}: give it nodes and seconds to run")
+        peers = sum(spec.count for spec in self.nodes) + sum(band.count for band in self.attackers) + self.crowd
+        if peers > MOST_PEERS:
+            raise LocalError(f"scenario {self.name}: it has {peers:,} peers; give at most {MOST_PEERS:,}")
+        for what, number in self._divisors():
+            if number <= 0:
+                raise LocalError(f"scenario {self.name}: {what} is {number}; give more than 0")
         if self.network not in get_args(Carrier):
             raise LocalError(f"scenario {self.name}: no network {self.network!r}; there are memory and libp2p")
         if self.crowd and (self.learner != "bandit" or not self.audited):
@@ -139,18 +150,21 @@ class Scenario:
         kinds: Mapping[str, type[Any]] = ATTACKS if self.network == "memory" else GOSSIP
         if band.attack not in kinds:
             where = "in memory" if self.network == "memory" else "on libp2p"
-            raise LocalError(f"no attack {band.attack!r} {where}; there are {', '.join(kinds)}")
-        try:
-            inspect.signature(kinds[band.attack]).bind(None, **band.options)
-        except TypeError as error:
-            raise LocalError(f"options of {band.attack}: {error}") from error
+            raise LocalError(f"no attack {band.attack!r} {where}; {suggestion(band.attack, kinds)}")
+        require_options(kinds[band.attack], band.options, band.attack)
+
+    def _divisors(self) -> Iterator[tuple[str, float]]:
+        """The numbers by which something is divided, or that pace a loop."""
+        yield "groups", self.groups
+        yield from (("round_seconds", spec.round_seconds) for spec in self.nodes)
+        yield from (("acts_every", band.acts_every) for band in self.attackers)
 
     @property
     def members(self) -> list[NodeSpec]:
         """The specification of each single node, by number."""
         return [replace(spec, count=1) for spec in self.nodes for _ in range(spec.count)]
 
-    def gates_of(self, spec: NodeSpec) -> tuple[str, ...]:
+    def gates_of(self, spec: NodeSpec) -> tuple[Gate, ...]:
         """The gates of a node that do anything: none where it takes nothing of others, and none of those that all go
         without. Only `baseline` looks at rewards; what the stand-in learner answers is no text that the others could
         read.
@@ -197,23 +211,21 @@ def scenario_from(table: Mapping[str, Any]) -> Scenario:
         raise LocalError("a scenario has a list of [[nodes]]")
     kinds = {"nodes": NodeSpec, "attackers": AttackerSpec}
     specs: dict[str, Any] = {name: _list_of(kind, table.get(name, ()), name) for name, kind in kinds.items()}
-    return _made(Scenario, {**table, **specs, "without": tuple(table.get("without", ()))}, "a scenario")
+    without = table.get("without", ())
+    if not isinstance(without, list | tuple):
+        raise LocalError("without of a scenario must be a list of defences")
+    return made(Scenario, {**table, **specs, "without": tuple(without)}, "a scenario")
 
 
-def _list_of(kind: type[_T], tables: Any, name: str) -> tuple[_T, ...]:
-    if not isinstance(tables, list | tuple) or not all(isinstance(each, Mapping) for each in tables):
+def _list_of(kind: type[_Spec], tables: Any, name: str) -> tuple[_Spec, ...]:
+    if not isinstance(tables, list | tuple):
         raise LocalError(f"give {name} as a list of tables, [[{name}]]")
-    return tuple(_made(kind, each, f"one of {name}") for each in tables)
+    return tuple(made(kind, each, f"one of {name}") for each in tables)
 
 
 def load_scenario(path: Path) -> Scenario:
     """Read a scenario from a TOML file. Raises LocalError for a file that is none."""
-    try:
-        return scenario_from({"name": path.stem, **tomllib.loads(path.read_text("utf-8"))})
-    except (OSError, UnicodeDecodeError) as error:
-        raise LocalError(f"cannot read the scenario {path}: {error}") from error
-    except tomllib.TOMLDecodeError as error:
-        raise LocalError(f"{path} is not valid TOML: {error}") from error
+    return parsed(str(path), read_text(path), lambda table: scenario_from({"name": path.stem, **table}))
 
 
 def _chosen(value: NodeSpec | AttackerSpec | Scenario) -> dict[str, Any]:
@@ -225,14 +237,3 @@ def _chosen(value: NodeSpec | AttackerSpec | Scenario) -> dict[str, Any]:
 
 def _default(each: Field[Any]) -> Any:
     return each.default if each.default_factory is MISSING else each.default_factory()
-
-
-def _made(kind: type[_T], table: Mapping[str, Any], what: str) -> _T:
-    known = {each.name: each for each in fields(kind)}  # type: ignore[arg-type]
-    for name in table:
-        if name not in known:
-            raise LocalError(f"{what} has no {name!r}; it has {', '.join(known)}")
-    try:
-        return kind(**table)
-    except TypeError as error:
-        raise LocalError(f"{what} lacks a value: {error}") from error

@@ -102,8 +102,8 @@ class Member:
             config=Config(
                 local=spec.local,
                 external=spec.external,
-                selection=spec.selection,  # type: ignore[arg-type]
-                correction=spec.correction,  # type: ignore[arg-type]
+                selection=spec.selection,
+                correction=spec.correction,
                 gates=scenario.gates_of(spec),
                 max_tokens=spec.max_tokens,
                 examine_every=0,

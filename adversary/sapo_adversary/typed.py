@@ -1,0 +1,96 @@
+"""Tables of TOML files against the type hints of the dataclasses that are made from them.
+
+A table that does not fit is a LocalError, which names the key, the value and what belongs there.
+"""
+
+import inspect
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import fields
+from difflib import get_close_matches
+from math import isfinite
+from types import NoneType, UnionType
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from sapo_protocol import LocalError
+
+_T = TypeVar("_T")
+
+_NAMES = {
+    bool: "true or false",
+    int: "a whole number, 0 or more",
+    float: "a number, 0 or more",
+    str: "a text",
+    tuple: "a list",
+    Sequence: "a list",
+    Mapping: "a table",
+    dict: "a table",
+}
+
+
+def suggestion(name: str, names: Collection[str]) -> str:
+    """What to give in place of a name that is none of `names`."""
+    close = get_close_matches(name, names, 1)
+    return f"did you mean {close[0]}?" if close else f"give one of {', '.join(names)}"
+
+
+def made(kind: type[_T], table: object, what: str) -> _T:
+    """The dataclass `kind` made from a table, which errors call `what`."""
+    if not isinstance(table, Mapping):
+        raise LocalError(f"{what} must be a table, not {_shown(table)}")
+    names = [each.name for each in fields(kind)]  # type: ignore[arg-type]
+    hints = get_type_hints(kind)
+    for name, value in table.items():
+        if name not in names:
+            raise LocalError(f"{what} has no {name!r}; {suggestion(name, names)}")
+        require_type(value, hints[name], f"{name} of {what}")
+    try:
+        return kind(**table)
+    except TypeError as error:
+        raise LocalError(f"{what} lacks a value: {error}") from error
+
+
+def require_options(function: Callable[..., Any], options: Mapping[str, Any], what: str) -> None:
+    """Raise LocalError unless the options are keywords of the function, with values of its annotations."""
+    try:
+        inspect.signature(function).bind(None, **options)
+    except TypeError as error:
+        raise LocalError(f"options of {what}: {error}") from error
+    hints = get_type_hints(function.__init__ if inspect.isclass(function) else function)
+    for name, value in options.items():
+        require_type(value, hints.get(name, Any), f"{name} of {what}")
+
+
+def require_type(value: object, wanted: Any, what: str) -> None:
+    """Raise LocalError for a value that does not fit a type hint."""
+    if not fits(value, wanted):
+        raise LocalError(f"{what} must be {_described(wanted)}, not {_shown(value)}")
+
+
+def fits(value: object, wanted: Any) -> bool:
+    """Whether a value of a TOML file fits a type hint. Numbers are finite and not negative; lists stand for tuples."""
+    origin, parts = get_origin(wanted), get_args(wanted)
+    if origin in (Union, UnionType):
+        return any(fits(value, part) for part in parts)
+    if origin is Literal:
+        return isinstance(value, str) and value in parts
+    if origin in (tuple, Sequence):
+        return isinstance(value, list | tuple) and all(fits(each, parts[0]) for each in value)
+    if origin is not None:
+        return isinstance(value, Mapping) and all(fits(each, parts[1]) for each in value.values())
+    if wanted in (int, float):
+        kinds = int if wanted is int else (int, float)
+        return isinstance(value, kinds) and not isinstance(value, bool) and isfinite(value) and value >= 0
+    return wanted is Any or isinstance(value, wanted)
+
+
+def _described(wanted: Any) -> str:
+    origin, parts = get_origin(wanted), get_args(wanted)
+    if origin in (Union, UnionType):
+        return " or ".join(_described(part) for part in parts if part is not NoneType)
+    if origin is Literal:
+        return " or ".join(map(repr, parts))
+    return _NAMES.get(origin or wanted, "something else")
+
+
+def _shown(value: object) -> str:
+    return value.__class__.__name__ if isinstance(value, Mapping | list | tuple) else repr(value)[:80]
