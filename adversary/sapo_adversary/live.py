@@ -14,6 +14,7 @@ import trio
 from sapo_adversary.attacks.catalogue import ATTACKS
 from sapo_adversary.attacks.kit import Attack, Key, Kit
 from sapo_adversary.simulator.scoring import SharedScorer
+from sapo_node.commands.numbers import Number
 from sapo_node.keyfile import Identity, create_key
 from sapo_node.net.interface import Channel, NetworkNotice, Verdict
 from sapo_node.net.libp2p import Libp2pNetwork, NetworkSettings
@@ -59,7 +60,7 @@ async def play(
 @click.option("--swarm", required=True)
 @click.option("--key", required=True, type=click.Path(path_type=Path))
 @click.option("--bootstrap", multiple=True, required=True)
-@click.option("--interval", type=float, default=2.0)
+@click.option("--interval", type=Number(0.01), default=2.0)
 def main(attack: str, swarm: str, key: Path, bootstrap: tuple[str, ...], interval: float) -> None:
     """Attack a swarm on this machine."""
     if any(not address.startswith("/ip4/127.") for address in bootstrap):

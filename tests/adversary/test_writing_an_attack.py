@@ -1,5 +1,6 @@
 """The page that teaches to write an attack shows one that stands in the package, word for word."""
 
+import csv
 import re
 from pathlib import Path
 
@@ -34,3 +35,12 @@ def test_the_attack_of_the_page_takes_no_more_than_forty_lines():
 def test_the_options_of_the_page_are_those_of_the_command():
     help_text = CliRunner().invoke(cli, ["run", "--help"]).output
     assert set(re.findall(r"`(--[a-z]+)", PAGE)) <= set(re.findall(r"--[a-z]+", help_text))
+
+
+def test_the_figures_of_the_page_are_those_of_the_committed_results():
+    with (ROOT / "tests/benchmarks/results/matrix.csv").open() as file:
+        rows = [row for row in csv.DictReader(file) if (row["attack"], row["seed"]) == ("hollow", "1")]
+    measured = {(row["arm"], row["metric"]): row["value"] for row in rows if row["verdict"] == "met"}
+    shown = re.findall(r"✓ (\w+): (\w+) (\S+), at", PAGE)
+    assert len(shown) == 3
+    assert {(arm, metric): value for arm, metric, value in shown}.items() <= measured.items()

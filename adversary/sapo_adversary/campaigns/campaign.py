@@ -8,8 +8,8 @@ from sapo_adversary.attacks.catalogue import THREATS
 from sapo_adversary.campaigns.metrics import ABOUT, REFUSED
 from sapo_adversary.packaged import load_named, names_in
 from sapo_adversary.simulator.defences import DEFENCES
-from sapo_adversary.simulator.scenario import Scenario, scenario_from
-from sapo_adversary.typed import made, suggestion
+from sapo_adversary.simulator.scenario import NodeSpec, Scenario, scenario_from
+from sapo_adversary.typed import made, require_type, suggestion
 from sapo_node.config import Config
 from sapo_protocol import LocalError
 
@@ -215,6 +215,8 @@ def _campaign(name: str, table: Mapping[str, Any]) -> Campaign:
     for defence in file.undefended:
         if defence not in DEFENCES:
             raise LocalError(f"{name}: no defence {defence!r}; {suggestion(defence, DEFENCES)}")
+    made(NodeSpec, file.node, f"node of {name}")
+    require_type(file.scenario.get("crowd", 0), int, f"crowd of {name}")
     harm, holds = _bounds(name, file.harm), _bounds(name, file.holds)
     campaign = Campaign(name, file.title, file.attack, tuple(file.undefended), harm, holds, table)
     campaign.scenario("defended")  # raises LocalError where the swarm cannot be

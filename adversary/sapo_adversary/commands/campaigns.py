@@ -30,6 +30,7 @@ from sapo_adversary.policies import DEFAULT_FOLDER
 from sapo_adversary.records import read_results, results_in, to_json, writable_folder, write_whole
 from sapo_adversary.simulator.defences import DEFENCES
 from sapo_adversary.simulator.engine import Engine
+from sapo_node.commands.numbers import Number
 from sapo_node.commands.options import Command, as_json, stderr
 from sapo_protocol import LocalError
 
@@ -39,6 +40,8 @@ _WORST = 6
 """Attacks that are also played at the other shares."""
 _SEEDS: Mapping[Matrix, int] = {"full": 5, "quick": 1, "models": 3, "poison": 3}
 """Independent swarms for each cell of a matrix."""
+MOST_SEEDS = 1_000
+"""Of a command: each is a swarm for each arm, of a minute or more."""
 _AT_SEVERAL_SHARES = "poison-text"
 """The poison that is played at several shares of attackers."""
 _POISON_SHARES = (0.0625, 0.125, SHARE, 0.5)
@@ -89,8 +92,8 @@ def list_(*, json_output: bool) -> None:
 
 @click.command()
 @click.argument("scenario")
-@click.option("--share", type=click.FloatRange(0.01, 0.95), default=SHARE, show_default=True, help="Of attackers.")
-@click.option("--seeds", type=click.IntRange(1), default=1, show_default=True, help="Independent swarms.")
+@click.option("--share", type=Number(0.01, 0.95), default=SHARE, show_default=True, help="Of attackers.")
+@click.option("--seeds", type=click.IntRange(1, MOST_SEEDS), default=1, show_default=True, help="Independent swarms.")
 @click.option("--models", is_flag=True, help="Real language models in fewer nodes, in place of the stand-in learner.")
 @click.option(
     "--without",
@@ -157,7 +160,9 @@ def run(
 @click.option("--models", is_flag=True, help="The six worst attacks of matrix.json against real language models.")
 @click.option("--poison", is_flag=True, help="Poison in right answers, against real language models.")
 @click.option(
-    "--seeds", type=click.IntRange(1), help="Independent swarms.  [default: 5; 3 of models and poison; 1 when quick]"
+    "--seeds",
+    type=click.IntRange(1, MOST_SEEDS),
+    help="Independent swarms.  [default: 5; 3 of models and poison; 1 when quick]",
 )
 @click.option(
     "--recorded", "only_recorded", is_flag=True, help="Play nothing, and judge what has been played in all arms."

@@ -20,7 +20,7 @@ def with_engine(command: Callable[..., None]) -> Callable[..., None]:
         show_default=True,
         help="This machine, or the Ray cluster of RAY_ADDRESS.",
     )
-    @click.option("--jobs", type=click.IntRange(1), help="Runs at a time.  [default: one per core]")
+    @click.option("--jobs", type=click.IntRange(1, 1_024), help="Runs at a time.  [default: one per core]")
     @wraps(command)
     def wrapped(*arguments: Any, engine: str, jobs: int | None, **options: Any) -> None:
         command(*arguments, engine=_on_ray(jobs) if engine == "ray" else ThisMachine(jobs), **options)

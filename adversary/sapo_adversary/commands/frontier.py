@@ -25,7 +25,11 @@ _POLICY = "talkative"
 @click.command()
 @click.argument("attacks", nargs=-1, type=click.Choice(sorted(SPACES)), metavar="[ATTACK]...")
 @click.option(
-    "--tries", type=click.IntRange(2 * POPULATION), default=200, show_default=True, help="For each attack, about."
+    "--tries",
+    type=click.IntRange(2 * POPULATION, 100_000),
+    default=200,
+    show_default=True,
+    help="For each attack, about.",
 )
 @click.option("--seed", type=click.IntRange(0), default=1, show_default=True)
 @to_output

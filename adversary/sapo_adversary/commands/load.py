@@ -1,27 +1,45 @@
 """Before a load test: `load-keys`."""
 
 import json
+from pathlib import Path
 
 import click
 
 from sapo_adversary.load.keys import identity_of
 from sapo_node.commands.options import as_json
+from sapo_node.config import load_config, render_config
+
+MOST_USERS = 1_000
+"""A node holds 64 connections: of more users than that it meets hardly any."""
 
 
 @click.command("load-keys")
-@click.option("--users", type=click.IntRange(1), default=5, show_default=True, help="Of the load test.")
+@click.option("--users", type=int, default=5, show_default=True, help="Of the load test.")
 @click.option("--keys-from", default="load", show_default=True, help="Words that the keys follow from, as for locust.")
+@click.option(
+    "--config", "file", type=click.Path(path_type=Path), help="Add the peers to this configuration, and print it whole."
+)
 @as_json
-def load_keys(*, users: int, keys_from: str, json_output: bool) -> None:
-    """Name the peers of a load test, as a line for the configuration of the node that they are to load.
+def load_keys(*, users: int, keys_from: str, file: Path | None, json_output: bool) -> None:
+    """Print a configuration with which a node trusts the peers of a load test.
 
-    A node takes only so much from strangers, by design: without this line a load test measures its quotas. The keys are
-    no secret: take the line out again afterwards.
+    A node takes only so much from strangers: without this configuration a load test measures the node's limits. The
+    keys are no secret, so use the configuration for the load test alone.
 
     \b
-    sapo-adversary load-keys --users 8 >> node.toml
-    sapo-node start --config node.toml
+    sapo-adversary load-keys --users 8 > load.toml                         all other settings are the defaults
+    sapo-adversary load-keys --users 8 --config node.toml > load.toml      all other settings are those of node.toml
+    sapo-node start --config load.toml
     locust -f adversary/sapo_adversary/load/locustfile.py --host MULTIADDR --headless -u 8 -t 5m
     """  # noqa: D301 - click reads the backspace
+    if not 1 <= users <= MOST_USERS:
+        raise click.UsageError(f"--users is {users}; give 1 to {MOST_USERS}: a node holds 64 connections")
     peers = [identity_of(keys_from, user).peer_id for user in range(users)]
-    click.echo(json.dumps(peers) if json_output else f"trusted = {json.dumps(peers)}")
+    if json_output:
+        click.echo(json.dumps(peers))
+    elif file is None:
+        click.echo(f"trusted = {json.dumps(peers)}")
+    else:
+        config = load_config(file)
+        trusted = tuple(dict.fromkeys((*config.trusted, *peers)))
+        click.echo(render_config(config.overridden({"trusted": trusted})), nl=False)

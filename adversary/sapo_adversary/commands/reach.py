@@ -13,6 +13,7 @@ from rich.table import Table
 from sapo_adversary.commands.results import to_output
 from sapo_adversary.reach.cost import MEASURED, MESSAGES, Swarm, measure
 from sapo_adversary.records import to_json, writable_folder, write_whole
+from sapo_node.commands.numbers import Number
 from sapo_node.commands.options import as_json, stderr
 from sapo_protocol.limits import MAX_SHARDS
 
@@ -29,10 +30,10 @@ _MOST_PEERS = 20_000
     default=(100, 1_000, 10_000),
     show_default=True,
 )
-@click.option("--round-seconds", type=click.FloatRange(1), default=30.0, show_default=True, help="Of every peer.")
+@click.option("--round-seconds", type=Number(1, 86_400), default=30.0, show_default=True, help="Of every peer.")
 @click.option("--kilobytes", type=click.Choice(sorted(MEASURED)), default=32, show_default=True, help="Of a message.")
 @click.option(
-    "--megabits", type=click.FloatRange(1), default=100.0, show_default=True, help="A second that each peer can send."
+    "--megabits", type=Number(1, 1_000_000), default=100.0, show_default=True, help="A second that each peer can send."
 )
 @click.option("--seed", type=click.IntRange(0), default=1, show_default=True)
 @to_output

@@ -15,11 +15,12 @@ from sapo_adversary.commands.results import to_output
 from sapo_adversary.records import to_json, writable_folder, write_whole
 from sapo_adversary.soak.play import STAY, Soak, play
 from sapo_adversary.soak.report import report
+from sapo_node.commands.numbers import Number
 from sapo_node.commands.options import as_json, stderr
 
 
 @click.command()
-@click.option("--minutes", type=click.FloatRange(5.0), default=120.0, show_default=True, help="How long.")
+@click.option("--minutes", type=Number(5.0, 44_640.0), default=120.0, show_default=True, help="How long.")
 @click.option("--nodes", type=click.IntRange(STAY + 1, 32), default=6, show_default=True, help="Nodes that train.")
 @click.option("--seed", default=1, show_default=True, help="Of when which fault befalls whom.")
 @click.option("--folder", type=click.Path(path_type=Path), help="Keep states, logs and samples there.")

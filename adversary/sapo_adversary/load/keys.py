@@ -9,7 +9,7 @@ from sapo_node.keyfile import Identity
 
 def seed_of(words: str, user: int) -> bytes:
     """The secret bytes of a publisher's key."""
-    return hashlib.sha256(f"sapo/load/{words}/{user}".encode()).digest()
+    return hashlib.sha256(f"sapo/load/{words}/{user}".encode("utf-8", "surrogateescape")).digest()
 
 
 def identity_of(words: str, user: int) -> Identity:

@@ -10,6 +10,7 @@ import json
 import logging
 import subprocess
 import sys
+from argparse import Namespace
 from collections.abc import Iterator
 from typing import Any
 
@@ -43,6 +44,15 @@ def _arguments(parser: LocustArgumentParser) -> None:
     )
 
 
+def _require_bounds(options: Namespace) -> None:
+    """End locust with one line where a number is outside of its bounds."""
+    bounds = {"message_bytes": (1, 1_000_000), "per_second": (0.001, 10_000), "bad_share": (0, 1)}
+    for name, (least, most) in bounds.items():
+        value = getattr(options, name)
+        if not least <= value <= most:
+            raise SystemExit(f"--{name.replace('_', '-')} is {value}; give a number from {least} to {most}")
+
+
 class Helper:
     """The publishers' process, and what it says: libp2p and gevent cannot live in one."""
 
@@ -51,6 +61,7 @@ class Helper:
         assert options is not None
         if not environment.host or "/p2p/" not in environment.host:
             raise SystemExit("give --host the full address of a node, as it prints it: /ip4/.../tcp/.../p2p/...")
+        _require_bounds(options)
         self._environment = environment
         self._process = Popen(
             [

@@ -9,6 +9,7 @@ import click
 import trio
 
 from sapo_node.app import Observer, RunningNode
+from sapo_node.commands.numbers import Number
 from sapo_node.commands.options import as_json, configured, networked, own_identity, stderr
 from sapo_node.config import Config
 from sapo_node.contribute.endpoint import KEY_VARIABLE, endpoint
@@ -25,7 +26,7 @@ from sapo_protocol import load_manifest
 @networked
 @click.option("--endpoint", "url", metavar="URL", help="Ask this server, e.g. http://127.0.0.1:8000/v1.")
 @click.option("--model", metavar="NAME", help="The endpoint's model.")
-@click.option("--temperature", type=click.FloatRange(0, 2), default=1.0, show_default=True, help="Of the endpoint.")
+@click.option("--temperature", type=Number(0, 2), default=1.0, show_default=True, help="Of the endpoint.")
 @click.option("--max-tokens", type=int, help="Longest answer of the endpoint, in its tokens.  [default: 80]")
 @click.option("--program", "command", metavar="COMMAND", help="Ask this program, which you trust.")
 @click.option("--terminal", is_flag=True, help="Answer yourself.")
