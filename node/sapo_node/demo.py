@@ -98,7 +98,10 @@ class Demo:
         command += ["--key", str(self._folder / "polluter.key"), "--interval", str(_POLLUTER_INTERVAL), *way_in]
         polluter = await self._start_process(nursery, command)
         assert polluter.stdout is not None
-        self.polluter = json.loads(await polluter.stdout.receive_some())["peer_id"]
+        started = await polluter.stdout.receive_some()
+        if not started:
+            raise LocalError(f"the polluter of the demo ended early: {self._said()}")
+        self.polluter = json.loads(started)["peer_id"]
         await self._start_members(nursery, range(2, HONEST + 1), way_in)
 
     async def _start_members(self, nursery: trio.Nursery, numbers: Iterable[int], way_in: list[str]) -> list[Member]:
@@ -129,8 +132,12 @@ class Demo:
     def _require_alive(self) -> None:
         ended = [member.name for member in self.members if member.process.poll() is not None]
         if ended:
-            self._log.seek(0)
-            raise LocalError(f"{', '.join(ended)} of the demo ended early: {self._log.read()[-1_000:].strip()}")
+            raise LocalError(f"{', '.join(ended)} of the demo ended early: {self._said()}")
+
+    def _said(self) -> str:
+        """The last line that a process of the demo logged."""
+        self._log.seek(0)
+        return (self._log.read().strip().splitlines() or ["it logged nothing"])[-1]
 
     async def _start_process(self, nursery: trio.Nursery, command: list[str]) -> trio.Process:
         """A child that ends with the demo, however that ends; what it logs goes to a file, not over the table."""
@@ -180,7 +187,8 @@ class Demo:
             polluter = self._seen_by(member)
             table.add_row(
                 member.name,
-                f"{member.played} of {self._rounds}",
+                # A node that has played its rounds goes on until the slowest one has.
+                f"{min(member.played, self._rounds)} of {self._rounds}",
                 f"{member.last.get('reward', 0):.3f}",
                 str(member.external),
                 str(member.knows.get("counts", {}).get("accepted", 0)),
@@ -208,7 +216,9 @@ class Demo:
         else:
             command = [sys.executable, "-m", "sapo_node", "eval", "--swarm", str(self._swarm)]
         command += ["--questions", str(self._questions), "--json"]
-        done = await trio.run_process(command, capture_stdout=True)
+        done = await trio.run_process(command, capture_stdout=True, check=False)
+        if done.returncode:
+            raise LocalError(f"{what} could not be measured; the line above says why")
         result: Json = json.loads(done.stdout)
         return result
 
