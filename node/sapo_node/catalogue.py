@@ -14,6 +14,12 @@ async def require_catalogue(manifest: Manifest, jail: Jail) -> None:
     """Raises LocalError for a swarm whose tasks are not those that can be built and scored here."""
     _require_reasoning_gym(manifest, jail.reasoning_gym)
     for task in manifest.tasks:
+        reason = jail.broken_plugins.get(task.dataset)
+        if reason and plugins.is_foreign(task.dataset):
+            raise LocalError(
+                f"swarm {manifest.name!r} has the task {task.dataset}, and the package that brings it cannot be used: "
+                f"{reason}; install a version of that package that works"
+            )
         version = jail.plugins.get(task.dataset) if plugins.is_foreign(task.dataset) else SCORER_VERSION
         if version is None:
             raise LocalError(

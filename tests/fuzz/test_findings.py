@@ -9,13 +9,12 @@ from fuzz_checkpoint import remove_newest, resume, trainer, write_newest
 from harness import MANIFEST
 
 from sapo_node.frames import write_frame
-from sapo_node.jail import zygote
 from sapo_node.jail.messages import (
     MAX_BATCH,
     MAX_QUESTION,
     MAX_REPLY,
     MalformedReplyError,
-    ScoreRequest,
+    collect_results,
     decode_results,
 )
 from sapo_protocol import LocalError, RemoteError, decode_body, decode_manifest, parse_manifest, render_manifest
@@ -29,12 +28,11 @@ def test_a_question_that_is_no_unicode_text_is_malformed():
 
 
 def test_what_the_zygote_takes_from_a_child_fits_into_its_reply():
-    item = ScoreRequest("chain_sum", {}, 0, ())
-    output = json.dumps([["\U0001f600" * MAX_QUESTION, "0" * 64, ""]] * MAX_BATCH, ensure_ascii=False).encode()
-    assert len(output) <= MAX_REPLY
+    line = json.dumps(["\U0001f600" * MAX_QUESTION, "0" * 64, ""], ensure_ascii=False).encode() + b"\n"
+    results = collect_results([line] * MAX_BATCH, [0] * MAX_BATCH)
     null = os.open(os.devnull, os.O_WRONLY)
     try:
-        write_frame(null, zygote._checked(output, [item] * MAX_BATCH), MAX_REPLY)
+        write_frame(null, {"results": results}, MAX_REPLY)
     finally:
         os.close(null)
 

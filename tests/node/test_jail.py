@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sapo_node.jail import Jail, Scored, ScoreRequest, client, messages, zygote
-from sapo_node.jail.messages import MalformedReplyError, decode_results
+from sapo_node.jail.lockdown import ADDRESS_SPACE
+from sapo_node.jail.messages import MalformedReplyError, collect_results, decode_results
 from sapo_node.tasks import build_task, task_digest
 from sapo_protocol.errors import LocalError
 
@@ -62,6 +63,10 @@ def is_gone(pid: int) -> bool:
 def status_of(pid: int) -> dict[str, str]:
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
+
+
+def limits_of(pid: int) -> list[str]:
+    return [" ".join(line.split()) for line in Path(f"/proc/{pid}/limits").read_text().splitlines()]
 
 
 async def test_a_batch_gets_the_verdicts_of_the_scorers(nursery: trio.Nursery) -> None:
@@ -154,6 +159,7 @@ async def test_zygote_and_child_are_locked_down_while_they_work(nursery: trio.Nu
         assert status["NoNewPrivs"] == "1"
         assert int(status["CapEff"], 16) == int(status["CapPrm"], 16) == 0
         assert os.getsid(process) != os.getsid(0)
+        assert f"Max address space {ADDRESS_SPACE} {ADDRESS_SPACE} bytes" in limits_of(process)
     assert status_of(child)["Seccomp"] == "2"
     if os.getuid() == 0:
         # The null device three times and the pipe for its one result.
@@ -358,24 +364,67 @@ def test_a_reply_of_another_shape_is_malformed(reply: object) -> None:
         client._results(reply, [GOOD])
 
 
-@pytest.mark.parametrize("output", [b"", b"[", b"\xff", b"[" * 100_000, b'[["q","x","1"]]', b'[["q", NaN]]'])
-def test_what_a_child_writes_is_malformed_unless_it_is_results(output: bytes) -> None:
-    assert zygote._checked(output, [GOOD]) == {"failed": "malformed"}
+LINE = f'["q","{DIGEST}","01"]\n'.encode()
 
 
-def test_a_child_that_writes_without_end_is_cut_off() -> None:
-    reader, writer = os.pipe()
-    os.write(writer, b"[" * 50_000)
-    output = zygote._read_until(reader, time.monotonic() + 10, 1_000)
-    assert output is not None
-    assert zygote._cause(output, 0, 1_000) == "malformed"
-    os.close(reader)
-    os.close(writer)
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"\n",
+        b"[\n",
+        b"\xff\n",
+        b"[" * 100_000 + b"\n",
+        b'[["q","x","1"]]\n',
+        b'["q", NaN, "01"]\n',
+        b"9" * 5_000 + b"\n",
+    ],
+)
+def test_a_line_that_is_no_result_is_malformed(line: bytes) -> None:
+    with pytest.raises(MalformedReplyError):
+        collect_results([LINE, line], [2, 2])
+
+
+def test_a_line_of_the_longest_result_is_taken_and_one_byte_more_is_malformed() -> None:
+    longest = b" " * (messages.MAX_RESULT - len(LINE) + 1) + LINE
+    assert collect_results([longest], [2]) == [["q", DIGEST, "01"]]
+    with pytest.raises(MalformedReplyError, match="more than"):
+        collect_results([b" " + longest], [2])
+
+
+def test_more_lines_than_items_are_malformed() -> None:
+    with pytest.raises(MalformedReplyError, match="more results"):
+        collect_results([LINE * 3], [2, 2])
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, 10_000])
+def test_results_are_collected_however_their_bytes_arrive(size: int) -> None:
+    data = LINE + b"null\n" + LINE
+    chunks = (data[start : start + size] for start in range(0, len(data), size))
+    assert collect_results(chunks, [2, 0, 2]) == [["q", DIGEST, "01"], None, ["q", DIGEST, "01"]]
+
+
+def test_a_line_without_its_end_is_no_result() -> None:
+    assert collect_results([LINE, LINE[:-1]], [2, 2]) == [["q", DIGEST, "01"]]
+
+
+def test_a_child_that_writes_without_end_is_read_no_further_than_one_result() -> None:
+    read = 0
+
+    def endless() -> Iterator[bytes]:
+        nonlocal read
+        while True:
+            read += 1_000
+            yield b"[" * 1_000
+
+    with pytest.raises(MalformedReplyError, match="more than"):
+        collect_results(endless(), [2] * messages.MAX_BATCH)
+    assert read <= messages.MAX_RESULT + 1_000
 
 
 def test_a_child_that_trickles_is_cut_off_at_its_deadline() -> None:
     reader, writer = os.pipe()
     os.write(writer, b"[")
-    assert zygote._read_until(reader, time.monotonic() + 0.05, 1_000) is None
+    with pytest.raises(TimeoutError):
+        list(zygote._chunks(reader, time.monotonic() + 0.05))
     os.close(reader)
     os.close(writer)

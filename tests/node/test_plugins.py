@@ -35,10 +35,15 @@ def package(tmp_path_factory):
 def installed(package, monkeypatch):
     """The package can be imported, by this process and by a jail that it starts."""
     monkeypatch.syspath_prepend(package)
-    plugins.installed.cache_clear()
+    forget_plugins()
     yield
-    plugins.installed.cache_clear()
+    forget_plugins()
     sys.modules.pop("sapo_postfix", None)
+
+
+def forget_plugins():
+    plugins._points.cache_clear()
+    plugins.of.cache_clear()
 
 
 async def score_in_jail(nursery, *texts, seed=7):
@@ -89,7 +94,7 @@ async def test_without_the_package_a_node_says_what_it_lacks(nursery):
 
 def test_an_item_is_the_same_whenever_it_is_built(installed):
     items = [build_task(NAME, CONFIG, seed) for seed in range(50)]
-    plugins.installed.cache_clear()
+    forget_plugins()
     assert items == [build_task(NAME, CONFIG, seed) for seed in range(50)]
     assert len({each.question for each in items}) > 10
 

@@ -1,12 +1,11 @@
-"""What runs in the forked child: lock down, rebuild the batch's tasks, score its texts, write one result, exit."""
+"""What runs in the forked child: lock down, rebuild the tasks, score their texts, write a line for each item, exit."""
 
-import json
 import os
 from collections.abc import Sequence
 from typing import NoReturn
 
 from sapo_node.jail.lockdown import ChildLimits, LockdownError, confine_child
-from sapo_node.jail.messages import Scored, ScoreRequest, encode_result
+from sapo_node.jail.messages import Scored, ScoreRequest, encode_line
 from sapo_node.tasks import build_task, score, task_digest
 
 UNCONFINED = 70
@@ -24,7 +23,7 @@ def run_child(
         for descriptor in foreign:
             os.close(descriptor)
         confine_child(limits, zygote)
-        output = memoryview(json.dumps([encode_result(_scored(item)) for item in batch]).encode("ascii"))
+        output = memoryview(b"".join([encode_line(_scored(item)) for item in batch]))
         while output:
             output = output[os.write(writer, output) :]
         status = 0

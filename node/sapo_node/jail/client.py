@@ -67,6 +67,12 @@ class Jail:
         return found
 
     @property
+    def broken_plugins(self) -> Mapping[str, str]:
+        """The datasets of other packages that cannot be used, with the reason; empty before the jail is ready."""
+        found: dict[str, str] = self._worker.ready.get("broken_plugins", {})
+        return found
+
+    @property
     def restarts(self) -> int:
         """How often the jail's process was replaced."""
         return self._worker.restarts

@@ -19,7 +19,7 @@ REQUIRED = ("rlimits", "seccomp")
 """Without these the node takes no groups of peers unless its operator insists."""
 
 ADDRESS_SPACE = 768 * 1024 * 1024
-"""Bytes a child may map; its copy of the zygote takes about 220 MB of them."""
+"""Bytes that the zygote may map, and each child; the zygote maps about 220 MB, and a child starts as its copy."""
 
 DESCRIPTORS = 16
 
@@ -104,20 +104,25 @@ def confine_child(limits: ChildLimits, zygote: int) -> None:
         install_filter()
 
 
+def limit_memory() -> None:
+    """Bound the memory that this process may map, and each process that it forks. Raises LockdownError."""
+    _limit(resource.RLIMIT_AS, ADDRESS_SPACE, ADDRESS_SPACE)
+
+
 def limit_resources(cpu_seconds: int) -> None:
     """Bound memory, processor time, descriptors and new processes; no core dumps, no file growth."""
-    hard_equals_soft = {
-        resource.RLIMIT_CORE: 0,
-        resource.RLIMIT_FSIZE: 0,
-        resource.RLIMIT_NOFILE: DESCRIPTORS,
-        resource.RLIMIT_AS: ADDRESS_SPACE,
-        resource.RLIMIT_NPROC: 0,
-    }
+    limit_memory()
+    _limit(resource.RLIMIT_CORE, 0, 0)
+    _limit(resource.RLIMIT_FSIZE, 0, 0)
+    _limit(resource.RLIMIT_NOFILE, DESCRIPTORS, DESCRIPTORS)
+    _limit(resource.RLIMIT_NPROC, 0, 0)
+    # SIGXCPU at the soft limit tells a busy child from one that was killed otherwise.
+    _limit(resource.RLIMIT_CPU, cpu_seconds, cpu_seconds + 1)
+
+
+def _limit(what: int, soft: int, hard: int) -> None:
     try:
-        for what, bound in hard_equals_soft.items():
-            resource.setrlimit(what, (bound, bound))
-        # SIGXCPU at the soft limit tells a busy child from one that was killed otherwise.
-        resource.setrlimit(resource.RLIMIT_CPU, (cpu_seconds, cpu_seconds + 1))
+        resource.setrlimit(what, (soft, hard))
     except (OSError, ValueError) as error:
         raise LockdownError(f"resource limits: {error}") from error
 

@@ -4,8 +4,9 @@ The answer comes from a process that has handled peers' text, so its shape is ch
 the node: the right number of items, each None or a question, a digest and one reward per completion.
 """
 
+import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +17,7 @@ MAX_BATCH = 128
 """Items scored by one fork."""
 
 MAX_RESULT = 12 * MAX_QUESTION + 256
-"""Bytes of one result; a character of a question takes up to twelve in JSON, digest and rewards less than the rest."""
+"""Bytes of one result. JSON writes a character of the question in at most 12 bytes; digest and rewards fit into 256."""
 
 MAX_REPLY = MAX_RESULT * MAX_BATCH
 """Bytes of a reply."""
@@ -66,6 +67,41 @@ def encode_result(scored: Scored | None) -> list[str] | None:
     if scored is None:
         return None
     return [scored.question, scored.digest.hex(), "".join("1" if reward else "0" for reward in scored.rewards)]
+
+
+def encode_line(scored: Scored | None) -> bytes:
+    """One result as the line that a child writes for it."""
+    return json.dumps(encode_result(scored)).encode("ascii") + b"\n"
+
+
+def collect_results(chunks: Iterable[bytes], expected: Sequence[int]) -> list[Any]:
+    """The results in the lines that a child wrote, still as JSON; fewer than expected when the child stopped early.
+
+    `expected` has the number of completions of each item. Raises MalformedReplyError at the first line of another
+    shape, and before a line grows beyond MAX_RESULT. Only one line is parsed at a time: the memory that this takes is
+    bounded whatever the child writes.
+    """
+    results: list[Any] = []
+    unfinished = b""
+    for chunk in chunks:
+        *lines, unfinished = (unfinished + chunk).split(b"\n")
+        for line in lines:
+            results.append(_parse_line(line))
+            if len(results) > len(expected):
+                raise MalformedReplyError("more results than items")
+            _decode_result(results[-1], expected[len(results) - 1])
+        if len(unfinished) > MAX_RESULT:
+            raise MalformedReplyError(f"a result of more than {MAX_RESULT} bytes")
+    return results
+
+
+def _parse_line(line: bytes) -> Any:
+    if len(line) > MAX_RESULT:
+        raise MalformedReplyError(f"a result of more than {MAX_RESULT} bytes")
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise MalformedReplyError("a result is no JSON") from error
 
 
 def decode_results(value: object, expected: Sequence[int]) -> list[Scored | None]:

@@ -5,33 +5,41 @@ it does reaches another batch; each child is killed and reaped; each request get
 the right shape or the cause of their absence.
 """
 
+import contextlib
 import gc
 import importlib.metadata
-import json
+import logging
 import os
 import select
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from sapo_node.frames import read_frame, write_frame
 from sapo_node.jail.child import UNCONFINED, run_child
-from sapo_node.jail.lockdown import ChildLimits, confine_zygote, probe_child_layers
-from sapo_node.jail.messages import MAX_REPLY, MAX_RESULT, ScoreRequest, decode_requests, decode_results
+from sapo_node.jail.lockdown import ChildLimits, LockdownError, confine_zygote, limit_memory, probe_child_layers
+from sapo_node.jail.messages import MAX_REPLY, MalformedReplyError, ScoreRequest, collect_results, decode_requests
+from sapo_node.jail.probe import Probe, fault_of, start_probes
 from sapo_node.tasks import DATASETS, TaskError, build_task, plugins, prepare, score
+
+logger = logging.getLogger(__name__)
 
 
 def main() -> None:
     """Serve requests on stdin until it ends; replies on stdout."""
+    # Where memory cannot be bounded, the layer "rlimits" is reported as missing.
+    with contextlib.suppress(LockdownError):
+        limit_memory()
     requests, replies = os.dup(0), os.dup(1)
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 0)
     os.dup2(null, 1)
     try:
         version = importlib.metadata.version("reasoning-gym")
+        probes = start_probes(plugins.datasets(), (requests, replies))
         _warm_up()
-        scorers = {dataset: plugin.SCORER_VERSION for dataset, plugin in plugins.installed().items()}
+        scorers, broken = _import_plugins(probes)
     except (ImportError, TaskError) as error:
         write_frame(replies, {"fatal": f"the jail cannot load its tasks ({error}); install sapo-node again"})
         return
@@ -41,7 +49,8 @@ def main() -> None:
     layers |= probe_child_layers()
     gc.collect()
     gc.freeze()
-    write_frame(replies, {"ready": {"layers": layers, "reasoning_gym": version, "plugins": scorers}})
+    ready = {"layers": layers, "reasoning_gym": version, "plugins": scorers, "broken_plugins": broken}
+    write_frame(replies, {"ready": ready})
     while (request := read_frame(requests)) is not None:
         limits = ChildLimits(request["cpu_seconds"], rlimits=layers["rlimits"], seccomp=layers["seccomp"])
         reply = _answer(decode_requests(request["batch"]), limits, request["wall_seconds"], (requests, replies))
@@ -53,6 +62,23 @@ def _warm_up() -> None:
     for dataset in sorted(DATASETS):
         task = build_task(dataset, {}, 1)
         score(dataset, task, f"<answer>{task.answer}</answer>")
+
+
+def _import_plugins(probes: Sequence[Probe]) -> tuple[dict[str, int], dict[str, str]]:
+    """The version of the scorer of each dataset whose probe found nothing wrong, and of the others what is wrong."""
+    scorers, broken = {}, {}
+    for probe in probes:
+        if reason := fault_of(probe):
+            broken[probe.dataset] = reason
+            continue
+        try:
+            scorers[probe.dataset] = plugins.of(probe.dataset).SCORER_VERSION
+        except TaskError as error:
+            broken[probe.dataset] = str(error)
+    for dataset, reason in broken.items():
+        plugins.leave_out(dataset, reason)
+        logger.warning("the task %s of another package is left out: %s", dataset, reason)
+    return scorers, broken
 
 
 def _answer(
@@ -75,48 +101,45 @@ def _answer(
     if pid == 0:
         run_child(batch, limits, zygote, writer, (*private, reader))
     os.close(writer)
-    # By the size of the batch: a child in an attacker's hands must not have the zygote parse more than it asked for.
-    limit = MAX_RESULT * len(batch)
-    output = _read_until(reader, time.monotonic() + wall_seconds, limit)
+    return _reply_of(pid, reader, [len(item.completions) for item in batch], wall_seconds)
+
+
+def _reply_of(child: int, reader: int, expected: Sequence[int], wall_seconds: float) -> dict[str, Any]:
+    """The results that the child writes to `reader`, or why there are none. Ends and reaps the child."""
+    results, cause = [], ""
+    try:
+        results = collect_results(_chunks(reader, time.monotonic() + wall_seconds), expected)
+    except TimeoutError:
+        cause = "timeout"
+    except MalformedReplyError:
+        cause = "malformed"
     os.close(reader)
-    os.kill(pid, signal.SIGKILL)
-    cause = _cause(output, os.waitpid(pid, 0)[1], limit)
-    if cause or output is None:
-        return {"failed": cause}
-    return _checked(output, batch)
+    os.kill(child, signal.SIGKILL)
+    _, status = os.waitpid(child, 0)
+    cause = cause or _cause_of_end(status)
+    if not cause and len(results) < len(expected):
+        cause = "malformed"
+    return {"failed": cause} if cause else {"results": results}
 
 
-def _read_until(reader: int, deadline: float, limit: int) -> bytes | None:
-    """All that the child writes, cut past `limit` bytes; None when it is not done by the deadline."""
+def _chunks(reader: int, deadline: float) -> Iterator[bytes]:
+    """What the child writes, until it closes its end. Raises TimeoutError when that is not before the deadline."""
     poll = select.poll()
     poll.register(reader, select.POLLIN)
-    output = bytearray()
-    while len(output) <= limit:
+    while True:
         left = deadline - time.monotonic()
         if left <= 0 or not poll.poll(left * 1000):
-            return None
+            raise TimeoutError
         chunk = os.read(reader, 1 << 16)
         if not chunk:
-            break
-        output += chunk
-    return bytes(output)
+            return
+        yield chunk
 
 
-def _cause(output: bytes | None, status: int, limit: int) -> str:
-    """Why the child failed, from its output and its end; empty if it seems to have done its work."""
-    if output is None or (os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGXCPU):
+def _cause_of_end(status: int) -> str:
+    """Why the child failed, from its exit status; empty when it ended as it should."""
+    if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGXCPU:
         return "timeout"
-    if len(output) > limit:
-        return "malformed"
     if os.WIFEXITED(status) and os.WEXITSTATUS(status) == UNCONFINED:
         return "unconfined"
     return "" if status == 0 else "died"
-
-
-def _checked(output: bytes, batch: Sequence[ScoreRequest]) -> dict[str, Any]:
-    try:
-        results = json.loads(output)
-        decode_results(results, [len(item.completions) for item in batch])
-    except (ValueError, RecursionError):
-        return {"failed": "malformed"}
-    return {"results": results}

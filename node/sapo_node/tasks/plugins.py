@@ -10,14 +10,11 @@ It runs in the jail: what it needs is imported when it is, and later it can read
 
 import functools
 import importlib.metadata
-import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from sapo_node.tasks.task import TaskError
-
-logger = logging.getLogger(__name__)
 
 GROUP = "sapo_node.tasks"
 """The group of the entry points."""
@@ -38,27 +35,60 @@ def is_foreign(dataset: str) -> bool:
     return "." in dataset
 
 
+def datasets() -> list[str]:
+    """The names under which the installed packages bring tasks, good names or not."""
+    return sorted(_points())
+
+
+def leave_out(dataset: str, reason: str) -> None:
+    """From here on this process does not import the module of a dataset; `of` raises TaskError with the reason."""
+    _left_out[dataset] = reason
+
+
 @functools.cache
-def installed() -> Mapping[str, Plugin]:
-    """What is installed, imported, by dataset. What cannot be imported, or is named like one of ours, is left out."""
-    found: dict[str, Plugin] = {}
+def of(dataset: str) -> Plugin:
+    """The module of a dataset, imported. Raises TaskError where it is not installed or cannot be used."""
+    if reason := _left_out.get(dataset):
+        raise TaskError(reason)
+    match _points().get(dataset, []):
+        case []:
+            raise TaskError(f"dataset {dataset!r} is brought by a package that is not installed here")
+        case [_] if not is_foreign(dataset):
+            raise TaskError("its name has no dot")
+        case [point]:
+            return _imported(point)
+        case _:
+            raise TaskError("two packages bring it")
+
+
+_left_out: dict[str, str] = {}
+
+
+@functools.cache
+def _points() -> Mapping[str, Sequence[importlib.metadata.EntryPoint]]:
+    found: dict[str, list[importlib.metadata.EntryPoint]] = {}
     for point in importlib.metadata.entry_points(group=GROUP):
-        if not is_foreign(point.name):
-            logger.warning("the task %s has no dot in its name and is left out", point.name)
-            continue
-        try:
-            plugin = point.load()
-            found[point.name] = plugin
-        except Exception:
-            logger.exception("the task %s cannot be imported and is left out", point.name)
+        found.setdefault(point.name, []).append(point)
     return found
 
 
-def of(dataset: str) -> Plugin:
-    """The module of a dataset. Raises TaskError where it is not installed."""
-    if plugin := installed().get(dataset):
-        return plugin
-    raise TaskError(f"dataset {dataset!r} is brought by a package that is not installed here")
+def _imported(point: importlib.metadata.EntryPoint) -> Plugin:
+    try:
+        plugin: Plugin = point.load()
+    except (Exception, SystemExit) as error:  # the import runs code of others, which may raise anything
+        raise TaskError(_printable(f"its import failed with {type(error).__name__}: {error}")) from error
+    # Not isinstance: true is no version.
+    if type(getattr(plugin, "SCORER_VERSION", None)) is not int:
+        raise TaskError("its SCORER_VERSION is no whole number")
+    for name in ("item", "earns"):
+        if not callable(getattr(plugin, name, None)):
+            raise TaskError(f"it has no function {name}")
+    return plugin
+
+
+def _printable(text: str) -> str:
+    """The words of another package, fit for the operator's terminal."""
+    return "".join(each if each.isprintable() else " " for each in text[:300])
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +99,13 @@ class Items:
     config: Mapping[str, Any]
 
     def __getitem__(self, seed: int) -> Mapping[str, str]:
+        plugin = of(self.dataset)
         try:
-            question, answer = of(self.dataset).item(self.config, seed)
+            made: object = plugin.item(self.config, seed)
         except ValueError as error:
             raise TaskError(f"{self.dataset} refuses its configuration: {error}") from error
-        return {"question": question, "answer": answer}
+        match made:
+            case (str(question), str(answer)):
+                return {"question": question, "answer": answer}
+            case _:
+                raise TaskError(f"the function item of {self.dataset} returned something other than two texts")

@@ -1,0 +1,58 @@
+"""A child of the sandbox in an attacker's hands cannot make the zygote that reads its reply use much memory."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+import evil_plugin
+from sapo_node.jail import Jail, Scored, ScoreRequest, messages
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+
+HONEST = ScoreRequest("chain_sum", {}, 7, ("<answer>no</answer>",))
+
+
+@pytest.fixture
+def _evil(tmp_path, monkeypatch):
+    evil_plugin.install(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+
+
+def kilobytes(jail, field):
+    child = jail._worker._child
+    assert child is not None
+    lines = Path(f"/proc/{child.process.pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(f"{field}:"))
+
+
+def batch(config):
+    """As many requests as one child may get, the evil one first."""
+    evil = ScoreRequest(evil_plugin.DATASET, config, 0, ())
+    return [evil, *[ScoreRequest("chain_sum", {}, seed, ()) for seed in range(messages.MAX_BATCH - 1)]]
+
+
+@pytest.mark.usefixtures("_evil")
+async def test_no_reply_of_a_captured_child_doubles_the_memory_of_the_zygote(nursery):
+    jail = Jail()
+    await nursery.start(jail.run)
+    (honest,) = await jail.score([HONEST])
+    idle = kilobytes(jail, "VmRSS")
+    for name in evil_plugin.FLOODS:
+        jail.failures.clear()
+        assert await jail.score(batch({"write": name})) == [None] * messages.MAX_BATCH
+        assert jail.failures == {"malformed": messages.MAX_BATCH}, name
+        assert kilobytes(jail, "VmHWM") < 2 * idle, name
+        assert await jail.score([HONEST]) == [honest]
+    assert jail.restarts == 0
+
+
+@pytest.mark.usefixtures("_evil")
+async def test_the_longest_reply_of_the_right_shape_does_not_double_the_memory_of_the_zygote(nursery):
+    jail = Jail()
+    await nursery.start(jail.run)
+    await jail.score([HONEST])
+    idle = kilobytes(jail, "VmRSS")
+    longest = Scored("\U0001f600" * messages.MAX_QUESTION, bytes.fromhex(evil_plugin.DIGEST.decode()), ())
+    assert await jail.score(batch({"longest": messages.MAX_BATCH})) == [longest] * messages.MAX_BATCH
+    assert kilobytes(jail, "VmHWM") < 2 * idle

@@ -1,0 +1,2 @@
+def outcome(name):
+    return name
