@@ -99,7 +99,8 @@ def _parse_line(line: bytes) -> Any:
     if len(line) > MAX_RESULT:
         raise MalformedReplyError(f"a result of more than {MAX_RESULT} bytes")
     try:
-        return json.loads(line)
+        # Of bytes json guesses the encoding, and the module of an encoding cannot be imported in the locked zygote.
+        return json.loads(line.decode("utf-8"))
     except (ValueError, RecursionError) as error:
         raise MalformedReplyError("a result is no JSON") from error
 

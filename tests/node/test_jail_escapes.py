@@ -1,0 +1,96 @@
+"""Code that runs in a child of the sandbox gets nowhere: each attempt has the outcome that its table names."""
+
+import pytest
+import trio
+
+import escapes
+import evil_plugin
+from escape_calls import CALLS
+from sapo_node.jail import Jail, ScoreRequest, messages, seccomp
+
+HONEST = ScoreRequest("chain_sum", {}, 7, ("<answer>no</answer>", "<answer>0</answer>"))
+
+
+def evil(attempt):
+    return ScoreRequest(evil_plugin.DATASET, {"attempt": attempt}, 0, ())
+
+
+@pytest.fixture(scope="module")
+def _installed(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("evil")
+    evil_plugin.install(folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(folder)
+        yield
+
+
+async def outcomes_of(attempts):
+    """What each attempt says became of it. They share children: what is denied leaves no trace for the next one."""
+    jail = Jail()
+    async with trio.open_nursery() as nursery:
+        await nursery.start(jail.run)
+        if not jail.confined:
+            pytest.skip(jail.describe())
+        results = await jail.score([evil(attempt) for attempt in attempts])
+        assert jail.restarts == 0
+        nursery.cancel_scope.cancel()
+    return {name: result and result.question for name, result in zip(attempts, results, strict=True)}
+
+
+async def ends_of(attempts):
+    """Of each attempt, made in a child of its own, the cause of its failure, and what an honest batch gets then."""
+    jail = Jail()
+    ends = {}
+    async with trio.open_nursery() as nursery:
+        await nursery.start(jail.run)
+        if not jail.confined:
+            pytest.skip(jail.describe())
+        before = await jail.score([HONEST])
+        for attempt in attempts:
+            jail.failures.clear()
+            await jail.score([evil(attempt)])
+            ends[attempt] = dict(jail.failures), await jail.score([HONEST]) == before != [None]
+        assert jail.restarts == 0
+        nursery.cancel_scope.cancel()
+    return ends
+
+
+@pytest.fixture(scope="module")
+def denied(_installed):
+    return trio.run(outcomes_of, list(escapes.DENIED))
+
+
+@pytest.fixture(scope="module")
+def ends(_installed):
+    return trio.run(ends_of, [*escapes.ENDED, *escapes.CONFINED])
+
+
+@pytest.mark.parametrize("attempt", escapes.DENIED)
+def test_an_attempt_is_denied(attempt, denied):
+    _, expected = escapes.DENIED[attempt]
+    assert denied[attempt] == expected
+
+
+@pytest.mark.parametrize("attempt", escapes.ENDED)
+def test_an_attempt_fails_its_own_batch_and_no_other(attempt, ends):
+    _, cause = escapes.ENDED[attempt]
+    assert ends[attempt] == ({cause: 1}, True)
+
+
+@pytest.mark.parametrize("attempt", escapes.CONFINED)
+def test_what_a_child_changes_in_itself_the_next_child_does_not_see(attempt, ends):
+    _, next_is_whole = ends[attempt]
+    assert next_is_whole
+
+
+def test_there_are_as_many_attempts_as_the_sandbox_was_once_attacked_with():
+    assert len(escapes.DENIED) + len(escapes.ENDED) + len(escapes.CONFINED) >= 151
+
+
+def test_no_attempt_is_a_call_that_the_filter_allows():
+    for column in (0, 1):
+        allowed = {numbers[column] for numbers in (seccomp._CALLS | seccomp._MAPPING_CALLS).values()}
+        tried = [numbers[column] for numbers in CALLS.values() if numbers[column] is not None]
+        assert not allowed & set(tried)
+        assert len(set(tried)) == len(tried)
+    assert len(escapes.DENIED) > messages.MAX_BATCH
