@@ -7,28 +7,35 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 FUZZ_SECONDS ?= 60
+MUTATIONS ?= 14300
 
-.PHONY: help install run test slow lowest lint bench bench-learner fuzz clean
+.PHONY: help install run test slow nightly lowest lint bench bench-learner fuzz lock sbom clean
 
 help:
 	@echo "make run     start a node in the starter swarm (Ctrl-C ends it; nothing is lost)"
 	@echo "make test    lint, types, import rules, all quick tests, and every attack in small"
 	@echo "make slow    tests that take minutes or need multicast"
+	@echo "make nightly MUTATIONS changed vectors, on which both readers of the standard must agree"
 	@echo "make lowest  the tests with the oldest dependencies that are allowed (fetches gigabytes)"
 	@echo "make bench   measurements, each a ratio taken side by side in one run"
 	@echo "make bench-learner  a round of the learner beside TRL's GRPOTrainer"
 	@echo "make fuzz    FUZZ_SECONDS of coverage-guided fuzzing of each part that reads foreign bytes"
+	@echo "make lock    requirements.lock again, from pyproject.toml and constraints.txt"
+	@echo "make sbom    build/sbom.json: what is installed in the virtual environment, as CycloneDX"
 	@echo "make install only the virtual environment"
 
 install: $(STAMP)
 
-$(STAMP): pyproject.toml constraints.txt scripts/system-packages
+$(STAMP): pyproject.toml constraints.txt requirements.lock scripts/system-packages
 	@PYTHON=$(PYTHON) scripts/system-packages
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --upgrade pip
-	# torch first and pinned: anything looser may fetch gigabytes of another build.
+	$(BIN)/python -m pip install --quiet --upgrade --constraint constraints.txt pip
+	# pip compares each file with the hashes in the lock. The lock is complete, so pip need not look for dependencies.
+	$(BIN)/python -m pip install --quiet --require-hashes --no-deps --requirement requirements.lock
+	# Each platform has its own build of torch, so no hash holds. Without the pin, pip may fetch gigabytes of another build.
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[load]' --group dev
+	# hatchling comes from the lock: pip need not fetch another one to build ourselves.
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --no-build-isolation --editable '.[load]' --group dev
 	touch $(STAMP)
 
 run: $(STAMP)
@@ -39,6 +46,7 @@ lint: $(STAMP)
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python scripts/pins.py
 
 # One thread to a process: more threads than cores make torch slower, by far. Files stay together for their fixtures, and
 # in their order: those that wait for real processes begin, and leave a third of two cores to one worker more.
@@ -50,6 +58,9 @@ test: lint
 slow: $(STAMP)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[load,cluster]'
 	$(BIN)/python -m pytest -m slow --timeout 1800
+
+nightly: $(STAMP)
+	MUTATIONS=$(MUTATIONS) $(BIN)/python -m pytest --timeout 1800 tests/spec/test_both_readers.py
 
 lowest: $(STAMP)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt uv
@@ -70,5 +81,20 @@ fuzz: $(STAMP)
 			-max_total_time=$(FUZZ_SECONDS) -timeout=20 -print_final_stats=1 || exit 1; \
 	done
 
+# The override leaves torch out, with all that only torch needs.
+lock: $(STAMP)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt uv
+	echo "torch ; sys_platform == 'none'" | $(BIN)/uv pip compile --quiet --universal --python-version 3.11 \
+		--generate-hashes --no-annotate --no-header --constraint constraints.txt --override - \
+		--no-emit-package torch --no-emit-package networkx --no-emit-package setuptools \
+		--extra load --group dev --output-file requirements.lock pyproject.toml
+
+# The tool has an environment of its own, so that the list holds nothing of it.
+sbom: $(STAMP)
+	test -x $(VENV)-sbom/bin/python || $(PYTHON) -m venv $(VENV)-sbom
+	$(VENV)-sbom/bin/python -m pip install --quiet --constraint constraints.txt cyclonedx-bom
+	mkdir -p build
+	$(VENV)-sbom/bin/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible --of JSON -o build/sbom.json $(BIN)/python
+
 clean:
-	rm -rf $(VENV) $(VENV)-lowest .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-lowest $(VENV)-sbom .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

@@ -3,13 +3,14 @@
 
 import itertools
 import time
+from collections import Counter
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from sapo_node.tasks import MAX_COMPLETION, Task, build_task, score
-from sapo_protocol.manifest import load_manifest, shipped_manifests
+from sapo_protocol.manifest import TaskSpec, load_manifest, shipped_manifests
 
 SPECS = {spec.dataset: spec.config for name in shipped_manifests() for spec in load_manifest(name).tasks}
 ONE_RIGHT_ANSWER = sorted(SPECS.keys() - {"propositional_logic"})
@@ -263,6 +264,42 @@ def test_near_half_of_the_logic_items_have_a_right_answer() -> None:
     pairs = [f"{left} {sign} {right}" for left in literals for right in literals for sign in "∧∨↔"]
     solvable = sum(any(right(task, answer) for answer in literals + pairs) for task in items("propositional_logic"))
     assert 0.35 < solvable / 200 < 0.6
+
+
+CONSTANTS = [
+    *(
+        "Yes",
+        "No",
+        "True",
+        "False",
+        "None",
+        "Monday",
+        "Friday",
+        "a",
+        "[]",
+        "-1",
+        "0",
+        "1",
+        "2",
+        "9",
+        "10",
+        "0.0",
+        "1.0",
+    ),
+    *("1/1", "1/2", "1/3", "P", "Q", "R", "S", "¬P", "¬Q", "¬R", "¬S", "P ∧ Q", "P ∨ Q", "0 0 0"),
+    *("P → Q", "Q → P", "P ↔ Q", "P ↔ R", "Q ↔ R", "P ∧ R", "P ∨ R"),
+]
+SHIPPED = [(name, spec) for name in shipped_manifests() for spec in load_manifest(name).tasks]
+
+
+@pytest.mark.parametrize(("swarm", "spec"), SHIPPED, ids=[f"{name}-{spec.dataset}" for name, spec in SHIPPED])
+def test_no_constant_answer_pays_well(swarm: str, spec: TaskSpec) -> None:
+    """In `starter`, which is meant for learning, at most 5 in 100 items; in other swarms at most 20."""
+    tasks = [build_task(spec.dataset, spec.config, 1_000_003 * number) for number in range(400)]
+    frequent = [answer for answer, _ in Counter(task.answer for task in tasks).most_common(10)]
+    paid = {answer: sum(right(task, answer) for task in tasks) / len(tasks) for answer in [*frequent, *CONSTANTS]}
+    best = max(paid, key=lambda answer: paid[answer])
+    assert paid[best] <= (0.05 if swarm == "starter" else 0.20), best
 
 
 TASKS = [build_task(dataset, SPECS[dataset], 77) for dataset in sorted(SPECS)]
