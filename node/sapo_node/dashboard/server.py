@@ -6,26 +6,21 @@ frames, scripts that are not ours. What peers wrote is sent as JSON, and the pag
 
 import hmac
 import ipaddress
+import json
 import secrets
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Mapping
+from dataclasses import replace
 from importlib.resources import files
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import trio
-from hypercorn.config import Config as HypercornConfig
-from hypercorn.trio import serve
-from starlette.applications import Starlette
-from starlette.middleware import Middleware
-from starlette.middleware.base import BaseHTTPMiddleware
-from starlette.requests import Request
-from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
-from starlette.routing import Route
 
 from sapo_node import explain
 from sapo_node.dashboard.facts import Facts
+from sapo_node.dashboard.http import Answer, Host, Request, refusal, serve
 from sapo_node.dashboard.prometheus import exposition
-from sapo_node.database import Database
+from sapo_node.database import Database, StateError
 from sapo_node.overview import overview
 from sapo_protocol import LocalError, Manifest
 
@@ -33,6 +28,7 @@ if TYPE_CHECKING:
     from trio_typing import TaskStatus
 
 OFF = "off"
+_BACKLOG = 64
 _COOKIE = "sapo-token"
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
@@ -44,12 +40,11 @@ _HEADERS = {
     "Cache-Control": "no-store",
 }
 _PAGE = {
-    "": ("index.html", "text/html"),
-    "page.js": ("page.js", "text/javascript"),
-    "page.css": ("page.css", "text/css"),
+    "/": ("index.html", "text/html; charset=utf-8"),
+    "/page.js": ("page.js", "text/javascript; charset=utf-8"),
+    "/page.css": ("page.css", "text/css; charset=utf-8"),
+    "/icon.svg": ("icon.svg", "image/svg+xml"),
 }
-
-Next = Callable[[Request], Awaitable[Response]]
 
 
 def parse_place(text: str) -> tuple[str, int] | None:
@@ -91,83 +86,74 @@ class Dashboard:
                 f"HOST:PORT, or {OFF}"
             ) from error
         self._port: int = self._socket.getsockname()[1]
+        folder = files(__package__).joinpath("page")
+        self._files = {path: Answer(folder.joinpath(name).read_bytes(), kind) for path, (name, kind) in _PAGE.items()}
 
     @property
     def address(self) -> str:
-        """What to open in a browser."""
-        host = f"[{self._host}]" if ":" in self._host else self._host
-        return f"http://{host}:{self._port}/" + (f"?token={self._token}" if self._token else "")
+        """What to open in a browser, with the token. A page that listens on all addresses is opened by loopback's."""
+        return self.place + (f"?token={self._token}" if self._token else "")
+
+    @property
+    def place(self) -> str:
+        """The address without the token."""
+        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self._host, self._host)  # noqa: S104 - compares, binds nothing
+        return f"http://{f'[{host}]' if ':' in host else host}:{self._port}/"
 
     async def run(self, *, task_status: "TaskStatus[None]" = trio.TASK_STATUS_IGNORED) -> None:
         """Serve until cancelled."""
-        config = HypercornConfig()
-        self._socket.listen(16)
-        config.bind = [f"fd://{self._socket.detach()}"]  # hypercorn closes it
-        config.accesslog = config.errorlog = None
-        config.include_server_header = False
-        config.h11_max_incomplete_size = 16_384
-        task_status.started()
-        await serve(self._app(), config, shutdown_trigger=trio.sleep_forever, mode="asgi")  # type: ignore[arg-type]
+        self._socket.listen(_BACKLOG)
+        async with trio.SocketListener(trio.socket.from_stdlib_socket(self._socket)) as listener:
+            task_status.started()
+            await serve(listener, self._answer)
 
-    def _app(self) -> Starlette:
-        routes = [
-            *(Route(f"/{path}", _static(*what)) for path, what in _PAGE.items()),
-            Route("/api/state", self._state),
-            Route("/api/groups", self._groups),
-            Route("/api/peers/{peer}", self._peer),
-            Route("/metrics", self._metrics),
-        ]
-        return Starlette(routes=routes, middleware=[Middleware(BaseHTTPMiddleware, dispatch=self._guard)])
+    def _answer(self, request: Request) -> Answer:
+        answer = self._refusal(request) or self._greeting(request) or self._content(request)
+        return replace(answer, headers={**_HEADERS, **answer.headers})
 
-    async def _guard(self, request: Request, go_on: Next) -> Response:
-        """Who asks, by which name, and for what."""
+    def _refusal(self, request: Request) -> Answer | None:
+        """An answer to whom nothing is shown: by the method, the name of this host, or the token."""
         if request.method not in ("GET", "HEAD"):
-            response: Response = PlainTextResponse("this page is read-only", 405)
-        elif self._token is None and not self._is_own_name(request.url.hostname or ""):
-            response = PlainTextResponse("open this page by its IP address", 421)
-        elif self._token is not None and not self._knows_token(request):
-            response = PlainTextResponse("open the address that the node printed, with its token", 401)
-        elif "token" in request.query_params:
-            response = RedirectResponse(request.url.path, 303)
-            response.set_cookie(_COOKIE, self._token or "", httponly=True, samesite="strict")
-        else:
-            response = await go_on(request)
-        response.headers.update(_HEADERS)
-        return response
+            return refusal(405, "this page is read-only")
+        if self._token is None and not _is_loopback(request.host):
+            return refusal(421, "open this page by its IP address")
+        if self._token is not None and not self._knows_token(request):
+            return refusal(401, "open the address that the node printed, with its token")
+        return None
 
-    @staticmethod
-    def _is_own_name(name: str) -> bool:
-        try:
-            return ipaddress.ip_address(name).is_loopback
-        except ValueError:
-            return name == "localhost"
+    def _greeting(self, request: Request) -> Answer | None:
+        """For the address that the node printed: moves the token into a cookie, out of the browser's address line."""
+        if self._token is None or request.path != "/" or "token" not in request.query:
+            return None
+        cookie = f"{_COOKIE}={self._token}; Path=/; HttpOnly; SameSite=strict"
+        return Answer(b"", status=303, headers={"Location": "/", "Set-Cookie": cookie})
 
     def _knows_token(self, request: Request) -> bool:
+        cookies = (each.strip().partition("=") for each in request.headers.get("cookie", "").split(";"))
         bearer = request.headers.get("authorization", "").removeprefix("Bearer ")
-        given = (request.query_params.get("token", ""), request.cookies.get(_COOKIE, ""), bearer)
+        given = (request.query.get("token", ""), bearer, *(value for name, _, value in cookies if name == _COOKIE))
         return any(hmac.compare_digest(each.encode(), str(self._token).encode()) for each in given)
 
-    async def _state(self, _request: Request) -> Response:
-        return JSONResponse(self._facts.state())
-
-    async def _groups(self, _request: Request) -> Response:
-        return JSONResponse(self._facts.groups())
-
-    async def _peer(self, request: Request) -> Response:
+    def _content(self, request: Request) -> Answer:
+        """What a path shows."""
         try:
-            told = explain.peer(self._database, request.path_params["peer"], self._manifest)
-            return JSONResponse(told.as_dict())
+            match request.path.split("/")[1:]:
+                case ["api", "state"]:
+                    return _json(self._facts.state())
+                case ["api", "groups"]:
+                    return _json(self._facts.groups())
+                case ["api", "peers", peer]:
+                    return _json(explain.peer(self._database, peer, self._manifest).as_dict())
+                case ["metrics"]:
+                    return Answer(exposition(overview(self._database)), "text/plain; version=0.0.4; charset=utf-8")
         except LocalError as error:
-            return JSONResponse({"text": str(error)}, 404)
-
-    async def _metrics(self, _request: Request) -> Response:
-        return Response(exposition(overview(self._database)), media_type="text/plain; version=0.0.4")
+            return _json({"text": str(error)}, 503 if isinstance(error, StateError) else 404)
+        return self._files.get(request.path) or refusal(404, "there is no such page")
 
 
-def _static(name: str, kind: str) -> Callable[[Request], Awaitable[Response]]:
-    content = files(__package__).joinpath("page", name).read_bytes()
+def _is_loopback(host: Host) -> bool:
+    return host == "localhost" if isinstance(host, str) else host.is_loopback
 
-    async def serve_it(_request: Request) -> Response:
-        return Response(content, media_type=kind)
 
-    return serve_it
+def _json(facts: Mapping[str, Any], status: int = 200) -> Answer:
+    return Answer(json.dumps(facts).encode(), "application/json", status)
