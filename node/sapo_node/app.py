@@ -8,7 +8,10 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from ipaddress import ip_address
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
 
 import trio
 
@@ -39,6 +42,7 @@ from sapo_protocol import LocalError, Manifest, load_manifest
 _KEPT_NOTICES = 5
 _KEEP_OUT_INTERVAL = 1.0
 _REMEMBER_INTERVAL = 30.0
+_REFRESH_INTERVAL = 3.0
 _RESEND_DELAY = 3.0
 """Seconds from the first connection to sending recent envelopes again: by then the gossip mesh stands."""
 
@@ -67,6 +71,13 @@ class Shared:
 
 
 @dataclass(frozen=True, slots=True)
+class Refreshed:
+    """Some seconds have passed; the overview holds the facts of now."""
+
+    overview: Overview
+
+
+@dataclass(frozen=True, slots=True)
 class Phased:
     """A round has come to its next phase, or does nothing for the moment."""
 
@@ -87,7 +98,7 @@ class Stopped:
     overview: Overview
 
 
-Event = Started | Phased | Played | Shared | Noticed | Stopped
+Event = Started | Refreshed | Phased | Played | Shared | Noticed | Stopped
 Observer = Callable[[Event], None]
 
 
@@ -177,7 +188,8 @@ class RunningNode:
         self._manifest = load_manifest(config.swarm)
         self._folder = state_folder(Path(config.state), self._manifest, identity.peer_id)
         self._notices: deque[str] = deque(maxlen=_KEPT_NOTICES)
-        self._page = ""
+        self._dashboard: Dashboard | None = None
+        self._described: dict[str, Any] = {}
         self._connected = trio.Event()
         self._fatal: LocalError | None = None
         self._scope = trio.CancelScope()
@@ -201,7 +213,7 @@ class RunningNode:
                     nursery.cancel_scope.cancel()
             if self._fatal:
                 raise self._fatal
-            self._observer(Stopped(overview(database)))
+            self._observer(Stopped(self._view(database)))
 
     def _counters(self, database: Database) -> Counters:
         return Counters(
@@ -261,9 +273,10 @@ class RunningNode:
             self._tell(f"checkpoint {learner.ready.fallback}")
         self._tell_of_listening(node)
         facts = Facts(database, {"jail": jail.describe()})
-        self._page = await self._serve_page(nursery, facts, database)
+        await self._serve_page(nursery, facts, database)
         self._describe(node, network)
-        self._observer(Started(overview(database)))
+        self._observer(Started(self._view(database)))
+        nursery.start_soon(self._refresh, node, network, database)
         nursery.start_soon(self._resend, node, network)
         nursery.start_soon(self._keep_out, node, network)
         nursery.start_soon(self._remember, anchors, network)
@@ -273,7 +286,7 @@ class RunningNode:
 
         def on_round(report: RoundReport) -> None:
             self._describe(node, network)
-            view = overview(database)
+            view = self._view(database)
             facts.played(report.step, view)
             self._observer(Played(report, view))
 
@@ -283,7 +296,7 @@ class RunningNode:
 
         def on_contribution(report: ContributionReport) -> None:
             self._describe(node, network)
-            self._observer(Shared(report, overview(database)))
+            self._observer(Shared(report, self._view(database)))
 
         await node.run(
             network.publish,
@@ -293,14 +306,17 @@ class RunningNode:
             on_contribution=on_contribution,
         )
 
-    async def _serve_page(self, nursery: trio.Nursery, facts: Facts, database: Database) -> str:
-        """Where the page can be opened; empty where none is wanted."""
+    async def _serve_page(self, nursery: trio.Nursery, facts: Facts, database: Database) -> None:
         place = parse_place(self._config.dashboard)
         if not place:
-            return ""
-        dashboard = Dashboard(facts, database, place, self._manifest)
-        await nursery.start(dashboard.run)
-        return dashboard.address
+            return
+        self._dashboard = Dashboard(facts, database, place, self._manifest)
+        await nursery.start(self._dashboard.run)
+        if ip_address(place[0]).is_unspecified:
+            self._tell(
+                f"the page listens on every address of this machine, {self._config.dashboard}; to open it from another "
+                f"machine, put this machine's address in the place of {urlsplit(self._dashboard.address).hostname}"
+            )
 
     def _confined_config(self, jail: Jail) -> Config:
         """Without a jail that holds, other peers' text is not scored, so nothing of theirs can be taken."""
@@ -318,20 +334,35 @@ class RunningNode:
             )
 
     def _describe(self, node: Node, network: Libp2pNetwork) -> None:
-        node.history.describe_session(
-            {
-                "started": self._started,
-                "peer_id": self._identity.peer_id,
-                "swarm": self._manifest.name,
-                "network_id": self._manifest.network_id.hex(),
-                "addresses": network.addresses,
-                "page": self._page,
-                "connected": [peer.peer_id for peer in network.peers()],
-                "waiting": len(node.inbox),
-                "shards": {"followed": sorted(node.earshot.shards), "all": self._manifest.shards},
-                "notices": list(self._notices),
-            }
-        )
+        """Store the facts of the session, if one of them has changed. The token of the page is not stored."""
+        facts = {
+            "started": self._started,
+            "peer_id": self._identity.peer_id,
+            "swarm": self._manifest.name,
+            "network_id": self._manifest.network_id.hex(),
+            "addresses": network.addresses,
+            "page": self._dashboard.address_without_token if self._dashboard else "",
+            "connected": [peer.peer_id for peer in network.peers()],
+            "waiting": len(node.inbox),
+            "shards": {"followed": sorted(node.earshot.shards), "all": self._manifest.shards},
+            "notices": list(self._notices),
+        }
+        if facts != self._described:
+            node.history.describe_session(facts)
+            self._described = facts
+
+    def _view(self, database: Database) -> Overview:
+        """What the observer is told: the page's address has the token, because the observer is the operator."""
+        view = overview(database)
+        page = self._dashboard.address if self._dashboard else ""
+        return replace(view, session={**view.session, "page": page})
+
+    async def _refresh(self, node: Node, network: Libp2pNetwork, database: Database) -> None:
+        """Keep the facts of the session those of now. A node that does not train has no rounds that would."""
+        while True:
+            await trio.sleep(_REFRESH_INTERVAL)
+            self._describe(node, network)
+            self._observer(Refreshed(self._view(database)))
 
     def _note_end(self, database: Database) -> None:
         """For whoever asks later: a session without `stopped` was killed."""

@@ -10,7 +10,7 @@ import click
 from rich.console import Console, RenderableType
 from rich.live import Live
 
-from sapo_node.app import Event, Noticed, Phased, Played, Shared, Started, Stopped
+from sapo_node.app import Event, Noticed, Phased, Played, Refreshed, Shared, Started, Stopped
 from sapo_node.metrics import metrics
 from sapo_node.overview import Overview
 from sapo_node.progress import activity, figure
@@ -24,9 +24,9 @@ _FRAMES = 2
 
 
 def print_json_line(event: Event) -> None:
-    """One JSON object a line: what happened, and what the node knows then."""
-    if not isinstance(event, Phased):
-        click.echo(json.dumps(_as_json(event)))
+    """One JSON object a line: what happened, `at` which Unix second, and what the node knows then."""
+    if not isinstance(event, Phased | Refreshed):
+        click.echo(json.dumps({"at": round(time.time(), 3), **_as_json(event)}))
 
 
 def _as_json(event: Started | Played | Shared | Noticed | Stopped) -> dict[str, Any]:
@@ -73,7 +73,7 @@ class _Screen:
             case Noticed(text) if self._view:
                 notices = [*self._view.session.get("notices", ()), text]
                 self._view = replace(self._view, session={**self._view.session, "notices": notices})
-            case Started(view) | Played(_, view) | Shared(_, view):
+            case Started(view) | Refreshed(view) | Played(_, view) | Shared(_, view):
                 self._view = view
             case Stopped(view):
                 self._view, self._phase = view, None
@@ -107,7 +107,7 @@ class LiveView:
                 self._console.print(_line(event), markup=False)
         elif isinstance(event, Noticed):
             self._console.print(event.text, style="dim", markup=False, highlight=False, soft_wrap=True)
-        elif not isinstance(event, Phased):
+        elif not isinstance(event, Phased | Refreshed):
             click.echo(_line(event))
 
 

@@ -92,11 +92,11 @@ class Dashboard:
     @property
     def address(self) -> str:
         """What to open in a browser, with the token. A page that listens on all addresses is opened by loopback's."""
-        return self.place + (f"?token={self._token}" if self._token else "")
+        return self.address_without_token + (f"?token={self._token}" if self._token else "")
 
     @property
-    def place(self) -> str:
-        """The address without the token."""
+    def address_without_token(self) -> str:
+        """The same address for files and logs, which must not hold the token."""
         host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self._host, self._host)  # noqa: S104 - compares, binds nothing
         return f"http://{f'[{host}]' if ':' in host else host}:{self._port}/"
 

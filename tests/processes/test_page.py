@@ -1,0 +1,48 @@
+"""The page of nodes in processes of their own."""
+
+import re
+import time
+from urllib.parse import urlsplit
+
+import httpx
+
+from processes import PATIENCE, RunningProcess, write_swarm
+
+
+def page_of(node):
+    return node.until_event("started")["page"]
+
+
+def test_the_metrics_of_a_relay_follow_the_peers_that_come_and_go(tmp_path):
+    swarm = write_swarm(tmp_path / "relays.toml")
+    arguments = ("--swarm", swarm, "--no-train", "--dashboard", "127.0.0.1:0")
+    with RunningProcess(tmp_path / "a", *arguments) as relay:
+        started = relay.until_event("started")
+        assert connected(started["page"]) == 0
+        with RunningProcess(tmp_path / "b", *arguments, "--bootstrap", started["addresses"][0]):
+            until_connected(started["page"], 1)
+        until_connected(started["page"], 0)
+
+
+def connected(page):
+    [count] = re.findall(r"^sapo_peers_connected (\S+)$", httpx.get(page + "metrics").text, re.MULTILINE)
+    return float(count)
+
+
+def until_connected(page, count):
+    deadline = time.monotonic() + PATIENCE
+    while connected(page) != count:
+        assert time.monotonic() < deadline
+        time.sleep(0.3)
+
+
+def test_the_token_is_told_at_the_start_and_stored_nowhere(tmp_path):
+    swarm = write_swarm(tmp_path / "token.toml")
+    with RunningProcess(tmp_path / "a", "--swarm", swarm, "--no-train", "--dashboard", "0.0.0.0:0") as node:
+        page = page_of(node)
+        token = urlsplit(page).query.removeprefix("token=")
+        assert httpx.get(page, follow_redirects=True).status_code == 200  # the address that is told can be opened
+        files = [each for each in (tmp_path / "a" / "state").rglob("*") if each.is_file()]
+        stored = b"".join(each.read_bytes() for each in files)
+    assert f"127.0.0.1:{urlsplit(page).port}".encode() in stored
+    assert token.encode() not in stored
