@@ -53,10 +53,12 @@ class History:
                 *astuple(task),
             )
 
-    def examine(self, step: int, result: HeldOut) -> None:
-        """Add a look at held-out questions, after a step; the oldest go."""
+    def examine(self, step: int, result: HeldOut, *, at: float) -> None:
+        """Add a look at held-out questions, after a step and at a Unix time; the oldest go."""
         self._database.execute(
-            "INSERT OR REPLACE INTO exams VALUES (?, ?)", step, json.dumps({"step": step, **result.as_dict()})
+            "INSERT OR REPLACE INTO exams VALUES (?, ?)",
+            step,
+            json.dumps({"step": step, "at": round(at, 3), **result.as_dict()}),
         )
         self._database.execute(
             "DELETE FROM exams WHERE step NOT IN (SELECT step FROM exams ORDER BY step DESC LIMIT ?)", MAX_EXAMS

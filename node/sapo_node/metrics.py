@@ -6,6 +6,7 @@ from sapo_node.round import RoundReport
 
 METRICS = {
     "step": "of the policy after the round",
+    "at": "end of the round, in Unix seconds; rounds of older versions lack it",
     "epoch": "of the swarm",
     "counter": "of the round within its epoch",
     "published": "whether the round was shared",
@@ -37,6 +38,7 @@ def metrics(report: RoundReport) -> dict[str, Any]:
     training = report.training
     return {
         "step": report.step,
+        "at": report.at,
         "epoch": report.epoch,
         "counter": report.counter,
         "published": report.published,

@@ -202,6 +202,7 @@ class Node:
             pool=self.pool,
             trainer=self.trainer,
             balance=balance_of(self._config.local, self._config.external, competence),
+            now=self._clock.now,
             on_phase=on_phase,
             on_chosen=self._journal.chosen,
         )
@@ -380,7 +381,7 @@ class Node:
         except LocalError as failure:
             logger.warning("no look at held-out questions after round %d: %s", step, failure)
         else:
-            self.history.examine(step, result)
+            self.history.examine(step, result, at=self._clock.now())
         finally:
             on_phase(None)
 

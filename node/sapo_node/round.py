@@ -36,6 +36,8 @@ class RoundReport:
     counter: int
     step: int
     """Step of the policy after the round."""
+    at: float
+    """Unix time of the end of the round, by the node's clock."""
     published: bool
     reward: float
     """Mean reward of all completions generated in the round, before any selection: the honest learning curve."""
@@ -117,11 +119,12 @@ class Rounds:
         competence: Competence,
         gates: Gates,
         balance: Balance,
+        now: Callable[[], float],
         on_phase: Callable[[Phase | None], None] = lambda _: None,
         on_chosen: Callable[[Choices], None] = lambda _: None,
     ) -> None:
-        """`balance` says how many groups are a round's own and how many others'; `on_phase` hears each phase as it
-        begins, and None as it ends; `on_chosen` what was trained on.
+        """`balance` says how many groups are a round's own and how many others', and `now` the Unix time; `on_phase`
+        hears each phase as it begins, and None as it ends; `on_chosen` what was trained on.
         """
         self._contribution = contribution
         self._intake = intake
@@ -131,6 +134,7 @@ class Rounds:
         self._competence = competence
         self._gates = gates
         self._balance = balance
+        self._now = now
         self._on_phase = on_phase
         self._on_chosen = on_chosen
 
@@ -164,6 +168,7 @@ class Rounds:
             epoch=slot.epoch,
             counter=slot.counter,
             step=training.step,
+            at=round(self._now(), 3),
             published=share,
             reward=sum(rewards) / len(rewards),
             informative=sum(any(group.advantages) for group in local),

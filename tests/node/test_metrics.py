@@ -2,16 +2,18 @@
 
 import json
 import random
+import time
 from dataclasses import replace
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from rich.console import Console
 
-from sapo_node.app import Noticed, Phased, Played, Started
+from sapo_node.app import Noticed, Phased, Played, Refreshed, Started, Stopped
 from sapo_node.clock import TrioClock
 from sapo_node.config import Config
 from sapo_node.counters import Counters
+from sapo_node.heldout import HeldOut
 from sapo_node.history import MAX_ROUNDS, History
 from sapo_node.keyfile import Identity
 from sapo_node.metrics import METRICS, metrics
@@ -27,6 +29,7 @@ REPORT = RoundReport(
     epoch=3,
     counter=5,
     step=7,
+    at=1_800_000_000.5,
     published=True,
     reward=0.25,
     informative=2,
@@ -41,6 +44,7 @@ REPORT = RoundReport(
 def test_every_metric_is_the_figure_it_names():
     assert metrics(REPORT) == {
         "step": 7,
+        "at": 1_800_000_000.5,
         "epoch": 3,
         "counter": 5,
         "published": True,
@@ -85,11 +89,28 @@ def test_only_the_newest_rounds_are_kept(database):
     assert [each["step"] for each in history.rounds_after(0)] == [2, MAX_ROUNDS + 1]
 
 
-def test_phases_are_no_json_lines(database, capsys):
+def test_phases_and_refreshed_facts_are_no_json_lines(database, capsys):
     print_json_line(Phased("verify"))
+    print_json_line(Refreshed(overview(database)))
     print_json_line(Played(REPORT, overview(database)))
     (line,) = capsys.readouterr().out.splitlines()
     assert json.loads(line)["entropy"] == 0.4
+
+
+def test_every_json_line_says_when_it_was(database, capsys):
+    view = overview(database)
+    for event in (Started(view), Noticed("a"), Played(REPORT, view), Stopped(view)):
+        print_json_line(event)
+    [*others, round_line, stopped] = [json.loads(line)["at"] for line in capsys.readouterr().out.splitlines()]
+    assert round_line == REPORT.at
+    assert all(abs(at - time.time()) < 60 for at in (*others, stopped))
+
+
+def test_a_look_at_held_out_questions_says_when_it_was(database):
+    history = History(database)
+    history.examine(5, HeldOut(1, {"products": (0, 1)}), at=1_800_000_000.25)
+    [exam] = history.exams()
+    assert (exam["step"], exam["at"]) == (5, 1_800_000_000.25)
 
 
 def shown(screen):
