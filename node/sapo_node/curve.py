@@ -1,39 +1,92 @@
-"""The learning curve of a node: the mean reward of its own, unfiltered completions over its rounds."""
+"""The learning curve of a node: the mean reward of its own, unfiltered completions over all its rounds.
 
-from collections.abc import Sequence
+A curve is a list of points in the order of the rounds. At first each point is one round. When there are MAX_POINTS,
+`added` joins neighbours in pairs. So a curve has at most MAX_POINTS points, they cover all rounds, and every point but
+the last stands for the same number of rounds.
+"""
+
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean
 
+MAX_POINTS = 240
+"""Even, so that pairs leave no point over."""
 WINDOW = 10
 """Rounds over which a mean is worth comparing with another: one round alone is mostly luck."""
 
 
 @dataclass(frozen=True, slots=True)
+class Point:
+    """The means of some consecutive rounds."""
+
+    first: int
+    """Step of the first of these rounds."""
+    last: int
+    rounds: int
+    reward: float
+    seconds: Mapping[str, float]
+    """By phase."""
+
+
+@dataclass(frozen=True, slots=True)
 class Curve:
-    """Mean rewards, from the first round kept to the last."""
+    """Mean rewards, from the first round to the last."""
 
     means: list[float]
     rounds: int
     """Rounds that each of `means` is over; the last may be over fewer."""
     first: float
-    """Over the first WINDOW rounds, or as many as there are."""
+    """Over the first points that have WINDOW rounds together, or over all."""
     best: float
     """The best of all windows of so many rounds."""
     now: float
     """Over the last window."""
 
 
-def learning_curve(rewards: Sequence[float], points: int) -> Curve | None:
-    """The curve of one reward a round, in at most so many points; None without a round."""
-    if not rewards:
+def added(points: Sequence[Point], new: Point) -> list[Point]:
+    """The curve with one more round."""
+    if points and points[-1].rounds < points[0].rounds:
+        return [*points[:-1], _joined(points[-1], new)]
+    if len(points) < MAX_POINTS:
+        return [*points, new]
+    return [*(_joined(*pair) for pair in zip(points[::2], points[1::2], strict=True)), new]
+
+
+def _joined(a: Point, b: Point) -> Point:
+    rounds = a.rounds + b.rounds
+
+    def mean(of_a: float, of_b: float) -> float:
+        return (of_a * a.rounds + of_b * b.rounds) / rounds
+
+    phases = [*a.seconds, *(phase for phase in b.seconds if phase not in a.seconds)]
+    seconds = {phase: mean(a.seconds.get(phase, 0.0), b.seconds.get(phase, 0.0)) for phase in phases}
+    return Point(a.first, b.last, rounds, mean(a.reward, b.reward), seconds)
+
+
+def learning_curve(points: Sequence[Point], columns: int) -> Curve | None:
+    """The curve in at most so many columns; None without a round."""
+    if not points:
         return None
-    size = -(-len(rewards) // points)
-    window = min(WINDOW, len(rewards))
-    windows = [fmean(rewards[start : start + window]) for start in range(len(rewards) - window + 1)]
+    size = -(-len(points) // columns)
+    ends = [_window(points[::-1]), _window(points)]
+    windows = [_window(points[start:]) for start in range(len(points)) if _rounds(points[start:]) >= WINDOW]
     return Curve(
-        [round(fmean(rewards[start : start + size]), 4) for start in range(0, len(rewards), size)],
-        size,
-        first=round(windows[0], 4),
-        best=round(max(windows), 4),
-        now=round(windows[-1], 4),
+        [round(_mean(points[start : start + size]), 4) for start in range(0, len(points), size)],
+        size * points[0].rounds,
+        first=round(ends[1], 4),
+        best=round(max(*ends, *windows), 4),
+        now=round(ends[0], 4),
     )
+
+
+def _window(points: Sequence[Point]) -> float:
+    """The mean reward over the first points that have WINDOW rounds together."""
+    taken = next((count for count in range(1, len(points)) if _rounds(points[:count]) >= WINDOW), len(points))
+    return _mean(points[:taken])
+
+
+def _rounds(points: Sequence[Point]) -> int:
+    return sum(point.rounds for point in points)
+
+
+def _mean(points: Sequence[Point]) -> float:
+    return sum(point.reward * point.rounds for point in points) / _rounds(points)

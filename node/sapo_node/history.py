@@ -3,10 +3,11 @@
 import json
 from collections.abc import Mapping
 from dataclasses import astuple
+from functools import reduce
 from typing import Any
 
 from sapo_node.contribution import ContributionReport, TaskAnswers
-from sapo_node.curve import Curve, learning_curve
+from sapo_node.curve import Curve, Point, added, learning_curve
 from sapo_node.database import Database
 from sapo_node.heldout import HeldOut
 from sapo_node.metrics import metrics
@@ -14,6 +15,10 @@ from sapo_node.round import RoundReport
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS rounds (step INTEGER PRIMARY KEY, reward REAL NOT NULL, report TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS curve (
+    first INTEGER PRIMARY KEY, last INTEGER NOT NULL, rounds INTEGER NOT NULL, reward REAL NOT NULL,
+    seconds TEXT NOT NULL
+);
 CREATE TABLE IF NOT EXISTS exams (step INTEGER PRIMARY KEY, result TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS counts (name TEXT PRIMARY KEY, count INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS answers (
@@ -24,7 +29,8 @@ CREATE TABLE IF NOT EXISTS session (id INTEGER PRIMARY KEY CHECK (id = 1), facts
 """
 
 MAX_ROUNDS = 10_000
-MAX_EXAMS = 1_000
+"""Kept with all their metrics; the curve is of all rounds."""
+MAX_EXAMS = 240
 
 ACCEPTED, PULLED, VERIFIED, EVIDENCE = TAKEN = ("accepted", "pulled", "verified groups", "evidence accepted")
 """Names of the counts of what was taken in; every other count is of something that was left out, by its reason."""
@@ -37,11 +43,27 @@ class History:
         self._database = database
 
     def record(self, report: RoundReport) -> None:
-        """Add a round; the oldest go."""
-        self._database.execute(
-            "INSERT OR REPLACE INTO rounds VALUES (?, ?, ?)", report.step, report.reward, json.dumps(metrics(report))
-        )
-        self._database.execute("DELETE FROM rounds WHERE step <= ?", report.step - MAX_ROUNDS)
+        """Add a round. The oldest rounds go; the curve keeps their means."""
+        with self._database.transaction():
+            self._extend_curve(report)
+            self._database.execute(
+                "INSERT OR REPLACE INTO rounds VALUES (?, ?, ?)",
+                *(report.step, report.reward, json.dumps(metrics(report))),
+            )
+            self._database.execute("DELETE FROM rounds WHERE step <= ?", report.step - MAX_ROUNDS)
+
+    def _extend_curve(self, report: RoundReport) -> None:
+        points = self.points()
+        if points and report.step <= points[-1].last:
+            return  # a round that is repeated counts once
+        seconds = {str(phase): each for phase, each in report.seconds.items()}
+        new = Point(report.step, report.step, 1, report.reward, seconds)
+        self._database.execute("DELETE FROM curve")
+        for point in added(points, new):
+            self._database.execute(
+                "INSERT INTO curve VALUES (?, ?, ?, ?, ?)",
+                *(point.first, point.last, point.rounds, point.reward, json.dumps(point.seconds)),
+            )
 
     def contribute(self, report: ContributionReport) -> None:
         """Add what a node that does not train shared in one round."""
@@ -54,14 +76,18 @@ class History:
             )
 
     def examine(self, step: int, result: HeldOut, *, at: float) -> None:
-        """Add a look at held-out questions, after a step and at a Unix time; the oldest go."""
+        """Add a look at held-out questions, after a step and at a Unix time. When there are more than MAX_EXAMS, every
+        second one goes; the first and the last stay.
+        """
         self._database.execute(
             "INSERT OR REPLACE INTO exams VALUES (?, ?)",
             step,
             json.dumps({"step": step, "at": round(at, 3), **result.as_dict()}),
         )
         self._database.execute(
-            "DELETE FROM exams WHERE step NOT IN (SELECT step FROM exams ORDER BY step DESC LIMIT ?)", MAX_EXAMS
+            "DELETE FROM exams WHERE (SELECT count(*) FROM exams) > ? AND step IN (SELECT step FROM "
+            "(SELECT step, row_number() OVER (ORDER BY step) AS number FROM exams) WHERE number % 2 = 0)",
+            MAX_EXAMS,
         )
 
     def exams(self) -> list[dict[str, Any]]:
@@ -92,10 +118,20 @@ class History:
         rows = self._database.rows("SELECT report FROM rounds WHERE step > ? ORDER BY step", step)
         return [json.loads(row[0]) for row in rows]
 
-    def curve(self, points: int) -> Curve | None:
-        """The learning curve over all rounds kept, in at most so many points."""
-        rows = self._database.rows("SELECT reward FROM rounds ORDER BY step")
-        return learning_curve([reward for (reward,) in rows], points)
+    def points(self) -> list[Point]:
+        """The learning curve over all rounds. A database of an older version has the rounds alone."""
+        if self._database.row("SELECT 1 FROM sqlite_master WHERE name = 'curve'"):
+            rows = self._database.rows("SELECT * FROM curve ORDER BY first")
+            if rows:
+                return [Point(first, last, count, mean, json.loads(each)) for first, last, count, mean, each in rows]
+        kept = self.rounds_after(0)
+        return reduce(
+            added, (Point(each["step"], each["step"], 1, each["reward"], each["seconds"]) for each in kept), []
+        )
+
+    def curve(self, columns: int) -> Curve | None:
+        """The learning curve over all rounds, in at most so many columns."""
+        return learning_curve(self.points(), columns)
 
     def counts(self) -> dict[str, int]:
         """Counts since the state was made."""

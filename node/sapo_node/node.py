@@ -207,6 +207,8 @@ class Node:
             on_chosen=self._journal.chosen,
         )
         await self.trainer.recover()
+        if self.trainer.stored_step == 0 and not self.history.exams():
+            await self._examine(0, on_phase)  # where the curve of held-out questions begins
         played = failed = 0
         while not self.stopping.is_set() and played != rounds:
             try:
@@ -364,7 +366,9 @@ class Node:
             self._count()
 
     async def _examine(self, step: int, on_phase: Callable[[Phase | None], None]) -> None:
-        """Every so many rounds: how the policy answers questions that no round assigns. What fails is left out."""
+        """Before the first round and every so many rounds: how the policy answers questions that no round assigns. What
+        fails is left out.
+        """
         every = self._config.examine_every
         if self._policy is None or not every or step % every:
             return

@@ -6,7 +6,7 @@ from typing import Any, get_args
 from rich.table import Table
 from rich.text import Text
 
-from sapo_node.curve import WINDOW, Curve
+from sapo_node.curve import Curve
 from sapo_node.round import Phase
 
 _BLOCKS = " ▁▂▃▄▅▆▇█"
@@ -17,11 +17,10 @@ _COLUMNS = ("round", "reward", "teach", "external", "weight", "entropy", "length
 
 def chart(curve: Curve) -> Text:
     """The curve as columns from 0 to its highest, with its axes, below what it comes to in figures."""
-    rounds = f"{WINDOW} rounds"
     text = Text.assemble(
         ("reward ", "bold"),
-        f"first {rounds} {curve.first:.3f}, best {curve.best:.3f}, ",
-        (f"last {curve.now:.3f}", "bold"),
+        f"at first {curve.first:.3f}, best {curve.best:.3f}, ",
+        (f"now {curve.now:.3f}", "bold"),
         (f"   a column is {curve.rounds} round{'s' * (curve.rounds > 1)}", "dim"),
     )
     top = max(*curve.means, 0.01)

@@ -1,14 +1,27 @@
 """The learning curve, and what the terminal makes of it."""
 
+import random
+from functools import reduce
+from itertools import pairwise
 from statistics import fmean
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
-from sapo_node.curve import WINDOW, learning_curve
+from sapo_node.curve import MAX_POINTS, WINDOW, Point, added, learning_curve
 from sapo_node.progress import activity, chart, round_table
+
+
+def points_of(rewards):
+    rounds = (Point(step, step, 1, reward, {"train": reward}) for step, reward in enumerate(rewards, start=1))
+    return reduce(added, rounds, [])
+
+
+def curve_of(rewards, columns):
+    return learning_curve(points_of(rewards), columns)
+
 
 REWARDS = st.lists(st.floats(0, 1), min_size=1, max_size=500)
 
@@ -25,27 +38,51 @@ def test_no_round_has_no_curve():
 
 @given(REWARDS, st.integers(1, 60))
 def test_a_curve_has_at_most_the_points_asked_for_and_covers_every_round(rewards, points):
-    curve = learning_curve(rewards, points)
+    curve = curve_of(rewards, points)
     assert len(curve.means) <= points
     assert curve.rounds * (len(curve.means) - 1) < len(rewards) <= curve.rounds * len(curve.means)
 
 
+@settings(deadline=None, max_examples=40)
+@given(st.integers(1, 3_000), st.integers(0))
+def test_a_curve_keeps_every_round_in_a_bounded_number_of_points(count, seed):
+    rng = random.Random(seed)
+    rewards = [rng.random() for _ in range(count)]
+    points = points_of(rewards)
+    assert len(points) <= MAX_POINTS
+    assert (points[0].first, points[-1].last) == (1, count)
+    assert all(after.first == before.last + 1 for before, after in pairwise(points))
+    assert sum(point.rounds for point in points) == count
+    assert fmean([point.reward for point in points], [point.rounds for point in points]) == pytest.approx(
+        fmean(rewards)
+    )
+    assert all(point.seconds["train"] == pytest.approx(point.reward) for point in points)
+    assert len({point.rounds for point in points[:-1]}) <= 1
+
+
+def test_a_hundred_thousand_rounds_begin_at_the_first():
+    points = points_of([step / 100_000 for step in range(100_000)])
+    assert (points[0].first, points[-1].last) == (1, 100_000)
+    assert MAX_POINTS / 2 < len(points) <= MAX_POINTS
+    assert points[0].reward < 0.01
+
+
 @given(REWARDS)
 def test_the_best_is_no_less_than_the_first_and_the_last(rewards):
-    curve = learning_curve(rewards, 60)
+    curve = curve_of(rewards, 60)
     assert curve.best >= max(curve.first, curve.now)
 
 
 def test_one_lucky_round_is_not_the_best_of_a_curve():
-    curve = learning_curve([0.0] * 20 + [1.0] + [0.2] * 20, 60)
+    curve = curve_of([0.0] * 20 + [1.0] + [0.2] * 20, 60)
     assert curve.best == pytest.approx(fmean([1.0] + [0.2] * (WINDOW - 1)))
     assert (curve.first, curve.now) == (0.0, 0.2)
 
 
 def test_a_chart_rises_with_the_curve_and_names_its_ends():
-    figures, *rows = shown(chart(learning_curve([number / 60 for number in range(1, 61)], 60))).splitlines()
-    assert "first 10 rounds 0.092" in figures
-    assert "last 0.925" in figures
+    figures, *rows = shown(chart(curve_of([number / 60 for number in range(1, 61)], 60))).splitlines()
+    assert "at first 0.092" in figures
+    assert "now 0.925" in figures
     assert rows[0].startswith("1.00 ┤")
     assert rows[-1].startswith("0.00 ┤")
     filled = [len(row.partition("┤" if "┤" in row else "│")[2].replace(" ", "")) for row in rows]
@@ -55,7 +92,7 @@ def test_a_chart_rises_with_the_curve_and_names_its_ends():
 
 @pytest.mark.parametrize("rewards", [[0.0], [1.0], [0.0, 1.0] * 5_000])
 def test_any_curve_fits_eighty_columns(rewards):
-    assert max(map(len, shown(chart(learning_curve(rewards, 60)), width=1_000).splitlines())) <= 80
+    assert max(map(len, shown(chart(curve_of(rewards, 60)), width=1_000).splitlines())) <= 80
 
 
 def test_activity_names_the_phase_and_its_seconds():

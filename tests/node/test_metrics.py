@@ -14,13 +14,14 @@ from sapo_node.clock import TrioClock
 from sapo_node.config import Config
 from sapo_node.counters import Counters
 from sapo_node.heldout import HeldOut
-from sapo_node.history import MAX_ROUNDS, History
+from sapo_node.history import MAX_EXAMS, MAX_ROUNDS, History
 from sapo_node.keyfile import Identity
 from sapo_node.metrics import METRICS, metrics
 from sapo_node.node import Node
 from sapo_node.overview import overview
 from sapo_node.report import LiveView, _Screen, print_json_line
 from sapo_node.round import RoundReport
+from sapo_node.state import SCHEMA
 from sapo_node.trust.ledger import Ledger
 from sapo_node.trust.policy import Fact
 from swarm_parts import TRAINING, KnowingScorer, Oracle
@@ -80,6 +81,38 @@ def test_rounds_after_a_step_come_in_order_and_a_repeated_one_counts_once(databa
         history.record(replace(REPORT, step=step, reward=step / 10))
     assert [each["step"] for each in history.rounds_after(1)] == [2, 3]
     assert history.curve(60).means == [0.1, 0.2, 0.3]
+
+
+def test_a_curve_covers_the_rounds_that_are_kept_no_more(database):
+    history = History(database)
+    for step in range(1, 500):
+        history.record(replace(REPORT, step=step, reward=step / 1_000))
+        database.execute("DELETE FROM rounds")
+    points = history.points()
+    assert (points[0].first, points[-1].last, sum(point.rounds for point in points)) == (1, 499, 499)
+    assert points[0].seconds == REPORT.seconds
+
+
+def test_the_curve_of_an_older_database_goes_on_from_its_rounds(database):
+    history = History(database)
+    for step in range(1, 6):
+        history.record(replace(REPORT, step=step, reward=step / 10))
+    database.execute("DROP TABLE curve")
+    assert history.curve(60).means == [0.1, 0.2, 0.3, 0.4, 0.5]
+    database._create(SCHEMA)
+    history.record(replace(REPORT, step=6, reward=0.6))
+    database.execute("DELETE FROM rounds")
+    assert history.curve(60).means == [0.1, 0.2, 0.3, 0.4, 0.5, 0.6]
+
+
+def test_held_out_looks_are_thinned_and_the_first_and_the_last_stay(database):
+    history = History(database)
+    for step in range(MAX_EXAMS * 2):
+        history.examine(step, HeldOut(1, {"products": (0, 1)}), at=0.0)
+    steps = [each["step"] for each in history.exams()]
+    assert len(steps) <= MAX_EXAMS
+    assert (steps[0], steps[-1]) == (0, MAX_EXAMS * 2 - 1)
+    assert len(steps) > MAX_EXAMS / 2
 
 
 def test_only_the_newest_rounds_are_kept(database):
@@ -172,7 +205,7 @@ async def test_a_round_tells_its_phases_in_order(manifest, database, key_is_new,
     clock = TrioClock(10 * manifest.epoch_seconds)
     rng = random.Random(1)
     node = Node(
-        config=Config(external=4),
+        config=Config(external=4, examine_every=0),
         manifest=manifest,
         identity=Identity(Ed25519PrivateKey.generate()),
         counters=Counters(database, manifest, now=clock.now(), key_is_new=key_is_new, rng=rng),

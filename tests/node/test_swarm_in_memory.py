@@ -485,7 +485,7 @@ async def test_the_same_seed_plays_the_same_swarm():
     assert first == second
 
 
-async def test_a_node_looks_at_held_out_questions_every_so_many_rounds(fast, autojump_clock):
+async def test_a_node_looks_at_held_out_questions_before_its_first_round_and_every_so_many(fast, autojump_clock):
     peer = Peer(1, fast, MemoryHub(), examine_every=3)
     phases = []
     async with trio.open_nursery() as nursery:
@@ -493,9 +493,22 @@ async def test_a_node_looks_at_held_out_questions_every_so_many_rounds(fast, aut
         await peer.node.run(peer.network.publish, rounds=7, on_phase=phases.append)
         nursery.cancel_scope.cancel()
     exams = peer.node.history.exams()
-    assert [each["step"] for each in exams] == [3, 6]
+    assert [each["step"] for each in exams] == [0, 3, 6]
+    assert phases[:3] == ["examine", None, "generate"]
     assert all(0 < each["low"] <= each["pass_at_1"] <= each["high"] < 1 for each in exams)
-    assert phases.count("examine") == 2
+    assert phases.count("examine") == 3
+
+
+async def test_a_node_that_starts_again_does_not_repeat_its_first_look(fast, autojump_clock):
+    peer = Peer(1, fast, MemoryHub(), examine_every=100)
+    phases = []
+    async with trio.open_nursery() as nursery:
+        await nursery.start(peer.network.run)
+        for rounds in (0, 0, 2, 0):
+            await peer.node.run(peer.network.publish, rounds=rounds, on_phase=phases.append)
+        nursery.cancel_scope.cancel()
+    assert phases.count("examine") == 1
+    assert [each["step"] for each in peer.node.history.exams()] == [0]
 
 
 async def test_a_look_that_fails_costs_no_round(fast, autojump_clock, caplog):
