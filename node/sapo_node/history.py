@@ -58,8 +58,12 @@ class History:
             return  # a round that is repeated counts once
         seconds = {str(phase): each for phase, each in report.seconds.items()}
         new = Point(report.step, report.step, 1, report.reward, seconds)
-        self._database.execute("DELETE FROM curve")
-        for point in added(points, new):
+        longer = added(points, new)
+        # A round changes the last point alone, unless points were joined in pairs or none of them was stored before.
+        stored = self._database.rows("SELECT first FROM curve")
+        changed = longer[-1:] if len(stored) == len(points) <= len(longer) else longer
+        self._database.execute("DELETE FROM curve WHERE first >= ?", changed[0].first)
+        for point in changed:
             self._database.execute(
                 "INSERT INTO curve VALUES (?, ?, ?, ?, ?)",
                 *(point.first, point.last, point.rounds, point.reward, json.dumps(point.seconds)),

@@ -147,9 +147,9 @@ class Journal:
                 "DELETE FROM journal WHERE number <= (SELECT max(number) FROM journal) - ?", KEPT_GROUPS
             )
 
-    def groups(self, last: int) -> list[Entry]:
-        """The newest groups, newest first."""
-        return self._entries("ORDER BY number DESC LIMIT ?", last)
+    def groups(self, last: int, fate: Fate | None = None) -> list[Entry]:
+        """The newest groups, or the newest of one fate; newest first."""
+        return self._entries("WHERE fate = coalesce(?, fate) ORDER BY number DESC LIMIT ?", fate, last)
 
     def of_peer(self, peer: str) -> list[Entry]:
         """The groups of a peer, newest first."""

@@ -5,6 +5,7 @@ The same object runs over libp2p with a learner and a jail, or over an in-memory
 
 import logging
 import random
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from functools import partial
 
@@ -30,8 +31,8 @@ from sapo_node.keyfile import Identity
 from sapo_node.net.interface import Acquaintances, Channel, Network, NotRunningError, Requests
 from sapo_node.pool import Pool
 from sapo_node.pull import Giver, Peers, Puller
-from sapo_node.round import Phase, RoundReport, Rounds
-from sapo_node.sampler import Sampler
+from sapo_node.round import Choices, Phase, RoundReport, Rounds
+from sapo_node.sampler import PassedOver, Sampler
 from sapo_node.shelf import Shelf
 from sapo_node.trainer import Policy, Trainer
 from sapo_node.trust.court import Court
@@ -137,6 +138,8 @@ class Node:
         self._contributor = contributor
         self._rng = rng
         self._counted: dict[str, int] = {}
+        self._left_out: Counter[str] = Counter()
+        """Verified groups that were never trained on, by reason, since this process began."""
         self._epoch: int | None = None
         self.stopping = trio.Event()
         self.trainer = (
@@ -204,7 +207,7 @@ class Node:
             balance=balance_of(self._config.local, self._config.external, competence),
             now=self._clock.now,
             on_phase=on_phase,
-            on_chosen=self._journal.chosen,
+            on_chosen=self._note,
         )
         await self.trainer.recover()
         if self.trainer.stored_step == 0 and not self.history.exams():
@@ -358,7 +361,16 @@ class Node:
         self._epoch = epoch
         self.ledger.at(epoch)
         self.ingest.advance(epoch)
-        self.pool.advance(epoch)
+        self._left_out[PassedOver.TOO_OLD] += self.pool.advance(epoch)
+
+    def _note(self, choices: Choices) -> None:
+        """Count and write down what became of the groups that a round looked at."""
+        self._journal.chosen(choices)
+        gates = [gate for _, gate in choices.stopped]
+        for tokens, kept_out in zip(choices.external_tokens, choices.kept_out, strict=True):
+            if not tokens:
+                gates += [gate for gate, _ in Counter(kept_out.values()).most_common(1)]
+        self._left_out.update(f"{gate} gate" for gate in gates)
 
     def _record(self, report: RoundReport) -> None:
         with self._database.transaction():
@@ -398,7 +410,7 @@ class Node:
             VERIFIED: self.verifier.verified,
             EVIDENCE: self.ingest.evidence,
         }
-        now = {**taken, **self.ingest.refused, **self.verifier.unusable}
+        now = {**taken, **self.ingest.refused, **self.verifier.unusable, **self._left_out}
         self.history.count({name: count - self._counted.get(name, 0) for name, count in now.items()})
         self._counted = now
 

@@ -3,18 +3,35 @@ one.
 """
 
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 from sapo_node.contribution import TaskAnswers
 from sapo_node.curve import Curve
 from sapo_node.database import Database
 from sapo_node.history import History
+from sapo_node.ingest import Ignored
 from sapo_node.trainer import LOCAL
 from sapo_node.trust.ledger import account_of, standings
+from sapo_node.verify import Unusable
+from sapo_protocol import Layer
 
 CURVE_POINTS = 60
 LAST_ROUNDS = 20
 SHOWN_PEERS = 200
+
+
+Kind = Literal["not needed", "refused", "left out"]
+_NOT_NEEDED = {Unusable.CLAIMED_FLAT, Unusable.FLAT}
+_OFFENCES = {
+    *Layer,
+    *(Ignored.SENDER_BANNED, Ignored.ISSUER_BANNED, Ignored.EQUIVOCATION),
+    *(Unusable.MALFORMED_BODY, Unusable.FALSE_CLAIM),
+}
+
+
+def kind_of(why: str) -> Kind:
+    """Of a reason: whether nothing is wrong, somebody broke a rule, or something else."""
+    return "not needed" if why in _NOT_NEEDED else "refused" if why in _OFFENCES else "left out"
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,10 +74,11 @@ class Pool:
             )
             self._change(group.peer, -removed)
 
-    def advance(self, epoch: int) -> None:
-        """Enter an epoch: drop the groups that are too old to be trained on."""
-        self._database.execute("DELETE FROM pool WHERE epoch < ?", epoch - policy.MAX_AGE)
+    def advance(self, epoch: int) -> int:
+        """Enter an epoch: drop the groups that are too old to be trained on; how many they are."""
+        dropped = self._database.execute("DELETE FROM pool WHERE epoch < ?", epoch - policy.MAX_AGE)
         self._recount()
+        return dropped
 
     def forget(self, peer: str) -> None:
         """Drop all groups of a peer."""

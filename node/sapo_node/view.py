@@ -1,6 +1,6 @@
 """The terminal view: one screen that shows whether the node learns, from whom, and what it refused."""
 
-from typing import Any
+from typing import Any, get_args
 
 from rich.console import Group, RenderableType
 from rich.panel import Panel
@@ -9,7 +9,7 @@ from rich.text import Text
 
 from sapo_node.contribution import TaskAnswers
 from sapo_node.history import ACCEPTED, EVIDENCE, TAKEN, VERIFIED
-from sapo_node.overview import Overview, PeerView
+from sapo_node.overview import Kind, Overview, PeerView, kind_of
 from sapo_node.progress import chart, exam_line, round_table
 
 _ROOMY = 40
@@ -107,9 +107,15 @@ def _counts(view: Overview) -> RenderableType:
     )
     if convicted := view.counts.get(EVIDENCE, 0):
         text.append(f", evidence against {convicted} peers")
-    refused = {name: count for name, count in view.counts.items() if name not in TAKEN and count}
-    text.append("\nleft out ", style="bold")
-    text.append(", ".join(f"{name} {count}" for name, count in sorted(refused.items())) or "nothing")
+    counts = {name: count for name, count in sorted(view.counts.items()) if name not in TAKEN and count}
+    kinds = {kind: {name: count for name, count in counts.items() if kind_of(name) == kind} for kind in get_args(Kind)}
+    if alike := sum(kinds.pop("not needed").values()):
+        text.append("\nnot needed ", style="bold")
+        text.append(f"{alike} groups (all answers alike)")
+    for kind, of_kind in kinds.items():
+        if of_kind or kind == "left out":
+            text.append(f"\n{kind} ", style="bold red" if kind == "refused" else "bold")
+            text.append(", ".join(f"{name} {count}" for name, count in of_kind.items()) or "nothing")
     return text
 
 

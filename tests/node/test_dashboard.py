@@ -3,6 +3,7 @@
 import random
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
@@ -10,18 +11,21 @@ import pytest
 import trio
 
 from sapo_node.dashboard import Dashboard, parse_place
-from sapo_node.dashboard.facts import Facts
+from sapo_node.dashboard.facts import SHOWN_GROUPS, Facts
 from sapo_node.history import History
 from sapo_node.journal import Fate, Journal, _of_verified
-from sapo_node.round import Choices
+from sapo_node.overview import overview
+from sapo_node.round import Choices, RoundReport
 from sapo_node.sampler import PassedOver
 from sapo_node.trust.ledger import Ledger
 from sapo_node.trust.policy import Fact
-from sapo_node.verify import VerifiedGroup
-from sapo_protocol import Completion, Finish, LocalError, load_manifest
+from sapo_node.verify import Unusable, VerifiedGroup
+from sapo_protocol import Completion, Finish, Layer, LocalError, load_manifest
+from swarm_parts import TRAINING
 
 LOCAL = ("127.0.0.1", 0)
 MANIFEST = load_manifest("starter")
+REPORT = RoundReport(3, 5, 1, 1_800_000_000.0, True, 0.25, 2, 4, 1, 1, {"generate": 1.0, "train": 2.0}, TRAINING)
 EVIL = "<img src=x onerror=\"document.title='taken'\"><script>document.title='taken'</script>"
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser")
 
@@ -66,7 +70,7 @@ async def test_the_state_is_what_status_tells_and_more(page, database):
     state = (await page.get("/api/state")).json()
     assert state["peers"][0]["standing"] == "newcomer"
     assert state["health"] == {"jail": "all layers hold"}
-    assert state["refused"] == [{"why": "harmless", "count": 3, "means": "", "change": ""}]
+    assert state["refused"] == [{"why": "harmless", "count": 3, "kind": "left out", "means": "", "change": ""}]
 
 
 async def test_groups_come_with_what_became_of_them_and_why(page, database):
@@ -74,6 +78,49 @@ async def test_groups_come_with_what_became_of_them_and_why(page, database):
     [group] = (await page.get("/api/groups")).json()["groups"]
     assert (group["fate"], group["why"]) == ("waits", PassedOver.ENOUGH)
     assert group["means"]
+
+
+async def test_each_filter_of_groups_shows_its_newest_however_many_others_are_newer(page, database):
+    fill(database, "harmless")
+    journal = Journal(database)
+    for counter in range(SHOWN_GROUPS + 1):
+        journal._write(("peer", 11, counter, 0), "ab", Fate.LEFT_OUT, why=Unusable.CLAIMED_FLAT, facts={})
+    newest = (await page.get("/api/groups")).json()["groups"]
+    assert {each["fate"] for each in newest} == {"left out"}
+    [waits] = (await page.get("/api/groups?fate=waits")).json()["groups"]
+    assert waits["peer"] == "12D3KooWharmless"
+    assert (await page.get("/api/groups?fate=trained")).json()["groups"] == []
+    assert (await page.get("/api/groups?fate=nonsense")).status_code == 404
+
+
+async def test_the_page_has_the_curve_of_all_rounds_and_a_bounded_number_of_points(page, database):
+    history = History(database)
+    for step in range(1, 500):
+        history.record(replace(REPORT, step=step, reward=step / 1_000))
+    state = (await page.get("/api/state")).json()
+    assert (state["points"][0]["first"], state["points"][-1]["last"]) == (1, 499)
+    assert len(state["points"]) <= 240
+    assert state["rounds"][-1]["step"] == 499
+
+
+def test_trust_is_drawn_from_the_start_of_the_node(database):
+    facts = Facts(database, {})
+    for step in range(1, 1_000):
+        facts.played(step, overview(database))
+    steps = [each["step"] for each in facts.state()["trust"]]
+    assert steps[0] == 1
+    assert steps[-1] > 990
+    assert len(steps) <= 240
+
+
+async def test_what_offends_is_told_from_what_is_not_needed(page, database):
+    History(database).count({Layer.SIGNATURE: 2, Unusable.CLAIMED_FLAT: 5, "length gate": 1})
+    refused = (await page.get("/api/state")).json()["refused"]
+    assert {each["why"]: each["kind"] for each in refused} == {
+        Layer.SIGNATURE: "refused",
+        Unusable.CLAIMED_FLAT: "not needed",
+        "length gate": "left out",
+    }
 
 
 async def test_a_peer_can_be_asked_about(page, database):
@@ -173,4 +220,4 @@ async def test_what_peers_wrote_is_text_in_a_browser_whatever_it_says(page, data
 def test_facts_are_gathered_once_however_many_ask(database):
     facts = Facts(database, {})
     assert facts.state() is facts.state()
-    assert facts.groups() == {"groups": [], "refusals": []}
+    assert facts.groups(None) == {"groups": [], "refusals": []}

@@ -23,15 +23,18 @@ from sapo_node.learner.messages import Refusal
 from sapo_node.net.interface import Channel, NotRunningError, Verdict
 from sapo_node.net.memory import LinkQuality, MemoryHub
 from sapo_node.node import Node
+from sapo_node.sampler import PassedOver
 from sapo_node.state import SCHEMA
 from sapo_node.trainer import trained_per_peer
 from sapo_node.trust.policy import Standing
-from sapo_node.verify import Unusable
+from sapo_node.verify import Unusable, VerifiedGroup
 from sapo_node.worker import WorkerFailed
-from sapo_protocol import epoch_at, rollouts_topic
+from sapo_protocol import Completion, Finish, epoch_at, rollouts_topic
 from swarm_parts import KnowingScorer, Oracle
 
 ROUND_SECONDS = 2.0
+ANSWERS = tuple(Completion("so <answer>1</answer>", Finish.STOP) for _ in range(8))
+VERIFIED = VerifiedGroup("a", 10, 0, 0, "products", "2*3?", ANSWERS, (True,) * 4 + (False,) * 4)
 
 
 def identity(number):
@@ -53,9 +56,10 @@ class Peer:
         scorer=KnowingScorer,
         policy=Oracle,
         journal=False,
+        database=None,
         **settings,
     ):
-        self.database = Database(None, SCHEMA)
+        self.database = database or Database(None, SCHEMA)
         self.policy = policy(manifest, random.Random(number), skill=skill, seconds=ROUND_SECONDS)
         self.reports = []
         self.fatal = []
@@ -178,6 +182,29 @@ async def test_a_text_that_always_kills_the_learner_costs_the_node_that_batch_al
     killers = [each for each in Journal(peers[0].database).groups(10_000) if each.why == Refusal.KILLED_LEARNER]
     assert {each.fate for each in killers} == {Fate.OWN, Fate.LEFT_OUT}
     assert len(killers) == sum(report.local + report.drawn for report in given_up)
+
+
+async def test_what_gates_stop_and_what_grows_too_old_is_counted_as_left_out_once(fast, autojump_clock):
+    hub = MemoryHub()
+    peers = [Peer(1, fast, hub, gates=("steps",)), Peer(2, fast, hub)]
+    answer = peers[1].policy.generate
+
+    async def with_a_false_step(questions, **settings):
+        groups = await answer(questions, **settings)
+        return [tuple(replace(each, text=f"2 + 2 = 5. {each.text}") for each in group) for group in groups]
+
+    peers[1].policy.generate = with_a_false_step
+    await play(peers, 20)
+    node, counts = peers[0].node, peers[0].node.history.counts()
+    assert counts["steps gate"] > 0
+    node.pool.add([replace(VERIFIED, epoch=10, counter=counter) for counter in range(3)])
+    node._advance(node.counters.epoch(node._clock.now()) + 1_000)
+    node._count()
+    too_old = node.history.counts()
+    assert too_old[PassedOver.TOO_OLD] >= 3
+    again = Peer(1, fast, MemoryHub(), database=peers[0].database).node
+    again._count()
+    assert again.history.counts() == too_old
 
 
 async def test_no_group_is_trained_on_twice(fast, autojump_clock):

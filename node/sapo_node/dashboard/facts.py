@@ -1,19 +1,19 @@
 """What the page shows, from the database of the node and what the running process alone knows."""
 
 import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
+from sapo_node.curve import MAX_POINTS
 from sapo_node.database import Database
-from sapo_node.history import TAKEN
-from sapo_node.journal import Journal
-from sapo_node.overview import Overview, overview
+from sapo_node.history import TAKEN, History
+from sapo_node.journal import Fate, Journal
+from sapo_node.overview import Overview, kind_of, overview
 from sapo_node.reasons import REASONS
 from sapo_node.round import Phase
 
-SHOWN_ROUNDS = 240
 SHOWN_GROUPS = 60
 SHOWN_REFUSALS = 30
 FOLLOWED = 12
@@ -30,7 +30,7 @@ class Facts:
         self._database = database
         self._journal = Journal(database)
         self._health = health
-        self._trust: deque[dict[str, Any]] = deque(maxlen=SHOWN_ROUNDS)
+        self._trust: list[dict[str, Any]] = []
         self._phase: Phase | None = None
         self._since = time.time()
         self._state: tuple[float, dict[str, Any]] = (0.0, {})
@@ -40,7 +40,9 @@ class Facts:
         self._phase, self._since = phase, time.time()
 
     def played(self, step: int, view: Overview) -> None:
-        """A round is over."""
+        """A round is over. When MAX_POINTS rounds are kept, every second one goes."""
+        if len(self._trust) == MAX_POINTS:
+            self._trust = self._trust[::2]
         self._trust.append({"step": step, "peers": {each.peer: each.trust for each in view.peers[:FOLLOWED]}})
 
     def state(self) -> dict[str, Any]:
@@ -48,12 +50,13 @@ class Facts:
         made, state = self._state
         if time.monotonic() - made < _FRESH_SECONDS:
             return state
-        view = overview(self._database, rounds=SHOWN_ROUNDS)
+        view = overview(self._database)
         refused = {name: count for name, count in view.counts.items() if name not in TAKEN and count}
         state = {
             **view.as_dict(),
             "refused": [_explained({"why": why, "count": count}) for why, count in Counter(refused).most_common()],
-            "trust": list(self._trust),
+            "points": [asdict(point) for point in History(self._database).points()],
+            "trust": self._trust,
             "phase": self._phase,
             "phase_since": self._since,
             "health": dict(self._health),
@@ -63,9 +66,9 @@ class Facts:
         self._state = (time.monotonic(), state)
         return state
 
-    def groups(self) -> dict[str, Any]:
-        """The newest groups and refusals, newest first."""
-        groups, refusals = self._journal.groups(SHOWN_GROUPS), self._journal.refusals(SHOWN_REFUSALS)
+    def groups(self, fate: Fate | None) -> dict[str, Any]:
+        """The newest groups, or the newest of one fate, and the newest refusals; newest first."""
+        groups, refusals = self._journal.groups(SHOWN_GROUPS, fate), self._journal.refusals(SHOWN_REFUSALS)
         return {
             "groups": [_explained(asdict(each)) for each in groups],
             "refusals": [_explained(asdict(each)) for each in refusals],
@@ -73,6 +76,7 @@ class Facts:
 
 
 def _explained(entry: dict[str, Any]) -> dict[str, Any]:
-    """With what its reason means and what would change it."""
+    """With the kind of its reason, what the reason means, and what would change it."""
     reason = REASONS.get(entry["why"])
-    return {**entry, "means": reason.means if reason else "", "change": reason.change if reason else ""}
+    kind = kind_of(entry["why"])
+    return {**entry, "kind": kind, "means": reason.means if reason else "", "change": reason.change if reason else ""}

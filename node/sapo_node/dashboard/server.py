@@ -21,6 +21,7 @@ from sapo_node.dashboard.facts import Facts
 from sapo_node.dashboard.http import Answer, Host, Request, refusal, serve
 from sapo_node.dashboard.prometheus import exposition
 from sapo_node.database import Database, StateError
+from sapo_node.journal import Fate
 from sapo_node.overview import overview
 from sapo_protocol import LocalError, Manifest
 
@@ -140,8 +141,9 @@ class Dashboard:
             match request.path.split("/")[1:]:
                 case ["api", "state"]:
                     return _json(self._facts.state())
-                case ["api", "groups"]:
-                    return _json(self._facts.groups())
+                case ["api", "groups"] if request.query.get("fate", Fate.OWN) in tuple(Fate):
+                    fate = request.query.get("fate")
+                    return _json(self._facts.groups(Fate(fate) if fate else None))
                 case ["api", "peers", peer]:
                     return _json(explain.peer(self._database, peer, self._manifest).as_dict())
                 case ["metrics"]:

@@ -31,15 +31,22 @@ function put(id, ...children) {
   $(id).replaceChildren(...children);
 }
 
-// Charts: x in rounds, y from 0 to `top`.
+// Charts: x in rounds, y from 0 to `top`, with a line at every `step`.
 const W = 480, H = 190, LEFT = 34, BOTTOM = 20, TOP = 8;
 
-function frame(label, first, last, top, tick) {
+// The smallest of 1, 2, 5, 10, 20, 50, ... (or a tenth, a hundredth of them) that divides the axis into at most five parts.
+function tickStep(top) {
+  const power = 10 ** Math.floor(Math.log10(top / 5));
+  return [1, 2, 5, 10].map((each) => each * power).find((each) => top / each <= 5.000001);
+}
+
+function frame(label, first, last, top, step) {
   const svg = draw("svg", { viewBox: `0 0 ${W} ${H}`, role: "img", "aria-label": label });
-  for (let part = 0; part <= 4; part++) {
-    const y = TOP + (H - TOP - BOTTOM) * (1 - part / 4);
+  const digits = Math.max(0, -Math.floor(Math.log10(step) + 1e-9));
+  for (let part = 0; part * step <= top * 1.000001; part++) {
+    const y = TOP + (H - TOP - BOTTOM) * (1 - (part * step) / top);
     svg.append(draw("line", { x1: LEFT, x2: W, y1: y, y2: y, stroke: "var(--line)" }));
-    svg.append(draw("text", { x: LEFT - 4, y: y + 4, "text-anchor": "end" }, tick((top * part) / 4)));
+    svg.append(draw("text", { x: LEFT - 4, y: y + 4, "text-anchor": "end" }, (part * step).toFixed(digits)));
   }
   svg.append(draw("text", { x: LEFT, y: H - 4 }, `round ${first}`));
   svg.append(draw("text", { x: W - 2, y: H - 4, "text-anchor": "end" }, String(last)));
@@ -66,38 +73,49 @@ function nothing(text) {
   return make("p", "empty", text);
 }
 
-function showCurve(rounds, exams) {
-  if (!rounds.length) return put("curve", nothing("No round has been played yet."));
-  const first = rounds[0].step, last = rounds[rounds.length - 1].step;
-  const { svg, x, y } = frame(`Mean reward of rounds ${first} to ${last}`, first, last, 1, (v) => v.toFixed(2));
-  for (const each of rounds) svg.append(draw("circle", { cx: x(each.step), cy: y(each.reward), r: 2, fill: "var(--faint)", opacity: 0.55 }));
+// "round 7" or "rounds 9 to 16".
+const span = (each) => (each.first === each.last ? `round ${each.first}` : `rounds ${each.first} to ${each.last}`);
+
+function showCurve(points, exams) {
+  if (!points.length && !exams.length) return put("curve", nothing("No round has been played yet."));
+  const ends = [...points.flatMap((each) => [each.first, each.last]), ...exams.map((each) => each.step)];
+  const first = Math.min(...ends), last = Math.max(...ends);
+  const { svg, x, y } = frame(`Mean reward of rounds ${first} to ${last}`, first, last, 1, 0.2);
+  const middle = (each) => x((each.first + each.last) / 2);
+  for (const each of points) {
+    const dot = draw("circle", { cx: middle(each), cy: y(each.reward), r: 2, fill: "var(--faint)", opacity: 0.55 });
+    dot.append(draw("title", {}, `${span(each)}: ${each.reward.toFixed(3)}`));
+    svg.append(dot);
+  }
   let mean = null;
-  const smooth = rounds.map((each) => [x(each.step), y((mean = mean === null ? each.reward : mean + 0.15 * (each.reward - mean)))]);
+  const smooth = points.map((each) => [middle(each), y((mean = mean === null ? each.reward : mean + 0.15 * (each.reward - mean)))]);
   svg.append(line(smooth, "var(--one)", 2.5));
-  const seen = exams.filter((each) => each.step >= first);
-  for (const each of seen) {
+  for (const each of exams) {
     const bar = draw("line", { x1: x(each.step), x2: x(each.step), y1: y(each.low), y2: y(each.high), stroke: "var(--warn)", "stroke-width": 1.5, opacity: 0.6 });
     const point = draw("circle", { cx: x(each.step), cy: y(each.pass_at_1), r: 4, fill: "var(--warn)" });
-    point.append(draw("title", {}, `held-out, after round ${each.step}: ${each.pass_at_1.toFixed(3)} (${each.low.toFixed(3)} to ${each.high.toFixed(3)})`));
+    const when = each.step ? `after round ${each.step}` : "before training";
+    point.append(draw("title", {}, `held-out, ${when}: ${each.pass_at_1.toFixed(3)} (${each.low.toFixed(3)} to ${each.high.toFixed(3)})`));
     svg.append(bar, point);
   }
-  put("curve", svg, legend([["own answers, smoothed", "var(--one)"], ["held-out questions, with 95 % intervals", "var(--warn)"]]));
+  const size = points.length ? points[0].rounds : 1;
+  const dots = size === 1 ? "own answers, smoothed" : `own answers, smoothed; a dot is ${size} rounds`;
+  put("curve", svg, legend([[dots, "var(--one)"], ["held-out questions, with 95 % intervals", "var(--warn)"]]));
 }
 
-function showPhases(rounds) {
-  const shown = rounds.slice(-60);
-  if (!shown.length) return put("phases", nothing("No round has been played yet."));
+function showPhases(points) {
+  if (!points.length) return put("phases", nothing("No round has been played yet."));
   const sum = (each) => Object.values(each.seconds).reduce((a, b) => a + b, 0);
-  const top = Math.max(...shown.map(sum), 0.1);
-  const first = shown[0].step, last = shown[shown.length - 1].step;
-  const { svg, y } = frame("Seconds of each round by phase", first, last, top, (v) => v.toFixed(top < 10 ? 1 : 0));
-  const width = (W - LEFT - 4) / shown.length;
-  shown.forEach((each, place) => {
+  const most = Math.max(...points.map(sum), 0.1), step = tickStep(most);
+  const top = step * Math.ceil(most / step);
+  const first = points[0].first, last = points[points.length - 1].last;
+  const { svg, y } = frame("Seconds of a round by phase", first, last, top, step);
+  const width = (W - LEFT - 4) / points.length;
+  points.forEach((each, place) => {
     let below = 0;
     for (const [phase, colour] of Object.entries(PHASES)) {
       const seconds = each.seconds[phase] || 0;
-      const bar = draw("rect", { x: LEFT + place * width, y: y(below + seconds), width: Math.max(1, width - 1), height: Math.max(0, y(below) - y(below + seconds)), fill: colour });
-      bar.append(draw("title", {}, `round ${each.step}: ${phase} ${seconds.toFixed(1)} s`));
+      const bar = draw("rect", { x: LEFT + place * width, y: y(below + seconds), width: width > 4 ? width - 1 : width, height: Math.max(0, y(below) - y(below + seconds)), fill: colour });
+      bar.append(draw("title", {}, `${span(each)}: ${phase} ${seconds.toFixed(1)} s`));
       svg.append(bar);
       below += seconds;
     }
@@ -107,14 +125,16 @@ function showPhases(rounds) {
 
 function showTrust(trust) {
   if (!trust.length) return put("trust", nothing("Drawn from the next round on."));
-  const first = trust[0].step, last = trust[trust.length - 1].step;
-  const { svg, x, y } = frame("Trust of peers over rounds", first, last, 1, (v) => v.toFixed(2));
   const peers = [...new Set(trust.flatMap((each) => Object.keys(each.peers)))].slice(0, LINES.length);
+  if (!peers.length) return put("trust", nothing("No peers heard of yet."));
+  const first = trust[0].step, last = trust[trust.length - 1].step;
+  const { svg, x, y } = frame("Trust of peers over rounds", first, last, 1, 0.2);
   peers.forEach((peer, place) => {
     const points = trust.filter((each) => peer in each.peers).map((each) => [x(each.step), y(each.peers[peer])]);
-    svg.append(line(points, LINES[place], 2));
+    if (points.length === 1) svg.append(draw("circle", { cx: points[0][0], cy: points[0][1], r: 3, fill: LINES[place] }));
+    else svg.append(line(points, LINES[place], 2));
   });
-  put("trust", svg, peers.length ? legend(peers.map((peer, place) => [short(peer), LINES[place]])) : nothing("No peers heard of yet."));
+  put("trust", svg, legend(peers.map((peer, place) => [short(peer), LINES[place]])));
 }
 
 async function aboutPeer(peer) {
@@ -147,9 +167,12 @@ function showPeers(state) {
   if (focused) for (const button of body.querySelectorAll("button")) if (button.dataset.peer === focused) button.focus();
 }
 
+// A group whose answers are all alike breaks no rule.
+const titled = (each) => (each.kind === "not needed" ? `not needed, all answers alike (${each.why})` : each.why);
+
 function showRefused(refused) {
   if (!refused.length) return put("refused", nothing("Nothing so far."));
-  put("refused", ...refused.map((each) => make("div", "reason", make("b", "", `${each.why}: ${number(each.count)}`), ...(each.means ? [make("p", "", `${each.means} What would change it: ${each.change}`)] : []))));
+  put("refused", ...refused.map((each) => make("div", "reason", make("b", each.kind === "refused" ? "refused" : "", `${titled(each)}: ${number(each.count)}`), ...(each.means ? [make("p", "", `${each.means} What would change it: ${each.change}`)] : []))));
 }
 
 function answer(completion) {
@@ -171,7 +194,8 @@ function answer(completion) {
 function group(each, open) {
   const facts = each.facts, rewards = (facts.completions || []).map((completion) => completion.reward);
   const right = rewards.length ? `${rewards.filter(Boolean).length} of ${rewards.length} right` : "not scored";
-  const summary = make("summary", "", make("span", `fate ${each.fate.split(" ")[0]}`, each.fate), make("span", "", facts.dataset || ""), make("span", "", right), make("span", "note", each.peer ? `by ${short(each.peer)}` : "this node's own"), make("span", "note", each.step ? `step ${each.step}` : each.why));
+  const fate = each.fate === "left out" ? each.kind : each.fate;
+  const summary = make("summary", "", make("span", `fate ${fate.split(" ")[0]}`, fate), make("span", facts.dataset ? "" : "note", facts.dataset || "task not opened"), make("span", "", right), make("span", "note", each.peer ? `by ${short(each.peer)}` : "this node's own"), make("span", "note", each.step ? `step ${each.step}` : each.why));
   const details = make("details", "", summary);
   details.dataset.number = each.number;
   details.open = open;
@@ -184,10 +208,9 @@ function group(each, open) {
 }
 
 function showGroups(groups) {
-  const wanted = document.querySelector("input[name=fate]:checked").value;
   const open = new Set([...document.querySelectorAll("#groups details[open]")].map((each) => each.dataset.number));
   if ($("groups").contains(document.activeElement)) return; // somebody reads here with the keyboard
-  const shown = groups.filter((each) => !wanted || each.fate === wanted).slice(0, 40);
+  const shown = groups.slice(0, 40);
   put("groups", ...(shown.length ? shown.map((each) => group(each, open.has(String(each.number)))) : [nothing("None yet.")]));
 }
 
@@ -211,7 +234,7 @@ function partHeard(shards) {
 function showTiles(state) {
   const last = state.rounds[state.rounds.length - 1];
   const exam = state.exams[state.exams.length - 1];
-  const recent = state.rounds.slice(-20);
+  const recent = state.rounds;
   const reward = recent.length ? recent.reduce((sum, each) => sum + each.reward, 0) / recent.length : null;
   const total = state.own_tokens + state.other_tokens;
   const tiles = [
@@ -233,23 +256,28 @@ function show(state) {
   const seconds = Math.max(0, Math.round(state.now - state.phase_since));
   $("doing").textContent = state.phase ? `${DOING[state.phase]}, for ${seconds} s` : "between rounds";
   showTiles(state);
-  showCurve(state.rounds, state.exams);
-  showPhases(state.rounds);
+  showCurve(state.points, state.exams);
+  showPhases(state.points);
   showPeers(state);
   showTrust(state.trust);
   showRefused(state.refused);
   showHealth(state);
 }
 
+let seen = null;
+
 async function ask() {
+  const fate = document.querySelector("input[name=fate]:checked").value;
   try {
-    const [state, feed] = await Promise.all(["api/state", "api/groups"].map((path) => fetch(path).then((response) => (response.ok ? response.json() : Promise.reject(response.status)))));
+    const [state, feed] = await Promise.all(["api/state", "api/groups?fate=" + encodeURIComponent(fate)].map((path) => fetch(path).then((response) => (response.ok ? response.json() : Promise.reject(response.status)))));
     show(state);
     showGroups(feed.groups);
     showRefusals(feed.refusals);
     $("lost").hidden = true;
+    seen = new Date();
   } catch {
     $("lost").hidden = false;
+    $("doing").textContent = seen ? `last seen at ${seen.toLocaleTimeString()}` : "not seen yet";
   }
 }
 
