@@ -90,7 +90,9 @@ class Config:
     )
     checkpoint_every: int = _key(10, "Rounds between checkpoints; what lies between is replayed after a crash.")
     examine_every: int = _key(
-        50, "Rounds between looks at the policy's answers to held-out questions, 16 of each task; 0 for none."
+        50,
+        "Rounds between looks at the policy's answers to held-out questions, 16 of each task, the first before any "
+        "training; 0 for none.",
     )
     unconfined: bool = _key(False, "Take external groups even where this system cannot confine the scorer.")
 

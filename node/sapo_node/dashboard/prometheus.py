@@ -72,7 +72,9 @@ class _OfNode:
                 f"sapo_{name}", f"Since the state was made: {count}", value=view.counts.get(count, 0)
             )
         left_out = CounterMetricFamily(
-            "sapo_left_out", "Messages and groups not taken since the state was made, by reason", labels=["reason"]
+            "sapo_left_out",
+            "Messages and groups not taken or not trained on since the state was made, by reason",
+            labels=["reason"],
         )
         for reason, times in view.counts.items():
             if reason not in TAKEN:

@@ -193,9 +193,9 @@ function answer(completion) {
 
 function group(each, open) {
   const facts = each.facts, rewards = (facts.completions || []).map((completion) => completion.reward);
-  const right = rewards.length ? `${rewards.filter(Boolean).length} of ${rewards.length} right` : "not scored";
+  const right = rewards.length ? `${rewards.filter(Boolean).length} of ${rewards.length} right` : "";
   const fate = each.fate === "left out" ? each.kind : each.fate;
-  const summary = make("summary", "", make("span", `fate ${fate.split(" ")[0]}`, fate), make("span", facts.dataset ? "" : "note", facts.dataset || "task not opened"), make("span", "", right), make("span", "note", each.peer ? `by ${short(each.peer)}` : "this node's own"), make("span", "note", each.step ? `step ${each.step}` : each.why));
+  const summary = make("summary", "", make("span", `fate ${fate.split(" ")[0]}`, fate), make("span", facts.dataset ? "" : "note", facts.dataset || "texts not kept"), make("span", "", right), make("span", "note", each.peer ? `by ${short(each.peer)}` : "this node's own"), make("span", "note", each.step ? `step ${each.step}` : each.why));
   const details = make("details", "", summary);
   details.dataset.number = each.number;
   details.open = open;
