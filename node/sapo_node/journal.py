@@ -6,7 +6,7 @@ journal decides nothing: a node without one does the same.
 
 import json
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from enum import StrEnum
@@ -47,11 +47,7 @@ class Fate(StrEnum):
     """Verified, and on offer."""
     TRAINED = "trained"
     LEFT_OUT = "left out"
-    """For a reason of `verify.Unusable`, of `learner.messages.Refusal`, of a gate, or because of NOTHING_LEFT."""
-
-
-NOTHING_LEFT = "every token masked"
-"""Why a group was left out whose correct completions hold habits and nothing else."""
+    """For a reason of `verify.Unusable`, of `round.Taught`, or of a gate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,8 +131,7 @@ class Journal:
                 place, why = ("", choices.epoch, choices.counter, k), choices.local_refused.get(k, "")
                 self._write(place, "", Fate.OWN, why=why, step=choices.step, facts=facts)
             for taught in choices.external:
-                why = _why_nothing(taught)
-                became = (Fate.LEFT_OUT, why, None) if why else (Fate.TRAINED, "", choices.step)
+                became = (Fate.LEFT_OUT, taught.left_out, None) if taught.left_out else (Fate.TRAINED, "", choices.step)
                 shown = json.dumps(_of_taught(taught))
                 self._change(taught.weighted.group, "fate = ?, why = ?, step = ?, facts = ?", *became, shown)
             for group, gate in choices.stopped:
@@ -220,16 +215,6 @@ UNWRITTEN = Unwritten()
 
 def _of_verified(group: VerifiedGroup) -> dict[str, Any]:
     return _facts(group.dataset, group.question, group.completions, group.rewards)
-
-
-def _why_nothing(taught: Taught) -> str:
-    """Why no token of a group was trained on; empty where one was."""
-    if taught.tokens:
-        return ""
-    if taught.refused:
-        return taught.refused
-    gates = Counter(taught.kept_out.values()).most_common(1)
-    return f"{gates[0][0]} gate" if gates else NOTHING_LEFT
 
 
 def _of_taught(taught: Taught) -> dict[str, Any]:

@@ -366,11 +366,8 @@ class Node:
     def _note(self, choices: Choices) -> None:
         """Count and write down what became of the groups that a round looked at."""
         self._journal.chosen(choices)
-        gates = [gate for _, gate in choices.stopped]
-        for tokens, kept_out in zip(choices.external_tokens, choices.kept_out, strict=True):
-            if not tokens:
-                gates += [gate for gate, _ in Counter(kept_out.values()).most_common(1)]
-        self._left_out.update(f"{gate} gate" for gate in gates)
+        self._left_out.update(f"{gate} gate" for _, gate in choices.stopped)
+        self._left_out.update(taught.left_out for taught in choices.external if taught.left_out)
 
     def _record(self, report: RoundReport) -> None:
         with self._database.transaction():

@@ -7,8 +7,8 @@ from types import MappingProxyType
 from sapo_node.gates.agreement import WINDOW
 from sapo_node.gates.length import QUANTILE
 from sapo_node.ingest import Ignored
-from sapo_node.journal import NOTHING_LEFT
 from sapo_node.learner.messages import FOLLOWS, RARE, Refusal
+from sapo_node.round import NOTHING_LEFT
 from sapo_node.sampler import PassedOver
 from sapo_node.verify import Unusable
 from sapo_protocol import Layer

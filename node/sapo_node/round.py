@@ -4,6 +4,7 @@ assign -> generate -> share -> take in and verify -> sample self (I) and externa
 """
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -54,6 +55,10 @@ class RoundReport:
     """What the learner says of the step."""
 
 
+NOTHING_LEFT = "every token masked"
+"""Why nothing of a group was trained on whose correct completions hold masked phrases and nothing else."""
+
+
 @dataclass(frozen=True, slots=True)
 class Taught:
     """What the learner made of one external group."""
@@ -67,6 +72,16 @@ class Taught:
     """The correct completions that a gate kept out, `surprise` only in part, by number."""
     refused: Refusal | None
     """Why nothing of the group was trained on, where that is not a gate's doing."""
+
+    @property
+    def left_out(self) -> str:
+        """Why no token of the group was trained on; empty where one was."""
+        if self.tokens:
+            return ""
+        if self.refused:
+            return self.refused
+        gates = Counter(self.kept_out.values()).most_common(1)
+        return f"{gates[0][0]} gate" if gates else NOTHING_LEFT
 
 
 @dataclass(frozen=True, slots=True)

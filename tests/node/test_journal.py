@@ -15,7 +15,6 @@ from sapo_node.ingest import Ignored
 from sapo_node.journal import (
     KEPT_GROUPS,
     KEPT_REFUSALS,
-    NOTHING_LEFT,
     SHOWN_CHARACTERS,
     Fate,
     Journal,
@@ -23,7 +22,7 @@ from sapo_node.journal import (
 )
 from sapo_node.learner.messages import GATES, Refusal, Sampled
 from sapo_node.reasons import REASONS
-from sapo_node.round import Choices, Taught, what_was_taught
+from sapo_node.round import NOTHING_LEFT, Choices, Taught, what_was_taught
 from sapo_node.sampler import PassedOver, WeightedGroup
 from sapo_node.trust import policy
 from sapo_node.trust.ledger import Ledger
