@@ -89,9 +89,9 @@ class History:
             json.dumps({"step": step, "at": round(at, 3), **result.as_dict()}),
         )
         self._database.execute(
-            "DELETE FROM exams WHERE (SELECT count(*) FROM exams) > ? AND step IN (SELECT step FROM "
+            "DELETE FROM exams WHERE (SELECT count(*) FROM exams) > ? AND step != ? AND step IN (SELECT step FROM "
             "(SELECT step, row_number() OVER (ORDER BY step) AS number FROM exams) WHERE number % 2 = 0)",
-            MAX_EXAMS,
+            *(MAX_EXAMS, step),
         )
 
     def exams(self) -> list[dict[str, Any]]:

@@ -57,14 +57,15 @@ def activity(phase: Phase | None, seconds: float) -> Text:
     """Where the node is within its round, and since when."""
     if phase is None:
         return Text("between rounds", "dim")
-    phases: tuple[Phase, ...] = get_args(Phase)
+    if phase == "examine":  # between two rounds, or before the first
+        return Text.assemble(("● examine", "bold cyan"), f"   answers held-out questions   {seconds:.0f} s")
+    phases = [each for each in get_args(Phase) if each != "examine"]
     at = phases.index(phase)
-    shown = phases if phase == "examine" else phases[:-1]
     return Text.assemble(
         ("this round", "bold"),
         *((f"  ✓ {each}", "green") for each in phases[:at]),
         (f"  ● {phase}", "bold cyan"),
-        *((f"  · {each}", "dim") for each in shown[at + 1 :]),
+        *((f"  · {each}", "dim") for each in phases[at + 1 :]),
         f"   {seconds:.0f} s",
     )
 

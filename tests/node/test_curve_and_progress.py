@@ -100,6 +100,10 @@ def test_activity_names_the_phase_and_its_seconds():
     assert line == "this round ✓ generate ✓ share ● verify · train 12 s"
 
 
+def test_a_look_at_held_out_questions_belongs_to_no_round():
+    assert " ".join(shown(activity("examine", 2.0)).split()) == "● examine answers held-out questions 2 s"
+
+
 def test_a_node_between_rounds_says_so():
     assert "between rounds" in shown(activity(None, 0.0))
 

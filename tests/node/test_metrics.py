@@ -115,6 +115,14 @@ def test_held_out_looks_are_thinned_and_the_first_and_the_last_stay(database):
     assert len(steps) > MAX_EXAMS / 2
 
 
+def test_a_new_held_out_look_stays_also_where_an_older_version_kept_more(database):
+    history = History(database)
+    for step in range(MAX_EXAMS + 1):
+        database.execute("INSERT INTO exams VALUES (?, ?)", step, json.dumps({"step": step}))
+    history.examine(1_000, HeldOut(1, {"products": (0, 1)}), at=0.0)
+    assert history.exams()[-1]["step"] == 1_000
+
+
 def test_only_the_newest_rounds_are_kept(database):
     history = History(database)
     for step in (1, 2, MAX_ROUNDS + 1):
