@@ -1,8 +1,6 @@
 """The one configuration file: TOML, every key documented here, an unknown key is an error."""
 
 import difflib
-import json
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -14,6 +12,11 @@ from sapo_node.balance import AUTO, MAX_EXTERNAL
 from sapo_node.learner.messages import GATES, Correction, Dtype, is_hub_name
 from sapo_node.selection import Selection
 from sapo_protocol import LocalError, limits, public_key_of
+from sapo_protocol.files import NoSuchFile
+from sapo_protocol.toml import read_toml, toml_value
+
+_MAX_BYTES = 8 * 2**20
+"""Of a configuration file: room for 100,000 trusted peers."""
 
 
 def _key(default: Any, doc: str) -> Any:
@@ -157,16 +160,16 @@ def load_config(path: Path | None) -> Config:
     if path is None:
         return Config()
     try:
-        table = tomllib.loads(path.read_text("utf-8"))
-    except tomllib.TOMLDecodeError as error:
-        raise LocalError(f"{path} is not valid TOML: {error}") from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise LocalError(f"cannot read the configuration {path}: {error}") from error
+        table = read_toml(path, _MAX_BYTES, "configuration")
+    except NoSuchFile as error:
+        raise LocalError(f"{error}; make one with: sapo-node config > {path}") from error
     return Config(**{name: _value(name, value, path) for name, value in table.items()})
 
 
 def _value(name: str, value: Any, path: Path) -> Any:
     """A value of the file as its field wants it."""
+    if any("\0" in text for text in ([value] if isinstance(value, str) else value if isinstance(value, list) else [])):
+        raise LocalError(f"{path}: {name} holds a zero byte; take it out")
     defaults = {each.name: each.default for each in fields(Config)}
     if name not in defaults:
         close = difflib.get_close_matches(name, defaults, 1)
@@ -192,8 +195,5 @@ def render_config(config: Config) -> str:
     """The configuration as TOML that loads again, every key with its meaning."""
     lines = ["# Configuration of sapo-node. Every key is optional; the command line overrides the file."]
     for each in fields(Config):
-        value = getattr(config, each.name)
-        # JSON's strings, numbers, booleans and lists of strings are TOML as well.
-        text = json.dumps(list(value) if isinstance(value, tuple) else value)
-        lines += ["", f"# {each.metadata['doc']}", f"{each.name} = {text}"]
+        lines += ["", f"# {each.metadata['doc']}", f"{each.name} = {toml_value(getattr(config, each.name))}"]
     return "\n".join(lines) + "\n"

@@ -7,9 +7,14 @@ every refusal can be counted. Outside data may raise nothing else: each boundary
 
 from enum import StrEnum
 
+from .printable import printable
+
 
 class SapoError(Exception):
-    """Root of every error this project raises on purpose."""
+    """Root of every error this project raises on purpose. `str` is printable, whatever foreign data the text quotes."""
+
+    def __str__(self) -> str:
+        return printable(super().__str__())
 
 
 class LocalError(SapoError):
@@ -42,4 +47,4 @@ class RemoteError(SapoError):
 
     def __str__(self) -> str:
         # Written out only where somebody reads it: a flood of refusals must stay cheap.
-        return f"{self.layer}: {self._message}"
+        return printable(f"{self.layer}: {self._message}")

@@ -4,11 +4,9 @@ People write it as TOML; what is hashed is its deterministic CBOR, so layout and
 """
 
 import hashlib
-import json
 import re
-import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import MISSING, dataclass, fields, replace
 from functools import cached_property
 from importlib import resources
 from pathlib import Path
@@ -17,11 +15,12 @@ from typing import Any, TypeVar
 from . import limits
 from .cbor import Value, decode, encode
 from .errors import Layer, LocalError, RemoteError
+from .files import NoSuchFile
+from .toml import parse_toml, read_toml, toml_value
 
 MAJOR_VERSION = 1
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,31}", re.ASCII)
-_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
 _NETWORK_ID = re.compile(r"[0-9a-f]{64}", re.ASCII)
 
 T = TypeVar("T")
@@ -143,11 +142,7 @@ def parse_manifest(text: str, source: str) -> Manifest:
 
     Raises LocalError on bad TOML, missing or unknown keys, and values the protocol forbids.
     """
-    try:
-        table = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise LocalError(f"{source} is not valid TOML: {error}") from error
-    return _from_table(table, source)
+    return _from_table(parse_toml(text, source), source)
 
 
 def decode_manifest(data: bytes) -> Manifest:
@@ -178,41 +173,32 @@ def _from_table(table: object, source: str) -> Manifest:
 def render_manifest(manifest: Manifest) -> str:
     """The manifest as TOML that parses to the same network id. Raises LocalError where TOML cannot say it."""
     head = [
-        f"{field.name} = {_toml(getattr(manifest, field.name))}"
+        f"{field.name} = {toml_value(getattr(manifest, field.name))}"
         for field in fields(Manifest)
         if field.name != "tasks" and getattr(manifest, field.name) is not None
     ]
     tasks = [
         "\n".join(
-            ["", "[[tasks]]", *(f"{field.name} = {_toml(getattr(task, field.name))}" for field in fields(TaskSpec))]
+            [
+                "",
+                "[[tasks]]",
+                *(f"{field.name} = {toml_value(getattr(task, field.name))}" for field in fields(TaskSpec)),
+            ]
         )
         for task in manifest.tasks
     ]
     return "\n".join([*head, *tasks]) + "\n"
 
 
-def _toml(value: object) -> str:
-    if isinstance(value, Mapping):
-        return "{ " + ", ".join(f"{_toml_key(key)} = {_toml(item)}" for key, item in value.items()) + " }"
-    if isinstance(value, list | tuple):
-        return "[" + ", ".join(_toml(item) for item in value) + "]"
-    if isinstance(value, bytes):
-        raise LocalError("this manifest holds byte strings, which TOML cannot")
-    # JSON's strings, booleans and integers are TOML as well, but for one character.
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-
-
-def _toml_key(key: str) -> str:
-    return key if _BARE_KEY.fullmatch(key) else _toml(key)
-
-
 def _checked(kind: type[T], table: object, source: str) -> T:
     if not isinstance(table, dict):
         raise LocalError(f"{source} is not a table")
     known = {field.name: field for field in fields(kind)}  # type: ignore[arg-type]
-    unknown = sorted(set(table) - set(known))
-    if unknown:
-        raise LocalError(f"{source}: unknown key {unknown[0]!r}; known keys are {', '.join(sorted(known))}")
+    if unknown := sorted(set(table) - set(known)):
+        names = sorted(set(known) - {"x"})  # nobody writes `x` by hand: only later versions have something to put there
+        raise LocalError(f"{source}: unknown key {unknown[0]!r}; known keys are {', '.join(names)}")
+    if missing := [name for name, field in known.items() if field.default is MISSING and name not in table]:
+        raise LocalError(f"{source}: the key {missing[0]!r} is missing")
     types = {
         "name": str,
         "dataset": str,
@@ -225,10 +211,7 @@ def _checked(kind: type[T], table: object, source: str) -> T:
     for key, value in table.items():
         if not isinstance(value, types.get(key, int)):
             raise LocalError(f"{source}: {key} has the wrong type ({type(value).__name__})")
-    try:
-        return kind(**table)
-    except TypeError as error:
-        raise LocalError(f"{source}: {str(error).partition('() ')[2]}") from error
+    return kind(**table)
 
 
 def _require_wire_values(value: object, source: str) -> None:
@@ -257,13 +240,8 @@ def load_manifest(name: str) -> Manifest:
     if name in shipped_manifests():
         text = resources.files(__package__).joinpath("manifests", f"{name}.toml").read_text("utf-8")
         return parse_manifest(text, f"manifest {name!r}")
-    path = Path(name)
     try:
-        if path.stat().st_size > limits.MAX_MANIFEST_BYTES:
-            raise LocalError(f"{name} is larger than {limits.MAX_MANIFEST_BYTES} bytes: not a manifest")
-        return parse_manifest(path.read_text("utf-8"), name)
-    except (OSError, UnicodeDecodeError) as error:
+        return _from_table(read_toml(Path(name), limits.MAX_MANIFEST_BYTES, "manifest"), name)
+    except NoSuchFile as error:
         shipped = ", ".join(shipped_manifests())
-        raise LocalError(
-            f"no manifest {name!r}: give one of {shipped}, or the path of a TOML file ({error})"
-        ) from error
+        raise LocalError(f"no manifest {name!r}: give one of {shipped}, or the path of a TOML file") from error

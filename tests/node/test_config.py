@@ -1,9 +1,12 @@
 """The configuration: documented, checked, and honest about what it does not know."""
 
+import os
+import random
 import tomllib
 
 import pytest
 
+from mutation import mutated
 from sapo_node.config import Config, load_config, render_config
 from sapo_protocol import LocalError, peer_id
 
@@ -17,7 +20,7 @@ def write(tmp_path, text):
 
 
 def test_what_is_printed_loads_again_to_the_same(tmp_path):
-    config = Config(local=2, bootstrap=("/ip4/127.0.0.1/tcp/1/p2p/x",), learning_rate=1e-3)
+    config = Config(local=2, bootstrap=("/ip4/127.0.0.1/tcp/1/p2p/x",), learning_rate=1e-3, model="\x7f\u202e 😀")
     assert load_config(write(tmp_path, render_config(config))) == config
 
 
@@ -64,6 +67,11 @@ BAD = {
     "a name that is no peer id": ('banned = ["…4fgh"]', "not a peer id"),
     "a friend who is banned": (f'trusted = ["{PEER}"]\nbanned = ["{PEER}"]', f"both hold {PEER}"),
     "bad TOML": ("local =", "not valid TOML"),
+    "3,000 nested lists": ("local = " + "[" * 3_000, "not valid TOML"),
+    "an integer of 5,000 digits": ("local = " + "1" * 5_000, "not valid TOML"),
+    "a rate of 5,000 hexadecimal digits": ("learning_rate = 0x" + "f" * 5_000, "not valid TOML"),
+    "a zero byte in a path": (r'swarm = "a\u0000b"', "zero byte"),
+    "a zero byte in an address": (r'listen = ["a\u0000b"]', "zero byte"),
 }
 
 
@@ -73,6 +81,31 @@ def test_a_file_is_refused_with(tmp_path, text, reason):
         load_config(write(tmp_path, text))
 
 
-def test_a_missing_file_is_named(tmp_path):
-    with pytest.raises(LocalError, match=r"nowhere\.toml"):
+def test_a_missing_file_is_named_with_the_command_that_makes_one(tmp_path):
+    with pytest.raises(LocalError, match=r"nowhere\.toml; make one with: sapo-node config > "):
         load_config(tmp_path / "nowhere.toml")
+
+
+def test_a_folder_and_a_pipe_are_no_configuration(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path, tmp_path / "pipe"):
+        with pytest.raises(LocalError, match="not a configuration"):
+            load_config(path)
+
+
+def test_a_file_that_is_no_text_is_refused(tmp_path):
+    (tmp_path / "node.toml").write_bytes(b"\xff")
+    with pytest.raises(LocalError, match="not UTF-8"):
+        load_config(tmp_path / "node.toml")
+
+
+def test_a_thousand_damaged_configurations_each_load_or_are_one_error(tmp_path):
+    rng, refused = random.Random(2), 0
+    lines = [line for line in render_config(Config()).splitlines() if not line.startswith("#")]
+    for _ in range(1_000):
+        (tmp_path / "node.toml").write_bytes(mutated("\n".join(lines).encode(), rng))
+        try:
+            load_config(tmp_path / "node.toml")
+        except LocalError:
+            refused += 1
+    assert 100 < refused < 1_000

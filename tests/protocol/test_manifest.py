@@ -39,7 +39,7 @@ def test_the_order_of_tasks_is_part_of_the_network_id():
 BAD = {
     "not TOML": ("name =", "not valid TOML"),
     "an unknown key": ("colour = 1\n" + TEXT, "unknown key 'colour'"),
-    "a missing key": (TEXT.replace("genesis", "# genesis", 1), "genesis"),
+    "a missing key": (TEXT.replace("genesis", "# genesis", 1), "the key 'genesis' is missing"),
     "another protocol version": (TEXT.replace("version = 1", "version = 2", 1), "protocol version 2"),
     "a float in a task's configuration": (TEXT.replace("config = {", "config = { p = 0.5,", 1), "unsigned integer"),
     "a negative integer in a task's configuration": (TEXT.replace("config = {", "config = { p = -1,", 1), "unsigned"),
@@ -57,6 +57,12 @@ BAD = {
 def test_a_manifest_is_refused_with(text, reason):
     with pytest.raises(LocalError, match=reason):
         parse_manifest(text, "swarm.toml")
+
+
+def test_the_keys_that_an_error_names_are_those_that_people_write():
+    with pytest.raises(LocalError, match="known keys are completions") as refused:
+        parse_manifest("colour = 1\n" + TEXT, "swarm.toml")
+    assert "x" not in str(refused.value).partition("known keys are ")[2].split(", ")
 
 
 def test_a_name_that_is_neither_shipped_nor_a_file_says_what_there_is():

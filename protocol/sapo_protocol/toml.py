@@ -1,0 +1,89 @@
+"""TOML that a stranger may have written: read within limits, and written so that it cannot steer a terminal."""
+
+import json
+import re
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from .errors import LocalError
+from .files import read_bounded
+from .limits import MAX_UINT
+
+_MAX_LEVELS = 32
+"""Tables and lists within each other. No file of ours needs more than 8."""
+_MAX_DOTS = 1_000
+"""Dots in one line. tomllib needs half a minute for one key of 32,000 parts, and a key never spans lines."""
+_MIN_INTEGER = -(2**63)
+_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
+
+
+def read_toml(path: Path, limit: int, what: str) -> dict[str, Any]:
+    """Return the tables of a TOML file of at most `limit` bytes; `what` names the file in errors.
+
+    Raises NoSuchFile where nothing is at `path`, and LocalError for anything else that cannot be read.
+    """
+    data = read_bounded(path, limit, what)
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise LocalError(f"{path} is not valid TOML: byte {error.start} is not UTF-8 text") from error
+    return parse_toml(text, str(path))
+
+
+def parse_toml(text: str, source: str) -> dict[str, Any]:
+    """Return the tables that TOML `text` describes; `source` names it in errors. Raises LocalError for bad TOML, deep
+    nesting, and integers beyond 64 bits.
+    """
+    if any(line.count(".") > _MAX_DOTS for line in text.split("\n")):
+        raise LocalError(f"{source} is not valid TOML for sapo-node: a line has more than {_MAX_DOTS:,} dots")
+    try:
+        table = tomllib.loads(text)
+    except RecursionError as error:
+        raise LocalError(_too_deep(source)) from error
+    except ValueError as error:  # TOMLDecodeError, and what Python says of an integer with thousands of digits
+        raise LocalError(f"{source} is not valid TOML: {error}") from error
+    _require_bounds(table, source)
+    return table
+
+
+def _require_bounds(table: dict[str, Any], source: str) -> None:
+    """Raises LocalError for what later code could not walk through or print."""
+    waiting: list[tuple[Any, int]] = [(table, 1)]
+    while waiting:
+        value, level = waiting.pop()
+        if isinstance(value, dict | list):
+            if level > _MAX_LEVELS:
+                raise LocalError(_too_deep(source))
+            waiting += [(each, level + 1) for each in (value.values() if isinstance(value, dict) else value)]
+        elif isinstance(value, int) and not _MIN_INTEGER <= value <= MAX_UINT:
+            raise LocalError(f"{source} is not valid TOML for sapo-node: an integer has more than 64 bits")
+
+
+def _too_deep(source: str) -> str:
+    return f"{source} is not valid TOML for sapo-node: it is nested deeper than {_MAX_LEVELS} levels"
+
+
+def toml_value(value: object) -> str:
+    """Return a value as TOML in printable characters, which `parse_toml` reads back to the same value.
+
+    Raises LocalError for bytes, which TOML cannot say.
+    """
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(f"{_key(key)} = {toml_value(item)}" for key, item in value.items()) + " }"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(toml_value(item) for item in value) + "]"
+    if isinstance(value, bytes):
+        raise LocalError("this manifest holds byte strings, which TOML cannot")
+    # JSON's strings, booleans and numbers are TOML as well, but for the characters that are escaped here.
+    text = json.dumps(value, ensure_ascii=False)
+    return text if text.isprintable() else "".join(map(_escaped, text))
+
+
+def _escaped(character: str) -> str:
+    return character if character.isprintable() else f"\\U{ord(character):08x}"
+
+
+def _key(key: str) -> str:
+    return key if _BARE_KEY.fullmatch(key) else toml_value(key)
