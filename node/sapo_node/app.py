@@ -38,6 +38,7 @@ from sapo_node.place import Place
 from sapo_node.round import Phase, RoundReport
 from sapo_node.state import SCHEMA, StateFolder, locked, state_folder
 from sapo_protocol import LocalError, Manifest, load_manifest
+from sapo_protocol.printable import printable
 
 _KEPT_NOTICES = 5
 _KEEP_OUT_INTERVAL = 1.0
@@ -405,6 +406,7 @@ class RunningNode:
         self._tell(str(notice))
 
     def _tell(self, text: str) -> None:
+        text = printable(text)
         self._notices.append(text)
         self._observer(Noticed(text))
 

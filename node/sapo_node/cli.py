@@ -6,6 +6,7 @@ import click
 
 from sapo_node.commands.group import CommandGroup
 from sapo_node.commands.options import run_command_line
+from sapo_node.terminal import PrintableFormatter
 
 _MODULES = {
     "start": "running",
@@ -45,9 +46,9 @@ def cli(*, verbose: bool) -> None:
     A second one, in a new terminal:   sapo-node start --key other.key
     Everything at once, with a cheat:  sapo-node demo
     """  # noqa: D301 - click reads the backspace
-    logging.basicConfig(
-        level=logging.INFO if verbose else logging.WARNING, format="%(levelname)s %(name)s: %(message)s"
-    )
+    to_stderr = logging.StreamHandler()
+    to_stderr.setFormatter(PrintableFormatter("%(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, handlers=[to_stderr])
     if not verbose:
         # What libp2p logs about strangers' connections is of no use to an operator; our own notices tell what matters.
         logging.getLogger("libp2p").setLevel(logging.CRITICAL)

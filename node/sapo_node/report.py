@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Any, Self
 
 import click
-from rich.console import Console, RenderableType
+from rich.console import RenderableType
 from rich.live import Live
 
 from sapo_node.app import Event, Noticed, Phased, Played, Refreshed, Shared, Started, Stopped
@@ -15,6 +15,7 @@ from sapo_node.metrics import metrics
 from sapo_node.overview import Overview
 from sapo_node.progress import activity, figure
 from sapo_node.round import Phase
+from sapo_node.terminal import Terminal, say
 from sapo_node.view import render
 
 _SHOWN_PEERS = 100
@@ -54,7 +55,7 @@ def _knows(view: Overview) -> dict[str, Any]:
 class _Screen:
     """What the terminal shows: drawn anew several times a second, so that the seconds of a phase run."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Terminal) -> None:
         self._console = console
         self._view: Overview | None = None
         self._phase: tuple[Phase | None, float] | None = None
@@ -83,7 +84,7 @@ class LiveView:
     """The whole screen on a terminal; a line for each event where there is none."""
 
     def __init__(self) -> None:
-        self._console = Console()
+        self._console = Terminal()
         self._screen = _Screen(self._console)
         self._live = Live(self._screen, console=self._console, refresh_per_second=_FRAMES)
 
@@ -108,7 +109,7 @@ class LiveView:
         elif isinstance(event, Noticed):
             self._console.print(event.text, style="dim", markup=False, highlight=False, soft_wrap=True)
         elif not isinstance(event, Phased | Refreshed):
-            click.echo(_line(event))
+            say(_line(event))
 
 
 def _line(event: Started | Played | Shared | Stopped) -> str:

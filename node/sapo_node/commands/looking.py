@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
 from rich.text import Text
 
 from sapo_node import explain
@@ -15,6 +14,7 @@ from sapo_node.commands.wire import show_proof
 from sapo_node.config import Config, load_config, render_config
 from sapo_node.overview import Overview, at_rest, overview
 from sapo_node.state import is_running, read_database
+from sapo_node.terminal import Terminal
 from sapo_node.view import peer_table, render
 from sapo_protocol import LocalError, load_manifest
 
@@ -31,7 +31,7 @@ def status(config: Config, *, json_output: bool) -> None:
     if json_output:
         click.echo(json.dumps({**view.as_dict(), "running": runs}))
     else:
-        Console().print(render(view, doing=_life(view, runs=runs)))
+        Terminal().print(render(view, doing=_life(view, runs=runs)))
 
 
 def _view(config: Config, **wanted: Any) -> tuple[Overview, bool]:
@@ -68,9 +68,9 @@ def peers(config: Config, *, peer: str | None, json_output: bool) -> None:
         connected = set(view.session.get("connected", ()))
         click.echo(json.dumps([{**asdict(peer), "connected": peer.peer in connected} for peer in view.peers]))
         return
-    console = Console()
-    table = peer_table(view, view.peers, shorten=console.width < _WIDE)
-    console.print(table if view.peers else "no peers heard of yet")
+    terminal = Terminal()
+    table = peer_table(view, view.peers, shorten=terminal.width < _WIDE)
+    terminal.print(table if view.peers else "no peers heard of yet")
 
 
 @click.command()

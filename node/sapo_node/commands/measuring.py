@@ -12,7 +12,6 @@ from typing import Any
 
 import click
 import trio
-from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
@@ -24,6 +23,7 @@ from sapo_node.heldout import HeldOut
 from sapo_node.history import History
 from sapo_node.intervals import LEVEL, Interval
 from sapo_node.metrics import METRICS
+from sapo_node.terminal import Terminal
 from sapo_protocol import LocalError, load_manifest
 
 _BAR = 20
@@ -61,7 +61,7 @@ def eval_(config_file: Path | None, *, questions: int, samples: int, json_output
     if json_output:
         click.echo(json.dumps({**result.as_dict(), "questions": questions, "step": step}))
     else:
-        Console().print(_table(result, questions, step))
+        Terminal().print(_table(result, questions, step))
 
 
 @click.command()

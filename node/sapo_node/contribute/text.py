@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from sapo_node.learner.messages import Finish, Sampled
+from sapo_protocol.printable import printable as printable_line
 
 
 def completion(text: str, finish: Finish, max_bytes: int) -> Sampled:
@@ -23,4 +24,4 @@ def filled(given: Sequence[Sampled], completions: int) -> tuple[Sampled, ...]:
 
 def printable(text: str, length: int = 200) -> str:
     """What others wrote as one short line that cannot steer a terminal."""
-    return "".join(each if each.isprintable() else " " for each in text[:length]).strip()
+    return printable_line(text[:length].strip())

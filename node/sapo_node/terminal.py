@@ -1,0 +1,39 @@
+"""Where the node prints for people. What peers, manifests and plug-ins wrote cannot steer the terminal from here."""
+
+import logging
+from collections.abc import Iterable
+
+import click
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
+
+from sapo_protocol.printable import printable
+
+
+class Terminal(Console):
+    """A console whose text is printable, whoever wrote it. Its own colours and cursor movements stay."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """Yield the segments of the renderable, each with printable text."""
+        for segment in super().render(renderable, options):
+            if segment.control or segment.text.isprintable():
+                yield segment
+            else:
+                yield segment._replace(text=_printable_lines(segment.text))
+
+
+class PrintableFormatter(logging.Formatter):
+    """Log lines that are printable, whoever wrote what they quote. Tracebacks keep their lines."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the name is logging's
+        """Return the line without the traceback."""
+        return printable(super().formatMessage(record))
+
+
+def say(text: str) -> None:
+    """Print lines for people on standard output."""
+    click.echo(_printable_lines(text))
+
+
+def _printable_lines(text: str) -> str:
+    return "\n".join(map(printable, text.split("\n")))
