@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Iterable
+from typing import Any
 
 import click
 from rich.console import Console, ConsoleOptions, RenderableType
@@ -28,6 +29,10 @@ class PrintableFormatter(logging.Formatter):
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the name is logging's
         """Return the line without the traceback."""
         return printable(super().formatMessage(record))
+
+    def formatException(self, ei: Any) -> str:  # noqa: N802 - the name is logging's
+        """Return the traceback."""
+        return _printable_lines(super().formatException(ei))
 
 
 def say(text: str) -> None:

@@ -144,7 +144,7 @@ async def test_what_it_says_on_stderr_goes_to_the_log_without_control_characters
         with trio.fail_after(10):
             while not caplog.messages:  # noqa: ASYNC110
                 await trio.sleep(0.01)
-    assert caplog.messages == ["[2Jloading"]
+    assert caplog.messages == [r"\x1b[2Jloading"]
 
 
 async def test_the_nodes_own_secrets_are_not_handed_to_the_program(running, monkeypatch):
