@@ -5,7 +5,9 @@ either happens or raises StateError; a killed process loses nothing that was com
 as well (counters) is committed with `durable=True`.
 """
 
+import json
 import sqlite3
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +16,23 @@ from typing import Any
 from sapo_protocol import LocalError
 
 SCHEMA_VERSION = 2
+
+_FAILURES = (sqlite3.Error, sqlite3.Warning, UnicodeDecodeError, OverflowError)
+"""What the sqlite3 module raises: the last two where a damaged file holds text that is not UTF-8, or a huge number."""
+
+_MACHINE = frozenset(
+    {
+        sqlite3.SQLITE_BUSY,
+        sqlite3.SQLITE_CANTOPEN,
+        sqlite3.SQLITE_FULL,
+        sqlite3.SQLITE_IOERR,
+        sqlite3.SQLITE_LOCKED,
+        sqlite3.SQLITE_NOMEM,
+        sqlite3.SQLITE_PERM,
+        sqlite3.SQLITE_READONLY,
+    }
+)
+"""Result codes that blame the disk or its permissions. Every other code blames the file."""
 
 
 class StateError(LocalError):
@@ -24,46 +43,84 @@ class Database:
     """A connection that turns every SQLite failure into one StateError line."""
 
     def __init__(self, path: Path | None, schema: tuple[str, ...], *, read_only: bool = False) -> None:
-        """Open or create the database at `path` (in memory for None) with the tables of `schema`."""
+        """Open or create the database at `path` (in memory for None) with the tables of `schema`.
+
+        Raises StateError where `path` is no database of this version, or, for `read_only`, where nothing is there.
+        """
         self._where = str(path) if path else "in memory"
+        if path:
+            _require_file(path, may_be_missing=not read_only)
         with self._errors():
-            if read_only:
-                self._connection = sqlite3.connect(f"file:{path}?mode=ro", uri=True, isolation_level=None)
+            if path and read_only:
+                self._connection = sqlite3.connect(
+                    f"{path.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None
+                )
             else:
                 self._connection = sqlite3.connect(path or ":memory:", isolation_level=None)
-                self._create(schema)
+        try:
+            with self._errors():
+                version = self._require_version(may_be_empty=not read_only)
+                if not read_only:
+                    self._create(schema, is_new=version == 0)
+        except StateError:
+            self._connection.close()
+            raise
 
-    def _create(self, schema: tuple[str, ...]) -> None:
-        run = self._connection.execute
-        if run("PRAGMA quick_check(1)").fetchone() != ("ok",):
-            raise sqlite3.DatabaseError("integrity check failed")
-        run("PRAGMA journal_mode = WAL")
-        run("PRAGMA synchronous = NORMAL")
-        (version,) = run("PRAGMA user_version").fetchone()
+    def _require_version(self, *, may_be_empty: bool) -> int:
+        """The version of the schema, 0 for an empty database.
+
+        Raises StateError for a database of another program, or of another version of this one.
+        """
+        (version,) = self._connection.execute("PRAGMA user_version").fetchone()
+        (tables,) = self._connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        if version == 0 and (tables or not may_be_empty):
+            raise StateError(f"{self._where} is no database of sapo-node: move it away, or choose another --state")
         if version not in (0, SCHEMA_VERSION):
             raise StateError(
                 f"{self._where} was written by another version of sapo-node (schema {version}); use the version that "
                 f"wrote it, or another --state"
             )
+        return int(version)
+
+    def _create(self, schema: tuple[str, ...], *, is_new: bool) -> None:
+        run = self._connection.execute
+        if run("PRAGMA quick_check(1)").fetchone() != ("ok",):
+            raise sqlite3.DatabaseError("integrity check failed")
+        run("PRAGMA journal_mode = WAL")
+        run("PRAGMA synchronous = NORMAL")
+        if is_new:  # before the tables: a database whose creation was interrupted is then known as one of this program
+            run(f"PRAGMA user_version = {SCHEMA_VERSION}")
         for statements in schema:
             self._connection.executescript(statements)
-        run(f"PRAGMA user_version = {SCHEMA_VERSION}")
+
+    def check(self) -> None:
+        """Read the whole database. Raises StateError where any of it is damaged."""
+        with self._errors():
+            if self._connection.execute("PRAGMA integrity_check(1)").fetchone() != ("ok",):
+                raise sqlite3.DatabaseError("integrity check failed")
+            for (table,) in self.rows("SELECT name FROM sqlite_master WHERE type = 'table'"):
+                quoted = '"' + table.replace('"', '""') + '"'
+                for _ in self._connection.execute(f"SELECT * FROM {quoted}"):  # noqa: S608 - a name of this database
+                    pass
 
     @contextmanager
-    def _errors(self) -> Iterator[None]:
+    def _errors(self, kinds: tuple[type[Exception], ...] = _FAILURES) -> Iterator[None]:
         try:
             yield
-        except sqlite3.DatabaseError as error:
+        except kinds as error:
             raise self._state_error(error) from error
 
-    def _state_error(self, error: sqlite3.DatabaseError) -> StateError:
+    def _state_error(self, error: Exception) -> StateError:
         if "no such table" in str(error):
             return StateError(
                 f"state database {self._where} is from an older version ({error}): start the node once with this one, "
                 f"which adds what is missing"
             )
-        if isinstance(error, sqlite3.OperationalError):
+        if getattr(error, "sqlite_errorcode", 0) & 0xFF in _MACHINE:  # the low byte is the primary result code
             return StateError(f"state database {self._where}: {error}; free disk space or check its permissions")
+        return self._damaged(error)
+
+    def _damaged(self, error: Exception) -> StateError:
         return StateError(
             f"state database {self._where} is damaged ({error}); restore it from a backup, or move its folder away "
             f"to begin anew"
@@ -75,7 +132,7 @@ class Database:
         if self._connection.in_transaction:
             yield
             return
-        with self._errors():
+        with self._errors((sqlite3.Error,)):  # what else is raised inside is the caller's
             if durable:
                 self._connection.execute("PRAGMA synchronous = FULL")
             self._connection.execute("BEGIN IMMEDIATE")
@@ -92,14 +149,14 @@ class Database:
         """Run one statement; the number of rows it changed."""
         try:
             return self._connection.execute(statement, values).rowcount
-        except sqlite3.DatabaseError as error:
+        except _FAILURES as error:
             raise self._state_error(error) from error
 
     def rows(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
         """All rows of a query."""
         try:
             return self._connection.execute(query, values).fetchall()
-        except sqlite3.DatabaseError as error:
+        except _FAILURES as error:
             raise self._state_error(error) from error
 
     def row(self, query: str, *values: Any) -> tuple[Any, ...] | None:
@@ -107,6 +164,38 @@ class Database:
         rows = self.rows(query, *values)
         return rows[0] if rows else None
 
+    def documents(self, query: str, *values: Any) -> list[dict[str, Any]]:
+        """The rows of a query for one column of JSON objects. Raises StateError where one is no JSON object."""
+        return [self._document(text) for (text,) in self.rows(query, *values)]
+
+    def _document(self, text: Any) -> dict[str, Any]:
+        try:
+            value = json.loads(text)
+        except (ValueError, TypeError, RecursionError) as error:
+            raise self._damaged(error) from error
+        if not isinstance(value, dict):
+            raise self._damaged(ValueError("a row holds no JSON object"))
+        return value
+
     def close(self) -> None:
         """Close the file."""
         self._connection.close()
+
+
+def _require_file(path: Path, *, may_be_missing: bool) -> None:
+    """Raises StateError for a pipe, on which SQLite would wait for ever, and for a folder.
+
+    The file is not opened here: closing it would take away the locks that SQLite may hold on it in this process.
+    """
+    try:
+        is_file = stat.S_ISREG(path.stat().st_mode)
+    except FileNotFoundError as error:
+        if may_be_missing:
+            return
+        raise StateError(
+            f"there is no state database {path}: this key has not been started in this swarm yet (sapo-node start)"
+        ) from error
+    except OSError as error:
+        raise StateError(f"cannot read the state database {path}: {error.strerror}; choose another --state") from error
+    if not is_file:
+        raise StateError(f"{path} is no file, so it is no state database: move it away, or choose another --state")

@@ -96,7 +96,7 @@ class History:
 
     def exams(self) -> list[dict[str, Any]]:
         """The looks at held-out questions that are kept, oldest first."""
-        return [json.loads(result) for (result,) in self._database.rows("SELECT result FROM exams ORDER BY step")]
+        return self._database.documents("SELECT result FROM exams ORDER BY step")
 
     def count(self, counts: Mapping[str, int]) -> None:
         """Add to the counts kept over restarts: accepted envelopes, refusals by reason."""
@@ -114,13 +114,11 @@ class History:
 
     def rounds(self, last: int) -> list[dict[str, Any]]:
         """The metrics of the last rounds, oldest first."""
-        rows = self._database.rows("SELECT report FROM rounds ORDER BY step DESC LIMIT ?", last)
-        return [json.loads(row[0]) for row in reversed(rows)]
+        return self._database.documents("SELECT report FROM rounds ORDER BY step DESC LIMIT ?", last)[::-1]
 
     def rounds_after(self, step: int) -> list[dict[str, Any]]:
         """The metrics of the rounds kept that came after a step, in order."""
-        rows = self._database.rows("SELECT report FROM rounds WHERE step > ? ORDER BY step", step)
-        return [json.loads(row[0]) for row in rows]
+        return self._database.documents("SELECT report FROM rounds WHERE step > ? ORDER BY step", step)
 
     def points(self) -> list[Point]:
         """The learning curve over all rounds. A database of an older version has the rounds alone."""
@@ -147,5 +145,4 @@ class History:
 
     def session(self) -> dict[str, Any]:
         """The facts of the running, or last, session."""
-        row = self._database.row("SELECT facts FROM session")
-        return dict(json.loads(row[0])) if row else {}
+        return next(iter(self._database.documents("SELECT facts FROM session")), {})

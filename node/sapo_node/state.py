@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,6 +24,9 @@ SCHEMA = (
     anchors.SCHEMA,
     journal.SCHEMA,
 )
+
+
+_OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +52,44 @@ def state_folder(root: Path, manifest: Manifest, peer: str) -> StateFolder:
 
 
 @contextmanager
+def for_owner_alone() -> Iterator[None]:
+    """While this is entered, this process and the processes that it starts make files that only their owner can read.
+
+    The umask belongs to the whole process: enter this only where the process writes nothing that is meant for others.
+    """
+    before = os.umask(_OTHERS)
+    try:
+        yield
+    finally:
+        os.umask(before)
+
+
+def _close_to_others(path: Path) -> None:
+    """Take away what others may do with a folder and everything in it."""
+    for each in (path, *path.rglob("*")):
+        mode = each.lstat().st_mode
+        if mode & _OTHERS and not stat.S_ISLNK(mode):
+            each.chmod(stat.S_IMODE(mode) & ~_OTHERS)
+
+
+@contextmanager
 def locked(folder: StateFolder) -> Iterator[None]:
-    """Hold the folder exclusively. Raises LocalError when another process holds it or it cannot be made."""
+    """Hold the folder exclusively, and keep it for its owner alone. Raises LocalError when another process holds it, or
+    it cannot be made.
+    """
+    with for_owner_alone(), _held(folder):
+        try:
+            _close_to_others(folder.path)
+        except OSError as error:
+            raise LocalError(
+                f"others can read {error.filename}, and that cannot be changed ({error.strerror}); run: "
+                f"chmod -R go= {folder.path}, or choose another --state"
+            ) from error
+        yield
+
+
+@contextmanager
+def _held(folder: StateFolder) -> Iterator[None]:
     try:
         folder.path.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(folder.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -85,9 +125,5 @@ def is_running(folder: StateFolder) -> bool:
 
 
 def read_database(folder: StateFolder) -> Database:
-    """The database of a node that may be running, for reading. Raises LocalError when there is none."""
-    if not folder.database.exists():
-        raise LocalError(
-            f"no state at {folder.path}: this key has not been started in this swarm yet (sapo-node start)"
-        )
+    """The database of a node that may be running, for reading. Raises StateError when there is none."""
     return Database(folder.database, (), read_only=True)

@@ -1,15 +1,21 @@
 """State on disk: one process, whole transactions, and a clear word when the file is damaged."""
 
+import json
 import os
+import random
 import sqlite3
+import stat
 import subprocess
 import sys
+import tempfile
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from sapo_node.database import SCHEMA_VERSION, Database, StateError
-from sapo_node.state import SCHEMA, StateFolder, locked, read_database, state_folder
+from sapo_node.history import History
+from sapo_node.state import SCHEMA, StateFolder, is_running, locked, read_database, state_folder
 from sapo_protocol import LocalError
 
 TABLE = ("CREATE TABLE IF NOT EXISTS t (x INTEGER PRIMARY KEY);",)
@@ -69,6 +75,186 @@ def test_a_full_disk_is_a_state_error_and_what_was_committed_stays(tmp_path):
         for x in range(2, 100_000):
             database.execute("INSERT INTO t VALUES (?)", x)
     assert database.rows("SELECT count(*) FROM t") == [(1,)]
+
+
+def no_file(path):
+    del path
+
+
+def folder(path):
+    path.mkdir()
+
+
+def pipe(path):
+    os.mkfifo(path)
+
+
+def empty(path):
+    path.write_bytes(b"")
+
+
+def text(path):
+    path.write_text("no database at all\n" * 100)
+
+
+def other_program(path):
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE theirs (x)")
+
+
+def other_version(path):
+    with sqlite3.connect(path) as connection:
+        connection.execute("PRAGMA user_version = 99")
+
+
+NO_STATE = {
+    no_file: "sapo-node start",
+    folder: "no file.*choose another --state",
+    pipe: "no file.*choose another --state",
+    empty: "no database of sapo-node",
+    text: "damaged.*backup",
+    other_program: "no database of sapo-node",
+    other_version: "another version",
+}
+
+
+@pytest.mark.parametrize(("make", "advice"), NO_STATE.items(), ids=lambda each: getattr(each, "__name__", ""))
+def test_reading_what_is_no_state_is_one_error_that_says_what_to_do(tmp_path, make, advice):
+    make(tmp_path / "node.sqlite")
+    with pytest.raises(StateError, match=advice):
+        read_database(StateFolder(tmp_path))
+
+
+@pytest.mark.parametrize("make", [folder, pipe, text, other_program, other_version])
+def test_a_node_does_not_start_on_what_is_no_state_and_leaves_it_as_it_is(tmp_path, make):
+    path = tmp_path / "node.sqlite"
+    make(path)
+    before = path.read_bytes() if path.is_file() else None
+    with pytest.raises(StateError):
+        Database(path, SCHEMA)
+    assert (path.read_bytes() if path.is_file() else None) == before
+
+
+def test_a_state_in_a_folder_of_any_name_is_read(tmp_path):
+    odd = StateFolder(tmp_path / "a?b#c%20d")
+    odd.path.mkdir()
+    Database(odd.database, SCHEMA).close()
+    assert read_database(odd).rows("SELECT * FROM counters") == []
+
+
+def small_state(path):
+    """A database with a session, rounds and text in small pages, all of it in one file; returns the file's bytes."""
+    database = Database(path, ("PRAGMA page_size = 512; VACUUM;", *SCHEMA))
+    history = History(database)
+    history.describe_session({"peer_id": "me", "notices": ["naïve"] * 20})
+    for step in range(1, 20):
+        database.execute("INSERT INTO rounds VALUES (?, 0.5, ?)", step, json.dumps({"step": step, "é": "x" * 100}))
+    history.count({"accepted": 3, "réfusé": 4})
+    database.close()
+    return path.read_bytes()
+
+
+def test_a_database_that_is_overwritten_in_its_middle_fails_its_check(tmp_path):
+    data = bytearray(small_state(tmp_path / "db"))
+    Database(tmp_path / "db", (), read_only=True).check()
+    middle = len(data) // 2
+    data[middle : middle + 600] = bytes(600)
+    (tmp_path / "db").write_bytes(data)
+    with pytest.raises(StateError, match=r"damaged.*restore it from a backup"):
+        Database(tmp_path / "db", (), read_only=True).check()
+
+
+def look_at(path):
+    """Everything that a reader of a state looks at."""
+    with closing(Database(path, (), read_only=True)) as database:
+        database.check()
+        history = History(database)
+        history.session(), history.rounds(100), history.rounds_after(0), history.exams(), history.counts()
+
+
+@pytest.fixture
+def memory_folder():
+    """A folder in memory, where thousands of files are made in no time."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as name:
+        yield Path(name)
+
+
+def test_a_thousand_damaged_databases_each_load_or_are_one_error(memory_folder):
+    data, rng, refused = small_state(memory_folder / "db"), random.Random(3), 0
+    for number in range(1_000):
+        damaged = bytearray(data)
+        place = rng.randrange(len(data))
+        piece = rng.randbytes(rng.choice((1, 2, 8, 64)))
+        damaged[place : place + len(piece)] = piece
+        path = memory_folder / "damaged"
+        path.write_bytes(damaged[: rng.randrange(len(data))] if number % 10 == 0 else damaged)
+        try:
+            look_at(path)
+            Database(path, SCHEMA).close()
+        except StateError:
+            refused += 1
+        for extra in memory_folder.glob("damaged*"):
+            extra.unlink()
+    assert 100 < refused < 1_000
+
+
+@pytest.mark.parametrize("stored", ["{", "[]", "1" * 5_000, "[" * 3_000, b"\xff", None, 7])
+def test_a_round_that_is_no_json_object_is_a_damaged_state(database, stored):
+    database.execute("DROP TABLE rounds")
+    database.execute("CREATE TABLE rounds (step, reward, report)")
+    database.execute("INSERT INTO rounds VALUES (1, 0, ?)", stored)
+    with pytest.raises(StateError, match="damaged"):
+        History(database).rounds(10)
+
+
+def test_text_that_is_not_utf_8_is_a_damaged_state(database):
+    database.execute("INSERT INTO counts VALUES (CAST(x'ff' AS TEXT), 1)")
+    with pytest.raises(StateError, match="damaged"):
+        History(database).counts()
+
+
+def test_what_a_caller_raises_in_a_transaction_is_not_taken_for_damage(database):
+    with pytest.raises(UnicodeDecodeError), database.transaction():
+        b"\xff".decode()
+
+
+def modes(folder):
+    return {path.relative_to(folder): stat.S_IMODE(path.stat().st_mode) for path in (folder, *folder.rglob("*"))}
+
+
+def test_a_state_that_others_could_read_is_closed_to_them_at_the_start(tmp_path):
+    folder = StateFolder(tmp_path / "state")
+    checkpoint = folder.checkpoints / "step-00000010"
+    checkpoint.mkdir(parents=True)
+    for path in (folder.database, checkpoint / "meta.json"):
+        path.write_bytes(b"")
+        path.chmod(0o644)
+    for path in (folder.path, folder.checkpoints, checkpoint):
+        path.chmod(0o755)
+    with locked(folder):
+        found = modes(folder.path)
+    assert all(mode & 0o077 == 0 for mode in found.values()), found
+    assert len(found) == 6
+
+
+def test_what_a_process_writes_beside_a_state_keeps_its_usual_mode(tmp_path):
+    before = os.umask(0o022)
+    try:
+        with locked(StateFolder(tmp_path / "state")):
+            pass
+        (tmp_path / "export").write_bytes(b"")
+    finally:
+        os.umask(before)
+    assert modes(tmp_path)[Path("export")] == 0o644
+
+
+def test_whether_a_node_runs_is_seen_without_touching_its_folder(tmp_path):
+    folder = StateFolder(tmp_path / "state")
+    assert not is_running(folder)
+    assert not folder.path.exists()
+    with locked(folder):
+        assert is_running(folder)
+    assert not is_running(folder)
 
 
 def test_two_nodes_on_one_state_are_refused(tmp_path):
