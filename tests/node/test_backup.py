@@ -1,32 +1,47 @@
 """A backup holds a state and no key; what is restored is noticed, and nothing is overwritten."""
 
 import io
+import os
+import random
+import shutil
 import sqlite3
+import stat
 import tarfile
 
 import pytest
 
+from mutation import mutated
 from sapo_node.backup import restore_backup, write_backup
 from sapo_node.counters import Counters
-from sapo_node.database import Database
+from sapo_node.database import Database, StateError
+from sapo_node.history import History
 from sapo_node.place import Place
 from sapo_node.state import SCHEMA, StateFolder, locked
 from sapo_protocol import LocalError
 
+FILES = ("meta.json", "optimizer.safetensors", "weights.safetensors")
+MINE = {"peer_id": "12D3KooWmine", "network_id": "aa" * 32}
+
+
+def restore(file, folder, **owner):
+    restore_backup(file, folder, **MINE | owner)
+
 
 @pytest.fixture
 def folder(tmp_path, manifest, rng):
-    """A state with a round reserved and two checkpoints."""
+    """A state with a session, a round reserved and two checkpoints."""
     folder = StateFolder(tmp_path / "state")
     with locked(folder):
         database = Database(folder.database, SCHEMA)
+        History(database).describe_session(MINE)
         counters = Counters(database, manifest, now=1_000, key_is_new=True, rng=rng, place=Place(folder.path))
         counters.reserve(1_000)
         database.close()
     for step in (10, 20):
         checkpoint = folder.checkpoints / f"step-{step:08d}"
         checkpoint.mkdir(parents=True)
-        (checkpoint / "weights.safetensors").write_bytes(bytes([step]) * 1_000)
+        for name in FILES:
+            (checkpoint / name).write_bytes(bytes([step]) * 1_000)
     (folder.checkpoints / ".unfinished-step-00000030").mkdir()
     return folder
 
@@ -40,13 +55,27 @@ def file(folder, tmp_path):
 def test_a_backup_holds_the_database_and_the_finished_checkpoints_alone(file):
     with tarfile.open(file) as archive:
         files = {each.name for each in archive.getmembers() if each.isfile()}
-    checkpoints = {f"checkpoints/step-{step:08d}/weights.safetensors" for step in (10, 20)}
+    checkpoints = {f"checkpoints/step-{step:08d}/{name}" for step in (10, 20) for name in FILES}
     assert files == {"node.sqlite", *checkpoints}
+
+
+@pytest.mark.parametrize("umask", [0, 0o022])
+def test_only_its_owner_can_read_a_backup_and_what_is_restored_from_it(folder, tmp_path, umask):
+    before = os.umask(umask)
+    try:
+        write_backup(folder, tmp_path / "state.tar")
+        restored = StateFolder(tmp_path / "restored")
+        restore(tmp_path / "state.tar", restored)
+    finally:
+        os.umask(before)
+    found = [tmp_path / "state.tar", restored.path, *restored.path.rglob("*")]
+    assert len(found) == 12
+    assert [each for each in found if stat.S_IMODE(each.stat().st_mode) & 0o077] == []
 
 
 def test_what_is_restored_goes_on_where_it_was_and_listens_first(file, tmp_path, manifest, rng):
     restored = StateFolder(tmp_path / "elsewhere" / "state")
-    restore_backup(file, restored)
+    restore(file, restored)
     assert (restored.checkpoints / "step-00000020" / "weights.safetensors").read_bytes() == bytes([20]) * 1_000
     with locked(restored):
         database = Database(restored.database, SCHEMA)
@@ -55,61 +84,210 @@ def test_what_is_restored_goes_on_where_it_was_and_listens_first(file, tmp_path,
         assert counters.reserve(1_000).counter == 1
 
 
+@pytest.mark.parametrize("other", [{"peer_id": "12D3KooWother"}, {"network_id": "bb" * 32}])
+def test_a_state_of_another_key_or_swarm_is_refused_and_both_are_named(file, tmp_path, other):
+    restored = StateFolder(tmp_path / "elsewhere")
+    with pytest.raises(LocalError, match="--key and --swarm") as refused:
+        restore(file, restored, **other)
+    for each in (*MINE.values(), *other.values()):
+        assert each[:16] in str(refused.value)
+    assert list(restored.path.iterdir()) == []
+
+
+def test_a_state_that_never_came_so_far_as_to_publish_belongs_to_whom_it_is_given(folder, tmp_path):
+    with sqlite3.connect(folder.database) as connection:
+        connection.execute("DELETE FROM session")
+    write_backup(folder, tmp_path / "state.tar")
+    restore(tmp_path / "state.tar", StateFolder(tmp_path / "elsewhere"))
+
+
 def test_a_backup_of_a_running_node_is_of_one_moment(folder, tmp_path):
     database = Database(folder.database, SCHEMA)
     with database.transaction():
         database.execute("INSERT INTO counts VALUES ('half done', 1)")
         write_backup(folder, tmp_path / "running.tar")
-    restore_backup(tmp_path / "running.tar", StateFolder(tmp_path / "restored"))
+    restore(tmp_path / "running.tar", StateFolder(tmp_path / "restored"))
     with sqlite3.connect(tmp_path / "restored" / "node.sqlite") as restored:
         assert restored.execute("SELECT * FROM counts").fetchall() == []
+
+
+def test_a_checkpoint_that_lacks_a_file_is_left_out(folder, tmp_path):
+    (folder.checkpoints / "step-00000010" / "meta.json").unlink()
+    write_backup(folder, tmp_path / "state.tar")
+    restore(tmp_path / "state.tar", StateFolder(tmp_path / "restored"))
+    assert [each.name for each in (tmp_path / "restored" / "checkpoints").iterdir()] == ["step-00000020"]
+
+
+def test_a_damaged_database_is_not_backed_up_and_the_error_says_what_to_do(folder, tmp_path):
+    data = bytearray(folder.database.read_bytes())
+    middle = len(data) // 2
+    data[middle : middle + 5_000] = b"\xff" * 5_000
+    folder.database.write_bytes(data)
+    with pytest.raises(StateError, match=r"state/node\.sqlite is damaged.*restore it from a backup"):
+        write_backup(folder, tmp_path / "state.tar")
+    assert not (tmp_path / "state.tar").exists()
+
+
+@pytest.mark.parametrize("output", ["nowhere/state.tar", "file/state.tar"])
+def test_an_output_that_cannot_be_written_is_named(folder, tmp_path, output):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(LocalError, match=f"cannot write the backup .*{output}"):
+        write_backup(folder, tmp_path / output)
 
 
 def test_nothing_is_overwritten(folder, file):
     with pytest.raises(LocalError, match="exists: name a new file"):
         write_backup(folder, file)
     with pytest.raises(LocalError, match="move it away first"):
-        restore_backup(file, folder)
+        restore(file, folder)
 
 
-def archive_of(path, *members):
-    with tarfile.open(path, "w") as archive:
+@pytest.mark.parametrize("rest", ["node.sqlite-wal", "checkpoints"])
+def test_nothing_is_restored_beside_the_rest_of_another_state(folder, file, tmp_path, rest):
+    there = StateFolder(tmp_path / "there")
+    there.path.mkdir()
+    if rest == "checkpoints":
+        shutil.copytree(folder.checkpoints, there.checkpoints)
+    else:
+        (there.path / rest).write_bytes(b"")
+    with pytest.raises(LocalError, match="move it away first"):
+        restore(file, there)
+    assert not there.database.exists()
+
+
+def archive_of(path, *members, **settings):
+    with tarfile.open(path, "w", **settings) as archive:
         for name, content, kind in members:
             member = tarfile.TarInfo(name)
             member.size, member.type = len(content), kind
-            member.linkname = "/etc/passwd" if kind == tarfile.SYMTYPE else ""
+            member.linkname = "/etc/passwd" if kind in {tarfile.SYMTYPE, tarfile.LNKTYPE} else ""
             archive.addfile(member, io.BytesIO(content))
     return path
 
 
+DATABASE = ("node.sqlite", b"", tarfile.REGTYPE)
 FOLDER = ("checkpoints", b"", tarfile.DIRTYPE)
+STEP = "checkpoints/step-00000010"
 
 
 @pytest.mark.parametrize(
     "members",
     [
-        [("node.sqlite", b"", tarfile.REGTYPE)],
-        [("node.sqlite", b"", tarfile.REGTYPE), FOLDER, ("more", b"", tarfile.REGTYPE)],
+        [DATABASE],
+        [FOLDER],
+        [DATABASE, FOLDER, ("more", b"", tarfile.REGTYPE)],
         [("node.sqlite", b"", tarfile.SYMTYPE), FOLDER],
+        [DATABASE, FOLDER, (f"{STEP}/meta.json", b"", tarfile.LNKTYPE)],
+        [DATABASE, FOLDER, (f"{STEP}/meta.json", b"", tarfile.FIFOTYPE)],
+        [DATABASE, FOLDER, (f"{STEP}/meta.json", b"", tarfile.GNUTYPE_SPARSE)],
+        [DATABASE, FOLDER, (f"{STEP}/meta.json", bytes(70_000), tarfile.REGTYPE)],
+        [DATABASE, FOLDER, (f"{STEP}/more/meta.json", b"", tarfile.REGTYPE)],
+        [DATABASE, FOLDER, (f"{STEP}/code.py", b"", tarfile.REGTYPE)],
+        [DATABASE, DATABASE, FOLDER],
         [("../node.sqlite", b"", tarfile.REGTYPE), FOLDER],
         [("/node.sqlite", b"", tarfile.REGTYPE), FOLDER],
-        [("checkpoints/../../escaped", b"x", tarfile.REGTYPE), ("node.sqlite", b"", tarfile.REGTYPE)],
-        [
-            ("node.sqlite", b"no database at all, but long enough to look", tarfile.REGTYPE),
-            FOLDER,
-        ],
+        [("checkpoints/../../escaped", b"x", tarfile.REGTYPE), DATABASE],
+        [("node.sqlite", b"no database at all, but long enough to look", tarfile.REGTYPE), FOLDER],
+        [DATABASE, *[FOLDER] * 1_000],
     ],
-    ids=["no checkpoints", "more", "a link", "above", "absolute", "escaping", "no database"],
+    ids=[
+        *("no checkpoints", "no database file", "more", "a link", "a hard link", "a pipe", "a sparse file"),
+        *(
+            "a large meta.json",
+            "deeper",
+            "another file",
+            "twice",
+            "above",
+            "absolute",
+            "escaping",
+            "no database",
+            "many",
+        ),
+    ],
 )
 def test_what_is_no_backup_is_refused_and_leaves_nothing_behind(tmp_path, members):
     folder = StateFolder(tmp_path / "deep" / "state")
     with pytest.raises(LocalError):
-        restore_backup(archive_of(tmp_path / "bad.tar", *members), folder)
+        restore(archive_of(tmp_path / "bad.tar", *members), folder)
     assert list(folder.path.iterdir()) == []
     assert not (tmp_path / "deep" / "escaped").exists()
 
 
+def header(name, size=0, kind=tarfile.REGTYPE):
+    member = tarfile.TarInfo(name)
+    member.size, member.type = size, kind
+    return member.tobuf(tarfile.GNU_FORMAT)
+
+
+def padded(data):
+    return data + bytes(-len(data) % 512)
+
+
+def sparse_extension():
+    return b"".join(
+        b"%d %s\n" % (len(each) + 4, each) for each in (b"GNU.sparse.size=1099511627776", b"GNU.sparse.map=")
+    )
+
+
+HOSTILE = {
+    "extended headers in each other": header("x", 10, tarfile.XHDTYPE) + bytes(512),
+    "an extended header of 60 kB": header("x", 60_000, tarfile.XHDTYPE) + b"1" * 60_416,
+    "an extended header for all": header("x", 10, tarfile.XGLTYPE) + bytes(512),
+    "a long name of a long name": header("x", 10, tarfile.GNUTYPE_LONGNAME) + bytes(512),
+    "a file of 1 TB that is not there": header("node.sqlite", 2**40),
+    "a file of a negative size": header("node.sqlite", -512),
+    "a file beyond every limit": header("node.sqlite", 2**80),
+    "a sparse file of 1 TB": header("x", 61, tarfile.XHDTYPE) + padded(sparse_extension()) + header("node.sqlite"),
+}
+
+
+@pytest.mark.parametrize("data", HOSTILE.values(), ids=HOSTILE.keys())
+def test_a_hostile_archive_is_refused_at_once_and_takes_no_space(tmp_path, data):
+    (tmp_path / "bad.tar").write_bytes(data * 2_000 if len(data) <= 1_024 else data)
+    folder = StateFolder(tmp_path / "state")
+    with pytest.raises(LocalError, match="is no backup of a node"):
+        restore(tmp_path / "bad.tar", folder)
+    assert list(folder.path.iterdir()) == []
+
+
+def test_a_size_that_only_an_extended_header_can_say_is_read(file, tmp_path):
+    """As tarfile writes it for weights of 8 GiB and more."""
+    with tarfile.open(file) as archive:
+        entries = [(each, archive.extractfile(each).read() if each.isfile() else b"") for each in archive]
+    with (tmp_path / "copy.tar").open("wb") as copy:
+        for each, content in entries:
+            name = each.name + ("/" if each.isdir() else "")
+            extension = b"%d size=%d\n" % (len(b" size=\n") + len(str(each.size)) + 2, each.size)
+            if each.isfile():
+                copy.write(header("PaxHeaders", len(extension), tarfile.XHDTYPE) + padded(extension))
+            copy.write(header(name, 0, each.type) + padded(content))
+        copy.write(bytes(1_024))
+    restored = StateFolder(tmp_path / "restored")
+    restore(tmp_path / "copy.tar", restored)
+    assert (restored.checkpoints / "step-00000010" / "meta.json").read_bytes() == bytes([10]) * 1_000
+
+
+@pytest.mark.parametrize("make", [lambda path: path.mkdir(), os.mkfifo], ids=["a folder", "a pipe"])
+def test_what_is_no_file_is_refused_without_waiting_for_it(tmp_path, make):
+    make(tmp_path / "it")
+    with pytest.raises(LocalError, match="not a backup"):
+        restore(tmp_path / "it", StateFolder(tmp_path / "state"))
+
+
 def test_what_is_no_archive_is_refused(tmp_path):
     (tmp_path / "text").write_text("not a backup")
-    with pytest.raises(LocalError, match="cannot restore"):
-        restore_backup(tmp_path / "text", StateFolder(tmp_path / "state"))
+    with pytest.raises(LocalError, match="is no backup of a node"):
+        restore(tmp_path / "text", StateFolder(tmp_path / "state"))
+
+
+def test_a_thousand_damaged_backups_each_load_or_are_one_error(file, memory_folder):
+    data, rng, refused = file.read_bytes(), random.Random(4), 0
+    for _ in range(1_000):
+        (memory_folder / "bad.tar").write_bytes(mutated(data, rng))
+        restored = StateFolder(memory_folder / "state")
+        try:
+            restore(memory_folder / "bad.tar", restored)
+        except LocalError:
+            refused += 1
+        shutil.rmtree(restored.path)
+    assert 100 < refused < 1_000

@@ -7,7 +7,6 @@ import sqlite3
 import stat
 import subprocess
 import sys
-import tempfile
 from contextlib import closing
 from pathlib import Path
 
@@ -170,13 +169,6 @@ def look_at(path):
         database.check()
         history = History(database)
         history.session(), history.rounds(100), history.rounds_after(0), history.exams(), history.counts()
-
-
-@pytest.fixture
-def memory_folder():
-    """A folder in memory, where thousands of files are made in no time."""
-    with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as name:
-        yield Path(name)
 
 
 def test_a_thousand_damaged_databases_each_load_or_are_one_error(memory_folder):

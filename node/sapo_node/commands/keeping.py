@@ -6,9 +6,13 @@ from pathlib import Path
 import click
 
 from sapo_node.backup import restore_backup, write_backup
-from sapo_node.commands.options import as_json, configured, folder_of, place_of
+from sapo_node.commands.options import as_json, configured, place_of, unlock
 from sapo_node.config import Config
+from sapo_node.counters import LISTEN_EPOCHS
 from sapo_node.keyfile import create_key
+from sapo_node.state import state_folder
+from sapo_node.terminal import say
+from sapo_protocol import load_manifest
 
 
 @click.command()
@@ -26,7 +30,7 @@ def keygen(key: Path, *, passphrase: bool, json_output: bool) -> None:
     if json_output:
         click.echo(json.dumps({"key": str(key), "peer_id": identity.peer_id}))
     else:
-        click.echo(f"{identity.peer_id}\nwritten to {key} (mode 0600)")
+        say(f"{identity.peer_id}\nwritten to {key} (mode 0600)")
 
 
 @click.command()
@@ -36,14 +40,19 @@ def keygen(key: Path, *, passphrase: bool, json_output: bool) -> None:
 def backup(config: Config, output: Path, *, json_output: bool) -> None:
     """Write the state of a node to OUTPUT, one file: what it learnt, whom it trusts, what it published.
 
+    A damaged database is not backed up. Only you can read the file.
+
     The node may be running. The key is not in it: keep its file apart, and never run one key on two machines.
 
     \b
     sapo-node backup state.tar
     sapo-node restore state.tar
     """  # noqa: D301 - click reads the backspace
-    write_backup(folder_of(config), output)
-    click.echo(json.dumps({"output": str(output)}) if json_output else f"written to {output}")
+    write_backup(place_of(config), output)
+    if json_output:
+        click.echo(json.dumps({"output": str(output)}))
+    else:
+        say(f"written to {output}")
 
 
 @click.command()
@@ -55,6 +64,12 @@ def restore(config: Config, file: Path, *, json_output: bool) -> None:
 
     The node then listens for two epochs before it publishes: it cannot know what its key has signed since the backup.
     """
-    folder = place_of(config)
-    restore_backup(file, folder)
-    click.echo(json.dumps({"state": str(folder.path)}) if json_output else f"restored to {folder.path}")
+    manifest, peer_id = load_manifest(config.swarm), unlock(Path(config.key), None).peer_id
+    folder = state_folder(Path(config.state), manifest, peer_id)
+    restore_backup(file, folder, peer_id=peer_id, network_id=manifest.network_id.hex())
+    if json_output:
+        click.echo(json.dumps({"state": str(folder.path)}))
+    else:
+        seconds = LISTEN_EPOCHS * manifest.epoch_seconds
+        told = f"{seconds / 60:.0f} min" if seconds >= 60 else f"{seconds} s"
+        say(f"restored to {folder.path}; its node listens for two epochs ({told}) before it publishes")
