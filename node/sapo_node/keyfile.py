@@ -12,8 +12,11 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from sapo_protocol import LocalError, peer_id
+from sapo_protocol.files import NoSuchFile, read_bounded
 
 _MAX_KEY_FILE = 16_384
+PASSPHRASE_VARIABLE = "SAPO_NODE_PASSPHRASE"  # noqa: S105 - a name, no secret
+"""Environment variable that holds the passphrase of the key file."""
 _OTHERS_MAY_READ = stat.S_IRWXG | stat.S_IRWXO
 
 
@@ -50,46 +53,100 @@ class Identity:
 def create_key(path: Path, passphrase: str | None = None) -> Identity:
     """Write a new key to `path`, mode 0600. Raises LocalError when the file exists or cannot be written."""
     key = Ed25519PrivateKey.generate()
-    encryption: serialization.KeySerializationEncryption = serialization.NoEncryption()
-    if passphrase:
-        encryption = serialization.BestAvailableEncryption(passphrase.encode())
-    pem = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, encryption)
+    pem = _pem(key, passphrase)
+    _make_parent(path)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(pem)
-            file.flush()
-            os.fsync(file.fileno())
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     except FileExistsError as error:
         raise LocalError(
             f"{path} exists; a key is never overwritten: name another file or move this one away"
         ) from error
     except OSError as error:
         raise LocalError(f"cannot write the key file {path}: {error.strerror}") from error
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(pem)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        path.unlink(missing_ok=True)  # half a key would be in the way of the next attempt
+        raise LocalError(f"cannot write the key file {path}: {error.strerror}") from error
     return Identity(key)
+
+
+def _pem(key: Ed25519PrivateKey, passphrase: str | None) -> bytes:
+    encryption: serialization.KeySerializationEncryption = serialization.NoEncryption()
+    if passphrase:
+        encryption = serialization.BestAvailableEncryption(_bytes(passphrase))
+    try:
+        return key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, encryption)
+    except ValueError as error:
+        raise LocalError(f"this passphrase cannot be used: {error}") from error
+
+
+def _bytes(passphrase: str) -> bytes:
+    """The passphrase as the terminal or the environment gave it, which need not be UTF-8."""
+    return passphrase.encode("utf-8", "surrogateescape")
+
+
+def _make_parent(path: Path) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError) as error:
+        raise LocalError(f"{path.parent} is no folder, so no key can lie in it: give another path") from error
+    except OSError as error:
+        raise LocalError(f"cannot make the folder {path.parent}: {error.strerror}") from error
 
 
 def load_key(path: Path, passphrase: str | None = None) -> Identity:
-    """Read a key file. Raises LocalError for a missing, too open, foreign or damaged file; PassphraseNeeded."""
+    """Read a key file.
+
+    Raises NoSuchFile, PassphraseNeeded, and LocalError for a file that others can read or that holds no Ed25519 key.
+    """
+    pem = _read(path)
+    is_encrypted = b"ENCRYPTED" in pem
+    if passphrase and not is_encrypted and b"PRIVATE KEY" in pem:
+        raise LocalError(
+            f"{path} has no passphrase, and one was given: leave out --passphrase, unset {PASSPHRASE_VARIABLE}"
+        )
+    if is_encrypted and not passphrase:
+        raise PassphraseNeeded(f"{path} has a passphrase: give it with --passphrase or in {PASSPHRASE_VARIABLE}")
     try:
-        mode = path.stat().st_mode
-        if mode & _OTHERS_MAY_READ:
-            raise LocalError(f"{path} can be read by others (mode {stat.S_IMODE(mode):04o}); run: chmod 600 {path}")
-        with path.open("rb") as file:
-            pem = file.read(_MAX_KEY_FILE)
-    except FileNotFoundError as error:
-        raise LocalError(f"no key file {path}; make one with: sapo-node keygen --key {path}") from error
-    except OSError as error:
-        raise LocalError(f"cannot read the key file {path}: {error.strerror}") from error
-    try:
-        key = serialization.load_pem_private_key(pem, passphrase.encode() if passphrase else None)
-    except TypeError as error:
-        raise PassphraseNeeded(f"{path} is encrypted, or is not and a passphrase was given: {error}") from error
-    except (ValueError, UnsupportedAlgorithm) as error:
-        if passphrase:
+        key = serialization.load_pem_private_key(pem, _bytes(passphrase) if is_encrypted and passphrase else None)
+    except (TypeError, ValueError, UnsupportedAlgorithm) as error:
+        if is_encrypted:
             raise PassphraseNeeded(f"{path} does not open with that passphrase") from error
-        raise LocalError(f"{path} is not a PKCS#8 PEM private key; make one with: sapo-node keygen") from error
+        raise LocalError(_why_no_key(path, pem)) from error
     if not isinstance(key, Ed25519PrivateKey):
-        raise LocalError(f"{path} holds a {type(key).__name__}; a node needs an Ed25519 key: sapo-node keygen")
+        raise LocalError(
+            f"{path} holds a key of another kind ({type(key).__name__}); a node needs an Ed25519 key: give "
+            f"another path with --key"
+        )
     return Identity(key)
+
+
+def _read(path: Path) -> bytes:
+    try:
+        pem = read_bounded(path, _MAX_KEY_FILE, "key file")
+        mode = path.stat().st_mode
+    except NoSuchFile as error:
+        if path.is_symlink():
+            raise LocalError(
+                f"{path} is a link to {path.readlink()}, where nothing is: put the key there, or give another path "
+                f"with --key"
+            ) from error
+        raise NoSuchFile(f"no key file {path}; make one with: sapo-node keygen --key {path}") from error
+    if mode & _OTHERS_MAY_READ:
+        raise LocalError(f"{path} can be read by others (mode {stat.S_IMODE(mode):04o}); run: chmod 600 {path}")
+    return pem
+
+
+def _why_no_key(path: Path, pem: bytes) -> str:
+    if b"PUBLIC KEY" in pem:
+        return f"{path} holds a public key; a node needs the private key: give the path of that with --key"
+    if b"OPENSSH PRIVATE KEY" in pem:
+        return f"{path} holds a key in OpenSSH's format; a node needs PKCS#8 PEM: give another path with --key"
+    return (
+        f"{path} is {'damaged' if pem.strip() else 'empty'}. Restore your copy; a new key is a new node. To begin "
+        f"anew, move it away first"
+    )

@@ -1,13 +1,18 @@
 """The key file: made once, private, and refused with advice when something is wrong with it."""
 
+import os
 import stat
+from contextlib import suppress
 
 import pytest
 from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from sapo_node.keyfile import PassphraseNeeded, create_key, load_key
 from sapo_protocol import LocalError
+from sapo_protocol.files import NoSuchFile
 
 
 @pytest.fixture
@@ -53,20 +58,109 @@ def test_a_missing_file_names_the_command_that_makes_one(path):
         load_key(path)
 
 
-@pytest.mark.parametrize("content", [b"", b"garbage", b"\xff" * 100])
-def test_a_file_that_is_no_key_is_refused(path, content):
+@pytest.mark.parametrize(
+    ("content", "state"), [(b"", "empty"), (b"garbage", "damaged"), (b"\xff" * 100, "damaged"), (b"\0", "damaged")]
+)
+def test_a_damaged_key_is_told_as_such_with_what_a_new_one_would_mean(path, content, state):
     create_key(path)
     path.write_bytes(content)
-    with pytest.raises(LocalError, match="not a PKCS#8"):
+    with pytest.raises(
+        LocalError, match=rf"is {state}\. Restore your copy; a new key is a new node.*move it away first"
+    ):
         load_key(path)
 
 
-def test_a_key_of_another_kind_is_refused(path):
+def test_every_byte_of_a_key_that_is_lost_is_noticed_or_harmless(path):
+    made = create_key(path)
+    pem = path.read_bytes()
+    for place in range(len(pem)):
+        path.write_bytes(pem[:place] + pem[place + 1 :])
+        with suppress(LocalError):
+            assert load_key(path).peer_id == made.peer_id
+
+
+def test_a_damaged_key_with_a_passphrase_is_not_a_wrong_passphrase(path):
     create_key(path)
-    path.write_bytes(
-        X25519PrivateKey.generate().private_bytes(
-            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-        )
-    )
-    with pytest.raises(LocalError, match="needs an Ed25519 key"):
+    path.write_bytes(b"garbage")
+    with pytest.raises(LocalError, match="is damaged"):
+        load_key(path, "secret")
+
+
+def test_a_passphrase_for_a_key_that_has_none_is_told_as_such(path):
+    create_key(path)
+    with pytest.raises(LocalError, match="has no passphrase, and one was given"):
+        load_key(path, "secret")
+
+
+@pytest.mark.parametrize("passphrase", ["x" * 2_000, "\udcff"])
+def test_a_passphrase_of_any_kind_opens_its_key_or_is_refused(path, passphrase):
+    with suppress(LocalError):
+        assert create_key(path, passphrase).peer_id == load_key(path, passphrase).peer_id
+
+
+PEM, PKCS8, PLAIN = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+OTHER_KEYS = {
+    "X25519": (X25519PrivateKey.generate().private_bytes(PEM, PKCS8, PLAIN), "needs an Ed25519 key"),
+    "RSA": (rsa.generate_private_key(65_537, 1_024).private_bytes(PEM, PKCS8, PLAIN), "needs an Ed25519 key"),
+    "OpenSSH": (
+        Ed25519PrivateKey.generate().private_bytes(PEM, serialization.PrivateFormat.OpenSSH, PLAIN),
+        "OpenSSH's format",
+    ),
+    "public": (
+        Ed25519PrivateKey.generate().public_key().public_bytes(PEM, serialization.PublicFormat.SubjectPublicKeyInfo),
+        "holds a public key",
+    ),
+}
+
+
+@pytest.mark.parametrize(("pem", "reason"), OTHER_KEYS.values(), ids=OTHER_KEYS.keys())
+def test_a_key_of_another_kind_is_refused_and_named(path, pem, reason):
+    create_key(path)
+    path.write_bytes(pem)
+    with pytest.raises(LocalError, match=reason):
         load_key(path)
+
+
+def test_a_folder_is_no_key_and_is_not_to_be_changed(path):
+    path.mkdir(parents=True)
+    with pytest.raises(LocalError, match="is a folder, not a key file: give the path of a file"):
+        load_key(path)
+
+
+def test_a_pipe_is_no_key_and_is_not_waited_for(path):
+    path.parent.mkdir()
+    os.mkfifo(path, 0o600)
+    with pytest.raises(LocalError, match="not a key file"):
+        load_key(path)
+
+
+def test_a_huge_file_is_no_key(path):
+    create_key(path)
+    path.write_bytes(bytes(20_000))
+    with pytest.raises(LocalError, match="larger than 16,384 bytes"):
+        load_key(path)
+
+
+def test_a_link_to_nowhere_is_told_as_such_and_no_key_is_made_there(path):
+    path.parent.mkdir()
+    path.symlink_to("moved.key")
+    with pytest.raises(LocalError, match=r"link to moved\.key, where nothing is") as refused:
+        load_key(path)
+    assert not isinstance(refused.value, NoSuchFile)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_a_key_that_may_not_be_read_says_so(path):
+    create_key(path)
+    path.chmod(0)
+    with pytest.raises(LocalError, match="change its owner or its mode"):
+        load_key(path)
+
+
+def test_a_key_below_a_file_is_refused_for_what_it_is(tmp_path):
+    (tmp_path / "file").write_text("")
+    for path in (tmp_path / "file" / "k", tmp_path / "file" / "deeper" / "k"):
+        with pytest.raises(LocalError, match="is no folder, so no key can lie in it"):
+            create_key(path)
+        with pytest.raises(LocalError, match="Not a directory"):
+            load_key(path)
