@@ -87,3 +87,23 @@ def test_each_entry_of_an_announcement_fits_its_length_byte() -> None:
 )
 def test_hearsay_leads_to_no_more_private_a_network_than_its_author(named, met, followed):
     assert addresses.may_be_followed(named, met) is followed
+
+
+@pytest.mark.parametrize("text", ["nonsense", "/ip4/0.0.0.0/tcp/4001", "/ip6/::/tcp/4001", "/ip4/192.0.2.1/tcp/0"])
+def test_the_advice_for_an_address_to_announce_is_one_that_others_can_dial(text: str) -> None:
+    with pytest.raises(addresses.AddressError) as refused:
+        addresses.parse_announce(text)
+    advised = [word for word in str(refused.value).replace(text, "").split() if word.startswith("/")]
+    assert advised
+    assert all(addresses.is_dialable(each) for each in advised)
+
+
+def test_the_advice_for_an_address_to_listen_on_is_one_to_listen_on() -> None:
+    with pytest.raises(addresses.AddressError) as refused:
+        addresses.parse_listen("nonsense")
+    assert addresses.parse_listen(str(refused.value).split()[-1])
+
+
+def test_an_address_of_another_machine_is_not_said_to_be_busy() -> None:
+    with pytest.raises(addresses.AddressError, match="cannot listen on"):
+        listening.check_port_free(["/ip4/203.0.113.7/tcp/4001"])

@@ -45,18 +45,26 @@ def parse_dial(text: str) -> tuple[str, str]:
 
 def parse_listen(text: str) -> str:
     """An address to listen on; a trailing /p2p part is dropped."""
-    address = parse_announce(text, "--listen")
+    address = _place(text, "--listen", "such as /ip4/0.0.0.0/tcp/4001")
     if not parts_of(address).keys() & {"ip4", "ip6"}:
         raise AddressError(f"--listen {text!r} is a name: write the IP address to listen on, or 0.0.0.0 for all")
     return address
 
 
-def parse_announce(text: str, option: str = "--announce") -> str:
-    """An address under which others reach us; a trailing /p2p part is dropped."""
+def parse_announce(text: str) -> str:
+    """An address under which others reach this node; a trailing /p2p part is dropped."""
+    shape = "such as /ip4/203.0.113.5/tcp/4001 or /dns4/node.example.org/tcp/4001"
+    address = _place(text, "--announce", shape)
+    if not is_dialable(address):
+        raise AddressError(f"--announce {text!r} can be dialled by nobody: write the address that others see, {shape}")
+    return address
+
+
+def _place(text: str, option: str, shape: str) -> str:
     try:
         parts = parts_of(text)
     except ValueError as error:
-        raise AddressError(f"{option} {text!r} is no usable address ({error}): write /ip4/0.0.0.0/tcp/4001") from error
+        raise AddressError(f"{option} {text!r} is no usable address ({error}): write one {shape}") from error
     return text.rpartition("/p2p/")[0] if "p2p" in parts else text
 
 

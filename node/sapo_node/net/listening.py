@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from libp2p.utils.address_validation import get_available_interfaces
 
-from sapo_node.net.addresses import WILDCARDS, parts_of
+from sapo_node.net.addresses import WILDCARDS, AddressError, parts_of
 from sapo_protocol.errors import LocalError
 
 
@@ -15,23 +15,26 @@ class PortBusyError(LocalError):
 
 
 def check_port_free(listen: Iterable[str]) -> None:
-    """Fail early and clearly on a busy port: the library shares a port instead of refusing it."""
+    """Raises PortBusyError where a port is taken, and AddressError where an address cannot be listened on.
+
+    The library would share a busy port instead of refusing it.
+    """
     for text in listen:
         parts = parts_of(text)
         family, host = (socket.AF_INET, parts["ip4"]) if "ip4" in parts else (socket.AF_INET6, parts["ip6"])
-        with socket.socket(family, socket.SOCK_STREAM) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
+        try:
+            with socket.socket(family, socket.SOCK_STREAM) as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 probe.bind((host, int(parts["tcp"])))
                 probe.listen(1)
-            except OSError as error:
-                raise PortBusyError(_why_not(text, error)) from error
+        except OSError as error:
+            raise _why_not(text, error) from error
 
 
-def _why_not(text: str, error: OSError) -> str:
+def _why_not(text: str, error: OSError) -> LocalError:
     if error.errno == errno.EADDRINUSE:
-        return f"the port of {text} is already in use: choose another with --listen, or port 0 for any"
-    return f"cannot listen on {text} ({error.strerror}): choose another address with --listen"
+        return PortBusyError(f"the port of {text} is already in use: choose another with --listen, or port 0 for any")
+    return AddressError(f"cannot listen on {text} ({error.strerror}): choose another address with --listen")
 
 
 def expand(bound: Iterable[str]) -> tuple[str, ...]:
