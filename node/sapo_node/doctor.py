@@ -9,28 +9,32 @@ import shutil
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import dataclass
+from contextlib import closing
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
 
 import trio
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from sapo_node.app import learner_options
 from sapo_node.catalogue import require_catalogue
 from sapo_node.config import Config
 from sapo_node.jail import Jail
 from sapo_node.keyfile import Identity, PassphraseNeeded, load_key
-from sapo_node.learner.client import require_installed
 from sapo_node.net import addresses, listening
 from sapo_node.net.interface import BootstrapUnreachable, Channel, NetworkNotice, OtherSwarm, PeerConnected, Verdict
 from sapo_node.net.libp2p import Libp2pNetwork, NetworkSettings
-from sapo_node.state import locked, state_folder
+from sapo_node.state import StateFolder, is_running, read_database, state_folder
 from sapo_protocol import LocalError, Manifest, evidence_topic, load_manifest
+from sapo_protocol.files import NoSuchFile
 from sapo_protocol.limits import MAX_EVIDENCE_BYTES
 
 DISK_BAD, DISK_DOUBTFUL = 300 * 2**20, 2 * 2**30
 """Bytes free: what a starter swarm's inbox can need at worst, and what leaves room for checkpoints."""
 REACH_SECONDS = 15.0
+LEARNER_SECONDS = 300.0
+"""For torch to start and the model to load: a large one takes minutes from a slow disk."""
 _TIME_ERROR = 5
 """What adjtimex(2) returns of a clock that nothing keeps in step."""
 
@@ -78,7 +82,8 @@ async def examine(config: Config) -> AsyncIterator[Finding]:
     yield _clock()
     for finding in _places(config):
         yield finding
-    yield await trio.to_thread.run_sync(_learner)
+    for finding in await trio.to_thread.run_sync(_learner, config, manifest):
+        yield finding
     async for finding in _jail(manifest):
         yield finding
     for text in config.bootstrap:
@@ -97,10 +102,10 @@ def _system() -> Finding:
 
 
 def _key(path: Path) -> tuple[Identity | None, Finding]:
-    if not path.exists():
-        return None, _good("key", f"{path} is not there yet; `sapo-node start` makes it")
     try:
         identity = load_key(path, None)
+    except NoSuchFile:
+        return None, _good("key", f"{path} is not there yet; `sapo-node start` makes it")
     except PassphraseNeeded:
         return None, _good("key", f"{path} has a passphrase, which this look does without")
     except LocalError as error:
@@ -110,9 +115,9 @@ def _key(path: Path) -> tuple[Identity | None, Finding]:
 
 def _state(config: Config, manifest: Manifest, identity: Identity | None) -> Iterator[Finding]:
     root = Path(config.state)
-    there = next(each for each in (root, *root.absolute().parents) if each.exists())
-    if not os.access(there, os.W_OK):
-        yield _bad("state", LocalError(f"{there} cannot be written"), "choose another --state")
+    there = next(each for each in (root, *root.absolute().parents) if _is_there(each))
+    if not there.is_dir() or not os.access(there, os.W_OK):
+        yield _bad("state", LocalError(f"{there} is no folder that can be written"), "choose another --state")
         return
     free = shutil.disk_usage(there).free
     text = f"{root}, {free / 2**30:.1f} GiB free"
@@ -121,12 +126,23 @@ def _state(config: Config, manifest: Manifest, identity: Identity | None) -> Ite
         yield Finding("disk", state, text, "free some, or choose another --state")
     else:
         yield _good("disk", text)
-    if identity and state_folder(root, manifest, identity.peer_id).path.exists():
-        try:
-            with locked(state_folder(root, manifest, identity.peer_id)):
-                yield _good("state", "there, and no node runs on it")
-        except LocalError:
-            yield _good("state", "a node is running on it: `sapo-node status` tells how it does")
+    if identity and _is_there((folder := state_folder(root, manifest, identity.peer_id)).database):
+        yield _database(folder)
+
+
+def _is_there(path: Path) -> bool:
+    return os.path.exists(path)  # noqa: PTH110 - Path.exists raises in a folder that this user may not enter
+
+
+def _database(folder: StateFolder) -> Finding:
+    try:
+        with closing(read_database(folder)) as database:
+            database.check()
+    except LocalError as error:
+        return _bad("state", error)
+    if is_running(folder):
+        return _good("state", "undamaged; a node is running on it: `sapo-node status` tells how it does")
+    return _good("state", "undamaged, and no node runs on it")
 
 
 def _clock() -> Finding:
@@ -172,25 +188,42 @@ def _is_ip(place: str) -> bool:
     return place.split("/")[1] in {"ip4", "ip6"}
 
 
-_ASK_TORCH = """
-import json, torch
+_ASK_LEARNER = """
+import json, sys, torch
+answers, sys.stdout = sys.stdout, sys.stderr  # libraries print what they like
 cuda = torch.cuda.is_available()
-print(json.dumps([torch.__version__, torch.cuda.get_device_name(0) if cuda else "", torch.backends.mps.is_available()]))
+device = torch.cuda.get_device_name(0) if cuda else "Apple MPS" if torch.backends.mps.is_available() else "the CPU"
+print(json.dumps([torch.__version__, device]), file=answers, flush=True)
+from sapo_node.learner import memory, messages, model
+from sapo_protocol import LocalError
+try:
+    options = messages.LearnerOptions(**json.loads(sys.argv[1]))
+    needed = "fits anywhere" if options.model == "seed" else memory.require_memory(options)
+    print(json.dumps([True, f"{model.load(options).name}, {needed}"]), file=answers)
+except LocalError as error:
+    print(json.dumps([False, str(error)]), file=answers)
 """
 
 
-def _learner() -> Finding:
-    """In a process of its own: torch takes a second and much memory."""
+def _learner(config: Config, manifest: Manifest) -> tuple[Finding, ...]:
+    """What is found of torch and of the model. In a process of its own: torch takes a second and much memory."""
     try:
-        require_installed()
+        options = learner_options(config, manifest, StateFolder(Path(config.state)))
     except LocalError as error:
-        return _doubtful("learner", str(error), "relaying and contributing work without")
-    done = subprocess.run([sys.executable, "-c", _ASK_TORCH], capture_output=True, text=True, check=False)
-    if done.returncode:
-        last = (done.stderr.strip().splitlines() or ["it died"])[-1]
-        return _bad("learner", LocalError(f"torch does not start: {last}"), "install it again; see the README")
-    version, gpu, mps = json.loads(done.stdout)
-    return _good("learner", f"torch {version} on {gpu or ('Apple MPS' if mps else 'the CPU')}")
+        return (_doubtful("learner", str(error), "relaying and contributing work without"),)
+    script = [sys.executable, "-c", _ASK_LEARNER, json.dumps(asdict(options))]
+    try:
+        done = subprocess.run(script, capture_output=True, text=True, check=False, timeout=LEARNER_SECONDS)
+        told, why = done.stdout, (done.stderr.strip().splitlines() or ["it died"])[-1]
+    except subprocess.TimeoutExpired as late:
+        told, why = (late.stdout or b"").decode(), f"no answer within {LEARNER_SECONDS:g} s"
+    answers = [json.loads(line) for line in told.splitlines()]
+    if not answers:
+        return (_bad("learner", LocalError(f"torch does not start: {why}"), "install it again; see the README"),)
+    version, device = answers[0]
+    learner = _good("learner", f"torch {version} on {device}")
+    is_usable, text = answers[1] if answers[1:] else (False, f"{config.model} cannot be loaded: {why}")
+    return learner, _good("model", text) if is_usable else _bad("model", LocalError(text))
 
 
 async def _jail(manifest: Manifest) -> AsyncIterator[Finding]:

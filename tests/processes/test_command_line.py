@@ -1,13 +1,21 @@
 """The commands as a user meets them: what they print, what they refuse, and how they say so."""
 
 import json
+import os
 import socket
 import sqlite3
+import stat
+import sys
 
 import pytest
 
 from processes import RunningProcess, sapo_node, write_swarm
+from sapo_node.cli import main
+from sapo_node.database import Database
+from sapo_node.keyfile import create_key
 from sapo_node.metrics import METRICS
+from sapo_node.state import SCHEMA, locked, state_folder
+from sapo_protocol import load_manifest
 
 COMMANDS = [
     "start",
@@ -69,10 +77,87 @@ def test_an_unknown_swarm_names_those_there_are_and_no_key_is_made_for_it(tmp_pa
     assert not (tmp_path / "k").exists()
 
 
-def test_a_file_that_is_no_key_is_refused(tmp_path):
+def test_a_damaged_key_is_not_to_be_replaced_unless_its_owner_wants_to_begin_anew(tmp_path):
     (tmp_path / "k").write_text("not a key")
     (tmp_path / "k").chmod(0o600)
-    assert "not a PKCS#8" in one_line_error(sapo_node("start", "--key", tmp_path / "k", "--state", tmp_path))
+    refused = one_line_error(sapo_node("start", "--key", tmp_path / "k", "--state", tmp_path))
+    assert refused.endswith("is damaged. Restore your copy; a new key is a new node. To begin anew, move it away first")
+    assert (tmp_path / "k").read_text() == "not a key"
+
+
+BAD_INPUT = {
+    "a backup into no folder": (["backup", "nowhere/x.tar"], "cannot write the backup nowhere/x.tar"),
+    "a backup below a file": (["backup", "file/x.tar"], "cannot write the backup file/x.tar"),
+    "a backup of a swarm that was not joined": (["backup", "x.tar", "--swarm", "interop"], "sapo-node start"),
+    "a restore from a folder": (["restore", "folder"], "not a backup"),
+    "a restore from a pipe": (["restore", "pipe", "--swarm", "interop"], "not a backup"),
+    "a key that is a folder": (["status", "--key", "folder"], "is a folder, not a key file"),
+    "a key that is a pipe": (["status", "--key", "pipe"], "not a key file"),
+    "a new key below a file": (["keygen", "--key", "file/k"], "file is no folder"),
+    "a key that is a link to nowhere": (["start", "--key", "link"], "link to nowhere"),
+    "a manifest that is a pipe": (["manifest", "./pipe"], "not a manifest"),
+    "a manifest of nested lists": (["manifest", "nested"], "not valid TOML"),
+    "a manifest of a huge number": (["manifest", "number"], "not valid TOML"),
+    "a manifest that would steer the terminal": (["manifest", "evil\x1b[2J\u202e"], r"evil\x1b[2J\u202e"),
+    "an encoded manifest below a file": (["manifest", "--encoded", "file/x"], "cannot write file/x"),
+    "a configuration that is a device": (["config", "/dev/zero"], "not a configuration"),
+    "a message that is a pipe": (["verify", "pipe"], "not a message"),
+    "a message that is too large": (["verify", "huge"], "larger than 1,000,000 bytes"),
+    "evidence that is too large": (["verify", "--evidence", "huge"], "larger than 4,096 bytes"),
+}
+
+
+@pytest.fixture(scope="module")
+def odd_files(tmp_path_factory):
+    """A folder with a state, and with files that no command can use."""
+    folder = tmp_path_factory.mktemp("odd")
+    identity = create_key(folder / "node.key")
+    state = state_folder(folder / "state", load_manifest("starter"), identity.peer_id)
+    with locked(state):
+        Database(state.database, SCHEMA).close()
+    (folder / "folder").mkdir()
+    (folder / "file").write_text("")
+    os.mkfifo(folder / "pipe", 0o600)
+    (folder / "link").symlink_to("nowhere")
+    (folder / "nested").write_text("x = " + "[" * 3_000)
+    (folder / "number").write_text("x = " + "1" * 5_000)
+    (folder / "huge").write_bytes(bytes(1_000_001))
+    return folder
+
+
+@pytest.mark.parametrize(("arguments", "reason"), BAD_INPUT.values(), ids=BAD_INPUT.keys())
+def test_bad_input_is_one_line_that_says_what_is_wrong(odd_files, monkeypatch, capsys, arguments, reason):
+    """In this process, for a new one would take a second each."""
+    where = ["--state", "state"] if arguments[0] in {"backup", "restore", "status", "start"} else []
+    monkeypatch.chdir(odd_files)
+    monkeypatch.setattr(sys, "argv", ["sapo-node", *arguments, *where])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    [refused] = capsys.readouterr().err.splitlines()
+    assert ended.value.code == 1
+    assert refused.startswith("error: ")
+    assert reason in refused
+    assert refused.isprintable()
+
+
+@pytest.mark.parametrize("umask", [0, 0o022])
+def test_everything_that_a_node_keeps_is_for_its_owner_alone(tmp_path, umask):
+    swarm, state = write_swarm(tmp_path / "here.toml"), tmp_path / "state"
+    where = ("--swarm", swarm, "--key", tmp_path / "node.key", "--state", state)
+    played = sapo_node(
+        *("start", *where, "--rounds", 1, "--no-mdns", "--listen", "/ip4/127.0.0.1/tcp/0", "--dashboard", "off"),
+        umask=umask,
+    )
+    assert played.returncode == 0, played.stderr
+    assert sapo_node("backup", tmp_path / "state.tar", *where, umask=umask).returncode == 0
+    kept = [tmp_path / "node.key", tmp_path / "state.tar", state, *state.rglob("*")]
+    assert {"node.sqlite", "lock", "latest", "weights.safetensors", "meta.json"} <= {each.name for each in kept}
+    assert [each for each in kept if stat.S_IMODE(each.stat().st_mode) & 0o077] == []
+    (state / "moved").mkdir()
+    restored = sapo_node("restore", tmp_path / "state.tar", *where[:4], "--state", state / "moved")
+    assert "listens for two epochs (20 min) before it publishes" in restored.stdout
+    other = sapo_node("restore", tmp_path / "state.tar", "--swarm", "starter", *where[2:4], "--state", state / "other")
+    assert "--key and --swarm" in one_line_error(other)
 
 
 def test_an_unknown_configuration_key_is_refused_with_the_right_one(tmp_path):

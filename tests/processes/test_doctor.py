@@ -9,8 +9,10 @@ import trio
 from processes import RunningProcess, sapo_node, write_swarm
 from sapo_adversary.load.keys import identity_of
 from sapo_node.config import Config
+from sapo_node.database import Database
 from sapo_node.doctor import State, _bootstrap, examine
 from sapo_node.keyfile import create_key
+from sapo_node.state import SCHEMA, locked, state_folder
 from sapo_protocol import load_manifest
 
 
@@ -18,7 +20,7 @@ def test_a_machine_that_can_run_a_node_is_told_so(tmp_path):
     done = sapo_node("doctor", "--json", "--key", tmp_path / "node.key", "--state", tmp_path / "state")
     findings = {each["name"]: each for each in json.loads(done.stdout)}
     assert done.returncode == 0
-    looked_at = {"swarm", "system", "key", "disk", "clock", "listen", "reachable", "learner", "jail", "tasks"}
+    looked_at = {"swarm", "system", "key", "disk", "clock", "listen", "reachable", "learner", "model", "jail", "tasks"}
     assert looked_at <= set(findings)
     assert findings["tasks"]["state"] == "good"
     assert not (tmp_path / "state").exists()
@@ -28,6 +30,32 @@ def test_what_is_bad_is_the_exit_code(tmp_path):
     done = sapo_node("doctor", "--key", tmp_path / "node.key", "--state", tmp_path, "--listen", "127.0.0.1:4001")
     assert done.returncode == 1
     assert "✗ listen" in done.stdout
+
+
+def test_the_model_that_start_would_take_is_looked_at(tmp_path):
+    (tmp_path / "model").mkdir()
+    found = finding("model", tmp_path, model=str(tmp_path / "model"))
+    assert found.state is State.BAD
+    assert "no usable causal language model" in found.text
+
+
+def test_a_damaged_database_is_bad_and_says_what_to_do(tmp_path):
+    identity = create_key(tmp_path / "node.key", None)
+    folder = state_folder(tmp_path / "state", load_manifest("starter"), identity.peer_id)
+    with locked(folder):
+        Database(folder.database, SCHEMA).close()
+    assert finding("state", tmp_path).state is State.GOOD
+    data = bytearray(folder.database.read_bytes())
+    data[len(data) // 2 :] = b"\xff" * len(data[len(data) // 2 :])
+    folder.database.write_bytes(data)
+    found = finding("state", tmp_path)
+    assert found.state is State.BAD
+    assert "restore it from a backup" in found.text
+
+
+def test_a_state_where_a_file_is_in_the_way_is_bad(tmp_path):
+    (tmp_path / "state").write_text("")
+    assert finding("state", tmp_path).state is State.BAD
 
 
 def finding(name, folder, swarm="starter", **settings):

@@ -2,24 +2,26 @@
 
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from functools import wraps
 from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
 from rich.markup import escape
 
 from sapo_node.config import Config, load_config
 from sapo_node.database import Database
-from sapo_node.keyfile import Identity, PassphraseNeeded, create_key, load_key
+from sapo_node.keyfile import PASSPHRASE_VARIABLE, Identity, PassphraseNeeded, create_key, load_key
 from sapo_node.learner.messages import is_hub_name
 from sapo_node.state import StateFolder, read_database, state_folder
+from sapo_node.terminal import Terminal
 from sapo_protocol import LocalError, SapoError, load_manifest
+from sapo_protocol.files import NoSuchFile
 
 Command = Callable[..., None]
 
-stderr = Console(stderr=True)
+stderr = Terminal(stderr=True)
 
 as_json = click.option("--json", "json_output", is_flag=True, help="Print JSON for scripts.")
 
@@ -44,7 +46,7 @@ def configured(command: Command) -> Command:
 def networked(command: Command) -> Command:
     """Add what says where a node listens and whom it meets, and the passphrase of its key."""
     for option in (
-        click.option("--passphrase", envvar="SAPO_NODE_PASSPHRASE", help="Of the key file; asked for when needed."),
+        click.option("--passphrase", envvar=PASSPHRASE_VARIABLE, help="Of the key file; asked for when needed."),
         click.option("--mdns/--no-mdns", default=None, help="Find nodes on the local network.  [default: on]"),
         click.option(
             "--bootstrap", multiple=True, metavar="MULTIADDR", help="A node to dial, ending in /p2p/<peer id>."
@@ -91,12 +93,12 @@ def unlock(path: Path, passphrase: str | None) -> Identity:
 def own_identity(config: Config, passphrase: str | None) -> tuple[Identity, bool]:
     """The identity of the node to start, and whether its key was made just now."""
     path = Path(config.key)
-    if path.exists():
+    with suppress(NoSuchFile):
         return unlock(path, passphrase), False
     load_manifest(config.swarm)  # no key is made for a swarm that there is not
     identity = create_key(path, passphrase)
     made = f"made a new key in {path} (mode 0600); this node is {identity.peer_id}"
-    stderr.print(made, highlight=False, soft_wrap=True)
+    stderr.print(made, markup=False, highlight=False, soft_wrap=True)
     return identity, True
 
 

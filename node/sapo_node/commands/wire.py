@@ -8,7 +8,6 @@ from pathlib import Path
 
 import click
 import trio
-from rich.console import Console
 from rich.progress import Progress
 
 from sapo_node import inspection
@@ -17,7 +16,9 @@ from sapo_node.conformance.cases import load_cases
 from sapo_node.conformance.driver import Reader
 from sapo_node.conformance.report import Report, run_cases
 from sapo_node.conformance.report import render as render_conformance
-from sapo_protocol import LocalError, Manifest, evidence_topic, load_manifest, render_manifest, rollouts_topics
+from sapo_node.terminal import Terminal
+from sapo_protocol import LocalError, Manifest, evidence_topic, limits, load_manifest, render_manifest, rollouts_topics
+from sapo_protocol.files import read_bounded
 
 
 def show_proof(message: bytes, swarm: Manifest, *, json_output: bool) -> None:
@@ -41,18 +42,16 @@ def verify(file: Path, *, swarm: str, is_evidence: bool, json_output: bool) -> N
 
     Exit code 0 if all of it holds, 1 if anything does not.
     """
-    try:
-        data = file.read_bytes()
-    except OSError as error:
-        raise LocalError(f"cannot read {file}: {error.strerror}") from error
     if is_evidence:
-        show_proof(data, load_manifest(swarm), json_output=json_output)
+        evidence = read_bounded(file, limits.MAX_EVIDENCE_BYTES, "evidence")
+        show_proof(evidence, load_manifest(swarm), json_output=json_output)
         return
+    data = read_bounded(file, limits.MAX_MESSAGE_BYTES, "message")
     finding = trio.run(partial(inspection.inspect, data, load_manifest(swarm)))
     if json_output:
         click.echo(json.dumps(asdict(finding)))
     else:
-        Console().print(inspection.render(finding))
+        Terminal().print(inspection.render(finding))
     sys.exit(0 if finding.holds else 1)
 
 
@@ -113,5 +112,5 @@ def conformance(command: tuple[str, ...], *, rule: str, json_output: bool) -> No
     if json_output:
         click.echo(json.dumps(report.as_dict()))
     else:
-        Console().print(render_conformance(report), soft_wrap=True)
+        Terminal().print(render_conformance(report), soft_wrap=True)
     sys.exit(0 if report.all_agree else 1)
