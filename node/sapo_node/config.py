@@ -168,7 +168,7 @@ def load_config(path: Path | None) -> Config:
 
 def _value(name: str, value: Any, path: Path) -> Any:
     """A value of the file as its field wants it."""
-    if any("\0" in text for text in ([value] if isinstance(value, str) else value if isinstance(value, list) else [])):
+    if any(isinstance(each, str) and "\0" in each for each in (value if isinstance(value, list) else [value])):
         raise LocalError(f"{path}: {name} holds a zero byte; take it out")
     defaults = {each.name: each.default for each in fields(Config)}
     if name not in defaults:

@@ -194,6 +194,8 @@ answers, sys.stdout = sys.stdout, sys.stderr  # libraries print what they like
 cuda = torch.cuda.is_available()
 device = torch.cuda.get_device_name(0) if cuda else "Apple MPS" if torch.backends.mps.is_available() else "the CPU"
 print(json.dumps([torch.__version__, device]), file=answers, flush=True)
+if len(sys.argv) == 1:
+    sys.exit()
 from sapo_node.learner import memory, messages, model
 from sapo_protocol import LocalError
 try:
@@ -206,12 +208,15 @@ except LocalError as error:
 
 
 def _learner(config: Config, manifest: Manifest) -> tuple[Finding, ...]:
-    """What is found of torch and of the model. In a process of its own: torch takes a second and much memory."""
+    """What is found of torch, and of the model where one is trained.
+
+    In a process of its own: torch takes a second and much memory.
+    """
     try:
         options = learner_options(config, manifest, StateFolder(Path(config.state)))
     except LocalError as error:
         return (_doubtful("learner", str(error), "relaying and contributing work without"),)
-    script = [sys.executable, "-c", _ASK_LEARNER, json.dumps(asdict(options))]
+    script = [sys.executable, "-c", _ASK_LEARNER, *([json.dumps(asdict(options))] if config.train else [])]
     try:
         done = subprocess.run(script, capture_output=True, text=True, check=False, timeout=LEARNER_SECONDS)
         told, why = done.stdout, (done.stderr.strip().splitlines() or ["it died"])[-1]
@@ -222,6 +227,8 @@ def _learner(config: Config, manifest: Manifest) -> tuple[Finding, ...]:
         return (_bad("learner", LocalError(f"torch does not start: {why}"), "install it again; see the README"),)
     version, device = answers[0]
     learner = _good("learner", f"torch {version} on {device}")
+    if not config.train:
+        return (learner,)
     is_usable, text = answers[1] if answers[1:] else (False, f"{config.model} cannot be loaded: {why}")
     return learner, _good("model", text) if is_usable else _bad("model", LocalError(text))
 

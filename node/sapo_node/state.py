@@ -4,7 +4,7 @@ import fcntl
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -67,15 +67,17 @@ def for_owner_alone() -> Iterator[None]:
 def _close_to_others(path: Path) -> None:
     """Take away what others may do with a folder and everything in it."""
     for each in (path, *path.rglob("*")):
-        mode = each.lstat().st_mode
-        if mode & _OTHERS and not stat.S_ISLNK(mode):
-            each.chmod(stat.S_IMODE(mode) & ~_OTHERS)
+        with suppress(FileNotFoundError):  # SQLite removes its files when the last reader leaves
+            mode = each.lstat().st_mode
+            if mode & _OTHERS and not stat.S_ISLNK(mode):
+                each.chmod(stat.S_IMODE(mode) & ~_OTHERS)
 
 
 @contextmanager
 def locked(folder: StateFolder) -> Iterator[None]:
-    """Hold the folder exclusively, and keep it for its owner alone. Raises LocalError when another process holds it, or
-    it cannot be made.
+    """Hold the folder exclusively, and keep it for its owner alone.
+
+    Raises LocalError when another process holds it, or when it cannot be made or closed to others.
     """
     with for_owner_alone(), _held(folder):
         try:

@@ -66,6 +66,7 @@ BAD = {
     "a learning rate of zero": ("learning_rate = 0.0", "learning_rate"),
     "a name that is no peer id": ('banned = ["…4fgh"]', "not a peer id"),
     "a friend who is banned": (f'trusted = ["{PEER}"]\nbanned = ["{PEER}"]', f"both hold {PEER}"),
+    "numbers for a list of strings": ("listen = [1]", "list of strings"),
     "bad TOML": ("local =", "not valid TOML"),
     "3,000 nested lists": ("local = " + "[" * 3_000, "not valid TOML"),
     "an integer of 5,000 digits": ("local = " + "1" * 5_000, "not valid TOML"),

@@ -153,7 +153,6 @@ def test_everything_that_a_node_keeps_is_for_its_owner_alone(tmp_path, umask):
     kept = [tmp_path / "node.key", tmp_path / "state.tar", state, *state.rglob("*")]
     assert {"node.sqlite", "lock", "latest", "weights.safetensors", "meta.json"} <= {each.name for each in kept}
     assert [each for each in kept if stat.S_IMODE(each.stat().st_mode) & 0o077] == []
-    (state / "moved").mkdir()
     restored = sapo_node("restore", tmp_path / "state.tar", *where[:4], "--state", state / "moved")
     assert "listens for two epochs (20 min) before it publishes" in restored.stdout
     other = sapo_node("restore", tmp_path / "state.tar", "--swarm", "starter", *where[2:4], "--state", state / "other")

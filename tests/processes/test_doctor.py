@@ -10,7 +10,7 @@ from processes import RunningProcess, sapo_node, write_swarm
 from sapo_adversary.load.keys import identity_of
 from sapo_node.config import Config
 from sapo_node.database import Database
-from sapo_node.doctor import State, _bootstrap, examine
+from sapo_node.doctor import State, _bootstrap, _learner, examine
 from sapo_node.keyfile import create_key
 from sapo_node.state import SCHEMA, locked, state_folder
 from sapo_protocol import load_manifest
@@ -37,6 +37,11 @@ def test_the_model_that_start_would_take_is_looked_at(tmp_path):
     found = finding("model", tmp_path, model=str(tmp_path / "model"))
     assert found.state is State.BAD
     assert "no usable causal language model" in found.text
+
+
+def test_the_model_of_a_node_that_does_not_train_is_not_looked_at():
+    found = _learner(Config(train=False, model="/nowhere"), load_manifest("starter"))
+    assert [each.name for each in found] == ["learner"]
 
 
 def test_a_damaged_database_is_bad_and_says_what_to_do(tmp_path):
