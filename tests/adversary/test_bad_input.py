@@ -183,6 +183,24 @@ def test_results_that_are_none_are_refused_by_what_reads_them(text, tmp_path):
         assert "corrections.json" in (line := refused(*arguments)) or "matrix.json" in line
 
 
+def test_a_soak_does_not_begin_in_a_folder_with_something_in_it(tmp_path):
+    (tmp_path / "node1").mkdir()
+    line = refused("soak", "--folder", tmp_path, "--output", tmp_path / "results")
+    assert "is not empty" in line
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "[" * 3_000])
+def test_a_damaged_policy_is_refused_by_its_file(text, tmp_path):
+    (tmp_path / "llama").mkdir()
+    (tmp_path / "llama" / "meta.json").write_text(text)
+    assert "meta.json is damaged" in refused("policies", "--folder", tmp_path)
+
+
+def test_a_policy_is_not_built_in_a_folder_that_nobody_can_write_into(tmp_path):
+    (tmp_path / "afile").write_text("")
+    assert "cannot write into the folder" in refused("policies", "llama", "--folder", tmp_path / "afile")
+
+
 def test_results_in_a_pipe_are_refused_without_waiting(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     assert "no ordinary file" in refused("report", tmp_path / "pipe")

@@ -17,6 +17,7 @@ from sapo_adversary.soak.play import STAY, Soak, play
 from sapo_adversary.soak.report import report
 from sapo_node.commands.numbers import Number
 from sapo_node.commands.options import as_json, stderr
+from sapo_protocol import LocalError
 
 
 @click.command()
@@ -38,6 +39,8 @@ def soak(*, minutes: float, nodes: int, seed: int, folder: Path | None, output: 
     writable_folder(output)
     with nullcontext(folder) if folder else tempfile.TemporaryDirectory(prefix="sapo-soak-") as name:
         place = writable_folder(Path(name))
+        if any(place.iterdir()):
+            raise LocalError(f"the folder {place} is not empty; give one that is, or a new one")
         soaked = Soak(place, nodes=nodes, seconds=60 * minutes, seed=seed)
         columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn(), TextColumn("left"))
         with Progress(*columns, console=stderr) as progress:

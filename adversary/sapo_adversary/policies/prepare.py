@@ -18,6 +18,8 @@ from typing import Any
 import platformdirs
 
 from sapo_adversary.policies.catalogue import POLICIES, Making, Taught
+from sapo_adversary.records import read_results, writable_folder
+from sapo_adversary.typed import suggestion
 from sapo_node.seed import POLICY_DIR
 from sapo_node.seed.recipe import Lessons
 from sapo_protocol import LocalError, Manifest, load_manifest
@@ -42,6 +44,7 @@ def prepare(name: str, folder: Path, progress: Progress, *, policies: Mapping[st
     target = folder / name
     if meta_of(target).get("digest") == digest:
         return target
+    writable_folder(folder)
     # torch takes seconds to import, and most of the time there is nothing to build.
     from sapo_adversary.policies.make import make  # noqa: PLC0415
 
@@ -77,14 +80,15 @@ def require_known(names: Iterable[str], policies: Mapping[str, Making] = POLICIE
     """Raise LocalError for a name that is none of the policies."""
     for name in names:
         if name not in policies:
-            raise LocalError(f"no policy {name}; there are {', '.join(policies)}")
+            raise LocalError(f"no policy {name!r}; {suggestion(name, policies)}")
 
 
 def meta_of(target: Path) -> dict[str, Any]:
-    """What a prepared policy says about itself; nothing where there is none."""
+    """What a prepared policy says about itself; nothing where there is none. Raises LocalError where it is
+    damaged.
+    """
     path = target / "meta.json"
-    meta: dict[str, Any] = json.loads(path.read_text("utf-8")) if path.is_file() else {}
-    return meta
+    return read_results(path, "`sapo-adversary policies`") if path.exists() else {}
 
 
 def _made_from(making: Making, manifest: Manifest) -> dict[str, Any]:
