@@ -60,7 +60,7 @@ slow: $(STAMP)
 	$(BIN)/python -m pytest -m slow --timeout 1800
 
 nightly: $(STAMP)
-	MUTATIONS=$(MUTATIONS) $(BIN)/python -m pytest --timeout 1800 tests/spec/test_both_readers.py
+	MUTATIONS=$(MUTATIONS) $(BIN)/python -m pytest -s --timeout 1800 tests/spec/test_both_readers.py
 
 lowest: $(STAMP)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt uv

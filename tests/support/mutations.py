@@ -88,6 +88,8 @@ def _text(rng: random.Random, value: str, other: str) -> str:
 
 
 def _overwritten(rng: random.Random, data: bytes) -> bytes:
+    if not data:
+        return data
     at = rng.randrange(len(data))
     return data[:at] + bytes([data[at] ^ 1 << rng.randrange(8)]) + data[at + 1 :]
 
