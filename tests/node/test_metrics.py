@@ -99,7 +99,7 @@ def test_the_curve_of_an_older_database_goes_on_from_its_rounds(database):
         history.record(replace(REPORT, step=step, reward=step / 10))
     database.execute("DROP TABLE curve")
     assert history.curve(60).means == [0.1, 0.2, 0.3, 0.4, 0.5]
-    database._create(SCHEMA)
+    database._create(SCHEMA, is_new=False)
     history.record(replace(REPORT, step=6, reward=0.6))
     database.execute("DELETE FROM rounds")
     assert history.curve(60).means == [0.1, 0.2, 0.3, 0.4, 0.5, 0.6]

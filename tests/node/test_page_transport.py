@@ -11,6 +11,7 @@ import trio.testing
 from sapo_node.dashboard import Dashboard
 from sapo_node.dashboard.facts import Facts
 from sapo_node.dashboard.http import MAX_CONNECTIONS, SECONDS
+from sapo_protocol import load_manifest
 
 LOOPBACK, EVERYWHERE = ("127.0.0.1", 0), ("0.0.0.0", 0)
 PORT = b"%PORT"
@@ -21,7 +22,7 @@ def serve(database, nursery):
     """Serves a page at a place; gives its port and the token, which is empty on loopback."""
 
     async def at(place):
-        dashboard = Dashboard(Facts(database, {}), database, place)
+        dashboard = Dashboard(Facts(database, {}), database, place, load_manifest("starter"))
         await nursery.start(dashboard.run)
         port, token = re.search(r":(\d+)/(?:\?token=(.*))?$", dashboard.address).groups()
         return int(port), token or ""
