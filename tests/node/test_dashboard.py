@@ -65,6 +65,13 @@ async def test_the_page_and_its_parts_are_served_with_strict_headers(page):
         assert "unsafe" not in answer.headers["content-security-policy"]
 
 
+async def test_a_fault_of_the_page_is_one_answer_and_ends_nothing(page, database, caplog):
+    database.execute("INSERT INTO rounds VALUES (1, 0.5, '{}')")  # a round without its figures
+    assert (await page.get("/metrics")).status_code == 500
+    assert "the page cannot answer /metrics" in caplog.text
+    assert (await page.get("/")).status_code == 200
+
+
 async def test_the_state_is_what_status_tells_and_more(page, database):
     fill(database, "harmless")
     state = (await page.get("/api/state")).json()

@@ -79,4 +79,4 @@ def _explained(entry: dict[str, Any]) -> dict[str, Any]:
     """With the kind of its reason, what the reason means, and what would change it."""
     reason = REASONS.get(entry["why"])
     kind = kind_of(entry["why"])
-    return {**entry, "kind": kind, "means": reason.means if reason else "", "change": reason.change if reason else ""}
+    return {**entry, "kind": kind, "means": reason.means if reason else "", "change": reason.advice if reason else ""}

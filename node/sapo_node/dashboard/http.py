@@ -11,6 +11,7 @@ the Host header to a grammar of its own, because the page trusts the host name (
 A name that ends in a number is an IPv4 address, because browsers read it as one.
 """
 
+import logging
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -19,6 +20,8 @@ from urllib.parse import parse_qsl, unquote
 
 import h11
 import trio
+
+logger = logging.getLogger(__name__)
 
 MAX_CONNECTIONS = 32
 MAX_HEAD_BYTES = 16_384
@@ -95,7 +98,7 @@ async def _converse(stream: trio.SocketStream, answer: Callable[[Request], Answe
         if not isinstance(event, h11.Request):
             return  # the client closed without a request
         request = _parse(event)
-        answered = request if isinstance(request, Answer) else answer(request)
+        answered = request if isinstance(request, Answer) else _answered(request, answer)
         without_content = event.method == b"HEAD"
     headers = [
         ("Content-Type", answered.kind),
@@ -109,6 +112,15 @@ async def _converse(stream: trio.SocketStream, answer: Callable[[Request], Answe
     await stream.send_eof()
     while await stream.receive_some(_READ_BYTES):
         pass
+
+
+def _answered(request: Request, answer: Callable[[Request], Answer]) -> Answer:
+    try:
+        return answer(request)
+    except Exception:
+        # The page only shows what the node does. A fault of the page goes to the log, and must not stop the node.
+        logger.exception("the page cannot answer %s", request.path)
+        return refusal(500, "the page failed on this; the node goes on, and its log says why")
 
 
 def _parse(event: h11.Request) -> Request | Answer:

@@ -17,7 +17,10 @@ _GAUGES = {
     "grad_norm": ("gradient_norm", "L2 norm of the last gradient before clipping"),
     "learning_rate": ("learning_rate", "Of the last step"),
     "external": ("external_groups", "Groups of others trained on in the last round"),
-    "external_weight": ("external_weight_ratio", "Mean weight of those groups in the loss"),
+    "external_weight": ("external_weight_ratio", "Mean weight in the loss of the groups of others in the last batch"),
+    "drawn": ("drawn_groups", "Groups of others in the last batch"),
+    "masked_tokens": ("masked_tokens", "Tokens of others' correct completions that filters masked in the last round"),
+    "refused": ("refused_groups", "Groups of the last batch that the learner refused"),
 }
 """By figure of `metrics.METRICS`: name, without its prefix, and meaning."""
 

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 OFF = "off"
 _BACKLOG = 64
-_COOKIE = "sapo-token"
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
@@ -87,6 +86,8 @@ class Dashboard:
                 f"HOST:PORT, or {OFF}"
             ) from error
         self._port: int = self._socket.getsockname()[1]
+        # Browsers send a cookie to every port of a host: two pages on one host must not share one.
+        self._cookie = f"sapo-token-{self._port}"
         folder = files(__package__).joinpath("page")
         self._files = {path: Answer(folder.joinpath(name).read_bytes(), kind) for path, (name, kind) in _PAGE.items()}
 
@@ -126,13 +127,13 @@ class Dashboard:
         """For the address that the node printed: moves the token into a cookie, out of the browser's address line."""
         if self._token is None or request.path != "/" or "token" not in request.query:
             return None
-        cookie = f"{_COOKIE}={self._token}; Path=/; HttpOnly; SameSite=strict"
+        cookie = f"{self._cookie}={self._token}; Path=/; HttpOnly; SameSite=strict"
         return Answer(b"", status=303, headers={"Location": "/", "Set-Cookie": cookie})
 
     def _knows_token(self, request: Request) -> bool:
         cookies = (each.strip().partition("=") for each in request.headers.get("cookie", "").split(";"))
         bearer = request.headers.get("authorization", "").removeprefix("Bearer ")
-        given = (request.query.get("token", ""), bearer, *(value for name, _, value in cookies if name == _COOKIE))
+        given = (request.query.get("token", ""), bearer, *(value for name, _, value in cookies if name == self._cookie))
         return any(hmac.compare_digest(each.encode(), str(self._token).encode()) for each in given)
 
     def _content(self, request: Request) -> Answer:

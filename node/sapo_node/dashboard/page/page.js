@@ -172,7 +172,7 @@ const titled = (each) => (each.kind === "not needed" ? `not needed, all answers 
 
 function showRefused(refused) {
   if (!refused.length) return put("refused", nothing("Nothing so far."));
-  put("refused", ...refused.map((each) => make("div", "reason", make("b", each.kind === "refused" ? "refused" : "", `${titled(each)}: ${number(each.count)}`), ...(each.means ? [make("p", "", `${each.means} What would change it: ${each.change}`)] : []))));
+  put("refused", ...refused.map((each) => make("div", "reason", make("b", each.kind === "refused" ? "refused" : "", `${titled(each)}: ${number(each.count)}`), ...(each.means ? [make("p", "", `${each.means} ${each.change}`)] : []))));
 }
 
 function answer(completion) {
@@ -199,7 +199,7 @@ function group(each, open) {
   const details = make("details", "", summary);
   details.dataset.number = each.number;
   details.open = open;
-  if (each.why) details.append(make("p", "note", `${each.why}. ${each.means} What would change it: ${each.change}`));
+  if (each.why) details.append(make("p", "note", `${each.why}. ${each.means} ${each.change}`));
   if (each.fate === "trained") details.append(make("p", "note", `Weight ${facts.weight}; ${facts.tokens} tokens of it were trained on.`));
   if (facts.question) details.append(make("pre", "", facts.question));
   for (const completion of facts.completions || []) details.append(answer(completion));
