@@ -1,0 +1,127 @@
+"""What happens when somebody gives a command what it cannot use: one line that says what is wrong, and nothing is lost.
+
+Each command runs in a folder of such things (`bad_files.py`); what it must say is in `bad_node_input.py` and
+`bad_adversary_input.py`.
+"""
+
+import re
+import shlex
+import shutil
+import socket
+import stat
+import unicodedata
+from pathlib import Path
+
+import pytest
+
+import bad_adversary_input
+import bad_node_input
+from bad_files import write_bad_files
+from fork_server import ForkServer
+from processes import ENVIRONMENT, PATIENCE
+from sapo_node.state import StateFolder, locked
+
+LIMIT = 20.0
+"""Seconds, on a busy machine, in which a command must have ended."""
+RESULTS = Path(__file__).parents[1] / "benchmarks" / "results"
+
+
+def cases(program, table):
+    """Each line of a table: program, command, exit code, words."""
+    lines = [line for line in table.strip().splitlines() if line and not line.startswith("#")]
+    for line in lines:
+        command, code, words = (part.strip() for part in line.split(" | ", 2))
+        yield pytest.param(program, command, int(code), words.split(" & "), id=f"{program}-{command}")
+
+
+ERRORS = [*cases("sapo_node", bad_node_input.ERRORS), *cases("sapo_adversary", bad_adversary_input.ERRORS)]
+REPORTS = [*cases("sapo_node", bad_node_input.REPORTS)]
+
+
+class Tour:
+    """A folder of bad files beside those of a node that has run, and what runs commands there."""
+
+    def __init__(self, folder, server, names):
+        self._folder = folder
+        self._server = server
+        self._names = names
+
+    def filled(self, text):
+        """A text of the tables with the names of this tour in it."""
+        for name, value in self._names.items():
+            text = text.replace(f"{{{name}}}", value)
+        return text
+
+    def run(self, program, command):
+        """Run a command beside an empty folder `new`, and hold it to what all of them must keep."""
+        shutil.rmtree(self._folder / "new", ignore_errors=True)
+        (self._folder / "new").mkdir()
+        before = self._files()
+        done = self._server.run(program, *shlex.split(self.filled(command)), limit=LIMIT)
+        assert done.code is not None, f"it ran for {LIMIT} s, and said: {done.err}"
+        assert "Traceback" not in done.err + done.out, done.err
+        assert not [letter for letter in done.err + done.out if turns_or_hides(letter)], ascii(done.err + done.out)
+        after = self._files()
+        assert {path: after.get(path) for path in before} == before, "files that were there are as they were"
+        assert not [path for path in after.keys() - before.keys() if not path.startswith("new/own/")], "nothing is left"
+        return done
+
+    def _files(self):
+        """Kind, size and last change of all but folders, and the locks and logs that any use of a state makes."""
+        found = {}
+        for path in self._folder.rglob("*"):
+            status = path.lstat()
+            if not stat.S_ISDIR(status.st_mode) and path.name != "lock" and not path.name.endswith(("-wal", "-shm")):
+                found[str(path.relative_to(self._folder))] = (status.st_mode, status.st_size, status.st_mtime_ns)
+        return found
+
+
+def turns_or_hides(letter):
+    """Whether a terminal does something else with a character than show it, or go to the next line."""
+    return unicodedata.category(letter) in {"Cc", "Cf", "Cs"} and letter != "\n"
+
+
+def says(text, words):
+    """Whether all of the words are found."""
+    return all(re.search(word, text, re.IGNORECASE | re.DOTALL) for word in words)
+
+
+@pytest.fixture(scope="module")
+def tour(tmp_path_factory):
+    """A node that ran two rounds with the key `node.key`, and on whose state another one seems to run."""
+    folder, home = tmp_path_factory.mktemp("tour"), tmp_path_factory.mktemp("home")
+    settings = {"XDG_STATE_HOME": str(folder / "state"), "HF_HOME": str(home), "HF_ENDPOINT": "http://127.0.0.1:9"}
+    with (
+        ForkServer(folder, ENVIRONMENT | settings | {"OMP_NUM_THREADS": "1"}) as server,
+        socket.create_server(("127.0.0.1", 0)) as taken,
+    ):
+        for command in ("start --rounds 2 --no-mdns --dashboard off", "backup backup.tar"):
+            done = server.run("sapo_node", *command.split(), limit=PATIENCE)
+            assert done.code == 0, done
+        state = folder / "state" / "sapo-node"
+        (database,) = state.rglob("node.sqlite")
+        names = {
+            **write_bad_files(folder, state, database.relative_to(state)),
+            "busy": str(taken.getsockname()[1]),
+            "results": str(RESULTS),
+            "fresh": bad_node_input.FRESH,
+        }
+        with locked(StateFolder(database.parent)):
+            yield Tour(folder, server, names)
+
+
+@pytest.mark.parametrize(("program", "command", "code", "words"), ERRORS)
+def test_a_command_that_cannot_be_done_says_why_and_what_to_do(tour, program, command, code, words):
+    done = tour.run(program, command)
+    *others, last = done.err.strip().splitlines()
+    assert done.code == code, done
+    assert last.startswith("error: " if code == 1 else ("error: ", "Error: ")), done.err
+    assert not [line for line in others if "error:" in line.lower()], done.err
+    assert says(last, words := [tour.filled(word) for word in words]), f"{last!r} must say {words}"
+
+
+@pytest.mark.parametrize(("program", "command", "code", "words"), REPORTS)
+def test_a_command_that_finds_what_it_looks_at_bad_says_so(tour, program, command, code, words):
+    done = tour.run(program, command)
+    assert done.code == code, done
+    assert says(done.out, words := [tour.filled(word) for word in words]), f"{done.out!r} must say {words}"

@@ -1,0 +1,108 @@
+"""What people get wrong with `sapo-adversary`: see `bad_node_input.py`."""
+
+ERRORS = r"""
+# The command line itself.
+marix                                       | 2 | no such command & marix & did you mean.*matrix
+run false-claim --shar .5                   | 2 | --shar & did you mean.*--share
+list extra                                  | 2 | unexpected extra argument & extra
+experiments extra                           | 2 | unexpected extra argument & extra
+
+# run
+run                                         | 2 | missing argument 'SCENARIO'
+run false-clam                              | 1 | no scenario false-clam & false-claim & TOML file
+run missing.toml                            | 1 | no scenario missing.toml
+run place                                   | 1 | no scenario place
+run pipe                                    | 1 | no scenario pipe
+run {bidi}                                  | 1 | no scenario
+run latin.toml                              | 1 | latin.toml & utf-8|not valid TOML
+run deep.toml                               | 1 | deep.toml is not valid TOML
+run digits.toml                             | 1 | digits.toml is not valid TOML
+run scenarios/broken.toml                   | 1 | scenarios/broken.toml is not valid TOML
+run scenarios/empty.toml                    | 1 | scenarios/empty.toml lacks 'attack'
+run scenarios/key.toml                      | 1 | no key extra & harm
+run scenarios/attack.toml                   | 1 | no attack 'nonsense' & false-claim
+run scenarios/defence.toml                  | 1 | no defence nonsense & re-verification
+run scenarios/bound.toml                    | 1 | a bound is at_least, at_most or both
+run scenarios/list.toml                     | 1 | list.toml|list: & undefended
+run scenarios/table.toml                    | 1 | table.toml|table: & harm
+run scenarios/node.toml                     | 1 | nonsense
+run scenarios/scenario.toml                 | 1 | scenario
+run false-claim --share 0                   | 2 | --share & 0.01<=x<=0.95
+run false-claim --share half                | 2 | --share & 'half' is not a valid float
+run false-claim --seeds 0                   | 2 | --seeds & x>=1
+run false-claim --jobs 0                    | 2 | --jobs & x>=1
+run false-claim --engine cluster            | 2 | --engine & local
+run false-claim --without nonsense          | 2 | --without & 'nonsense' is not one of
+run sybil-patient --share 0.5               | 2 | number of attackers of its own & leave --share away
+run false-claim --output /proc/x            | 1 | /proc/x
+run false-claim --output node.key           | 1 | node.key & not a (folder|directory)
+run false-claim --output missing/node.key --records node.key | 1 | node.key & not a (folder|directory)
+run false-claim --records /proc/x --output new/x             | 1 | /proc/x
+
+# matrix, report
+matrix --quick --models                     | 2 | give --quick, --models or --poison, one of them
+matrix --seeds 0                            | 2 | --seeds & x>=1
+matrix --recorded --output new/x            | 1 | nothing was played & leave out --recorded
+matrix --models --output new/x              | 1 | no results in new/x/matrix.json & sapo-adversary matrix
+matrix --quick --output /proc/x             | 1 | /proc/x
+matrix --quick --output node.key            | 1 | node.key & not a (folder|directory)
+report missing.json                         | 1 | no results in missing.json & sapo-adversary matrix
+report place                                | 1 | no results in place
+report pipe                                 | 1 | pipe
+report huge                                 | 1 | huge
+report noise                                | 1 | no results in noise
+report empty                                | 1 | no results in empty
+report deep.json                            | 1 | no results in deep.json
+report list.json                            | 1 | no results in list.json
+report other.json                           | 1 | no results in other.json
+report {results}/matrix.json --pictures /proc/x                 | 1 | /proc/x
+report {results}/matrix.json --pictures node.key                | 1 | node.key & not a (folder|directory)
+report {results}/matrix.json --pictures new/x --only nonsense   | 1 | no nonsense & false-claim
+
+# experiment
+experiment                                  | 2 | missing argument 'NAME'
+experiment sapo-tabel                       | 1 | no experiment sapo-tabel & sapo-table
+experiment sapo-table draw                  | 2 | 'draw' is not one of 'run', 'plot'
+experiment sapo-table --seeds 0             | 2 | --seeds & x>=1
+experiment sapo-table --arm nonsense        | 1 | nonsense
+experiment sapo-table plot --output new/x   | 1 | no results in new/x/sapo_table.json & run the experiment first
+experiment sapo-table --output /proc/x      | 1 | /proc/x
+experiment sapo-table --records node.key --output new/x | 1 | node.key & not a (folder|directory)
+experiment scenarios/broken.toml            | 1 | not valid TOML
+experiment scenarios/empty.toml             | 1 | scenarios/empty.toml lacks
+experiment deep.toml                        | 1 | deep.toml is not valid TOML
+experiment latin.toml                       | 1 | latin.toml & utf-8|not valid TOML
+
+# frontier, policies
+frontier nonsense                           | 2 | 'nonsense' is not one of & poison-text
+frontier --tries 1                          | 2 | --tries & x>=40
+frontier --seed -1                          | 2 | --seed & x>=0
+frontier --output /proc/x                   | 1 | /proc/x
+frontier --output node.key                  | 1 | node.key & not a (folder|directory)
+policies nonsense                           | 1 | no policy nonsense & scarce-4
+policies llama --folder /proc/x             | 1 | /proc/x
+policies llama --folder node.key            | 1 | node.key & not a (folder|directory)
+
+# load-keys
+load-keys --users 0                         | 2 | --users
+load-keys --users 100000000                 | 2 | --users & 100000000 is not in the range
+load-keys --users five                      | 2 | --users & 'five' is not a valid integer
+
+# reach
+reach --peers 1                             | 2 | --peers & 2<=x<=20000
+reach --peers 20001                         | 2 | --peers & 2<=x<=20000
+reach --round-seconds 0                     | 2 | --round-seconds & x>=1
+reach --kilobytes 5                         | 2 | --kilobytes & 4
+reach --megabits 0                          | 2 | --megabits & x>=1
+reach --seed -1                             | 2 | --seed & x>=0
+reach --peers 100 --output /proc/x          | 1 | /proc/x
+reach --peers 100 --output node.key         | 1 | node.key & not a (folder|directory)
+
+# soak
+soak --minutes 1                            | 2 | --minutes & x>=5
+soak --nodes 1                              | 2 | --nodes
+soak --seed x                               | 2 | --seed
+soak --folder /proc/x                       | 1 | /proc/x
+soak --folder node.key                      | 1 | node.key & not a (folder|directory)
+soak --folder new/soak --output /proc/x     | 1 | /proc/x
+"""

@@ -1,0 +1,344 @@
+"""What people get wrong with `sapo-node`: one command a line, its exit code, and what its error must say.
+
+Files are those of `bad_files.py`; words are regular expressions, all of which must be found, whatever their case.
+`{fresh}` stands for the key and the state of a node that has never run.
+"""
+
+FRESH = "--no-mdns --key new/own/node.key --state new/own/state"
+
+ERRORS = r"""
+# The command line itself.
+strat                                       | 2 | no such command & strat & did you mean.*start
+start --exteral 4                           | 2 | exteral & did you mean.*--external
+start now                                   | 2 | unexpected extra argument & now
+--verbos status                             | 2 | verbos & did you mean.*--verbose
+status --key                                | 2 | --key & requires an argument
+
+# Keys, as every command that needs one reads them.
+status --key missing.key                    | 1 | no key file missing.key & keygen --key missing.key
+status --key node.key/x                     | 1 | node.key/x & not a (folder|directory)
+status --key place                          | 1 | place & is a (folder|directory)
+status --key pipe                           | 1 | pipe & not an? .*file
+status --key socket                         | 1 | socket & not an? .*file
+status --key /dev/null                      | 1 | /dev/null & not an? .*file
+status --key dangling                       | 1 | no key file dangling
+status --key loop                           | 1 | loop & symbolic links
+status --key readable.key                   | 1 | can be read by others & chmod 600 readable.key
+status --key rsa.key                        | 1 | rsa.key & Ed25519
+status --key public.key                     | 1 | public.key & move it away
+status --key truncated.key                  | 1 | truncated.key is damaged & restore your copy & new node & move it away
+status --key flipped.key                    | 1 | flipped.key is damaged & restore your copy & move it away
+status --key empty.key                      | 1 | empty.key is damaged & restore your copy & move it away
+status --key noise.key                      | 1 | noise.key is damaged & restore your copy & move it away
+status --key huge.key                       | 1 | huge.key is damaged & move it away
+status --key locked.key                     | 1 | locked.key is encrypted & passphrase
+status --key {bytes}.key                    | 1 | no key file & keygen
+status --key {escape}.key                   | 1 | no key file & keygen
+start --no-train --key place                | 1 | place & is a (folder|directory)
+start --no-train --key truncated.key        | 1 | truncated.key is damaged & move it away
+start --no-train --key locked.key --passphrase wrong | 1 | locked.key does not open with that passphrase
+start --no-train --key node.key/k           | 1 | node.key & not a (folder|directory)
+start --no-train --key /proc/k              | 1 | /proc/k & another|elsewhere|name
+start --no-train --key /sys/k               | 1 | /sys/k & another|elsewhere|name
+start --no-train --key dangling             | 1 | dangling
+
+# keygen
+keygen --key node.key                       | 1 | node.key exists & never overwritten & another file
+keygen --key place                          | 1 | place & exists|is a (folder|directory)
+keygen --key node.key/k                     | 1 | node.key is not a (folder|directory)
+keygen --key /proc/k                        | 1 | cannot write the key file /proc/k
+keygen --key dangling                       | 1 | dangling & exists|link
+keygen --passphrase --key new/k             | 1 | passphrase & terminal
+keygen new/k                                | 2 | unexpected extra argument
+
+# The swarm, as every command reads it.
+manifest nowhere                            | 1 | no manifest 'nowhere' & starter & path of a TOML file
+manifest stater                             | 1 | no manifest 'stater' & starter
+manifest place                              | 1 | place & is a (folder|directory)
+manifest pipe                               | 1 | pipe & not an? .*file
+manifest socket                             | 1 | socket
+manifest /dev/zero                          | 1 | /dev/zero & not an? .*file
+manifest dangling                           | 1 | no manifest 'dangling'
+manifest empty                              | 1 | empty & missing
+manifest noise                              | 1 | noise & not (valid|a|UTF)|decode
+manifest latin.toml                         | 1 | latin.toml & utf-8
+manifest huge                               | 1 | huge is larger than 65536 bytes: not a manifest
+manifest deep.toml                          | 1 | deep.toml is not valid TOML
+manifest digits.toml                        | 1 | digits.toml is not valid TOML
+manifest configs/range.toml                 | 1 | configs/range.toml & unknown key 'local' & known keys are
+manifest manifests/name.toml                | 1 | name & give 1 to 32 of a-z
+manifest manifests/version.toml             | 1 | protocol version 2 & this is version 1
+manifest manifests/genesis.toml             | 1 | genesis is -1 & whole number from 0
+manifest manifests/epoch_seconds.toml       | 1 | epoch_seconds is 1 & from 5 to 86400
+manifest manifests/max_rounds.toml          | 1 | max_rounds is 0 & from 1 to 100000
+manifest manifests/completions.toml         | 1 | completions is 1 & from 2 to 16
+manifest manifests/max_completion_bytes.toml | 1 | max_completion_bytes is 1 & from 16 to 65536
+manifest manifests/max_message_bytes.toml   | 1 | max_message_bytes is 4000000 & to 1000000
+manifest manifests/shards.toml              | 1 | shards is 33 & from 1 to 32
+manifest manifests/reasoning_gym.toml       | 1 | reasoning_gym is a version such as 0.1.25
+manifest manifests/predecessor.toml         | 1 | predecessor & 64 hexadecimal
+manifest manifests/x.toml                   | 1 | x has more than 256 bytes
+manifest manifests/x_type.toml              | 1 | x has the wrong type
+manifest manifests/float.toml               | 1 | products & 2.5 is not text, a boolean or an unsigned integer
+manifest manifests/weight.toml              | 1 | weight of products is 0 & from 1
+manifest manifests/scorer.toml              | 1 | scorer of products is 0 & from 1
+manifest manifests/dataset.toml             | 1 | dataset's name has 1 to 64 bytes
+manifest manifests/config.toml              | 1 | task 1 & config has the wrong type
+manifest manifests/task_key.toml            | 1 | task 1 & unknown key 'weigth' & weight
+manifest manifests/type.toml                | 1 | shards has the wrong type
+manifest manifests/missing.toml             | 1 | manifests/missing.toml & missing & shards
+manifest manifests/unknown.toml             | 1 | unknown key 'shrads' & shards
+manifest manifests/twice.toml               | 1 | not valid TOML & overwrite
+manifest manifests/tasks.toml               | 1 | lists 0 tasks & give 1 to 64
+manifest manifests/number.toml              | 1 | tasks must be a list
+manifest starter --encoded /proc/x          | 1 | cannot write /proc/x
+manifest starter --encoded missing/x        | 1 | cannot write missing/x
+manifest starter --encoded place            | 1 | cannot write place & is a (folder|directory)
+manifest starter --encoded node.key/x       | 1 | cannot write node.key/x & not a (folder|directory)
+manifest starter --encoded /dev/full        | 1 | cannot write /dev/full & no space
+start {fresh} --swarm nowhere               | 1 | no manifest 'nowhere' & starter
+start {fresh} --no-train --swarm manifests/other_gym.toml     | 1 | pip install reasoning-gym==0.0.1
+start {fresh} --no-train --swarm manifests/other_scorer.toml  | 1 | products by version 77 & version 1 is installed
+start {fresh} --no-train --swarm manifests/other_dataset.toml | 1 | producst & cannot be built & check its name
+start {fresh} --no-train --swarm manifests/bidi_dataset.toml  | 1 | task 1 & cannot be built
+start {fresh} --no-train --swarm manifests/plugin.toml        | 1 | somebody.riddles & another package brings & install
+status --swarm interop                      | 1 | no state at & sapo-node start
+
+# The configuration, as every command reads it.
+config missing.toml                         | 1 | cannot read the configuration missing.toml & no such file
+config place                                | 1 | place & is a (folder|directory)
+config pipe                                 | 1 | pipe & not an? .*file
+config socket                               | 1 | socket
+config /dev/zero                            | 1 | /dev/zero & not an? .*file
+config huge                                 | 1 | huge & larger than|too (large|long)|more than
+config noise                                | 1 | noise & utf-8|not valid TOML
+config latin.toml                           | 1 | latin.toml & utf-8|not valid TOML
+config deep.toml                            | 1 | deep.toml is not valid TOML
+config digits.toml                          | 1 | digits.toml is not valid TOML
+config {bytes}.toml                         | 1 | cannot read the configuration & no such file
+config {bidi}.toml                          | 1 | cannot read the configuration & no such file
+config configs/broken.toml                  | 1 | configs/broken.toml is not valid TOML & line
+config configs/twice.toml                   | 1 | configs/twice.toml is not valid TOML & overwrite
+config configs/unknown.toml                 | 1 | unknown key 'extrenal' & did you mean 'external'
+config configs/alien.toml                   | 1 | unknown key 'qqqq' & sapo-node config
+config configs/red.toml                     | 1 | unknown key & sapo-node config
+config configs/type.toml                    | 1 | local must be an? (int|whole number|number)
+config configs/section.toml                 | 1 | local must be an? (int|whole number|number)
+config configs/list.toml                    | 1 | trusted must be a list of strings
+config configs/numbers.toml                 | 1 | listen must be a list of strings
+config configs/yes.toml                     | 1 | mdns must be & bool|true
+config configs/range.toml                   | 1 | local is 0 & whole number from 1 to 16
+config configs/rate.toml                    | 1 | learning_rate is nan & above 0
+config configs/gates.toml                   | 1 | gates holds 'nonsense' & give some of & habits
+config configs/choice.toml                  | 1 | correction is 'none' & positive
+config configs/peer.toml                    | 1 | '12D3KooWnonsense' is not & peer id
+config configs/base58.toml                  | 1 | '0OIl' is not a peer id & base58
+config configs/both.toml                    | 1 | trusted and banned both hold {other} & out of one
+config configs/external.toml                | 1 | external must be & auto
+start --config configs/unknown.toml         | 1 | unknown key 'extrenal' & did you mean 'external'
+start --config missing.toml                 | 1 | missing.toml & no such file
+start {fresh} --no-train --config configs/dashboard.toml | 1 | dashboard is 'here' & 127.0.0.1:8080 & off
+
+# The state, as every command reads it.
+status --state missing                      | 1 | no state at missing & sapo-node start
+status --state node.key                     | 1 | node.key & not a (folder|directory)|no state at
+status --key other.key                      | 1 | no state at & sapo-node start
+status --state states/damaged               | 1 | node.sqlite is damaged & restore it from a backup
+status --state states/noise                 | 1 | node.sqlite is damaged & restore it from a backup
+status --state states/truncated             | 1 | node.sqlite is damaged & restore it from a backup
+status --state states/empty                 | 1 | node.sqlite & damaged|empty|older version
+status --state states/alien                 | 1 | node.sqlite & no such table|older version|another program
+status --state states/folder                | 1 | node.sqlite
+start --no-train --state /proc/x            | 1 | cannot use the state folder /proc/x & another --state
+start --no-train --state node.key           | 1 | cannot use the state folder node.key & another --state
+start --no-train                            | 1 | another node is running on & --key or --state
+start --no-train --state states/damaged     | 1 | node.sqlite is damaged & restore it from a backup
+start --no-train --state states/noise       | 1 | node.sqlite is damaged & restore it from a backup
+start --no-train --state states/version     | 1 | another version of sapo-node & use the version that wrote it
+start --no-train --state states/folder      | 1 | node.sqlite
+
+# start
+start {fresh} --listen nonsense             | 1 | --listen 'nonsense' is no usable address & /ip4/0.0.0.0/tcp/4001
+start {fresh} --listen /dns4/here/tcp/4001  | 1 | /dns4/here/tcp/4001 & write the IP address
+start {fresh} --listen /ip4/127.0.0.1/udp/1 | 1 | /ip4/127.0.0.1/udp/1 & /tcp
+start {fresh} --listen /ip4/127.0.0.1/tcp/70000 | 1 | /ip4/127.0.0.1/tcp/70000
+start {fresh} --no-train --listen /ip4/127.0.0.1/tcp/{busy} | 1 | tcp/{busy} is already in use & --listen
+start {fresh} --no-train --listen /ip4/192.0.2.1/tcp/4001   | 1 | cannot listen on /ip4/192.0.2.1/tcp/4001 & --listen
+start {fresh} --announce nonsense           | 1 | --announce 'nonsense' & ^(?!.*0\.0\.0\.0) & others can
+start {fresh} --bootstrap nonsense          | 1 | 'nonsense' cannot be dialled & /p2p/<peer id>
+start {fresh} --bootstrap /ip4/127.0.0.1/tcp/1 | 1 | does not say which peer & /p2p/<peer id>
+start {fresh} --bootstrap /ip4/127.0.0.1/tcp/1/p2p/12D3KooWx | 1 | cannot be dialled & /p2p/<peer id>
+start {fresh} --dashboard nonsense          | 1 | dashboard is 'nonsense' & 127.0.0.1:8080 & off
+start {fresh} --dashboard 127.0.0.1:70000   | 1 | dashboard is '127.0.0.1:70000' & 127.0.0.1:8080
+start {fresh} --no-train --dashboard 127.0.0.1:{busy} | 1 | cannot listen on 127.0.0.1:{busy} & --dashboard
+start {fresh} --no-train --dashboard 192.0.2.1:1      | 1 | cannot listen on 192.0.2.1:1 & --dashboard
+start {fresh} --local 0                     | 1 | local is 0 & from 1 to 16
+start {fresh} --local four                  | 2 | --local & 'four' is not a valid integer
+start {fresh} --external 257                | 1 | external is 257 & from 0 to 256
+start {fresh} --external many               | 2 | --external & neither a whole number nor `auto`
+start {fresh} --lora -1                     | 1 | lora is -1 & from 0 to 1024
+start {fresh} --max-tokens 0                | 1 | max_tokens is 0 & from 1
+start {fresh} --rounds 0                    | 2 | --rounds & 0 is not in the range
+start {fresh} --dtype float16               | 2 | --dtype & bfloat16
+start {fresh} --device gpu                  | 2 | --device & cuda
+start {fresh} --model missing               | 1 | model folder missing does not exist & hub name
+start {fresh} --model gpt2                  | 1 | gpt2 & owner/name|[a-z-]+/gpt2
+start {fresh} --model somebody/tiny         | 1 | somebody/tiny & cannot be downloaded & network
+start {fresh} --device cuda                 | 1 | cuda & cpu
+
+# Models: each of these starts a learner.
+eval --model models/empty                   | 1 | models/empty & tokenizer.json
+eval --model models/speechless              | 1 | models/speechless has no tokenizer.json
+eval --model models/weightless              | 1 | models/weightless & safetensors
+eval --model models/garbage                 | 1 | models/garbage & config.json|no usable
+eval --model models/truncated               | 1 | weights in models/truncated & copy them again
+eval --model models/pickled                 | 1 | models/pickled & safetensors
+eval --model models/code                    | 1 | models/code
+eval --model models/recurrent               | 1 | mamba & attention
+
+# contribute
+contribute                                  | 2 | --endpoint with --model & --program & --terminal
+contribute --endpoint http://127.0.0.1:1/v1 | 2 | --endpoint with --model
+contribute --program true --terminal        | 2 | give either
+contribute {fresh} --endpoint ftp://127.0.0.1/v1 --model m | 1 | 'ftp://127.0.0.1/v1' & http://127.0.0.1:8000/v1
+contribute {fresh} --endpoint http://[x/v1 --model m       | 1 | 'http://\[x/v1' & http://127.0.0.1:8000/v1
+contribute {fresh} --endpoint http:// --model m            | 1 | 'http://' & http://127.0.0.1:8000/v1
+contribute {fresh} --endpoint http://127.0.0.1:1/v1 --model m --temperature 3 | 2 | --temperature & 0<=x<=2
+contribute {fresh} --program true --max-tokens 0           | 1 | max_tokens is 0
+contribute {fresh} --program true --local 17               | 1 | local is 17 & from 1 to 16
+contribute {fresh} --program true --rounds 0               | 2 | --rounds
+contribute {fresh} --program ./missing                     | 1 | './missing' cannot be found & can be run
+contribute {fresh} --program ./node.key                    | 1 | ./node.key & cannot be (found|run|started)|executable
+contribute {fresh} --program ./place                       | 1 | ./place & cannot be (found|run|started)|folder
+contribute {fresh} --program "'open"                       | 1 | --program & no command line & quotation
+contribute {fresh} --terminal               | 1 | --terminal needs somebody at a terminal
+
+# demo
+demo --rounds 0                             | 2 | --rounds & x>=1
+demo --questions 0                          | 2 | --questions & x>=1
+demo --rounds many                          | 2 | --rounds & 'many' is not a valid integer
+
+# peers, why, evidence, metrics
+peers 12D3KooWnobody                        | 1 | 12D3KooWnobody & sapo-node peers
+peers {other} --state states/judged         | 1 | {other} & sapo-node peers
+peers 12D3KooW --state states/judged        | 1 | 2 peers & begin
+peers --state missing                       | 1 | no state at missing
+why                                         | 2 | missing argument 'ENVELOPE_ID'
+why abc                                     | 1 | at least 6 hexadecimal
+why 12D3KooWnobody                          | 1 | hexadecimal
+why abcdef012345                            | 1 | nothing is known of abcdef012345
+why {bidi}abcdef                            | 1 | hexadecimal
+evidence                                    | 2 | missing argument 'PEER'
+evidence 12D3KooWnobody                     | 1 | no evidence against 12D3KooWnobody & sapo-node peers
+evidence {escape}                           | 1 | no evidence against & sapo-node peers
+evidence {peer} --state states/judged --output /proc/x   | 1 | cannot write /proc/x
+evidence {peer} --state states/judged --output missing/x | 1 | cannot write missing/x
+evidence {peer} --state states/judged --output place     | 1 | cannot write place
+metrics --state missing                     | 1 | no state at missing & sapo-node start
+metrics --state states/damaged              | 1 | damaged & backup
+metrics --follow --key truncated.key        | 1 | truncated.key is damaged
+
+# verify
+verify                                      | 2 | missing argument 'FILE'
+verify missing                              | 1 | cannot read missing & no such file
+verify place                                | 1 | place & is a (folder|directory)
+verify pipe                                 | 1 | pipe & not an? .*file
+verify socket                               | 1 | cannot read socket
+verify /dev/zero                            | 1 | /dev/zero & not an? .*file
+verify huge                                 | 1 | huge & larger than|too (large|long)|more than
+verify message --swarm nowhere              | 1 | no manifest 'nowhere'
+verify message --evidence                   | 1 | proves nothing in swarm 'starter'
+verify proof --evidence --swarm interop     | 1 | proves nothing in swarm 'interop'
+verify empty --evidence                     | 1 | proves nothing
+verify noise --evidence                     | 1 | proves nothing
+
+# eval, export
+eval --questions 0                          | 2 | --questions & x>=1
+eval --samples 65                           | 2 | --samples & 1<=x<=64
+eval --state missing                        | 1 | no state at missing & sapo-node start
+eval --state states/damaged                 | 1 | damaged & backup
+eval --model missing                        | 1 | model folder missing does not exist & hub name
+eval --model node.key                       | 1 | node.key & folder
+export                                      | 2 | missing argument 'OUTPUT'
+export place                                | 1 | place is there already & name a folder that is not
+export node.key                             | 1 | node.key is there already
+export node.key/x                           | 1 | node.key/x & not a (folder|directory)
+export /proc/x                              | 1 | cannot write /proc/x
+export new/x --state missing                | 1 | no state at missing & sapo-node start
+export new/x --state states/weights         | 1 | no good checkpoint in states/weights
+export new/x --model missing                | 1 | model folder missing does not exist
+export new/x --lora nope                    | 2 | --lora & 'nope' is not a valid integer
+export new/x --lora 2000                    | 1 | lora is 2000 & to 1024
+export new/x --dtype float64                | 2 | --dtype & bfloat16
+
+# backup
+backup                                      | 2 | missing argument 'OUTPUT'
+backup backup.tar                           | 1 | backup.tar exists & name a new file
+backup place                                | 1 | place exists & name a new file
+backup /dev/full                            | 1 | /dev/full exists & name a new file
+backup missing/x.tar                        | 1 | missing/x.tar & no such (file|folder)|make|there is no
+backup node.key/x.tar                       | 1 | node.key/x.tar|node.key & not a (folder|directory)
+backup /proc/x.tar                          | 1 | /proc/x.tar|/proc & cannot (write|be written)
+backup {bytes}/x.tar                        | 1 | x.tar & no such|there is no|make
+backup new/x.tar --key missing.key          | 1 | no key file missing.key
+backup new/x.tar --state missing            | 1 | no state at missing & sapo-node start
+backup new/x.tar --state states/damaged     | 1 | damaged
+backup new/x.tar --state states/noise       | 1 | damaged
+backup new/x.tar --state states/truncated   | 1 | damaged
+backup new/x.tar --state states/alien       | 1 | node.sqlite
+
+# restore
+restore                                     | 2 | missing argument 'FILE'
+restore backup.tar                          | 1 | there is a state at & move it away first
+restore backup.tar --key other.key --state new/state | 1 | {peer} & {other}
+restore backup.tar --key missing.key --state new/state | 1 | no key file missing.key
+restore backup.tar --state /proc/x          | 1 | /proc/x & another --state|cannot
+restore backup.tar --state node.key         | 1 | node.key & another --state|cannot
+restore missing.tar --state new/state       | 1 | cannot (restore|read) missing.tar & no such file
+restore place --state new/state             | 1 | place & is a (folder|directory)
+restore pipe --state new/state              | 1 | pipe & not an? .*file
+restore /dev/zero --state new/state         | 1 | /dev/zero & not an? .*file
+restore empty --state new/state             | 1 | empty & no(t a)? backup|cannot restore
+restore noise --state new/state             | 1 | noise & no(t a)? backup|cannot restore
+restore huge --state new/state              | 1 | huge & no(t a)? backup|cannot restore
+restore truncated.tar --state new/state     | 1 | truncated.tar & no(t a)? backup|cannot (restore|be used)|damaged
+restore backup.tar.gz --state new/state     | 1 | backup.tar.gz & no(t a)? backup|cannot restore
+restore alien.tar --state new/state         | 1 | alien.tar is no(t a)? backup
+restore link.tar --state new/state          | 1 | link.tar is no(t a)? backup
+restore hard.tar --state new/state          | 1 | hard.tar is no(t a)? backup
+restore device.tar --state new/state        | 1 | device.tar is no(t a)? backup
+restore absolute.tar --state new/state      | 1 | absolute.tar & no(t a)? backup|cannot restore
+restore parent.tar --state new/state        | 1 | parent.tar & no(t a)? backup|cannot restore
+restore deep.tar --state new/state          | 1 | deep.tar & no(t a)? backup|cannot restore
+restore damaged.tar --state new/state       | 1 | damaged.tar & damaged & another backup
+restore version.tar --state new/state       | 1 | version.tar & another version of sapo-node
+restore cats.tar --state new/state          | 1 | cats.tar & no(t a)? backup|cannot
+
+# conformance: 2 where the reader cannot be run, as it documents.
+conformance --rule NOPE                     | 2 | no vector is for the rule 'NOPE' & ENC-3
+conformance --rule ENC-1 -- ./missing       | 2 | cannot start the reader './missing' & no such file
+conformance --rule ENC-1 -- ./node.key      | 2 | cannot start the reader './node.key' & permission denied
+conformance --rule ENC-1 -- ./place         | 2 | cannot start the reader './place'
+
+# doctor, where it cannot begin.
+doctor --swarm nowhere                      | 1 | no manifest 'nowhere'
+doctor --config missing.toml                | 1 | missing.toml & no such file
+doctor --mdns-off                           | 2 | no such option
+"""
+
+REPORTS = r"""
+# What a command was asked to look at is bad: it says so where it answers.
+verify message.flipped                      | 1 | refused: signature
+verify message.truncated                    | 1 | refused
+verify message.longer                       | 1 | refused
+verify message --swarm interop              | 1 | refused: signature
+verify empty                                | 1 | refused
+verify noise                                | 1 | refused
+verify proof                                | 1 | refused
+conformance --rule ENC-1 -- true            | 1 | ENC-1
+conformance --rule ENC-1 -- cat             | 1 | ENC-1
+doctor --key truncated.key --listen nonsense --bootstrap nonsense | 1 | ✗ key +trunc.* damaged & ✗ listen & ✗ bootstrap
+doctor --key place --state /proc/x --announce nonsense            | 1 | ✗ key +place & folder|directory & ✗ listen
+doctor --key pipe --state states/damaged --swarm manifests/other_dataset.toml | 1 | ✗ key +pipe & ✗ tasks
+doctor --state states/damaged --listen /ip4/127.0.0.1/tcp/{busy}  | 1 | ✗ state & damaged & ! listen
+"""
