@@ -14,7 +14,7 @@ run missing.toml                            | 1 | no scenario missing.toml
 run place                                   | 1 | no scenario place
 run pipe                                    | 1 | no scenario pipe
 run {bidi}                                  | 1 | no scenario
-run latin.toml                              | 1 | latin.toml & utf-8|not valid TOML
+run latin.toml                              | 1 | latin.toml & {no-toml}
 run deep.toml                               | 1 | deep.toml is not valid TOML
 run digits.toml                             | 1 | digits.toml is not valid TOML
 run scenarios/broken.toml                   | 1 | scenarios/broken.toml is not valid TOML
@@ -33,31 +33,31 @@ run false-claim --seeds 0                   | 2 | --seeds & x>=1
 run false-claim --jobs 0                    | 2 | --jobs & x>=1
 run false-claim --engine cluster            | 2 | --engine & local
 run false-claim --without nonsense          | 2 | --without & 'nonsense' is not one of
-run sybil-patient --share 0.5               | 2 | number of attackers of its own & leave --share away
-run false-claim --output /proc/x            | 1 | /proc/x
-run false-claim --output node.key           | 1 | node.key & not a (folder|directory)
-run false-claim --output missing/node.key --records node.key | 1 | node.key & not a (folder|directory)
-run false-claim --records /proc/x --output new/x             | 1 | /proc/x
+run hollow --share 0.5                      | 2 | number of attackers of its own & leave --share away
+run false-claim --output /proc/x            | 1 | cannot .*/proc/x
+run false-claim --output node.key           | 1 | node.key & {no-folder}
+run false-claim --output missing/node.key --records node.key | 1 | node.key & {no-folder}
+run false-claim --records /proc/x --output new/x             | 1 | cannot .*/proc/x
 
 # matrix, report
 matrix --quick --models                     | 2 | give --quick, --models or --poison, one of them
 matrix --seeds 0                            | 2 | --seeds & x>=1
 matrix --recorded --output new/x            | 1 | nothing was played & leave out --recorded
 matrix --models --output new/x              | 1 | no results in new/x/matrix.json & sapo-adversary matrix
-matrix --quick --output /proc/x             | 1 | /proc/x
-matrix --quick --output node.key            | 1 | node.key & not a (folder|directory)
+matrix --quick --output /proc/x             | 1 | cannot .*/proc/x
+matrix --quick --output node.key            | 1 | node.key & {no-folder}
 report missing.json                         | 1 | no results in missing.json & sapo-adversary matrix
 report place                                | 1 | no results in place
-report pipe                                 | 1 | pipe
+report pipe                                 | 1 | pipe & {no-file}
 report huge                                 | 1 | huge
 report noise                                | 1 | no results in noise
 report empty                                | 1 | no results in empty
-report deep.json                            | 1 | no results in deep.json
-report list.json                            | 1 | no results in list.json
-report other.json                           | 1 | no results in other.json
-report {results}/matrix.json --pictures /proc/x                 | 1 | /proc/x
-report {results}/matrix.json --pictures node.key                | 1 | node.key & not a (folder|directory)
-report {results}/matrix.json --pictures new/x --only nonsense   | 1 | no nonsense & false-claim
+report deep.json                            | 1 | deep.json
+report list.json                            | 1 | list.json
+report other.json                           | 1 | other.json
+report results.json --pictures /proc/x                      | 1 | cannot .*/proc/x
+report results.json --pictures node.key                     | 1 | node.key & {no-folder}
+report results.json --pictures new/x --only nonsense        | 1 | no nonsense & poison-text
 
 # experiment
 experiment                                  | 2 | missing argument 'NAME'
@@ -66,22 +66,22 @@ experiment sapo-table draw                  | 2 | 'draw' is not one of 'run', 'p
 experiment sapo-table --seeds 0             | 2 | --seeds & x>=1
 experiment sapo-table --arm nonsense        | 1 | nonsense
 experiment sapo-table plot --output new/x   | 1 | no results in new/x/sapo_table.json & run the experiment first
-experiment sapo-table --output /proc/x      | 1 | /proc/x
-experiment sapo-table --records node.key --output new/x | 1 | node.key & not a (folder|directory)
+experiment sapo-table --output /proc/x      | 1 | cannot .*/proc/x
+experiment sapo-table --records node.key --output new/x | 1 | node.key & {no-folder}
 experiment scenarios/broken.toml            | 1 | not valid TOML
 experiment scenarios/empty.toml             | 1 | scenarios/empty.toml lacks
 experiment deep.toml                        | 1 | deep.toml is not valid TOML
-experiment latin.toml                       | 1 | latin.toml & utf-8|not valid TOML
+experiment latin.toml                       | 1 | latin.toml & {no-toml}
 
 # frontier, policies
 frontier nonsense                           | 2 | 'nonsense' is not one of & poison-text
 frontier --tries 1                          | 2 | --tries & x>=40
 frontier --seed -1                          | 2 | --seed & x>=0
-frontier --output /proc/x                   | 1 | /proc/x
-frontier --output node.key                  | 1 | node.key & not a (folder|directory)
+frontier --output /proc/x                   | 1 | cannot .*/proc/x
+frontier --output node.key                  | 1 | node.key & {no-folder}
 policies nonsense                           | 1 | no policy nonsense & scarce-4
-policies llama --folder /proc/x             | 1 | /proc/x
-policies llama --folder node.key            | 1 | node.key & not a (folder|directory)
+policies llama --folder /proc/x             | 1 | cannot .*/proc/x
+policies llama --folder node.key            | 1 | node.key & {no-folder}
 
 # load-keys
 load-keys --users 0                         | 2 | --users
@@ -95,14 +95,14 @@ reach --round-seconds 0                     | 2 | --round-seconds & x>=1
 reach --kilobytes 5                         | 2 | --kilobytes & 4
 reach --megabits 0                          | 2 | --megabits & x>=1
 reach --seed -1                             | 2 | --seed & x>=0
-reach --peers 100 --output /proc/x          | 1 | /proc/x
-reach --peers 100 --output node.key         | 1 | node.key & not a (folder|directory)
+reach --peers 100 --output /proc/x          | 1 | cannot .*/proc/x
+reach --peers 100 --output node.key         | 1 | node.key & {no-folder}
 
 # soak
 soak --minutes 1                            | 2 | --minutes & x>=5
 soak --nodes 1                              | 2 | --nodes
 soak --seed x                               | 2 | --seed
-soak --folder /proc/x                       | 1 | /proc/x
-soak --folder node.key                      | 1 | node.key & not a (folder|directory)
-soak --folder new/soak --output /proc/x     | 1 | /proc/x
+soak --folder /proc/x                       | 1 | cannot .*/proc/x
+soak --folder node.key                      | 1 | node.key & {no-folder}
+soak --folder new/soak --output /proc/x     | 1 | cannot .*/proc/x
 """

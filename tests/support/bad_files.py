@@ -34,6 +34,7 @@ from sapo_protocol import (
 HUGE = 2**40
 """Bytes of a sparse file, which takes no room."""
 PASSPHRASE = "correct"
+RESULTS = Path(__file__).parents[1] / "benchmarks" / "results"
 NOISE = bytes(range(128, 256)) * 16
 STARTER = load_manifest("starter")
 
@@ -168,6 +169,7 @@ def _write_texts(folder, other):
     _write(folder / "deep.json", b"[" * 100_000)
     _write(folder / "other.json", json.dumps({"title": "something else"}).encode())
     _write(folder / "list.json", b"[1]")
+    shutil.copy(RESULTS / "poison-text.json", folder / "results.json")
     starter = render_manifest(STARTER)
     for name, (there, instead) in MANIFESTS.items():
         assert there in starter, name
@@ -278,15 +280,9 @@ def _write_models(folder):
         (made / "config.json").write_text(json.dumps(config))
         return made
 
-    (folder / "models" / "empty").mkdir(parents=True)
-    model("speechless", leave_out=["tokenizer*"])
-    model("weightless", leave_out=["*.safetensors"])
-    _write(model("garbage") / "config.json", b"{")
-    os.truncate(model("truncated") / "model.safetensors", 10_000)
     pickled = model("pickled", leave_out=["*.safetensors"])
     _write(pickled / "pytorch_model.bin", NOISE)
-    model("code", auto_map={"AutoConfig": "evil.Config"}, model_type="evil")
-    model("recurrent", model_type="mamba", architectures=["MambaForCausalLM"])
+    model("mixed", model_type="mamba")  # whose other settings are those of another architecture
 
 
 def _write(path, data):

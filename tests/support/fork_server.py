@@ -12,7 +12,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from dataclasses import dataclass
 from importlib import import_module
@@ -68,7 +67,7 @@ def serve():
         for module in sorted(Path(import_module(f"{program}.commands").__file__).parent.glob("[a-z]*.py")):
             import_module(f"{program}.commands.{module.stem}")
     gc.freeze()  # else each fork looks through, and so copies, all that was imported
-    assert threading.active_count() == 1, "a fork has one thread, and others may hold locks"
+    assert len(list(Path("/proc/self/task").iterdir())) == 1, "a fork has one thread, and others may hold locks"
     while line := sys.stdin.readline():
         program, arguments, limit = json.loads(line)
         with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
@@ -98,6 +97,18 @@ def _end(pid, limit):
     return os.waitstatus_to_exitcode(status) if in_time else None
 
 
+def _finish(main):
+    """Run `main` and end without the time in which the interpreter takes down all that was imported."""
+    try:
+        main()
+        code = 0
+    except SystemExit as end:
+        code = end.code or 0
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
 if __name__ == "__main__" and (command := serve()):
     sys.argv = [command[0].replace("_", "-"), *command[1]]
-    import_module(f"{command[0]}.entry").main()
+    _finish(import_module(f"{command[0]}.entry").main)
