@@ -9,100 +9,100 @@ experiments extra                           | 2 | unexpected extra argument & ex
 
 # run
 run                                         | 2 | missing argument 'SCENARIO'
-run false-clam                              | 1 | no scenario false-clam & false-claim & TOML file
-run missing.toml                            | 1 | no scenario missing.toml
-run place                                   | 1 | no scenario place
-run pipe                                    | 1 | no scenario pipe
+run false-clam                              | 1 | no scenario '?false-clam & false-claim & TOML file
+run missing.toml                            | 1 | missing.toml & no scenario|no such file
+run place                                   | 1 | no scenario '?place
+run pipe                                    | 1 | no scenario '?pipe
 run {bidi}                                  | 1 | no scenario
 run latin.toml                              | 1 | latin.toml & {no-toml}
-run deep.toml                               | 1 | deep.toml is not valid TOML
+run deep.toml                               | 1 | deep.toml & not valid TOML|nested
 run digits.toml                             | 1 | digits.toml is not valid TOML
 run scenarios/broken.toml                   | 1 | scenarios/broken.toml is not valid TOML
-run scenarios/empty.toml                    | 1 | scenarios/empty.toml lacks 'attack'
-run scenarios/key.toml                      | 1 | no key extra & harm
+run scenarios/empty.toml                    | 1 | empty & lacks & ^(?!.*__init__)
+run scenarios/key.toml                      | 1 | extra & harm
 run scenarios/attack.toml                   | 1 | no attack 'nonsense' & false-claim
-run scenarios/defence.toml                  | 1 | no defence nonsense & re-verification
-run scenarios/bound.toml                    | 1 | a bound is at_least, at_most or both
-run scenarios/list.toml                     | 1 | list.toml|list: & undefended
-run scenarios/table.toml                    | 1 | table.toml|table: & harm
+run scenarios/defence.toml                  | 1 | no defence '?nonsense & re-verification
+run scenarios/bound.toml                    | 1 | bound & at_least, at_most or both
+run scenarios/list.toml                     | 1 | undefended
+run scenarios/table.toml                    | 1 | harm
 run scenarios/node.toml                     | 1 | nonsense
 run scenarios/scenario.toml                 | 1 | scenario
 run false-claim --share 0                   | 2 | --share & 0.01<=x<=0.95
 run false-claim --share half                | 2 | --share & 'half' is not a valid float
-run false-claim --seeds 0                   | 2 | --seeds & x>=1
-run false-claim --jobs 0                    | 2 | --jobs & x>=1
+run false-claim --seeds 0                   | 2 | --seeds & not in the range
+run false-claim --jobs 0                    | 2 | --jobs & not in the range
 run false-claim --engine cluster            | 2 | --engine & local
 run false-claim --without nonsense          | 2 | --without & 'nonsense' is not one of
 run hollow --share 0.5                      | 2 | number of attackers of its own & leave --share away
 run false-claim --output /proc/x            | 1 | cannot .*/proc/x
-run false-claim --output node.key           | 1 | node.key & {no-folder}
-run false-claim --output missing/node.key --records node.key | 1 | node.key & {no-folder}
+run false-claim --output node.key           | 1 | node.key & folder|directory
+run false-claim --output missing/node.key --records node.key | 1 | node.key & folder|directory
 run false-claim --records /proc/x --output new/x             | 1 | cannot .*/proc/x
 
 # matrix, report
 matrix --quick --models                     | 2 | give --quick, --models or --poison, one of them
-matrix --seeds 0                            | 2 | --seeds & x>=1
+matrix --seeds 0                            | 2 | --seeds & not in the range
 matrix --recorded --output new/x            | 1 | nothing was played & leave out --recorded
-matrix --models --output new/x              | 1 | no results in new/x/matrix.json & sapo-adversary matrix
+matrix --models --output new/x              | 1 | new/x/matrix.json & sapo-adversary matrix
 matrix --quick --output /proc/x             | 1 | cannot .*/proc/x
-matrix --quick --output node.key            | 1 | node.key & {no-folder}
-report missing.json                         | 1 | no results in missing.json & sapo-adversary matrix
-report place                                | 1 | no results in place
+matrix --quick --output node.key            | 1 | node.key & folder|directory
+report missing.json                         | 1 | missing.json & sapo-adversary matrix
+report place                                | 1 | place & no results|is a directory
 report pipe                                 | 1 | pipe & {no-file}
 report huge                                 | 1 | huge
-report noise                                | 1 | no results in noise
-report empty                                | 1 | no results in empty
+report noise                                | 1 | noise & no results|no UTF-8
+report empty                                | 1 | empty & no results
 report deep.json                            | 1 | deep.json
 report list.json                            | 1 | list.json
 report other.json                           | 1 | other.json
 report results.json --pictures /proc/x                      | 1 | cannot .*/proc/x
-report results.json --pictures node.key                     | 1 | node.key & {no-folder}
+report results.json --pictures node.key                     | 1 | node.key & folder|directory
 report results.json --pictures new/x --only nonsense        | 1 | no nonsense & poison-text
 
 # experiment
 experiment                                  | 2 | missing argument 'NAME'
-experiment sapo-tabel                       | 1 | no experiment sapo-tabel & sapo-table
+experiment sapo-tabel                       | 1 | no experiment '?sapo-tabel & sapo-table
 experiment sapo-table draw                  | 2 | 'draw' is not one of 'run', 'plot'
-experiment sapo-table --seeds 0             | 2 | --seeds & x>=1
+experiment sapo-table --seeds 0             | 2 | --seeds & not in the range
 experiment sapo-table --arm nonsense        | 1 | nonsense
-experiment sapo-table plot --output new/x   | 1 | no results in new/x/sapo_table.json & run the experiment first
+experiment sapo-table plot --output new/x   | 1 | new/x/sapo_table.json & run|writes
 experiment sapo-table --output /proc/x      | 1 | cannot .*/proc/x
-experiment sapo-table --records node.key --output new/x | 1 | node.key & {no-folder}
+experiment sapo-table --records node.key --output new/x | 1 | node.key & folder|directory
 experiment scenarios/broken.toml            | 1 | not valid TOML
-experiment scenarios/empty.toml             | 1 | scenarios/empty.toml lacks
-experiment deep.toml                        | 1 | deep.toml is not valid TOML
+experiment scenarios/empty.toml             | 1 | empty & lacks & ^(?!.*__init__)
+experiment deep.toml                        | 1 | deep.toml & not valid TOML|nested
 experiment latin.toml                       | 1 | latin.toml & {no-toml}
 
 # frontier, policies
 frontier nonsense                           | 2 | 'nonsense' is not one of & poison-text
-frontier --tries 1                          | 2 | --tries & x>=40
-frontier --seed -1                          | 2 | --seed & x>=0
+frontier --tries 1                          | 2 | --tries & not in the range
+frontier --seed -1                          | 2 | --seed & not in the range
 frontier --output /proc/x                   | 1 | cannot .*/proc/x
-frontier --output node.key                  | 1 | node.key & {no-folder}
+frontier --output node.key                  | 1 | node.key & folder|directory
 policies nonsense                           | 1 | no policy nonsense & scarce-4
 policies llama --folder /proc/x             | 1 | cannot .*/proc/x
-policies llama --folder node.key            | 1 | node.key & {no-folder}
+policies llama --folder node.key            | 1 | node.key & folder|directory
 
 # load-keys
 load-keys --users 0                         | 2 | --users
-load-keys --users 100000000                 | 2 | --users & 100000000 is not in the range
+load-keys --users 100000000                 | 2 | --users & 100000000
 load-keys --users five                      | 2 | --users & 'five' is not a valid integer
 
 # reach
-reach --peers 1                             | 2 | --peers & 2<=x<=20000
-reach --peers 20001                         | 2 | --peers & 2<=x<=20000
-reach --round-seconds 0                     | 2 | --round-seconds & x>=1
+reach --peers 1                             | 2 | --peers & not in the range
+reach --peers 20001                         | 2 | --peers & not in the range
+reach --round-seconds 0                     | 2 | --round-seconds & not in the range
 reach --kilobytes 5                         | 2 | --kilobytes & 4
-reach --megabits 0                          | 2 | --megabits & x>=1
-reach --seed -1                             | 2 | --seed & x>=0
+reach --megabits 0                          | 2 | --megabits & not in the range
+reach --seed -1                             | 2 | --seed & not in the range
 reach --peers 100 --output /proc/x          | 1 | cannot .*/proc/x
-reach --peers 100 --output node.key         | 1 | node.key & {no-folder}
+reach --peers 100 --output node.key         | 1 | node.key & folder|directory
 
 # soak
-soak --minutes 1                            | 2 | --minutes & x>=5
+soak --minutes 1                            | 2 | --minutes & not in the range
 soak --nodes 1                              | 2 | --nodes
 soak --seed x                               | 2 | --seed
 soak --folder /proc/x                       | 1 | cannot .*/proc/x
-soak --folder node.key                      | 1 | node.key & {no-folder}
+soak --folder node.key                      | 1 | node.key & folder|directory
 soak --folder new/soak --output /proc/x     | 1 | cannot .*/proc/x
 """

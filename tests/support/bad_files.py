@@ -125,7 +125,7 @@ def write_bad_files(folder, state, place):
     _write_messages(folder, database)
     _write_states(folder, database, place, names)
     _write_archives(folder, database, place)
-    _write_models(folder)
+    _write_model(folder)
     return names
 
 
@@ -231,10 +231,6 @@ def _write_states(folder, database, place, names):
         proof = (folder / "proof").read_bytes()
         connection.execute("INSERT INTO evidence VALUES (?, ?)", (names["peer"], proof))
         connection.commit()
-    checkpoints = state("weights").parent / "checkpoints"
-    shutil.copytree(database.parent / "checkpoints", checkpoints, dirs_exist_ok=True)
-    for weights in checkpoints.rglob("*.safetensors"):
-        _damage(weights)
 
 
 def _write_archives(folder, database, place):
@@ -271,18 +267,11 @@ def _write_tar(path, files, *members):
             archive.addfile(each)
 
 
-def _write_models(folder):
-    """Copies of the policy in the package, each with one thing wrong."""
-
-    def model(name, *, leave_out=(), **changes):
-        made = shutil.copytree(POLICY_DIR, folder / "models" / name, ignore=shutil.ignore_patterns(*leave_out))
-        config = json.loads((made / "config.json").read_text()) | changes
-        (made / "config.json").write_text(json.dumps(config))
-        return made
-
-    pickled = model("pickled", leave_out=["*.safetensors"])
-    _write(pickled / "pytorch_model.bin", NOISE)
-    model("mixed", model_type="mamba")  # whose other settings are those of another architecture
+def _write_model(folder):
+    """The policy in the package, in whose settings two architectures are mixed."""
+    made = shutil.copytree(POLICY_DIR, folder / "mixed")
+    config = json.loads((made / "config.json").read_text())
+    _write(made / "config.json", json.dumps(config | {"model_type": "mamba"}).encode())
 
 
 def _write(path, data):
