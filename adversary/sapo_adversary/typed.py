@@ -5,7 +5,7 @@ A table that does not fit is a LocalError, which names the key, the value and wh
 
 import inspect
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import MISSING, Field, fields
 from difflib import get_close_matches
 from math import isfinite
 from types import NoneType, UnionType
@@ -43,10 +43,13 @@ def made(kind: type[_T], table: object, what: str) -> _T:
         if name not in names:
             raise LocalError(f"{what} has no {name!r}; {suggestion(name, names)}")
         require_type(value, hints[name], f"{name} of {what}")
-    try:
-        return kind(**table)
-    except TypeError as error:
-        raise LocalError(f"{what} lacks a value: {error}") from error
+    if missing := [each.name for each in fields(kind) if _is_needed(each) and each.name not in table]:  # type: ignore[arg-type]
+        raise LocalError(f"{what} lacks {', '.join(missing)}")
+    return kind(**table)
+
+
+def _is_needed(field: Field[Any]) -> bool:
+    return field.init and field.default is MISSING and field.default_factory is MISSING
 
 
 def require_options(function: Callable[..., Any], options: Mapping[str, Any], what: str) -> None:

@@ -86,7 +86,9 @@ def restore_backup(file: Path, folder: StateFolder, *, peer_id: str, network_id:
         except _NoBackup as error:
             raise LocalError(f"{file} is no backup of a node: {error}") from error
         except OSError as error:
-            raise LocalError(f"cannot restore {file}: {_reason(error)}") from error
+            raise LocalError(
+                f"cannot restore {file} to {folder.path}: {_reason(error)}; choose another --state, or free some space"
+            ) from error
 
 
 def _reason(error: Exception) -> str:

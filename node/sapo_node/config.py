@@ -186,6 +186,8 @@ def _value(name: str, value: Any, path: Path) -> Any:
         if value == AUTO:
             return value
         default = 0  # else it is a number
+        if type(value) is not int:
+            raise LocalError(f"{path}: external must be a whole number or {AUTO!r}")
     if type(value) is not type(default):
         raise LocalError(f"{path}: {name} must be a {type(default).__name__}, not a {type(value).__name__}")
     return value

@@ -79,7 +79,7 @@ frontier --tries 1                          | 2 | --tries & not in the range
 frontier --seed -1                          | 2 | --seed & not in the range
 frontier --output /proc/x                   | 1 | cannot .*/proc/x
 frontier --output node.key                  | 1 | node.key & folder|directory
-policies nonsense                           | 1 | no policy nonsense & scarce-4
+policies nonsense                           | 1 | no policy 'nonsense' & scarce-4
 policies llama --folder /proc/x             | 1 | cannot .*/proc/x
 policies llama --folder node.key            | 1 | node.key & folder|directory
 

@@ -155,7 +155,7 @@ status --state states/damaged               | 1 | node.sqlite is damaged & resto
 status --state states/noise                 | 1 | node.sqlite is damaged & restore it from a backup
 status --state states/truncated             | 1 | node.sqlite is damaged & restore it from a backup
 status --state states/empty                 | 1 | node.sqlite & damaged|empty|older version
-status --state states/alien                 | 1 | node.sqlite & no such table|older version|another program|no database of sapo-node
+status --state states/alien                 | 1 | node.sqlite & no database of sapo-node
 status --state states/folder                | 1 | node.sqlite
 start --no-train --state /proc/x            | 1 | cannot use the state folder /proc/x & another --state
 start --no-train --state node.key           | 1 | cannot use the state folder node.key & another --state
@@ -322,6 +322,6 @@ verify message --swarm interop              | 1 | refused: signature
 verify empty                                | 1 | refused
 verify noise                                | 1 | refused
 verify proof                                | 1 | refused
-doctor --key truncated.key --swarm manifests/plugin.toml --listen nonsense --bootstrap nonsense | 1 | ✗ key & ✗ listen & ✗ tasks
+doctor --key truncated.key --swarm manifests/plugin.toml --listen nonsense --bootstrap x | 1 | ✗ key & ✗ listen & ✗ tasks
 doctor --state states/damaged --listen /ip4/127.0.0.1/tcp/{busy}  | 1 | ✗ state & damaged & ! listen
 """

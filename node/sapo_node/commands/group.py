@@ -1,5 +1,6 @@
 """A group whose commands are imported when they are asked for: libp2p and torch take seconds, and most do without."""
 
+import difflib
 from collections.abc import Mapping
 from importlib import import_module
 from typing import Any
@@ -19,6 +20,15 @@ class CommandGroup(click.Group):
         """As they were given: what one needs first stands first."""
         del ctx
         return list(self._modules)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As click does, with the nearest name where there is no such command."""
+        close = difflib.get_close_matches(args[0], self._modules, 1)
+        if close and args[0] not in self._modules:
+            ctx.fail(f"No such command {args[0]!r}. Did you mean {close[0]!r}?")
+        return super().resolve_command(ctx, args)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The command of that name; None where there is none."""

@@ -1,6 +1,7 @@
 """Keep who a node is and what it has become: `keygen`, `backup`, `restore`."""
 
 import json
+import sys
 from pathlib import Path
 
 import click
@@ -12,7 +13,7 @@ from sapo_node.counters import LISTEN_EPOCHS
 from sapo_node.keyfile import create_key
 from sapo_node.state import state_folder
 from sapo_node.terminal import say
-from sapo_protocol import load_manifest
+from sapo_protocol import LocalError, load_manifest
 
 
 @click.command()
@@ -25,6 +26,8 @@ def keygen(key: Path, *, passphrase: bool, json_output: bool) -> None:
     `start` makes its own. A key made beforehand is older than its node's state, so that node trains at once but
     listens for two epochs before it publishes: it cannot know that no copy of the key is in use.
     """
+    if passphrase and not sys.stdin.isatty():
+        raise LocalError("--passphrase asks at a terminal, and the input is none; make the key at a terminal")
     secret = click.prompt("passphrase", hide_input=True, confirmation_prompt=True, err=True) if passphrase else None
     identity = create_key(key, secret)
     if json_output:

@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager, suppress
 from functools import partial
 from ipaddress import ip_address
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
 import httpx
 import trio
@@ -62,8 +63,9 @@ async def endpoint(
 
 def _address(url: str) -> httpx.URL:
     try:
+        urlsplit(url)  # knows what httpx takes for a name: an IPv6 address without its end
         address = httpx.URL(url)
-    except httpx.InvalidURL:
+    except (ValueError, httpx.InvalidURL):
         address = httpx.URL("")
     if address.scheme not in ("http", "https") or not address.host:
         raise LocalError(f"--endpoint is {printable(url)!r}; give an address like http://127.0.0.1:8000/v1")
