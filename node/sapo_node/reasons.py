@@ -114,6 +114,9 @@ REASONS: Mapping[str, Reason] = MappingProxyType(
             "This model's tokenizer makes a special token of one of its texts, which a peer's text must never become.",
             "A model whose tokenizer can encode special tokens as ordinary text.",
         ),
+        Refusal.UNREADABLE: Reason(
+            "This model's tokenizer failed on one of its texts.", "A model whose tokenizer can encode every text."
+        ),
         Refusal.OUTSIDE: Reason(
             "It holds a token id that this model does not have.", "The model that generated it, which `--model` names."
         ),

@@ -322,6 +322,6 @@ verify message --swarm interop              | 1 | refused: signature
 verify empty                                | 1 | refused
 verify noise                                | 1 | refused
 verify proof                                | 1 | refused
-doctor --key truncated.key --swarm manifests/plugin.toml --listen nonsense --bootstrap x | 1 | ✗ key & ✗ listen & ✗ tasks
+doctor --key truncated.key --swarm manifests/plugin.toml --listen nonsense | 1 | ✗ key & ✗ listen & ✗ tasks
 doctor --state states/damaged --listen /ip4/127.0.0.1/tcp/{busy}  | 1 | ✗ state & damaged & ! listen
 """

@@ -16,6 +16,7 @@ from sapo_node.learner.generate import generate
 from sapo_node.learner.memory import require_memory
 from sapo_node.learner.messages import LearnerOptions, RequestError
 from sapo_node.learner.model import load
+from sapo_node.learner.probe import require_readable
 from sapo_node.learner.trainer import Trainer
 from sapo_protocol.errors import LocalError
 
@@ -29,6 +30,7 @@ class Service:
     def __init__(self, options: LearnerOptions) -> None:
         self._options = options
         self._root = Path(options.checkpoints)
+        require_readable(options)
         # The packaged policy fits anywhere, and reckoning takes longer than loading it.
         self._memory = None if options.model == "seed" else require_memory(options)
         self._trainer = Trainer(load(options), options)

@@ -9,7 +9,7 @@ from torch import Tensor
 from sapo_node.answer import ANSWER_END, answer_span
 from sapo_node.learner.forward import pad_left, pad_right, read_prompts, run
 from sapo_node.learner.messages import Refusal, Sampled, TrainGroup
-from sapo_node.learner.model import Policy
+from sapo_node.learner.model import Policy, Unreadable
 
 MICRO_TOKENS = 4096
 """Padded tokens of one micro-batch, at most."""
@@ -93,7 +93,10 @@ def _tokens(policy: Policy, completion: Sampled, max_tokens: int) -> tuple[int, 
     # Encoding takes time in proportion to the text.
     if len(completion.text) > 64 * max_tokens:
         raise Refused(Refusal.TOO_LONG)
-    encoded = policy.encode_foreign(completion.text)
+    try:
+        encoded = policy.encode_foreign(completion.text)
+    except Unreadable as error:
+        raise Refused(Refusal.UNREADABLE) from error
     if encoded is None:
         raise Refused(Refusal.SPECIAL)
     if len(encoded) > max_tokens:

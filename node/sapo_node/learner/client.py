@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
@@ -58,6 +59,8 @@ class Learner:
             "learner",
             [sys.executable, "-m", "sapo_node.learner", arguments],
             start_deadline=START_DEADLINE,
+            # What reads a model folder never asks the hub, whatever the folder names.
+            env={**os.environ, "HF_HUB_OFFLINE": "1"},
         )
         self._seen: Mapping[str, Any] | None = None
         self._step = 0

@@ -65,7 +65,9 @@ def _sample(
     mask = mask.repeat_interleave(request.completions, dim=0)
     rows = [_Row([], stopped=False) for _ in range(len(mask))]
     batch = list(rows)
-    forbidden = torch.tensor(sorted(policy.specials.difference(policy.ends)), dtype=torch.long, device=policy.device)
+    # A tokenizer may have special tokens that its model lacks.
+    unwanted = sorted(token for token in policy.specials.difference(policy.ends) if token < policy.vocabulary)
+    forbidden = torch.tensor(unwanted, dtype=torch.long, device=policy.device)
     for _ in range(request.max_tokens):
         chosen = _draw(logits.index_fill(1, forbidden, -torch.inf), request.temperature, generator)
         keep = _append(batch, chosen.tolist(), policy.ends)

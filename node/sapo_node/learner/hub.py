@@ -83,8 +83,9 @@ def _is_whole(folder: Path) -> bool:
     """Whether all weights are there: a download may have been interrupted."""
     index = folder / "model.safetensors.index.json"
     try:
-        parts = set(json.loads(index.read_text())["weight_map"].values()) if index.exists() else {"model.safetensors"}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        named = json.loads(index.read_text())["weight_map"].values() if index.exists() else ["model.safetensors"]
+        parts = {str(part) for part in named}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return False
     return all((folder / part).is_file() for part in (*parts, "config.json"))
 

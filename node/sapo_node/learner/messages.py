@@ -37,6 +37,7 @@ class Refusal(StrEnum):
     NO_ROOM = "prompt too long for the model"
     TOO_LONG = "completion longer than max_tokens"
     SPECIAL = "completion encodes to a special token"
+    UNREADABLE = "tokenizer failed on a text"
     OUTSIDE = "token id outside the vocabulary"
     NOT_FINITE = "loss or gradient not finite"
     """Of the whole batch."""

@@ -1,39 +1,38 @@
 """A causal language model and its tokenizer, loaded from a folder, and the text discipline around them.
 
 Guarantees: nothing is downloaded and no code of the folder runs; prompts and completions are encoded apart; a peer's
-text never becomes a special token.
+text never becomes a special token, nor a token that the model lacks. Whatever is wrong with a folder is a ModelError.
 """
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import partial
-from inspect import signature
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from jinja2 import TemplateError
-from peft import LoraConfig, get_peft_model
 from safetensors import SafetensorError
 from torch import nn
-from torch.utils.checkpoint import checkpoint
-from transformers import AutoConfig, AutoModelForCausalLM, Cache, PreTrainedTokenizerFast
-from transformers.modeling_layers import GradientCheckpointingLayer
+from transformers import AutoConfig, AutoModelForCausalLM, PretrainedConfig, PreTrainedTokenizerFast
 from transformers.utils.logging import disable_progress_bar
 
-from sapo_node.learner.hub import cached
-from sapo_node.learner.messages import LearnerOptions, is_hub_name
+from sapo_node.learner.folder import BUILT_IN, ModelError, line_of, model_folder
+from sapo_node.learner.messages import LearnerOptions
+from sapo_node.learner.prepare import prepared
 from sapo_node.prompt import SYSTEM
-from sapo_node.seed import POLICY_DIR
 from sapo_protocol.errors import LocalError
 
+__all__ = ["ModelError", "Policy", "Unreadable", "fingerprint", "load", "outline", "pick_device", "rehearsed"]
+
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+MAX_PROMPT_CHARACTERS = 2**20
+"""Length limit of what a chat template makes of one question."""
 
 
-class ModelError(LocalError):
-    """The model folder cannot be used. No restart helps."""
+class Unreadable(LocalError):
+    """The tokenizer makes no usable tokens of a text; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +52,18 @@ class Policy:
     vocabulary: int
     context: int
     """Longest sequence the model can take, in tokens."""
+    lora: int = 0
+    """Rank of the adapters that are trained; 0 where all weights are."""
 
     def trainable(self) -> list[tuple[str, nn.Parameter]]:
         """Return the trained parameters, in an order that depends on the model alone."""
         return sorted((name, value) for name, value in self.model.named_parameters() if value.requires_grad)
 
     def prompt(self, question: str) -> list[int]:
-        """Return the ids of the whole prompt for a question, by this model's own template."""
+        """Return the ids of the whole prompt for a question, by this model's own template.
+
+        Raises ModelError where the template fails, and Unreadable where the tokenizer does.
+        """
         if not self.tokenizer.chat_template:
             return self._plain(f"{SYSTEM}\n\n{question.strip()}\n")
         try:
@@ -67,31 +71,50 @@ class Policy:
         except TemplateError:
             # Some templates know no system role.
             text = self._chat([{"role": "user", "content": f"{SYSTEM}\n\n{question}"}])
-        ids: list[int] = self.tokenizer(text, add_special_tokens=False)["input_ids"]
-        return ids
+        except Exception as error:  # a template is a program: jinja passes on whatever error its text makes
+            raise ModelError(f"the chat template of {self.name} fails: {line_of(error)}") from error
+        return self._ids(text, add_special_tokens=False)
 
     def _chat(self, messages: list[dict[str, str]]) -> str:
         text: str = self.tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+        if len(text) > MAX_PROMPT_CHARACTERS:
+            raise ModelError(f"the chat template of {self.name} makes {len(text)} characters of one question")
         return text
 
     def _plain(self, text: str) -> list[int]:
-        ids: list[int] = self.tokenizer(text, add_special_tokens=True)["input_ids"]
+        ids = self._ids(text, add_special_tokens=True)
         # A tokenizer that closes every text with an end would have the model answer a finished text.
         return ids[:-1] if ids and ids[-1] in self.ends else ids
 
     def encode_foreign(self, text: str) -> list[int] | None:
-        """Encode a peer's completion as ordinary text; None where the tokenizer insists on a special token."""
-        ids: list[int] = self.tokenizer(text, add_special_tokens=False, split_special_tokens=True)["input_ids"]
+        """Encode a peer's completion as ordinary text; None where the tokenizer insists on a special token.
+
+        Raises Unreadable where the tokenizer fails on this text.
+        """
+        ids = self._ids(text, add_special_tokens=False, split_special_tokens=True)
         return None if self.specials.intersection(ids) else ids
 
     def overlapping(self, text: str, spans: Sequence[tuple[int, int]]) -> tuple[int, ...]:
-        """Return the places of the tokens of a peer's completion that hold any of these characters."""
-        encoded = self.tokenizer(text, add_special_tokens=False, split_special_tokens=True, return_offsets_mapping=True)
+        """Return the places of the tokens of a peer's completion that hold any of these characters.
+
+        Raises Unreadable where the tokenizer fails on this text.
+        """
+        with _tokenizing():
+            encoded = self.tokenizer(
+                text, add_special_tokens=False, split_special_tokens=True, return_offsets_mapping=True
+            )
         return tuple(
             place
             for place, (begin, end) in enumerate(encoded["offset_mapping"])
             if any(begin < last and first < end for first, last in spans)
         )
+
+    def _ids(self, text: str, **way: bool) -> list[int]:
+        with _tokenizing():
+            ids: list[int] = self.tokenizer(text, **way)["input_ids"]
+        if any(token >= self.vocabulary for token in ids):
+            raise Unreadable(f"the tokenizer gives token {max(ids)}, and the model has {self.vocabulary}")
+        return ids
 
     def decode(self, tokens: Sequence[int]) -> str:
         """Return the text of completion tokens, without special tokens."""
@@ -101,36 +124,23 @@ class Policy:
 
 def load(options: LearnerOptions) -> Policy:
     """Load the model that the options name. Raises ModelError, in one line, where that cannot work."""
-    folder = _folder(options.model)
+    folder = model_folder(options.model)
     disable_progress_bar()
     device = pick_device(options.device)
-    tokenizer = _load_tokenizer(folder)
     with _reading(folder):
         model = AutoModelForCausalLM.from_pretrained(
             folder,
+            config=_config(folder),
             local_files_only=True,
             trust_remote_code=False,
             use_safetensors=True,
             dtype=_DTYPES[options.dtype],
         )
-    model = _prepared(model, options)
-    model.to(device)
-    # Dropout stays off: a policy gradient wants the policy that generated.
-    model.eval()
-    ends = _ends(model, tokenizer)
-    pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else ends[0]
-    return Policy(
-        model=model,
-        tokenizer=tokenizer,
-        device=device,
-        name=folder.name if folder == Path(options.model) else options.model,
-        fingerprint=fingerprint(folder, options.lora),
-        ends=ends,
-        specials=frozenset([*tokenizer.all_special_ids, *tokenizer.added_tokens_decoder]),
-        pad=pad,
-        vocabulary=int(_text_config(model).vocab_size),
-        context=int(getattr(_text_config(model), "max_position_embeddings", 2048)),
-    )
+        model = prepared(model, options)
+        model.to(device)
+        # Dropout stays off: a policy gradient wants the policy that generated.
+        policy = _policy(model.eval(), folder, options)
+        return replace(_with_tokenizer(policy, folder), device=device, fingerprint=fingerprint(folder, options.lora))
 
 
 def outline(options: LearnerOptions) -> Policy:
@@ -138,23 +148,74 @@ def outline(options: LearnerOptions) -> Policy:
 
     Raises ModelError where the folder describes no model.
     """
-    folder = _folder(options.model)
+    folder = model_folder(options.model)
     with _reading(folder), torch.device("meta"):
-        config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+        config = _config(folder)
         model = AutoModelForCausalLM.from_config(config, dtype=_DTYPES[options.dtype], trust_remote_code=False)
-        model = _prepared(model, options)
+        return _policy(prepared(model, options).eval(), folder, options)
+
+
+def rehearsed(options: LearnerOptions) -> Policy:
+    """Return the outline with its tokenizer: all of a policy but its weights. Raises ModelError."""
+    folder = model_folder(options.model)
+    with _reading(folder):
+        return _with_tokenizer(outline(options), folder)
+
+
+def _policy(model: Any, folder: Path, options: LearnerOptions) -> Policy:
+    """Return a policy without a tokenizer."""
+    described = model.config.get_text_config()  # a model for several media holds that of its language model within
     return Policy(
-        model=model.eval(),
+        model=model,
         tokenizer=None,
         device=torch.device("cpu"),
-        name=options.model,
+        name=folder.name if folder == Path(options.model) else options.model,
         fingerprint="",
         ends=(),
         specials=frozenset(),
         pad=0,
-        vocabulary=_text_config(model).vocab_size,
-        context=0,
+        vocabulary=int(described.vocab_size),
+        context=int(getattr(described, "max_position_embeddings", 2048)),
+        lora=options.lora,
     )
+
+
+def _with_tokenizer(policy: Policy, folder: Path) -> Policy:
+    if not (folder / "tokenizer.json").is_file():
+        raise ModelError(f"{folder} has no tokenizer.json; save the model's fast tokenizer beside its weights")
+    try:
+        # Not AutoTokenizer: it rebuilds the tokenizer of a model family instead of taking the file as it is.
+        tokenizer = PreTrainedTokenizerFast.from_pretrained(folder, local_files_only=True)
+    except Exception as error:  # the tokenizers library raises bare Exception for a broken file
+        raise ModelError(f"the tokenizer of {folder} is broken: {line_of(error)}") from error
+    known = range(policy.vocabulary)
+    ends = tuple(end for end in _ends(policy.model, tokenizer) if end in known)
+    if not ends:
+        raise ModelError(
+            "the tokenizer names no end-of-text token of the model; set eos_token in tokenizer_config.json"
+        )
+    pad = tokenizer.pad_token_id if tokenizer.pad_token_id in known else ends[0]
+    specials = frozenset([*tokenizer.all_special_ids, *tokenizer.added_tokens_decoder])
+    return replace(policy, tokenizer=tokenizer, ends=ends, pad=pad, specials=specials)
+
+
+def _config(folder: Path) -> Any:
+    """Return the settings of the model. Raises ModelError where they name foreign code for attention or experts."""
+    config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    # An argument of from_pretrained does not override the folder's choice, so this looks at the choice itself.
+    for each in _with_parts(config):
+        for choice in ("_attn_implementation", "_experts_implementation"):
+            if getattr(each, choice, None) not in BUILT_IN:
+                raise ModelError(f"{folder} chooses code by {choice}; give another model")
+    return config
+
+
+def _with_parts(config: Any) -> Iterator[Any]:
+    """Yield the settings of a model, and of each model within."""
+    yield config
+    for part in vars(config).values():
+        if isinstance(part, PretrainedConfig):
+            yield from _with_parts(part)
 
 
 def pick_device(wanted: str) -> torch.device:
@@ -177,107 +238,36 @@ def fingerprint(folder: Path, lora: int) -> str:
     return total.hexdigest()
 
 
-def _folder(model: str) -> Path:
-    if model == "seed":
-        return POLICY_DIR
-    if is_hub_name(model):
-        folder = cached(model)
-        if folder is None:
-            raise ModelError(
-                f"{model} is no folder, and the cache of the Hugging Face hub lacks it; "
-                f"`sapo-node start --model {model}` downloads it"
-            )
-        return folder
-    if not Path(model).is_dir():
-        raise ModelError(f"model folder {model} does not exist; give a Hugging Face model folder, a hub name or `seed`")
-    return Path(model)
-
-
-def _text_config(model: Any) -> Any:
-    """Return the settings of the language model, which those of a model for several media hold within."""
-    return model.config.get_text_config()
-
-
-def _load_tokenizer(folder: Path) -> Any:
-    if not (folder / "tokenizer.json").is_file():
-        raise ModelError(f"{folder} has no tokenizer.json; save the model's fast tokenizer beside its weights")
-    try:
-        # Not AutoTokenizer: it rebuilds the tokenizer of a model family instead of taking the file as it is.
-        return PreTrainedTokenizerFast.from_pretrained(folder, local_files_only=True)
-    except Exception as error:  # the tokenizers library raises bare Exception for a broken file
-        raise ModelError(f"the tokenizer of {folder} is broken: {_line(error)}") from error
-
-
 @contextmanager
 def _reading(folder: Path) -> Iterator[None]:
     """Whatever is wrong with a folder is a ModelError in one line."""
     try:
         yield
+    except LocalError:
+        raise
     except SafetensorError as error:
-        raise ModelError(f"the weights in {folder} are corrupt ({_line(error)}); copy them again") from error
-    except (OSError, ValueError, KeyError, RuntimeError, ImportError) as error:
-        raise ModelError(f"{folder} holds no usable causal language model: {_line(error)}") from error
+        raise ModelError(f"the weights in {folder} are corrupt ({line_of(error)}); copy them again") from error
+    except Exception as error:  # the libraries that read a folder share no class of errors
+        raise ModelError(f"{folder} holds no usable causal language model: {line_of(error)}") from error
 
 
-def _require_attention(model: Any) -> None:
-    """Raises ModelError for a model whose memory is not a cache of keys and values that rows can share."""
-    # The library has no public name for it.
-    if getattr(model, "_is_stateful", False) or "logits_to_keep" not in signature(model.forward).parameters:
-        raise ModelError(f"{type(model).__name__} is not a decoder with attention alone; give another architecture")
+@contextmanager
+def _tokenizing() -> Iterator[None]:
+    """Whatever the tokenizer cannot do with a text is Unreadable."""
+    try:
+        yield
+    except Exception as error:  # the tokenizers library raises bare Exception
+        raise Unreadable(f"the tokenizer cannot read a text: {line_of(error)}") from error
+    except BaseException as error:
+        # The library is written in Rust. A panic there, as of a regular expression that takes too long, becomes
+        # pyo3's PanicException, which derives from BaseException and cannot be imported. The tokenizer stays usable.
+        if type(error).__name__ != "PanicException":
+            raise
+        raise Unreadable(f"the tokenizer cannot read a text: {line_of(error)}") from error
 
 
-def _prepared(model: Any, options: LearnerOptions) -> Any:
-    """Return the model with the adapters and the way of keeping activations that the options ask for."""
-    _require_attention(model)
-    if options.gradient_checkpointing:
-        _forget_activations(model)
-    return _with_adapters(model, options.lora) if options.lora else model
-
-
-def _forget_activations(model: Any) -> None:
-    """Have each layer keep its input alone when it is trained, and compute the rest again in the backward pass."""
-    layers = [layer for layer in model.modules() if isinstance(layer, GradientCheckpointingLayer)]
-    if not layers:
-        raise ModelError(f"{type(model).__name__} knows no gradient checkpointing; leave it off")
-    for layer in layers:
-        # The library's own switch works in training mode only, which turns dropout on, and takes the cache away.
-        layer.forward = partial(_run_forgetful, layer.forward)
-
-
-def _run_forgetful(forward: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    caches = [value for value in (*args, *kwargs.values()) if isinstance(value, Cache)]
-    layers = [layer for cache in caches for layer in cache.layers]
-    before = [dict(vars(layer)) for layer in layers]
-
-    def run(*args: Any, **kwargs: Any) -> Any:
-        # A layer writes to the cache: the second time it must find there what it found the first time.
-        for layer, state in zip(layers, before, strict=True):
-            vars(layer).update(state)
-        return forward(*args, **kwargs)
-
-    return checkpoint(run, *args, use_reentrant=False, preserve_rng_state=False, **kwargs)
-
-
-def _with_adapters(model: Any, rank: int) -> Any:
-    # The adapters start from a fixed state, so that a restart before the first checkpoint repeats exactly.
-    torch.manual_seed(0)
-    config = LoraConfig(
-        r=rank, lora_alpha=2 * rank, lora_dropout=0.0, target_modules="all-linear", task_type="CAUSAL_LM"
-    )
-    return get_peft_model(model, config)
-
-
-def _ends(model: Any, tokenizer: Any) -> tuple[int, ...]:
+def _ends(model: Any, tokenizer: Any) -> Iterable[int]:
     """Return the ids that end a text: the tokenizer's first, then those of the model's generation settings."""
     configured = model.generation_config.eos_token_id if model.generation_config is not None else None
     listed = configured if isinstance(configured, list) else [configured]
-    found = dict.fromkeys(end for end in [tokenizer.eos_token_id, *listed] if end is not None)
-    if not found:
-        raise ModelError("the tokenizer names no end-of-text token; set eos_token in tokenizer_config.json")
-    return tuple(found)
-
-
-def _line(error: BaseException) -> str:
-    """Return an error's first line, cut to a readable length."""
-    lines = str(error).strip().splitlines()
-    return lines[0][:200] if lines else type(error).__name__
+    return dict.fromkeys(end for end in [tokenizer.eos_token_id, *listed] if end is not None)

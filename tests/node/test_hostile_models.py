@@ -1,0 +1,313 @@
+"""Model folders made to run code, to loop, to fill the memory or to crash: each is one ModelError, and early."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from tokenizers import Regex, Tokenizer, models, pre_tokenizers
+from transformers.utils import import_utils
+
+from sapo_node.learner import probe
+from sapo_node.learner.batch import Refused, rows_of
+from sapo_node.learner.generate import generate
+from sapo_node.learner.messages import GenerateRequest, LearnerOptions, Sampled, TrainGroup
+from sapo_node.learner.model import ModelError, Unreadable, load, rehearsed
+from sapo_node.learner.probe import require_readable
+from tiny_models import TEMPLATE, write_model, write_tokenizer
+
+torch.set_num_threads(1)
+
+PROMISED = 20.0
+"""Seconds within which an operator hears of a hostile folder, on a machine that has other things to do as well."""
+
+
+@pytest.fixture(scope="module")
+def harmless(tmp_path_factory):
+    return write_model(tmp_path_factory.mktemp("harmless"), "llama")
+
+
+@pytest.fixture
+def folder(harmless, tmp_path):
+    return Path(shutil.copytree(harmless, tmp_path / "m"))
+
+
+@pytest.fixture
+def impatient(monkeypatch):
+    """The processor time of a probe, cut down to make looping folders cheap to test."""
+    monkeypatch.setattr(probe, "SECONDS", 2)
+
+
+def options(folder):
+    return LearnerOptions(checkpoints="", model=str(folder))
+
+
+def change(folder, name, **changes):
+    path = folder / name
+    before = json.loads(path.read_text()) if path.exists() else {}
+    path.write_text(json.dumps({**before, **changes}))
+
+
+def the_refusal(folder):
+    started = time.monotonic()
+    with pytest.raises(ModelError) as caught:
+        require_readable(options(folder))
+    assert time.monotonic() - started < PROMISED
+    assert "\n" not in str(caught.value)
+    assert str(folder) in str(caught.value) or "template" in str(caught.value)
+    return str(caught.value)
+
+
+def test_a_harmless_folder_passes(folder):
+    require_readable(options(folder))
+
+
+def test_the_policy_in_the_package_is_not_probed(monkeypatch):
+    monkeypatch.setattr(probe, "model_folder", lambda _: pytest.fail("it was"))
+    require_readable(options("seed"))
+
+
+TEMPLATES = {
+    "raises": "{{ raise_exception('\x1b[2J no') }}",
+    "counts to a thousand million": "{% for i in range(1000000000) %}x{% endfor %}",
+    "makes a huge prompt": "{{ 'x' * 2000000 }}",
+    "fills the memory": "{% for i in range(90000) %}{{ 'x' * 1000000 }}{% endfor %}",
+    "reaches for a class": "{{ ''.__class__.__mro__[1].__subclasses__() }}",
+    "divides by zero": "{{ 1 // 0 }}",
+    "is no template": "{% for %}",
+}
+
+
+@pytest.mark.parametrize("template", TEMPLATES.values(), ids=TEMPLATES)
+def test_a_template_that_fails_is_found(folder, template):
+    write_tokenizer(folder, template)
+    assert "\x1b" not in the_refusal(folder)
+
+
+def test_a_template_that_never_ends_is_found(folder, impatient):
+    write_tokenizer(folder, "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}")
+    assert "processor time" in the_refusal(folder)
+
+
+def slow_regex(folder):
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    split = pre_tokenizers.Split(Regex("(a+)+$"), "isolated")
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([split, pre_tokenizers.ByteLevel(add_prefix_space=False)])
+    tokenizer.save(str(folder / "tokenizer.json"))
+
+
+def outside_the_vocabulary(folder):
+    change(folder, "config.json", vocab_size=90, eos_token_id=0)
+
+
+def knows_few_words(folder):
+    tokenizer = Tokenizer(models.WordLevel({"a": 0, "<eos>": 256}))
+    tokenizer.save(str(folder / "tokenizer.json"))
+
+
+def nested(folder):
+    (folder / "tokenizer.json").write_text("[" * 100_000 + "]" * 100_000)
+
+
+def enormous(folder):
+    with (folder / "tokenizer.json").open("wb") as file:
+        file.truncate(100_000_000)
+
+
+def a_pipe(folder):
+    (folder / "tokenizer.json").unlink()
+    os.mkfifo(folder / "tokenizer.json")
+
+
+TOKENIZERS = [slow_regex, outside_the_vocabulary, knows_few_words, nested, enormous, a_pipe]
+
+
+@pytest.mark.parametrize("spoil", TOKENIZERS)
+def test_a_tokenizer_that_fails_is_found(folder, spoil):
+    spoil(folder)
+    the_refusal(folder)
+
+
+SETTINGS = {
+    "a huge vocabulary": {"vocab_size": 2**40},
+    "huge layers": {"hidden_size": 2**40},
+    "a negative size": {"hidden_size": -16},
+    "a word for a number": {"hidden_size": "many"},
+    "a list for a number": {"num_hidden_layers": [2]},
+    "an unknown kind": {"model_type": "nonesuch"},
+    "not a number": {"rms_norm_eps": float("nan")},
+    "an end beyond the vocabulary": {"eos_token_id": 10**6, "vocab_size": 200},
+}
+
+
+@pytest.mark.parametrize("changes", SETTINGS.values(), ids=SETTINGS)
+def test_settings_that_make_no_model_are_found(folder, changes):
+    change(folder, "config.json", **changes)
+    the_refusal(folder)
+
+
+def test_a_thousand_million_layers_are_found(folder, impatient):
+    change(folder, "config.json", num_hidden_layers=10**9)
+    the_refusal(folder)
+
+
+@pytest.mark.parametrize(
+    "text", ['{"a":' * 3000 + "1" + "}" * 3000, '{"a": %s}' % ("9" * 5000), "[]", "", "\udcff"], ids=lambda t: t[:6]
+)
+@pytest.mark.parametrize("name", ["config.json", "tokenizer_config.json", "generation_config.json"])
+def test_settings_that_are_no_plain_json_are_found(folder, name, text):
+    (folder / name).write_bytes(text.encode(errors="surrogateescape"))
+    the_refusal(folder)
+
+
+def test_a_folder_where_a_settings_file_belongs_is_found(folder):
+    (folder / "chat_template.jinja").mkdir()
+    the_refusal(folder)
+
+
+CHOICES = [
+    ("config.json", "attn_implementation", "evil/repo"),
+    ("config.json", "_attn_implementation", "evil/repo"),
+    ("config.json", "_attn_implementation_internal", "evil/repo"),
+    ("config.json", "attn_implementation", {"": "evil/repo"}),
+    ("config.json", "attn_implementation", "flash_attention_2"),
+    ("config.json", "experts_implementation", "evil/repo"),
+    ("config.json", "text_config", {"attn_implementation": "evil/repo"}),
+    ("config.json", "attribute_map", {"other": "_attn_implementation"}),
+    ("config.json", "auto_map", {"AutoModelForCausalLM": "x.M"}),
+    ("config.json", "quantization_config", {"quant_method": "gptq"}),
+    ("config.json", "configuration_files", ["config.4.0.0.json"]),
+    ("config.json", "transformers_weights", "other.safetensors"),
+    ("config.json", "use_kernels", True),
+    ("config.json", "kernel_config", {"RMSNorm": "evil/repo:RMSNorm"}),
+    ("config.json", "custom_pipelines", {"x": {}}),
+    ("generation_config.json", "custom_generate", "evil/repo"),
+    ("tokenizer_config.json", "auto_map", {"AutoTokenizer": ["x.T", None]}),
+    ("tokenizer_config.json", "fast_tokenizer_files", ["tokenizer.4.0.0.json"]),
+    ("tokenizer_config.json", "trust_remote_code", True),
+]
+
+
+@pytest.mark.parametrize(("name", "key", "value"), CHOICES, ids=lambda part: str(part)[:30])
+def test_a_key_that_chooses_code_is_refused_by_name(folder, name, key, value):
+    change(folder, name, **{key: value})
+    with pytest.raises(ModelError, match="which chooses code; remove the key") as caught:
+        load(options(folder))
+    assert str(folder / name) in str(caught.value)
+    assert (key if key != "text_config" else "attn_implementation") in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("attn_implementation", "eager"),
+        ("_attn_implementation", "sdpa"),
+        ("use_kernels", False),
+        ("custom_pipelines", {}),
+    ],
+)
+def test_a_key_that_chooses_nothing_foreign_is_taken(folder, key, value):
+    change(folder, "config.json", **{key: value})
+    load(options(folder))
+
+
+@pytest.mark.parametrize("name", ["adapter_config.json", "custom_generate"])
+def test_a_part_that_chooses_code_is_refused_by_name(folder, name):
+    (folder / name).mkdir()
+    with pytest.raises(ModelError, match=name):
+        load(options(folder))
+
+
+KERNELS = """
+import sys
+
+class _Any:
+    def __init__(self, *arguments, **named): pass
+
+def get_kernel(*arguments, **named):
+    sys.stdout.write("a foreign kernel was fetched\\n")
+    raise RuntimeError("fetched")
+
+def __getattr__(name):
+    if name.startswith("__"):
+        raise AttributeError(name)
+    return (lambda *arguments, **named: lambda cls: cls) if name[0].islower() else _Any
+"""
+TRY = """
+import sys
+from contextlib import suppress
+from transformers import AutoModelForCausalLM
+from sapo_node.learner import folder as checks
+from sapo_node.learner.messages import LearnerOptions
+from sapo_node.learner.model import ModelError, load
+
+def by_the_node():
+    with suppress(ModelError):
+        load(LearnerOptions(checkpoints="", model=sys.argv[1]))
+        print("it was loaded")
+
+by_the_node()
+checks.require_plain = lambda _: None
+by_the_node()
+print("by the library alone:")
+with suppress(ValueError):
+    AutoModelForCausalLM.from_pretrained(sys.argv[1], local_files_only=True)
+"""
+
+
+def test_no_folder_reaches_the_package_that_fetches_kernels(folder, tmp_path):
+    """Neither with the check of the settings nor past it. The library alone shows that the stub would tell."""
+    site = tmp_path / "site"
+    (site / "kernels").mkdir(parents=True)
+    (site / "kernels" / "__init__.py").write_text(KERNELS)
+    version = import_utils.KERNELS_MIN_VERSION  # or transformers would take the stub for none
+    (site / f"kernels-{version}.dist-info").mkdir()
+    (site / f"kernels-{version}.dist-info" / "METADATA").write_text(f"Name: kernels\nVersion: {version}\n")
+    change(folder, "config.json", attn_implementation="evil/repo")
+    done = subprocess.run(
+        [sys.executable, "-c", TRY, str(folder)],
+        env={**os.environ, "PYTHONPATH": str(site)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout.splitlines() == ["by the library alone:", "a foreign kernel was fetched"], done.stderr
+
+
+def test_a_peers_text_on_which_the_tokenizer_panics_costs_its_group_alone(folder):
+    slow_regex(folder)
+    policy = load(options(folder))
+    good = TrainGroup("external", "2 + 2?", 1.0, (1.0,), (Sampled("4", "stop"),))
+    bad = replace(good, completions=(Sampled("a" * 60 + "!", "stop"),))
+    with pytest.raises(Refused, match="the tokenizer cannot read a text"):
+        rows_of(policy, 0, bad, 80)
+    assert rows_of(policy, 0, good, 80)
+
+
+def test_a_peers_text_of_tokens_that_the_model_lacks_is_refused(folder):
+    outside_the_vocabulary(folder)
+    policy = rehearsed(options(folder))
+    with pytest.raises(Unreadable, match="the model has 90"):
+        policy.encode_foreign("€")
+    assert policy.encode_foreign("!!")
+
+
+def test_special_tokens_that_the_model_lacks_are_never_drawn(folder):
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    tokenizer.add_special_tokens([f"<{number}>" for number in range(100)])
+    tokenizer.save(str(folder / "tokenizer.json"))
+    assert generate(load(options(folder)), GenerateRequest(("2 + 2?",), 2, 4, 1), 1024)
+
+
+def test_a_template_of_which_only_some_questions_are_bad_is_one_clear_line(folder):
+    write_tokenizer(folder, "{% if 'bad' in messages[-1]['content'] %}{{ 1 // 0 }}{% endif %}" + TEMPLATE)
+    policy = load(options(folder))
+    assert policy.prompt("good")
+    with pytest.raises(ModelError, match="the chat template of m fails"):
+        policy.prompt("bad")
