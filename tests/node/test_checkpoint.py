@@ -129,14 +129,44 @@ def test_when_no_checkpoint_is_readable_the_learner_stops_rather_than_forgets(tw
             checkpoint.restore(new_trainer(), root)
 
 
-def test_a_checkpoint_of_another_model_is_refused(two):
-    root, _ = two
+def change_meta(root, **changes):
     for folder in root.iterdir():
-        meta = json.loads((folder / "meta.json").read_text())
-        (folder / "meta.json").write_text(json.dumps({**meta, "model": "0" * 64}))
-    with pytest.raises(CheckpointError, match="another model"):
-        checkpoint.restore(new_trainer(), root)
+        meta = json.loads((folder / "meta.json").read_text()) | changes
+        (folder / "meta.json").write_text(
+            json.dumps({name: value for name, value in meta.items() if value is not None})
+        )
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"name": "somebody/tiny (all weights)"}, r"belong to somebody/tiny \(all weights\), and you gave seed \(all"),
+        ({"name": None}, r"belong to another model, and you gave seed \(all weights\)"),
+        ({}, r"belong to seed \(all weights\) before its files changed"),
+    ],
+)
+@pytest.mark.parametrize("read", [checkpoint.restore, checkpoint.peek])
+def test_a_checkpoint_of_another_model_is_refused_with_the_names_of_both(two, read, changes, words):
+    root, _ = two
+    change_meta(root, model="0" * 64, **changes)
+    with pytest.raises(CheckpointError, match=words) as caught:
+        read(new_trainer(), root)
+    assert str(root) in str(caught.value)
     assert (root / "step-00000002").is_dir()
+
+
+def test_a_checkpoint_without_a_name_is_read(two):
+    root, _ = two
+    change_meta(root, name=None)
+    trainer = new_trainer()
+    assert checkpoint.restore(trainer, root) is None
+    assert trainer.step == 2
+
+
+def test_a_checkpoint_of_another_rank_says_both_ranks(two):
+    root, _ = two
+    with pytest.raises(CheckpointError, match=r"seed \(all weights\), and you gave seed \(adapters of rank 4\)"):
+        checkpoint.restore(new_trainer(LearnerOptions(checkpoints="", groups=1, completions=4, lora=4)), root)
 
 
 def test_the_newest_two_are_kept(tmp_path):

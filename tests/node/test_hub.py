@@ -40,9 +40,9 @@ def reach(monkeypatch, address):
     monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", address + "/{repo_id}/resolve/{revision}/{filename}")
 
 
-def keep(cache, files):
+def keep(cache, files, model=NAME):
     """Put a model where the hub's own library would."""
-    folder = cache / "models--somebody--tiny"
+    folder = cache / f"models--{model.replace('/', '--')}"
     snapshot = folder / "snapshots" / COMMIT
     snapshot.mkdir(parents=True)
     (folder / "refs").mkdir()
@@ -118,6 +118,24 @@ def test_a_model_in_the_cache_is_loaded_by_its_name_without_network(cache, files
     policy = load(options(NAME))
     assert policy.name == NAME
     assert policy.fingerprint == load(options(str(snapshot))).fingerprint
+
+
+def test_an_old_name_without_an_owner_is_loaded_from_the_cache(cache, files):
+    keep(cache, files, "tiny")
+    assert load(options("tiny")).name == "tiny"
+
+
+@pytest.mark.parametrize("name", ["gpt2", "./gpt2"])
+def test_what_is_neither_folder_nor_cached_says_how_a_hub_name_looks(hub, name):
+    with pytest.raises(ModelError, match=f"no folder {name};.* hub name with its owner, such as openai-community/gpt2"):
+        load(options(name))
+    assert hub.asked == []
+
+
+@pytest.mark.parametrize("index", ["[" * 3000 + "]" * 3000, '{"weight_map": {"a": 5}}', '{"weight_map": 5}'])
+def test_a_damaged_index_of_weights_is_no_whole_model(cache, files, index):
+    keep(cache, {**files, "model.safetensors.index.json": index.encode()})
+    assert cached(NAME) is None
 
 
 def test_the_learner_never_downloads_and_says_what_would(hub):

@@ -20,6 +20,7 @@ from safetensors.torch import load as load_tensors
 from safetensors.torch import save_file
 from torch import Tensor
 
+from sapo_node.learner.model import Policy
 from sapo_node.learner.trainer import Trainer
 from sapo_protocol.errors import LocalError
 
@@ -119,7 +120,8 @@ def _write(trainer: Trainer, folder: Path) -> None:
         save_file(tensors, folder / name)
         digests[name] = _digest(folder / name)
         _sync(folder / name)
-    meta = {"step": trainer.step, "model": trainer.policy.fingerprint, "sha256": digests}
+    policy = trainer.policy
+    meta = {"step": trainer.step, "model": policy.fingerprint, "name": _title(policy), "sha256": digests}
     path = folder / "meta.json"
     path.write_text(json.dumps(meta, indent=1, sort_keys=True) + "\n")
     _sync(path)
@@ -164,9 +166,7 @@ def _meta(folder: Path) -> Mapping[str, Any]:
 def _read(trainer: Trainer, folder: Path) -> None:
     meta = _meta(folder)
     if meta["model"] != trainer.policy.fingerprint:
-        raise CheckpointError(
-            f"the checkpoints in {folder.parent} belong to another model; give that model, or move the folder away"
-        )
+        raise CheckpointError(_of_another_model(folder.parent, meta.get("name"), _title(trainer.policy)))
     weights, optimizer = (_tensors(folder / name) for name in _FILES)
     # Checksums say that the files are as they were written, not that what wrote them was this version.
     if _shapes(weights) != _shapes(_weights(trainer)) or not _fits(optimizer, trainer):
@@ -182,6 +182,21 @@ def _read(trainer: Trainer, folder: Path) -> None:
     torch.set_rng_state(optimizer.pop("random"))
     _restore_adam(trainer, optimizer)
     trainer.step = meta["step"]
+
+
+def _title(policy: Policy) -> str:
+    """Return the name of a model and what of it is trained, for an operator."""
+    return f"{policy.name} ({f'adapters of rank {policy.lora}' if policy.lora else 'all weights'})"
+
+
+def _of_another_model(root: Path, theirs: object, ours: str) -> str:
+    if theirs == ours:
+        return (
+            f"the checkpoints in {root} belong to {ours} before its files changed; move the folder away to start over"
+        )
+    # The first checkpoints held no name of their model.
+    whose = theirs if isinstance(theirs, str) else "another model"
+    return f"the checkpoints in {root} belong to {whose}, and you gave {ours}; give the first, or move the folder away"
 
 
 def _tensors(path: Path) -> dict[str, Tensor]:
