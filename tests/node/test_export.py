@@ -1,14 +1,17 @@
 """What a node has learnt, as a folder that anybody loads."""
 
 import json
+import re
+import resource
 import shutil
 import subprocess
 import sys
 from dataclasses import asdict, replace
+from pathlib import Path
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM
 
 from sapo_node.advantage import advantages
 from sapo_node.learner import checkpoint
@@ -17,14 +20,16 @@ from sapo_node.learner.generate import generate
 from sapo_node.learner.messages import GenerateRequest, LearnerOptions, TrainGroup, TrainRequest
 from sapo_node.learner.model import load
 from sapo_node.learner.trainer import Trainer
+from sapo_node.prompt import SYSTEM
 from sapo_protocol import LocalError
+from tiny_models import TEMPLATE, write_model, write_tokenizer
 
 QUESTION = "What is 2 + 2?"
 
 
-def learnt(folder, steps=2, **ways):
+def learnt(folder, steps=2, learning_rate=0.01, **ways):
     """A policy after a few steps, its checkpoint in the folder; and the options that name both."""
-    options = LearnerOptions(checkpoints=str(folder), groups=1, completions=4, learning_rate=0.01, **ways)
+    options = LearnerOptions(checkpoints=str(folder), groups=1, completions=4, learning_rate=learning_rate, **ways)
     trainer = Trainer(load(options), options)
     for step in range(1, steps + 1):
         [sampled] = generate(trainer.policy, GenerateRequest((QUESTION,), 4, 80, step), 1024)
@@ -51,16 +56,125 @@ def logits(model, tokens):
         return model(tokens).logits
 
 
-@pytest.mark.parametrize("lora", [0, 4], ids=["all weights", "adapters"])
-def test_the_folder_loads_as_any_other_and_answers_as_the_node_does(tmp_path, plain, lora):
-    trainer, options = learnt(tmp_path / "checkpoints", lora=lora) if lora else plain
-    assert export(options, tmp_path / "out") == 2
+PLAINLY = """
+import json, sys
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+for folder in sys.argv[2:]:
+    tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModelForCausalLM.from_pretrained(folder)
+    messages = json.loads(sys.argv[1])
+    prompt = tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_tensors="pt", return_dict=True)
+    tokens = model.generate(**prompt, max_new_tokens=24)[0].tolist()
+    length = prompt["input_ids"].shape[1]
+    print(json.dumps([tokens[:length], [token for token in tokens[length:] if token != tokenizer.eos_token_id]]))
+"""
+
+
+def answered(policy):
+    """The prompt and the likeliest answer, as the node's own tokens."""
+    [[sampled]] = generate(policy, GenerateRequest((QUESTION,), 1, 24, 1, temperature=1e-6), 1024)
+    return [policy.prompt(QUESTION), list(sampled.tokens)]
+
+
+@pytest.fixture(scope="module")
+def ways(tmp_path_factory, plain):
+    """Each kind of policy after two steps, and the options that name its checkpoint."""
+    folder = tmp_path_factory.mktemp("ways")
+    write_model(folder / "tiny", "llama")
+    write_tokenizer(folder / "tiny", TEMPLATE, texts=[QUESTION, "the answer is <answer>4</answer>"] * 8)
+    write_model(folder / "qwen", "qwen2")
+    write_tokenizer(folder / "qwen", TEMPLATE, texts=[QUESTION, "so <answer>4</answer>"] * 8)
+    return {
+        "seed": plain,
+        "llama": learnt(folder / "of tiny", model=str(folder / "tiny")),
+        "qwen2": learnt(folder / "of qwen", model=str(folder / "qwen")),
+        "adapters": learnt(folder / "adapted", lora=4),
+    }
+
+
+def test_plain_transformers_read_and_answer_as_the_node_does(tmp_path, ways):
+    for way, (_, options) in ways.items():
+        assert export(options, tmp_path / way) == (2, None)
+    messages = [{"role": "system", "content": SYSTEM}, {"role": "user", "content": QUESTION}]
+    done = subprocess.run(
+        [sys.executable, "-c", PLAINLY, json.dumps(messages), *(str(tmp_path / way) for way in ways)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    theirs = [json.loads(line) for line in done.stdout.splitlines()]
+    assert theirs == [answered(trainer.policy) for trainer, _ in ways.values()]
+
+
+@pytest.mark.parametrize("way", ["seed", "llama", "qwen2", "adapters"])
+def test_the_weights_are_those_that_were_learnt(tmp_path, ways, way):
+    trainer, options = ways[way]
+    export(options, tmp_path / "out")
     model = AutoModelForCausalLM.from_pretrained(tmp_path / "out")
     tokens = torch.tensor([trainer.policy.prompt(QUESTION)])
     torch.testing.assert_close(logits(model, tokens), logits(trainer.policy.model, tokens), atol=1e-4, rtol=1e-4)
     untaught = load(replace(options, lora=0)).model
     assert not torch.allclose(logits(model, tokens), logits(untaught, tokens), atol=1e-3)
-    assert AutoTokenizer.from_pretrained(tmp_path / "out")("2 + 2")["input_ids"]
+
+
+def test_the_folder_tells_nothing_of_this_machine_or_of_loading(tmp_path, ways):
+    _, options = ways["llama"]
+    spoilt = tmp_path / "spoilt"
+    shutil.copytree(options.model, spoilt)
+    settings = json.loads((spoilt / "tokenizer_config.json").read_text())
+    leftovers = {"is_local": True, "local_files_only": True, "name_or_path": "/home/x", "tokenizer_file": "/home/x/t"}
+    (spoilt / "tokenizer_config.json").write_text(json.dumps(settings | leftovers))
+    export(replace(options, model=str(spoilt)), tmp_path / "out")
+    written = json.loads((tmp_path / "out" / "tokenizer_config.json").read_text())
+    assert written == settings
+    for path in (tmp_path / "out").glob("*.json"):
+        assert str(tmp_path) not in path.read_text()
+        assert "/home/x" not in path.read_text()
+        assert "name_or_path" not in path.read_text()
+
+
+def test_a_node_starts_from_the_folder(tmp_path, options):
+    export(options, tmp_path / "out")
+    assert answered(load(LearnerOptions(checkpoints="", model=str(tmp_path / "out"))))
+
+
+def test_the_lines_of_the_readme_get_an_answer(tmp_path):
+    _, options = learnt(tmp_path / "checkpoints", learning_rate=1e-5)
+    export(options, tmp_path / "learnt")
+    readme = (Path(__file__).parents[2] / "README.md").read_text()
+    [code] = re.findall(
+        "```python\n(.*?)```", readme.partition("## Your own model")[2].partition("\n## ")[0], re.DOTALL
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "<answer>" in done.stdout
+
+
+def test_a_full_disk_is_one_clear_line_and_leaves_nothing(tmp_path, options):
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, before[1]))
+    try:
+        with pytest.raises(LocalError, match=r"cannot write .*out .*; free some space there") as caught:
+            export(options, tmp_path / "out")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert "\n" not in str(caught.value)
+    assert [path.name for path in tmp_path.iterdir()] == ["checkpoints"]
+
+
+def test_a_place_that_is_in_no_folder_is_refused_before_anything_is_loaded(tmp_path):
+    (tmp_path / "file").write_text("")
+    for place in ("file/out", "none/out"):
+        with pytest.raises(LocalError, match="is no folder; make it first"):
+            export(LearnerOptions(checkpoints="", model="/none"), tmp_path / place)
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_the_checkpoint_of_another_model_is_refused_with_the_names_of_both(tmp_path, options, ways):
+    with pytest.raises(LocalError, match=r"belong to seed \(all weights\), and you gave tiny"):
+        export(replace(options, model=ways["llama"][1].model), tmp_path / "out")
 
 
 def test_nothing_changes_where_the_checkpoints_lie(tmp_path, options):
@@ -74,7 +188,7 @@ def test_a_damaged_checkpoint_is_passed_over(tmp_path, options):
     newest = tmp_path / "checkpoints" / "step-00000009"
     shutil.copytree(tmp_path / "checkpoints" / "step-00000002", newest)
     (newest / "weights.safetensors").write_bytes(b"nothing")
-    assert export(options, tmp_path / "out") == 2
+    assert export(options, tmp_path / "out").step == 2
     assert newest.exists()
 
 
@@ -93,6 +207,6 @@ def test_what_is_there_is_never_overwritten(tmp_path):
 def test_the_program_says_the_step_or_what_is_wrong_in_one_line(tmp_path, options):
     command = [sys.executable, "-m", "sapo_node.learner.export", json.dumps(asdict(options)), str(tmp_path / "out")]
     first, again = (subprocess.run(command, capture_output=True, text=True, check=False) for _ in range(2))
-    assert json.loads(first.stdout) == {"step": 2}
+    assert json.loads(first.stdout) == {"step": 2, "note": None}
     assert again.returncode == 1
     assert again.stderr.splitlines()[-1].endswith("name a folder that is not")

@@ -22,6 +22,7 @@ from sapo_node.evaluation import evaluate
 from sapo_node.heldout import HeldOut
 from sapo_node.history import History
 from sapo_node.intervals import LEVEL, Interval
+from sapo_node.learner.client import offline
 from sapo_node.metrics import METRICS
 from sapo_node.terminal import Terminal
 from sapo_protocol import LocalError, load_manifest
@@ -74,24 +75,27 @@ def eval_(config_file: Path | None, *, questions: int, samples: int, json_output
 def export(config: Config, output: Path, *, json_output: bool, **options: Any) -> None:
     """Write what a node has learnt to OUTPUT, a folder that transformers loads like any other.
 
-    The newest checkpoint is taken, running or not; a running node writes one every ten rounds.
-
-    \b
-    sapo-node export ./learnt
-    python -c "from transformers import AutoModelForCausalLM as M; M.from_pretrained('./learnt')"
-    """  # noqa: D301 - click reads the backspace
+    The newest checkpoint is taken, running or not; a running node writes one every ten rounds. AutoTokenizer and
+    AutoModelForCausalLM load the folder; "Your own model" in the README has three lines that ask it a question.
+    """
     config = config.overridden({**options, "device": "cpu"})
     told = json.dumps(asdict(learner_options(config, load_manifest(config.swarm), folder_of(config))))
     done = subprocess.run(
         [sys.executable, "-m", "sapo_node.learner.export", told, str(output)],
+        env=offline(),
         capture_output=True,
         text=True,
         check=False,
     )
     if done.returncode:
         raise LocalError((done.stderr.strip().splitlines() or ["the export died"])[-1])
-    step = json.loads(done.stdout)["step"]
-    click.echo(json.dumps({"step": step, "output": str(output)}) if json_output else f"step {step} written to {output}")
+    exported = json.loads(done.stdout)
+    if json_output:
+        click.echo(json.dumps({**exported, "output": str(output)}))
+        return
+    click.echo(f"step {exported['step']} written to {output}")
+    if exported["note"]:
+        stderr.print(exported["note"], highlight=False, soft_wrap=True)
 
 
 def _table(result: HeldOut, questions: int, step: int) -> Table:

@@ -46,6 +46,11 @@ def require_installed() -> None:
         )
 
 
+def offline() -> dict[str, str]:
+    """Return the environment of a process that reads a model: it never asks the hub, whatever the folder names."""
+    return {**os.environ, "HF_HUB_OFFLINE": "1"}
+
+
 class Learner:
     """The learner process, restarted whenever it dies. `run` must be running for the requests to be answered.
 
@@ -59,8 +64,7 @@ class Learner:
             "learner",
             [sys.executable, "-m", "sapo_node.learner", arguments],
             start_deadline=START_DEADLINE,
-            # What reads a model folder never asks the hub, whatever the folder names.
-            env={**os.environ, "HF_HUB_OFFLINE": "1"},
+            env=offline(),
         )
         self._seen: Mapping[str, Any] | None = None
         self._step = 0

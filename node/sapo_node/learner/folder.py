@@ -27,6 +27,8 @@ MAX_NUMBER = 2**31
 _CONFIG = "config.json"
 _TOKENIZER = "tokenizer.json"
 _TEMPLATE = "chat_template.jinja"
+TOKENIZER_FILES = (_TOKENIZER, _TEMPLATE, "special_tokens_map.json", "added_tokens.json")
+"""What makes a tokenizer, beside tokenizer_config.json."""
 _SETTINGS = (
     _CONFIG,
     "generation_config.json",
