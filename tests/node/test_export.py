@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM
+from tokenizers.pre_tokenizers import ByteLevel
+from transformers import AutoModelForCausalLM, Qwen2Tokenizer
 
 from sapo_node.advantage import advantages
 from sapo_node.learner import checkpoint
@@ -117,6 +118,17 @@ def test_the_weights_are_those_that_were_learnt(tmp_path, ways, way):
     torch.testing.assert_close(logits(model, tokens), logits(trainer.policy.model, tokens), atol=1e-4, rtol=1e-4)
     untaught = load(replace(options, lora=0)).model
     assert not torch.allclose(logits(model, tokens), logits(untaught, tokens), atol=1e-3)
+
+
+def test_a_qwen2_with_the_tokenizer_of_its_kind_stays_one(tmp_path):
+    """The tokenizer that its family's class builds from tokenizer.json is the one in the file."""
+    write_model(tmp_path / "qwen", "qwen2")
+    alphabet = sorted(ByteLevel.alphabet())
+    tokenizer = Qwen2Tokenizer({letter: place for place, letter in enumerate(alphabet)}, [], eos_token="<eos>")
+    tokenizer.save_pretrained(tmp_path / "qwen")
+    _, options = learnt(tmp_path / "checkpoints", model=str(tmp_path / "qwen"))
+    export(options, tmp_path / "out")
+    assert json.loads((tmp_path / "out" / "config.json").read_text())["model_type"] == "qwen2"
 
 
 def test_the_folder_tells_nothing_of_this_machine_or_of_loading(tmp_path, ways):

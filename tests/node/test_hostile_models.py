@@ -227,7 +227,13 @@ def test_a_part_that_chooses_code_is_refused_by_name(folder, name):
 KERNELS = """
 import sys
 
-class _Any:
+class _Names(type):
+    def __getattr__(cls, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return name
+
+class _Any(metaclass=_Names):
     def __init__(self, *arguments, **named): pass
 
 def get_kernel(*arguments, **named):
@@ -272,12 +278,20 @@ def test_no_folder_reaches_the_package_that_fetches_kernels(folder, tmp_path):
     change(folder, "config.json", attn_implementation="evil/repo")
     done = subprocess.run(
         [sys.executable, "-c", TRY, str(folder)],
-        env={**os.environ, "PYTHONPATH": str(site)},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(site), os.environ.get("PYTHONPATH", "")])},
         capture_output=True,
         text=True,
         check=False,
     )
     assert done.stdout.splitlines() == ["by the library alone:", "a foreign kernel was fetched"], done.stderr
+
+
+def test_the_tokenizer_is_the_one_in_the_folder_whatever_its_settings_name(folder, tmp_path):
+    before = load(options(folder)).prompt("2 + 2?")
+    write_model(tmp_path / "other", "llama")
+    write_tokenizer(tmp_path / "other", texts=["2 + 2?"] * 8)
+    change(folder, "tokenizer_config.json", tokenizer_file=str(tmp_path / "other" / "tokenizer.json"))
+    assert load(options(folder)).prompt("2 + 2?") == before
 
 
 def test_a_peers_text_on_which_the_tokenizer_panics_costs_its_group_alone(folder):

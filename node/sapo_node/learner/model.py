@@ -181,11 +181,13 @@ def _policy(model: Any, folder: Path, options: LearnerOptions) -> Policy:
 
 
 def _with_tokenizer(policy: Policy, folder: Path) -> Policy:
-    if not (folder / "tokenizer.json").is_file():
+    file = folder / "tokenizer.json"
+    if not file.is_file():
         raise ModelError(f"{folder} has no tokenizer.json; save the model's fast tokenizer beside its weights")
     try:
-        # Not AutoTokenizer: it rebuilds the tokenizer of a model family instead of taking the file as it is.
-        tokenizer = PreTrainedTokenizerFast.from_pretrained(folder, local_files_only=True)
+        # Not AutoTokenizer: it rebuilds the tokenizer of a model family instead of taking the file as it is. The file
+        # is given by name, or the settings of the folder could name another.
+        tokenizer = PreTrainedTokenizerFast.from_pretrained(folder, tokenizer_file=str(file), local_files_only=True)
     except Exception as error:  # the tokenizers library raises bare Exception for a broken file
         raise ModelError(f"the tokenizer of {folder} is broken: {line_of(error)}") from error
     known = range(policy.vocabulary)
