@@ -9,7 +9,7 @@ from torch import Tensor
 from sapo_node.answer import ANSWER_END, answer_span
 from sapo_node.learner.forward import pad_left, pad_right, read_prompts, run
 from sapo_node.learner.messages import Refusal, Sampled, TrainGroup
-from sapo_node.learner.model import Policy, Unreadable
+from sapo_node.learner.model import Policy
 
 MICRO_TOKENS = 4096
 """Padded tokens of one micro-batch, at most."""
@@ -68,7 +68,9 @@ class Refused(Exception):
 
 
 def rows_of(policy: Policy, index: int, group: TrainGroup, max_tokens: int) -> list[Row]:
-    """Return a group's completions as tokens. Raises Refused where one is too long or holds special tokens."""
+    """Return a group's completions as tokens. Raises Refused where one is too long or holds special tokens, Unreadable
+    where the tokenizer fails.
+    """
     prompt = tuple(policy.prompt(group.question))
     if len(prompt) + max_tokens + 1 > policy.context:
         raise Refused(Refusal.NO_ROOM)
@@ -93,10 +95,7 @@ def _tokens(policy: Policy, completion: Sampled, max_tokens: int) -> tuple[int, 
     # Encoding takes time in proportion to the text.
     if len(completion.text) > 64 * max_tokens:
         raise Refused(Refusal.TOO_LONG)
-    try:
-        encoded = policy.encode_foreign(completion.text)
-    except Unreadable as error:
-        raise Refused(Refusal.UNREADABLE) from error
+    encoded = policy.encode_foreign(completion.text)
     if encoded is None:
         raise Refused(Refusal.SPECIAL)
     if len(encoded) > max_tokens:

@@ -28,7 +28,7 @@ from sapo_node.learner.messages import (
     TrainReport,
     TrainRequest,
 )
-from sapo_node.learner.model import Policy
+from sapo_node.learner.model import Policy, Unreadable
 
 MAX_GRAD_NORM = 1.0
 
@@ -143,6 +143,8 @@ class Trainer:
                 rows += rows_of(self.policy, index, group, self._max_tokens)
             except Refused as refusal:
                 refused.append((index, refusal.reason))
+            except Unreadable:
+                refused.append((index, Refusal.UNREADABLE))
         return rows, refused
 
     def _backward(self, rows: Sequence[Row], correction: Correction, tally: _Tally) -> None:
