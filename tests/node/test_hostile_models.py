@@ -231,7 +231,7 @@ class _Names(type):
     def __getattr__(cls, name):
         if name.startswith("__"):
             raise AttributeError(name)
-        return name
+        return len(name)
 
 class _Any(metaclass=_Names):
     def __init__(self, *arguments, **named): pass
@@ -256,26 +256,25 @@ from sapo_node.learner.model import ModelError, load
 def by_the_node():
     with suppress(ModelError):
         load(LearnerOptions(checkpoints="", model=sys.argv[1]))
-        print("it was loaded")
 
 by_the_node()
 checks.require_plain = lambda _: None
 by_the_node()
-print("by the library alone:")
+print("asked for:")
 with suppress(ValueError):
-    AutoModelForCausalLM.from_pretrained(sys.argv[1], local_files_only=True)
+    AutoModelForCausalLM.from_pretrained(sys.argv[1], local_files_only=True, attn_implementation="kernels-community/any")
 """
 
 
 def test_no_folder_reaches_the_package_that_fetches_kernels(folder, tmp_path):
-    """Neither with the check of the settings nor past it. The library alone shows that the stub would tell."""
+    """Neither with the check of the settings nor past it. Who asks for the kernel shows that the stub would tell."""
     site = tmp_path / "site"
     (site / "kernels").mkdir(parents=True)
     (site / "kernels" / "__init__.py").write_text(KERNELS)
     version = import_utils.KERNELS_MIN_VERSION  # or transformers would take the stub for none
     (site / f"kernels-{version}.dist-info").mkdir()
     (site / f"kernels-{version}.dist-info" / "METADATA").write_text(f"Name: kernels\nVersion: {version}\n")
-    change(folder, "config.json", attn_implementation="evil/repo")
+    change(folder, "config.json", attn_implementation="kernels-community/any")
     done = subprocess.run(
         [sys.executable, "-c", TRY, str(folder)],
         env={**os.environ, "PYTHONPATH": os.pathsep.join([str(site), os.environ.get("PYTHONPATH", "")])},
@@ -283,7 +282,7 @@ def test_no_folder_reaches_the_package_that_fetches_kernels(folder, tmp_path):
         text=True,
         check=False,
     )
-    assert done.stdout.splitlines() == ["by the library alone:", "a foreign kernel was fetched"], done.stderr
+    assert done.stdout.splitlines() == ["asked for:", "a foreign kernel was fetched"], done.stderr
 
 
 def test_the_tokenizer_is_the_one_in_the_folder_whatever_its_settings_name(folder, tmp_path):

@@ -107,7 +107,7 @@ async def test_a_request_cut_by_a_kill_is_not_answered(tmp_path, nursery):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"model": "/no/such/folder"}, "does not exist"),
+        ({"model": "/no/such/folder"}, "there is no folder /no/such/folder"),
         ({"device": "quantum"}, "device quantum is not there"),
     ],
 )
