@@ -262,7 +262,7 @@ checks.require_plain = lambda _: None
 by_the_node()
 print("asked for:")
 with suppress(ValueError):
-    AutoModelForCausalLM.from_pretrained(sys.argv[1], local_files_only=True, attn_implementation="kernels-community/any")
+    AutoModelForCausalLM.from_pretrained(sys.argv[1], local_files_only=True, attn_implementation="kernels-community/a")
 """
 
 

@@ -7,7 +7,7 @@ import hashlib
 import json
 import random
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -38,6 +38,7 @@ from sapo_node.node import Node
 from sapo_node.round import RoundReport
 from sapo_node.state import SCHEMA
 from sapo_node.trainer import trained_per_peer
+from sapo_node.trust.policy import Standing
 from sapo_protocol import LocalError, Manifest, load_manifest
 
 if TYPE_CHECKING:
@@ -52,6 +53,15 @@ _STAGGER = 0.37
 
 Progress = Callable[[int], None]
 """Told how many node-rounds were just played."""
+
+
+def _acquaint(database: Database, peers: Iterable[str]) -> None:
+    """Enter peers as healthy that this node has not met: what they do counts from there on. A peer in `Config.trusted`
+    would stay healthy whatever it does, and no undefended node could be brought to ban an honest peer.
+    """
+    with database.transaction():
+        for peer in peers:
+            database.execute("INSERT INTO ledger VALUES (?, ?, 0, 0, 0, 0, 0, 0)", peer, Standing.HEALTHY)
 
 
 @dataclass(slots=True)
@@ -98,6 +108,8 @@ class Member:
         rng = random.Random(f"node/{scenario.seed}/{number}")  # noqa: S311 - simulation
         self.learner = learner_for(scenario, manifest, number, policies, scorer)
         self._offset = _STAGGER * number
+        if scenario.trusted:
+            _acquaint(self._database, (*(each.peer_id for each in identities), *insiders(scenario)))
         self.node = Node(
             config=Config(
                 local=spec.local,
@@ -107,7 +119,6 @@ class Member:
                 gates=scenario.gates_of(spec),
                 max_tokens=spec.max_tokens,
                 examine_every=0,
-                trusted=(*(each.peer_id for each in identities), *insiders(scenario)) if scenario.trusted else (),
             ),
             manifest=manifest,
             identity=identities[number],
