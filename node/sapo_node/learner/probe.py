@@ -67,7 +67,7 @@ def require_readable(options: LearnerOptions) -> None:
     if late:
         found = f"it takes over {SECONDS} s of processor time; give another model"
     if found:
-        raise ModelError(found if str(folder) in found else f"{folder} cannot be read: {found}")
+        raise ModelError(found if str(folder) in found else f"{folder} cannot be used: {found}")
 
 
 def _probe(options: LearnerOptions, sender: Connection, parent: int) -> None:
