@@ -110,8 +110,8 @@ def tour(tmp_path_factory):
 @pytest.mark.parametrize(("program", "command", "code", "words"), ERRORS)
 def test_a_command_that_cannot_be_done_says_why_and_what_to_do(tour, program, command, code, words):
     done = tour.run(program, command)
-    *others, last = done.err.strip().splitlines()
     assert done.code == code, done
+    *others, last = done.err.strip().splitlines()
     assert last.startswith("error: " if code == 1 else ("error: ", "Error: ")), done.err
     assert not [line for line in others if "error:" in line.lower()], done.err
     assert says(last, words := [tour.filled(word) for word in words]), f"{last!r} must say {words}"
