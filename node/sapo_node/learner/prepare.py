@@ -29,7 +29,7 @@ def _require_attention(model: Any) -> None:
     if getattr(model, "_is_stateful", False) or "logits_to_keep" not in signature(model.forward).parameters:
         raise ModelError(
             f"{type(model).__name__} is not a decoder with attention alone: it keeps a recurrent state. Give a model "
-            "with attention in every layer, such as Qwen/Qwen3-0.6B, or one of the kinds Llama, Mistral, Gemma 3"
+            "with attention in every layer, such as Qwen/Qwen2.5-0.5B-Instruct, or another of the kinds Llama or Qwen2"
         )
 
 
