@@ -169,17 +169,13 @@ class Database:
         return [self._document(text) for (text,) in self.rows(query, *values)]
 
     def _document(self, text: Any) -> dict[str, Any]:
-        value = self.parsed(text)
+        try:
+            value = json.loads(text)
+        except (ValueError, TypeError, RecursionError) as error:
+            raise self._damaged(error) from error
         if not isinstance(value, dict):
             raise self._damaged(ValueError("a row holds no JSON object"))
         return value
-
-    def parsed(self, text: Any) -> Any:
-        """The JSON of one column of a row. Raises StateError where the column holds none."""
-        try:
-            return json.loads(text)
-        except (ValueError, TypeError, RecursionError) as error:
-            raise self._damaged(error) from error
 
     def close(self) -> None:
         """Close the file."""

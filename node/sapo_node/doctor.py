@@ -196,11 +196,10 @@ device = torch.cuda.get_device_name(0) if cuda else "Apple MPS" if torch.backend
 print(json.dumps([torch.__version__, device]), file=answers, flush=True)
 if len(sys.argv) == 1:
     sys.exit()
-from sapo_node.learner import memory, messages, model, probe
+from sapo_node.learner import memory, messages, model
 from sapo_protocol import LocalError
 try:
     options = messages.LearnerOptions(**json.loads(sys.argv[1]))
-    probe.require_readable(options)
     needed = "fits anywhere" if options.model == "seed" else memory.require_memory(options)
     print(json.dumps([True, f"{model.load(options).name}, {needed}"]), file=answers)
 except LocalError as error:

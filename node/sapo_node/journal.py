@@ -191,9 +191,7 @@ class Journal:
         names = [each.name for each in fields(Entry)]
         rows = self._database.rows(f"SELECT {', '.join(names)} FROM journal {condition}", *values)  # noqa: S608 - ours
         stored = (dict(zip(names, row, strict=True)) for row in rows)
-        return [
-            Entry(**{**row, "fate": Fate(row["fate"]), "facts": self._database.parsed(row["facts"])}) for row in stored
-        ]
+        return [Entry(**{**row, "fate": Fate(row["fate"]), "facts": json.loads(row["facts"])}) for row in stored]
 
 
 class Unwritten:

@@ -91,8 +91,8 @@ class Pool:
             "WHERE peer = ? AND epoch = ? AND counter = ? AND k = ?",
             *place,
         )
-        texts = tuple(Completion(text, _FINISHES[finish]) for text, finish in self._database.parsed(completions))
-        return VerifiedGroup(*place, dataset, question, texts, tuple(self._database.parsed(rewards)))
+        texts = tuple(Completion(text, _FINISHES[finish]) for text, finish in json.loads(completions))
+        return VerifiedGroup(*place, dataset, question, texts, tuple(json.loads(rewards)))
 
     def _trim(self, where: str, limit: int, *values: str) -> None:
         """Drop the oldest beyond the limit, of one peer or of all."""

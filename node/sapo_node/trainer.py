@@ -156,7 +156,7 @@ class Trainer:
         row = self._database.row("SELECT request, peers, failures FROM batches WHERE step = ?", step)
         if row is None:
             return TrainRequest(step, (), self._correction), [], 0
-        return train_from_json(self._database.parsed(row[0])), self._database.parsed(row[1]), row[2]
+        return train_from_json(json.loads(row[0])), json.loads(row[1]), row[2]
 
     def _account(self, step: int, peers: Sequence[str], report: TrainReport) -> None:
         """Count what was trained on, once per step however often it is replayed."""

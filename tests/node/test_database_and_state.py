@@ -14,9 +14,7 @@ import pytest
 
 from sapo_node.database import SCHEMA_VERSION, Database, StateError
 from sapo_node.history import History
-from sapo_node.pool import Pool
 from sapo_node.state import SCHEMA, StateFolder, is_running, locked, read_database, state_folder
-from sapo_node.trainer import Trainer
 from sapo_protocol import LocalError
 
 TABLE = ("CREATE TABLE IF NOT EXISTS t (x INTEGER PRIMARY KEY);",)
@@ -163,14 +161,6 @@ def test_a_database_that_is_overwritten_in_its_middle_fails_its_check(tmp_path):
     (tmp_path / "db").write_bytes(data)
     with pytest.raises(StateError, match=r"damaged.*restore it from a backup"):
         Database(tmp_path / "db", (), read_only=True).check()
-
-
-@pytest.mark.parametrize("damage", ["", "{", "\x00", "[" * 100_000])
-def test_a_stored_batch_that_is_no_json_is_one_error(damage):
-    database = Database(None, SCHEMA)
-    database.execute("INSERT INTO batches VALUES (1, ?, '[]', 0)", damage)
-    with pytest.raises(StateError, match="damaged"):
-        Trainer(database, Pool(database), None, correction="positive", checkpoint_every=1)._stored(1)
 
 
 def look_at(path):
