@@ -368,8 +368,9 @@ class RunningNode:
     def _note_end(self, database: Database) -> None:
         """For whoever asks later: a session without `stopped` was killed."""
         history = History(database)
-        if history.session().get("started") == self._started:
-            history.describe_session({**history.session(), "stopped": time.time()})
+        session = history.session()
+        if session.get("started") == self._started:
+            history.describe_session({**session, "stopped": time.time()})
 
     async def _resend(self, node: Node, network: Libp2pNetwork) -> None:
         """Once somebody listens, send again what this key published shortly before a restart."""

@@ -16,7 +16,7 @@ from sapo_protocol.files import NoSuchFile
 from sapo_protocol.toml import read_toml, toml_value
 
 _MAX_BYTES = 8 * 2**20
-"""Of a configuration file: room for 100,000 trusted peers."""
+"""Size limit of a configuration file in bytes, enough for 100,000 trusted peers."""
 
 
 def _key(default: Any, doc: str) -> Any:

@@ -154,7 +154,7 @@ def _peer_named(database: Database, name: str) -> str:
 
 
 def _groups(count: int, fate: Fate) -> str:
-    """So many groups and what became of them, as a sentence begins."""
+    """The beginning of a sentence: how many groups, and what became of them."""
     is_one = count == 1
     became = {
         Fate.OWN: "is its own" if is_one else "are its own",

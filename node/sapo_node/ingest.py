@@ -228,7 +228,7 @@ class Ingest:
         return received or 0
 
     def _require_admitted(self, sealed: Sealed) -> None:
-        """Whoever still passes on what a convicted issuer sends has not seen the evidence: DUTY-6."""
+        """Refuse a banned issuer. The peer that forwards a convicted issuer has not seen the evidence: DUTY-6."""
         issuer = peer_id(sealed.issuer)
         if not self._ledger.admits(issuer):
             self._court.remind(issuer)

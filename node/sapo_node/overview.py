@@ -30,7 +30,7 @@ _OFFENCES = {
 
 
 def kind_of(why: str) -> Kind:
-    """Of a reason: whether nothing is wrong, somebody broke a rule, or something else."""
+    """The kind of a reason: nothing is wrong, somebody broke a rule, or something else."""
     return "not needed" if why in _NOT_NEEDED else "refused" if why in _OFFENCES else "left out"
 
 

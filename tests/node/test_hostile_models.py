@@ -267,7 +267,7 @@ with suppress(ValueError):
 
 
 def test_no_folder_reaches_the_package_that_fetches_kernels(folder, tmp_path):
-    """Neither with the check of the settings nor past it. Who asks for the kernel shows that the stub would tell."""
+    """Not with the check of the settings, and not without it. A direct request shows that the stub notices."""
     site = tmp_path / "site"
     (site / "kernels").mkdir(parents=True)
     (site / "kernels" / "__init__.py").write_text(KERNELS)

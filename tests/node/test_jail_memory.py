@@ -27,7 +27,7 @@ def kilobytes(jail, field):
 
 
 def batch(config):
-    """As many requests as one child may get, the evil one first."""
+    """The most requests that one child may get. The first one is the evil one."""
     evil = ScoreRequest(evil_plugin.DATASET, config, 0, ())
     return [evil, *[ScoreRequest("chain_sum", {}, seed, ()) for seed in range(messages.MAX_BATCH - 1)]]
 

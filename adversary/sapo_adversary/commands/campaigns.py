@@ -41,7 +41,7 @@ _WORST = 6
 _SEEDS: Mapping[Matrix, int] = {"full": 5, "quick": 1, "models": 3, "poison": 3}
 """Independent swarms for each cell of a matrix."""
 MOST_SEEDS = 1_000
-"""Of a command: each is a swarm for each arm, of a minute or more."""
+"""Most seeds that one command plays. Each seed takes one swarm per arm, and a swarm takes a minute or more."""
 _AT_SEVERAL_SHARES = "poison-text"
 """The poison that is played at several shares of attackers."""
 _POISON_SHARES = (0.0625, 0.125, SHARE, 0.5)
