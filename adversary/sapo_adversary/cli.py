@@ -2,8 +2,8 @@
 
 import click
 
-from sapo_node.commands.group import CommandGroup
-from sapo_node.commands.options import run_command_line
+from sapo_node.cli.commands.group import CommandGroup
+from sapo_node.cli.commands.options import run_command_line
 
 _MODULES = {
     "list": "campaigns",

@@ -1,5 +1,5 @@
 """`python -m sapo_node` is `sapo-node`."""
 
-from sapo_node.entry import main
+from sapo_node.cli.entry import main
 
 main()

@@ -6,7 +6,7 @@ from statistics import fmean, stdev
 
 from scipy.special import stdtrit
 
-from sapo_node.intervals import LEVEL, Interval
+from sapo_node.groups.stats import LEVEL, Interval
 
 
 def mean_interval(values: Sequence[float], level: float = LEVEL) -> Interval:

@@ -11,7 +11,7 @@ from sapo_adversary.cli import cli
 from sapo_adversary.commands.load import MOST_USERS
 from sapo_adversary.experiments.experiment import load_experiment
 from sapo_adversary.load.keys import identity_of
-from sapo_node.config import load_config, render_config
+from sapo_node.app.config import load_config, render_config
 from sapo_protocol import LocalError, SapoError
 
 CAMPAIGN = 'title = "t"\nattack = "false-claim"\nundefended = ["re-verification"]\n'

@@ -26,7 +26,7 @@ from sapo_adversary.campaigns.page import page
 from sapo_adversary.campaigns.play import play, recorded
 from sapo_adversary.commands.campaigns import _one_out
 from sapo_adversary.simulator.engine import ThisMachine
-from sapo_node.learner.messages import GATES
+from sapo_node.groups.messages import GATES
 from sapo_protocol import LocalError
 
 

@@ -12,7 +12,7 @@ from sapo_adversary.simulator import scoring, swarm
 from sapo_adversary.simulator.scenario import AttackerSpec, NodeSpec, Scenario
 from sapo_adversary.simulator.scoring import SharedScorer
 from sapo_adversary.simulator.swarm import simulate
-from sapo_node.jail.messages import ScoreRequest
+from sapo_node.verification.sandbox.messages import ScoreRequest
 from sapo_protocol import LocalError, load_manifest
 
 LIARS = AttackerSpec("false-claim", count=3, acts_every=2.0)

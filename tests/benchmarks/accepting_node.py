@@ -5,9 +5,9 @@ import sys
 import trio
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from sapo_node.keyfile import Identity
 from sapo_node.net.interface import Channel, Verdict
 from sapo_node.net.libp2p import Libp2pNetwork, NetworkSettings
+from sapo_node.storage.keys import Identity
 
 
 async def accept(_sender, _data):

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 
 import torch
 
-from sapo_node.advantage import advantages
+from sapo_node.groups.advantage import advantages
+from sapo_node.groups.messages import GenerateRequest, LearnerOptions, TrainGroup, TrainRequest
 from sapo_node.learner.generate import generate
 from sapo_node.learner.grpo import CLIP_HIGH, CLIP_LOW
-from sapo_node.learner.messages import GenerateRequest, LearnerOptions, TrainGroup, TrainRequest
 from sapo_node.learner.model import load
 from sapo_node.learner.trainer import Trainer
-from sapo_node.tasks import build_task, score
+from sapo_node.verification.tasks import build_task, score
 from sapo_protocol import load_manifest
 
 GROUPS, COMPLETIONS, MAX_TOKENS = 8, 8, 80

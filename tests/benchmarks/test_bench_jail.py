@@ -6,8 +6,8 @@ import time
 import pytest
 import trio
 
-from sapo_node.jail import Jail, ScoreRequest
-from sapo_node.tasks import build_task, score, task_digest
+from sapo_node.verification.sandbox import Jail, ScoreRequest
+from sapo_node.verification.tasks import build_task, score, task_digest
 from sapo_protocol.manifest import load_manifest
 
 ROUNDS = 15

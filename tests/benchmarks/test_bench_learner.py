@@ -7,12 +7,12 @@ import time
 import pytest
 import torch
 
-from sapo_node.advantage import advantages
+from sapo_node.groups.advantage import advantages
+from sapo_node.groups.messages import GenerateRequest, LearnerOptions, TrainGroup, TrainRequest
 from sapo_node.learner.generate import generate
-from sapo_node.learner.messages import GenerateRequest, LearnerOptions, TrainGroup, TrainRequest
 from sapo_node.learner.model import load
 from sapo_node.learner.trainer import Trainer
-from sapo_node.tasks import build_task
+from sapo_node.verification.tasks import build_task
 from sapo_protocol import load_manifest
 
 torch.set_num_threads(1)

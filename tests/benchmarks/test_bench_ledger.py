@@ -7,11 +7,11 @@ import time
 
 import pytest
 
-from sapo_node.database import Database
-from sapo_node.overview import overview
-from sapo_node.state import SCHEMA
+from sapo_node.app.state import SCHEMA
+from sapo_node.observability.overview import overview
+from sapo_node.storage.database import Database
+from sapo_node.trust.constants import Fact
 from sapo_node.trust.ledger import Ledger
-from sapo_node.trust.policy import Fact
 
 pytestmark = pytest.mark.bench
 

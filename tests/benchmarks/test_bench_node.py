@@ -7,8 +7,8 @@ import pytest
 import trio
 
 from processes import RunningProcess, write_swarm
+from sapo_node.groups.messages import LearnerOptions
 from sapo_node.learner.client import Learner
-from sapo_node.learner.messages import LearnerOptions
 
 pytestmark = pytest.mark.bench
 

@@ -14,9 +14,9 @@ import torch
 from harness import Source
 from torch import Tensor
 
+from sapo_node.groups.messages import LearnerOptions
 from sapo_node.learner import checkpoint
 from sapo_node.learner.checkpoint import CheckpointError
-from sapo_node.learner.messages import LearnerOptions
 from sapo_node.learner.model import Policy
 from sapo_node.learner.trainer import Trainer
 

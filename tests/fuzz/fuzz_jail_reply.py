@@ -8,9 +8,9 @@ from typing import Any
 
 from harness import Source
 
-from sapo_node.frames import FrameError, read_frame, write_frame
-from sapo_node.jail import client
-from sapo_node.jail.messages import (
+from sapo_node.processes.frames import FrameError, read_frame, write_frame
+from sapo_node.verification.sandbox import client
+from sapo_node.verification.sandbox.messages import (
     MAX_QUESTION,
     MAX_REPLY,
     MalformedReplyError,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from harness import Source
 
-from sapo_node.tasks import DATASETS, MAX_COMPLETION, Task, build_task, score
+from sapo_node.verification.tasks import DATASETS, MAX_COMPLETION, Task, build_task, score
 
 INTEROP = {
     "interop_largest": {"count": 3, "max": 99},

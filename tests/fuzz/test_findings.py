@@ -8,8 +8,8 @@ import pytest
 from fuzz_checkpoint import remove_newest, resume, trainer, write_newest
 from harness import MANIFEST
 
-from sapo_node.frames import write_frame
-from sapo_node.jail.messages import (
+from sapo_node.processes.frames import write_frame
+from sapo_node.verification.sandbox.messages import (
     MAX_BATCH,
     MAX_QUESTION,
     MAX_REPLY,

@@ -60,15 +60,15 @@ async def stock(seed: bytes, _folder: Path) -> None:
 async def ours(seed: bytes, folder: Path) -> None:
     from nacl.signing import SigningKey
 
-    from sapo_node.database import Database
-    from sapo_node.net import hardened
+    from sapo_node.net import pubsub
     from sapo_node.net.interface import Channel, Verdict
     from sapo_node.net.libp2p import Libp2pNetwork, NetworkSettings
+    from sapo_node.storage.database import Database
+    from sapo_node.trust.constants import Fact
     from sapo_node.trust.ledger import SCHEMA, Ledger
-    from sapo_node.trust.policy import Fact
     from sapo_protocol.keys import peer_id
 
-    hardened.SEEN_SECONDS = float(SEEN_SECONDS)
+    pubsub.SEEN_SECONDS = float(SEEN_SECONDS)
     database = Database(folder / "ledger.sqlite", (SCHEMA,))
     ledger = Ledger(database, rng=random.Random(0))
 

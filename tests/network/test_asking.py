@@ -7,7 +7,7 @@ from libp2p.host.exceptions import StreamFailure
 from libp2p.network.stream.exceptions import StreamError
 from libp2p.utils.varint import encode_varint_prefixed, read_varint_prefixed_bytes
 
-from sapo_node.net import asking
+from sapo_node.net import request_response
 from sapo_node.net.interface import AskFailed, Requests
 from sapo_protocol.limits import MAX_DELIVERY_BYTES, MAX_REQUEST_BYTES
 
@@ -132,7 +132,7 @@ async def test_a_peer_has_one_request_answered_at_a_time(pair, attacker):
 
 
 async def test_a_request_that_does_not_come_to_its_end_loses_the_stream(pair, attacker, monkeypatch):
-    monkeypatch.setattr(asking, "ASKING_SECONDS", 0.5)
+    monkeypatch.setattr(request_response, "ASKING_SECONDS", 0.5)
     client, server = await pair(echo)
     async with attacker(server.addresses[0]) as mallory:
         stream = await stream_to(mallory)
@@ -145,8 +145,8 @@ async def test_a_request_that_does_not_come_to_its_end_loses_the_stream(pair, at
 
 
 async def test_many_who_ask_and_say_nothing_keep_nobody_out_for_long(pair, attacker, monkeypatch):
-    monkeypatch.setattr(asking, "ASKING_SECONDS", 1.0)
-    monkeypatch.setattr(asking, "AT_ONCE", 2)
+    monkeypatch.setattr(request_response, "ASKING_SECONDS", 1.0)
+    monkeypatch.setattr(request_response, "AT_ONCE", 2)
     client, server = await pair(echo)
     async with attacker(server.addresses[0], 201) as one, attacker(server.addresses[0], 202) as other:
         for mallory in (one, other):

@@ -83,7 +83,7 @@ async def test_an_rpc_above_the_limit_costs_the_connection(victim: "Probe", atta
 async def test_an_rpc_that_is_never_finished_costs_the_connection(
     victim: "Probe", attacker: "Attack", until: "Until", monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sapo_node.net.hardened.FRAME_SECONDS", 0.5)
+    monkeypatch.setattr("sapo_node.net.pubsub.FRAME_SECONDS", 0.5)
     async with attacker(victim.address) as mallory:
         await trio.sleep(1)  # silence between RPCs may last
         assert mallory.linked()
@@ -95,7 +95,7 @@ async def test_an_rpc_that_is_never_finished_costs_the_connection(
 async def test_who_keeps_several_streams_waiting_is_refused_and_who_keeps_one_may_come_back(
     start: "Start", attacker: "Attack", until: "Until", monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sapo_node.net.hardened.FRAME_SECONDS", 0.5)
+    monkeypatch.setattr("sapo_node.net.pubsub.FRAME_SECONDS", 0.5)
     node = await start(1)
     for number, streams in ((200, 1), (201, 4)):
         async with attacker(node.address, number) as mallory:

@@ -8,7 +8,7 @@ import trio
 from trio.testing import MockClock
 
 from sapo_node.net.interface import Channel, Verdict
-from sapo_node.net.judge import CAPACITY, IGNORED_SECONDS, SETTLED_SECONDS, Judge, RecentIds, message_id
+from sapo_node.net.seen_cache import CAPACITY, IGNORED_SECONDS, SETTLED_SECONDS, Judge, RecentIds, message_id
 
 
 async def test_copies_that_arrive_together_are_one_question(autojump_clock: MockClock) -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from gate import Gate
-from sapo_node.database import Database
-from sapo_node.state import SCHEMA
+from sapo_node.app.state import SCHEMA
+from sapo_node.storage.database import Database
 
 
 @pytest.fixture

@@ -19,8 +19,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from sapo_node.jail import lockdown
-from sapo_node.jail.lockdown import ChildLimits, confine_child, confine_zygote
+from sapo_node.verification.sandbox import lockdown
+from sapo_node.verification.sandbox.lockdown import ChildLimits, confine_child, confine_zygote
 
 PID = os.getpid()
 if os.getuid() == 0:

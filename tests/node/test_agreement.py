@@ -5,15 +5,15 @@ from dataclasses import replace
 import pytest
 import torch
 
-from sapo_node.competence import Competence
-from sapo_node.gates import Gates
-from sapo_node.gates.agreement import LEAST, WINDOW, AgreementGate, Heard
-from sapo_node.learner.messages import LearnerOptions, Sampled, TrainGroup, TrainRequest
+from sapo_node.groups.messages import LearnerOptions, Sampled, TrainGroup, TrainRequest
+from sapo_node.groups.types import VerifiedGroup
 from sapo_node.learner.model import load
 from sapo_node.learner.trainer import Trainer
-from sapo_node.round import _heard
-from sapo_node.sampler import WeightedGroup
-from sapo_node.verify import VerifiedGroup
+from sapo_node.sampling.filters import Gates
+from sapo_node.sampling.filters.agreement import LEAST, WINDOW, AgreementGate, Heard
+from sapo_node.sampling.pass_rates import Competence
+from sapo_node.sampling.sampler import WeightedGroup
+from sapo_node.training.round import _heard
 from sapo_protocol import Completion, Finish
 from swarm_parts import TRAINING
 

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from sapo_node.anchors import KEPT, PER_NETWORK, Anchors
-from sapo_node.database import Database
+from sapo_node.app.state import SCHEMA
+from sapo_node.net.anchors import KEPT, PER_NETWORK, Anchors
 from sapo_node.net.interface import PeerInfo
-from sapo_node.state import SCHEMA
+from sapo_node.storage.database import Database
 
 
 def peer(number: int, *, outbound: bool = True, brought: int = 1, network: int | None = None) -> PeerInfo:

@@ -11,12 +11,12 @@ import tarfile
 import pytest
 
 from mutation import mutated
-from sapo_node.backup import restore_backup, write_backup
-from sapo_node.counters import Counters
-from sapo_node.database import Database, StateError
-from sapo_node.history import History
-from sapo_node.place import Place
-from sapo_node.state import SCHEMA, StateFolder, locked
+from sapo_node.app.state import SCHEMA, StateFolder, locked
+from sapo_node.cli.backup import restore_backup, write_backup
+from sapo_node.observability.history import History
+from sapo_node.storage.counters import Counters
+from sapo_node.storage.database import Database, StateError
+from sapo_node.storage.fingerprint import Place
 from sapo_protocol import LocalError
 
 FILES = ("meta.json", "optimizer.safetensors", "weights.safetensors")

@@ -4,12 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sapo_node.advantage import advantages
-from sapo_node.balance import MAX_EXTERNAL, Auto, Fixed, Split, balance_of
-from sapo_node.competence import Competence
-from sapo_node.config import Config, load_config
-from sapo_node.contribution import LocalGroup
-from sapo_node.verify import VerifiedGroup
+from sapo_node.app.config import Config, load_config
+from sapo_node.groups.advantage import advantages
+from sapo_node.groups.types import LocalGroup, VerifiedGroup
+from sapo_node.sampling.mix import MAX_EXTERNAL, Auto, Fixed, Split, balance_of
+from sapo_node.sampling.pass_rates import Competence
 from sapo_protocol import Completion, Finish, LocalError
 
 

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from sapo_node.catalogue import require_catalogue
-from sapo_node.jail import Jail
+from sapo_node.verification.compatibility import require_catalogue
+from sapo_node.verification.sandbox import Jail
 from sapo_protocol import LocalError, load_manifest, shipped_manifests
 
 INTEROP, STARTER = load_manifest("interop"), load_manifest("starter")

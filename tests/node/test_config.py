@@ -7,7 +7,7 @@ import tomllib
 import pytest
 
 from mutation import mutated
-from sapo_node.config import Config, load_config, render_config
+from sapo_node.app.config import Config, load_config, render_config
 from sapo_protocol import LocalError, peer_id
 
 PEER = peer_id(bytes(range(32)))

@@ -9,19 +9,20 @@ import trio
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from rich.console import Console
 
-from sapo_node.clock import TrioClock
-from sapo_node.config import Config
-from sapo_node.contribution import AnswerFailed, QuestionSkipped, TaskAnswers
-from sapo_node.counters import Counters
-from sapo_node.database import Database
-from sapo_node.inbox import MAX_PER_PEER
-from sapo_node.keyfile import Identity
-from sapo_node.learner.messages import Sampled
+from sapo_node.app.config import Config
+from sapo_node.app.node import Node
+from sapo_node.app.state import SCHEMA
+from sapo_node.cli.tables import answer_table
+from sapo_node.groups.messages import Sampled
+from sapo_node.groups.types import TaskAnswers
+from sapo_node.ingest.pending import MAX_PER_PEER
 from sapo_node.net.memory import MemoryHub
-from sapo_node.node import Node
-from sapo_node.state import SCHEMA
-from sapo_node.trainer import trained_per_peer
-from sapo_node.view import answer_table
+from sapo_node.processes.clock import TrioClock
+from sapo_node.storage.counters import Counters
+from sapo_node.storage.database import Database
+from sapo_node.storage.keys import Identity
+from sapo_node.training.batch_log import trained_per_peer
+from sapo_node.training.rollout import AnswerFailed, QuestionSkipped
 from sapo_protocol import decode_body, open_message
 from swarm_parts import KnowingScorer, Oracle
 

@@ -4,10 +4,10 @@ import shutil
 
 import pytest
 
-from sapo_node.counters import Counters, KeyInUseElsewhere, Slot
-from sapo_node.database import Database
-from sapo_node.place import Place
-from sapo_node.state import SCHEMA, StateFolder, locked
+from sapo_node.app.state import SCHEMA, StateFolder, locked
+from sapo_node.storage.counters import Counters, KeyInUseElsewhere, Slot
+from sapo_node.storage.database import Database
+from sapo_node.storage.fingerprint import Place
 
 
 @pytest.fixture
@@ -122,7 +122,7 @@ def test_a_clone_of_the_whole_machine_listens(play, tmp_path, monkeypatch):
     play(3)
     boot_id = tmp_path / "boot_id"
     boot_id.write_text("another boot\n")
-    monkeypatch.setattr("sapo_node.place._BOOT_ID", boot_id)
+    monkeypatch.setattr("sapo_node.storage.fingerprint._BOOT_ID", boot_id)
     assert play(3) >= 800
 
 

@@ -5,12 +5,12 @@ from dataclasses import replace
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from sapo_node.ingest import Ignored
+from sapo_node.ingest.validator import Ignored
 from sapo_node.net.interface import Verdict
-from sapo_node.trust import policy
-from sapo_node.trust.court import Court
+from sapo_node.trust import constants
+from sapo_node.trust.constants import Fact, Standing
+from sapo_node.trust.equivocation import Court
 from sapo_node.trust.ledger import Ledger
-from sapo_node.trust.policy import Fact, Standing
 from sapo_protocol import (
     decode_evidence,
     encode_evidence,
@@ -43,7 +43,8 @@ def court(ledger):
 def crowd(author):
     """One stranger more than an epoch has room for."""
     keys = [
-        Ed25519PrivateKey.from_private_bytes(bytes([number]) * 32) for number in range(policy.STRANGERS_CONVICTED + 1)
+        Ed25519PrivateKey.from_private_bytes(bytes([number]) * 32)
+        for number in range(constants.STRANGERS_CONVICTED + 1)
     ]
     return [replace(author, key=key) for key in keys]
 

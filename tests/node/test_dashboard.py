@@ -10,16 +10,17 @@ import httpx
 import pytest
 import trio
 
-from sapo_node.dashboard import Dashboard, parse_place
-from sapo_node.dashboard.facts import SHOWN_GROUPS, Facts
-from sapo_node.history import History
-from sapo_node.journal import Fate, Journal, _of_verified
-from sapo_node.overview import overview
-from sapo_node.round import Choices, RoundReport
-from sapo_node.sampler import PassedOver
+from sapo_node.groups.types import VerifiedGroup
+from sapo_node.observability.dashboard import Dashboard, parse_place
+from sapo_node.observability.dashboard.facts import SHOWN_GROUPS, Facts
+from sapo_node.observability.history import History
+from sapo_node.observability.journal import Fate, Journal, _of_verified
+from sapo_node.observability.overview import overview
+from sapo_node.sampling.sampler import PassedOver
+from sapo_node.training.round import Choices, RoundReport
+from sapo_node.trust.constants import Fact
 from sapo_node.trust.ledger import Ledger
-from sapo_node.trust.policy import Fact
-from sapo_node.verify import Unusable, VerifiedGroup
+from sapo_node.verification.verifier import Unusable
 from sapo_protocol import Completion, Finish, Layer, LocalError, load_manifest
 from swarm_parts import TRAINING
 

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from sapo_node.database import SCHEMA_VERSION, Database, StateError
-from sapo_node.history import History
-from sapo_node.state import SCHEMA, StateFolder, is_running, locked, read_database, state_folder
+from sapo_node.app.state import SCHEMA, StateFolder, is_running, locked, read_database, state_folder
+from sapo_node.observability.history import History
+from sapo_node.storage.database import SCHEMA_VERSION, Database, StateError
 from sapo_protocol import LocalError
 
 TABLE = ("CREATE TABLE IF NOT EXISTS t (x INTEGER PRIMARY KEY);",)
@@ -37,7 +37,7 @@ def test_what_was_committed_is_there_after_reopening(tmp_path):
 
 def test_a_process_killed_in_mid_transaction_loses_only_that_transaction(tmp_path):
     script = (
-        "import os, sys, signal; from pathlib import Path; from sapo_node.database import Database\n"
+        "import os, sys, signal; from pathlib import Path; from sapo_node.storage.database import Database\n"
         f"db = Database(Path({str(tmp_path / 'db')!r}), {TABLE!r})\n"
         "with db.transaction(): db.execute('INSERT INTO t VALUES (1)')\n"
         "with db.transaction():\n"

@@ -2,7 +2,7 @@
 
 from rich.console import Console
 
-from sapo_node.demo import Demo, Member
+from sapo_node.cli.demo import Demo, Member
 
 
 def shown(folder, *, steps, alone, rounds):

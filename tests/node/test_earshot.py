@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sapo_node.database import Database
-from sapo_node.earshot import MEASURED_SECONDS, MESSAGES_PER_SECOND, Earshot
-from sapo_node.state import SCHEMA
+from sapo_node.app.state import SCHEMA
+from sapo_node.ingest.shards import MEASURED_SECONDS, MESSAGES_PER_SECOND, Earshot
+from sapo_node.storage.database import Database
 from sapo_node.trust.ledger import Ledger
 from sapo_protocol import load_manifest, peer_id, shard_of
 

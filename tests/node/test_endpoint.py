@@ -8,10 +8,10 @@ import pytest
 import trio
 
 from chat_server import ChatServer, choice, mostly_right, reply
-from sapo_node.contribute import endpoint as module
-from sapo_node.contribute.endpoint import endpoint
-from sapo_node.contribution import AnswerFailed
-from sapo_node.prompt import SYSTEM
+from sapo_node.contributors import endpoint as module
+from sapo_node.contributors.endpoint import endpoint
+from sapo_node.groups.prompt import SYSTEM
+from sapo_node.training.rollout import AnswerFailed
 from sapo_protocol import LocalError
 
 QUESTION = "Solve the following multiplication: 12 * 34."

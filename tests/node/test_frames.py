@@ -8,7 +8,7 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sapo_node.frames import FrameError, read_frame, receive_frame, send_frame, write_frame
+from sapo_node.processes.frames import FrameError, read_frame, receive_frame, send_frame, write_frame
 
 plain_json = st.recursive(
     st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),

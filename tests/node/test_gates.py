@@ -8,14 +8,14 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sapo_node.advantage import advantages
-from sapo_node.competence import Competence
-from sapo_node.gates import Gates
-from sapo_node.gates.habits import PEERS, REMEMBERED, RIGHT, SAID, WINDOW, HabitGate, habits_of
-from sapo_node.gates.length import KNOWN, LengthGate
-from sapo_node.gates.steps import steps_hold
-from sapo_node.learner import gates
-from sapo_node.verify import VerifiedGroup
+from sapo_node.groups.advantage import advantages
+from sapo_node.groups.types import VerifiedGroup
+from sapo_node.learner import filters
+from sapo_node.sampling.filters import Gates
+from sapo_node.sampling.filters.habits import PEERS, REMEMBERED, RIGHT, SAID, WINDOW, HabitGate, habits_of
+from sapo_node.sampling.filters.length import KNOWN, LengthGate
+from sapo_node.sampling.filters.steps import steps_hold
+from sapo_node.sampling.pass_rates import Competence
 from sapo_protocol import Completion, Finish
 
 WORDS = ["so", "thus", "hence", "then", "well", "now", "look", "here", "note", "that", "this", "all", "day", "long"]
@@ -327,22 +327,22 @@ def probabilities(*rows):
 
 def test_a_token_that_this_policy_would_not_write_surprises_and_so_does_the_work_after_it():
     work = probabilities([0.9, 0.0009, 0.9, 0.9])
-    assert gates.surprises(work, torch.ones(1, 4)).tolist() == [[False, True, True, True]]
+    assert filters.surprises(work, torch.ones(1, 4)).tolist() == [[False, True, True, True]]
 
 
 def test_a_token_that_this_policy_seldom_writes_does_not_surprise():
-    assert gates.surprises(probabilities([0.5, 0.0011, 0.5]), torch.ones(1, 3)).tolist() == [[False] * 3]
+    assert filters.surprises(probabilities([0.5, 0.0011, 0.5]), torch.ones(1, 3)).tolist() == [[False] * 3]
 
 
 def test_what_stands_in_the_answer_does_not_surprise():
-    assert gates.surprises(probabilities([0.5, 0.00001]), torch.tensor([[1, 0]])).tolist() == [[False, False]]
+    assert filters.surprises(probabilities([0.5, 0.00001]), torch.tensor([[1, 0]])).tolist() == [[False, False]]
 
 
 def test_an_answer_behind_work_that_surprises_is_for_another_gate_to_judge():
     rows = probabilities([0.00001, 0.5, 0.5])
-    assert gates.surprises(rows, torch.tensor([[1, 0, 0]])).tolist() == [[True, False, False]]
+    assert filters.surprises(rows, torch.tensor([[1, 0, 0]])).tolist() == [[True, False, False]]
 
 
 def test_an_answer_follows_where_the_text_before_it_makes_it_probable():
     rows = probabilities([0.001, 0.9, 0.9], [0.001, 0.9, 0.01])
-    assert gates.follows(rows, torch.tensor([[0, 1, 1], [0, 1, 1]])).tolist() == [True, False]
+    assert filters.follows(rows, torch.tensor([[0, 1, 1], [0, 1, 1]])).tolist() == [True, False]

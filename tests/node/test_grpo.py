@@ -7,7 +7,7 @@ import sys
 import pytest
 import torch
 
-from sapo_node.advantage import advantages
+from sapo_node.groups.advantage import advantages
 from sapo_node.learner import grpo
 
 torch.set_num_threads(1)
@@ -40,7 +40,7 @@ def test_advantages_agree_with_torch():
     assert advantages(rewards) == pytest.approx(expected.tolist(), rel=1e-12)
 
 
-@pytest.mark.parametrize("module", ["sapo_node.advantage", "sapo_node.learner.client"])
+@pytest.mark.parametrize("module", ["sapo_node.groups.advantage", "sapo_node.learner.client"])
 def test_the_main_process_side_does_not_import_torch(module):
     code = f"import sys, {module}; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

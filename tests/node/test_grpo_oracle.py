@@ -13,11 +13,11 @@ import pytest
 import torch
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
-from sapo_node.advantage import EPSILON, advantages
+from sapo_node.groups.advantage import EPSILON, advantages
+from sapo_node.groups.messages import LearnerOptions, Sampled, TrainGroup, TrainRequest
 from sapo_node.learner import grpo
 from sapo_node.learner.batch import Row, completion_logits, micro_batches
 from sapo_node.learner.forward import pad_left, pad_right
-from sapo_node.learner.messages import LearnerOptions, Sampled, TrainGroup, TrainRequest
 from sapo_node.learner.model import load
 from sapo_node.learner.trainer import Trainer
 

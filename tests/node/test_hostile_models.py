@@ -14,10 +14,10 @@ import torch
 from tokenizers import Regex, Tokenizer, models, pre_tokenizers
 from transformers.utils import import_utils
 
+from sapo_node.groups.messages import GenerateRequest, LearnerOptions, Sampled, TrainGroup
 from sapo_node.learner import probe
 from sapo_node.learner.batch import rows_of
 from sapo_node.learner.generate import generate
-from sapo_node.learner.messages import GenerateRequest, LearnerOptions, Sampled, TrainGroup
 from sapo_node.learner.model import ModelError, Unreadable, load, rehearsed
 from sapo_node.learner.probe import require_readable
 from tiny_models import TEMPLATE, write_model, write_tokenizer
@@ -250,7 +250,7 @@ import sys
 from contextlib import suppress
 from transformers import AutoModelForCausalLM
 from sapo_node.learner import folder as checks
-from sapo_node.learner.messages import LearnerOptions
+from sapo_node.groups.messages import LearnerOptions
 from sapo_node.learner.model import ModelError, load
 
 def by_the_node():

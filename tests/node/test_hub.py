@@ -9,8 +9,8 @@ import pytest
 import torch
 from huggingface_hub import constants
 
+from sapo_node.groups.messages import LearnerOptions, is_hub_name
 from sapo_node.learner.hub import HubError, cached, fetch
-from sapo_node.learner.messages import LearnerOptions, is_hub_name
 from sapo_node.learner.model import ModelError, load
 from tiny_models import write_model
 

@@ -5,12 +5,12 @@ from dataclasses import replace
 import pytest
 
 from gate import SENDER, Gate
-from sapo_node.counters import KeyInUseElsewhere
-from sapo_node.inbox import MAX_PER_PEER
-from sapo_node.ingest import Ignored
+from sapo_node.ingest.pending import MAX_PER_PEER
+from sapo_node.ingest.validator import Ignored
 from sapo_node.net.interface import Verdict
-from sapo_node.trust import policy
-from sapo_node.trust.policy import Fact, Standing
+from sapo_node.storage.counters import KeyInUseElsewhere
+from sapo_node.trust import constants
+from sapo_node.trust.constants import Fact, Standing
 from sapo_protocol import Layer, encode_body, encode_message, peer_id, shard_of
 
 
@@ -169,7 +169,7 @@ async def test_a_flood_of_forgeries_is_cut_off(gate):
 
 
 async def test_a_sender_over_its_rate_is_ignored_until_time_passes(gate, author):
-    for _ in range(int(policy.MESSAGE_BURST)):
+    for _ in range(int(constants.MESSAGE_BURST)):
         await gate.verdict(author.message(epoch=5))
     assert await gate.verdict(author.message(epoch=5, counter=1)) is Verdict.IGNORE
     assert gate.refused()[Ignored.SENDER_BUSY] == 1
@@ -178,7 +178,7 @@ async def test_a_sender_over_its_rate_is_ignored_until_time_passes(gate, author)
 
 
 async def test_skipping_counters_spends_a_newcomers_quota(gate, author, manifest):
-    beyond = int(manifest.max_rounds * policy.NEWCOMER_COUNTERS)
+    beyond = int(manifest.max_rounds * constants.NEWCOMER_COUNTERS)
     assert await gate.verdict(author.message(epoch=5, counter=beyond)) is Verdict.IGNORE
     assert gate.refused() == {Ignored.OVER_QUOTA: 1}
     assert await gate.verdict(author.message(epoch=5, counter=beyond - 1)) is Verdict.ACCEPT
@@ -187,7 +187,7 @@ async def test_skipping_counters_spends_a_newcomers_quota(gate, author, manifest
 async def test_names_without_number_do_not_keep_out_a_newcomer_who_gave_something(
     gate, author, other_author, monkeypatch
 ):
-    monkeypatch.setattr(policy, "NEWCOMER_ENVELOPES", 1)
+    monkeypatch.setattr(constants, "NEWCOMER_ENVELOPES", 1)
     gate.ledger.report(peer_id(author.issuer), Fact.VERIFIED_GROUP)
     assert await gate.verdict(other_author.message(epoch=5)) is Verdict.ACCEPT
     assert await gate.verdict(other_author.message(epoch=5, counter=1)) is Verdict.IGNORE

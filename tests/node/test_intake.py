@@ -6,12 +6,12 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from rollouts import right_and_wrong, rollout
-from sapo_node.inbox import Inbox
-from sapo_node.intake import Intake
-from sapo_node.pool import Pool
-from sapo_node.trust import policy
+from sapo_node.ingest.pending import Inbox
+from sapo_node.sampling.buffer import Pool
+from sapo_node.trust import constants
 from sapo_node.trust.ledger import Ledger
-from sapo_node.verify import Verifier
+from sapo_node.verification.scheduler import Intake
+from sapo_node.verification.verifier import Verifier
 from sapo_protocol import peer_id
 from swarm_parts import OpenScorer
 
@@ -52,10 +52,10 @@ async def test_a_newcomer_who_has_begun_to_earn_standing_comes_before_those_who_
     intake, inbox, ledger, strangers
 ):
     for stranger in strangers:
-        put(inbox, stranger, range(policy.EARNED_PER_EPOCH))
-    for _ in range(2 * policy.EARNED_PER_EPOCH // policy.NEWCOMER_VERIFICATIONS):
+        put(inbox, stranger, range(constants.EARNED_PER_EPOCH))
+    for _ in range(2 * constants.EARNED_PER_EPOCH // constants.NEWCOMER_VERIFICATIONS):
         await intake.take_in(4)
-    assert earned(ledger, strangers) == [0, 0, 0, 0, policy.EARNED_PER_EPOCH, policy.EARNED_PER_EPOCH]
+    assert earned(ledger, strangers) == [0, 0, 0, 0, constants.EARNED_PER_EPOCH, constants.EARNED_PER_EPOCH]
 
 
 async def test_who_begins_and_then_gives_nothing_is_one_of_many_again(intake, inbox, ledger, strangers):
@@ -63,15 +63,15 @@ async def test_who_begins_and_then_gives_nothing_is_one_of_many_again(intake, in
     put(inbox, idler, range(20), digest=bytes(32))
     put(inbox, idler, [20])  # verified first, as the last to arrive
     await intake.take_in(4)
-    put(inbox, other, range(policy.EARNED_PER_EPOCH))
-    for _ in range(policy.EARNED_PER_EPOCH):
+    put(inbox, other, range(constants.EARNED_PER_EPOCH))
+    for _ in range(constants.EARNED_PER_EPOCH):
         await intake.take_in(4)
-    assert earned(ledger, [idler, other]) == [1, policy.EARNED_PER_EPOCH]
+    assert earned(ledger, [idler, other]) == [1, constants.EARNED_PER_EPOCH]
 
 
 async def test_who_can_earn_no_more_in_an_epoch_is_verified_all_the_same(intake, inbox, ledger, strangers):
-    put(inbox, strangers[0], range(policy.EARNED_PER_EPOCH + 2))
-    for _ in range(policy.EARNED_PER_EPOCH):
+    put(inbox, strangers[0], range(constants.EARNED_PER_EPOCH + 2))
+    for _ in range(constants.EARNED_PER_EPOCH):
         await intake.take_in(4)
-    assert earned(ledger, strangers[:1]) == [policy.EARNED_PER_EPOCH]
+    assert earned(ledger, strangers[:1]) == [constants.EARNED_PER_EPOCH]
     assert len(inbox) == 0

@@ -9,8 +9,8 @@ import sys
 import pytest
 
 from processes import RunningProcess
-from sapo_node.jail import Jail, Scored, ScoreRequest
-from sapo_node.tasks import Task, TaskError, build_task, interop, score, task_digest
+from sapo_node.verification.sandbox import Jail, Scored, ScoreRequest
+from sapo_node.verification.tasks import Task, TaskError, build_task, interop, score, task_digest
 from sapo_protocol import load_manifest
 
 ITEM = b"\x83\x6bsapo/item/1"
@@ -238,7 +238,9 @@ def test_the_interop_swarm_has_these_tasks_and_needs_no_library():
 
 
 def test_items_are_built_and_scored_without_reasoning_gym():
-    code = "import sys; sys.modules['reasoning_gym'] = None\nfrom sapo_node.tasks import build_task, score\n"
+    code = (
+        "import sys; sys.modules['reasoning_gym'] = None\nfrom sapo_node.verification.tasks import build_task, score\n"
+    )
     for dataset, config in GOOD.items():
         code += f"task = build_task({dataset!r}, {config}, 7)\n"
         code += f"assert score({dataset!r}, task, '<answer>' + task.answer + '</answer>')\n"

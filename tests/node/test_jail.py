@@ -16,10 +16,10 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sapo_node.jail import Jail, Scored, ScoreRequest, client, messages, zygote
-from sapo_node.jail.lockdown import ADDRESS_SPACE
-from sapo_node.jail.messages import MalformedReplyError, collect_results, decode_results
-from sapo_node.tasks import build_task, task_digest
+from sapo_node.verification.sandbox import Jail, Scored, ScoreRequest, client, messages, zygote
+from sapo_node.verification.sandbox.lockdown import ADDRESS_SPACE
+from sapo_node.verification.sandbox.messages import MalformedReplyError, collect_results, decode_results
+from sapo_node.verification.tasks import build_task, task_digest
 from sapo_protocol.errors import LocalError
 
 EASY: Mapping[str, Any] = {"max_terms": 2, "min_digits": 2, "max_digits": 2}
@@ -253,7 +253,7 @@ async def test_a_zygote_that_hangs_is_replaced(nursery: trio.Nursery, monkeypatc
 def test_the_jail_dies_with_its_node() -> None:
     code = """
 import trio
-from sapo_node.jail import Jail
+from sapo_node.verification.sandbox import Jail
 async def main():
     jail = Jail()
     async with trio.open_nursery() as nursery:
@@ -280,7 +280,9 @@ trio.run(main)
 async def test_a_missing_library_ends_the_jail_with_the_fix(monkeypatch: pytest.MonkeyPatch) -> None:
     code = f"import sys; sys.path[:] = {sys.path!r}; sys.modules['reasoning_gym'] = None"
     monkeypatch.setattr(
-        client, "_argv", lambda: [sys.executable, "-c", f"{code}; from sapo_node.jail.zygote import main; main()"]
+        client,
+        "_argv",
+        lambda: [sys.executable, "-c", f"{code}; from sapo_node.verification.sandbox.zygote import main; main()"],
     )
     with pytest.raises(LocalError, match="install sapo-node again"):
         await Jail().run()

@@ -6,7 +6,7 @@ import trio
 import escapes
 import evil_plugin
 from escape_calls import CALLS
-from sapo_node.jail import Jail, ScoreRequest, messages, seccomp
+from sapo_node.verification.sandbox import Jail, ScoreRequest, messages, seccomp
 
 HONEST = ScoreRequest("chain_sum", {}, 7, ("<answer>no</answer>", "<answer>0</answer>"))
 

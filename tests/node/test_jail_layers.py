@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sapo_node.jail import seccomp
+from sapo_node.verification.sandbox import seccomp
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the jail's layers are those of Linux")
 

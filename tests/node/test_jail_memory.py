@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import evil_plugin
-from sapo_node.jail import Jail, Scored, ScoreRequest, messages
+from sapo_node.verification.sandbox import Jail, Scored, ScoreRequest, messages
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 

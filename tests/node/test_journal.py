@@ -8,11 +8,11 @@ from dataclasses import replace
 import pytest
 
 from rollouts import right_and_wrong, rollout
-from sapo_node import explain
-from sapo_node.contribution import LocalGroup
-from sapo_node.gates import Gates
-from sapo_node.ingest import Ignored
-from sapo_node.journal import (
+from sapo_node.groups.messages import GATES, Refusal, Sampled
+from sapo_node.groups.types import LocalGroup, VerifiedGroup
+from sapo_node.ingest.validator import Ignored
+from sapo_node.observability import explain
+from sapo_node.observability.journal import (
     KEPT_GROUPS,
     KEPT_REFUSALS,
     SHOWN_CHARACTERS,
@@ -20,14 +20,14 @@ from sapo_node.journal import (
     Journal,
     _of_verified,
 )
-from sapo_node.learner.messages import GATES, Refusal, Sampled
-from sapo_node.reasons import REASONS
-from sapo_node.round import NOTHING_LEFT, Choices, Taught, what_was_taught
-from sapo_node.sampler import PassedOver, WeightedGroup
-from sapo_node.trust import policy
+from sapo_node.observability.reasons import REASONS
+from sapo_node.sampling.filters import Gates
+from sapo_node.sampling.sampler import PassedOver, WeightedGroup
+from sapo_node.training.round import NOTHING_LEFT, Choices, Taught, what_was_taught
+from sapo_node.trust import constants
+from sapo_node.trust.constants import Fact
 from sapo_node.trust.ledger import Ledger
-from sapo_node.trust.policy import Fact
-from sapo_node.verify import Unusable, VerifiedGroup, Verifier
+from sapo_node.verification.verifier import Unusable, Verifier
 from sapo_protocol import Completion, Finish, Layer, LocalError, epoch_start, peer_id
 from swarm_parts import TRAINING, OpenScorer
 
@@ -300,7 +300,7 @@ def test_a_banned_peer_says_for_what_and_until_when(database, rng, manifest):
     for fact in [Fact.FORGED_SIGNATURE] * 3 + [Fact.FALSE_CLAIM] * 4:
         ledger.report("a", fact)
     told = explain.peer(database, "a", manifest)
-    ends = epoch_start(manifest, 10 + policy.BAN_EPOCHS)
+    ends = epoch_start(manifest, 10 + constants.BAN_EPOCHS)
     assert f"3 forged signatures, the last {explain.moment(at)}" in told.text
     assert f"4 false claims, the last {explain.moment(at)}" in told.text
     assert f"banned until {explain.moment(ends)}" in told.text

@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from sapo_node.keyfile import PassphraseNeeded, create_key, load_key
+from sapo_node.storage.keys import PassphraseNeeded, create_key, load_key
 from sapo_protocol import LocalError
 from sapo_protocol.files import NoSuchFile
 

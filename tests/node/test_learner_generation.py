@@ -3,11 +3,11 @@
 import pytest
 import torch
 
+from sapo_node.groups.messages import GenerateRequest, LearnerOptions, RequestError, TrainGroup
 from sapo_node.learner import generate as sampler
 from sapo_node.learner.batch import completion_logits, micro_batches, rows_of
 from sapo_node.learner.generate import generate
 from sapo_node.learner.grpo import token_logprobs
-from sapo_node.learner.messages import GenerateRequest, LearnerOptions, RequestError, TrainGroup
 from sapo_node.learner.model import load
 
 torch.set_num_threads(1)

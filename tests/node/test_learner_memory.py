@@ -11,9 +11,9 @@ import pytest
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM
 
+from sapo_node.groups.messages import LearnerOptions
 from sapo_node.learner import memory
 from sapo_node.learner.memory import OutOfReach, require_memory
-from sapo_node.learner.messages import LearnerOptions
 from tiny_models import FAMILIES, MIXTURE, write_model, write_tokenizer
 
 torch.set_num_threads(1)
@@ -135,10 +135,10 @@ TAKEN = """
 import json, re, sys
 from pathlib import Path
 import torch
-from sapo_node.advantage import advantages
+from sapo_node.groups.advantage import advantages
 from sapo_node.learner.generate import generate
 from sapo_node.learner.memory import PROMPT_TOKENS
-from sapo_node.learner.messages import GenerateRequest, LearnerOptions, Sampled, TrainGroup, TrainRequest
+from sapo_node.groups.messages import GenerateRequest, LearnerOptions, Sampled, TrainGroup, TrainRequest
 from sapo_node.learner.model import load
 from sapo_node.learner.trainer import Trainer
 

@@ -6,9 +6,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from sapo_node.advantage import advantages
-from sapo_node.learner.generate import generate
-from sapo_node.learner.messages import (
+from sapo_node.groups.advantage import advantages
+from sapo_node.groups.messages import (
     GenerateRequest,
     LearnerOptions,
     Refusal,
@@ -19,6 +18,7 @@ from sapo_node.learner.messages import (
     report_from_json,
     report_to_json,
 )
+from sapo_node.learner.generate import generate
 from sapo_node.learner.model import load
 from sapo_node.learner.trainer import Trainer
 

@@ -15,8 +15,8 @@ from sapo_node.net.interface import (
     PeerGone,
     Verdict,
 )
-from sapo_node.net.judge import IGNORED_SECONDS
 from sapo_node.net.memory import LinkQuality, MemoryHub, MemoryNetwork
+from sapo_node.net.seen_cache import IGNORED_SECONDS
 
 TOPIC, LIMIT = "rollouts", 10
 

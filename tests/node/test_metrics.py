@@ -9,21 +9,21 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from rich.console import Console
 
-from sapo_node.app import Noticed, Phased, Played, Refreshed, Started, Stopped
-from sapo_node.clock import TrioClock
-from sapo_node.config import Config
-from sapo_node.counters import Counters
-from sapo_node.heldout import HeldOut
-from sapo_node.history import MAX_EXAMS, MAX_ROUNDS, History
-from sapo_node.keyfile import Identity
-from sapo_node.metrics import METRICS, metrics
-from sapo_node.node import Node
-from sapo_node.overview import overview
-from sapo_node.report import LiveView, _Screen, print_json_line
-from sapo_node.round import RoundReport
-from sapo_node.state import SCHEMA
+from sapo_node.app.config import Config
+from sapo_node.app.node import Node
+from sapo_node.app.running_node import Noticed, Phased, Played, Refreshed, Started, Stopped
+from sapo_node.app.state import SCHEMA
+from sapo_node.cli.live_view import LiveView, _Screen, print_json_line
+from sapo_node.observability.history import MAX_EXAMS, MAX_ROUNDS, History
+from sapo_node.observability.metrics import METRICS, metrics
+from sapo_node.observability.overview import overview
+from sapo_node.processes.clock import TrioClock
+from sapo_node.storage.counters import Counters
+from sapo_node.storage.keys import Identity
+from sapo_node.training.evaluation import HeldOut
+from sapo_node.training.round import RoundReport
+from sapo_node.trust.constants import Fact
 from sapo_node.trust.ledger import Ledger
-from sapo_node.trust.policy import Fact
 from swarm_parts import TRAINING, KnowingScorer, Oracle
 
 REPORT = RoundReport(

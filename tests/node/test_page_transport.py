@@ -8,9 +8,9 @@ import pytest
 import trio
 import trio.testing
 
-from sapo_node.dashboard import Dashboard
-from sapo_node.dashboard.facts import Facts
-from sapo_node.dashboard.http import MAX_CONNECTIONS, SECONDS
+from sapo_node.observability.dashboard import Dashboard
+from sapo_node.observability.dashboard.facts import Facts
+from sapo_node.observability.dashboard.http import MAX_CONNECTIONS, SECONDS
 from sapo_protocol import load_manifest
 
 LOOPBACK, EVERYWHERE = ("127.0.0.1", 0), ("0.0.0.0", 0)

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from sapo_node.catalogue import require_catalogue
-from sapo_node.jail import Jail, ScoreRequest
-from sapo_node.tasks import TaskError, build_task, plugins, score
+from sapo_node.verification.compatibility import require_catalogue
+from sapo_node.verification.sandbox import Jail, ScoreRequest
+from sapo_node.verification.tasks import TaskError, build_task, plugins, score
 from sapo_protocol import LocalError, load_manifest, parse_manifest
 
 PAGE = (Path(__file__).parents[2] / "docs/adding-a-task.md").read_text("utf-8")

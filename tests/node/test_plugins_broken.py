@@ -7,8 +7,8 @@ import pytest
 import trio
 
 import evil_plugin
-from sapo_node.catalogue import require_catalogue
-from sapo_node.jail import Jail
+from sapo_node.verification.compatibility import require_catalogue
+from sapo_node.verification.sandbox import Jail
 from sapo_protocol import LocalError, load_manifest
 
 GOOD = """

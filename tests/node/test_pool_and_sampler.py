@@ -8,19 +8,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sapo_node.advantage import advantages
-from sapo_node.competence import Competence
-from sapo_node.contribution import LocalGroup
-from sapo_node.database import Database
-from sapo_node.gates import Gates
-from sapo_node.pool import MAX_PER_PEER, Pool
-from sapo_node.sampler import Sampler, mass
-from sapo_node.selection import own_advantages
-from sapo_node.state import SCHEMA
-from sapo_node.trust import policy
+from sapo_node.app.state import SCHEMA
+from sapo_node.groups.advantage import advantages
+from sapo_node.groups.types import LocalGroup, VerifiedGroup
+from sapo_node.sampling.buffer import MAX_PER_PEER, Pool
+from sapo_node.sampling.filters import Gates
+from sapo_node.sampling.pass_rates import Competence
+from sapo_node.sampling.sampler import Sampler, mass
+from sapo_node.sampling.weights import own_advantages
+from sapo_node.storage.database import Database
+from sapo_node.trust import constants
+from sapo_node.trust.constants import Fact, Standing
 from sapo_node.trust.ledger import Ledger
-from sapo_node.trust.policy import Fact, Standing
-from sapo_node.verify import VerifiedGroup
 from sapo_protocol import Completion, Finish, peer_id
 
 PEERS = [peer_id(bytes([n]) * 32) for n in range(1, 30)]
@@ -81,7 +80,7 @@ def test_a_peer_that_offers_more_pushes_out_its_own_oldest(pool):
 
 def test_groups_past_their_age_are_dropped(pool):
     pool.add([group(epoch=10), group(epoch=14, counter=1)])
-    pool.advance(10 + policy.MAX_AGE + 1)
+    pool.advance(10 + constants.MAX_AGE + 1)
     assert [each.epoch for each in pool.groups()] == [14]
 
 
@@ -93,19 +92,19 @@ def test_j_groups_of_trusted_peers_are_drawn():
 
 def test_one_peer_fills_at_most_its_share():
     drawn = sampler_of(ledger_of(*PEERS), 0).draw([group(counter=c) for c in range(50)], 4, epoch=10).groups
-    assert len(drawn) == 4 * policy.PEER_SHARE
+    assert len(drawn) == 4 * constants.PEER_SHARE
 
 
 def test_peers_promoted_in_one_epoch_fill_at_most_their_share_together():
     drawn = sampler_of(ledger_with_cohort(PEERS[16:20]), 0).draw(everybodys(PEERS[16:20]), 8, epoch=13).groups
-    assert len(drawn) == 8 * policy.COHORT_SHARE
+    assert len(drawn) == 8 * constants.COHORT_SHARE
 
 
 def test_a_cohort_takes_no_place_of_those_whom_the_operator_trusts():
     ledger = ledger_with_cohort(PEERS[16:20])
     drawn = sampler_of(ledger, 0).draw(everybodys([*PEERS[:2], *PEERS[16:20]]), 8, epoch=13).groups
     assert len(drawn) == 8
-    assert sum(each.group.peer in PEERS[16:20] for each in drawn) <= 8 * policy.COHORT_SHARE
+    assert sum(each.group.peer in PEERS[16:20] for each in drawn) <= 8 * constants.COHORT_SHARE
 
 
 def test_probation_makes_nobody_a_cohort_of_its_own():
@@ -123,11 +122,11 @@ def test_a_cohort_that_is_most_of_a_small_swarm_gives_most():
     ledger = ledger_of()
     for epoch in (11, 12):
         ledger.at(epoch)
-        for _ in range(policy.EARNED_PER_EPOCH):
+        for _ in range(constants.EARNED_PER_EPOCH):
             ledger.report(PEERS[0], Fact.VERIFIED_GROUP)
     ledger.at(13)
     assert ledger.of(PEERS[0]).cohort == 13
-    assert len(sampler_of(ledger, 0).draw(everybodys(PEERS[:1]), 8, epoch=13).groups) == 8 * policy.PEER_SHARE
+    assert len(sampler_of(ledger, 0).draw(everybodys(PEERS[:1]), 8, epoch=13).groups) == 8 * constants.PEER_SHARE
 
 
 def ledger_with_cohort(cohort):
@@ -138,7 +137,7 @@ def ledger_with_cohort(cohort):
     for epoch in (11, 12):
         ledger.at(epoch)
         for peer in cohort:
-            for _ in range(policy.EARNED_PER_EPOCH):
+            for _ in range(constants.EARNED_PER_EPOCH):
                 ledger.report(peer, Fact.VERIFIED_GROUP)
     ledger.at(13)
     assert {ledger.of(peer).cohort for peer in cohort} == {13}
@@ -174,7 +173,7 @@ def test_all_newcomers_together_get_a_tenth_however_many_they_are(crowd):
         len(sampler.draw([group(peer, round_) for peer in PEERS[:crowd]], wanted, epoch=10).groups)
         for round_ in range(rounds)
     )
-    assert 0.8 * policy.NEWCOMER_SHARE <= drawn / (rounds * wanted) <= 1.1 * policy.NEWCOMER_SHARE
+    assert 0.8 * constants.NEWCOMER_SHARE <= drawn / (rounds * wanted) <= 1.1 * constants.NEWCOMER_SHARE
 
 
 def test_a_newcomer_is_drawn_within_three_rounds_of_a_fresh_swarm():
@@ -185,12 +184,12 @@ def test_a_newcomer_is_drawn_within_three_rounds_of_a_fresh_swarm():
 def test_a_group_counts_less_with_every_epoch_of_age():
     sampler = sampler_of(ledger_of(*PEERS), 0)
     (drawn,) = sampler.draw([group(epoch=10)], 1, epoch=12).groups
-    assert drawn.weight == pytest.approx(policy.AGE_WEIGHT**2)
+    assert drawn.weight == pytest.approx(constants.AGE_WEIGHT**2)
 
 
 def test_older_than_the_limit_is_not_drawn():
     sampler = sampler_of(ledger_of(*PEERS), 0)
-    assert sampler.draw([group(epoch=10)], 4, epoch=10 + policy.MAX_AGE + 1).groups == []
+    assert sampler.draw([group(epoch=10)], 4, epoch=10 + constants.MAX_AGE + 1).groups == []
 
 
 def test_a_group_of_very_long_completions_weighs_no_more_than_the_limit_allows():
@@ -198,7 +197,7 @@ def test_a_group_of_very_long_completions_weighs_no_more_than_the_limit_allows()
     offered = [group(peer) for peer in PEERS[1:6]] + [group(PEERS[0], length=299)]
     drawn = sampler_of(ledger, 0).draw(offered, 20, epoch=10).groups
     unit = mass_of(group())
-    assert max(each.weight * mass_of(each.group) for each in drawn) <= policy.MASS_LIMIT * unit * 1.001
+    assert max(each.weight * mass_of(each.group) for each in drawn) <= constants.MASS_LIMIT * unit * 1.001
 
 
 def test_newcomers_with_hardly_any_mass_do_not_make_everybody_elses_groups_too_heavy():
@@ -220,7 +219,7 @@ def test_newcomers_with_long_texts_in_numbers_do_not_pass_as_light():
     sampler = sampler_of(ledger_of(PEERS[0]), 1)
     rounds = [sampler.draw(short + long, 4, epoch=10).groups for _ in range(30)]
     taken = sum(each.weight * mass_of(each.group) for drawn in rounds for each in drawn if each.group.peer == PEERS[1])
-    assert taken <= 1.1 * policy.NEWCOMER_SHARE * 4 * 30 * mass_of(short[0])
+    assert taken <= 1.1 * constants.NEWCOMER_SHARE * 4 * 30 * mass_of(short[0])
 
 
 def test_newcomers_with_hardly_any_mass_take_no_more_places_than_others():
@@ -229,7 +228,7 @@ def test_newcomers_with_hardly_any_mass_take_no_more_places_than_others():
     sampler = sampler_of(ledger_of(PEERS[0]), 1)
     rounds = [sampler.draw(heavy + light, 2, epoch=10).groups for _ in range(30)]
     taken = sum(each.group.peer == PEERS[1] for drawn in rounds for each in drawn)
-    assert 0 < taken <= policy.NEWCOMER_SHARE * 2 * 30
+    assert 0 < taken <= constants.NEWCOMER_SHARE * 2 * 30
 
 
 def test_more_trust_is_drawn_more_often():
@@ -268,7 +267,7 @@ def test_no_offer_breaks_a_bound(offered, wanted, trusted, seed):
     unit = sorted(map(mass_of, counted))[len(counted) // 2]
     for peer in PEERS[:6]:
         spent = sum(each.weight * mass_of(each.group) for each in drawn if each.group.peer == peer)
-        assert spent <= max(1, policy.PEER_SHARE * wanted) * unit * 1.001
+        assert spent <= max(1, constants.PEER_SHARE * wanted) * unit * 1.001
 
 
 def test_the_weight_of_a_group_scales_nothing_but_the_weight():

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 import trio
 
-from sapo_node.contribute import program as module
-from sapo_node.contribute.program import program
-from sapo_node.contribution import AnswerFailed
-from sapo_node.prompt import SYSTEM
+from sapo_node.contributors import program as module
+from sapo_node.contributors.program import program
+from sapo_node.groups.prompt import SYSTEM
+from sapo_node.training.rollout import AnswerFailed
 from sapo_protocol import LocalError
 
 LOOP = "import json, os, sys, time\nfor line in sys.stdin:\n    asked = json.loads(line)\n"

@@ -6,14 +6,14 @@ from dataclasses import replace
 import pytest
 
 from rollouts import right_and_wrong, rollout
-from sapo_node import pull
-from sapo_node.earshot import Earshot
-from sapo_node.inbox import Inbox
+from sapo_node.ingest import sync
+from sapo_node.ingest.pending import Inbox
+from sapo_node.ingest.shards import Earshot
+from sapo_node.ingest.store import Shelf
+from sapo_node.ingest.sync import Giver, Puller
 from sapo_node.net.interface import COMPANY, AskFailed, PeerInfo, Verdict
-from sapo_node.pull import Giver, Puller
-from sapo_node.shelf import Shelf
+from sapo_node.trust.constants import Fact
 from sapo_node.trust.ledger import Ledger
-from sapo_node.trust.policy import Fact
 from sapo_protocol import (
     GetRequest,
     Held,
@@ -154,20 +154,20 @@ def test_a_banned_peer_gets_no_answer(gate, giver):
 def test_who_has_used_up_its_bytes_gets_nothing_until_there_are_more(gate, giver, author, monkeypatch):
     whole = round_of(author, 0)
     size = len(encode_delivery([message_of(whole)]))
-    monkeypatch.setattr(pull, "BURST_BYTES", 1.5 * size + 20)
+    monkeypatch.setattr(sync, "BURST_BYTES", 1.5 * size + 20)
     giver = giver_of(gate)
     gate.shelf.put(whole)
     request = encode_request(asked(whole))
     assert len(giver.answer(ASKER, request)) == size
     assert giver.answer(ASKER, request) in (None, encode_delivery([]))
     assert len(giver.answer(peer_id(bytes([5]) * 32), request)) == size
-    gate.clock.time += size / pull.BYTES_PER_SECOND
+    gate.clock.time += size / sync.BYTES_PER_SECOND
     assert len(giver.answer(ASKER, request)) == size
 
 
 def test_all_askers_together_get_no_more_than_their_share(gate, author, monkeypatch):
     whole = round_of(author, 0)
-    monkeypatch.setattr(pull, "ALL_BURST_BYTES", 1.5 * len(message_of(whole)) + 20)
+    monkeypatch.setattr(sync, "ALL_BURST_BYTES", 1.5 * len(message_of(whole)) + 20)
     giver = giver_of(gate)
     gate.shelf.put(whole)
     answers = [giver.answer(peer_id(bytes([n]) * 32), encode_request(asked(whole))) for n in (4, 5)]
@@ -179,7 +179,7 @@ def test_asking_without_end_for_what_is_not_there_comes_to_an_end(gate, giver, a
     answers = 0
     while giver.answer(ASKER, request) is not None:
         answers += 1
-    assert answers == pull.BURST_BYTES // pull.LEAST_BYTES
+    assert answers == sync.BURST_BYTES // sync.LEAST_BYTES
     gate.clock.time += 1
     assert giver.answer(ASKER, request) == encode_delivery([])
 

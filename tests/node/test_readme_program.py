@@ -8,16 +8,16 @@ from pathlib import Path
 import pytest
 import torch
 
-from sapo_node.advantage import advantages
-from sapo_node.competence import Competence
-from sapo_node.config import Config
-from sapo_node.contribute.program import program
-from sapo_node.gates import Gates
-from sapo_node.learner.messages import LearnerOptions, Sampled, TrainGroup, TrainRequest
+from sapo_node.app.config import Config
+from sapo_node.contributors.program import program
+from sapo_node.groups.advantage import advantages
+from sapo_node.groups.messages import LearnerOptions, Sampled, TrainGroup, TrainRequest
+from sapo_node.groups.types import VerifiedGroup
 from sapo_node.learner.model import load
 from sapo_node.learner.trainer import Trainer
-from sapo_node.tasks import build_task, score
-from sapo_node.verify import VerifiedGroup
+from sapo_node.sampling.filters import Gates
+from sapo_node.sampling.pass_rates import Competence
+from sapo_node.verification.tasks import build_task, score
 from sapo_protocol import Completion, Finish
 
 torch.set_num_threads(1)

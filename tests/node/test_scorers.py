@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sapo_node.tasks import MAX_COMPLETION, Task, build_task, score
+from sapo_node.verification.tasks import MAX_COMPLETION, Task, build_task, score
 from sapo_protocol.manifest import TaskSpec, load_manifest, shipped_manifests
 
 SPECS = {spec.dataset: spec.config for name in shipped_manifests() for spec in load_manifest(name).tasks}

@@ -7,7 +7,7 @@ from dataclasses import asdict, replace
 import pytest
 import torch
 
-from sapo_node.learner.messages import LearnerOptions
+from sapo_node.groups.messages import LearnerOptions
 from sapo_node.learner.model import load
 from sapo_node.seed import POLICY_DIR, build, measure
 from sapo_node.seed.recipe import Lessons, Recipe

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from sapo_node.tasks import DATASETS, TaskError, build_task, task_digest
+from sapo_node.verification.tasks import DATASETS, TaskError, build_task, task_digest
 from sapo_protocol.manifest import load_manifest
 
 
@@ -27,7 +27,7 @@ BORROWED = tasks_of("starter", "paper-nine")
 CATALOGUE = BORROWED + tasks_of("interop")
 
 DIGESTS = """
-from sapo_node.tasks import build_task, task_digest
+from sapo_node.verification.tasks import build_task, task_digest
 from sapo_protocol.manifest import load_manifest
 for name in ("starter", "paper-nine", "interop"):
     for spec in load_manifest(name).tasks:

@@ -8,16 +8,16 @@ import pytest
 from rich.table import Table
 from rich.text import Text
 
-from sapo_node.backup import restore_backup
-from sapo_node.catalogue import require_catalogue
-from sapo_node.config import Config, load_config
-from sapo_node.contribute.text import printable as short_line
-from sapo_node.database import Database
-from sapo_node.jail import Jail
-from sapo_node.keyfile import load_key
+from sapo_node.app.config import Config, load_config
+from sapo_node.app.state import StateFolder
+from sapo_node.cli.backup import restore_backup
+from sapo_node.cli.terminal import PrintableFormatter, Terminal
+from sapo_node.contributors.text import printable as short_line
 from sapo_node.net.addresses import parse_announce, parse_dial, parse_listen
-from sapo_node.state import StateFolder
-from sapo_node.terminal import PrintableFormatter, Terminal
+from sapo_node.storage.database import Database
+from sapo_node.storage.keys import load_key
+from sapo_node.verification.compatibility import require_catalogue
+from sapo_node.verification.sandbox import Jail
 from sapo_protocol import LocalError, load_manifest, parse_manifest, public_key_of, render_manifest
 
 EVIL = "evil\x1b]0;x\x07\x9b31m\u202e\u2066\u2028"

@@ -4,13 +4,12 @@ import random
 
 import pytest
 
-from sapo_node.contribution import LocalGroup
-from sapo_node.learner.messages import Sampled
-from sapo_node.pool import Pool
-from sapo_node.sampler import WeightedGroup
-from sapo_node.trainer import LOCAL, MAX_FAILURES, Trainer, trained_per_peer
-from sapo_node.verify import VerifiedGroup
-from sapo_node.worker import WorkerFailed
+from sapo_node.groups.messages import Sampled
+from sapo_node.groups.types import LocalGroup, VerifiedGroup
+from sapo_node.processes.worker import WorkerFailed
+from sapo_node.sampling.buffer import Pool
+from sapo_node.sampling.sampler import WeightedGroup
+from sapo_node.training.batch_log import LOCAL, MAX_FAILURES, Trainer, trained_per_peer
 from sapo_protocol import Completion, Finish
 from swarm_parts import Oracle
 

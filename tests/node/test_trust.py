@@ -4,9 +4,9 @@ import random
 
 import pytest
 
-from sapo_node.trust import policy
+from sapo_node.trust import constants
+from sapo_node.trust.constants import Evidence, Fact, Standing
 from sapo_node.trust.ledger import Ledger, Offence, account_of, standings
-from sapo_node.trust.policy import Evidence, Fact, Standing
 from sapo_protocol import Equivocation, peer_id
 
 PEER = peer_id(bytes(range(32)))
@@ -27,7 +27,7 @@ def grown(ledger, peer=PEER, first_epoch=1):
     epoch = first_epoch
     while ledger.of(peer).standing is not Standing.HEALTHY:
         ledger.at(epoch)
-        earn(ledger, peer, policy.EARNED_PER_EPOCH)
+        earn(ledger, peer, constants.EARNED_PER_EPOCH)
         epoch += 1
     return epoch
 
@@ -44,7 +44,7 @@ def test_any_volume_within_one_epoch_promotes_nobody(ledger):
 
 
 def test_verified_groups_over_epochs_promote(ledger):
-    assert grown(ledger) - 1 == policy.HEALTHY_AFTER // policy.EARNED_PER_EPOCH + 1
+    assert grown(ledger) - 1 == constants.HEALTHY_AFTER // constants.EARNED_PER_EPOCH + 1
 
 
 def test_promotions_are_rationed_however_many_are_ready(ledger):
@@ -53,7 +53,7 @@ def test_promotions_are_rationed_however_many_are_ready(ledger):
     for epoch in range(1, 10):
         ledger.at(epoch)
         for peer in peers:
-            earn(ledger, peer, policy.EARNED_PER_EPOCH)
+            earn(ledger, peer, constants.EARNED_PER_EPOCH)
         healthy.append(sum(ledger.of(peer).standing is Standing.HEALTHY for peer in peers))
     assert healthy == [0, 0, 4, 8, 12, 16, 20, 25, 31]  # four, then a quarter of those there are
 
@@ -102,16 +102,16 @@ def test_a_ban_for_lies_ends_in_probation_after_its_time(ledger):
     ledger.at(1)
     for _ in range(4):
         ledger.report(PEER, Fact.FALSE_CLAIM)
-    ledger.at(policy.BAN_EPOCHS)
+    ledger.at(constants.BAN_EPOCHS)
     assert ledger.of(PEER).standing is Standing.BANNED
-    ledger.at(policy.BAN_EPOCHS + 1)
+    ledger.at(constants.BAN_EPOCHS + 1)
     assert ledger.of(PEER).standing is Standing.PROBATION
 
 
 def test_a_ban_for_equivocation_never_ends_and_keeps_its_proof(ledger):
     ledger.at(1)
     ledger.convict(Equivocation(bytes(range(32)), 1, 2, b"two envelopes"))
-    ledger.at(100 * policy.BAN_EPOCHS)
+    ledger.at(100 * constants.BAN_EPOCHS)
     assert ledger.of(PEER).standing is Standing.BANNED
     assert ledger.convicted(PEER) == b"two envelopes"
 
@@ -149,7 +149,7 @@ def test_the_operators_word_holds_at_every_start_for_exactly_as_long_as_it_stand
 
 def test_an_operators_ban_lasts_for_as_long_as_it_stands(database, rng):
     ledger = Ledger(database, epoch=1, banned=[PEER], rng=rng)
-    ledger.at(100 * policy.BAN_EPOCHS)
+    ledger.at(100 * constants.BAN_EPOCHS)
     assert not ledger.admits(PEER)
 
 
@@ -226,13 +226,13 @@ def test_facts_entered_in_any_order_leave_trust_between_zero_and_one():
     for _ in range(5_000):
         evidence = evidence.after(rng.choice(list(Fact)))
         assert 0 < evidence.trust < 1
-        assert evidence.good <= 1 / (1 - policy.FORGETTING)
+        assert evidence.good <= 1 / (1 - constants.FORGETTING)
 
 
 def test_renaming_peers_renames_the_result_and_nothing_else(rng):
     """No rule may depend on what a peer is called."""
-    from sapo_node.database import Database
-    from sapo_node.state import SCHEMA
+    from sapo_node.app.state import SCHEMA
+    from sapo_node.storage.database import Database
 
     facts = [(rng.randrange(3), rng.choice([Fact.VERIFIED_GROUP, Fact.FALSE_CLAIM])) for _ in range(200)]
     outcomes = []

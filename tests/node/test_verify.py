@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from rollouts import right_and_wrong, rollout
-from sapo_node.jail.messages import ScoreRequest
+from sapo_node.trust.constants import Evidence, Standing
 from sapo_node.trust.ledger import Ledger
-from sapo_node.trust.policy import Evidence, Standing
-from sapo_node.verify import Unusable, Verifier
+from sapo_node.verification.sandbox.messages import ScoreRequest
+from sapo_node.verification.verifier import Unusable, Verifier
 from sapo_protocol import (
     Header,
     assign,
@@ -149,8 +149,8 @@ async def test_a_request_names_the_assigned_task_and_nothing_of_the_peers(author
             asked.extend(batch)
             return await super().score(batch)
 
-    from sapo_node.database import Database
-    from sapo_node.state import SCHEMA
+    from sapo_node.app.state import SCHEMA
+    from sapo_node.storage.database import Database
 
     ledger = Ledger(Database(None, SCHEMA), rng=random.Random(0))
     group, body, _ = right_and_wrong(author)

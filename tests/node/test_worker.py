@@ -9,14 +9,14 @@ import time
 import pytest
 import trio
 
-from sapo_node import worker as worker_module
-from sapo_node.frames import FrameError
-from sapo_node.worker import Worker, WorkerFailed
+from sapo_node.processes import worker as worker_module
+from sapo_node.processes.frames import FrameError
+from sapo_node.processes.worker import Worker, WorkerFailed
 from sapo_protocol.errors import LocalError
 
 CHILD = """
 import os, signal, sys, time
-from sapo_node.frames import read_frame, write_frame
+from sapo_node.processes.frames import read_frame, write_frame
 start = sys.argv[1]
 if start == "fatal":
     write_frame(1, {"fatal": "no such model; name another one"})
@@ -195,7 +195,7 @@ def test_a_child_dies_with_its_parent() -> None:
             "-c",
             f"""
 import sys, trio
-from sapo_node.worker import Worker
+from sapo_node.processes.worker import Worker
 worker = Worker("test", [sys.executable, "-c", {CHILD!r}, "stubborn"], start_deadline=20)
 async def main() -> None:
     async with trio.open_nursery() as nursery:

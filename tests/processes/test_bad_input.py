@@ -18,7 +18,7 @@ import bad_node_input
 from bad_files import write_bad_files
 from fork_server import ForkServer
 from processes import ENVIRONMENT, PATIENCE
-from sapo_node.state import StateFolder, locked
+from sapo_node.app.state import StateFolder, locked
 
 LIMIT = 60.0
 """Seconds, on a busy machine, in which a command must have ended."""

@@ -10,11 +10,11 @@ import sys
 import pytest
 
 from processes import RunningProcess, sapo_node, write_swarm
-from sapo_node.cli import main
-from sapo_node.database import Database
-from sapo_node.keyfile import create_key
-from sapo_node.metrics import METRICS
-from sapo_node.state import SCHEMA, locked, state_folder
+from sapo_node.app.state import SCHEMA, locked, state_folder
+from sapo_node.cli.main import main
+from sapo_node.observability.metrics import METRICS
+from sapo_node.storage.database import Database
+from sapo_node.storage.keys import create_key
 from sapo_protocol import load_manifest
 
 COMMANDS = [

@@ -17,7 +17,7 @@ from click.testing import CliRunner
 import chat_server
 from chat_server import ChatServer, solve
 from processes import PATIENCE, RunningProcess, sapo_node, write_swarm
-from sapo_node.commands.contributing import contribute
+from sapo_node.cli.commands.contributing import contribute
 
 SOLVER = f"""
 import json, sys

@@ -11,10 +11,10 @@ import trio
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from processes import RunningProcess, sapo_node
-from sapo_node.keyfile import Identity
 from sapo_node.net.interface import Channel, Verdict
 from sapo_node.net.libp2p import Libp2pNetwork, NetworkSettings
-from sapo_node.tasks import build_task, task_digest
+from sapo_node.storage.keys import Identity
+from sapo_node.verification.tasks import build_task, task_digest
 from sapo_protocol import (
     ROLLOUT_DOMAIN,
     Manifest,

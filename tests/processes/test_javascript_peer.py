@@ -9,7 +9,7 @@ import pytest
 
 from javascript import javascript
 from processes import PATIENCE, RunningProcess
-from sapo_node.history import TAKEN
+from sapo_node.observability.history import TAKEN
 from sapo_protocol import load_manifest, render_manifest
 
 

@@ -9,10 +9,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
-from sapo_node import inbox
-from sapo_node.database import Database
-from sapo_node.inbox import Inbox
-from sapo_node.trust.policy import MAX_AGE
+from sapo_node.ingest import pending
+from sapo_node.ingest.pending import Inbox
+from sapo_node.storage.database import Database
+from sapo_node.trust.constants import MAX_AGE
 from sapo_protocol import (
     Body,
     Completion,
@@ -59,7 +59,7 @@ def rollout_of(author: int, epoch: int, counter: int) -> Rollout:
 class InboxMachine(RuleBasedStateMachine):
     def __init__(self):
         super().__init__()
-        self.database = Database(None, (inbox.SCHEMA,))
+        self.database = Database(None, (pending.SCHEMA,))
         self.inbox = Inbox(self.database, MANIFEST)
         self.waiting: dict[bytes, Rollout] = {}
         """By envelope id, in the order of arrival."""
@@ -126,6 +126,6 @@ class InboxMachine(RuleBasedStateMachine):
 
 def test_the_inbox_gives_the_newest_first_and_makes_room_where_most_is_held_and_oldest(monkeypatch):
     """With its bounds made small enough to be met."""
-    monkeypatch.setattr(inbox, "MAX_PER_PEER", PER_PEER)
-    monkeypatch.setattr(inbox, "MAX_ROLLOUTS", IN_ALL)
+    monkeypatch.setattr(pending, "MAX_PER_PEER", PER_PEER)
+    monkeypatch.setattr(pending, "MAX_ROLLOUTS", IN_ALL)
     run_state_machine_as_test(InboxMachine, settings=settings())

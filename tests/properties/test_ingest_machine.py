@@ -16,14 +16,14 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
 from gate import Gate
-from sapo_node.counters import Slot
-from sapo_node.database import Database
-from sapo_node.ingest import Ignored
+from sapo_node.app.state import SCHEMA
+from sapo_node.ingest.validator import Ignored
 from sapo_node.net.interface import Verdict
-from sapo_node.state import SCHEMA
-from sapo_node.trust import policy
+from sapo_node.storage.counters import Slot
+from sapo_node.storage.database import Database
+from sapo_node.trust import constants
+from sapo_node.trust.constants import MAX_AGE, Fact
 from sapo_node.trust.ledger import Account, Ledger
-from sapo_node.trust.policy import MAX_AGE, Fact
 from sapo_protocol import (
     Body,
     Completion,
@@ -150,7 +150,7 @@ def tell_of_earlier_epochs(database: Database) -> None:
     book = Ledger(database, rng=random.Random(0))
     for epoch in (1, 2, 3):
         book.at(epoch)
-        for _ in range(policy.EARNED_PER_EPOCH):
+        for _ in range(constants.EARNED_PER_EPOCH):
             book.report(PEERS[KNOWN], Fact.VERIFIED_GROUP)
     book.report(PEERS[GIVER], Fact.VERIFIED_GROUP)
 
@@ -401,8 +401,8 @@ class IngestMachine(RuleBasedStateMachine):
 
 def test_the_gate_does_what_the_steps_say_and_blames_nobody_else(monkeypatch):
     """With its common budgets made small enough to be met."""
-    monkeypatch.setattr(policy, "NEWCOMER_ENVELOPES", NEWCOMER_ENVELOPES)
-    monkeypatch.setattr(policy, "STRANGERS_CONVICTED", STRANGERS_CONVICTED)
+    monkeypatch.setattr(constants, "NEWCOMER_ENVELOPES", NEWCOMER_ENVELOPES)
+    monkeypatch.setattr(constants, "STRANGERS_CONVICTED", STRANGERS_CONVICTED)
     run_state_machine_as_test(IngestMachine, settings=settings(max_examples=3 * settings().max_examples))
 
 
@@ -418,7 +418,7 @@ def test_a_clock_set_back_takes_no_round_twice():
 
 
 def test_each_epoch_has_a_budget_of_convictions(monkeypatch):
-    monkeypatch.setattr(policy, "STRANGERS_CONVICTED", STRANGERS_CONVICTED)
+    monkeypatch.setattr(constants, "STRANGERS_CONVICTED", STRANGERS_CONVICTED)
     gate = Gate(Database(None, SCHEMA), MANIFEST, random.Random(0))
     one, other = (Evidence(*(Content(author, 5, 0, text) for text in ("a", "b"))).encoded() for author in (1, 2))
     verdicts = [handle(gate, SENDERS[0], evidence, is_evidence=True) for evidence in (one, other)]

@@ -11,10 +11,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
-from sapo_node.database import Database
-from sapo_node.trust import ledger, policy
+from sapo_node.storage.database import Database
+from sapo_node.trust import constants, ledger
+from sapo_node.trust.constants import Fact, Standing
 from sapo_node.trust.ledger import Ledger
-from sapo_node.trust.policy import Fact, Standing
 from sapo_protocol import Equivocation, peer_id
 
 KEYS = [bytes([n]) * 32 for n in range(1, 7)]
@@ -47,29 +47,29 @@ class History:
         """Each fact at its weight, faded by the weights of all that came after it."""
         good, bad, later = 0.0, 0.0, 0.0
         for fact in reversed(self.facts):
-            weight = policy.OFFENCE.get(fact, 1.0)
+            weight = constants.OFFENCE.get(fact, 1.0)
             if fact is Fact.VERIFIED_GROUP:
-                good += weight * policy.FORGETTING**later
+                good += weight * constants.FORGETTING**later
             else:
-                bad += weight * policy.FORGETTING**later
+                bad += weight * constants.FORGETTING**later
             later += weight
-        return good, bad + self.guilt * policy.FORGETTING**later
+        return good, bad + self.guilt * constants.FORGETTING**later
 
     def trust(self) -> float:
         good, bad = self.evidence()
-        return (good + 1) / (good + policy.LIE_FACTOR * bad + 2)
+        return (good + 1) / (good + constants.LIE_FACTOR * bad + 2)
 
     def learn(self, fact: Fact, epoch: int) -> None:
         self.facts.append(fact)
         self.heard = epoch
-        if fact is Fact.VERIFIED_GROUP and self.counted.count(epoch) < policy.EARNED_PER_EPOCH:
+        if fact is Fact.VERIFIED_GROUP and self.counted.count(epoch) < constants.EARNED_PER_EPOCH:
             self.counted.append(epoch)
         (_, bad), trust = self.evidence(), self.trust()
-        if bad >= policy.BAN_OFFENCES and trust < policy.BAN_TRUST:
+        if bad >= constants.BAN_OFFENCES and trust < constants.BAN_TRUST:
             self.become(Standing.BANNED, epoch)
-        elif self.standing is Standing.HEALTHY and trust < policy.PROBATION_TRUST:
+        elif self.standing is Standing.HEALTHY and trust < constants.PROBATION_TRUST:
             self.become(Standing.PROBATION, epoch)
-        elif self.standing is Standing.PROBATION and trust >= policy.RECOVERED_TRUST:
+        elif self.standing is Standing.PROBATION and trust >= constants.RECOVERED_TRUST:
             self.become(Standing.HEALTHY, epoch)
 
     def become(self, standing: Standing, epoch: int) -> None:
@@ -79,8 +79,8 @@ class History:
             self.standing = standing
 
     def is_ready(self) -> bool:
-        enough = len(self.counted) >= policy.HEALTHY_AFTER
-        return self.standing is Standing.NEWCOMER and enough and self.trust() >= policy.RECOVERED_TRUST
+        enough = len(self.counted) >= constants.HEALTHY_AFTER
+        return self.standing is Standing.NEWCOMER and enough and self.trust() >= constants.RECOVERED_TRUST
 
     def is_forgettable(self, epoch: int) -> bool:
         is_stranger = self.standing is not Standing.HEALTHY and not self.counted
@@ -107,7 +107,7 @@ class LedgerMachine(RuleBasedStateMachine):
     def some_peers_earn_over_epochs(self, chosen, epochs):
         for _ in range(epochs):
             self.an_epoch_begins(1)
-            for peer in sorted(chosen) * policy.EARNED_PER_EPOCH:
+            for peer in sorted(chosen) * constants.EARNED_PER_EPOCH:
                 self.report(peer, Fact.VERIFIED_GROUP)
 
     @rule(liars=st.sets(peers, min_size=1))
@@ -121,9 +121,9 @@ class LedgerMachine(RuleBasedStateMachine):
             each.convict(Equivocation(keys[peer], 1, 1, b"evidence"))
         history = self.history(peer)
         history.standing, history.since = Standing.BANNED, self.epoch
-        history.facts, history.guilt, history.convicted = [], policy.BAN_OFFENCES, True
+        history.facts, history.guilt, history.convicted = [], constants.BAN_OFFENCES, True
 
-    @rule(later=st.sampled_from([0, 1, 2, policy.BAN_EPOCHS - 1, policy.BAN_EPOCHS, -1]))
+    @rule(later=st.sampled_from([0, 1, 2, constants.BAN_EPOCHS - 1, constants.BAN_EPOCHS, -1]))
     def an_epoch_begins(self, later):
         if later < 0 and self.settled < self.epoch:
             return  # shown below
@@ -138,7 +138,7 @@ class LedgerMachine(RuleBasedStateMachine):
         self.newcomers_are_promoted()
         self.strangers_are_forgotten()
 
-    @rule(later=st.sampled_from([0, 0, 1, 2, policy.BAN_EPOCHS]))
+    @rule(later=st.sampled_from([0, 0, 1, 2, constants.BAN_EPOCHS]))
     def the_node_starts_again(self, later):
         """Perhaps some epochs later; messages may come before its first round."""
         self.epoch += later
@@ -206,7 +206,7 @@ class LedgerMachine(RuleBasedStateMachine):
     def bans_end(self) -> None:
         """In probation, with nothing held for or against the peer."""
         for peer, history in self.histories.items():
-            is_served = history.standing is Standing.BANNED and self.epoch - history.since >= policy.BAN_EPOCHS
+            is_served = history.standing is Standing.BANNED and self.epoch - history.since >= constants.BAN_EPOCHS
             if is_served and not history.convicted:
                 self.histories[peer] = History(Standing.PROBATION, since=self.epoch)
 
@@ -214,7 +214,7 @@ class LedgerMachine(RuleBasedStateMachine):
         """No more than the ration, and nobody who is not ready; whom the lot falls on is the ledger's to say."""
         ready = [peer for peer, each in self.histories.items() if each.is_ready() and peer != TRUSTED]
         healthy = sum(self.standing(peer) is Standing.HEALTHY for peer in self.histories)
-        ration = max(policy.PROMOTIONS_LEAST, int(healthy * policy.PROMOTIONS_SHARE))
+        ration = max(constants.PROMOTIONS_LEAST, int(healthy * constants.PROMOTIONS_SHARE))
         promoted = [peer for peer in ready if self.of(peer).standing is Standing.HEALTHY]
         assert len(promoted) == min(ration, len(ready))
         self.a_lot_was_drawn |= len(ready) > ration
@@ -247,7 +247,7 @@ def ready_newcomers(database: Database, seed: int = 0) -> Ledger:
     young = Ledger(database, rng=random.Random(seed))
     for epoch in (1, 2):
         young.at(epoch)
-        for name in NAMES * policy.EARNED_PER_EPOCH:
+        for name in NAMES * constants.EARNED_PER_EPOCH:
             young.report(name, Fact.VERIFIED_GROUP)
     young.at(3)
     return young
@@ -264,11 +264,11 @@ def test_the_lot_of_promotion_may_fall_on_anybody():
 
 def test_a_restart_brings_no_second_ration_of_promotions():
     database = Database(None, (ledger.SCHEMA,))
-    assert len(healthy(ready_newcomers(database))) == policy.PROMOTIONS_LEAST
+    assert len(healthy(ready_newcomers(database))) == constants.PROMOTIONS_LEAST
     for _ in range(3):
         again = Ledger(database, epoch=3, rng=random.Random(0))
         again.at(3)
-    assert len(healthy(again)) == policy.PROMOTIONS_LEAST
+    assert len(healthy(again)) == constants.PROMOTIONS_LEAST
 
 
 def test_a_ban_before_the_first_round_lasts_its_time():
@@ -284,13 +284,13 @@ def test_what_a_peer_earns_in_an_epoch_stays_capped_over_a_restart():
     database = Database(None, (ledger.SCHEMA,))
     young = Ledger(database, rng=random.Random(0))
     young.at(5)
-    for _ in range(policy.EARNED_PER_EPOCH):
+    for _ in range(constants.EARNED_PER_EPOCH):
         young.report("peer", Fact.VERIFIED_GROUP)
     again = Ledger(database, epoch=5, rng=random.Random(0))
     again.report("peer", Fact.INVALID_MESSAGE)
     again.at(5)
     again.report("peer", Fact.VERIFIED_GROUP)
-    assert again.of("peer").earned == policy.EARNED_PER_EPOCH
+    assert again.of("peer").earned == constants.EARNED_PER_EPOCH
 
 
 def test_rows_of_strangers_are_bounded_even_after_their_bans(monkeypatch):
@@ -299,7 +299,7 @@ def test_rows_of_strangers_are_bounded_even_after_their_bans(monkeypatch):
     book.at(1)
     for name in NAMES * 4:
         book.report(name, Fact.FALSE_CLAIM)
-    for epoch in (2, 1 + policy.BAN_EPOCHS, 10 + policy.BAN_EPOCHS, 10 * policy.BAN_EPOCHS):
+    for epoch in (2, 1 + constants.BAN_EPOCHS, 10 + constants.BAN_EPOCHS, 10 * constants.BAN_EPOCHS):
         book.at(epoch)
     assert len(book.accounts()) <= STRANGERS
 
@@ -310,7 +310,7 @@ def test_a_ban_ends_at_a_node_that_never_runs_over_the_end_of_an_epoch():
     book = Ledger(database, epoch=1, rng=random.Random(0))
     for _ in range(4):
         book.report("liar", Fact.FALSE_CLAIM)
-    for epoch in (1 + policy.BAN_EPOCHS, 10 * policy.BAN_EPOCHS):
+    for epoch in (1 + constants.BAN_EPOCHS, 10 * constants.BAN_EPOCHS):
         book = Ledger(database, epoch=epoch, rng=random.Random(0))
         book.at(epoch)
     assert book.admits("liar")
@@ -321,8 +321,8 @@ def test_a_clock_set_back_right_after_the_start_earns_nobody_more_than_an_epochs
     Ledger(database, epoch=1, rng=random.Random(0)).at(2)
     book = Ledger(database, epoch=5, rng=random.Random(0))
     for epoch in (4, 5):
-        for _ in range(policy.EARNED_PER_EPOCH):
+        for _ in range(constants.EARNED_PER_EPOCH):
             book.report("peer", Fact.VERIFIED_GROUP)
         book.at(epoch)
         book.report("peer", Fact.INVALID_MESSAGE)
-    assert book.of("peer").earned == policy.EARNED_PER_EPOCH
+    assert book.of("peer").earned == constants.EARNED_PER_EPOCH

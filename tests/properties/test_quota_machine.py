@@ -9,8 +9,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
-from sapo_node import quota
-from sapo_node.quota import SenderQuota
+from sapo_node.ingest import rate_limit
+from sapo_node.ingest.rate_limit import SenderQuota
 
 SENDERS = ("one", "two", "three", "four", "five")
 REMEMBERED = 3
@@ -67,14 +67,14 @@ class QuotaMachine(RuleBasedStateMachine):
 
 def test_no_sender_gets_more_than_its_burst_and_its_rate_and_none_pays_for_another(monkeypatch):
     """With a bound on senders small enough to be met."""
-    monkeypatch.setattr(quota, "MAX_SENDERS", REMEMBERED)
+    monkeypatch.setattr(rate_limit, "MAX_SENDERS", REMEMBERED)
     run_state_machine_as_test(QuotaMachine, settings=settings())
 
 
 def test_however_many_come_by_a_bounded_number_is_remembered():
     bounded = SenderQuota(rate=1.0, burst=1.0)
-    assert all(bounded.take(str(number), 0.0) for number in range(quota.MAX_SENDERS + 5))
-    assert len(bounded._buckets) == quota.MAX_SENDERS
+    assert all(bounded.take(str(number), 0.0) for number in range(rate_limit.MAX_SENDERS + 5))
+    assert len(bounded._buckets) == rate_limit.MAX_SENDERS
 
 
 def test_a_clock_that_goes_back_gives_nothing():

@@ -6,9 +6,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
-from sapo_node import replay
-from sapo_node.database import Database
-from sapo_node.replay import ReplayWindow
+from sapo_node.ingest import seen
+from sapo_node.ingest.seen import ReplayWindow
+from sapo_node.storage.database import Database
 from sapo_protocol import Header, Opened
 
 ISSUERS = (b"A" * 32, b"B" * 32)
@@ -46,7 +46,7 @@ def bits(bodies: set[int]) -> int:
 class ReplayMachine(RuleBasedStateMachine):
     def __init__(self):
         super().__init__()
-        self.database = Database(None, (replay.SCHEMA,))
+        self.database = Database(None, (seen.SCHEMA,))
         self.window = ReplayWindow(self.database)
         self.entries: dict[Key, Entry] = {}
         self.taken: list[tuple[Key, int]] = []

@@ -22,10 +22,10 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from sapo_node import counters
-from sapo_node.counters import Counters, KeyInUseElsewhere, Slot
-from sapo_node.database import Database
-from sapo_node.place import Place
+from sapo_node.storage import counters
+from sapo_node.storage.counters import Counters, KeyInUseElsewhere, Slot
+from sapo_node.storage.database import Database
+from sapo_node.storage.fingerprint import Place
 from sapo_protocol import load_manifest
 
 GENESIS, EPOCH, ROUNDS = 1_000.0, 10, 3

@@ -13,19 +13,19 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
-from sapo_node import pool, trainer
-from sapo_node.contribution import LocalGroup
-from sapo_node.database import Database
-from sapo_node.learner.messages import Sampled, TrainReport
-from sapo_node.pool import Pool
-from sapo_node.sampler import WeightedGroup
-from sapo_node.trainer import LOCAL, Trainer, trained_per_peer
-from sapo_node.trust.policy import MAX_AGE
-from sapo_node.verify import VerifiedGroup
-from sapo_node.worker import WorkerFailed
+from sapo_node.groups.messages import Sampled, TrainReport
+from sapo_node.groups.types import LocalGroup, VerifiedGroup
+from sapo_node.processes.worker import WorkerFailed
+from sapo_node.sampling import buffer
+from sapo_node.sampling.buffer import Pool
+from sapo_node.sampling.sampler import WeightedGroup
+from sapo_node.storage.database import Database
+from sapo_node.training import batch_log
+from sapo_node.training.batch_log import LOCAL, Trainer, trained_per_peer
+from sapo_node.trust.constants import MAX_AGE
 from sapo_protocol import Completion, Finish
 
-SCHEMA = (pool.SCHEMA, trainer.SCHEMA)
+SCHEMA = (buffer.SCHEMA, batch_log.SCHEMA)
 PEERS = ("one", "two")
 PER_PEER, IN_ALL, FAILURES = 3, 5, 3
 EVERY = 3
@@ -227,9 +227,9 @@ class TrainerMachine(RuleBasedStateMachine):
 
 def test_no_group_is_lost_and_none_is_trained_on_twice_whoever_is_killed(monkeypatch):
     """With bounds small enough to be met."""
-    monkeypatch.setattr(trainer, "MAX_FAILURES", FAILURES)
-    monkeypatch.setattr(pool, "MAX_PER_PEER", PER_PEER)
-    monkeypatch.setattr(pool, "MAX_GROUPS", IN_ALL)
+    monkeypatch.setattr(batch_log, "MAX_FAILURES", FAILURES)
+    monkeypatch.setattr(buffer, "MAX_PER_PEER", PER_PEER)
+    monkeypatch.setattr(buffer, "MAX_GROUPS", IN_ALL)
     run_state_machine_as_test(TrainerMachine, settings=settings())
 
 

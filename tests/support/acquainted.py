@@ -2,14 +2,14 @@
 
 import random
 
-from sapo_node.clock import SystemClock
-from sapo_node.counters import Counters
-from sapo_node.database import Database
-from sapo_node.earshot import Earshot
+from sapo_node.app.state import SCHEMA
+from sapo_node.ingest.shards import Earshot
+from sapo_node.ingest.store import Shelf
+from sapo_node.ingest.sync import Giver, Puller
 from sapo_node.net.interface import Requests
-from sapo_node.pull import Giver, Puller
-from sapo_node.shelf import Shelf
-from sapo_node.state import SCHEMA
+from sapo_node.processes.clock import SystemClock
+from sapo_node.storage.counters import Counters
+from sapo_node.storage.database import Database
 from sapo_node.trust.ledger import Ledger
 from sapo_protocol import pull_protocol
 

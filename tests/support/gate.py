@@ -2,14 +2,14 @@
 
 import random
 
-from sapo_node.clock import Clock
-from sapo_node.counters import Counters
-from sapo_node.database import Database
-from sapo_node.inbox import Inbox
-from sapo_node.ingest import Ingest
+from sapo_node.ingest.pending import Inbox
+from sapo_node.ingest.store import Shelf
+from sapo_node.ingest.validator import Ingest
 from sapo_node.net.interface import Verdict
-from sapo_node.shelf import Shelf
-from sapo_node.trust.court import Court
+from sapo_node.processes.clock import Clock
+from sapo_node.storage.counters import Counters
+from sapo_node.storage.database import Database
+from sapo_node.trust.equivocation import Court
 from sapo_node.trust.ledger import Ledger
 from sapo_protocol import LocalError, Manifest, peer_id
 

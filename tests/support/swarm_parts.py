@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 
 import trio
 
-from sapo_node.jail.messages import Scored, ScoreRequest
-from sapo_node.learner.messages import Refusal, Sampled, TrainGroup, TrainReport
-from sapo_node.tasks import build_task, score, task_digest
+from sapo_node.groups.messages import Refusal, Sampled, TrainGroup, TrainReport
+from sapo_node.verification.sandbox.messages import Scored, ScoreRequest
+from sapo_node.verification.tasks import build_task, score, task_digest
 from sapo_protocol import Manifest
 
 TRAINING = TrainReport(

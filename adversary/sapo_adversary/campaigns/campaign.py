@@ -10,7 +10,7 @@ from sapo_adversary.packaged import load_named, names_in
 from sapo_adversary.simulator.defences import DEFENCES
 from sapo_adversary.simulator.scenario import NodeSpec, Scenario, scenario_from
 from sapo_adversary.typed import made, require_type, suggestion
-from sapo_node.config import Config
+from sapo_node.app.config import Config
 from sapo_protocol import LocalError
 
 Arm = Literal["alone", "control", "undefended", "defended"]

@@ -16,8 +16,8 @@ from sapo_adversary.frontier.plot import draw
 from sapo_adversary.frontier.search import POPULATION, SPACES
 from sapo_adversary.policies import DEFAULT_FOLDER
 from sapo_adversary.records import to_json, writable_folder, write_whole, written_whole
-from sapo_node.commands.options import as_json, stderr
-from sapo_node.learner.messages import GATES
+from sapo_node.cli.commands.options import as_json, stderr
+from sapo_node.groups.messages import GATES
 
 _POLICY = "talkative"
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import click
 
 from sapo_adversary.load.keys import identity_of
-from sapo_node.commands.options import as_json
-from sapo_node.config import load_config, render_config
+from sapo_node.app.config import load_config, render_config
+from sapo_node.cli.commands.options import as_json
 
 MOST_USERS = 1_000
 """A node holds 64 connections: of more users than that it meets hardly any."""

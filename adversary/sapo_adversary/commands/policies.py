@@ -12,7 +12,7 @@ from rich.table import Table
 
 from sapo_adversary.policies import DEFAULT_FOLDER, POLICIES, meta_of, prepare, require_known
 from sapo_adversary.simulator.scenario import Scenario
-from sapo_node.commands.options import as_json, stderr
+from sapo_node.cli.commands.options import as_json, stderr
 
 
 @click.command()

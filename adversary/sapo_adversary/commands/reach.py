@@ -13,8 +13,8 @@ from rich.table import Table
 from sapo_adversary.commands.results import to_output
 from sapo_adversary.reach.cost import MEASURED, MESSAGES, Swarm, measure
 from sapo_adversary.records import to_json, writable_folder, write_whole
-from sapo_node.commands.numbers import Number
-from sapo_node.commands.options import as_json, stderr
+from sapo_node.cli.commands.numbers import Number
+from sapo_node.cli.commands.options import as_json, stderr
 from sapo_protocol.limits import MAX_SHARDS
 
 _MOST_PEERS = 20_000

@@ -15,8 +15,8 @@ from sapo_adversary.commands.results import to_output
 from sapo_adversary.records import to_json, writable_folder, write_whole
 from sapo_adversary.soak.play import STAY, Soak, play
 from sapo_adversary.soak.report import report
-from sapo_node.commands.numbers import Number
-from sapo_node.commands.options import as_json, stderr
+from sapo_node.cli.commands.numbers import Number
+from sapo_node.cli.commands.options import as_json, stderr
 from sapo_protocol import LocalError
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from sapo_adversary.policies import networks
 from sapo_adversary.policies.catalogue import Making, Reinforced, Taught
 from sapo_adversary.policies.prepare import Progress
-from sapo_node.learner.messages import LearnerOptions
+from sapo_node.groups.messages import LearnerOptions
 from sapo_node.learner.model import load
 from sapo_node.learner.trainer import Trainer
 from sapo_node.one_core import one_core

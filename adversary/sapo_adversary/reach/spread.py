@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sapo_adversary.reach.overlay import Peer
+from sapo_node.net.gossipsub import OFFERED_PEERS as OFFERED
 from sapo_node.net.service import GOSSIP_WINDOW as WINDOW
-from sapo_node.net.steady import OFFERED_PEERS as OFFERED
 
 BEAT_SECONDS = 1.0
 

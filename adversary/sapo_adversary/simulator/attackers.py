@@ -15,10 +15,10 @@ from sapo_adversary.attacks.kit import Key, Kit
 from sapo_adversary.simulator.crowd import Crowd
 from sapo_adversary.simulator.scenario import AttackerSpec, Scenario
 from sapo_adversary.simulator.scoring import SharedScorer
-from sapo_node.clock import TrioClock
-from sapo_node.keyfile import Identity
 from sapo_node.net.interface import Channel, Verdict
 from sapo_node.net.memory import MemoryHub, MemoryNetwork
+from sapo_node.processes.clock import TrioClock
+from sapo_node.storage.keys import Identity
 from sapo_protocol import Manifest, epoch_at, evidence_topic, rollouts_topics, topic_of
 from sapo_protocol.limits import MAX_EVIDENCE_BYTES
 

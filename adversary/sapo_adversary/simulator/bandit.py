@@ -15,7 +15,7 @@ import trio
 from sapo_adversary.simulator.pace import GENERATING, Meter
 from sapo_adversary.simulator.scenario import Scenario
 from sapo_adversary.simulator.scoring import SharedScorer
-from sapo_node.learner.messages import Correction, Sampled, TrainGroup, TrainReport
+from sapo_node.groups.messages import Correction, Sampled, TrainGroup, TrainReport
 from sapo_protocol import Manifest
 
 START = 0.04
@@ -28,7 +28,7 @@ FREEDOM = 6.0
 
 
 class Bandit:
-    """Implements `sapo_node.trainer.Policy`."""
+    """Implements `sapo_node.training.batch_log.Policy`."""
 
     def __init__(self, scenario: Scenario, manifest: Manifest, number: int, scorer: SharedScorer) -> None:
         self._seed = f"{scenario.seed}/{number}"

@@ -13,9 +13,9 @@ from pathlib import Path
 from sapo_adversary.simulator.learning import SimulatedLearner
 from sapo_adversary.simulator.scenario import Scenario
 from sapo_adversary.simulator.scoring import SharedScorer
-from sapo_node.advantage import advantages
-from sapo_node.jail.messages import ScoreRequest
-from sapo_node.learner.messages import Correction, TrainGroup, TrainReport
+from sapo_node.groups.advantage import advantages
+from sapo_node.groups.messages import Correction, TrainGroup, TrainReport
+from sapo_node.verification.sandbox.messages import ScoreRequest
 from sapo_protocol import ASSIGNED_SEEDS, Manifest
 
 KEPT = 64

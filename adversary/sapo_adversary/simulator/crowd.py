@@ -17,11 +17,11 @@ from sapo_adversary.simulator.audit import Audit
 from sapo_adversary.simulator.learners import Learner
 from sapo_adversary.simulator.scenario import Scenario
 from sapo_adversary.simulator.scoring import SharedScorer
-from sapo_node.clock import TrioClock
-from sapo_node.keyfile import Identity
 from sapo_node.net.interface import Channel, Verdict
-from sapo_node.net.judge import RecentIds, content_id
 from sapo_node.net.memory import LinkQuality, MemoryHub
+from sapo_node.net.seen_cache import RecentIds, content_id
+from sapo_node.processes.clock import TrioClock
+from sapo_node.storage.keys import Identity
 from sapo_protocol import (
     Manifest,
     RemoteError,

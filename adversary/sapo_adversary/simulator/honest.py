@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from sapo_adversary.simulator.watch import WARM_SECONDS
-from sapo_node.anchors import Anchors
-from sapo_node.database import Database
+from sapo_node.app.state import SCHEMA
 from sapo_node.net.addresses import host_of
+from sapo_node.net.anchors import Anchors
 from sapo_node.net.interface import (
     Admit,
     Channel,
@@ -22,10 +22,10 @@ from sapo_node.net.interface import (
     ServiceRestarted,
     Verdict,
 )
-from sapo_node.net.judge import content_id
 from sapo_node.net.libp2p import Libp2pNetwork, NetworkSettings
+from sapo_node.net.seen_cache import content_id
 from sapo_node.net.service import Service
-from sapo_node.state import SCHEMA
+from sapo_node.storage.database import Database
 
 if TYPE_CHECKING:
     from trio_typing import TaskStatus

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from sapo_adversary.simulator.loopback import ATTACKERS_FROM, Loopback, address, free_place
 from sapo_adversary.simulator.scenario import AttackerSpec, Scenario
-from sapo_node.keyfile import Identity
+from sapo_node.storage.keys import Identity
 from sapo_protocol import LocalError
 
 _START_SECONDS = 60.0

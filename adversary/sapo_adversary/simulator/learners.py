@@ -8,7 +8,7 @@ from sapo_adversary.simulator.bandit import Bandit
 from sapo_adversary.simulator.pace import Meter
 from sapo_adversary.simulator.scenario import Scenario
 from sapo_adversary.simulator.scoring import SharedScorer
-from sapo_node.trainer import Policy
+from sapo_node.training.batch_log import Policy
 from sapo_protocol import Manifest
 
 

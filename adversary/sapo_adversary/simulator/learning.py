@@ -13,10 +13,7 @@ import trio
 from sapo_adversary.simulator.pace import GENERATING, Meter, Stopwatch
 from sapo_adversary.simulator.scenario import Scenario
 from sapo_adversary.simulator.scoring import SharedScorer
-from sapo_node.heldout import heldout_seed
-from sapo_node.jail.messages import ScoreRequest
-from sapo_node.learner.generate import ROWS, generate
-from sapo_node.learner.messages import (
+from sapo_node.groups.messages import (
     Correction,
     GenerateRequest,
     LearnerOptions,
@@ -25,13 +22,16 @@ from sapo_node.learner.messages import (
     TrainReport,
     TrainRequest,
 )
+from sapo_node.learner.generate import ROWS, generate
 from sapo_node.learner.model import load
 from sapo_node.learner.trainer import Trainer
+from sapo_node.training.evaluation import heldout_seed
+from sapo_node.verification.sandbox.messages import ScoreRequest
 from sapo_protocol import Manifest
 
 
 class SimulatedLearner:
-    """Implements `sapo_node.trainer.Policy` with a model in this process; `policies` is where prepared ones lie."""
+    """Implements `sapo_node.training.batch_log.Policy` in this process; `policies` has the prepared ones."""
 
     def __init__(self, scenario: Scenario, manifest: Manifest, number: int, policies: Path) -> None:
         spec = scenario.members[number]

@@ -10,9 +10,9 @@ import trio
 from sapo_adversary.simulator.honest import HonestNetwork, WatchedNetwork
 from sapo_adversary.simulator.scenario import Scenario
 from sapo_adversary.simulator.watch import Watch
-from sapo_node.keyfile import Identity
 from sapo_node.net.interface import Admit, Channel, Notify, Requests
 from sapo_node.net.libp2p import NetworkSettings
+from sapo_node.storage.keys import Identity
 from sapo_protocol import LocalError, Manifest, pull_protocol, rollouts_topic
 
 ATTACKERS_FROM = 200

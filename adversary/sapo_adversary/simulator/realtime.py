@@ -19,8 +19,8 @@ from sapo_adversary.simulator.loopback import Loopback
 from sapo_adversary.simulator.scenario import Scenario
 from sapo_adversary.simulator.scoring import SharedScorer
 from sapo_adversary.simulator.swarm import FIRST_EPOCH, Member, Progress, identities_of, manifest_of, members_of
-from sapo_node.clock import TrioClock
 from sapo_node.net import host
+from sapo_node.processes.clock import TrioClock
 from sapo_protocol import LocalError, Manifest
 
 _PATIENCE = 4

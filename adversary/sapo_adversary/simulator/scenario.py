@@ -11,8 +11,8 @@ from sapo_adversary.attacks.catalogue import ATTACKS, GOSSIP
 from sapo_adversary.packaged import parsed
 from sapo_adversary.records import read_text
 from sapo_adversary.typed import made, require_options, suggestion
-from sapo_node.learner.messages import GATES, Correction, Gate
-from sapo_node.selection import Selection
+from sapo_node.groups.messages import GATES, Correction, Gate
+from sapo_node.sampling.weights import Selection
 from sapo_protocol import LocalError
 
 Control = Literal["", "replay", "filter", "oversample"]

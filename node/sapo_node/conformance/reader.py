@@ -15,20 +15,20 @@ from typing import Any, TypeAlias
 
 import trio
 
-from sapo_node.clock import Clock
-from sapo_node.counters import Counters
-from sapo_node.database import Database
-from sapo_node.inbox import Inbox
-from sapo_node.ingest import Ignored, Ingest
-from sapo_node.jail.messages import Scored
+from sapo_node.app.state import SCHEMA
+from sapo_node.ingest.pending import Inbox
+from sapo_node.ingest.store import Shelf
+from sapo_node.ingest.validator import Ignored, Ingest
 from sapo_node.net.interface import Verdict
-from sapo_node.shelf import Shelf
-from sapo_node.state import SCHEMA
-from sapo_node.tasks import SCORER_VERSION, Task, TaskError, build_task, interop, score, task_digest
-from sapo_node.trust.court import Court
+from sapo_node.processes.clock import Clock
+from sapo_node.storage.counters import Counters
+from sapo_node.storage.database import Database
+from sapo_node.trust.constants import Standing
+from sapo_node.trust.equivocation import Court
 from sapo_node.trust.ledger import Account, Ledger
-from sapo_node.trust.policy import Standing
-from sapo_node.verify import Unusable, compare, request_for
+from sapo_node.verification.sandbox.messages import Scored
+from sapo_node.verification.tasks import SCORER_VERSION, Task, TaskError, build_task, interop, score, task_digest
+from sapo_node.verification.verifier import Unusable, compare, request_for
 from sapo_protocol import (
     Body,
     GetRequest,

@@ -10,14 +10,15 @@ from typing import Any
 
 import torch
 
-from sapo_node.frames import read_frame, write_frame
-from sapo_node.learner import checkpoint, messages
+from sapo_node.groups import messages
+from sapo_node.groups.messages import LearnerOptions, RequestError
+from sapo_node.learner import checkpoint
 from sapo_node.learner.generate import generate
 from sapo_node.learner.memory import require_memory
-from sapo_node.learner.messages import LearnerOptions, RequestError
 from sapo_node.learner.model import load
 from sapo_node.learner.probe import require_readable
 from sapo_node.learner.trainer import Trainer
+from sapo_node.processes.frames import read_frame, write_frame
 from sapo_protocol.errors import LocalError
 
 NICENESS = 10

@@ -10,7 +10,7 @@ from typing import Any
 
 import trio
 
-from sapo_node.learner.messages import (
+from sapo_node.groups.messages import (
     Correction,
     GenerateRequest,
     LearnerOptions,
@@ -25,7 +25,7 @@ from sapo_node.learner.messages import (
     report_from_json,
     train_to_json,
 )
-from sapo_node.worker import TaskStatus, Worker, WorkerFailed
+from sapo_node.processes.worker import TaskStatus, Worker, WorkerFailed
 from sapo_protocol import LocalError
 
 START_DEADLINE = 300.0

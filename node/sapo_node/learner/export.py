@@ -22,9 +22,9 @@ from transformers import (
     Qwen2Tokenizer,
 )
 
+from sapo_node.groups.messages import LearnerOptions
 from sapo_node.learner import checkpoint
 from sapo_node.learner.folder import TOKENIZER_FILES, line_of, model_folder
-from sapo_node.learner.messages import LearnerOptions
 from sapo_node.learner.model import Policy, load
 from sapo_node.learner.probe import require_readable
 from sapo_node.learner.trainer import Trainer

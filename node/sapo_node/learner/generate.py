@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from sapo_node.groups.messages import Finish, GenerateRequest, RequestError, Sampled
 from sapo_node.learner.forward import pad_left, read_prompts, run
-from sapo_node.learner.messages import Finish, GenerateRequest, RequestError, Sampled
 from sapo_node.learner.model import Policy
 
 ROWS = 128

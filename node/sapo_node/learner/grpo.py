@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from sapo_node.learner.messages import Correction
+from sapo_node.groups.messages import Correction
 
 CLIP_LOW = 0.2
 CLIP_HIGH = 0.28

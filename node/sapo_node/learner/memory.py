@@ -18,11 +18,11 @@ from torch._subclasses import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from sapo_node.groups.messages import LearnerOptions
 from sapo_node.learner import grpo
 from sapo_node.learner.batch import Row, completion_logits, micro_batches
 from sapo_node.learner.forward import read_prompts, run
 from sapo_node.learner.generate import ROWS
-from sapo_node.learner.messages import LearnerOptions
 from sapo_node.learner.model import Policy, outline, pick_device
 from sapo_protocol.errors import LocalError
 

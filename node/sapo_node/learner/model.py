@@ -18,10 +18,10 @@ from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM, PretrainedConfig, PreTrainedTokenizerFast
 from transformers.utils.logging import disable_progress_bar
 
+from sapo_node.groups.messages import LearnerOptions
+from sapo_node.groups.prompt import SYSTEM
 from sapo_node.learner.folder import BUILT_IN, ModelError, line_of, model_folder
-from sapo_node.learner.messages import LearnerOptions
 from sapo_node.learner.prepare import prepared
-from sapo_node.prompt import SYSTEM
 from sapo_protocol.errors import LocalError
 
 __all__ = ["ModelError", "Policy", "Unreadable", "fingerprint", "load", "outline", "pick_device", "rehearsed"]

@@ -11,8 +11,8 @@ from torch.utils.checkpoint import checkpoint
 from transformers import Cache
 from transformers.modeling_layers import GradientCheckpointingLayer
 
+from sapo_node.groups.messages import LearnerOptions
 from sapo_node.learner.folder import ModelError
-from sapo_node.learner.messages import LearnerOptions
 
 
 def prepared(model: Any, options: LearnerOptions) -> Any:

@@ -18,10 +18,10 @@ from multiprocessing.connection import Connection
 
 import psutil
 
-from sapo_node.launch import die_with_parent
+from sapo_node.groups.messages import LearnerOptions
 from sapo_node.learner.folder import ModelError, line_of, model_folder
-from sapo_node.learner.messages import LearnerOptions
 from sapo_node.learner.model import rehearsed
+from sapo_node.processes.launch import die_with_parent
 from sapo_protocol.errors import LocalError
 
 SECONDS = 10

@@ -16,10 +16,7 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from sapo_node.learner import gates, grpo
-from sapo_node.learner.agreement import OwnLearning
-from sapo_node.learner.batch import MicroBatch, Refused, Row, completion_logits, micro_batches, rows_of
-from sapo_node.learner.messages import (
+from sapo_node.groups.messages import (
     Correction,
     Gate,
     LearnerOptions,
@@ -28,6 +25,9 @@ from sapo_node.learner.messages import (
     TrainReport,
     TrainRequest,
 )
+from sapo_node.learner import filters, grpo
+from sapo_node.learner.batch import MicroBatch, Refused, Row, completion_logits, micro_batches, rows_of
+from sapo_node.learner.lookahead import OwnLearning
 from sapo_node.learner.model import Policy, Unreadable
 
 MAX_GRAD_NORM = 1.0
@@ -212,11 +212,11 @@ class Trainer:
         right = torch.tensor([[row.advantage > 0] for row in batch.rows], device=self.policy.device)
         kept_out = torch.zeros_like(batch.mask, dtype=torch.bool)
         if "follows" in self._gates:
-            guessed = ~gates.follows(logprobs, batch.answer)[:, None] & right
+            guessed = ~filters.follows(logprobs, batch.answer)[:, None] & right
             tally.keep_out("follows", batch, guessed[:, 0])
             kept_out |= guessed
         if "surprise" in self._gates:
-            surprising = gates.surprises(logprobs, batch.mask - batch.answer) & right & ~kept_out
+            surprising = filters.surprises(logprobs, batch.mask - batch.answer) & right & ~kept_out
             tally.keep_out("surprise", batch, surprising.any(1))
             kept_out |= surprising
         return (~kept_out).to(logprobs.dtype)

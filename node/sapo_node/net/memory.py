@@ -27,7 +27,7 @@ from sapo_node.net.interface import (
     Requests,
     Verdict,
 )
-from sapo_node.net.judge import content_id, judges
+from sapo_node.net.seen_cache import content_id, judges
 
 if TYPE_CHECKING:
     from trio_typing import TaskStatus

@@ -16,11 +16,11 @@ from libp2p.tools.anyio_service import background_trio_service
 from multiaddr import Multiaddr
 
 from sapo_node.net import addresses, listening, patches
-from sapo_node.net.asking import Asking
-from sapo_node.net.hardened import Gossip, HardenedGossipSub, HardenedPubsub
 from sapo_node.net.host import build_host
 from sapo_node.net.inbound import Inbound
 from sapo_node.net.interface import AskFailed, Requests
+from sapo_node.net.pubsub import Gossip, HardenedGossipSub, HardenedPubsub
+from sapo_node.net.request_response import Asking
 from sapo_node.net.tcp import TrackedTcp
 
 DEGREE, DEGREE_LOW, DEGREE_HIGH = 6, 4, 10  # mesh peers: asked for, below which and above which that is done

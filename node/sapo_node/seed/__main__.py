@@ -9,7 +9,7 @@ from typing import Any
 import click
 import torch
 
-from sapo_node.learner.messages import LearnerOptions
+from sapo_node.groups.messages import LearnerOptions
 from sapo_node.learner.model import load
 from sapo_node.one_core import one_core
 from sapo_node.seed import POLICY_DIR, measure

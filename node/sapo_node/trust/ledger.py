@@ -17,9 +17,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sapo_node.database import Database
-from sapo_node.trust import policy
-from sapo_node.trust.policy import Evidence, Fact, Standing
+from sapo_node.storage.database import Database
+from sapo_node.trust import constants
+from sapo_node.trust.constants import Evidence, Fact, Standing
 from sapo_protocol import Equivocation, peer_id
 
 logger = logging.getLogger(__name__)
@@ -150,7 +150,7 @@ class Ledger:
                 self._database.execute("INSERT INTO named VALUES (?, ?)", peer, word)
             # Version 0.1 wrote an operator's ban into the account, where no offence explains it.
             for account in tuple(self._accounts.values()):
-                unexplained = account.standing is Standing.BANNED and account.trust >= policy.PROBATION_TRUST
+                unexplained = account.standing is Standing.BANNED and account.trust >= constants.PROBATION_TRUST
                 if unexplained and not self.offences(account.peer) and not self.convicted(account.peer):
                     self._write(replace(account, standing=Standing.NEWCOMER))
 
@@ -186,16 +186,16 @@ class Ledger:
     def can_earn(self, peer: str) -> bool:
         """Whether another verified group would bring a newcomer nearer to good standing in this epoch."""
         account = self.of(peer)
-        has_more_to_earn = account.standing is Standing.NEWCOMER and account.earned < policy.HEALTHY_AFTER
-        return has_more_to_earn and self._earned_now(account) < policy.EARNED_PER_EPOCH
+        has_more_to_earn = account.standing is Standing.NEWCOMER and account.earned < constants.HEALTHY_AFTER
+        return has_more_to_earn and self._earned_now(account) < constants.EARNED_PER_EPOCH
 
     def report(self, peer: str, fact: Fact) -> Account:
         """Enter one fact that this node saw first-hand; the account after it."""
         before = self._earned(peer)
         evidence = before.evidence.after(fact)
         earned_now = self._earned_now(before)
-        counts = fact is Fact.VERIFIED_GROUP and earned_now < policy.EARNED_PER_EPOCH
-        standing = policy.standing_after(before.standing, evidence)
+        counts = fact is Fact.VERIFIED_GROUP and earned_now < constants.EARNED_PER_EPOCH
+        standing = constants.standing_after(before.standing, evidence)
         newly_banned = standing is Standing.BANNED and before.standing is not Standing.BANNED
         account = Account(
             peer,
@@ -208,7 +208,7 @@ class Ledger:
         )
         with self._database.transaction():
             self._write(account)
-            if fact in policy.OFFENCE:
+            if fact in constants.OFFENCE:
                 self._database.execute(
                     "INSERT INTO offences VALUES (?, ?, 1, ?) ON CONFLICT DO UPDATE SET "
                     "count = count + 1, last = excluded.last",
@@ -229,7 +229,7 @@ class Ledger:
     def convict(self, proof: Equivocation) -> Account:
         """Ban an issuer for good; the evidence is kept."""
         peer = peer_id(proof.issuer)
-        guilty = Evidence(bad=policy.BAN_OFFENCES)
+        guilty = Evidence(bad=constants.BAN_OFFENCES)
         account = replace(self._earned(peer), standing=Standing.BANNED, evidence=guilty, since=self._epoch)
         with self._database.transaction():
             self._write(account)
@@ -258,7 +258,7 @@ class Ledger:
 
     def _release(self) -> None:
         for account in tuple(self._accounts.values()):
-            served = account.standing is Standing.BANNED and self._epoch - account.since >= policy.BAN_EPOCHS
+            served = account.standing is Standing.BANNED and self._epoch - account.since >= constants.BAN_EPOCHS
             if served and self.convicted(account.peer) is None:
                 self._write(Account(account.peer, Standing.PROBATION, Evidence(), since=self._epoch))
 
@@ -268,11 +268,11 @@ class Ledger:
             account
             for account in self.accounts()
             if account.standing is Standing.NEWCOMER
-            and account.earned >= policy.HEALTHY_AFTER
-            and account.trust >= policy.RECOVERED_TRUST
+            and account.earned >= constants.HEALTHY_AFTER
+            and account.trust >= constants.RECOVERED_TRUST
         ]
         healthy = sum(account.standing is Standing.HEALTHY for account in self.accounts())
-        ration = max(policy.PROMOTIONS_LEAST, int(healthy * policy.PROMOTIONS_SHARE))
+        ration = max(constants.PROMOTIONS_LEAST, int(healthy * constants.PROMOTIONS_SHARE))
         for account in self._rng.sample(ready, min(ration, len(ready))):
             self._write(replace(account, standing=Standing.HEALTHY, since=self._epoch))
 

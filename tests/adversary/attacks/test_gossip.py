@@ -16,9 +16,9 @@ from sapo_adversary.simulator.realtime import simulate_realtime
 from sapo_adversary.simulator.scenario import AttackerSpec, NodeSpec, Scenario
 from sapo_adversary.simulator.swarm import simulate
 from sapo_adversary.simulator.watch import Seen
-from sapo_node.keyfile import create_key
 from sapo_node.net.interface import Channel, Verdict
 from sapo_node.net.libp2p import Libp2pNetwork, NetworkSettings
+from sapo_node.storage.keys import create_key
 from sapo_protocol import LocalError
 
 NETWORK = "ab" * 32

@@ -16,10 +16,10 @@ from sapo_adversary.simulator.attackers import insiders
 from sapo_adversary.simulator.scenario import AttackerSpec, NodeSpec, Scenario
 from sapo_adversary.simulator.scoring import SharedScorer
 from sapo_adversary.simulator.swarm import simulate
-from sapo_node.gates.steps import steps_hold
-from sapo_node.keyfile import Identity
-from sapo_node.learner.messages import GATES
+from sapo_node.groups.messages import GATES
 from sapo_node.one_core import one_core
+from sapo_node.sampling.filters.steps import steps_hold
+from sapo_node.storage.keys import Identity
 from sapo_protocol import decode_body, load_manifest, open_message
 
 MANIFEST = load_manifest("starter")

@@ -13,8 +13,8 @@ from sapo_adversary.attacks.scorer_exploit import BURDENS, MARKER, TRICKS, answe
 from sapo_adversary.simulator import stock
 from sapo_adversary.simulator.scenario import AttackerSpec, NodeSpec, Scenario
 from sapo_adversary.simulator.swarm import simulate
-from sapo_node.jail import Jail, ScoreRequest
-from sapo_node.tasks import build_task, score
+from sapo_node.verification.sandbox import Jail, ScoreRequest
+from sapo_node.verification.tasks import build_task, score
 from sapo_protocol import load_manifest
 
 CATALOGUE = {spec.dataset: spec for name in ("starter", "paper-nine") for spec in load_manifest(name).tasks}

@@ -21,11 +21,11 @@ from sapo_adversary.attacks.tag_bomb import TAGGED
 from sapo_adversary.attacks.twin import twins
 from sapo_adversary.simulator import stock
 from sapo_adversary.simulator.scoring import SharedScorer
-from sapo_node.database import Database
+from sapo_node.app.state import SCHEMA
 from sapo_node.net.interface import Verdict
-from sapo_node.state import SCHEMA
-from sapo_node.trust.policy import Standing
-from sapo_node.verify import Unusable, Verifier
+from sapo_node.storage.database import Database
+from sapo_node.trust.constants import Standing
+from sapo_node.verification.verifier import Unusable, Verifier
 from sapo_protocol import Layer, decode_message, encode_message, load_manifest, verify_signature
 
 MANIFEST = replace(load_manifest("starter"), genesis=0, max_rounds=600)

@@ -1,0 +1,201 @@
+"""The one configuration file: TOML, every key documented here, an unknown key is an error."""
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import platformdirs
+
+from sapo_node.groups.messages import GATES, Correction, Dtype, is_hub_name
+from sapo_node.sampling.mix import AUTO, MAX_EXTERNAL
+from sapo_node.sampling.weights import Selection
+from sapo_protocol import LocalError, limits, public_key_of
+from sapo_protocol.files import NoSuchFile
+from sapo_protocol.toml import read_toml, toml_value
+
+_MAX_BYTES = 8 * 2**20
+"""Size limit of a configuration file in bytes, enough for 100,000 trusted peers."""
+
+
+def _key(default: Any, doc: str) -> Any:
+    return field(default=default, metadata={"doc": doc})
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """All settings of a node. Raises LocalError on a value that cannot be."""
+
+    swarm: str = _key(
+        "starter",
+        "The swarm to join: a shipped manifest (starter, interop, paper-nine) or the path of a manifest file.",
+    )
+    key: str = _key("node.key", "The file of this node's Ed25519 key; made when it is missing.")
+    state: str = _key(
+        platformdirs.user_state_dir("sapo-node"), "The folder under which each swarm and key keeps its state."
+    )
+    listen: tuple[str, ...] = _key(("/ip4/0.0.0.0/tcp/0",), "Multiaddresses to listen on; port 0 takes a free one.")
+    announce: tuple[str, ...] = _key(
+        (), "Multiaddresses that other nodes should dial, where they differ from `listen`."
+    )
+    bootstrap: tuple[str, ...] = _key((), "Nodes to dial at the start, as multiaddresses that end in /p2p/<peer id>.")
+    mdns: bool = _key(True, "Find nodes of the same swarm on the local network.")
+    train: bool = _key(True, "Train a model; false for a node that only verifies and relays.")
+    local: int = _key(4, "I: groups of this node's own per round, which is what a round costs.")
+    external: int | Literal["auto"] = _key(
+        AUTO,
+        "J: groups of other nodes per round, at most; what cannot be filled is left out. With `auto` the node finds J "
+        "by itself, up to 16, from what a group of each kind is worth to it.",
+    )
+    trusted: tuple[str, ...] = _key(
+        (),
+        "Peer ids in full standing, whatever they earned, for as long as they are named here: friends.",
+    )
+    banned: tuple[str, ...] = _key(
+        (), "Peer ids of which nothing is taken, whatever they earned, for as long as they are named here."
+    )
+    model: str = _key(
+        "seed", "The policy: `seed` for the one in the package, a Hugging Face model folder, or owner/name of the hub."
+    )
+    lora: int = _key(0, "Rank of LoRA adapters; 0 trains all weights.")
+    dtype: Dtype = _key(
+        "float32",
+        "What the model computes in, as it answers and as it learns: float32, or bfloat16. Of trained weights the "
+        "optimizer then keeps a float32 copy, so that small updates are not lost; frozen ones need none.",
+    )
+    gradient_checkpointing: bool = _key(
+        False, "Compute activations twice instead of keeping them: the same gradients, less memory, more time."
+    )
+    device: str = _key("auto", "Where the learner runs: auto, cpu, cuda or mps.")
+    threads: int = _key(0, "CPU threads of the learner; 0 leaves one core to the network.")
+    learning_rate: float = _key(1e-4, "Adam's learning rate.")
+    warmup: int = _key(0, "Steps over which the learning rate grows to its full value.")
+    correction: Correction = _key(
+        "positive",
+        "How external groups enter the loss: positive (only completions with positive advantage), tapered, or paper.",
+    )
+    selection: Selection = _key(
+        "paper",
+        "Which external groups are drawn: paper (by trust and age), uniform, top-k (most right answers first), "
+        "unfiltered (flat groups as well), or informative (what this node's own policy can learn most from).",
+    )
+    gates: tuple[str, ...] = _key(
+        GATES,
+        "What right answers of others must pass before they teach: all of them, or some, or none with []. Against "
+        "poison that is right; docs/poison.md says what each is for.",
+    )
+    max_tokens: int = _key(80, "Longest completion this node generates, in tokens of its model.")
+    dashboard: str = _key(
+        "127.0.0.1:0",
+        "Where the node's page is served, as HOST:PORT; port 0 takes a free one, `off` serves none. Beyond loopback it "
+        "asks for a token, which is part of the address that the node prints.",
+    )
+    checkpoint_every: int = _key(10, "Rounds between checkpoints; what lies between is replayed after a crash.")
+    examine_every: int = _key(
+        50,
+        "Rounds between looks at the policy's answers to held-out questions, 16 of each task, the first before any "
+        "training; 0 for none.",
+    )
+    unconfined: bool = _key(False, "Take external groups even where this system cannot confine the scorer.")
+
+    def __post_init__(self) -> None:
+        bounds = {
+            "local": (1, 16),
+            "external": (0, 256),
+            "lora": (0, 1024),
+            "warmup": (0, 1_000_000),
+            "threads": (0, 1024),
+            "max_tokens": (1, 65_536),
+            "checkpoint_every": (1, 100_000),
+            "examine_every": (0, 100_000),
+        }
+        for name, (low, high) in bounds.items():
+            if name == "external" and self.external == AUTO:
+                continue
+            if not low <= getattr(self, name) <= high:
+                raise LocalError(f"{name} is {getattr(self, name)}; give a whole number from {low} to {high}")
+        choices = {
+            "correction": get_args(Correction),
+            "selection": get_args(Selection),
+            "device": ("auto", "cpu", "cuda", "mps"),
+            "dtype": ("float32", "bfloat16"),
+        }
+        for name, allowed in choices.items():
+            if getattr(self, name) not in allowed:
+                raise LocalError(f"{name} is {getattr(self, name)!r}; give one of {', '.join(allowed)}")
+        for peer in (*self.trusted, *self.banned):
+            public_key_of(peer)
+        if both := set(self.trusted) & set(self.banned):
+            raise LocalError(f"trusted and banned both hold {min(both)}; take it out of one")
+        for name in self.gates:
+            if name not in GATES:
+                raise LocalError(f"gates holds {name!r}; give some of {', '.join(GATES)}")
+        if not 0 < self.learning_rate <= 1:
+            raise LocalError(f"learning_rate is {self.learning_rate}; give a number above 0 and at most 1")
+
+    @property
+    def most_external(self) -> int:
+        """The most groups of others in a round."""
+        return MAX_EXTERNAL if self.external == AUTO else self.external
+
+    @property
+    def model_label(self) -> str:
+        """How others hear of the model: by a name of the hub or of a folder, never by a path of this machine."""
+        name = self.model if is_hub_name(self.model) else Path(self.model).resolve().name
+        return name.encode()[: limits.MAX_MODEL_LABEL_BYTES].decode("utf-8", "ignore")
+
+    @property
+    def groups(self) -> int:
+        """The groups by which the loss divides: those of a full round, I + J, or twice I where J is found."""
+        return 2 * self.local if self.external == AUTO else self.local + self.external
+
+    def overridden(self, changes: Mapping[str, Any]) -> "Config":
+        """This configuration with what the command line gave; None and empty tuples mean not given."""
+        return replace(self, **{name: value for name, value in changes.items() if value not in (None, ())})
+
+
+def load_config(path: Path | None) -> Config:
+    """The defaults, overridden by the file at `path`. Raises LocalError for a bad file, key or value."""
+    if path is None:
+        return Config()
+    try:
+        table = read_toml(path, _MAX_BYTES, "configuration")
+    except NoSuchFile as error:
+        raise LocalError(f"{error}; make one with: sapo-node config > {path}") from error
+    return Config(**{name: _value(name, value, path) for name, value in table.items()})
+
+
+def _value(name: str, value: Any, path: Path) -> Any:
+    """A value of the file as its field wants it."""
+    if any(isinstance(each, str) and "\0" in each for each in (value if isinstance(value, list) else [value])):
+        raise LocalError(f"{path}: {name} holds a zero byte; take it out")
+    defaults = {each.name: each.default for each in fields(Config)}
+    if name not in defaults:
+        close = difflib.get_close_matches(name, defaults, 1)
+        hint = f"; did you mean {close[0]!r}?" if close else "; `sapo-node config` prints all keys"
+        raise LocalError(f"{path}: unknown key {name!r}{hint}")
+    default = defaults[name]
+    if isinstance(default, tuple):
+        if isinstance(value, list) and all(isinstance(each, str) for each in value):
+            return tuple(value)
+        raise LocalError(f"{path}: {name} must be a list of strings")
+    if isinstance(default, float) and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if name == "external":
+        if value == AUTO:
+            return value
+        default = 0  # else it is a number
+        if type(value) is not int:
+            raise LocalError(f"{path}: external must be a whole number or {AUTO!r}")
+    if type(value) is not type(default):
+        raise LocalError(f"{path}: {name} must be a {type(default).__name__}, not a {type(value).__name__}")
+    return value
+
+
+def render_config(config: Config) -> str:
+    """The configuration as TOML that loads again, every key with its meaning."""
+    lines = ["# Configuration of sapo-node. Every key is optional; the command line overrides the file."]
+    for each in fields(Config):
+        lines += ["", f"# {each.metadata['doc']}", f"{each.name} = {toml_value(getattr(config, each.name))}"]
+    return "\n".join(lines) + "\n"

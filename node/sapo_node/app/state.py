@@ -1,0 +1,136 @@
+"""Where a node keeps its state: `<state>/<network>/<peer id>`, locked by the one process that uses it."""
+
+import fcntl
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from sapo_node.ingest import pending, seen
+from sapo_node.net import anchors
+from sapo_node.observability import history, journal
+from sapo_node.sampling import buffer
+from sapo_node.storage import counters
+from sapo_node.storage.database import Database
+from sapo_node.training import batch_log
+from sapo_node.trust import ledger
+from sapo_protocol import LocalError, Manifest
+
+SCHEMA = (
+    counters.SCHEMA,
+    history.SCHEMA,
+    seen.SCHEMA,
+    pending.SCHEMA,
+    buffer.SCHEMA,
+    batch_log.SCHEMA,
+    ledger.SCHEMA,
+    anchors.SCHEMA,
+    journal.SCHEMA,
+)
+
+
+_OTHERS = stat.S_IRWXG | stat.S_IRWXO
+
+
+@dataclass(frozen=True, slots=True)
+class StateFolder:
+    """The folder of one key in one swarm."""
+
+    path: Path
+
+    @property
+    def database(self) -> Path:
+        """The SQLite file."""
+        return self.path / "node.sqlite"
+
+    @property
+    def checkpoints(self) -> Path:
+        """The folder of the learner's checkpoints."""
+        return self.path / "checkpoints"
+
+
+def state_folder(root: Path, manifest: Manifest, peer: str) -> StateFolder:
+    """The folder that belongs to a peer in a swarm; the network's name is for people, its id keeps two apart."""
+    return StateFolder(root / f"{manifest.name}-{manifest.network_id.hex()[:16]}" / peer)
+
+
+@contextmanager
+def for_owner_alone() -> Iterator[None]:
+    """While this is entered, this process and the processes that it starts make files that only their owner can read.
+
+    The umask belongs to the whole process: enter this only where the process writes nothing that is meant for others.
+    """
+    before = os.umask(_OTHERS)
+    try:
+        yield
+    finally:
+        os.umask(before)
+
+
+def _close_to_others(path: Path) -> None:
+    """Take away what others may do with a folder and everything in it."""
+    for each in (path, *path.rglob("*")):
+        with suppress(FileNotFoundError):  # SQLite removes its files when the last reader leaves
+            mode = each.lstat().st_mode
+            if mode & _OTHERS and not stat.S_ISLNK(mode):
+                each.chmod(stat.S_IMODE(mode) & ~_OTHERS)
+
+
+@contextmanager
+def locked(folder: StateFolder) -> Iterator[None]:
+    """Hold the folder exclusively, and keep it for its owner alone.
+
+    Raises LocalError when another process holds it, or when it cannot be made or closed to others.
+    """
+    with for_owner_alone(), _held(folder):
+        try:
+            _close_to_others(folder.path)
+        except OSError as error:
+            raise LocalError(
+                f"others can read {error.filename}, and that cannot be changed ({error.strerror}); run: "
+                f"chmod -R go= {folder.path}, or choose another --state"
+            ) from error
+        yield
+
+
+@contextmanager
+def _held(folder: StateFolder) -> Iterator[None]:
+    try:
+        folder.path.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(folder.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise LocalError(
+            f"cannot use the state folder {folder.path}: {error.strerror}; choose another --state"
+        ) from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise LocalError(
+            f"another node is running on {folder.path}; stop it, or give this one another --key or --state"
+        ) from error
+    try:
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def is_running(folder: StateFolder) -> bool:
+    """Whether a node is running on a state folder: whether somebody holds its lock."""
+    try:
+        descriptor = os.open(folder.path / "lock", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def read_database(folder: StateFolder) -> Database:
+    """The database of a node that may be running, for reading. Raises StateError when there is none."""
+    return Database(folder.database, (), read_only=True)

@@ -1,0 +1,231 @@
+"""A state in one file, of a node that may be running: its database as of one moment, its checkpoints, never the key.
+
+What tells a state from its copies (`place.py`) is left out. A restored state is therefore noticed as such, and its node
+listens for two epochs before it publishes: it cannot know what its key has signed since.
+
+A backup may come from anywhere. `restore_backup` therefore takes nothing but files and folders of the expected names,
+and only if the database is undamaged and belongs to the key and the swarm that are given.
+"""
+
+import os
+import re
+import shutil
+import sqlite3
+import tarfile
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import BinaryIO
+
+from sapo_node.app.state import StateFolder, for_owner_alone, read_database
+from sapo_node.observability.history import History
+from sapo_node.storage.database import Database, StateError
+from sapo_protocol import LocalError
+from sapo_protocol.files import open_regular
+
+_ATTEMPTS = 3
+"""A running node removes a checkpoint now and then, maybe while it is being read."""
+
+_STEP = r"step-\d{8,19}"
+_CHECKPOINT_FILES = ("meta.json", "optimizer.safetensors", "weights.safetensors")
+_FOLDER = re.compile(rf"checkpoints(/{_STEP})?", re.ASCII)
+_FILE = re.compile(rf"node\.sqlite|checkpoints/{_STEP}/({'|'.join(map(re.escape, _CHECKPOINT_FILES))})", re.ASCII)
+
+_MAX_ENTRIES = 64
+"""In one backup. A node keeps two checkpoints, which makes 10 entries."""
+_MAX_EXTENSION = 4_096
+"""Bytes of an extended header. It gives the time and the size of the entry after it more exactly."""
+_EXTENDED_SIZE = re.compile(rb"\d+ size=(\d{1,18})\n")
+_MAX_META, _MAX_FILE = 2**16, 2**40
+"""Bytes of a checkpoint's meta.json, and of any other file."""
+_TYPES = frozenset({tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.DIRTYPE})
+_BLOCK, _PIECE = tarfile.BLOCKSIZE, 2**20
+
+
+def write_backup(folder: StateFolder, output: Path) -> None:
+    """Write the state to a new file that only its owner can read.
+
+    Raises StateError for a damaged database, and LocalError where the file is there already or cannot be written.
+    """
+    if os.path.lexists(output):
+        raise LocalError(f"{output} exists: name a new file")
+    with closing(read_database(folder)) as database:
+        database.check()
+    try:
+        with for_owner_alone(), tempfile.TemporaryDirectory(dir=output.parent, prefix=".backup-") as name:
+            copy = StateFolder(Path(name))
+            _copy_database(folder.database, copy.database)
+            _copy_checkpoints(folder.checkpoints, copy.checkpoints)
+            with tarfile.open(copy.path / "state.tar", "w") as archive:
+                for part in (copy.database, copy.checkpoints):
+                    archive.add(part, arcname=part.name)
+            (copy.path / "state.tar").rename(output)
+    except (OSError, sqlite3.Error, tarfile.TarError) as error:
+        raise LocalError(f"cannot write the backup {output}: {_reason(error)}") from error
+
+
+def restore_backup(file: Path, folder: StateFolder, *, peer_id: str, network_id: str) -> None:
+    """Put the backup of this peer in this network where there is no state.
+
+    Raises LocalError for anything but such a backup, and where a state is.
+    """
+    with open_regular(file, "backup") as archive:
+        try:
+            if any(folder.path.glob(f"{folder.database.name}*")) or any(folder.checkpoints.glob("*")):
+                raise LocalError(f"there is a state at {folder.path}: move it away first, nothing is overwritten")
+            with for_owner_alone():
+                folder.path.mkdir(parents=True, exist_ok=True)
+                with tempfile.TemporaryDirectory(dir=folder.path, prefix=".restore-") as name:
+                    copy = StateFolder(Path(name))
+                    _require_room(archive, copy.path)
+                    _extract(archive, copy)
+                    _require_owner(copy, file, peer_id, network_id)
+                    copy.checkpoints.rename(folder.checkpoints)
+                    copy.database.rename(folder.database)
+        except _NoBackup as error:
+            raise LocalError(f"{file} is no backup of a node: {error}") from error
+        except OSError as error:
+            raise LocalError(
+                f"cannot restore {file} to {folder.path}: {_reason(error)}; choose another --state, or free some space"
+            ) from error
+
+
+def _reason(error: Exception) -> str:
+    """What the system says, without the path of a temporary file."""
+    return (isinstance(error, OSError) and error.strerror) or str(error)
+
+
+def _copy_database(source: Path, target: Path) -> None:
+    """As of one moment, whatever a running node writes meanwhile."""
+    uri = f"{source.absolute().as_uri()}?mode=ro"
+    with closing(sqlite3.connect(uri, uri=True)) as live, closing(sqlite3.connect(target)) as copy:
+        live.backup(copy)
+
+
+def _copy_checkpoints(source: Path, target: Path) -> None:
+    """The complete ones. One that stays incomplete is damaged, and no node could use it."""
+    for _ in range(_ATTEMPTS):
+        shutil.rmtree(target, ignore_errors=True)
+        target.mkdir()
+        found = [_copy_checkpoint(each, target / each.name) for each in sorted(source.glob("step-*"))]
+        if all(found):
+            return
+
+
+def _copy_checkpoint(source: Path, target: Path) -> bool:
+    """Whether it was there with all of its files."""
+    target.mkdir()
+    try:
+        for name in _CHECKPOINT_FILES:
+            shutil.copyfile(source / name, target / name)
+    except FileNotFoundError:
+        shutil.rmtree(target)
+        return False
+    return True
+
+
+class _NoBackup(Exception):
+    """The archive holds what no backup holds; the message says what."""
+
+
+def _require_room(archive: BinaryIO, folder: Path) -> None:
+    needed, free = os.fstat(archive.fileno()).st_size, shutil.disk_usage(folder).free
+    if needed > free:
+        raise LocalError(
+            f"the backup needs {needed:,} bytes and {free:,} are free: free some, or choose another --state"
+        )
+
+
+def _require_owner(copy: StateFolder, file: Path, peer_id: str, network_id: str) -> None:
+    """Raises LocalError for a damaged database, and for one of another key or swarm.
+
+    A database without an owner is of a node that never came so far as to publish anything.
+    """
+    try:
+        with closing(Database(copy.database, (), read_only=True)) as database:
+            database.check()
+            session = History(database).session()
+    except StateError as error:
+        raise LocalError(
+            f"the database in {file} is damaged, or another version of sapo-node wrote it: take another backup"
+        ) from error
+    owner = session.get("peer_id", peer_id), session.get("network_id", network_id)
+    if owner != (peer_id, network_id):
+        raise LocalError(
+            f"{file} is the state of {owner[0]} in the swarm {str(owner[1])[:16]}, and this is {peer_id} in the swarm "
+            f"{network_id[:16]}: give the key and the swarm of that state, with --key and --swarm"
+        )
+
+
+def _extract(archive: BinaryIO, copy: StateFolder) -> None:
+    """Write the files of a backup to a new folder. Raises _NoBackup for anything that is no part of a state."""
+    for name, size in _entries(archive):
+        target = copy.path / name
+        if size is None:
+            target.mkdir(parents=True, exist_ok=True)
+            continue
+        if target.exists():
+            raise _NoBackup(f"it holds {name} twice")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        _write_next(archive, size, target)
+    if not copy.database.is_file() or not copy.checkpoints.is_dir():
+        raise _NoBackup(f"it lacks {copy.database.name} or {copy.checkpoints.name}")
+
+
+def _entries(archive: BinaryIO) -> Iterator[tuple[str, int | None]]:
+    """The name of each entry and the size of its content, None for a folder. The caller reads the content, padded to
+    whole blocks, before it asks for the next entry.
+
+    TarFile is not used: it follows links, makes sparse files of any size, and takes extended headers of any number.
+    """
+    for _ in range(_MAX_ENTRIES):
+        header, extended_size = _next_header(archive), None
+        if header and header.type == tarfile.XHDTYPE:
+            extended_size = _read_extended_size(archive, header.size)
+            header = _next_header(archive)
+        if not header:
+            return
+        pattern, size = (_FOLDER, None) if header.isdir() else (_FILE, extended_size or header.size)
+        if header.type not in _TYPES or not pattern.fullmatch(header.name):
+            raise _NoBackup(f"it holds {header.name!r}, which is no part of a state")
+        if size is not None and not 0 <= size <= (_MAX_META if header.name.endswith(".json") else _MAX_FILE):
+            raise _NoBackup(f"{header.name} has {size:,} bytes")
+        yield header.name, size
+    raise _NoBackup(f"it has more than {_MAX_ENTRIES} entries")
+
+
+def _next_header(archive: BinaryIO) -> tarfile.TarInfo | None:
+    """The header at hand; None at the end."""
+    block = archive.read(_BLOCK)
+    if block == bytes(_BLOCK):
+        return None
+    try:
+        return tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")
+    except tarfile.HeaderError as error:
+        raise _NoBackup(f"{error} at byte {archive.tell():,}") from error
+
+
+def _read_extended_size(archive: BinaryIO, length: int) -> int | None:
+    """The size that an extended header gives to the entry after it, if any: a size of 8 GiB fits nowhere else."""
+    if not 0 <= length <= _MAX_EXTENSION:
+        raise _NoBackup(f"an extended header has {length:,} bytes")
+    found = _EXTENDED_SIZE.search(archive.read(_padded(length)))
+    return int(found[1]) if found else None
+
+
+def _write_next(archive: BinaryIO, size: int, target: Path) -> None:
+    with target.open("xb") as file:
+        left = size
+        while left:
+            data = archive.read(min(left, _PIECE))
+            if not data:
+                raise _NoBackup(f"it ends within {target.name}")
+            file.write(data)
+            left -= len(data)
+    archive.read(_padded(size) - size)
+
+
+def _padded(size: int) -> int:
+    """Up to the end of the last block."""
+    return -(-size // _BLOCK) * _BLOCK

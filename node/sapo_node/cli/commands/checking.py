@@ -1,0 +1,58 @@
+"""Look at what a node needs on this machine: `doctor`."""
+
+import json
+from dataclasses import asdict
+from typing import Any
+
+import click
+import trio
+from rich.text import Text
+
+from sapo_node.app.config import Config
+from sapo_node.cli.commands.options import as_json, configured, networked
+from sapo_node.cli.doctor import Finding, State, examine
+from sapo_node.cli.terminal import Terminal
+
+
+@click.command()
+@configured
+@networked
+@click.option("--model", help="As for `start`.  [default: seed]")
+@click.option("--lora", type=int, metavar="RANK", help="As for `start`.  [default: 0]")
+@click.option("--dtype", type=click.Choice(["float32", "bfloat16"]), help="As for `start`.  [default: float32]")
+@as_json
+def doctor(config: Config, *, json_output: bool, **options: Any) -> None:
+    """Look at everything that a node needs here, and say what is wrong and what to do.
+
+    Key, state, disk, clock, ports, addresses, learner, model, jail, tasks, and with --bootstrap whether that node
+    answers.
+    Nothing is changed, and it may run beside a running node. Exits with 1 where something is bad.
+
+    \b
+    sapo-node doctor
+    sapo-node doctor --model Qwen/Qwen2.5-0.5B-Instruct --lora 16
+    sapo-node doctor --bootstrap /ip4/192.0.2.7/tcp/4001/p2p/12D3KooW...
+    """  # noqa: D301 - click reads the backspace
+    options.pop("passphrase")
+    findings: list[Finding] = []
+
+    async def look() -> None:
+        async for finding in examine(config.overridden(options)):
+            findings.append(finding)
+            if not json_output:
+                Terminal().print(_line(finding), soft_wrap=True)
+
+    trio.run(look)
+    if json_output:
+        click.echo(json.dumps([asdict(finding) for finding in findings]))
+    if any(finding.state is State.BAD for finding in findings):
+        raise click.exceptions.Exit(1)
+
+
+_MARKS = {State.GOOD: ("✓", "green"), State.DOUBTFUL: ("!", "yellow"), State.BAD: ("✗", "bold red")}
+
+
+def _line(finding: Finding) -> Text:
+    mark, style = _MARKS[finding.state]
+    line = Text.assemble((f"{mark} ", style), (f"{finding.name:10}", "bold"), finding.text)
+    return line.append(f"\n{'':12}{finding.advice}", "dim") if finding.advice else line

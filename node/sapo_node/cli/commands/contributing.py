@@ -1,0 +1,106 @@
+"""Share answers without training: `contribute`."""
+
+import os
+from contextlib import AbstractAsyncContextManager, ExitStack
+from functools import partial
+from typing import Any
+
+import click
+import trio
+
+from sapo_node.app.config import Config
+from sapo_node.app.running_node import Observer, RunningNode
+from sapo_node.cli.commands.numbers import Number
+from sapo_node.cli.commands.options import as_json, configured, networked, own_identity, stderr
+from sapo_node.cli.contribute_terminal import Person
+from sapo_node.cli.live_view import LiveView, print_json_line
+from sapo_node.contributors.endpoint import KEY_VARIABLE, endpoint
+from sapo_node.contributors.program import program
+from sapo_node.contributors.rounds import answer_seconds
+from sapo_node.training.rollout import Answerer
+from sapo_protocol import load_manifest
+
+
+@click.command()
+@configured
+@networked
+@click.option("--endpoint", "url", metavar="URL", help="Ask this server, e.g. http://127.0.0.1:8000/v1.")
+@click.option("--model", metavar="NAME", help="The endpoint's model.")
+@click.option("--temperature", type=Number(0, 2), default=1.0, show_default=True, help="Of the endpoint.")
+@click.option("--max-tokens", type=int, help="Longest answer of the endpoint, in its tokens.  [default: 80]")
+@click.option("--program", "command", metavar="COMMAND", help="Ask this program, which you trust.")
+@click.option("--terminal", is_flag=True, help="Answer yourself.")
+@click.option("--local", type=int, metavar="I", help="Questions per round.  [default: 4; 1 with --terminal]")
+@click.option("--rounds", type=click.IntRange(1), help="Stop by itself after this many shared rounds.")
+@as_json
+def contribute(
+    config: Config,
+    *,
+    url: str | None,
+    model: str | None,
+    temperature: float,
+    command: str | None,
+    terminal: bool,
+    rounds: int | None,
+    passphrase: str | None,
+    json_output: bool,
+    **options: Any,
+) -> None:
+    """Share answers of a server, a program or yourself; train nothing.
+
+    The node verifies and relays like `start --no-train`, and publishes groups of G answers to the questions that the
+    swarm assigns to it. Nodes that train learn from the groups that have both right and wrong answers. They do not
+    train on answers longer than their own --max-tokens. They do not report what they trained on, so this command
+    cannot show it.
+
+    The node shares at most 64 rounds an epoch: peers keep no more of one node. It does not share a round in which no
+    question was answered.
+
+    \b
+    --endpoint  A server that speaks OpenAI's chat completions; its key, if any, is read from SAPO_NODE_API_KEY.
+                A round asks for I x G answers: think of the costs, and of --rounds.
+    --program   Reads a line {"question": "...", "system": "...", "completions": G} for each question and writes a
+                line ["...", ...] of up to G answers, each with <answer> and </answer> around its result.
+                [] skips the question. It must flush. It has 120 s a question, and is started again when it fails.
+                Stderr goes to the log.
+    --terminal  You may give up to G different answers to a question, each put between the tags unless you type them.
+                You have one epoch, less half a minute for the way.
+
+    A group always has exactly G answers. Those that a program or a person does not give are shared as empty ones, which
+    count as wrong: a group with one right answer among them still teaches.
+
+    \b
+    sapo-node contribute --terminal
+    sapo-node contribute --program "python3 solver.py"
+    sapo-node contribute --endpoint http://127.0.0.1:8000/v1 --model qwen3-4b
+    """  # noqa: D301 - click reads the backspace
+    ways = {"--endpoint": url, "--program": command, "--terminal": terminal}
+    if len([way for way in ways.values() if way]) != 1 or bool(url) != bool(model):
+        raise click.UsageError("give either --endpoint with --model, or --program, or --terminal")
+    changes: dict[str, Any] = {"train": False, "model": model or ("program" if command else "person")}
+    if terminal:
+        changes["local"] = 1
+    config = config.overridden(options | changes)
+    manifest = load_manifest(config.swarm)
+    identity, key_is_new = own_identity(config, passphrase)
+    with ExitStack() as stack:
+        observer: Observer = print_json_line
+        contributor: AbstractAsyncContextManager[Answerer]
+        if terminal:
+            person = Person(stderr, max_bytes=manifest.max_completion_bytes, seconds=answer_seconds(manifest))
+            contributor = person.at_terminal()
+            observer = print_json_line if json_output else person
+        elif not json_output:
+            observer = stack.enter_context(LiveView())
+        if command:
+            contributor = program(command, max_bytes=manifest.max_completion_bytes)
+        if url and model:
+            contributor = endpoint(
+                url,
+                model=model,
+                key=os.environ.get(KEY_VARIABLE),
+                temperature=temperature,
+                max_bytes=manifest.max_completion_bytes,
+            )
+        node = RunningNode(config, identity, key_is_new=key_is_new, observer=observer, contributor=contributor)
+        trio.run(partial(node.run, rounds=rounds))

@@ -1,0 +1,119 @@
+"""Look at what a node did, whom it knows, how it is set: `status`, `peers`, `why`, `evidence`, `config`."""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.text import Text
+
+from sapo_node.app.config import Config, load_config, render_config
+from sapo_node.app.state import is_running, read_database
+from sapo_node.cli.commands.options import as_json, configured, database_of, place_of, write_file
+from sapo_node.cli.commands.wire import show_proof
+from sapo_node.cli.tables import peer_table, render
+from sapo_node.cli.terminal import Terminal
+from sapo_node.observability import explain
+from sapo_node.observability.overview import Overview, at_rest, overview
+from sapo_protocol import LocalError, load_manifest
+
+_WIDE = 120
+"""Columns of a terminal that shows whole peer ids in a table."""
+
+
+@click.command()
+@configured
+@as_json
+def status(config: Config, *, json_output: bool) -> None:
+    """Show what a node of this machine has done, running or not."""
+    view, runs = _view(config)
+    if json_output:
+        click.echo(json.dumps({**view.as_dict(), "running": runs}))
+    else:
+        Terminal().print(render(view, doing=_life(view, runs=runs)))
+
+
+def _view(config: Config, **wanted: Any) -> tuple[Overview, bool]:
+    """What is known of a node, and whether it runs."""
+    folder = place_of(config)
+    view, runs = overview(read_database(folder), **wanted), is_running(folder)
+    return (view if runs else at_rest(view)), runs
+
+
+def _life(view: Overview, *, runs: bool) -> Text:
+    """Since when the node runs, or since when it does not."""
+    started, stopped = (view.session.get(name) for name in ("started", "stopped"))
+    if runs:
+        return Text(f"running since {explain.moment(started)}" if started else "running", "bold green")
+    end = f"stopped {explain.moment(stopped)}" if stopped else "not running: it was killed, or its machine stopped"
+    return Text(f"{end}; `sapo-node start` goes on from here", "yellow")
+
+
+@click.command()
+@click.argument("peer", required=False)
+@configured
+@as_json
+def peers(config: Config, *, peer: str | None, json_output: bool) -> None:
+    """List the peers a node knows, with their standing and what was trained on; of PEER, why it stands so.
+
+    The beginning or the end of a peer id is enough, as lists show it.
+    """
+    if peer:
+        told = explain.peer(database_of(config), peer, load_manifest(config.swarm))
+        click.echo(json.dumps(told.as_dict()) if json_output else told.text)
+        return
+    view, _ = _view(config, peers=None)
+    if json_output:
+        connected = set(view.session.get("connected", ()))
+        click.echo(json.dumps([{**asdict(peer), "connected": peer.peer in connected} for peer in view.peers]))
+        return
+    terminal = Terminal()
+    table = peer_table(view, view.peers, shorten=terminal.width < _WIDE)
+    terminal.print(table if view.peers else "no peers heard of yet")
+
+
+@click.command()
+@click.argument("envelope_id")
+@configured
+@as_json
+def why(config: Config, *, envelope_id: str, json_output: bool) -> None:
+    """Tell what became of a rollout, group by group, why, and what would change it.
+
+    ENVELOPE_ID is in hexadecimal, as the dashboard and `sapo-node verify` show it; its first characters are enough. A
+    node remembers its last 2,000 groups and 5,000 refusals.
+    """
+    told = explain.envelope(database_of(config), envelope_id)
+    click.echo(json.dumps(told.as_dict()) if json_output else told.text)
+
+
+@click.command()
+@click.argument("peer")
+@click.option("--output", type=click.Path(path_type=Path), metavar="FILE", help="Write the evidence there.")
+@configured
+@as_json
+def evidence(config: Config, *, peer: str, output: Path | None, json_output: bool) -> None:
+    """Show the evidence for which PEER was banned for good: two contents that it signed for one round.
+
+    The file of --output proves it to anybody: `sapo-node verify --evidence FILE`.
+    """
+    row = database_of(config).row("SELECT message FROM evidence WHERE peer = ?", peer)
+    if row is None:
+        raise LocalError(f"there is no evidence against {peer} here; `sapo-node peers` lists who is banned")
+    if output is not None:
+        write_file(output, row[0])
+    show_proof(row[0], load_manifest(config.swarm), json_output=json_output)
+
+
+@click.command()
+@click.argument("file", required=False, type=click.Path(path_type=Path))
+@as_json
+def config(file: Path | None, *, json_output: bool) -> None:
+    """Print the configuration, every key with its meaning: the defaults, or what FILE makes of them.
+
+    \b
+    sapo-node config > node.toml
+    sapo-node start --config node.toml
+    """  # noqa: D301 - click reads the backspace
+    loaded = load_config(file)
+    click.echo(json.dumps(asdict(loaded)) if json_output else render_config(loaded), nl=json_output)

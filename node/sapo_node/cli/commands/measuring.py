@@ -1,0 +1,147 @@
+"""What a policy can do, how it learnt it, and the policy itself: `eval`, `metrics`, `export`."""
+
+import json
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import click
+import trio
+from rich.progress import Progress
+from rich.table import Table
+
+from sapo_node.app.config import Config, load_config
+from sapo_node.app.running_node import learner_options
+from sapo_node.cli.commands.options import as_json, configured, database_of, fetch_model, folder_of, stderr
+from sapo_node.cli.evaluation import evaluate
+from sapo_node.cli.terminal import Terminal
+from sapo_node.groups.stats import LEVEL, Interval
+from sapo_node.learner.client import offline
+from sapo_node.observability.history import History
+from sapo_node.observability.metrics import METRICS
+from sapo_node.training.evaluation import HeldOut
+from sapo_protocol import LocalError, load_manifest
+
+_BAR = 20
+"""Characters from 0 to 1 in the bars of `eval`."""
+_POLL_SECONDS = 0.5
+
+
+@click.command("eval")
+@click.option("--config", "config_file", type=click.Path(path_type=Path), help="A TOML file; see `sapo-node config`.")
+@click.option("--swarm", help="The swarm whose tasks are asked.  [default: starter]")
+@click.option("--key", help="The key of the node to measure, with --state.  [default: node.key]")
+@click.option("--state", help="Measure the policy a node has learnt; without it, the policy a node starts with.")
+@click.option("--model", help="Measure this model: a Hugging Face folder, or a name on the hub.")
+@click.option("--questions", type=click.IntRange(1), default=64, show_default=True, help="Held-out questions per task.")
+@click.option("--samples", type=click.IntRange(1, 64), default=1, show_default=True, help="Answers to each question.")
+@as_json
+def eval_(config_file: Path | None, *, questions: int, samples: int, json_output: bool, **options: Any) -> None:
+    """Measure held-out pass@1, by task and as the mean over tasks, with 95 % confidence intervals.
+
+    The questions are those that no round of the swarm ever assigns, the same for everybody; answers are sampled at
+    temperature 1. More questions narrow the intervals most, more samples of each take some of the luck out of it.
+    """
+    config = load_config(config_file).overridden(options)
+    manifest = load_manifest(config.swarm)
+    folder = folder_of(config) if options["state"] else None
+    fetch_model(config)
+    with Progress(console=stderr, transient=True, disable=json_output) as progress:
+        bar = progress.add_task("starting the learner", total=questions * len(manifest.tasks))
+
+        def advance(task: str, done: int) -> None:
+            progress.update(bar, description=f"asking {task}", advance=done)
+
+        measured = partial(evaluate, config, manifest, folder, questions=questions, samples=samples, progress=advance)
+        result, step = trio.run(measured)
+    if json_output:
+        click.echo(json.dumps({**result.as_dict(), "questions": questions, "step": step}))
+    else:
+        Terminal().print(_table(result, questions, step))
+
+
+@click.command()
+@click.argument("output", type=click.Path(path_type=Path))
+@configured
+@click.option("--model", help="The model that the node trains, as for `start`.  [default: seed]")
+@click.option("--lora", type=int, metavar="RANK", help="As for `start`; adapters are merged.  [default: 0]")
+@click.option("--dtype", type=click.Choice(["float32", "bfloat16"]), help="As for `start`.  [default: float32]")
+@as_json
+def export(config: Config, output: Path, *, json_output: bool, **options: Any) -> None:
+    """Write what a node has learnt to OUTPUT, a folder that transformers loads like any other.
+
+    The newest checkpoint is taken, running or not; a running node writes one every ten rounds. AutoTokenizer and
+    AutoModelForCausalLM load the folder; "Your own model" in the README has three lines that ask it a question.
+    """
+    config = config.overridden({**options, "device": "cpu"})
+    told = json.dumps(asdict(learner_options(config, load_manifest(config.swarm), folder_of(config))))
+    done = subprocess.run(
+        [sys.executable, "-m", "sapo_node.learner.export", told, str(output)],
+        env=offline(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise LocalError((done.stderr.strip().splitlines() or ["the export died"])[-1])
+    exported = json.loads(done.stdout)
+    if json_output:
+        click.echo(json.dumps({**exported, "output": str(output)}))
+        return
+    click.echo(f"step {exported['step']} written to {output}")
+    if exported["note"]:
+        stderr.print(exported["note"], highlight=False, soft_wrap=True)
+
+
+def _table(result: HeldOut, questions: int, step: int) -> Table:
+    asked = f"{questions} questions a task" + (f", {result.samples} answers each" if result.samples > 1 else "")
+    table = Table(title=f"held-out, {asked}, after {step} rounds", title_justify="left")
+    table.add_column("task")
+    table.add_column("pass@1", justify="right")
+    table.add_column(f"{LEVEL:.0%} interval", justify="right")
+    table.add_column(f"0{1:>{_BAR - 1}}")
+    for task, interval in result.per_task.items():
+        table.add_row(task, *_cells(interval))
+    table.add_section()
+    table.add_row("mean of tasks", *_cells(result.pass_at_1), style="bold")
+    return table
+
+
+def _cells(interval: Interval) -> tuple[str, str, str]:
+    """The figures, and a bar of the interval from 0 to 1 with the point in it."""
+    low, point, high = (round(share * (_BAR - 1)) for share in (interval.low, interval.point, interval.high))
+    bar = "".join("●" if at == point else "─" if low <= at <= high else "·" for at in range(_BAR))
+    return f"{interval.point:.3f}", f"{interval.low:.3f} to {interval.high:.3f}", bar
+
+
+_KEYS = "\b\nkeys:\n" + "\n".join(f"  {name:<16}{meaning}" for name, meaning in METRICS.items())
+
+
+@click.command(epilog=_KEYS)
+@click.option("--follow", is_flag=True, help="Go on with each round that a running node plays, until Ctrl-C.")
+@configured
+def metrics(config: Config, *, follow: bool) -> None:
+    """Print the metrics of every round as JSON lines, running or not.
+
+    \b
+    sapo-node metrics --follow | jq .reward
+    pandas.read_json("metrics.jsonl", lines=True)     after sapo-node metrics > metrics.jsonl
+    """  # noqa: D301 - click reads the backspace
+    history = History(database_of(config))
+    with suppress(KeyboardInterrupt):
+        _print_after(history, 0, follow=follow)
+
+
+def _print_after(history: History, step: int, *, follow: bool) -> None:
+    while True:
+        for each in history.rounds_after(step):
+            click.echo(json.dumps(each))
+            step = each["step"]
+        if not follow:
+            return
+        time.sleep(_POLL_SECONDS)

@@ -1,0 +1,80 @@
+"""Start nodes: `start`, `demo`."""
+
+from contextlib import nullcontext
+from functools import partial
+from typing import Any
+
+import click
+import trio
+
+from sapo_node.app.config import Config
+from sapo_node.app.running_node import RunningNode
+from sapo_node.cli.commands.options import as_json, configured, fetch_model, networked, own_identity
+from sapo_node.cli.demo import run_demo
+from sapo_node.cli.live_view import LiveView, print_json_line
+from sapo_node.sampling.mix import AUTO
+
+
+class _External(click.ParamType[int | str]):
+    """A number of groups, or `auto`."""
+
+    name = "J|auto"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | str:
+        if value == AUTO:
+            return AUTO
+        try:
+            return int(value)
+        except ValueError:
+            self.fail(f"{value!r} is neither a whole number nor `auto`", param, ctx)
+
+
+@click.command()
+@configured
+@networked
+@click.option("--local", type=int, metavar="I", help="Own groups per round.  [default: 4]")
+@click.option("--external", type=_External(), help="Groups of others per round, at most.  [default: auto]")
+@click.option("--model", help="A Hugging Face model, folder or hub name.  [default: seed, the policy in the package]")
+@click.option("--lora", type=int, metavar="RANK", help="Train adapters of this rank only.  [default: 0, all weights]")
+@click.option("--dtype", type=click.Choice(["float32", "bfloat16"]), help="Compute in this.  [default: float32]")
+@click.option("--device", type=click.Choice(["auto", "cpu", "cuda", "mps"]), help="Learn here.  [default: auto]")
+@click.option("--gradient-checkpointing", is_flag=True, default=None, help="Less memory for more time.")
+@click.option("--max-tokens", type=int, metavar="N", help="Longest answer, in tokens of the model.  [default: 80]")
+@click.option("--no-train", "train", flag_value=False, type=bool, default=None, help="Only verify and relay.")
+@click.option("--dashboard", metavar="HOST:PORT", help="Serve the node's page there, or `off`.  [default: 127.0.0.1:0]")
+@click.option("--rounds", type=click.IntRange(1), help="Stop by itself after this many rounds.")
+@click.option("--unconfined", is_flag=True, default=None, help="Score others' text even where it cannot be confined.")
+@as_json
+def start(config: Config, *, rounds: int | None, passphrase: str | None, json_output: bool, **options: Any) -> None:
+    """Run a node: learn, share, verify, until Ctrl-C.
+
+    The key is made when its file is missing. Peers are found on the local network by themselves and elsewhere through
+    --bootstrap; without any the node learns alone. Ctrl-C ends it after its round; nothing is lost whenever it ends.
+
+    \b
+    sapo-node start
+    sapo-node start --key other.key --bootstrap /ip4/192.0.2.7/tcp/4001/p2p/12D3KooW...
+    sapo-node start --model Qwen/Qwen2.5-0.5B-Instruct --lora 16 --dtype bfloat16 --max-tokens 256
+    sapo-node start --no-train --listen /ip4/0.0.0.0/tcp/4001     a relay for others
+    """  # noqa: D301 - click reads the backspace
+    config = config.overridden(options)
+    if config.train:
+        fetch_model(config)
+    identity, key_is_new = own_identity(config, passphrase)
+    with nullcontext(print_json_line) if json_output else LiveView() as observer:
+        node = RunningNode(config, identity, key_is_new=key_is_new, observer=observer)
+        trio.run(partial(node.run, rounds=rounds))
+
+
+@click.command()
+@click.option("--rounds", type=click.IntRange(1), default=120, show_default=True, help="Rounds of each honest node.")
+@click.option("--questions", type=click.IntRange(1), default=32, show_default=True, help="Held-out questions per task.")
+@as_json
+def demo(*, rounds: int, questions: int, json_output: bool) -> None:
+    """A swarm on this machine: three honest nodes and one that cheats.
+
+    Four processes meet over real libp2p on loopback. The fourth claims rewards it has not earned, copies others' text
+    and sends garbage. At the end: held-out pass@1 of the honest nodes before and after, what was refused and why, and
+    what the cheat got out of it.
+    """
+    run_demo(rounds=rounds, questions=questions, json_output=json_output)

@@ -1,0 +1,116 @@
+"""The wire by itself: `verify`, `manifest`, `conformance`."""
+
+import json
+import sys
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+
+import click
+import trio
+from rich.progress import Progress
+
+from sapo_node.cli import inspection
+from sapo_node.cli.commands.options import as_json, stderr, tell, write_file
+from sapo_node.cli.terminal import Terminal
+from sapo_node.conformance.cases import load_cases
+from sapo_node.conformance.driver import Reader
+from sapo_node.conformance.report import Report, run_cases
+from sapo_node.conformance.report import render as render_conformance
+from sapo_protocol import LocalError, Manifest, evidence_topic, limits, load_manifest, render_manifest, rollouts_topics
+from sapo_protocol.files import read_bounded
+
+
+def show_proof(message: bytes, swarm: Manifest, *, json_output: bool) -> None:
+    """Print what an evidence message proves in a swarm. Raises LocalError where it proves nothing."""
+    proof = inspection.inspect_evidence(message, swarm)
+    if json_output:
+        click.echo(json.dumps({**asdict(proof), "evidence": message.hex()}))
+        return
+    click.echo(f"{proof.peer} signed two contents for its round {proof.counter} of epoch {proof.epoch}:")
+    for envelope_id in proof.envelope_ids:
+        click.echo(f"  {envelope_id}")
+
+
+@click.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--swarm", default="starter", show_default=True, help="The swarm it was signed for.")
+@click.option("--evidence", "is_evidence", is_flag=True, help="The file is evidence of equivocation.")
+@as_json
+def verify(file: Path, *, swarm: str, is_evidence: bool, json_output: bool) -> None:
+    """Check one rollout message, as it travels: signature, task, and every reward, computed again.
+
+    Exit code 0 if all of it holds, 1 if anything does not.
+    """
+    if is_evidence:
+        evidence = read_bounded(file, limits.MAX_EVIDENCE_BYTES, "evidence")
+        show_proof(evidence, load_manifest(swarm), json_output=json_output)
+        return
+    data = read_bounded(file, limits.MAX_MESSAGE_BYTES, "message")
+    finding = trio.run(partial(inspection.inspect, data, load_manifest(swarm)))
+    if json_output:
+        click.echo(json.dumps(asdict(finding)))
+    else:
+        Terminal().print(inspection.render(finding))
+    sys.exit(0 if finding.holds else 1)
+
+
+@click.command()
+@click.argument("swarm", default="starter")
+@click.option("--encoded", type=click.Path(path_type=Path), metavar="FILE", help="Write the encoded manifest there.")
+@as_json
+def manifest(swarm: str, *, encoded: Path | None, json_output: bool) -> None:
+    """Print the manifest of SWARM (a shipped one or the path of a TOML file), its network id and its topics.
+
+    The file of --encoded holds the bytes whose SHA-256 is the network id: what another implementation joins by.
+
+    \b
+    sapo-node manifest starter > mine.toml
+    sapo-node manifest interop --encoded interop.cbor
+    """  # noqa: D301 - click reads the backspace
+    loaded = load_manifest(swarm)
+    topics = {"rollouts": list(rollouts_topics(loaded)), "evidence": evidence_topic(loaded)}
+    if encoded is not None:
+        write_file(encoded, loaded.encoded)
+    if json_output:
+        click.echo(json.dumps({"name": loaded.name, "network_id": loaded.network_id.hex(), "topics": topics}))
+        return
+    click.echo(f"# network id {loaded.network_id.hex()}")
+    for topic in (*rollouts_topics(loaded), evidence_topic(loaded)):
+        click.echo(f"# topic {topic}")
+    click.echo(render_manifest(loaded), nl=False)
+
+
+@click.command()
+@click.argument("command", nargs=-1, metavar="[-- COMMAND [ARGUMENT ...]]")
+@click.option("--rule", default="", metavar="RULE", help="Only the vectors of a rule, or of a chapter: ENC-3, ENC.")
+@as_json
+def conformance(command: tuple[str, ...], *, rule: str, json_output: bool) -> None:
+    """Test an implementation of the wire in any language against the vectors of the standard.
+
+    COMMAND is a reader: a program that is asked by lines, {"kind": "header", "input": {...}}, and answers each by one,
+    {"verdict": "accept", "output": {...}} or {"verdict": "header"}. The contract is in spec/conformance/README.md.
+    Without a command this node's own reader is run.
+
+    \b
+    sapo-node conformance
+    sapo-node conformance -- node spec/conformance/js/cli.mjs
+    sapo-node conformance --rule ENV -- ./my-reader --quiet
+
+    Exit code 0 if all agree, 1 if any differs, 2 if the reader could not be run.
+    """  # noqa: D301 - click takes the very character for "as it stands"
+    command = command or (sys.executable, "-m", "sapo_node.conformance")
+    quiet = json_output or not stderr.is_terminal
+    try:
+        cases = load_cases(rule)
+        with Progress(console=stderr, transient=True, disable=quiet) as progress, Reader(command) as reader:
+            bar = progress.add_task("asking", total=len(cases))
+            report = Report(command, run_cases(cases, reader, progress=partial(progress.advance, bar)))
+    except LocalError as error:
+        tell(error)
+        sys.exit(2)
+    if json_output:
+        click.echo(json.dumps(report.as_dict()))
+    else:
+        Terminal().print(render_conformance(report), soft_wrap=True)
+    sys.exit(0 if report.all_agree else 1)

@@ -1,0 +1,306 @@
+"""`sapo-node demo`: a swarm of real processes on loopback, three honest nodes and a polluter, and what came of it."""
+
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import click
+import trio
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from sapo_node.cli.tables import short
+from sapo_node.observability.history import TAKEN
+from sapo_protocol import LocalError, load_manifest, render_manifest
+
+HONEST = 3
+EPOCH_SECONDS, MAX_ROUNDS = 20, 240
+"""Short epochs, so that standing can be earned within minutes."""
+_START_SECONDS = 120.0
+_POLLUTER_INTERVAL = 2.0
+
+Json: TypeAlias = dict[str, Any]
+
+
+@dataclass(slots=True)
+class Member:
+    """One honest process of the demo, as its own reports describe it."""
+
+    name: str
+    folder: Path
+    process: trio.Process
+    started: trio.Event = field(default_factory=trio.Event)
+    session: Json = field(default_factory=dict)
+    last: Json = field(default_factory=dict)
+    """The newest round."""
+    knows: Json = field(default_factory=dict)
+    """Counts and peers after it."""
+    external: int = 0
+    alone: int = 0
+    """Rounds it had played before the swarm was complete."""
+
+    @property
+    def played(self) -> int:
+        """Rounds played in the complete swarm."""
+        return max(0, int(self.last.get("step", 0)) - self.alone)
+
+
+class Demo:
+    """Runs the swarm and gathers what its nodes say."""
+
+    def __init__(self, folder: Path, *, rounds: int, questions: int, console: Console) -> None:
+        self._folder = folder
+        self._rounds = rounds
+        self._questions = questions
+        self._console = console
+        self._swarm = folder / "demo.toml"
+        self._log = (folder / "log").open("a+")
+        starter = load_manifest("starter")
+        demo = starter.restarted(
+            name="demo", genesis=int(time.time()), epoch_seconds=EPOCH_SECONDS, max_rounds=MAX_ROUNDS
+        )
+        self._swarm.write_text(render_manifest(demo))
+        self.members: list[Member] = []
+        self.polluter = ""
+
+    async def run(self) -> Json:
+        """Play the whole demo; the summary."""
+        before = await self._evaluate(None)
+        async with trio.open_nursery() as nursery:
+            with Live(console=self._console, refresh_per_second=2, transient=False) as live:
+                nursery.start_soon(self._show, live)
+                await self._start(nursery)
+                await self._play()
+                for member in self.members:
+                    member.process.terminate()
+                for member in self.members:
+                    await member.process.wait()
+                live.update(self._table())
+            nursery.cancel_scope.cancel()
+        after = {member.name: await self._evaluate(member) for member in self.members}
+        return self._summary(before, after)
+
+    async def _start(self, nursery: trio.Nursery) -> None:
+        """Start all nodes; the first one's address is the others' way in."""
+        (first,) = await self._start_members(nursery, [1], [])
+        way_in = ["--bootstrap", first.session["addresses"][0]]
+        # By name: the adversary builds on this package, never the other way round.
+        command = [sys.executable, "-m", "sapo_adversary.live", "--swarm", str(self._swarm)]
+        command += ["--key", str(self._folder / "polluter.key"), "--interval", str(_POLLUTER_INTERVAL), *way_in]
+        polluter = await self._start_process(nursery, command)
+        assert polluter.stdout is not None
+        started = await polluter.stdout.receive_some()
+        if not started:
+            raise LocalError(f"the polluter of the demo ended early: {self._said()}")
+        self.polluter = json.loads(started)["peer_id"]
+        await self._start_members(nursery, range(2, HONEST + 1), way_in)
+
+    async def _start_members(self, nursery: trio.Nursery, numbers: Iterable[int], way_in: list[str]) -> list[Member]:
+        members = []
+        for number in numbers:
+            folder = self._folder / f"node{number}"
+            command = [*self._command("start", folder), "--listen", "/ip4/127.0.0.1/tcp/0", "--no-mdns", "--json"]
+            member = Member(f"node {number}", folder, await self._start_process(nursery, [*command, *way_in]))
+            members.append(member)
+            nursery.start_soon(self._listen, member)
+        self.members += members
+        with trio.move_on_after(_START_SECONDS):
+            for member in members:
+                await member.started.wait()
+        self._require_alive()
+        if not all(member.started.is_set() for member in members):
+            raise LocalError(f"the demo's nodes were not up after {_START_SECONDS:.0f} s; this machine is too busy")
+        return members
+
+    async def _play(self) -> None:
+        """Wait until each node has played its rounds in the complete swarm; they all stay to the end."""
+        for member in self.members:
+            member.alone = member.last.get("step", 0)
+        while any(member.played < self._rounds for member in self.members):
+            self._require_alive()
+            await trio.sleep(0.2)
+
+    def _require_alive(self) -> None:
+        ended = [member.name for member in self.members if member.process.poll() is not None]
+        if ended:
+            raise LocalError(f"{', '.join(ended)} of the demo ended early: {self._said()}")
+
+    def _said(self) -> str:
+        """The last line that a process of the demo logged."""
+        self._log.seek(0)
+        return (self._log.read().strip().splitlines() or ["it logged nothing"])[-1]
+
+    async def _start_process(self, nursery: trio.Nursery, command: list[str]) -> trio.Process:
+        """A child that ends with the demo, however that ends; what it logs goes to a file, not over the table."""
+        process: trio.Process = await nursery.start(
+            partial(trio.run_process, command, stdout=subprocess.PIPE, stderr=self._log, check=False)
+        )
+        return process
+
+    def _command(self, name: str, folder: Path) -> list[str]:
+        return [
+            *(sys.executable, "-m", "sapo_node", name),
+            *("--swarm", str(self._swarm), "--key", str(folder / "node.key"), "--state", str(folder)),
+        ]
+
+    async def _listen(self, member: Member) -> None:
+        """Follow the JSON lines of one node."""
+        assert member.process.stdout is not None
+        rest = b""
+        async for chunk in member.process.stdout:
+            *lines, rest = (rest + chunk).split(b"\n")
+            for line in lines:
+                self._take(member, json.loads(line))
+
+    def _take(self, member: Member, event: Json) -> None:
+        if event["event"] == "started":
+            member.session = event
+            member.started.set()
+        if event["event"] == "round":
+            member.last = event
+            member.external += event["external"]
+        if "counts" in event:
+            member.knows = event
+
+    async def _show(self, live: Live) -> None:
+        while True:
+            live.update(self._table())
+            await trio.sleep(0.5)
+
+    def _table(self) -> Table:
+        pages = "  ".join(member.session["page"] for member in self.members if member.session)
+        table = Table(
+            *("node", "round", "reward", "external trained", "accepted", "left out", "of the polluter"),
+            caption=f"what they see, while this runs: {pages}",
+            caption_justify="left",
+        )
+        for member in self.members:
+            polluter = self._seen_by(member)
+            table.add_row(
+                member.name,
+                # A node that has played its rounds goes on until the slowest one has.
+                f"{min(member.played, self._rounds)} of {self._rounds}",
+                f"{member.last.get('reward', 0):.3f}",
+                str(member.external),
+                str(member.knows.get("counts", {}).get("accepted", 0)),
+                str(sum(self._refused(member).values())),
+                Text(f"{polluter['standing']}, {polluter['trained_tokens']} tokens trained", style=_style(polluter)),
+            )
+        return table
+
+    def _seen_by(self, member: Member) -> Json:
+        """What a node thinks of the polluter."""
+        unknown = {"standing": "unknown", "trust": 0.5, "trained_tokens": 0}
+        return next((peer for peer in member.knows.get("peers", ()) if peer["peer"] == self.polluter), unknown)
+
+    @staticmethod
+    def _refused(member: Member) -> dict[str, int]:
+        counts = member.knows.get("counts", {})
+        return {name: count for name, count in counts.items() if name not in TAKEN}
+
+    async def _evaluate(self, member: Member | None) -> Json:
+        """Held-out pass@1 through the command a user would run."""
+        what = member.name if member else "the seed policy"
+        self._console.print(f"measuring {what} on held-out questions …", style="dim")
+        if member:
+            command = self._command("eval", member.folder)
+        else:
+            command = [sys.executable, "-m", "sapo_node", "eval", "--swarm", str(self._swarm)]
+        command += ["--questions", str(self._questions), "--json"]
+        done = await trio.run_process(command, capture_stdout=True, check=False)
+        if done.returncode:
+            raise LocalError(f"{what} could not be measured; the line above says why")
+        result: Json = json.loads(done.stdout)
+        return result
+
+    def _summary(self, before: Json, after: dict[str, Json]) -> Json:
+        refused: dict[str, int] = {}
+        for member in self.members:
+            for name, count in self._refused(member).items():
+                refused[name] = refused.get(name, 0) + count
+        views = [self._seen_by(member) for member in self.members]
+        tokens = sum(view["trained_tokens"] for view in views)
+        total = sum(
+            member.knows["own_tokens"] + sum(peer["trained_tokens"] for peer in member.knows["peers"])
+            for member in self.members
+        )
+        standings = sorted({view["standing"] for view in views}, key=_SEVERITY.index)
+        return {
+            "honest": [
+                {
+                    "peer": member.session["peer_id"],
+                    **_heldout("before", before),
+                    **_heldout("after", after[member.name]),
+                    "external_groups_trained": member.external,
+                    "trust": {peer["peer"]: peer["trust"] for peer in member.knows["peers"]},
+                }
+                for member in self.members
+            ],
+            "polluters": [
+                {"peer": self.polluter, "trained_share": tokens / total if total else 0.0, "standing": standings[0]}
+            ],
+            "accepted": sum(member.knows["counts"].get("accepted", 0) for member in self.members),
+            "refused": dict(sorted(refused.items())),
+        }
+
+
+def _heldout(when: str, measured: Json) -> Json:
+    """What `eval` measured, for the summary."""
+    return {f"heldout_{when}": measured["pass_at_1"], f"heldout_{when}_interval": [measured["low"], measured["high"]]}
+
+
+def _measured(node: Json, when: str) -> str:
+    """The same for people."""
+    low, high = node[f"heldout_{when}_interval"]
+    return f"{node[f'heldout_{when}']:.3f} ({low:.3f} to {high:.3f})"
+
+
+_SEVERITY = ["banned", "probation", "unknown", "newcomer", "healthy"]
+
+
+def _style(polluter: Json) -> str:
+    return "red" if polluter["standing"] == "banned" else "yellow"
+
+
+def run_demo(*, rounds: int, questions: int, json_output: bool) -> None:
+    """The demo as a command; with `json_output` the last line on stdout is the summary."""
+    console = Console(stderr=json_output)
+    with tempfile.TemporaryDirectory(prefix="sapo-demo-") as folder:
+        demo = Demo(Path(folder), rounds=rounds, questions=questions, console=console)
+        summary = trio.run(demo.run)
+    _print_summary(summary, console)
+    if json_output:
+        click.echo(json.dumps(summary))
+
+
+def _print_summary(summary: Json, console: Console) -> None:
+    table = Table(
+        *("honest node", "held-out before", "after", "external groups trained", "trust in the others"),
+        title="held-out pass@1 with 95 % intervals",
+        title_justify="left",
+    )
+    for node in summary["honest"]:
+        trust = ", ".join(f"{short(peer)} {value:.2f}" for peer, value in sorted(node["trust"].items()))
+        table.add_row(
+            short(node["peer"]),
+            *(_measured(node, when) for when in ("before", "after")),
+            str(node["external_groups_trained"]),
+            trust,
+        )
+    console.print(table)
+    for polluter in summary["polluters"]:
+        console.print(
+            f"polluter {short(polluter['peer'])}: {polluter['standing']}, "
+            f"{polluter['trained_share']:.1%} of all tokens trained on"
+        )
+    left_out = ", ".join(f"{name} {count}" for name, count in summary["refused"].items())
+    console.print(f"accepted envelopes: {summary['accepted']}; left out: {left_out}")

@@ -1,0 +1,47 @@
+"""Measuring a policy from the command line: a learner and a jail, without a network."""
+
+import tempfile
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import trio
+
+from sapo_node.app.config import Config
+from sapo_node.app.running_node import learner_options
+from sapo_node.app.state import StateFolder
+from sapo_node.learner.client import Learner
+from sapo_node.training.evaluation import HeldOut, measure
+from sapo_node.verification.sandbox import Jail
+from sapo_protocol import Manifest
+
+
+async def evaluate(
+    config: Config,
+    manifest: Manifest,
+    folder: StateFolder | None,
+    *,
+    questions: int,
+    samples: int,
+    progress: Callable[[str, int], None],
+) -> tuple[HeldOut, int]:
+    """Held-out pass@1 of the newest checkpoint in `folder`, or of the policy a node starts with; and its step."""
+    with tempfile.TemporaryDirectory() as empty:
+        options = learner_options(config, manifest, folder or StateFolder(Path(empty)))
+        learner = Learner(replace(options, read_only=True))
+        jail = Jail()
+        async with trio.open_nursery() as nursery:
+            await nursery.start(jail.run)
+            await nursery.start(learner.run)
+            result = await measure(
+                manifest,
+                learner,
+                jail,
+                questions=questions,
+                samples=samples,
+                max_tokens=config.max_tokens,
+                progress=progress,
+            )
+            step = learner.step
+            nursery.cancel_scope.cancel()
+    return result, step

@@ -1,0 +1,130 @@
+"""One message taken apart for a person: which layer refuses it, or which of its claims hold, or what it proves."""
+
+from dataclasses import dataclass
+
+import trio
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from sapo_node.verification.sandbox import Jail
+from sapo_node.verification.verifier import compare, request_for
+from sapo_protocol import (
+    LocalError,
+    Manifest,
+    RemoteError,
+    Rollout,
+    decode_body,
+    decode_evidence,
+    open_message,
+    peer_id,
+    prove_equivocation,
+)
+
+HOLDS = "holds"
+
+
+@dataclass(frozen=True, slots=True)
+class GroupFinding:
+    """What was found of one group."""
+
+    k: int
+    dataset: str
+    question: str
+    verdict: str
+    """"`holds`, or what does not."""
+    claims: tuple[bool, ...]
+    rewards: tuple[bool, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What was found of one message."""
+
+    refused_by: str
+    """The layer that refuses the message; empty where all layers pass."""
+    reason: str
+    issuer: str = ""
+    epoch: int = 0
+    counter: int = 0
+    groups: tuple[GroupFinding, ...] = ()
+
+    @property
+    def holds(self) -> bool:
+        """Whether the message and everything it claims is true."""
+        return not self.refused_by and all(group.verdict == HOLDS for group in self.groups)
+
+
+async def inspect(data: bytes, manifest: Manifest) -> Finding:
+    """Open a message, rebuild its tasks and score its completions in the jail."""
+    try:
+        rollout = open_message(data, manifest)
+    except RemoteError as error:
+        return Finding(error.layer, str(error))
+    async with trio.open_nursery() as nursery:
+        jail = Jail()
+        await nursery.start(jail.run)
+        groups = [await _inspect_group(rollout, k, manifest, jail) for k in range(len(rollout.header.groups))]
+        nursery.cancel_scope.cancel()
+    return Finding("", "", peer_id(rollout.opened.issuer), rollout.header.epoch, rollout.header.counter, tuple(groups))
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """What an evidence message proves."""
+
+    peer: str
+    epoch: int
+    counter: int
+    envelope_ids: tuple[str, str]
+    """In hexadecimal."""
+
+
+def inspect_evidence(data: bytes, manifest: Manifest) -> Proof:
+    """Check an evidence message from its own bytes. Raises LocalError where it proves nothing."""
+    try:
+        accusation = decode_evidence(data, manifest)
+        proof = prove_equivocation(accusation, manifest)
+    except RemoteError as error:
+        raise LocalError(f"this proves nothing in swarm {manifest.name!r}: {error}") from error
+    first, second = (sealed.envelope_id.hex() for sealed in accusation.envelopes)
+    return Proof(peer_id(proof.issuer), proof.epoch, proof.counter, (first, second))
+
+
+async def _inspect_group(rollout: Rollout, k: int, manifest: Manifest, jail: Jail) -> GroupFinding:
+    group, data = rollout.header.groups[k], rollout.bodies[k]
+    body, problem = None, "body left out"
+    if data is not None:
+        try:
+            body, problem = decode_body(data, manifest), ""
+        except RemoteError as error:
+            problem = str(error)
+    request = request_for(manifest, rollout, k, body)
+    (scored,) = await jail.score([request])
+    verdict = problem or compare(group, scored) or HOLDS
+    question, rewards = (scored.question, scored.rewards) if scored else ("", ())
+    return GroupFinding(k, request.dataset, question, verdict, group.claims, rewards)
+
+
+def render(finding: Finding) -> RenderableType:
+    """For the terminal."""
+    if finding.refused_by:
+        return Text.assemble(("refused: ", "bold red"), finding.reason)
+    table = Table("k", "task", "question", "claimed", "earned", "verdict")
+    for group in finding.groups:
+        style = "green" if group.verdict == HOLDS else "red"
+        question = group.question.strip().rpartition("\n")[2]
+        table.add_row(
+            str(group.k),
+            group.dataset,
+            question,
+            _bits(group.claims),
+            _bits(group.rewards),
+            Text(group.verdict, style=style),
+        )
+    head = f"signed by {finding.issuer}, epoch {finding.epoch}, counter {finding.counter}"
+    return Group(Text(head, style="bold"), table)
+
+
+def _bits(rewards: tuple[bool, ...]) -> str:
+    return "".join("1" if reward else "0" for reward in rewards)

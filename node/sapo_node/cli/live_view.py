@@ -1,0 +1,137 @@
+"""How a running node shows itself: a live screen on a terminal, plain lines in a pipe, JSON lines for scripts."""
+
+import json
+import time
+from dataclasses import asdict, replace
+from types import TracebackType
+from typing import Any, Self
+
+import click
+from rich.console import RenderableType
+from rich.live import Live
+
+from sapo_node.app.running_node import Event, Noticed, Phased, Played, Refreshed, Shared, Started, Stopped
+from sapo_node.cli.progress import activity, figure
+from sapo_node.cli.tables import render
+from sapo_node.cli.terminal import Terminal, say
+from sapo_node.observability.metrics import metrics
+from sapo_node.observability.overview import Overview
+from sapo_node.training.round import Phase
+
+_SHOWN_PEERS = 100
+"""Peers in one JSON line, the most trained on first; `sapo-node peers` lists all."""
+_FRAMES = 2
+"""A second."""
+
+
+def print_json_line(event: Event) -> None:
+    """One JSON object a line: what happened, `at` which Unix second, and what the node knows then."""
+    if not isinstance(event, Phased | Refreshed):
+        click.echo(json.dumps({"at": round(time.time(), 3), **_as_json(event)}))
+
+
+def _as_json(event: Started | Played | Shared | Noticed | Stopped) -> dict[str, Any]:
+    match event:
+        case Noticed(text):
+            return {"event": "notice", "text": text}
+        case Played(report, view):
+            return {"event": "round", **metrics(report), **_knows(view)}
+        case Shared(report, view):
+            return {"event": "shared", **asdict(report), **_knows(view)}
+        case Started(view):
+            return {"event": "started", **view.session, **_knows(view)}
+        case Stopped(view):
+            return {"event": "stopped", **_knows(view)}
+
+
+def _knows(view: Overview) -> dict[str, Any]:
+    return {
+        "counts": view.counts,
+        "peers": [asdict(peer) for peer in view.peers[:_SHOWN_PEERS]],
+        "own_tokens": view.own_tokens,
+    }
+
+
+class _Screen:
+    """What the terminal shows: drawn anew several times a second, so that the seconds of a phase run."""
+
+    def __init__(self, console: Terminal) -> None:
+        self._console = console
+        self._view: Overview | None = None
+        self._phase: tuple[Phase | None, float] | None = None
+
+    def __rich__(self) -> RenderableType:
+        if self._view is None:
+            return "starting …"
+        doing = activity(self._phase[0], time.monotonic() - self._phase[1]) if self._phase else None
+        return render(self._view, doing=doing, height=self._console.height)
+
+    def take(self, event: Event) -> None:
+        """Show what has changed."""
+        match event:
+            case Phased(phase):
+                self._phase = phase, time.monotonic()
+            case Noticed(text) if self._view:
+                notices = [*self._view.session.get("notices", ()), text]
+                self._view = replace(self._view, session={**self._view.session, "notices": notices})
+            case Started(view) | Refreshed(view) | Played(_, view) | Shared(_, view):
+                self._view = view
+            case Stopped(view):
+                self._view, self._phase = view, None
+
+
+class LiveView:
+    """The whole screen on a terminal; a line for each event where there is none."""
+
+    def __init__(self) -> None:
+        self._console = Terminal()
+        self._screen = _Screen(self._console)
+        self._live = Live(self._screen, console=self._console, refresh_per_second=_FRAMES)
+
+    def __enter__(self) -> Self:
+        if self._console.is_terminal:
+            self._live.start()
+        else:
+            click.echo("starting …")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._live.stop()
+
+    def __call__(self, event: Event) -> None:
+        if self._live.is_started:
+            self._screen.take(event)
+            if isinstance(event, Stopped):
+                self._live.stop()
+                self._console.print(_line(event), markup=False)
+        elif isinstance(event, Noticed):
+            self._console.print(event.text, style="dim", markup=False, highlight=False, soft_wrap=True)
+        elif not isinstance(event, Phased | Refreshed):
+            say(_line(event))
+
+
+def _line(event: Started | Played | Shared | Stopped) -> str:
+    match event:
+        case Shared(report, view):
+            tasks = ", ".join(f"{task.dataset} {task.right} of {task.completions} right" for task in report.tasks)
+            return f"shared {tasks}; {sum(task.groups for task in view.answers)} groups so far"
+        case Played(report, _):
+            return (
+                f"round {report.step}: reward {report.reward:.3f}, "
+                f"{report.informative} of {report.local} own groups teach, "
+                f"{report.external} external, "
+                f"entropy {figure(report.training.entropy, '.2f')}, "
+                f"length {figure(report.training.mean_length, '.0f')}, "
+                f"gradient {figure(report.training.grad_norm, '.2f')}, "
+                + ", ".join(f"{name} {value:.1f} s" for name, value in report.seconds.items())
+            )
+        case Started(view):
+            started = f"started as {view.session['peer_id']} on {', '.join(view.session['addresses'])}"
+            return f"{started}; its page is {view.session['page']}" if view.session["page"] else started
+        case Stopped(view) if view.answers and not view.rounds:
+            return f"stopped after {sum(task.groups for task in view.answers)} groups shared; start again to go on"
+        case Stopped(view):
+            last = view.rounds[-1]["step"] if view.rounds else 0
+            return f"stopped after round {last}; start again to go on from there"

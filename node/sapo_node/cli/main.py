@@ -1,0 +1,59 @@
+"""The command line: `sapo-node`."""
+
+import logging
+
+import click
+
+from sapo_node.cli.commands.group import CommandGroup
+from sapo_node.cli.commands.options import run_command_line
+from sapo_node.cli.terminal import PrintableFormatter
+
+_MODULES = {
+    "start": "running",
+    "contribute": "contributing",
+    "demo": "running",
+    "keygen": "keeping",
+    "status": "looking",
+    "peers": "looking",
+    "why": "looking",
+    "doctor": "checking",
+    "metrics": "measuring",
+    "evidence": "looking",
+    "eval": "measuring",
+    "export": "measuring",
+    "backup": "keeping",
+    "restore": "keeping",
+    "config": "looking",
+    "verify": "wire",
+    "manifest": "wire",
+    "conformance": "wire",
+}
+
+
+@click.group(
+    cls=CommandGroup,
+    package="sapo_node.cli.commands",
+    modules=_MODULES,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+)
+@click.version_option(package_name="sapo-node")
+@click.option("-v", "--verbose", is_flag=True, help="Log what is going on, to stderr.")
+def cli(*, verbose: bool) -> None:
+    """Train a language model together with strangers, believing none of them.
+
+    \b
+    A first node, on this machine:     sapo-node start
+    A second one, in a new terminal:   sapo-node start --key other.key
+    Everything at once, with a cheat:  sapo-node demo
+    """  # noqa: D301 - click reads the backspace
+    to_stderr = logging.StreamHandler()
+    to_stderr.setFormatter(PrintableFormatter("%(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, handlers=[to_stderr])
+    if not verbose:
+        # What libp2p logs about strangers' connections is of no use to an operator; our own notices tell what matters.
+        logging.getLogger("libp2p").setLevel(logging.CRITICAL)
+
+
+def main() -> None:
+    """Entry point."""
+    run_command_line(cli)

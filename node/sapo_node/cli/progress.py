@@ -1,0 +1,96 @@
+"""The part of the terminal view that shows learning: the curve, the last rounds, and what the node is doing."""
+
+from collections.abc import Sequence
+from typing import Any, get_args
+
+from rich.table import Table
+from rich.text import Text
+
+from sapo_node.groups.curve import Curve
+from sapo_node.training.round import Phase
+
+_BLOCKS = " ▁▂▃▄▅▆▇█"
+_HEIGHT = 4
+"""Rows of the chart."""
+_COLUMNS = ("round", "reward", "teach", "external", "weight", "entropy", "length", "cut", "gradient", "seconds")
+
+
+def chart(curve: Curve) -> Text:
+    """The curve as columns from 0 to its highest, with its axes, below what it comes to in figures."""
+    text = Text.assemble(
+        ("reward ", "bold"),
+        f"at first {curve.first:.3f}, best {curve.best:.3f}, ",
+        (f"now {curve.now:.3f}", "bold"),
+        (f"   a column is {curve.rounds} round{'s' * (curve.rounds > 1)}", "dim"),
+    )
+    top = max(*curve.means, 0.01)
+    for row in reversed(range(_HEIGHT)):
+        label = f"{top:.2f} ┤" if row == _HEIGHT - 1 else "0.00 ┤" if row == 0 else "     │"
+        columns = "".join(_column(mean / top * _HEIGHT - row) for mean in curve.means)
+        text.append(f"\n{label}", "dim")
+        text.append(columns, "green")
+    return text
+
+
+def _column(filled: float) -> str:
+    """One character of a column, filled from below by a share of its height."""
+    steps = len(_BLOCKS) - 1
+    return _BLOCKS[round(min(max(filled, 0.0), 1.0) * steps)]
+
+
+def exam_line(exams: Sequence[dict[str, Any]]) -> list[Text]:
+    """What the looks at held-out questions came to; nothing before the first."""
+    if not exams:
+        return []
+    first, last = exams[0], exams[-1]
+    text = Text.assemble(
+        ("held-out ", "bold"),
+        (f"{last['pass_at_1']:.3f}", "bold"),
+        f" ({last['low']:.3f} to {last['high']:.3f}) after round {last['step']}",
+    )
+    if last is not first:
+        text.append(f", {first['pass_at_1']:.3f} after round {first['step']}", "dim")
+    return [text]
+
+
+def activity(phase: Phase | None, seconds: float) -> Text:
+    """Where the node is within its round, and since when."""
+    if phase is None:
+        return Text("between rounds", "dim")
+    if phase == "examine":  # between two rounds, or before the first
+        return Text.assemble(("● examine", "bold cyan"), f"   answers held-out questions   {seconds:.0f} s")
+    phases = [each for each in get_args(Phase) if each != "examine"]
+    at = phases.index(phase)
+    return Text.assemble(
+        ("this round", "bold"),
+        *((f"  ✓ {each}", "green") for each in phases[:at]),
+        (f"  ● {phase}", "bold cyan"),
+        *((f"  · {each}", "dim") for each in phases[at + 1 :]),
+        f"   {seconds:.0f} s",
+    )
+
+
+def round_table(rounds: Sequence[dict[str, Any]]) -> Table:
+    """The metrics of some rounds, one row each."""
+    table = Table(box=None, header_style="dim", padding=(0, 2, 0, 0), pad_edge=False)
+    for name in _COLUMNS:
+        table.add_column(name, justify="right")
+    for each in rounds:
+        table.add_row(
+            str(each["step"]),
+            f"{each['reward']:.3f}",
+            f"{each['informative']}/{each['local']}",
+            str(each["external"]),
+            figure(each.get("external_weight"), ".2f"),
+            figure(each.get("entropy"), ".2f"),
+            figure(each.get("mean_length"), ".0f"),
+            figure(each.get("truncated"), ".0%"),
+            figure(each.get("grad_norm"), ".2f"),
+            f"{sum(each['seconds'].values()):.1f}",
+        )
+    return table
+
+
+def figure(value: float | None, form: str) -> str:
+    """A number, or a dash where there is none."""
+    return "-" if value is None else format(value, form)

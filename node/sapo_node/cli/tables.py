@@ -1,0 +1,123 @@
+"""The terminal view: one screen that shows whether the node learns, from whom, and what it refused."""
+
+from typing import Any, get_args
+
+from rich.console import Group, RenderableType
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from sapo_node.cli.progress import chart, exam_line, round_table
+from sapo_node.groups.types import TaskAnswers
+from sapo_node.observability.history import ACCEPTED, EVIDENCE, TAKEN, VERIFIED
+from sapo_node.observability.overview import Kind, Overview, PeerView, kind_of
+
+_ROOMY = 40
+"""Lines of a terminal that shows more than the least."""
+_STANDING_STYLE = {"healthy": "green", "newcomer": "cyan", "probation": "yellow", "banned": "red"}
+
+
+def short(peer: str) -> str:
+    """A peer id as people tell it apart: the constant beginning says nothing, the end does."""
+    return f"…{peer[-8:]}"
+
+
+def render(view: Overview, *, doing: Text | None = None, height: int = _ROOMY) -> RenderableType:
+    """A whole screen that fits into so many lines; `doing` tells what a running node is at."""
+    rounds, peers, notices, addresses = (6, 8, 5, 4) if height >= _ROOMY else (2, 2, 1, 1)
+    parts = [_head(view, addresses)]
+    if view.answers:
+        parts.append(answer_table(view.answers))
+    if view.curve:
+        parts += [chart(view.curve), *exam_line(view.exams), round_table(view.rounds[-rounds:])]
+    if doing:
+        parts.append(doing)
+    return Group(*parts, _peers(view, peers), _counts(view), _notices(view, notices))
+
+
+def _head(view: Overview, shown: int) -> RenderableType:
+    session = view.session
+    connected = len(session.get("connected", ()))
+    lines = Text()
+    lines.append(f"{session.get('peer_id', '')}\n", style="bold")
+    lines.append(f"swarm {session.get('swarm', '')} ({session.get('network_id', '')[:16]})   ")
+    lines.append(f"connected {connected}   rollouts waiting {session.get('waiting', 0)}{_part_heard(session)}\n")
+    addresses = session.get("addresses", ())
+    more = f"  and {len(addresses) - shown} more" if len(addresses) > shown else ""
+    lines.append("\n".join(addresses[:shown]) + more, style="dim")
+    if page := session.get("page"):
+        lines.append(f"\n{page}", style=f"cyan link {page}")
+    return Panel(lines, title="sapo-node", title_align="left")
+
+
+def _part_heard(session: dict[str, Any]) -> str:
+    """How much of the swarm a node hears, where that is not all."""
+    shards = session.get("shards", {"followed": [], "all": 0})
+    heard = len(shards["followed"])
+    return f"   hears {heard} of {shards['all']} shards" if heard < shards["all"] else ""
+
+
+def answer_table(answers: list[TaskAnswers]) -> Table:
+    """What a node shared without training. Whether others trained on it is not in the table: no node reports that."""
+    table = Table(
+        *("task", "groups shared", "right and wrong", "answers", "right"),
+        expand=True,
+        caption="Others can learn from groups with right and wrong answers. Nodes do not report what they trained on.",
+        caption_justify="left",
+    )
+    for task in answers:
+        table.add_row(
+            task.dataset,
+            str(task.groups),
+            str(task.informative),
+            str(task.completions),
+            f"{task.right} ({task.right / task.completions:.0%})",
+        )
+    return table
+
+
+def _peers(view: Overview, shown: int) -> RenderableType:
+    if not view.peers:
+        return Text("no peers heard of yet: this node is alone until it finds some", style="dim")
+    return peer_table(view, view.peers[:shown])
+
+
+def peer_table(view: Overview, peers: list[PeerView], *, shorten: bool = True) -> Table:
+    """Some of the peers with their standing, and their share of all tokens trained on."""
+    total = view.own_tokens + view.other_tokens
+    connected = set(view.session.get("connected", ()))
+    table = Table("peer", "standing", "trust", "verified", "waiting", "trained groups", "share of tokens", expand=True)
+    for peer in peers:
+        table.add_row(
+            (short(peer.peer) if shorten else peer.peer) + (" ●" if peer.peer in connected else ""),
+            Text(peer.standing, style=_STANDING_STYLE[peer.standing]),
+            f"{peer.trust:.2f}",
+            str(peer.verified),
+            str(peer.waiting),
+            str(peer.trained_groups),
+            f"{peer.trained_tokens / total:.1%}" if total else "-",
+        )
+    return table
+
+
+def _counts(view: Overview) -> RenderableType:
+    text = Text.assemble(
+        *(("accepted ", "bold"), f"{view.counts.get(ACCEPTED, 0)} envelopes, "),
+        *(("verified ", "bold"), f"{view.counts.get(VERIFIED, 0)} groups"),
+    )
+    if convicted := view.counts.get(EVIDENCE, 0):
+        text.append(f", evidence against {convicted} peers")
+    counts = {name: count for name, count in sorted(view.counts.items()) if name not in TAKEN and count}
+    kinds = {kind: {name: count for name, count in counts.items() if kind_of(name) == kind} for kind in get_args(Kind)}
+    if alike := sum(kinds.pop("not needed").values()):
+        text.append("\nnot needed ", style="bold")
+        text.append(f"{alike} groups (all answers alike)")
+    for kind, of_kind in kinds.items():
+        if of_kind or kind == "left out":
+            text.append(f"\n{kind} ", style="bold red" if kind == "refused" else "bold")
+            text.append(", ".join(f"{name} {count}" for name, count in of_kind.items()) or "nothing")
+    return text
+
+
+def _notices(view: Overview, shown: int) -> RenderableType:
+    return Text("\n".join(view.session.get("notices", ())[-shown:]), style="dim")

@@ -1,0 +1,223 @@
+"""Answers from a server that speaks OpenAI's chat completions over HTTP: a hosted model, vLLM, llama.cpp, Ollama.
+
+It is asked for all completions of a question at once, or for one at a time where it does not give several. Nothing is
+followed, cached or remembered, and every answer is bounded in time and size.
+"""
+
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+from ipaddress import ip_address
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+import httpx
+import trio
+
+from sapo_node.contributors.text import completion, printable
+from sapo_node.groups.messages import Sampled
+from sapo_node.groups.prompt import SYSTEM
+from sapo_node.training.rollout import AnswerFailed
+from sapo_protocol import LocalError
+
+CONNECT_SECONDS, REQUEST_SECONDS = 10.0, 300.0
+MAX_REPLY_BYTES = 4_000_000
+MAX_CONCURRENT = 8
+"""Requests under way at once."""
+RETRY_SECONDS = (0.5, 2.0)
+"""Waits before a request is made again that found the server busy or unreachable; then its round fails and waits."""
+KEY_VARIABLE = "SAPO_NODE_API_KEY"
+
+_T = TypeVar("_T")
+
+
+class _Busy(AnswerFailed):
+    """The same request may succeed in a moment."""
+
+
+class _Refused(AnswerFailed):
+    """The server does not want this request."""
+
+
+@asynccontextmanager
+async def endpoint(
+    url: str, *, model: str, key: str | None, temperature: float, max_bytes: int
+) -> AsyncIterator["Endpoint"]:
+    """The endpoint below `url`, which ends in /v1 for most servers.
+
+    Raises LocalError for a URL that is no address, and for a key that cannot be sent or that others could read on the
+    way.
+    """
+    address = _address(url)
+    if key:
+        _require_safe(key, address)
+    # Unencoded, so that the bytes that are counted are those that are kept.
+    headers = {"Accept-Encoding": "identity"} | ({"Authorization": f"Bearer {key}"} if key else {})
+    timeout = httpx.Timeout(REQUEST_SECONDS, connect=CONNECT_SECONDS)
+    async with httpx.AsyncClient(headers=headers, timeout=timeout, follow_redirects=False) as client:
+        yield Endpoint(
+            client, f"{url.rstrip('/')}/chat/completions", model=model, temperature=temperature, max_bytes=max_bytes
+        )
+
+
+def _address(url: str) -> httpx.URL:
+    try:
+        urlsplit(url)  # knows what httpx takes for a name: an IPv6 address without its end
+        address = httpx.URL(url)
+    except (ValueError, httpx.InvalidURL):
+        address = httpx.URL("")
+    if address.scheme not in ("http", "https") or not address.host:
+        raise LocalError(f"--endpoint is {printable(url)!r}; give an address like http://127.0.0.1:8000/v1")
+    return address
+
+
+def _require_safe(key: str, address: httpx.URL) -> None:
+    """Raises LocalError unless the key fits into an HTTP header, and goes over TLS or stays on this machine."""
+    if not (key.isascii() and key.isprintable()):
+        raise LocalError(f"{KEY_VARIABLE} has characters that an HTTP header cannot carry; copy the key again")
+    if address.scheme == "http" and not _is_loopback(address.host):
+        raise LocalError(
+            f"--endpoint would send the key of {KEY_VARIABLE} unencrypted to {printable(address.host)}; "
+            f"give an https:// address, or unset {KEY_VARIABLE}"
+        )
+
+
+def _is_loopback(host: str) -> bool:
+    """Whether a host of a URL is this machine, by its name alone: nothing is looked up."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+class Endpoint:
+    """Answers questions by asking a server."""
+
+    def __init__(self, client: httpx.AsyncClient, url: str, *, model: str, temperature: float, max_bytes: int) -> None:
+        self._client = client
+        self._url = url
+        self._model = model
+        self._temperature = temperature
+        self._max_bytes = max_bytes
+        self._free = trio.CapacityLimiter(MAX_CONCURRENT)
+        self._gives_several = True
+
+    async def generate(
+        self, questions: Sequence[str], *, completions: int, max_tokens: int, seed: int
+    ) -> list[tuple[Sampled, ...]]:
+        """G completions for each question. Raises AnswerFailed, in one line, when one request keeps failing."""
+        del seed  # a server that honours it would give the same answer to each of several requests
+        return await _together([partial(self._group, question, completions, max_tokens) for question in questions])
+
+    async def _group(self, question: str, completions: int, max_tokens: int) -> tuple[Sampled, ...]:
+        found: list[Sampled] = []
+        if self._gives_several:
+            with suppress(_Refused):  # perhaps it only refuses to give several
+                found = await self._choices(question, completions, max_tokens)
+        missing = completions - len(found)
+        if missing:
+            for one in await _together([partial(self._choices, question, 1, max_tokens)] * missing):
+                found += one
+            self._gives_several = False
+        return tuple(found)
+
+    async def _choices(self, question: str, count: int, max_tokens: int) -> list[Sampled]:
+        """Up to `count` completions by one request, which is made again where that may help."""
+        request = {
+            "model": self._model,
+            "messages": [{"role": "system", "content": SYSTEM}, {"role": "user", "content": question}],
+            "max_tokens": max_tokens,
+            "temperature": self._temperature,
+            **({"n": count} if count > 1 else {}),
+        }
+        for pause in RETRY_SECONDS:
+            try:
+                return self._completions(await self._post(request))[:count]
+            except _Busy:
+                await trio.sleep(pause)
+        return self._completions(await self._post(request))[:count]
+
+    async def _post(self, request: dict[str, Any]) -> bytes:
+        try:
+            async with self._free:
+                with trio.fail_after(REQUEST_SECONDS):
+                    async with self._client.stream("POST", self._url, json=request) as response:
+                        data = await _read(response)
+        except trio.TooSlowError:
+            raise _Busy(f"the endpoint did not answer within {REQUEST_SECONDS:g} s") from None
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            reason = printable(str(error)) or type(error).__name__
+            raise _Busy(f"the endpoint {self._url} cannot be asked: {reason}") from error
+        _require_success(response, data)
+        return data
+
+    def _completions(self, data: bytes) -> list[Sampled]:
+        try:
+            value = json.loads(data)
+        except (ValueError, RecursionError):
+            raise AnswerFailed(
+                f"the endpoint's answer is no JSON but begins {_start(data)!r}; check --endpoint, most end in /v1"
+            ) from None
+        match value:
+            case {"choices": [_, *_] as choices}:
+                return [self._completion(choice) for choice in choices]
+        raise AnswerFailed(f"the endpoint's answer has no choices but begins {_start(data)!r}")
+
+    def _completion(self, choice: object) -> Sampled:
+        match choice:
+            case {"message": {"content": str(text)}, "finish_reason": "stop"}:
+                return completion(text, "stop", self._max_bytes)
+            case {"message": {"content": str(text)}}:
+                return completion(text, "length", self._max_bytes)
+            case {"message": {"content": None}}:
+                return completion("", "length", self._max_bytes)
+        raise AnswerFailed("a choice of the endpoint has no message with content")
+
+
+async def _together(tasks: Sequence[Callable[[], Awaitable[_T]]]) -> list[_T]:
+    """The results of all in their order; the first to fail ends the others."""
+    results: dict[int, _T] = {}
+    failures: list[AnswerFailed] = []
+    async with trio.open_nursery() as nursery:
+
+        async def run(place: int) -> None:
+            try:
+                results[place] = await tasks[place]()
+            except AnswerFailed as failure:
+                failures.append(failure)
+                nursery.cancel_scope.cancel()
+
+        for place in range(len(tasks)):
+            nursery.start_soon(run, place)
+    if failures:
+        raise failures[0]
+    return [results[place] for place in range(len(tasks))]
+
+
+async def _read(response: httpx.Response) -> bytes:
+    data = bytearray()
+    async for chunk in response.aiter_raw():
+        data += chunk
+        if len(data) > MAX_REPLY_BYTES:
+            raise AnswerFailed(f"the endpoint's answer is longer than {MAX_REPLY_BYTES} bytes")
+    return bytes(data)
+
+
+def _require_success(response: httpx.Response, data: bytes) -> None:
+    """Raises what a status other than 200 means, and what to do about it."""
+    status = response.status_code
+    if status == 200:
+        return
+    if status in {408, 429} or status >= 500:
+        raise _Busy(f"the endpoint is busy or broken ({status}: {_start(data)!r})")
+    if status in {401, 403}:
+        raise AnswerFailed(f"the endpoint refuses the key ({status}); set the right one in {KEY_VARIABLE}")
+    if response.has_redirect_location:
+        place = printable(response.headers["Location"])
+        raise AnswerFailed(f"the endpoint redirects to {place}, which is not followed; give that as --endpoint")
+    raise _Refused(f"the endpoint refuses the request ({status}: {_start(data)!r}); check --endpoint and --model")
+
+
+def _start(data: bytes) -> str:
+    return printable(data[:400].decode("utf-8", "replace"), 120)

@@ -1,0 +1,156 @@
+"""Answers from a program that the operator trusts: one line of JSON in for each question, one line of JSON out.
+
+A program that dies, hangs or speaks nonsense is ended and started again with the next question.
+"""
+
+import json
+import logging
+import os
+import shlex
+import shutil
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+import trio
+
+from sapo_node.contributors.text import completion, filled, printable
+from sapo_node.groups.messages import Sampled
+from sapo_node.groups.prompt import SYSTEM
+from sapo_node.processes.child import ChildProcess
+from sapo_node.training.rollout import AnswerFailed
+from sapo_protocol import LocalError
+
+logger = logging.getLogger("sapo.program")
+
+ANSWER_SECONDS = 120.0
+"""Time for one question, the program's start included."""
+STOP_GRACE = 10.0
+MAX_LINE_BYTES = 4_000_000
+_CHUNK = 65_536
+
+
+@asynccontextmanager
+async def program(command: str, *, max_bytes: int) -> AsyncIterator["Program"]:
+    """The program of a command line, run without a shell. Raises LocalError for one that is not there."""
+    try:
+        argv = shlex.split(command)
+    except ValueError as error:
+        raise LocalError(f"--program {command!r} is no command line: {error}") from error
+    if not argv or shutil.which(argv[0]) is None:
+        raise LocalError(f"--program {command!r} cannot be found; give a command that can be run from here")
+    async with trio.open_nursery() as nursery:
+        answerer = Program(argv, nursery, max_bytes=max_bytes)
+        try:
+            yield answerer
+        finally:
+            await answerer.end(grace=STOP_GRACE)
+        nursery.cancel_scope.cancel()
+
+
+class _Life:
+    """One run of the program, and what it has written."""
+
+    def __init__(self, argv: Sequence[str]) -> None:
+        env = {name: value for name, value in os.environ.items() if not name.startswith("SAPO_NODE_")}  # our secrets
+        self.process = ChildProcess(argv, env=env, capture_stderr=True)
+        self.last_words = ""
+        self._buffer = bytearray()
+
+    async def ask(self, line: bytes) -> bytes:
+        """The line that answers `line`."""
+        if self._buffer:
+            raise AnswerFailed("the program wrote more than one line for a question")
+        await self.process.stdin.send_all(line)
+        while b"\n" not in self._buffer:
+            if len(self._buffer) > MAX_LINE_BYTES:
+                raise AnswerFailed(f"the program wrote a line of more than {MAX_LINE_BYTES} bytes")
+            chunk = await self.process.stdout.receive_some(_CHUNK)
+            if not chunk:
+                raise trio.BrokenResourceError
+            self._buffer += chunk
+        answer, _, rest = self._buffer.partition(b"\n")
+        self._buffer = rest
+        return bytes(answer)
+
+    async def log(self) -> None:
+        """What it says on stderr goes to the log, line by line."""
+        assert self.process.stderr is not None
+        rest = b""
+        try:
+            async for chunk in self.process.stderr:
+                *lines, rest = (rest + chunk).split(b"\n")
+                rest = rest[-_CHUNK:]
+                for line in lines:
+                    self.last_words = printable(line.decode("utf-8", "replace")) or self.last_words
+                    logger.info("%s", self.last_words)
+        except (trio.ClosedResourceError, trio.BrokenResourceError):
+            pass
+
+
+class Program:
+    """Answers questions by asking a child process, one after the other."""
+
+    def __init__(self, argv: Sequence[str], nursery: trio.Nursery, *, max_bytes: int) -> None:
+        self._argv = argv
+        self._nursery = nursery
+        self._max_bytes = max_bytes
+        self._life: _Life | None = None
+
+    async def generate(
+        self, questions: Sequence[str], *, completions: int, max_tokens: int, seed: int
+    ) -> list[tuple[Sampled, ...]]:
+        """G completions for each question. Raises AnswerFailed, in one line, when the program has none."""
+        del max_tokens, seed
+        return [await self._group(question, completions) for question in questions]
+
+    async def end(self, *, grace: float = 0.0) -> int | None:
+        """End the program; its exit status, if it ran."""
+        if self._life is None:
+            return None
+        life, self._life = self._life, None
+        with trio.CancelScope(shield=True):
+            return await life.process.end(grace=grace)
+
+    async def _group(self, question: str, completions: int) -> tuple[Sampled, ...]:
+        line = json.dumps({"question": question, "system": SYSTEM, "completions": completions}).encode() + b"\n"
+        answered = False
+        try:
+            with trio.fail_after(ANSWER_SECONDS):
+                texts = _texts(await self._running().ask(line), completions)
+            answered = True
+        except trio.TooSlowError:
+            raise AnswerFailed(f"the program did not answer within {ANSWER_SECONDS:g} s and is ended") from None
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            raise AnswerFailed(await self._obituary()) from None
+        finally:
+            # Whatever went wrong, also a cancellation: a late answer must not become that of the next question.
+            if not answered:
+                await self.end()
+        return filled([completion(text, "stop", self._max_bytes) for text in texts], completions)
+
+    def _running(self) -> _Life:
+        if self._life is None:
+            self._life = _Life(self._argv)
+            self._nursery.start_soon(self._life.log)
+        return self._life
+
+    async def _obituary(self) -> str:
+        """How the program ended, whose pipes are closed already."""
+        assert self._life is not None
+        life = self._life
+        with trio.move_on_after(STOP_GRACE):
+            await life.process.exited()
+        status = await self.end()
+        return f"the program ended with status {status}{life.last_words and ': ' + life.last_words}"
+
+
+def _texts(line: bytes, completions: int) -> list[str]:
+    """Raises AnswerFailed for a line that is not the JSON of a list of at most G texts."""
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError):
+        value = None
+    if not isinstance(value, list) or not all(isinstance(text, str) for text in value) or len(value) > completions:
+        start = printable(line[:200].decode("utf-8", "replace"), 60)
+        raise AnswerFailed(f"the program answered {start!r}, not a JSON list of at most {completions} texts")
+    return value

@@ -1,0 +1,121 @@
+"""Rounds of somebody who answers and does not train: reserve a counter, ask, share."""
+
+import logging
+from collections.abc import Awaitable, Callable
+
+import trio
+
+from sapo_node.groups.types import ContributionReport, LocalGroup, by_task
+from sapo_node.ingest.pending import MAX_PER_PEER
+from sapo_node.processes.clock import Clock
+from sapo_node.processes.worker import WorkerFailed
+from sapo_node.storage.counters import Counters, Slot
+from sapo_node.training.rollout import AnswerFailed, Contribution, QuestionSkipped, RoundFailed
+from sapo_node.trust.constants import NEWCOMER_COUNTERS
+from sapo_protocol import Manifest, in_window
+from sapo_protocol.limits import CLOCK_SKEW_SECONDS
+
+logger = logging.getLogger(__name__)
+
+FIRST_BACKOFF, MAX_BACKOFF = 1.0, 60.0
+"""Seconds from a failure to the next attempt; doubled each time."""
+
+
+def seconds_after(manifest: Manifest, *, shared: bool) -> float:
+    """Seconds from the start of a round to the start of the next.
+
+    A peer keeps at most MAX_PER_PEER rollouts of one issuer until it verifies them, so an epoch has no more rounds that
+    share something. A round that shares nothing costs the peers nothing: the next one begins as soon as the counters
+    that peers accept from a newcomer (NEWCOMER_COUNTERS) still last for the epoch.
+    """
+    counters = manifest.max_rounds * NEWCOMER_COUNTERS
+    return manifest.epoch_seconds / (min(counters, MAX_PER_PEER) if shared else counters)
+
+
+def answered(local: list[LocalGroup]) -> list[LocalGroup]:
+    """The groups of a round up to the last one that has an answer; none where no group has one.
+
+    A header lists its groups from k = 0 without gaps, so an unanswered group before an answered one stays.
+    """
+    last = max((k for k, group in enumerate(local) if is_answered(group)), default=-1)
+    return local[: last + 1]
+
+
+def is_answered(group: LocalGroup) -> bool:
+    """Whether at least one completion of the group is not empty."""
+    return any(completion.text for completion in group.completions)
+
+
+def answer_seconds(manifest: Manifest) -> float:
+    """How long a round may wait for its answers: however late in its epoch it began, peers still take it then."""
+    return manifest.epoch_seconds - min(CLOCK_SKEW_SECONDS, manifest.epoch_seconds / 2)
+
+
+class ContributionRounds:
+    """Shares round after round; whatever fails is told and tried again."""
+
+    def __init__(
+        self,
+        contribution: Contribution,
+        *,
+        manifest: Manifest,
+        clock: Clock,
+        counters: Counters,
+        local: int,
+        reserve: Callable[[], Awaitable[Slot | None]],
+        on_report: Callable[[ContributionReport], None],
+    ) -> None:
+        """`local` is I; `reserve` gives the next counter, or None after waiting for the epoch that has one."""
+        self._contribution = contribution
+        self._manifest = manifest
+        self._clock = clock
+        self._counters = counters
+        self._local = local
+        self._reserve = reserve
+        self._on_report = on_report
+
+    async def run(self, rounds: int | None) -> None:
+        """Share `rounds` rounds, or share until cancelled. A cancelled round costs one counter at most.
+
+        A round begins when this node may publish, and `seconds_after` the round before. A round without any answer is
+        not shared.
+        """
+        shared = 0
+        while shared != rounds:
+            await trio.sleep(self._counters.listening_seconds(self._clock.now()))
+            started = trio.current_time()
+            slot = await self._reserve()
+            local = answered(await self._answers(slot) or []) if slot else []
+            if slot and local:
+                await self._contribution.share(slot, local)
+                shared += 1
+                given = [group for group in local if is_answered(group)]
+                self._on_report(ContributionReport(slot.epoch, slot.counter, by_task(given)))
+            await trio.sleep_until(started + seconds_after(self._manifest, shared=bool(local)))
+
+    async def _answers(self, slot: Slot) -> list[LocalGroup] | None:
+        """Ask until there are answers; None where there are none in time."""
+        with trio.move_on_after(answer_seconds(self._manifest)):
+            try:
+                local = await self._ask(slot)
+            except QuestionSkipped:
+                return None
+            except (RoundFailed, WorkerFailed) as failure:
+                logger.warning("round failed: %s", failure)
+                await trio.sleep(FIRST_BACKOFF)
+                return None
+            # A machine that slept meanwhile did not count the seconds.
+            if in_window(self._manifest, slot.epoch, self._clock.now()):
+                return local
+        logger.warning("the answers of this round came too late for peers to take them; going on with the next")
+        return None
+
+    async def _ask(self, slot: Slot) -> list[LocalGroup]:
+        pause = FIRST_BACKOFF
+        while True:
+            try:
+                return await self._contribution.generate(slot, self._local)
+            except AnswerFailed as failure:
+                logger.warning("%s; asking again in %.0f s", failure, pause)
+            await trio.sleep(pause)
+            pause = min(2 * pause, MAX_BACKOFF)

@@ -1,5 +1,0 @@
-"""The page of a running node: what it learns, from whom, what it refused and why. Read-only."""
-
-from sapo_node.dashboard.server import Dashboard, parse_place
-
-__all__ = ["Dashboard", "parse_place"]

@@ -1,0 +1,87 @@
+"""The groups of completions that a node handles: others' once they are verified, and its own.
+
+A group is G completions for one question, with one reward each.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from sapo_node.groups.messages import Sampled
+from sapo_protocol import Completion
+
+Place = tuple[str, int, int, int]
+"""Peer, epoch, counter and the group's number in its envelope."""
+
+
+@dataclass(frozen=True, slots=True)
+class VerifiedGroup:
+    """G completions of a peer for a question that was assigned to it, with the rewards this node computed."""
+
+    peer: str
+    epoch: int
+    counter: int
+    k: int
+    dataset: str
+    question: str
+    completions: tuple[Completion, ...]
+    rewards: tuple[bool, ...]
+    lengths: tuple[int, ...] = field(init=False, compare=False, repr=False)
+    """UTF-8 bytes of each completion, counted once: a group is weighed in every round that it waits."""
+
+    @property
+    def place(self) -> Place:
+        """Which of all groups it is."""
+        return self.peer, self.epoch, self.counter, self.k
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "lengths", tuple(len(each.text.encode()) for each in self.completions))
+
+
+@dataclass(frozen=True, slots=True)
+class LocalGroup:
+    """G completions of this node's own for one of its assigned questions."""
+
+    dataset: str
+    question: str
+    digest: bytes
+    completions: tuple[Sampled, ...]
+    rewards: tuple[bool, ...]
+    advantages: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TaskAnswers:
+    """What was shared for one task of the swarm, and what came of it."""
+
+    dataset: str
+    groups: int
+    informative: int
+    """Groups with right and wrong answers: the others have no advantage and teach nobody."""
+    completions: int
+    right: int
+
+
+@dataclass(frozen=True, slots=True)
+class ContributionReport:
+    """One round of a node that shares and does not train."""
+
+    epoch: int
+    counter: int
+    tasks: tuple[TaskAnswers, ...]
+
+
+def by_task(local: Sequence[LocalGroup]) -> tuple[TaskAnswers, ...]:
+    """Sum up groups by their task, in the order of the names."""
+    datasets: dict[str, list[LocalGroup]] = {}
+    for group in local:
+        datasets.setdefault(group.dataset, []).append(group)
+    return tuple(
+        TaskAnswers(
+            dataset,
+            len(groups),
+            sum(any(group.advantages) for group in groups),
+            sum(len(group.rewards) for group in groups),
+            sum(sum(group.rewards) for group in groups),
+        )
+        for dataset, groups in sorted(datasets.items())
+    )

@@ -1,0 +1,77 @@
+"""The replay window: (issuer, epoch, counter) is accepted once, ever.
+
+Envelopes older than the window are refused by their epoch, so only the window is remembered; and since a clock may go
+back, an epoch that was forgotten is refused from then on, whatever the clock says. The first envelope is kept, because
+a second one with other content under the same counter makes the pair a proof of equivocation.
+"""
+
+from collections import Counter
+
+from sapo_node.storage.database import Database
+from sapo_protocol import Header, Opened
+
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS seen (
+    issuer BLOB, epoch INTEGER, counter INTEGER, envelope_id BLOB NOT NULL, envelope BLOB NOT NULL,
+    received INTEGER NOT NULL, newcomer INTEGER NOT NULL, PRIMARY KEY (issuer, epoch, counter)
+);
+CREATE INDEX IF NOT EXISTS seen_id ON seen (envelope_id);
+CREATE TABLE IF NOT EXISTS forgotten (before INTEGER NOT NULL);
+"""
+
+
+class ReplayWindow:
+    """What was accepted in the epochs that are still open."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        by_epoch = database.rows("SELECT epoch, count(*) FROM seen WHERE newcomer = 1 GROUP BY epoch")
+        self._newcomers = Counter(dict(by_epoch))
+        row = database.row("SELECT before FROM forgotten")
+        self._forgotten: int | None = row[0] if row else None
+
+    def received(self, envelope_id: bytes) -> int | None:
+        """The bodies that came with an accepted envelope, as bits by k; None when it was not accepted."""
+        row = self._database.row("SELECT received FROM seen WHERE envelope_id = ?", envelope_id)
+        return row[0] if row else None
+
+    def first(self, issuer: bytes, header: Header) -> bytes | None:
+        """The envelope accepted under the same counter, if there is one."""
+        row = self._database.row(
+            "SELECT envelope FROM seen WHERE issuer = ? AND epoch = ? AND counter = ?",
+            issuer,
+            header.epoch,
+            header.counter,
+        )
+        return row[0] if row else None
+
+    def newcomers(self, epoch: int) -> int:
+        """How many envelopes of newcomers were accepted in an epoch."""
+        return self._newcomers[epoch]
+
+    def accept(self, opened: Opened, header: Header, *, received: int, newcomer: bool) -> None:
+        """Remember an envelope and which of its bodies have come by now."""
+        place = (opened.issuer, header.epoch, header.counter)
+        before = self._database.row("SELECT newcomer FROM seen WHERE issuer = ? AND epoch = ? AND counter = ?", *place)
+        self._database.execute(
+            "INSERT OR REPLACE INTO seen VALUES (?, ?, ?, ?, ?, ?, ?)",
+            *place,
+            opened.envelope_id,
+            opened.envelope,
+            received,
+            newcomer,
+        )
+        self._newcomers[header.epoch] += newcomer - (before[0] if before else 0)
+
+    def forget_before(self, epoch: int) -> None:
+        """Drop what the window refuses anyway, for good."""
+        if self.remembers(epoch):
+            self._database.execute("DELETE FROM seen WHERE epoch < ?", epoch)
+            self._database.execute("DELETE FROM forgotten")
+            self._database.execute("INSERT INTO forgotten VALUES (?)", epoch)
+            self._forgotten = epoch
+            self._newcomers = Counter({each: count for each, count in self._newcomers.items() if each >= epoch})
+
+    def remembers(self, epoch: int) -> bool:
+        """Whether what was accepted in an epoch is still known."""
+        return self._forgotten is None or epoch >= self._forgotten

@@ -1,0 +1,280 @@
+"""Asking peers for what gossip did not bring and for other peers, and giving them what they ask for (spec: pull).
+
+What is delivered goes through the same gate as what is gossiped. Whoever asks is charged for the bytes; whoever sends
+what was not asked for is charged for that.
+"""
+
+import logging
+import random
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+
+import trio
+
+from sapo_node.ingest.rate_limit import SenderQuota
+from sapo_node.ingest.shards import Earshot
+from sapo_node.ingest.store import Shelf
+from sapo_node.ingest.validator import Ingest
+from sapo_node.net.interface import COMPANY, AskFailed, PeerInfo, Verdict
+from sapo_node.net.seen_cache import RecentIds
+from sapo_node.processes.clock import Clock
+from sapo_node.storage.counters import Counters
+from sapo_node.trust.constants import Fact, Standing
+from sapo_node.trust.ledger import Ledger
+from sapo_protocol import (
+    GetRequest,
+    Held,
+    Introduction,
+    ListRequest,
+    Manifest,
+    PeersRequest,
+    RemoteError,
+    decode_delivery,
+    decode_introductions,
+    decode_listing,
+    decode_request,
+    encode_delivery,
+    encode_introductions,
+    encode_listing,
+    encode_request,
+    peer_id,
+    public_key_of,
+    rollouts_topics,
+)
+from sapo_protocol.limits import MAX_DELIVERED, MAX_DELIVERY_BYTES, MAX_INTRODUCED, MAX_LISTED
+from sapo_protocol.pull import ALL_SHARDS
+
+logger = logging.getLogger(__name__)
+
+Ask = Callable[[str, bytes], Awaitable[bytes]]
+"""`ask(peer id, request)`: the peer's answer. Raises AskFailed."""
+Peers = Callable[[], Sequence[PeerInfo]]
+"""The connected peers of the swarm."""
+Introduce = Callable[[str, str, str], None]
+"""`introduce(by whom, peer id, address)`: somebody said that a peer is there."""
+
+INTERVAL, HURRIED_INTERVAL = 15.0, 3.0
+"""Seconds between peers that are asked, on average; the shorter ones while a node lacks company."""
+REQUESTS = 4
+"""Requests for messages to one peer, before the next is asked."""
+IN_VAIN_SECONDS = 600.0
+"""For so long a peer is not asked again for what it sent and was not taken."""
+
+BYTES_PER_SECOND, BURST_BYTES = 65_536.0, 2.0 * MAX_DELIVERY_BYTES
+"""Given to one peer."""
+ALL_BYTES_PER_SECOND, ALL_BURST_BYTES = 524_288.0, 8.0 * MAX_DELIVERY_BYTES
+"""Given to all peers together."""
+LEAST_BYTES = 512
+"""What any answer costs: asking is not free because little comes of it."""
+_EVERYBODY = ""
+_FRAME_BYTES = 5
+"""What a message costs in a delivery beyond its own bytes, at most."""
+
+
+class Giver:
+    """Answers what peers ask, as far as they have not used up their bytes."""
+
+    def __init__(
+        self, *, manifest: Manifest, shelf: Shelf, ledger: Ledger, clock: Clock, peers: Peers, rng: random.Random
+    ) -> None:
+        """`peers` are those that are connected now."""
+        self._topics = rollouts_topics(manifest)
+        self._rng = rng
+        self._shelf = shelf
+        self._peers = peers
+        self._ledger = ledger
+        self._clock = clock
+        self._each = SenderQuota(rate=BYTES_PER_SECOND, burst=BURST_BYTES)
+        self._all = SenderQuota(rate=ALL_BYTES_PER_SECOND, burst=ALL_BURST_BYTES)
+
+    def answer(self, peer: str, data: bytes) -> bytes | None:
+        """The answer to a peer's request; None for one that is to be hung up on. Never raises and never waits."""
+        if not self._ledger.admits(peer):
+            return None
+        try:
+            request = decode_request(data)
+        except RemoteError as error:
+            logger.info("refused a request of %s: %s", peer, error)
+            self._ledger.report(peer, Fact.INVALID_MESSAGE)
+            return None
+        now = self._clock.now()
+        room = int(min(self._each.left(peer, now), self._all.left(_EVERYBODY, now), MAX_DELIVERY_BYTES))
+        if room < LEAST_BYTES:
+            return None
+        match request:
+            case ListRequest():
+                answer = self._listing(request, room)
+            case GetRequest():
+                answer = self._delivery(request, room)
+            case PeersRequest():
+                answer = self._introductions(request, peer)
+        for quota, name in ((self._each, peer), (self._all, _EVERYBODY)):
+            quota.take(name, now, cost=max(len(answer), LEAST_BYTES))
+        return answer
+
+    def _listing(self, request: ListRequest, room: int) -> bytes:
+        listing = encode_listing(self._shelf.listing(request.epoch, request.shards, request.after, MAX_LISTED))
+        return listing if len(listing) <= room else encode_listing([])
+
+    def _delivery(self, request: GetRequest, room: int) -> bytes:
+        messages = []
+        room -= _FRAME_BYTES
+        for wanted in request.want:
+            message = self._shelf.message(wanted)
+            if message is None:
+                continue
+            room -= len(message) + _FRAME_BYTES
+            if room < 0:
+                break
+            messages.append(message)
+        return encode_delivery(messages)
+
+    def _introductions(self, request: PeersRequest, asker: str) -> bytes:
+        """Of the connected peers that follow what is asked about and whose place is known, those in good standing
+        first, and others each time.
+        """
+        topics = {topic for shard, topic in enumerate(self._topics) if request.shards >> shard & 1}
+        met = (each for each in self._peers() if each.addresses and each.peer_id != asker)
+        known = [each for each in met if not topics.isdisjoint(each.follows)]
+        self._rng.shuffle(known)
+        known.sort(key=lambda each: self._ledger.standing(each.peer_id) is not Standing.HEALTHY)
+        introduced = [Introduction(public_key_of(each.peer_id), each.addresses[0]) for each in known[: request.most]]
+        return encode_introductions(sorted(introduced, key=lambda each: each.key))
+
+
+class Puller:
+    """Asks one connected peer after another what it holds, and for what is missing here."""
+
+    def __init__(
+        self,
+        *,
+        ask: Ask,
+        peers: Peers,
+        introduce: Introduce,
+        ingest: Ingest,
+        ledger: Ledger,
+        manifest: Manifest,
+        counters: Counters,
+        clock: Clock,
+        earshot: Earshot,
+        rng: random.Random,
+    ) -> None:
+        self._ask = ask
+        self._peers = peers
+        self._introduce = introduce
+        self._ingest = ingest
+        self._ledger = ledger
+        self._manifest = manifest
+        self._counters = counters
+        self._clock = clock
+        self._earshot = earshot
+        self._rng = rng
+        self._in_vain = RecentIds()
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            interval = INTERVAL if self._sought() == ALL_SHARDS else HURRIED_INTERVAL
+            await trio.sleep(self._rng.uniform(0.5, 1.5) * interval)
+            if peers := self._peers():
+                await self.pull(self._rng.choice(peers).peer_id)
+            # Only those that this node chose to dial are asked whom they know: a crowd of strangers has no say in it.
+            if chosen := [each for each in peers if each.outbound]:
+                await self.meet(self._rng.choice(chosen).peer_id)
+
+    async def pull(self, peer: str) -> None:
+        """Ask one peer for what is missing of the open epochs, the newest first. Bad answers are charged to it."""
+        now = self._counters.epoch(self._clock.now())
+        with self._charging(peer):
+            for epoch in (now, now - 1):
+                if epoch >= 0:
+                    await self._pull_epoch(peer, epoch)
+
+    async def meet(self, peer: str) -> None:
+        """Ask one peer whom else it knows: first of all those who follow what this node lacks company for."""
+        known = {each.peer_id for each in self._peers()}
+        sought = self._sought()
+        with self._charging(peer):
+            named = await self._meet_through(peer, PeersRequest(MAX_INTRODUCED, sought))
+            if sought != ALL_SHARDS and named <= known:
+                # Somebody else then, who may know some: what one's acquaintances know comes to an end.
+                await self._meet_through(peer, PeersRequest(1))
+
+    async def _meet_through(self, peer: str, request: PeersRequest) -> set[str]:
+        """Seek whom a peer names."""
+        introduced = decode_introductions(await self._ask(peer, encode_request(request)), request)
+        for each in introduced:
+            self._introduce(peer, peer_id(each.key), each.address)
+        return {peer_id(each.key) for each in introduced}
+
+    def _sought(self) -> int:
+        """The shards for which a node that follows a part of them lacks company; all of them where it lacks none."""
+        if len(self._earshot.shards) == self._manifest.shards:
+            return ALL_SHARDS
+        topics = rollouts_topics(self._manifest)
+        follow = Counter(topic for peer in self._peers() for topic in peer.follows)
+        return bits(shard for shard in self._earshot.shards if follow[topics[shard]] < COMPANY) or ALL_SHARDS
+
+    @contextmanager
+    def _charging(self, peer: str) -> Iterator[None]:
+        """No answer costs a peer nothing; a wrong one is charged to it."""
+        try:
+            yield
+        except AskFailed as failure:
+            logger.info("%s", failure)
+        except RemoteError as error:
+            logger.info("%s answered what was not asked: %s", peer, error)
+            self._ledger.report(peer, Fact.INVALID_MESSAGE)
+
+    async def _pull_epoch(self, peer: str, epoch: int) -> None:
+        shards = bits(self._earshot.shards)
+        request = ListRequest(epoch, shards=shards)
+        held = decode_listing(await self._ask(peer, encode_request(request)), request)
+        if len(held) == MAX_LISTED:
+            # There may be more: another part of them every time, since nobody can tell which ones are missing.
+            request = ListRequest(epoch, self._rng.randbytes(32), shards)
+            held += decode_listing(await self._ask(peer, encode_request(request)), request)
+        missing = self._missing(peer, held)
+        for _ in range(REQUESTS):
+            settled = await self._get(peer, missing[:MAX_DELIVERED])
+            if not settled:
+                return
+            missing = missing[settled:]
+
+    def _missing(self, peer: str, held: Sequence[Held]) -> list[Held]:
+        """What of it this node has not, by id, without what this peer was asked for in vain."""
+        wanted = {each.envelope_id: self._ingest.wants(each) for each in held}
+        return [
+            Held(envelope_id, bodies)
+            for envelope_id, bodies in sorted(wanted.items())
+            if bodies is not None and not self._in_vain.has(_asked(peer, envelope_id))
+        ]
+
+    async def _get(self, peer: str, wanted: Sequence[Held]) -> int:
+        """Ask for messages. Returns how many of `wanted` are settled: the others may have found no room in the answer.
+        None is where nothing came that could be taken.
+        """
+        if not wanted:
+            return 0
+        request = GetRequest(tuple(wanted))
+        delivered = decode_delivery(await self._ask(peer, encode_request(request)), request, self._manifest)
+        taken = 0
+        for each in delivered:
+            if await self._ingest.handle_pulled(peer, each.message) is Verdict.ACCEPT:
+                taken += 1
+            else:
+                self._in_vain.add(_asked(peer, each.envelope_id), IN_VAIN_SECONDS)
+        if not taken:
+            return 0
+        return [each.envelope_id for each in wanted].index(delivered[-1].envelope_id) + 1
+
+
+def bits(shards: Iterable[int]) -> int:
+    """Shards as a request names them: bit s for shard s."""
+    return sum(1 << shard for shard in shards)
+
+
+def _asked(peer: str, envelope_id: bytes) -> bytes:
+    """What is remembered of asking in vain: by peer, or one that sends envelopes without bodies kept others away."""
+    return peer.encode() + envelope_id

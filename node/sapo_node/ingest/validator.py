@@ -1,0 +1,294 @@
+"""What arrives from the network becomes a signed rollout in the inbox, or a counted refusal.
+
+Checks go from cheap to costly, and each says who is to blame. REJECT is only for what the bytes alone prove wrong,
+and is charged to the peer that sent them, never to the author they name. What depends on this node's clock, ledger or
+load is IGNORE and costs nobody anything. Nothing is scored here: that happens later, on demand, off the gossip path.
+"""
+
+import logging
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from enum import StrEnum
+from functools import partial
+
+from sapo_node.ingest.pending import Inbox
+from sapo_node.ingest.rate_limit import SenderQuota
+from sapo_node.ingest.seen import ReplayWindow
+from sapo_node.ingest.store import Shelf
+from sapo_node.net.interface import Verdict
+from sapo_node.processes.clock import Clock
+from sapo_node.storage.counters import Counters, KeyInUseElsewhere
+from sapo_node.storage.database import Database, StateError
+from sapo_node.trust import constants
+from sapo_node.trust.constants import Fact, Standing
+from sapo_node.trust.equivocation import Court
+from sapo_node.trust.ledger import Ledger
+from sapo_protocol import (
+    Header,
+    Held,
+    Layer,
+    LocalError,
+    Manifest,
+    Opened,
+    RemoteError,
+    Rollout,
+    Sealed,
+    decode_evidence,
+    decode_header,
+    decode_message,
+    encode_evidence,
+    in_window,
+    match_bodies,
+    open_envelope,
+    parse_envelope,
+    peer_id,
+    prove_equivocation,
+    require_shard,
+)
+
+logger = logging.getLogger(__name__)
+
+
+class Ignored(StrEnum):
+    """Why a message was set aside although nothing proves it wrong."""
+
+    SENDER_BUSY = "sender over its rate"
+    SENDER_BANNED = "sender banned"
+    ISSUER_BANNED = "issuer banned"
+    DUPLICATE = "duplicate"
+    OUTSIDE_WINDOW = "outside the epoch window"
+    OVER_QUOTA = "issuer over its quota"
+    EQUIVOCATION = "equivocation"
+    KNOWN_EVIDENCE = "evidence known or over its budget"
+
+
+Refused = Callable[[str, Sealed | None, str], None]
+"""`refused(sender, envelope if there is one, why)`."""
+
+
+class _Ignore(Exception):
+    def __init__(self, reason: Ignored) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class Ingest:
+    """The gate between the network and the node."""
+
+    def __init__(
+        self,
+        *,
+        database: Database,
+        manifest: Manifest,
+        clock: Clock,
+        counters: Counters,
+        ledger: Ledger,
+        court: Court,
+        inbox: Inbox,
+        shelf: Shelf,
+        issuer: bytes,
+        on_fatal: Callable[[LocalError], None],
+        on_refused: Refused = lambda _sender, _sealed, _why: None,
+    ) -> None:
+        """`issuer` is this node's own public key; `on_fatal` hears what must stop the node, `on_refused` what was not
+        taken.
+        """
+        self._database = database
+        self._manifest = manifest
+        self._clock = clock
+        self._counters = counters
+        self._ledger = ledger
+        self._court = court
+        self._inbox = inbox
+        self._shelf = shelf
+        self._issuer = issuer
+        self._on_fatal = on_fatal
+        self._on_refused = on_refused
+        self._sealed: Sealed | None = None
+        """The envelope of the rollout at hand, as soon as there is one."""
+        self._window = ReplayWindow(database)
+        self._quota = SenderQuota(rate=constants.MESSAGES_PER_SECOND, burst=constants.MESSAGE_BURST)
+        self.accepted = 0
+        self.pulled = 0
+        """Of the accepted ones, those that this node had asked for."""
+        self.evidence = 0
+        self.refused: Counter[str] = Counter()
+
+    async def handle(self, sender: str, data: bytes, *, shard: int) -> Verdict:
+        """Judge one rollout message of `sender` (a peer id) on the topic of a shard. Never raises and never waits."""
+        return self._judge(sender, data, partial(self._admit, shard=shard))
+
+    async def handle_pulled(self, sender: str, data: bytes) -> Verdict:
+        """Judge one rollout message that `sender` was asked for, and so is not charged for. Never raises or waits."""
+        verdict = self._judge(sender, data, self._admit, asked=True)
+        self.pulled += verdict is Verdict.ACCEPT
+        return verdict
+
+    def wants(self, held: Held) -> int | None:
+        """Which bodies of an envelope that a peer holds are not here, as bits by k; None where nothing is missing."""
+        here = self._window.received(held.envelope_id)
+        if here is None:
+            here = self._shelf.bodies(held.envelope_id)  # this node's own
+        if here is None:
+            return held.bodies
+        return held.bodies & ~here or None
+
+    async def handle_evidence(self, sender: str, data: bytes) -> Verdict:
+        """Judge one evidence message of `sender`. Never raises and never waits."""
+        return self._judge(sender, data, self._hear)
+
+    def _judge(
+        self, sender: str, data: bytes, admit: Callable[[bytes, float], None], *, asked: bool = False
+    ) -> Verdict:
+        now = self._clock.now()
+        self._sealed = None
+        try:
+            self._require_welcome(sender, now, asked=asked)
+            admit(data, now)
+        except _Ignore as ignored:
+            self._refuse(sender, ignored.reason)
+            return Verdict.IGNORE
+        except RemoteError as error:
+            logger.info("refused a message from %s: %s", sender, error)
+            self._refuse(sender, error.layer)
+            forged = error.layer is Layer.SIGNATURE
+            self._ledger.report(sender, Fact.FORGED_SIGNATURE if forged else Fact.INVALID_MESSAGE)
+            return Verdict.REJECT
+        except StateError as error:
+            self._on_fatal(error)
+            return Verdict.IGNORE
+        return Verdict.ACCEPT
+
+    def _refuse(self, sender: str, why: str) -> None:
+        self.refused[why] += 1
+        self._on_refused(sender, self._sealed, why)
+
+    def advance(self, epoch: int) -> None:
+        """Enter an epoch: drop what its window and the age limit refuse anyway."""
+        with self._database.transaction():
+            self._window.forget_before(epoch - 1)
+            self._court.advance()
+            self._inbox.advance(epoch)
+        self._shelf.forget_before(epoch - 1)
+
+    def _require_welcome(self, sender: str, now: float, *, asked: bool) -> None:
+        """Step 1 of both tables of the spec: local."""
+        if not asked and not self._quota.take(sender, now):
+            raise _Ignore(Ignored.SENDER_BUSY)
+        if not self._ledger.admits(sender):
+            raise _Ignore(Ignored.SENDER_BANNED)
+
+    def _admit(self, data: bytes, now: float, *, shard: int | None = None) -> None:
+        """Steps 2 to 15 of the spec for rollouts (spec/gossip.md), in its order; no shard for what came on no topic."""
+        # Steps 2 and 3: MSG-1, MSG-2.
+        envelope, bodies = decode_message(data, self._manifest)
+        # Step 4: ENV-1 to ENV-6.
+        self._sealed = sealed = parse_envelope(envelope, network_id=self._manifest.network_id)
+        # Step 5: REP-1.
+        received = self._require_news(sealed, bodies)
+        # Step 6: local.
+        self._require_admitted(sealed)
+        # Step 7: ENV-7, SIG-1 to SIG-4.
+        opened = open_envelope(sealed)
+        # Step 8: HDR-1 to HDR-4, EXT-1, EXT-2.
+        header = decode_header(opened.payload, self._manifest)
+        # Step 9: TOP-3.
+        if shard is not None:
+            require_shard(self._manifest, shard, opened.issuer, header.epoch)
+        # Step 10: TIME-2. Before step 12: an own envelope may be replayed long after this node forgot it.
+        if not in_window(self._manifest, header.epoch, now) or not self._window.remembers(header.epoch):
+            raise _Ignore(Ignored.OUTSIDE_WINDOW)
+        # Step 11: BODY-1.
+        rollout = match_bodies(opened, header, bodies)
+        # Step 12: DUTY-2.
+        if opened.issuer == self._issuer:
+            self._recognise(opened, header)
+        # Step 13: REP-2.
+        self._require_first(sealed, header)
+        # Step 14: local.
+        self._require_place(rollout)
+        # Step 15.
+        newcomer = self._ledger.standing(peer_id(sealed.issuer)) is not Standing.HEALTHY
+        fresh = tuple(None if received >> k & 1 else body for k, body in enumerate(bodies))
+        with self._database.transaction():
+            self._window.accept(rollout.opened, rollout.header, received=received | _bits(bodies), newcomer=newcomer)
+            self._inbox.put(replace(rollout, bodies=fresh))
+        self._shelf.put(rollout)
+        self.accepted += 1
+
+    def _require_news(self, sealed: Sealed, bodies: tuple[bytes | None, ...]) -> int:
+        """Before the signature: an envelope accepted earlier is of interest only for bodies that did not come with it.
+
+        Returns those that did, as bits by k: each body is taken once, or a relay could have one trained on twice.
+        """
+        received = self._window.received(sealed.envelope_id)
+        if received is not None and not _bits(bodies) & ~received:
+            raise _Ignore(Ignored.DUPLICATE)
+        return received or 0
+
+    def _require_admitted(self, sealed: Sealed) -> None:
+        """Refuse a banned issuer. The peer that forwards a convicted issuer has not seen the evidence: DUTY-6."""
+        issuer = peer_id(sealed.issuer)
+        if not self._ledger.admits(issuer):
+            self._court.remind(issuer)
+            raise _Ignore(Ignored.ISSUER_BANNED)
+
+    def _recognise(self, opened: Opened, header: Header) -> None:
+        try:
+            self._counters.recognise(opened.envelope_id, header.epoch)
+        except KeyInUseElsewhere as error:
+            self._on_fatal(error)
+        raise _Ignore(Ignored.DUPLICATE)
+
+    def _require_first(self, sealed: Sealed, header: Header) -> None:
+        """One content for each (issuer, epoch, counter): a second one convicts its issuer."""
+        first = self._window.first(sealed.issuer, header)
+        if first is None or self._window.received(sealed.envelope_id) is not None:
+            return
+        if self._court.hears(sealed.issuer):
+            accepted = parse_envelope(first, network_id=self._manifest.network_id)
+            self._convict(encode_evidence(accepted, sealed), publish=True)
+        raise _Ignore(Ignored.EQUIVOCATION)
+
+    def _require_place(self, rollout: Rollout) -> None:
+        """The quotas of those in no good standing. Names that never gave anything have one in common, which must not
+        keep out those who did: they are few, since each was verified.
+        """
+        header, account = rollout.header, self._ledger.of(peer_id(rollout.opened.issuer))
+        if account.standing is not Standing.HEALTHY:
+            over = header.counter >= self._manifest.max_rounds * constants.NEWCOMER_COUNTERS
+            crowded = self._window.newcomers(header.epoch) >= constants.NEWCOMER_ENVELOPES
+            if over or (crowded and not account.earned):
+                raise _Ignore(Ignored.OVER_QUOTA)
+
+    def _hear(self, data: bytes, now: float) -> None:
+        """Steps 2 to 11 of the spec for evidence (spec/gossip.md), in its order. Evidence has no window: `now` does not
+        matter.
+        """
+        del now
+        # Steps 2 to 5: EVD-1, EVD-2, ENV-1 to ENV-6, EVD-3, EVD-4.
+        accusation = decode_evidence(data, self._manifest)
+        # Steps 6 and 7: convicted already, or over the budget (local).
+        if not self._court.hears(accusation.issuer):
+            raise _Ignore(Ignored.KNOWN_EVIDENCE)
+        # Steps 8 to 11: ENV-7, SIG-1 to SIG-4, HDR-1 to HDR-4, EXT-1, EXT-2, EVD-3.
+        self._convict(data, publish=False)
+        self.evidence += 1
+
+    def _convict(self, evidence: bytes, *, publish: bool) -> None:
+        proof = prove_equivocation(decode_evidence(evidence, self._manifest), self._manifest)
+        if proof.issuer == self._issuer:
+            self._on_fatal(
+                KeyInUseElsewhere(
+                    "this node's key has signed two envelopes for one round, and there is evidence of it: peers that "
+                    "see it ban the key for good; find out who else has it, and start with a new one"
+                )
+            )
+            raise _Ignore(Ignored.EQUIVOCATION)
+        self._inbox.forget(self._court.convict(proof, publish=publish))
+
+
+def _bits(bodies: tuple[bytes | None, ...]) -> int:
+    """Which bodies are there: bit k for group k."""
+    return sum(1 << k for k, body in enumerate(bodies) if body is not None)

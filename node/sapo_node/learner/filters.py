@@ -1,0 +1,34 @@
+"""The gates that need the policy's own probabilities of what others wrote.
+
+They cost nothing: the probabilities are those that the loss needs anyway, before the policy learns from them.
+"""
+
+import math
+
+import torch
+from torch import Tensor
+
+from sapo_node.groups.messages import FOLLOWS, RARE
+
+
+def surprises(logprobs: Tensor, before_answer: Tensor) -> Tensor:
+    """Tell which tokens this policy would hardly come to write: (B, T), (B, T) to (B, T).
+
+    The first that it would not write leads off its way, and what comes after it is nothing that it would meet on its
+    own: none of that is taught. Nor could one tell where it is back on its way, since a wrong step in words that it
+    knows from elsewhere surprises where it begins, and not where it ends. `before_answer` is 1 for the tokens before
+    the answer, and for its tags.
+    """
+    work = before_answer.bool()
+    rare = (logprobs < math.log(RARE)) & work
+    return (rare.cumsum(1) > 0) & work
+
+
+def follows(logprobs: Tensor, answer: Tensor) -> Tensor:
+    """Tell in which completions the answer follows, for this policy, from the text before it: (B, T), (B, T) to (B,).
+
+    A right answer that does not follow is a guess, or was worked out elsewhere; what can be learnt from it is to guess.
+    `answer` is 1 for the tokens of the answer and of what comes after it. The tags do not count: where a policy would
+    answer is not what its answer follows from.
+    """
+    return torch.where(answer.bool(), logprobs, 0.0).sum(1) >= math.log(FOLLOWS)

@@ -1,0 +1,52 @@
+"""Peers that served a node well, remembered over restarts.
+
+A node that starts anew knows only what its operator told it, and whoever waits for it may be all that it finds. So it
+first dials a few peers that it had dialled before and that brought it messages. Whoever only dialled us cannot become
+one: that would hand the choice to strangers (as in Bitcoin Core, which keeps outbound peers alone as anchors).
+"""
+
+from collections.abc import Sequence
+
+from sapo_node.net.addresses import network_of
+from sapo_node.net.interface import PeerInfo
+from sapo_node.storage.database import Database
+
+SCHEMA = "CREATE TABLE IF NOT EXISTS anchors (place INTEGER PRIMARY KEY, address TEXT NOT NULL) STRICT"
+
+KEPT = 4
+PER_NETWORK = 2  # of them
+
+
+class Anchors:
+    """The few that are remembered."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """Full addresses, the best first."""
+        return tuple(address for (address,) in self._database.rows("SELECT address FROM anchors ORDER BY place"))
+
+    def note(self, peers: Sequence[PeerInfo]) -> None:
+        """Remember those that have been useful for longest, and of earlier ones what there is room for."""
+        useful = (peer for peer in peers if peer.outbound and peer.brought and peer.addresses)
+        present = [
+            f"{peer.addresses[0]}/p2p/{peer.peer_id}" for peer in sorted(useful, key=lambda peer: peer.connected_at)
+        ]
+        kept = _spread([*present, *self.addresses])
+        if kept != self.addresses:
+            with self._database.transaction():
+                self._database.execute("DELETE FROM anchors")
+                for place, address in enumerate(kept):
+                    self._database.execute("INSERT INTO anchors VALUES (?, ?)", place, address)
+
+
+def _spread(addresses: Sequence[str]) -> tuple[str, ...]:
+    """The first KEPT of different peers, with at most PER_NETWORK in one network."""
+    kept: dict[str, str] = {}
+    for address in addresses:
+        near = sum(network_of(other) == network_of(address) for other in kept.values())
+        if len(kept) < KEPT and near < PER_NETWORK:
+            kept.setdefault(address.rpartition("/")[2], address)
+    return tuple(kept.values())

@@ -1,0 +1,301 @@
+"""py-libp2p's gossip with its crashes contained and its open ends bounded.
+
+What a peer sends reaches our node only through `HardenedPubsub.push_msg`: admission, size, topic and gossip
+signature first, then the node's verdict, and only an ACCEPT goes on to the router, which forwards it. An RPC that
+cannot be parsed or exceeds a cap costs its sender the connection, and nobody else anything.
+"""
+
+import logging
+import re
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import trio
+from libp2p.exceptions import ParseError
+from libp2p.io.exceptions import IOException, MessageTooLarge
+from libp2p.network.connection.exceptions import RawConnError
+from libp2p.pubsub import pubsub
+from libp2p.pubsub.mcache import CacheEntry, MessageCache
+from libp2p.pubsub.pb import rpc_pb2
+from libp2p.pubsub.validators import signature_validator
+from libp2p.utils.varint import read_varint_prefixed_bytes_limited
+
+from sapo_node.net.gossip_score import Offence
+from sapo_node.net.interface import Admit, Verdict
+from sapo_node.net.patches import forget_record
+from sapo_node.net.router import ScoredGossipSub
+from sapo_node.net.seen_cache import Judge, RecentIds, content_id, message_id
+
+log = logging.getLogger(__name__)
+
+# Caps of one RPC. Honest ones stay far below: a heartbeat gossips the few messages of three seconds.
+PUBLISHES = 64
+SUBSCRIPTIONS = 64
+RECORD_BYTES = 8192
+CONTROLS = 64  # of each kind
+OFFERED_IDS = 512
+WANTED_IDS = 64  # each may cost us a whole message
+BACKOFF_SECONDS = 600  # a peer may ask us to stay out of its mesh for so long, not for ever
+
+FRAME_SECONDS = 20.0  # for one RPC, from its first byte to its last; 50 kB/s for the largest
+STREAMS = 4  # gossip streams one peer may hold open; honest ones need one
+SEEN_SECONDS = 120.0
+
+SWARM_TOPIC = re.compile(r"/sapo/[0-9]{1,4}/([0-9a-f]{64})/")
+
+
+@dataclass(frozen=True, slots=True)
+class Gossip:
+    """What the gossip layer needs to know, and whom to tell."""
+
+    judges: Mapping[str, Judge]
+    """By topic; there are no other topics for us."""
+    admit: Admit
+    offended: Callable[[str, str], None]
+    """(peer id, what was wrong): a peer broke the gossip protocol."""
+    joined: Callable[[str], None]
+    """(peer id): a peer announced that it follows a topic of ours."""
+    foreign: Callable[[str, str], None]
+    """(peer id, network id): a peer announced that it follows another swarm."""
+
+
+class ContentCache(MessageCache):  # type: ignore[misc]
+    """Messages kept for gossip repair, under the id that `seen` uses.
+
+    The library keeps them under author and sequence number, so that peers ask for what they already have.
+    """
+
+    def put(self, msg: Any) -> None:
+        key = _id(msg)
+        if key not in self.msgs:
+            self.msgs[key] = msg
+            self.history[0].append(CacheEntry(key, msg.topicIDs))
+
+
+class HardenedGossipSub(ScoredGossipSub):
+    """The router, without the tables that grow for ever or hold whole messages."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.mcache = ContentCache(settings["gossip_window"], settings["gossip_history"])
+        # One timestamp per message, kept for ever, for a feature that is switched off.
+        self.recent_message_deliveries: Any = defaultdict(lambda: deque(maxlen=1))
+
+    def _check_equivocation(self, _message: Any) -> bool:
+        """Ours is decided by the node, from signed envelopes; this table would keep a thousand messages."""
+        return True
+
+
+class HardenedPubsub(pubsub.Pubsub):  # type: ignore[misc]
+    """The gossip service; see the module's docstring."""
+
+    def __init__(self, host: Any, router: HardenedGossipSub, gossip: Gossip, *, counter: int) -> None:
+        super().__init__(
+            host,
+            router,
+            msg_id_constructor=_id,
+            max_subscriptions_per_rpc=SUBSCRIPTIONS,
+            max_subscriptions_per_peer=SUBSCRIPTIONS,
+            allowed_topics=set(gossip.judges),
+        )
+        self.seen_messages.stop()  # ends the thread that sweeps the library's unbounded cache
+        self.seen_messages: Any = RecentIds()
+        # A counter that starts at the second repeats itself after the restart of a fast publisher.
+        self.counter = counter
+        self._gossip = gossip
+        self._streams: Counter[Any] = Counter()
+
+    async def stream_handler(self, stream: Any) -> None:
+        peer_id = stream.muxed_conn.peer_id
+        if self._streams[peer_id] >= STREAMS or not self._gossip.admit(str(peer_id)):
+            await self._reset(stream)
+            return
+        self._streams[peer_id] += 1
+        try:
+            await super().stream_handler(stream)
+        except Exception as error:  # noqa: BLE001 - whatever a peer sends must not reach the swarm's nursery
+            await self._give_up(stream, f"unreadable RPC: {type(error).__name__}")
+        finally:
+            self._streams[peer_id] -= 1
+            if not self._streams[peer_id]:
+                del self._streams[peer_id]
+
+    async def continuously_read_stream(self, stream: Any) -> None:
+        """Read and process RPC by RPC, in line: a peer that floods waits for its own messages."""
+        peer_id = stream.muxed_conn.peer_id
+        try:
+            while self.manager.is_running:
+                raw = await _next_frame(stream, self.max_inbound_rpc_size)
+                rpc = rpc_pb2.RPC()
+                rpc.ParseFromString(raw)
+                await self._process(peer_id, rpc)
+        except MessageTooLarge:
+            await self._give_up(stream, "RPC too large")
+        except trio.TooSlowError:
+            # An honest peer has one stream. Each beyond it counts twice, so that who keeps four waiting is refused.
+            count = 2 * self._streams[peer_id] - 1
+            self.router.scores.offended(trio.current_time(), str(peer_id), Offence.UNFINISHED, count)
+            await self._give_up(stream, "RPC never finished")
+        except (IOException, RawConnError):
+            return  # the stream or its connection ended
+
+    async def _process(self, peer_id: Any, rpc: Any) -> None:
+        if not self._gossip.admit(str(peer_id)):
+            await self.host.disconnect(peer_id)
+            return
+        if excess := _excess(rpc):
+            await self._expel(peer_id, excess)
+            raise ParseError(excess)
+        # Looked up on its module, where the patch put the one that remembers.
+        if not pubsub.maybe_consume_signed_record(rpc, self.host, peer_id):
+            self._gossip.offended(str(peer_id), "invalid peer record")
+            return
+        for message in rpc.publish:
+            if not self.topic_ids.isdisjoint(message.topicIDs):
+                await self.push_msg(peer_id, message)
+        for subscription in rpc.subscriptions:
+            self.handle_subscription(peer_id, subscription)
+        if not self.router.bears(peer_id, rpc):
+            await self._expel(peer_id, "control messages beyond measure")
+        elif rpc.HasField("control"):
+            _tame(rpc.control, self.topic_ids)
+            await self.router.handle_rpc(rpc, peer_id)
+
+    async def push_msg(self, msg_forwarder: Any, msg: Any) -> None:
+        if msg_forwarder == self.my_id:
+            # A message may be published again, so our own memory of it must not stop it.
+            self.seen_messages.discard(_id(msg))
+            await super().push_msg(msg_forwarder, msg)
+            return
+        try:
+            await self._consider(msg_forwarder, msg)
+        except Exception as error:  # noqa: BLE001 - one message must not end the service
+            self._gossip.offended(str(msg_forwarder), f"unreadable message: {type(error).__name__}")
+
+    async def _consider(self, forwarder: Any, message: Any) -> None:
+        peer = str(forwarder)
+        if not self._gossip.admit(peer):
+            return
+        if len(message.topicIDs) != 1:
+            self._gossip.offended(peer, "message in several topics")
+            return
+        topic, key = message.topicIDs[0], content_id(message.data)
+        judge = self._gossip.judges[topic]
+        if (owed := self.router.promised(forwarder, topic)) and _id(message) in owed:
+            self.router.kept(forwarder, topic)
+        if judge.knows(key):
+            self.router.copied(forwarder, key)
+            return
+        if len(message.data) > judge.max_bytes:
+            self._gossip.offended(peer, "message too large")
+            return
+        # Before the node is asked: else a copy with a broken gossip signature, which is not forwarded, would use up
+        # the one question that this content gets.
+        if not signature_validator(message):
+            self._gossip.offended(peer, "bad gossip signature")
+            return
+        self.router.arrives(forwarder, topic, key)
+        verdict = await judge.ask(peer, message.data)
+        if verdict is Verdict.ACCEPT:
+            self.router.accepted(key)
+            self._mark_msg_seen(message)
+            # Not by way of the library's own checks, of which these are all: it would verify the signature again.
+            await self.router.publish(forwarder, message)
+        elif verdict is not None:
+            # Not to be fetched again by gossip; the judge decides whether it may be asked about again.
+            self.seen_messages.add(_id(message), SEEN_SECONDS)
+
+    def _mark_msg_seen(self, msg: Any) -> None:
+        self.seen_messages.add(_id(msg), SEEN_SECONDS)
+
+    def notify_subscriptions(self, publish_message: Any) -> None:
+        """Nobody reads the library's subscription: messages reach the node through `handle`."""
+
+    def handle_subscription(self, origin_id: Any, sub_message: Any) -> None:
+        super().handle_subscription(origin_id, sub_message)
+        if not sub_message.subscribe:
+            return
+        if sub_message.topicid in self._gossip.judges:
+            self._gossip.joined(str(origin_id))
+        elif swarm := SWARM_TOPIC.match(sub_message.topicid):
+            self._gossip.foreign(str(origin_id), swarm.group(1))
+
+    async def _expel(self, peer_id: Any, cause: str) -> None:
+        """Report a peer whose stream cannot be trusted to be in step any more, and close its connections."""
+        self._gossip.offended(str(peer_id), cause)
+        forget_record(self.host, peer_id)
+        await self.host.disconnect(peer_id)
+
+    async def _give_up(self, stream: Any, cause: str) -> None:
+        await self._expel(stream.muxed_conn.peer_id, cause)
+        await self._reset(stream)
+        self._handle_dead_peer(stream.muxed_conn.peer_id)
+
+    async def _reset(self, stream: Any) -> None:
+        try:
+            await stream.reset()
+        except Exception as error:  # noqa: BLE001 - the stream is being given up; how it fails is no news
+            log.debug("resetting a stream failed: %r", error)
+
+
+async def _next_frame(stream: Any, limit: int) -> bytes:
+    """The next RPC. A peer may say nothing for as long as it likes, but must finish in time what it began.
+
+    Raises trio.TooSlowError if it does not, MessageTooLarge for more than `limit` bytes, IOException at the end.
+    """
+    first = await stream.read(1)
+    with trio.fail_after(FRAME_SECONDS):
+        return bytes(await read_varint_prefixed_bytes_limited(_Begun(first, stream), limit))
+
+
+@dataclass(slots=True)
+class _Begun:
+    """A stream of which something was read already."""
+
+    first: bytes
+    stream: Any
+
+    async def read(self, count: int | None = None) -> bytes:
+        """First what was read, then the rest."""
+        first, self.first = self.first, b""
+        return first or bytes(await self.stream.read(count))
+
+
+def _excess(rpc: Any) -> str:
+    """What exceeds the caps of one RPC; empty if nothing does."""
+    control = rpc.control
+    counts = (
+        ("messages", len(rpc.publish), PUBLISHES),
+        ("subscriptions", len(rpc.subscriptions), SUBSCRIPTIONS),
+        ("bytes of peer record", len(rpc.senderRecord), RECORD_BYTES),
+        ("IHAVE", len(control.ihave), CONTROLS),
+        ("IWANT", len(control.iwant), CONTROLS),
+        ("GRAFT", len(control.graft), CONTROLS),
+        ("PRUNE", len(control.prune), CONTROLS),
+        ("offered ids", sum(len(ihave.messageIDs) for ihave in control.ihave), OFFERED_IDS),
+        ("wanted ids", sum(len(iwant.messageIDs) for iwant in control.iwant), WANTED_IDS),
+    )
+    return next((f"{found} {what} in one RPC" for what, found, cap in counts if found > cap), "")
+
+
+def _id(message: Any) -> bytes:
+    """The id of a gossip message; one in no topic or several gets one too, and gets no further."""
+    return message_id("".join(message.topicIDs), message.data)
+
+
+def _tame(control: Any, topics: Collection[str]) -> None:
+    """Leave in a control message only what concerns topics that we follow, and no addresses for us to dial.
+
+    The router keeps a back-off for each topic it hears of and never drops it, and it would connect to
+    whatever addresses a PRUNE names.
+    """
+    for kind in (control.ihave, control.graft, control.prune):
+        kept = [item for item in kind if item.topicID in topics]
+        del kind[:]
+        kind.extend(kept)
+    for prune in control.prune:
+        del prune.peers[:]
+        prune.backoff = min(prune.backoff, BACKOFF_SECONDS)
+    del control.idontwant[:]  # a feature of a version that we do not speak

@@ -1,0 +1,286 @@
+"""The mesh kept by our own score, and what a peer may ask of the router by control messages.
+
+The library's scorer is taken out: nothing tells it of the mesh's deliveries, it forgets who disconnects, and while all
+scores are equal it grafts two more peers at every heartbeat, until the mesh is too large and as many are pruned.
+"""
+
+import random
+import time
+from collections import OrderedDict
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Any
+
+import trio
+from libp2p.pubsub.pb import rpc_pb2
+
+from sapo_node.net.gossip_score import NEAR_SECONDS, TOLERATED, Offence, Scores
+from sapo_node.net.gossipsub import DIALLED, SteadyGossipSub
+
+KEPT_BY_SCORE = 4  # of a mesh that is too large; the rest is drawn, so that newcomers stay too
+OPPORTUNITY_BEATS = 15  # heartbeats between attempts to better a mesh
+OPPORTUNITY_SCORE = 1.0  # the median of a mesh below which it is tried: hardly a message a minute comes first from it
+OPPORTUNITY_PEERS = 2
+BACKOFF_SLACK = 5  # seconds by which two nodes may differ on when a back-off ends
+
+OFFERED_IDS = 512  # in one IHAVE of ours
+ASKED_IDS = 32  # of one peer and topic at a time
+PROMISE_SECONDS = 10.0
+ARRIVALS = 1024  # messages of the last two seconds
+
+ALLOWED = {"ihave": 10, "offered": 512, "iwant": 10, "wanted": 64, "graft": 20, "prune": 20, "idontwant": 0, "rpc": 32}
+"""Control messages, ids in them, and RPCs that bring no message, of one peer per second. An honest router sends one or
+two of each at a heartbeat; IDONTWANT belongs to a version that we do not speak."""
+BURST_SECONDS = 10.0  # of them at once: a node that could not read for so long finds much waiting
+
+
+@dataclass(slots=True)
+class Arrival:
+    """A message that came lately."""
+
+    time: float
+    topic: str
+    peers: list[str]
+    """Who delivered it, in their order."""
+    accepted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """What a peer offered and we asked for."""
+
+    until: float
+    ids: frozenset[bytes]
+
+
+@dataclass(slots=True)
+class Spent:
+    """How much of what is allowed a peer has used."""
+
+    time: float
+    levels: dict[str, float] = field(default_factory=dict)
+
+    def add(self, now: float, counts: Collection[tuple[str, int]]) -> int:
+        """Enter what an RPC holds; how much of it was too much."""
+        passed, self.time = now - self.time, now
+        excess = 0.0
+        for kind, count in counts:
+            level = max(0.0, self.levels.get(kind, 0.0) - ALLOWED[kind] * passed) + count
+            self.levels[kind] = min(level, ALLOWED[kind] * BURST_SECONDS)
+            excess += level - self.levels[kind]
+        return round(excess)
+
+
+class ScoredGossipSub(SteadyGossipSub):
+    """The router, with a score that counts."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.scorer = None
+        self.scores = Scores()
+        self._beats = 0
+        self._arrivals: OrderedDict[bytes, Arrival] = OrderedDict()
+        self._promises: dict[tuple[Any, str], Promise] = {}
+        self._spent: dict[Any, Spent] = {}
+        self._served: set[tuple[Any, bytes]] = set()
+
+    # Deliveries, as the service tells of them.
+
+    def arrives(self, peer: Any, topic: str, key: bytes) -> None:
+        """A message came that is new; the node is asked about it next."""
+        self._arrivals[key] = Arrival(trio.current_time(), topic, [str(peer)])
+        if len(self._arrivals) > ARRIVALS:
+            self._credit(self._arrivals.popitem(last=False)[1])
+
+    def copied(self, peer: Any, key: bytes) -> None:
+        """A message came that is known."""
+        arrival, name = self._arrivals.get(key), str(peer)
+        if arrival and trio.current_time() - arrival.time <= NEAR_SECONDS and name not in arrival.peers:
+            arrival.peers.append(name)
+
+    def accepted(self, key: bytes) -> None:
+        """The node accepted a message."""
+        if arrival := self._arrivals.get(key):
+            arrival.accepted = True
+
+    def _credit(self, arrival: Arrival) -> None:
+        """No more copies of a message count."""
+        if arrival.accepted:
+            mesh = frozenset(map(str, self.mesh.get(arrival.topic, ())))
+            self.scores.delivered(trio.current_time(), arrival.topic, arrival.peers, mesh)
+
+    def promised(self, peer: Any, topic: str) -> Collection[bytes]:
+        """The ids for which a peer was asked and of which none has come."""
+        promise = self._promises.get((peer, topic))
+        return promise.ids if promise else ()
+
+    def kept(self, peer: Any, topic: str) -> None:
+        """One of the ids that a peer promised came; one is enough, for links are slow."""
+        del self._promises[peer, topic]
+
+    # Control messages.
+
+    def bears(self, peer: Any, rpc: Any) -> bool:
+        """Whether the control messages of an RPC are still bearable, after all that this peer sent."""
+        now, name = trio.current_time(), str(peer)
+        excess = self._spent.setdefault(peer, Spent(now)).add(now, _counts(rpc))
+        self.scores.offended(now, name, Offence.EXCESS, excess)
+        strange = sum(graft.topicID not in self.mesh for graft in rpc.control.graft)
+        self.scores.offended(now, name, Offence.STRANGE_GRAFT, strange)
+        return not self.refuses(name)
+
+    def refuses(self, peer: str) -> bool:
+        """Whether a peer flooded us of late."""
+        return self.scores.of(trio.current_time(), peer).refused
+
+    async def handle_graft(self, graft_msg: Any, sender_peer_id: Any) -> None:
+        topic, peer = graft_msg.topicID, sender_peer_id
+        if topic not in self.mesh:
+            return
+        early = self.back_off.get(topic, {}).get(peer, 0) - time.time() > BACKOFF_SLACK
+        self.scores.offended(trio.current_time(), str(peer), Offence.EARLY_GRAFT, early)
+        if early or self._score(peer) < 0:
+            self._add_back_off(peer, topic, is_unsubscribe=False)
+            await self.emit_prune(topic, peer, do_px=False, is_unsubscribe=False)
+        else:
+            self._admit(peer, topic)
+
+    async def handle_ihave(self, ihave_msg: Any, sender_peer_id: Any) -> None:
+        """Ask for what we lack, a little at a time: more when something of it has come."""
+        topic, peer = ihave_msg.topicID, sender_peer_id
+        lacking = {key for key in ihave_msg.messageIDs if not self.pubsub.seen_messages.has(key)}
+        if not lacking or (peer, topic) in self._promises:
+            return
+        asked = random.sample(sorted(lacking), min(len(lacking), ASKED_IDS))
+        self._promises[peer, topic] = Promise(trio.current_time() + PROMISE_SECONDS, frozenset(asked))
+        await self.emit_iwant(asked, peer)
+
+    async def handle_iwant(self, iwant_msg: Any, sender_peer_id: Any) -> None:
+        """Send what is asked for and still at hand, each message to each peer once in a heartbeat."""
+        wanted = {(sender_peer_id, key) for key in iwant_msg.messageIDs} - self._served
+        found = [(each, message) for each in wanted if (message := self.mcache.get(each[1]))]
+        self._served.update(each for each, _ in found)
+        if found:
+            self.send_rpc(sender_peer_id, rpc_pb2.RPC(publish=[message for _, message in found]))
+
+    def _check_back_off(self, peer: Any, topic: str) -> bool:
+        """Whether a peer must stay out of the mesh; the library asks this before every graft."""
+        return super()._check_back_off(peer, topic) or self._score(peer) < 0
+
+    def _score(self, peer: Any) -> float:
+        return self.scores.score(trio.current_time(), str(peer))
+
+    # The mesh.
+
+    def mesh_heartbeat(self) -> tuple[Any, Any]:
+        """Whom to ask into the mesh, and whom to send out of it: first of all who has a negative score."""
+        self._settle()
+        negative = [
+            (peer, topic)
+            for topic, mesh in self.mesh.items()
+            for peer in mesh - self._spared(topic)
+            if self._score(peer) < 0
+        ]
+        for peer, topic in negative:
+            self._dismiss(peer, topic)
+        grafts, prunes = super().mesh_heartbeat()
+        for peer, topics in prunes.items():
+            for topic in topics:
+                self._dismiss(peer, topic)
+        for peer, topic in negative:
+            prunes[peer].append(topic)
+        for topic in self.mesh if self._beats % OPPORTUNITY_BEATS == 0 else ():
+            for peer in self._better(topic):
+                self._admit(peer, topic)
+                grafts[peer].append(topic)
+        return grafts, prunes
+
+    def _settle(self) -> None:
+        """Give credit for deliveries, look for broken promises, and forget what has passed."""
+        self._beats += 1
+        now = trio.current_time()
+        for key in [key for key, arrival in self._arrivals.items() if now - arrival.time > NEAR_SECONDS]:
+            self._credit(self._arrivals.pop(key))
+        for (peer, topic), promise in list(self._promises.items()):
+            if now > promise.until:
+                del self._promises[peer, topic]
+                self.scores.offended(now, str(peer), Offence.BROKEN_PROMISE)
+        self._served.clear()
+        self._spent = {peer: spent for peer, spent in self._spent.items() if now - spent.time < 2 * BURST_SECONDS}
+        for topic, peers in self.back_off.items():
+            self.back_off[topic] = {peer: until for peer, until in peers.items() if until > time.time()}
+
+    def _spared(self, topic: str) -> set[Any]:
+        """The best of those that we dialled, if they did not offend: whoever sends us more than the whole swarm does,
+        and sends it to nobody else, makes all others seem idle.
+        """
+        ranked = sorted(self.mesh[topic] & self._dialled(topic), key=self._score, reverse=True)
+        now = trio.current_time()
+        return {peer for peer in ranked[:DIALLED] if self.scores.of(now, str(peer)).offences <= TOLERATED}
+
+    def _select_peers_for_pruning(self, topic: str, num_to_prune: int) -> list[Any]:
+        """As ever, but for KEPT_BY_SCORE of the best."""
+        best = sorted(self.mesh[topic], key=self._score, reverse=True)[:KEPT_BY_SCORE]
+        worst = super()._select_peers_for_pruning(topic, num_to_prune + len(best))
+        return [peer for peer in worst if peer not in best][:num_to_prune]
+
+    def _better(self, topic: str) -> list[Any]:
+        """Peers that bring more than those of a mesh that brings little: opportunistic grafting."""
+        mesh = self.mesh[topic]
+        middle = median(map(self._score, mesh)) if mesh else OPPORTUNITY_SCORE
+        if middle >= OPPORTUNITY_SCORE or len(mesh) >= self.degree_high:
+            return []
+        others = self.pubsub.peer_topics.get(topic, set()) - mesh
+        free = [peer for peer in others if self._is_gossipsub_peer(peer) and not self._check_back_off(peer, topic)]
+        return sorted((peer for peer in free if self._score(peer) > middle), key=self._score)[-OPPORTUNITY_PEERS:]
+
+    def _admit(self, peer: Any, topic: str) -> None:
+        self.mesh[topic].add(peer)
+        self._notify_mesh_peer_added(peer, topic)
+
+    def _dismiss(self, peer: Any, topic: str) -> None:
+        """Out of the mesh, and not to be asked back sooner than the peer, who hears of it later, will allow."""
+        self.mesh[topic].discard(peer)
+        self._add_back_off(peer, topic, is_unsubscribe=False, backoff_duration=self.prune_back_off + BACKOFF_SLACK)
+        self.scores.dismissed(trio.current_time(), str(peer), topic)
+
+    async def leave(self, topic: str) -> None:
+        """Stop following a topic. The library's own tells a mesh that changes meanwhile."""
+        for peer in self.mesh.pop(topic, ()):
+            self._add_back_off(peer, topic, is_unsubscribe=True)
+            self.scores.dismissed(trio.current_time(), str(peer), topic)
+            await self.emit_prune(topic, peer, do_px=False, is_unsubscribe=True)
+
+    async def _emit_control_msgs(self, peers_to_graft: Any, peers_to_prune: Any, peers_to_gossip: Any) -> None:
+        """To each peer what is meant for it; the library also sends it the GRAFTs of those before it."""
+        for peer in {**peers_to_graft, **peers_to_prune, **peers_to_gossip}:
+            offers = [
+                rpc_pb2.ControlIHave(topicID=topic, messageIDs=random.sample(ids, min(len(ids), OFFERED_IDS)))
+                for topic, ids in peers_to_gossip.get(peer, {}).items()
+            ]
+            grafts = [rpc_pb2.ControlGraft(topicID=topic) for topic in peers_to_graft.get(peer, ())]
+            prunes = [
+                rpc_pb2.ControlPrune(topicID=topic, backoff=self.prune_back_off)
+                for topic in peers_to_prune.get(peer, ())
+            ]
+            await self.emit_control_message(self.pack_control_msgs(offers, grafts, prunes), peer)
+
+    def remove_peer(self, peer_id: Any) -> None:
+        super().remove_peer(peer_id)
+        self._promises = {key: promise for key, promise in self._promises.items() if key[0] != peer_id}
+
+
+def _counts(rpc: Any) -> tuple[tuple[str, int], ...]:
+    """What of an RPC is counted, by its name in `ALLOWED`."""
+    control = rpc.control
+    return (
+        ("ihave", len(control.ihave)),
+        ("offered", sum(len(each.messageIDs) for each in control.ihave)),
+        ("iwant", len(control.iwant)),
+        ("wanted", sum(len(each.messageIDs) for each in control.iwant)),
+        ("graft", len(control.graft)),
+        ("prune", len(control.prune)),
+        ("idontwant", len(control.idontwant)),
+        ("rpc", not rpc.publish),
+    )

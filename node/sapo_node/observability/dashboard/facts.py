@@ -1,0 +1,82 @@
+"""What the page shows, from the database of the node and what the running process alone knows."""
+
+import time
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from sapo_node.groups.curve import MAX_POINTS
+from sapo_node.observability.history import TAKEN, History
+from sapo_node.observability.journal import Fate, Journal
+from sapo_node.observability.overview import Overview, kind_of, overview
+from sapo_node.observability.reasons import REASONS
+from sapo_node.storage.database import Database
+from sapo_node.training.round import Phase
+
+SHOWN_GROUPS = 60
+SHOWN_REFUSALS = 30
+FOLLOWED = 12
+"""Peers whose trust is drawn: those trained on most."""
+_FRESH_SECONDS = 1.0
+"""However many look, the facts are gathered no more often."""
+
+
+class Facts:
+    """Gathers them, and remembers how trust went while the node has run."""
+
+    def __init__(self, database: Database, health: Mapping[str, str]) -> None:
+        """`health` says in a few words how the node's parts are, by name."""
+        self._database = database
+        self._journal = Journal(database)
+        self._health = health
+        self._trust: list[dict[str, Any]] = []
+        self._phase: Phase | None = None
+        self._since = time.time()
+        self._state: tuple[float, dict[str, Any]] = (0.0, {})
+
+    def phase(self, phase: Phase | None) -> None:
+        """A round has come to its next phase."""
+        self._phase, self._since = phase, time.time()
+
+    def played(self, step: int, view: Overview) -> None:
+        """A round is over. When MAX_POINTS rounds are kept, every second one goes."""
+        if len(self._trust) == MAX_POINTS:
+            self._trust = self._trust[::2]
+        self._trust.append({"step": step, "peers": {each.peer: each.trust for each in view.peers[:FOLLOWED]}})
+
+    def state(self) -> dict[str, Any]:
+        """Everything but single groups."""
+        made, state = self._state
+        if time.monotonic() - made < _FRESH_SECONDS:
+            return state
+        view = overview(self._database)
+        refused = {name: count for name, count in view.counts.items() if name not in TAKEN and count}
+        state = {
+            **view.as_dict(),
+            "refused": [_explained({"why": why, "count": count}) for why, count in Counter(refused).most_common()],
+            "points": [asdict(point) for point in History(self._database).points()],
+            "trust": self._trust,
+            "phase": self._phase,
+            "phase_since": self._since,
+            "health": dict(self._health),
+            "convicted": [row[0] for row in self._database.rows("SELECT peer FROM evidence ORDER BY peer")],
+            "now": time.time(),
+        }
+        self._state = (time.monotonic(), state)
+        return state
+
+    def groups(self, fate: Fate | None) -> dict[str, Any]:
+        """The newest groups, or the newest of one fate, and the newest refusals; newest first."""
+        groups, refusals = self._journal.groups(SHOWN_GROUPS, fate), self._journal.refusals(SHOWN_REFUSALS)
+        return {
+            "groups": [_explained(asdict(each)) for each in groups],
+            "refusals": [_explained(asdict(each)) for each in refusals],
+        }
+
+
+def _explained(entry: dict[str, Any]) -> dict[str, Any]:
+    """With the kind of its reason, what the reason means, and what would change it."""
+    reason = REASONS.get(entry["why"])
+    kind = kind_of(entry["why"])
+    return {**entry, "kind": kind, "means": reason.means if reason else "", "change": reason.advice if reason else ""}

@@ -1,0 +1,162 @@
+"""Serves the page: read-only, on loopback unless told otherwise, and then only to who knows the token.
+
+Everything that a stranger's page in the same browser could do is refused: other names for this host (DNS rebinding),
+frames, scripts that are not ours. What peers wrote is sent as JSON, and the page puts it in place as text.
+"""
+
+import hmac
+import ipaddress
+import json
+import secrets
+import socket
+from collections.abc import Mapping
+from dataclasses import replace
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+import trio
+
+from sapo_node.observability import explain
+from sapo_node.observability.dashboard.facts import Facts
+from sapo_node.observability.dashboard.http import Answer, Host, Request, refusal, serve
+from sapo_node.observability.dashboard.prometheus import exposition
+from sapo_node.observability.journal import Fate
+from sapo_node.observability.overview import overview
+from sapo_node.storage.database import Database, StateError
+from sapo_protocol import LocalError, Manifest
+
+if TYPE_CHECKING:
+    from trio_typing import TaskStatus
+
+OFF = "off"
+_BACKLOG = 64
+_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+_PAGE = {
+    "/": ("index.html", "text/html; charset=utf-8"),
+    "/page.js": ("page.js", "text/javascript; charset=utf-8"),
+    "/page.css": ("page.css", "text/css; charset=utf-8"),
+    "/icon.svg": ("icon.svg", "image/svg+xml"),
+}
+
+
+def parse_place(text: str) -> tuple[str, int] | None:
+    """HOST:PORT, or None for `off`. Raises LocalError for anything else."""
+    if text == OFF:
+        return None
+    host, colon, port = text.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    try:
+        ipaddress.ip_address(host)
+        number = int(port)
+    except ValueError:
+        number = -1
+    if not colon or not 0 <= number <= 65_535:
+        raise LocalError(f"dashboard is {text!r}; give an IP address and a port, as 127.0.0.1:8080, or `{OFF}`")
+    return host, number
+
+
+class Dashboard:
+    """One node's page."""
+
+    def __init__(self, facts: Facts, database: Database, place: tuple[str, int], manifest: Manifest) -> None:
+        """Takes the address. Raises LocalError where it cannot be had."""
+        self._facts = facts
+        self._manifest = manifest
+        self._database = database
+        self._host = place[0]
+        is_local = ipaddress.ip_address(self._host).is_loopback
+        self._token = None if is_local else secrets.token_urlsafe(16)
+        family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
+        self._socket = socket.socket(family)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            self._socket.bind(place)
+        except OSError as error:
+            self._socket.close()
+            raise LocalError(
+                f"the dashboard cannot listen on {self._host}:{place[1]} ({error.strerror}); give --dashboard another "
+                f"HOST:PORT, or {OFF}"
+            ) from error
+        self._port: int = self._socket.getsockname()[1]
+        # Browsers send a cookie to every port of a host: two pages on one host must not share one.
+        self._cookie = f"sapo-token-{self._port}"
+        folder = files(__package__).joinpath("page")
+        self._files = {path: Answer(folder.joinpath(name).read_bytes(), kind) for path, (name, kind) in _PAGE.items()}
+
+    @property
+    def address(self) -> str:
+        """What to open in a browser, with the token. A page that listens on all addresses is opened by loopback's."""
+        return self.address_without_token + (f"?token={self._token}" if self._token else "")
+
+    @property
+    def address_without_token(self) -> str:
+        """The same address for files and logs, which must not hold the token."""
+        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self._host, self._host)  # noqa: S104 - compares, binds nothing
+        return f"http://{f'[{host}]' if ':' in host else host}:{self._port}/"
+
+    async def run(self, *, task_status: "TaskStatus[None]" = trio.TASK_STATUS_IGNORED) -> None:
+        """Serve until cancelled."""
+        self._socket.listen(_BACKLOG)
+        async with trio.SocketListener(trio.socket.from_stdlib_socket(self._socket)) as listener:
+            task_status.started()
+            await serve(listener, self._answer)
+
+    def _answer(self, request: Request) -> Answer:
+        answer = self._refusal(request) or self._greeting(request) or self._content(request)
+        return replace(answer, headers={**_HEADERS, **answer.headers})
+
+    def _refusal(self, request: Request) -> Answer | None:
+        """An answer to whom nothing is shown: by the method, the name of this host, or the token."""
+        if request.method not in ("GET", "HEAD"):
+            return refusal(405, "this page is read-only")
+        if self._token is None and not _is_loopback(request.host):
+            return refusal(421, "open this page by its IP address")
+        if self._token is not None and not self._knows_token(request):
+            return refusal(401, "open the address that the node printed, with its token")
+        return None
+
+    def _greeting(self, request: Request) -> Answer | None:
+        """For the address that the node printed: moves the token into a cookie, out of the browser's address line."""
+        if self._token is None or request.path != "/" or "token" not in request.query:
+            return None
+        cookie = f"{self._cookie}={self._token}; Path=/; HttpOnly; SameSite=strict"
+        return Answer(b"", status=303, headers={"Location": "/", "Set-Cookie": cookie})
+
+    def _knows_token(self, request: Request) -> bool:
+        cookies = (each.strip().partition("=") for each in request.headers.get("cookie", "").split(";"))
+        bearer = request.headers.get("authorization", "").removeprefix("Bearer ")
+        given = (request.query.get("token", ""), bearer, *(value for name, _, value in cookies if name == self._cookie))
+        return any(hmac.compare_digest(each.encode(), str(self._token).encode()) for each in given)
+
+    def _content(self, request: Request) -> Answer:
+        """What a path shows."""
+        try:
+            match request.path.split("/")[1:]:
+                case ["api", "state"]:
+                    return _json(self._facts.state())
+                case ["api", "groups"] if request.query.get("fate", Fate.OWN) in tuple(Fate):
+                    fate = request.query.get("fate")
+                    return _json(self._facts.groups(Fate(fate) if fate else None))
+                case ["api", "peers", peer]:
+                    return _json(explain.peer(self._database, peer, self._manifest).as_dict())
+                case ["metrics"]:
+                    return Answer(exposition(overview(self._database)), "text/plain; version=0.0.4; charset=utf-8")
+        except LocalError as error:
+            return _json({"text": str(error)}, 503 if isinstance(error, StateError) else 404)
+        return self._files.get(request.path) or refusal(404, "there is no such page")
+
+
+def _is_loopback(host: Host) -> bool:
+    return host == "localhost" if isinstance(host, str) else host.is_loopback
+
+
+def _json(facts: Mapping[str, Any], status: int = 200) -> Answer:
+    return Answer(json.dumps(facts).encode(), "application/json", status)

@@ -1,0 +1,148 @@
+"""What a node did, for people who look at it from outside: its rounds, its counts, and the session that runs."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import astuple
+from functools import reduce
+from typing import Any
+
+from sapo_node.groups.curve import Curve, Point, added, learning_curve
+from sapo_node.groups.types import ContributionReport, TaskAnswers
+from sapo_node.observability.metrics import metrics
+from sapo_node.storage.database import Database
+from sapo_node.training.evaluation import HeldOut
+from sapo_node.training.round import RoundReport
+
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS rounds (step INTEGER PRIMARY KEY, reward REAL NOT NULL, report TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS curve (
+    first INTEGER PRIMARY KEY, last INTEGER NOT NULL, rounds INTEGER NOT NULL, reward REAL NOT NULL,
+    seconds TEXT NOT NULL
+);
+CREATE TABLE IF NOT EXISTS exams (step INTEGER PRIMARY KEY, result TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS counts (name TEXT PRIMARY KEY, count INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS answers (
+    dataset TEXT PRIMARY KEY, groups INTEGER NOT NULL, informative INTEGER NOT NULL, completions INTEGER NOT NULL,
+    right INTEGER NOT NULL
+);
+CREATE TABLE IF NOT EXISTS session (id INTEGER PRIMARY KEY CHECK (id = 1), facts TEXT NOT NULL);
+"""
+
+MAX_ROUNDS = 10_000
+"""Kept with all their metrics; the curve is of all rounds."""
+MAX_EXAMS = 240
+
+ACCEPTED, PULLED, VERIFIED, EVIDENCE = TAKEN = ("accepted", "pulled", "verified groups", "evidence accepted")
+"""Names of the counts of what was taken in; every other count is of something that was left out, by its reason."""
+
+
+class History:
+    """The node's public record of itself."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def record(self, report: RoundReport) -> None:
+        """Add a round. The oldest rounds go; the curve keeps their means."""
+        with self._database.transaction():
+            self._extend_curve(report)
+            self._database.execute(
+                "INSERT OR REPLACE INTO rounds VALUES (?, ?, ?)",
+                *(report.step, report.reward, json.dumps(metrics(report))),
+            )
+            self._database.execute("DELETE FROM rounds WHERE step <= ?", report.step - MAX_ROUNDS)
+
+    def _extend_curve(self, report: RoundReport) -> None:
+        points = self.points()
+        if points and report.step <= points[-1].last:
+            return  # a round that is repeated counts once
+        seconds = {str(phase): each for phase, each in report.seconds.items()}
+        new = Point(report.step, report.step, 1, report.reward, seconds)
+        longer = added(points, new)
+        # A round changes the last point alone, unless points were joined in pairs or none of them was stored before.
+        stored = self._database.rows("SELECT first FROM curve")
+        changed = longer[-1:] if len(stored) == len(points) <= len(longer) else longer
+        self._database.execute("DELETE FROM curve WHERE first >= ?", changed[0].first)
+        for point in changed:
+            self._database.execute(
+                "INSERT INTO curve VALUES (?, ?, ?, ?, ?)",
+                *(point.first, point.last, point.rounds, point.reward, json.dumps(point.seconds)),
+            )
+
+    def contribute(self, report: ContributionReport) -> None:
+        """Add what a node that does not train shared in one round."""
+        for task in report.tasks:
+            self._database.execute(
+                "INSERT INTO answers VALUES (?, ?, ?, ?, ?) ON CONFLICT (dataset) DO UPDATE SET "
+                "groups = groups + excluded.groups, informative = informative + excluded.informative, "
+                "completions = completions + excluded.completions, right = right + excluded.right",
+                *astuple(task),
+            )
+
+    def examine(self, step: int, result: HeldOut, *, at: float) -> None:
+        """Add a look at held-out questions, after a step and at a Unix time. When there are more than MAX_EXAMS, every
+        second one goes; the first and the last stay.
+        """
+        self._database.execute(
+            "INSERT OR REPLACE INTO exams VALUES (?, ?)",
+            step,
+            json.dumps({"step": step, "at": round(at, 3), **result.as_dict()}),
+        )
+        self._database.execute(
+            "DELETE FROM exams WHERE (SELECT count(*) FROM exams) > ? AND step != ? AND step IN (SELECT step FROM "
+            "(SELECT step, row_number() OVER (ORDER BY step) AS number FROM exams) WHERE number % 2 = 0)",
+            *(MAX_EXAMS, step),
+        )
+
+    def exams(self) -> list[dict[str, Any]]:
+        """The looks at held-out questions that are kept, oldest first."""
+        return self._database.documents("SELECT result FROM exams ORDER BY step")
+
+    def count(self, counts: Mapping[str, int]) -> None:
+        """Add to the counts kept over restarts: accepted envelopes, refusals by reason."""
+        with self._database.transaction():
+            for name, count in counts.items():
+                self._database.execute(
+                    "INSERT INTO counts VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET count = count + excluded.count",
+                    name,
+                    count,
+                )
+
+    def describe_session(self, facts: Mapping[str, Any]) -> None:
+        """Store what only the running process knows: addresses, connected peers."""
+        self._database.execute("INSERT OR REPLACE INTO session VALUES (1, ?)", json.dumps(facts))
+
+    def rounds(self, last: int) -> list[dict[str, Any]]:
+        """The metrics of the last rounds, oldest first."""
+        return self._database.documents("SELECT report FROM rounds ORDER BY step DESC LIMIT ?", last)[::-1]
+
+    def rounds_after(self, step: int) -> list[dict[str, Any]]:
+        """The metrics of the rounds kept that came after a step, in order."""
+        return self._database.documents("SELECT report FROM rounds WHERE step > ? ORDER BY step", step)
+
+    def points(self) -> list[Point]:
+        """The learning curve over all rounds. A database of an older version has the rounds alone."""
+        if self._database.row("SELECT 1 FROM sqlite_master WHERE name = 'curve'"):
+            rows = self._database.rows("SELECT * FROM curve ORDER BY first")
+            if rows:
+                return [Point(first, last, count, mean, json.loads(each)) for first, last, count, mean, each in rows]
+        kept = self.rounds_after(0)
+        return reduce(
+            added, (Point(each["step"], each["step"], 1, each["reward"], each["seconds"]) for each in kept), []
+        )
+
+    def curve(self, columns: int) -> Curve | None:
+        """The learning curve over all rounds, in at most so many columns."""
+        return learning_curve(self.points(), columns)
+
+    def counts(self) -> dict[str, int]:
+        """Counts since the state was made."""
+        return dict(self._database.rows("SELECT name, count FROM counts ORDER BY name"))
+
+    def answers(self) -> list[TaskAnswers]:
+        """What was shared without training, by task."""
+        return [TaskAnswers(*row) for row in self._database.rows("SELECT * FROM answers ORDER BY dataset")]
+
+    def session(self) -> dict[str, Any]:
+        """The facts of the running, or last, session."""
+        return next(iter(self._database.documents("SELECT facts FROM session")), {})

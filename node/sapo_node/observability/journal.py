@@ -1,0 +1,245 @@
+"""What became of every group and message, and why: facts as they happened, for people who ask.
+
+`Fate` and the reasons of refusals are the vocabulary of the dashboard, of `sapo-node why` and of the counts. The
+journal decides nothing: a node without one does the same.
+"""
+
+import json
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from enum import StrEnum
+from typing import Any
+
+from sapo_node.groups.messages import PARTLY
+from sapo_node.groups.types import Place, VerifiedGroup
+from sapo_node.storage.database import Database
+from sapo_node.training.round import Choices, Taught
+from sapo_node.verification.verifier import Unusable
+from sapo_protocol import Completion, Rollout, Sealed, peer_id
+
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS journal (
+    number INTEGER PRIMARY KEY, peer TEXT NOT NULL, epoch INTEGER NOT NULL, counter INTEGER NOT NULL,
+    k INTEGER NOT NULL, envelope_id TEXT NOT NULL, fate TEXT NOT NULL, why TEXT NOT NULL, step INTEGER,
+    at REAL NOT NULL, facts TEXT NOT NULL, UNIQUE (peer, epoch, counter, k)
+);
+CREATE INDEX IF NOT EXISTS journal_id ON journal (envelope_id);
+CREATE TABLE IF NOT EXISTS refusals (
+    number INTEGER PRIMARY KEY, envelope_id TEXT NOT NULL, sender TEXT NOT NULL, issuer TEXT NOT NULL,
+    why TEXT NOT NULL, at REAL NOT NULL
+);
+CREATE INDEX IF NOT EXISTS refusals_id ON refusals (envelope_id);
+"""
+
+KEPT_GROUPS = 2_000
+KEPT_REFUSALS = 5_000
+SHOWN_CHARACTERS = 1_000
+"""Of each completion."""
+
+
+class Fate(StrEnum):
+    """What became of a group."""
+
+    OWN = "own"
+    """This node's, and in the batch; `why` says so where nothing of it was trained on."""
+    WAITS = "waits"
+    """Verified, and on offer."""
+    TRAINED = "trained"
+    LEFT_OUT = "left out"
+    """For a reason of `verify.Unusable`, of `round.Taught`, or of a gate."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One group, as it stands now."""
+
+    number: int
+    peer: str
+    """Empty for this node's own."""
+    epoch: int
+    counter: int
+    k: int
+    envelope_id: str
+    """Hexadecimal; empty for this node's own."""
+    fate: Fate
+    why: str
+    step: int | None
+    at: float
+    """Unix time of the last change."""
+    facts: dict[str, Any]
+    """dataset, question, completions (text, reward, advantage, and of what was not taught: silent, gate), weight,
+    tokens (trained on) and masked (tokens of correct completions): as far as they are known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """One message that was not taken."""
+
+    envelope_id: str
+    """Hexadecimal; empty where there was no envelope to name."""
+    sender: str
+    issuer: str
+    why: str
+    at: float
+
+
+class Journal:
+    """Written as the node runs, read by whoever looks."""
+
+    def __init__(self, database: Database, now: Callable[[], float] = time.time) -> None:
+        self._database = database
+        self._now = now
+        self._refused: deque[tuple[str, tuple[bytes, bytes] | None, str, float]] = deque(maxlen=KEPT_REFUSALS)
+
+    def refused(self, sender: str, sealed: Sealed | None, why: str) -> None:
+        """A message was not taken; `sealed` where it had an envelope. Only noted, since floods must stay cheap."""
+        named = (sealed.envelope_id, sealed.issuer) if sealed else None
+        self._refused.append((sender, named, why, self._now()))
+
+    def flush(self) -> None:
+        """Write what was refused since the last time, as much of it as is kept anyway."""
+        if not self._refused:
+            return
+        with self._database.transaction():
+            for sender, named, why, at in self._refused:
+                envelope_id, issuer = (named[0].hex(), peer_id(named[1])) if named else ("", "")
+                self._database.execute(
+                    "INSERT INTO refusals (envelope_id, sender, issuer, why, at) VALUES (?, ?, ?, ?, ?)",
+                    *(envelope_id, sender, issuer, why, at),
+                )
+            self._database.execute(
+                "DELETE FROM refusals WHERE number <= (SELECT max(number) FROM refusals) - ?", KEPT_REFUSALS
+            )
+        self._refused.clear()
+
+    def judged(self, rollout: Rollout, k: int, finding: VerifiedGroup | Unusable) -> None:
+        """A group was verified, or could not be used."""
+        header = rollout.header
+        place = (peer_id(rollout.opened.issuer), header.epoch, header.counter, k)
+        envelope_id = rollout.opened.envelope_id.hex()
+        if isinstance(finding, VerifiedGroup):
+            self._write(place, envelope_id, Fate.WAITS, facts=_of_verified(finding))
+        else:
+            self._write(place, envelope_id, Fate.LEFT_OUT, why=finding, facts={})
+
+    def chosen(self, choices: Choices) -> None:
+        """A round has trained on some groups, and not on others."""
+        with self._database.transaction():
+            for k, own in enumerate(choices.local):
+                facts = _facts(own.dataset, own.question, own.completions, own.rewards, own.advantages)
+                place, why = ("", choices.epoch, choices.counter, k), choices.local_refused.get(k, "")
+                self._write(place, "", Fate.OWN, why=why, step=choices.step, facts=facts)
+            for taught in choices.external:
+                became = (Fate.LEFT_OUT, taught.left_out, None) if taught.left_out else (Fate.TRAINED, "", choices.step)
+                shown = json.dumps(_of_taught(taught))
+                self._change(taught.weighted.group, "fate = ?, why = ?, step = ?, facts = ?", *became, shown)
+            for group, gate in choices.stopped:
+                self._change(group, "fate = ?, why = ?", Fate.LEFT_OUT, f"{gate} gate")
+            for group, passed in choices.passed_over:
+                self._change(group, "why = ?", passed)
+            self._database.execute(
+                "DELETE FROM journal WHERE number <= (SELECT max(number) FROM journal) - ?", KEPT_GROUPS
+            )
+
+    def groups(self, last: int, fate: Fate | None = None) -> list[Entry]:
+        """The newest groups, or the newest of one fate; newest first."""
+        return self._entries("WHERE fate = coalesce(?, fate) ORDER BY number DESC LIMIT ?", fate, last)
+
+    def of_peer(self, peer: str) -> list[Entry]:
+        """The groups of a peer, newest first."""
+        return self._entries("WHERE peer = ? ORDER BY number DESC", peer)
+
+    def of_envelope(self, envelope_id: str) -> list[Entry]:
+        """The groups of an envelope whose id begins so, by k."""
+        return self._entries("WHERE envelope_id LIKE ? || '%' ORDER BY epoch, counter, k", envelope_id)
+
+    def refusals(self, last: int, *, envelope_id: str = "") -> list[Refusal]:
+        """The newest refusals, newest first, of envelopes whose id begins so."""
+        rows = self._database.rows(
+            "SELECT envelope_id, sender, issuer, why, at FROM refusals WHERE envelope_id LIKE ? || '%' "
+            "ORDER BY number DESC LIMIT ?",
+            *(envelope_id, last),
+        )
+        return [Refusal(*row) for row in rows]
+
+    def _change(self, group: VerifiedGroup, columns: str, *values: Any) -> None:
+        """Of what was entered when it was verified, unless that is too long ago."""
+        self._database.execute(
+            f"UPDATE journal SET at = ?, {columns} WHERE peer = ? AND epoch = ? AND counter = ? AND k = ?",  # noqa: S608 - ours
+            *(self._now(), *values, *group.place),
+        )
+
+    def _write(
+        self,
+        place: Place,
+        envelope_id: str,
+        fate: Fate,
+        *,
+        why: str = "",
+        step: int | None = None,
+        facts: dict[str, Any],
+    ) -> None:
+        self._database.execute(
+            "INSERT INTO journal (peer, epoch, counter, k, envelope_id, fate, why, step, at, facts) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET "
+            "fate = excluded.fate, why = excluded.why, step = excluded.step, at = excluded.at, facts = excluded.facts",
+            *(*place, envelope_id, fate, why, step, self._now(), json.dumps(facts)),
+        )
+
+    def _entries(self, condition: str, *values: Any) -> list[Entry]:
+        names = [each.name for each in fields(Entry)]
+        rows = self._database.rows(f"SELECT {', '.join(names)} FROM journal {condition}", *values)  # noqa: S608 - ours
+        stored = (dict(zip(names, row, strict=True)) for row in rows)
+        return [Entry(**{**row, "fate": Fate(row["fate"]), "facts": json.loads(row["facts"])}) for row in stored]
+
+
+class Unwritten:
+    """The journal of a node that nobody asks."""
+
+    def refused(self, sender: str, sealed: Sealed | None, why: str) -> None:
+        """As in a journal."""
+
+    def flush(self) -> None:
+        """As in a journal."""
+
+    def judged(self, rollout: Rollout, k: int, finding: VerifiedGroup | Unusable) -> None:
+        """As in a journal."""
+
+    def chosen(self, choices: Choices) -> None:
+        """As in a journal."""
+
+
+UNWRITTEN = Unwritten()
+
+
+def _of_verified(group: VerifiedGroup) -> dict[str, Any]:
+    return _facts(group.dataset, group.question, group.completions, group.rewards)
+
+
+def _of_taught(taught: Taught) -> dict[str, Any]:
+    weighted, group = taught.weighted, taught.weighted.group
+    facts = _facts(group.dataset, group.question, group.completions, group.rewards, weighted.advantages)
+    for number, spans in enumerate(weighted.silent):
+        text = group.completions[number].text
+        facts["completions"][number]["silent"] = [text[begin:end] for begin, end in spans]
+    for number, gate in taught.kept_out.items():
+        facts["completions"][number] |= {"gate": f"{gate} gate", "partly": gate in PARTLY}
+    return {**facts, "weight": round(weighted.weight, 3), "tokens": taught.tokens, "masked": taught.masked}
+
+
+def _facts(
+    dataset: str,
+    question: str,
+    completions: Sequence[Completion | Any],
+    rewards: Sequence[bool],
+    advantages: Sequence[float] = (),
+) -> dict[str, Any]:
+    shown: list[dict[str, Any]] = [
+        {"text": each.text[:SHOWN_CHARACTERS], "reward": bool(reward)}
+        for each, reward in zip(completions, rewards, strict=True)
+    ]
+    for each, advantage in zip(shown, advantages, strict=False):
+        each["advantage"] = round(advantage, 3)
+    return {"dataset": dataset, "question": question, "completions": shown}

@@ -1,0 +1,131 @@
+"""What a node knows, gathered from its database for people and scripts: the same for a running node and a stopped
+one.
+"""
+
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal
+
+from sapo_node.groups.curve import Curve
+from sapo_node.groups.types import TaskAnswers
+from sapo_node.ingest.validator import Ignored
+from sapo_node.observability.history import History
+from sapo_node.storage.database import Database
+from sapo_node.training.batch_log import LOCAL
+from sapo_node.trust.ledger import account_of, standings
+from sapo_node.verification.verifier import Unusable
+from sapo_protocol import Layer
+
+CURVE_POINTS = 60
+LAST_ROUNDS = 20
+SHOWN_PEERS = 200
+
+
+Kind = Literal["not needed", "refused", "left out"]
+_NOT_NEEDED = {Unusable.CLAIMED_FLAT, Unusable.FLAT}
+_OFFENCES = {
+    *Layer,
+    *(Ignored.SENDER_BANNED, Ignored.ISSUER_BANNED, Ignored.EQUIVOCATION),
+    *(Unusable.MALFORMED_BODY, Unusable.FALSE_CLAIM),
+}
+
+
+def kind_of(why: str) -> Kind:
+    """The kind of a reason: nothing is wrong, somebody broke a rule, or something else."""
+    return "not needed" if why in _NOT_NEEDED else "refused" if why in _OFFENCES else "left out"
+
+
+@dataclass(frozen=True, slots=True)
+class PeerView:
+    """One peer."""
+
+    peer: str
+    standing: str
+    trust: float
+    verified: int
+    """Groups that counted towards its standing."""
+    waiting: int
+    """Verified groups in the pool."""
+    trained_groups: int
+    trained_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """A node at one moment."""
+
+    session: dict[str, Any]
+    """Peer id, swarm, addresses, connected peers, the last notices."""
+    curve: Curve | None
+    """None before the first round."""
+    exams: list[dict[str, Any]]
+    """Held-out pass@1 after some of the rounds, with its interval, oldest first."""
+    rounds: list[dict[str, Any]]
+    """The last rounds, oldest first."""
+    counts: dict[str, int]
+    """Accepted envelopes and refusals by reason, since the state was made."""
+    peers: list[PeerView]
+    """Those trained on most and those who offended most."""
+    standings: dict[str, int]
+    """How many peers are known, by standing."""
+    own_tokens: int
+    """Tokens trained on that this node generated itself."""
+    other_tokens: int
+    """Tokens trained on that came from others."""
+    answers: list[TaskAnswers]
+    """What was shared without training, by task."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+
+_LASTING = ("peer_id", "swarm", "network_id", "started", "stopped")
+"""Facts of a session that stay true when the node has stopped."""
+
+
+def at_rest(view: Overview) -> Overview:
+    """The overview of a node that does not run: without what was true of its last moments alone."""
+    return replace(view, session={name: fact for name, fact in view.session.items() if name in _LASTING})
+
+
+def overview(database: Database, *, rounds: int = LAST_ROUNDS, peers: int | None = SHOWN_PEERS) -> Overview:
+    """Gather everything, with so many of the last rounds and of the peers, or all; reads only."""
+    history = History(database)
+    [(tokens,)] = database.rows("SELECT coalesce(sum(tokens), 0) FROM trained")
+    (own,) = database.row("SELECT tokens FROM trained WHERE peer = ?", LOCAL) or (0,)
+    return Overview(
+        history.session(),
+        history.curve(CURVE_POINTS),
+        history.exams(),
+        history.rounds(rounds),
+        history.counts(),
+        _peers(database, peers),
+        standings(database),
+        own,
+        tokens - own,
+        history.answers(),
+    )
+
+
+def _peers(database: Database, most: int | None) -> list[PeerView]:
+    """Peers of whom anything is known, the most trained on first; where not all are wanted, half of them those who
+    offended most.
+    """
+    limit = "" if most is None else f"LIMIT {most // 2}"
+    found = database.rows(
+        f"""
+        SELECT * FROM (SELECT peer FROM trained WHERE peer != ? ORDER BY tokens DESC {limit})
+        UNION SELECT * FROM (SELECT peer FROM ledger ORDER BY bad DESC {limit})
+        UNION SELECT peer FROM named
+        """,  # noqa: S608 - the limit is a number of ours
+        LOCAL,
+    )
+    views = [_peer(database, peer) for (peer,) in found]
+    return sorted(views, key=lambda view: (-view.trained_tokens, view.peer))
+
+
+def _peer(database: Database, peer: str) -> PeerView:
+    account = account_of(database, peer)
+    groups, tokens = database.row("SELECT groups, tokens FROM trained WHERE peer = ?", peer) or (0, 0)
+    [(waiting,)] = database.rows("SELECT count(*) FROM pool WHERE peer = ?", peer)
+    return PeerView(peer, account.standing.value, round(account.trust, 3), account.earned, waiting, groups, tokens)

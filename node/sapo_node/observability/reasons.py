@@ -1,0 +1,154 @@
+"""Why something was not taken, in plain words: what it means, and what would change it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from sapo_node.groups.messages import FOLLOWS, RARE, Refusal
+from sapo_node.ingest.validator import Ignored
+from sapo_node.sampling.filters.agreement import WINDOW
+from sapo_node.sampling.filters.length import QUANTILE
+from sapo_node.sampling.sampler import PassedOver
+from sapo_node.training.round import NOTHING_LEFT
+from sapo_node.verification.verifier import Unusable
+from sapo_protocol import Layer
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """One of them."""
+
+    means: str
+    change: str
+    """What would have to be different; it begins with `Nothing` where nothing should be."""
+
+    @property
+    def advice(self) -> str:
+        """`change` as a sentence for people."""
+        return self.change if self.change.startswith("Nothing") else f"What would change it: {self.change}"
+
+
+_OTHER_BYTES = "The sender is charged for it, not the author that it names. Whoever made it has to mend how it is made."
+_SAFEGUARD = "Nothing you should do: a safeguard."
+_WAIT = "Nothing: it waits, and may be drawn in another round while it is young enough."
+
+REASONS: Mapping[str, Reason] = MappingProxyType(
+    {
+        Layer.SIZE: Reason("It is longer than this swarm allows.", _OTHER_BYTES),
+        Layer.FRAME: Reason("It is no message: its outermost form is broken.", _OTHER_BYTES),
+        Layer.ENVELOPE: Reason("Its envelope is not of the one form that this version has.", _OTHER_BYTES),
+        Layer.SIGNATURE: Reason(
+            "Its signature does not hold: forged, altered on the way, or made for another swarm.", _OTHER_BYTES
+        ),
+        Layer.HEADER: Reason("What is signed breaks a rule for headers.", _OTHER_BYTES),
+        Layer.BODY: Reason("Its texts are not those that the header names.", _OTHER_BYTES),
+        Layer.EVIDENCE: Reason("It is meant as evidence and proves nothing.", _OTHER_BYTES),
+        Ignored.SENDER_BUSY: Reason(
+            "The peer that brought it sends more than this node takes from one.", "Fewer messages from that peer."
+        ),
+        Ignored.SENDER_BANNED: Reason("The peer that brought it is banned here.", "Another peer that brings it."),
+        Ignored.ISSUER_BANNED: Reason(
+            "Its author is banned here.",
+            "Time, if the ban was for lies; nothing, if it was for equivocation. Or a `banned` that does not name it.",
+        ),
+        Ignored.DUPLICATE: Reason("It was taken before, with all that it holds.", "Nothing, and nothing is lost."),
+        Ignored.OUTSIDE_WINDOW: Reason(
+            "Its epoch is over, or not begun, by this node's clock.",
+            "Right clocks: compare this machine's with the author's, and look for a slow network between them.",
+        ),
+        Ignored.OVER_QUOTA: Reason(
+            "Its author is a newcomer and has sent more than newcomers may, or newcomers together have.",
+            "Standing: groups that hold, over at least two epochs. Or name the peer in `trusted`.",
+        ),
+        Ignored.EQUIVOCATION: Reason(
+            "Its author signed another content for the same round, which convicts it.",
+            "Nothing: the evidence is kept, `sapo-node evidence PEER` shows it. That key is banned for good.",
+        ),
+        Ignored.KNOWN_EVIDENCE: Reason(
+            "What it proves is known, or too much of it came.", "Nothing, and nothing is lost."
+        ),
+        Unusable.CLAIMED_FLAT: Reason(
+            "Its author says that all its answers earn the same. Such a group teaches nothing, and is not even scored.",
+            "Answers of which some are right and some are not.",
+        ),
+        Unusable.NO_BODY: Reason("Its texts did not come along.", "A message that brings them."),
+        Unusable.MALFORMED_BODY: Reason("Its texts are not in the form of a body.", "Its author's software."),
+        Unusable.UNSCORED: Reason(
+            "The scorer came to no result: it ran out of time or memory, or died. That counts against nobody.",
+            "A machine with more of both, or shorter answers.",
+        ),
+        Unusable.OTHER_TASK: Reason(
+            "Its author answered another question than the one that follows from its key, epoch and counter.",
+            "The same versions of reasoning-gym and of the swarm's manifest on both sides.",
+        ),
+        Unusable.FALSE_CLAIM: Reason(
+            "Its author claims rewards that its answers do not earn. That lowers its standing here.",
+            "True claims, for long enough: standing is earned again more slowly than it is lost.",
+        ),
+        Unusable.FLAT: Reason(
+            "All its answers earn the same, so there is nothing to learn from their difference.",
+            "Answers of which some are right and some are not.",
+        ),
+        PassedOver.ENOUGH: Reason("Others were drawn before its turn came.", _WAIT),
+        PassedOver.PEER_SHARE: Reason(
+            "Its peer, or those who came into good standing with it, had their share of that round already.", _WAIT
+        ),
+        PassedOver.NEWCOMERS: Reason(
+            "Its peer is a newcomer or on probation, and those together have a small share of every round.",
+            "Standing: groups that hold, over at least two epochs. Or name the peer in `trusted`.",
+        ),
+        PassedOver.TOO_OLD: Reason("It is of an epoch too long ago.", "Nothing; it leaves the pool."),
+        PassedOver.NONE_WANTED: Reason(
+            "The node wanted none of others' groups in that round.",
+            "`--external N` asks for a number; with `auto` it takes some again when they are worth it.",
+        ),
+        Refusal.NO_ROOM: Reason(
+            "Its prompt and a completion of `max_tokens` tokens do not fit into this model's context.",
+            "A model with a longer context, or a smaller --max-tokens.",
+        ),
+        Refusal.TOO_LONG: Reason(
+            "One of its completions has more tokens in this model's tokenizer than this node's `max_tokens`.",
+            "A larger --max-tokens here, or shorter completions there.",
+        ),
+        Refusal.SPECIAL: Reason(
+            "This model's tokenizer makes a special token of one of its texts, which a peer's text must never become.",
+            "A model whose tokenizer can encode special tokens as ordinary text.",
+        ),
+        Refusal.UNREADABLE: Reason(
+            "This model's tokenizer failed on one of its texts.", "A model whose tokenizer can encode every text."
+        ),
+        Refusal.OUTSIDE: Reason(
+            "It holds a token id that this model does not have.", "The model that generated it, which `--model` names."
+        ),
+        Refusal.NOT_FINITE: Reason(
+            "The loss or the gradient of its batch was not a number, so the node made no update in that round.",
+            "A smaller `learning_rate`, or --dtype float32.",
+        ),
+        Refusal.KILLED_LEARNER: Reason(
+            "The learner died each time it trained on the batch with this group, so the node gave the whole batch up.",
+            "More memory, where the learner ran out of it: the node's log says how the learner died.",
+        ),
+        NOTHING_LEFT: Reason(
+            "Filters masked every token of its correct completions: phrases that earn nothing extra here.", _SAFEGUARD
+        ),
+        "length gate": Reason(
+            f"Its correct completions are longer than {QUANTILE:.0%} of this node's own to the same task.", _SAFEGUARD
+        ),
+        "steps gate": Reason("Its correct completions hold an equation that is false.", _SAFEGUARD),
+        "agreement gate": Reason(
+            "A step on this node's own completions makes most of this peer's correct completions to this task less "
+            f"likely. The node ignores this peer in this task for {WINDOW} rounds.",
+            _SAFEGUARD,
+        ),
+        "surprise gate": Reason(
+            f"Its work holds a token to which this node's policy gives a probability below {RARE:g}. The node masks "
+            "the work from that token on, and trains on what stands before it and on the answer.",
+            _SAFEGUARD,
+        ),
+        "follows gate": Reason(
+            "This node's policy does not expect its answer after the text before it: it gives the answer a probability "
+            f"below {FOLLOWS:g}. The answer is a guess, or was worked out elsewhere.",
+            _SAFEGUARD,
+        ),
+    }
+)

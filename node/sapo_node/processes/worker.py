@@ -1,0 +1,213 @@
+"""One child process that answers framed requests, kept alive.
+
+Guarantees: a request is answered by the child it was sent to or raises WorkerFailed; a child that dies, answers late
+or speaks nonsense is killed, reaped and replaced with back-off; no child outlives this process. The child speaks
+frames on its stdin and stdout, begins with {"ready": {...}}, or with {"fatal": "one line"} when no restart can help.
+"""
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import trio
+
+from sapo_node.processes.child import ChildProcess
+from sapo_node.processes.frames import MAX_FRAME, FrameError, receive_frame, send_frame
+from sapo_protocol.errors import LocalError
+
+if TYPE_CHECKING:
+    from trio_typing import TaskStatus as _TaskStatus  # libp2p brings these stubs, and they hide trio's own types
+
+    TaskStatus = _TaskStatus[None]
+else:
+    TaskStatus = trio.TaskStatus[None]
+
+FIRST_BACKOFF = 0.2
+MAX_BACKOFF = 10.0
+STOP_GRACE = 3.0
+"""Seconds between SIGTERM and SIGKILL when the worker is cancelled."""
+START_ATTEMPTS = 3
+"""How often a child may die before its first ready frame ever; later deaths are always repaired."""
+
+
+class WorkerFailed(LocalError):
+    """The child died, was late or spoke nonsense; the request was not answered."""
+
+
+@dataclass(slots=True, eq=False)
+class _Child:
+    """One life of the child process."""
+
+    process: ChildProcess
+    inbox: trio.MemorySendChannel[Any]
+    outbox: trio.MemoryReceiveChannel[Any]
+    asked: bool = False
+    condemned: trio.Event = field(default_factory=trio.Event)
+
+
+class Worker:
+    """A restarting child process with one request at a time. `run` must be running for `request` to work."""
+
+    def __init__(
+        self,
+        name: str,
+        argv: Sequence[str],
+        *,
+        start_deadline: float,
+        env: Mapping[str, str] | None = None,
+        reply_limit: int = MAX_FRAME,
+        log: logging.Logger | None = None,
+    ) -> None:
+        """`argv` starts the child, `start_deadline` bounds its way to ready in seconds, `env` None inherits ours."""
+        self.name = name
+        self.ready: Mapping[str, Any] = {}
+        self.restarts = 0
+        self._argv = tuple(argv)
+        self._env = None if env is None else dict(env)
+        self._start_deadline = start_deadline
+        self._reply_limit = reply_limit
+        self._log = log or logging.getLogger(f"sapo.{name}")
+        self._turn = trio.Lock()
+        self._child: _Child | None = None
+        self._changed = trio.Event()
+        self._ended = False
+        self._backoff = FIRST_BACKOFF
+
+    async def run(self, task_status: TaskStatus = trio.TASK_STATUS_IGNORED) -> None:
+        """Keep the child alive until cancelled; started once it is ready for the first time.
+
+        Raises LocalError when the child says its start can never work, or dies START_ATTEMPTS times before it was
+        ever ready.
+        """
+        starts = 0
+        try:
+            while True:
+                starts += 1
+                if await self._live(task_status, first=not self.ready):
+                    starts = 0
+                elif not self.ready and starts >= START_ATTEMPTS:
+                    raise WorkerFailed(
+                        f"the {self.name} process died {starts} times while starting; its own messages say why"
+                    )
+                self._log.warning("the %s process ended; next start in %.1f s", self.name, self._backoff)
+                await trio.sleep(self._backoff)
+                self._backoff = min(2 * self._backoff, MAX_BACKOFF)
+                self.restarts += 1
+        finally:
+            self._ended = True
+            self._announce(None)
+
+    async def request(self, value: Mapping[str, Any], *, deadline: float) -> Any:
+        """Ask the child; the reply within `deadline` seconds, counted from when it is this request's turn.
+
+        Raises WorkerFailed when the child dies, is late or is not up in time, FrameError when `value` is too large.
+        A request that is cancelled midway costs the child its life, for its late reply would answer the next one.
+        """
+        async with self._turn:
+            with trio.move_on_after(deadline):
+                child = await self._wait_for_child()
+                return await self._ask(child, value)
+            raise WorkerFailed(f"the {self.name} process did not answer within {deadline:g} s")
+
+    async def _wait_for_child(self) -> _Child:
+        while self._child is None:
+            if self._ended:
+                raise WorkerFailed(f"the {self.name} process is stopped")
+            await self._changed.wait()
+        return self._child
+
+    async def _ask(self, child: _Child, value: Mapping[str, Any]) -> Any:
+        child.asked = True
+        answered = False
+        try:
+            await send_frame(child.process.stdin, value)
+            reply = await child.outbox.receive()
+            answered = True
+        except FrameError:
+            # Refused before its first byte, so the child has not seen it.
+            child.asked, answered = False, True
+            raise
+        except (trio.BrokenResourceError, trio.ClosedResourceError, trio.EndOfChannel) as error:
+            raise WorkerFailed(f"the {self.name} process died while it worked on a request") from error
+        finally:
+            if not answered:
+                self._condemn(child)
+        self._backoff = FIRST_BACKOFF
+        return reply
+
+    async def _live(self, task_status: TaskStatus, *, first: bool) -> bool:
+        """Run one child from start to reaping; whether it became ready. Raises LocalError on its fatal frame."""
+        child = self._start()
+        became_ready = False
+        gracefully = True
+        try:
+            with trio.move_on_after(self._start_deadline):
+                self.ready = await self._receive_ready(child)
+                became_ready = True
+                self._announce(child)
+                if first:
+                    task_status.started()
+            if became_ready:
+                await self._serve(child)
+            gracefully = False
+        except FrameError as error:
+            gracefully = False
+            self._log.warning("the %s process spoke nonsense: %s", self.name, error)
+        except WorkerFailed as error:
+            gracefully = False
+            self._log.warning("%s", error)
+        finally:
+            if self._child is child:
+                self._announce(None)
+            child.inbox.close()
+            with trio.CancelScope(shield=True):
+                await child.process.end(grace=STOP_GRACE if gracefully else 0.0)
+        return became_ready
+
+    def _start(self) -> _Child:
+        inbox, outbox = trio.open_memory_channel[Any](1)
+        return _Child(ChildProcess(self._argv, env=self._env), inbox, outbox)
+
+    async def _receive_ready(self, child: _Child) -> Mapping[str, Any]:
+        frame = await receive_frame(child.process.stdout, self._reply_limit)
+        if frame is None:
+            raise WorkerFailed(f"the {self.name} process ended before it was ready")
+        if isinstance(frame, dict) and isinstance(frame.get("fatal"), str):
+            raise LocalError(frame["fatal"])
+        if not isinstance(frame, dict) or not isinstance(frame.get("ready"), dict):
+            raise FrameError("its first frame is neither ready nor fatal")
+        ready: dict[str, Any] = frame["ready"]
+        return ready
+
+    async def _serve(self, child: _Child) -> None:
+        """Hand replies over until the child ends or is condemned."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._pump, child)
+            await child.condemned.wait()
+            nursery.cancel_scope.cancel()
+
+    async def _pump(self, child: _Child) -> None:
+        try:
+            while (frame := await receive_frame(child.process.stdout, self._reply_limit)) is not None:
+                if not child.asked:
+                    self._log.warning("the %s process replied to no request", self.name)
+                    return
+                child.asked = False
+                child.inbox.send_nowait(frame)
+        except (FrameError, trio.BrokenResourceError) as error:
+            self._log.warning("the %s process spoke nonsense: %s", self.name, error)
+        finally:
+            self._condemn(child)
+
+    def _condemn(self, child: _Child) -> None:
+        """No request may use this child any more; `run` kills and replaces it."""
+        if self._child is child:
+            self._announce(None)
+        child.inbox.close()
+        child.condemned.set()
+
+    def _announce(self, child: _Child | None) -> None:
+        self._child = child
+        self._changed.set()
+        self._changed = trio.Event()

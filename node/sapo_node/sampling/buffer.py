@@ -1,0 +1,116 @@
+"""Verified groups that wait to be drawn: bounded per peer and in total, durable, each handed out once."""
+
+import json
+from collections import Counter
+from collections.abc import Iterable
+
+from sapo_node.groups.types import Place, VerifiedGroup
+from sapo_node.storage.database import Database
+from sapo_node.trust import constants
+from sapo_protocol import Completion, Finish
+
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS pool (
+    peer TEXT, epoch INTEGER, counter INTEGER, k INTEGER, dataset TEXT NOT NULL, question TEXT NOT NULL,
+    completions TEXT NOT NULL, rewards TEXT NOT NULL, PRIMARY KEY (peer, epoch, counter, k)
+);
+CREATE INDEX IF NOT EXISTS pool_age ON pool (epoch, counter, k);
+"""
+
+_FINISHES = {each.value: each for each in Finish}
+
+MAX_GROUPS = 1_024
+MAX_PER_PEER = 64
+
+
+class Pool:
+    """The verified groups of all peers."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._read: dict[Place, VerifiedGroup] = {}
+        """Those that were there when they were last asked for: most wait for many rounds."""
+        self._recount()
+
+    def __len__(self) -> int:
+        return self._total
+
+    def add(self, groups: Iterable[VerifiedGroup]) -> None:
+        """Add groups; the oldest of the same peer, then of all, make room."""
+        with self._database.transaction():
+            for group in groups:
+                added = self._database.execute(
+                    "INSERT OR IGNORE INTO pool VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                    *group.place,
+                    group.dataset,
+                    group.question,
+                    json.dumps([[each.text, each.finish] for each in group.completions]),
+                    json.dumps(group.rewards),
+                )
+                if added:
+                    self._read.pop(group.place, None)
+                self._change(group.peer, added)
+                if self._held[group.peer] > MAX_PER_PEER:
+                    self._trim("WHERE peer = ?", MAX_PER_PEER, group.peer)
+            if self._total > MAX_GROUPS:
+                self._trim("", MAX_GROUPS)
+
+    def groups(self) -> list[VerifiedGroup]:
+        """All groups, in a stable order."""
+        places = self._database.rows("SELECT peer, epoch, counter, k FROM pool ORDER BY peer, epoch, counter, k")
+        self._read = {place: self._read.get(place) or self._group(place) for place in places}
+        return list(self._read.values())
+
+    def per_peer(self) -> dict[str, int]:
+        """How many groups of each peer wait."""
+        return dict(self._held)
+
+    def remove(self, groups: Iterable[VerifiedGroup]) -> None:
+        """Hand groups out for good; call it in the transaction that stores the batch they go into, if they do."""
+        for group in groups:
+            removed = self._database.execute(
+                "DELETE FROM pool WHERE peer = ? AND epoch = ? AND counter = ? AND k = ?",
+                *group.place,
+            )
+            self._change(group.peer, -removed)
+
+    def advance(self, epoch: int) -> int:
+        """Enter an epoch: drop the groups that are too old to be trained on; how many they are."""
+        dropped = self._database.execute("DELETE FROM pool WHERE epoch < ?", epoch - constants.MAX_AGE)
+        self._recount()
+        return dropped
+
+    def forget(self, peer: str) -> None:
+        """Drop all groups of a peer."""
+        self._database.execute("DELETE FROM pool WHERE peer = ?", peer)
+        self._total -= self._held.pop(peer, 0)
+
+    def _group(self, place: Place) -> VerifiedGroup:
+        [(dataset, question, completions, rewards)] = self._database.rows(
+            "SELECT dataset, question, completions, rewards FROM pool "
+            "WHERE peer = ? AND epoch = ? AND counter = ? AND k = ?",
+            *place,
+        )
+        texts = tuple(Completion(text, _FINISHES[finish]) for text, finish in json.loads(completions))
+        return VerifiedGroup(*place, dataset, question, texts, tuple(json.loads(rewards)))
+
+    def _trim(self, where: str, limit: int, *values: str) -> None:
+        """Drop the oldest beyond the limit, of one peer or of all."""
+        dropped = self._database.rows(
+            f"DELETE FROM pool WHERE rowid IN (SELECT rowid FROM pool {where} "  # noqa: S608 - `where` is ours
+            "ORDER BY epoch DESC, counter DESC, k DESC LIMIT -1 OFFSET ?) RETURNING peer",
+            *values,
+            limit,
+        )
+        for (peer,) in dropped:
+            self._change(peer, -1)
+
+    def _recount(self) -> None:
+        self._held = Counter(dict(self._database.rows("SELECT peer, count(*) FROM pool GROUP BY peer")))
+        self._total = self._held.total()
+
+    def _change(self, peer: str, by: int) -> None:
+        self._total += by
+        self._held[peer] += by
+        if not self._held[peer]:
+            del self._held[peer]

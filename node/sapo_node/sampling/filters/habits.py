@@ -1,0 +1,206 @@
+"""Habits: what a peer says in many of its right answers, hardly anybody here does, and does not pay.
+
+A phrase that rides on right answers earns what they earn, so nothing that a peer sends can tell it from skill. But
+this policy's own answers can: it says the phrase itself now and then, and is no more often right for it than where it
+answers the same question without. A strategy that is worth learning pays.
+"""
+
+import re
+from collections import Counter, defaultdict, deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from sapo_node.groups.types import LocalGroup, Place, VerifiedGroup
+
+Habit = tuple[str, ...]
+"""Words that follow one another."""
+Span = tuple[int, int]
+"""First character, and the one behind the last."""
+
+LONGEST = 3
+"""Words of a habit."""
+WINDOW = 80
+"""Own groups that count: of the last twenty rounds, where a round has four."""
+SAID = 8
+"""Own answers that must show a habit before anything is said of it."""
+RIGHT = 16
+"""Own right answers to a task, before others' are compared with them."""
+ASKED = 12
+"""Questions, of a peer's last, that must have been answered rightly before anything is said of its habits."""
+REMEMBERED = 96
+"""Questions of a peer's that are remembered."""
+PEERS = 64
+"""Peers that are remembered, those heard of last: who pauses is not forgotten."""
+CONCENTRATED, IN_A_TASK = 0.08, 0.25
+"""Least share of a peer's right answers that a habit takes: of all, and of those to one task."""
+FOREIGN, STAYS = 4.0, 1.5
+"""How many times the own share that must be to be held back, and to stay so: what begins to take hold here is no less
+foreign.
+"""
+PAYS = 0.1
+"""By how much more often than others to the same question an own answer with the habit is right, if it pays."""
+
+_WORDS = re.compile(r"[^\W\d_]+|\d+|\S")
+_NUMBER = "#"
+
+
+@lru_cache(maxsize=8192)  # a text that waits is looked at again every round
+def habits_of(text: str) -> frozenset[Habit]:
+    """All that a text shows: runs of one to LONGEST words, in which all numbers are one word, since they differ by
+    question; and each number as it stands.
+    """
+    return frozenset(habit for habit, _ in _habits_in(text))
+
+
+def _habits_in(text: str) -> Iterator[tuple[Habit, Span]]:
+    """Each with its place in the text."""
+    found = list(_WORDS.finditer(text))
+    words = [_NUMBER if match[0].isdigit() else match[0].lower() for match in found]
+    for count in range(1, LONGEST + 1):
+        for at in range(len(words) - count + 1):
+            yield tuple(words[at : at + count]), (found[at].start(), found[at + count - 1].end())
+    for match in found:
+        if match[0].isdigit():
+            yield (match[0],), match.span()
+
+
+@dataclass(slots=True)
+class _Answers:
+    """The answers to one question, or to many, and those of them that showed each habit."""
+
+    answers: int = 0
+    right: int = 0
+    shown: Counter[Habit] = field(default_factory=Counter)
+    shown_right: Counter[Habit] = field(default_factory=Counter)
+
+    def add(self, habits: Iterable[Habit], *, right: bool) -> None:
+        self.answers += 1
+        self.right += right
+        for habit in habits:
+            self.shown[habit] += 1
+            self.shown_right[habit] += right
+
+    def gain(self, habit: Habit) -> float:
+        """By how many more answers with the habit were right than as many without: of one question, which is as hard
+        for both. 0 where all showed it.
+        """
+        shown, right = self.shown[habit], self.shown_right[habit]
+        others = self.answers - shown
+        return right - shown * (self.right - right) / others if others else 0.0
+
+
+class _Own:
+    """What this policy has said of late."""
+
+    def __init__(self) -> None:
+        self._groups: deque[tuple[str, _Answers]] = deque()
+        self.right: Counter[str] = Counter()
+        """Right answers, by task."""
+        self._shown_right: defaultdict[str, Counter[Habit]] = defaultdict(Counter)
+        self._shown: Counter[Habit] = Counter()
+
+    def add(self, group: LocalGroup) -> None:
+        """Take in the answers to one question, and forget those to an old one."""
+        answers = _Answers()
+        for completion, right in zip(group.completions, group.rewards, strict=True):
+            answers.add(habits_of(completion.text), right=right)
+        self._groups.append((group.dataset, answers))
+        self._count(group.dataset, answers, 1)
+        if len(self._groups) > WINDOW:
+            self._count(*self._groups.popleft(), -1)
+
+    def _count(self, dataset: str, answers: _Answers, sign: int) -> None:
+        self.right[dataset] += sign * answers.right
+        shown_right = self._shown_right[dataset]
+        for habit, count in answers.shown.items():
+            self._shown[habit] += sign * count
+            shown_right[habit] += sign * answers.shown_right[habit]
+            if not self._shown[habit]:
+                del self._shown[habit]
+            if not shown_right[habit]:
+                del shown_right[habit]
+
+    def share(self, dataset: str, habit: Habit) -> float:
+        """Of the right answers to a task, which there are, those that show the habit."""
+        return self._shown_right[dataset][habit] / self.right[dataset]
+
+    def is_idle(self, habit: Habit) -> bool:
+        """Whether the habit was shown often enough to know, and answers are no better for it."""
+        shown = self._shown[habit]
+        return shown >= SAID and sum(answers.gain(habit) for _, answers in self._groups) <= PAYS * shown
+
+
+class HabitGate:
+    """Knows the habits of this policy and of those on offer."""
+
+    def __init__(self) -> None:
+        self._own = _Own()
+        self._peers: dict[str, deque[tuple[str, Counter[Habit]]]] = {}
+        self._seen: set[Place] = set()
+        self._held: set[Habit] = set()
+
+    def observe(self, local: Iterable[LocalGroup]) -> None:
+        """Take in a round's own answers, whatever they earned."""
+        for group in local:
+            self._own.add(group)
+
+    def look(self, offered: Sequence[VerifiedGroup]) -> None:
+        """Take in what is on offer, and decide which habits are held back for now."""
+        here = {group.place: group for group in offered}
+        for place, group in here.items():
+            if place not in self._seen:
+                self._enter(group)
+        self._seen = set(here)
+        offering = {group.peer for group in offered} & self._peers.keys()
+        foreign = {habit for peer in offering for habit in self._foreign(self._peers[peer])}
+        self._held = {habit for habit in foreign if self._own.is_idle(habit)}
+
+    def _enter(self, group: VerifiedGroup) -> None:
+        texts = [each.text for each, right in zip(group.completions, group.rewards, strict=True) if right]
+        if texts:
+            counts = Counter(habit for text in texts for habit in habits_of(text))
+            shares = Counter({habit: count / len(texts) for habit, count in counts.items()})
+            questions = self._peers.pop(group.peer, None) or deque(maxlen=REMEMBERED)
+            questions.append((group.dataset, shares))
+            self._peers[group.peer] = questions
+            if len(self._peers) > PEERS:
+                del self._peers[next(iter(self._peers))]
+
+    def _foreign(self, questions: Iterable[tuple[str, Counter[Habit]]]) -> Iterator[Habit]:
+        """What a peer says far more often than this policy does when it answers the same tasks rightly."""
+        by_task: defaultdict[str, list[Counter[Habit]]] = defaultdict(list)
+        for dataset, shares in questions:
+            if self._own.right[dataset] >= RIGHT:
+                by_task[dataset].append(shares)
+        yield from self._concentrated(by_task, CONCENTRATED)
+        for dataset, asked in by_task.items():
+            yield from self._concentrated({dataset: asked}, IN_A_TASK)
+
+    def _concentrated(self, by_task: Mapping[str, Sequence[Counter[Habit]]], least: float) -> Iterator[Habit]:
+        """What takes at least that share of a peer's right answers, far more than of this policy's own."""
+        asked = sum(map(len, by_task.values()))
+        if asked < ASKED:
+            return
+        said: Counter[Habit] = Counter()
+        for questions in by_task.values():
+            for shares in questions:
+                said.update(shares)
+        for habit, times in said.items():
+            if times >= least * asked:
+                own = sum(len(questions) * self._own.share(dataset, habit) for dataset, questions in by_task.items())
+                if times > (STAYS if habit in self._held else FOREIGN) * own:
+                    yield habit
+
+    def silent(self, text: str) -> tuple[Span, ...]:
+        """Where a text shows a habit that is held back, in order; what overlaps is one."""
+        if self._held.isdisjoint(habits_of(text)):
+            return ()
+        found = sorted(span for habit, span in _habits_in(text) if habit in self._held)
+        merged = found[:1]
+        for begin, end in found[1:]:
+            if begin <= merged[-1][1]:
+                merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
+            else:
+                merged.append((begin, end))
+        return tuple(merged)

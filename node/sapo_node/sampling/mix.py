@@ -1,0 +1,151 @@
+"""How many groups of a round are this node's own (I) and how many others' (J): two numbers, or J found as it goes.
+
+The paper keeps I + J = 8, leaves the ratio to its operator and finds that the best depends on the swarm. But I and J do
+not cost the same: an own group has to be generated, another's only to be verified and trained on. So I is what the
+operator lets the node spend, and `Auto` finds J beside it, by what a group of each kind is worth to this policy now:
+the sum of its positive advantages against the policy's own pass rate. Own groups are worth little while it is hardly
+ever or nearly always right; others' right answers are worth much where it fails and little where it succeeds, whatever
+their senders claim. Where others' groups are worth as much as its own it takes as many as it may, and fewer in
+proportion where they are worth less, as far as the swarm can fill the places. A node that is nearly always right wants
+hardly any: its own groups are worth next to nothing then, and beside nothing everything would look worth taking.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import sqrt
+from typing import Literal, Protocol
+
+from sapo_node.groups.types import LocalGroup, VerifiedGroup
+from sapo_node.sampling.pass_rates import Competence, RunningMean
+from sapo_node.sampling.weights import own_advantages
+
+AUTO: Literal["auto"] = "auto"
+
+MAX_EXTERNAL = 16
+"""Most groups of others in a round of `Auto`: as many as have been measured to teach more than fewer do."""
+
+PROBE = 8
+"""Groups of others that are verified even where none is taken, to know what they would be worth."""
+LITTLE = 2.0
+"""What an own group is taken to be worth where it is worth less; half of what the most informative ones are."""
+STEP = 1.0
+"""How far J must be from the target to move there, so that it does not flutter."""
+SLACK, ALARM = 0.5, 4.0
+"""Of the CUSUM over the own reward, in standard deviations: what is no sign of harm, and the sum that is one."""
+ALIKE = 0.3
+"""Correlation of the answers to one question: some questions of a task are harder than others."""
+RECOVERY = 0.5
+"""Groups by which the bound that an alarm halves grows back each round."""
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """The groups of one round."""
+
+    local: int
+    """I."""
+    external: int
+    """J, at most."""
+
+
+class Balance(Protocol):
+    """Says how the next round is split, and hears how it went, before the node's measure of itself takes it in."""
+
+    @property
+    def probe(self) -> int:
+        """Groups of others to have verified even where J is 0, to know what they would be worth."""
+        ...
+
+    def split(self) -> Split:
+        """The split of the next round."""
+        ...
+
+    def observe(self, local: Sequence[LocalGroup], others: Sequence[VerifiedGroup], *, supply: int, drawn: int) -> None:
+        """What a round generated, groups by which those of others are measured, and how many the pool held then and
+        were drawn from it.
+        """
+        ...
+
+
+class Fixed:
+    """The same split in every round."""
+
+    probe = 0
+
+    def __init__(self, local: int, external: int) -> None:
+        self._split = Split(local, external)
+
+    def split(self) -> Split:
+        """The split of every round."""
+        return self._split
+
+    def observe(self, local: Sequence[LocalGroup], others: Sequence[VerifiedGroup], *, supply: int, drawn: int) -> None:
+        """Nothing is learnt from a round."""
+
+
+class Auto:
+    """Finds J beside a given I.
+
+    The first round is all its own: a node that joins measures itself before it takes anything in. If its own reward
+    falls below what it was, J is halved and grows back slowly.
+    """
+
+    probe = PROBE
+
+    def __init__(self, local: int, competence: Competence) -> None:
+        """`local` is I, `competence` the node's measure of itself."""
+        self._local = local
+        self._competence = competence
+        self._own, self._others, self._supply = RunningMean(), RunningMean(), RunningMean()
+        self._external = 0
+        self._bound = float(MAX_EXTERNAL)
+        self._harm = 0.0
+
+    def split(self) -> Split:
+        """The split of the next round."""
+        return Split(self._local, self._external)
+
+    def observe(self, local: Sequence[LocalGroup], others: Sequence[VerifiedGroup], *, supply: int, drawn: int) -> None:
+        """Take a round into account."""
+        self._own.add(self._worth(local), len(local))
+        if others:
+            self._others.add(self._worth(others), len(others))
+        # Where places stayed empty the rest on offer was kept back by a bound, of a peer or of all newcomers.
+        self._supply.add(drawn if drawn < self._external else min(supply, MAX_EXTERNAL))
+        self._watch(local)
+        target = self._target()
+        if abs(target - self._external) >= STEP:
+            self._external = round(target)
+
+    def _worth(self, groups: Sequence[LocalGroup] | Sequence[VerifiedGroup]) -> float:
+        """Only right answers count: of another's group, what this policy would not have written is not unlearnt."""
+        weighed = [own_advantages(each.rewards, self._competence.pass_rate(each.dataset)) for each in groups]
+        return sum(advantage for group in weighed for advantage in group if advantage > 0)
+
+    def _target(self) -> float:
+        own, others, supply = (mean.value or 0.0 for mean in (self._own, self._others, self._supply))
+        wanted = MAX_EXTERNAL * min(1.0, others / max(own, LITTLE))
+        return min(wanted, self._bound, supply)
+
+    def _watch(self, local: Sequence[LocalGroup]) -> None:
+        """Raise the alarm when the own reward stays below what was to be expected of these very tasks."""
+        self._bound = min(MAX_EXTERNAL, self._bound + RECOVERY)
+        expected = [(group, rate) for group in local if (rate := self._competence.pass_rate(group.dataset)) is not None]
+        if not expected:
+            return
+        missed = sum(len(group.rewards) * rate - sum(group.rewards) for group, rate in expected)
+        spread = sqrt(sum(_variance(len(group.rewards), rate) for group, rate in expected))
+        self._harm = max(0.0, self._harm + missed / spread - SLACK)
+        if self._harm > ALARM:
+            self._harm = 0.0
+            self._bound = self._external / 2
+
+
+def _variance(answers: int, rate: float) -> float:
+    """Of the number of right answers to one question of a task that is solved at this rate."""
+    return answers * (1 + (answers - 1) * ALIKE) * max(rate * (1 - rate), 0.01)
+
+
+def balance_of(local: int, external: int | Literal["auto"], competence: Competence) -> Balance:
+    """The balance that a configuration asks for."""
+    return Auto(local, competence) if external == AUTO else Fixed(local, external)

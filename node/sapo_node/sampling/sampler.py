@@ -1,0 +1,191 @@
+"""SampleExternal of Algorithm 1: which verified groups of others this round trains on, and with what weight.
+
+The paper's rule first: groups without advantage are out (they never enter the pool), then J are drawn, by default
+weighted by trust and age; `selection` has the other rules. Four bounds keep any draw harmless, counted in training
+mass = sum of |advantage| x completion bytes, since whoever knows the answers can make every group informative:
+
+- one group: at most MASS_LIMIT times the median of healthy peers' groups on offer, else its weight is scaled down;
+- one peer: at most its share of J, though never less than one group;
+- all peers promoted in one epoch: a quarter of J, or their share by heads of all in good standing if that is more,
+  since keys of one hand come into good standing together;
+- all newcomers and peers on probation together: a fractional credit that grows by a tenth of J each round.
+
+What stays unfilled shrinks J towards 0: a swarm full of liars leaves a node as it would be alone.
+"""
+
+import random
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from statistics import median
+
+from sapo_node.groups.advantage import advantages
+from sapo_node.groups.messages import Gate
+from sapo_node.groups.types import VerifiedGroup
+from sapo_node.sampling.filters import Gates
+from sapo_node.sampling.filters.habits import Span
+from sapo_node.sampling.pass_rates import Competence
+from sapo_node.sampling.weights import Selection, own_advantages, preference
+from sapo_node.trust import constants
+from sapo_node.trust.constants import Standing
+from sapo_node.trust.ledger import Ledger
+
+_LEAST_SHARE = 0.25
+"""A group that fits into what is left only with less than this is kept for another round, not spent on a trace."""
+
+
+@dataclass(frozen=True, slots=True)
+class WeightedGroup:
+    """A verified group that was drawn, and what it counts in the loss. Made only by `Sampler.draw`."""
+
+    group: VerifiedGroup
+    weight: float
+    """Between 0 and 1; local groups weigh 1."""
+    advantages: tuple[float, ...]
+    silent: tuple[tuple[Span, ...], ...] = ()
+    """For each completion, the characters of it that are not taught; empty where there are none in any."""
+    stopped: Mapping[int, Gate] = field(default_factory=dict)
+    """The right answers that are not taught at all, by number, and which gate says so."""
+
+
+class PassedOver(StrEnum):
+    """Why a group on offer was not drawn; it may be another time, while it is young enough."""
+
+    ENOUGH = "enough others were drawn"
+    PEER_SHARE = "its peer, or those promoted with it, had their share of this round"
+    NEWCOMERS = "newcomers had their share of this round"
+    TOO_OLD = "too old to be trained on"
+    NONE_WANTED = "this round wanted none"
+
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """What one round takes of what was on offer."""
+
+    groups: list[WeightedGroup]
+    """In the order drawn."""
+    passed_over: list[tuple[VerifiedGroup, PassedOver]]
+
+
+class _Room:
+    """What each peer and each cohort may still take in one draw, in groups of the usual mass."""
+
+    def __init__(self, ledger: Ledger, count: int) -> None:
+        self._ledger = ledger
+        self._peers: defaultdict[str, float] = defaultdict(lambda: max(1.0, constants.PEER_SHARE * count))
+        heads = Counter(each.cohort for each in ledger.accounts() if each.standing is Standing.HEALTHY)
+        self._cohorts = {
+            cohort: max(1.0, max(constants.COHORT_SHARE, number / heads.total()) * count)
+            for cohort, number in heads.items()
+            if cohort is not None
+        }
+
+    def left(self, peer: str) -> float:
+        cohort = self._ledger.of(peer).cohort
+        return self._peers[peer] if cohort is None else min(self._peers[peer], self._cohorts[cohort])
+
+    def take(self, peer: str, units: float) -> None:
+        self._peers[peer] -= units
+        cohort = self._ledger.of(peer).cohort
+        if cohort is not None:
+            self._cohorts[cohort] -= units
+
+
+class Sampler:
+    """Draws external groups within the bounds of the trust policy."""
+
+    def __init__(
+        self, ledger: Ledger, rng: random.Random, competence: Competence, selection: Selection, gates: Gates
+    ) -> None:
+        self._ledger = ledger
+        self._competence = competence
+        self._selection = selection
+        self._gates = gates
+        self._rng = rng
+        self._newcomer_credit = 0.0
+
+    def draw(self, offered: Sequence[VerifiedGroup], count: int, *, epoch: int) -> Draw:
+        """At most `count` groups (J) of those on offer."""
+        self._newcomer_credit = min(
+            constants.NEWCOMER_CREDIT_LIMIT, self._newcomer_credit + constants.NEWCOMER_SHARE * count
+        )
+        fresh = [group for group in offered if epoch - group.epoch <= constants.MAX_AGE]
+        passed = [(group, PassedOver.TOO_OLD) for group in offered if epoch - group.epoch > constants.MAX_AGE]
+        if not fresh or count == 0:
+            return Draw([], [*passed, *((group, PassedOver.NONE_WANTED) for group in fresh)])
+        unit = median(map(self._mass, self.yardstick(fresh)))
+        room = _Room(self._ledger, count)
+        drawn: list[WeightedGroup] = []
+        for group in self._order(fresh, epoch):
+            if len(drawn) == count:
+                passed.append((group, PassedOver.ENOUGH))
+                continue
+            units = self._mass(group) / unit
+            share = min(1.0, constants.MASS_LIMIT / units, room.left(group.peer) / units)
+            if share < _LEAST_SHARE:
+                passed.append((group, PassedOver.PEER_SHARE))
+            elif not self._affords(group.peer, share * units):
+                passed.append((group, PassedOver.NEWCOMERS))
+            else:
+                room.take(group.peer, share * units)
+                weight = share * constants.AGE_WEIGHT ** max(0, epoch - group.epoch)
+                silent, stopped = self._gates.silent(group), self._gates.stopped(group)
+                drawn.append(WeightedGroup(group, weight, self._advantages(group), silent, stopped))
+        return Draw(drawn, passed)
+
+    def yardstick(self, groups: Sequence[VerifiedGroup]) -> Sequence[VerifiedGroup]:
+        """The groups by which all are measured: those of healthy peers, while there are any. Else newcomers, by many
+        groups of hardly any mass or worth, could make everybody else's look too heavy or not worth taking, and by many
+        long ones pass as light themselves.
+        """
+        return [group for group in groups if self._ledger.standing(group.peer) is Standing.HEALTHY] or groups
+
+    def _order(self, groups: list[VerifiedGroup], epoch: int) -> list[VerifiedGroup]:
+        """A random order without replacement, by weight (Efraimidis and Spirakis 2006); for `top-k` by right answers
+        first.
+        """
+        keyed = [
+            (
+                sum(group.rewards) if self._selection == "top-k" else 0,
+                self._rng.random() ** (1 / self._preference(group, epoch)),
+                group,
+            )
+            for group in groups
+        ]
+        return [group for *_, group in sorted(keyed, key=lambda key: key[:2], reverse=True)]
+
+    def _preference(self, group: VerifiedGroup, epoch: int) -> float:
+        if self._selection in ("uniform", "unfiltered"):
+            return 1.0
+        weight = self._ledger.of(group.peer).trust * constants.AGE_WEIGHT ** max(0, epoch - group.epoch)
+        return weight * preference(group, self._competence) if self._selection == "informative" else weight
+
+    def _advantages(self, group: VerifiedGroup) -> tuple[float, ...]:
+        if self._selection == "informative":
+            weighed = own_advantages(group.rewards, self._competence.pass_rate(group.dataset))
+        else:
+            weighed = advantages(group.rewards)
+        return self._gates.judge(group, weighed)
+
+    def _affords(self, peer: str, units: float) -> bool:
+        """Whether the peer's class may still spend; the shared credit may overdraw by part of a group and pays it
+        back. However little mass a newcomer's group has, it takes the place of one.
+        """
+        standing = self._ledger.standing(peer)
+        if standing is Standing.HEALTHY:
+            return True
+        if standing is Standing.BANNED or self._newcomer_credit < 1:
+            return False
+        self._newcomer_credit -= max(1.0, units)
+        return True
+
+    def _mass(self, group: VerifiedGroup) -> float:
+        return mass(self._advantages(group), group.lengths)
+
+
+def mass(weighed: Sequence[float], lengths: Sequence[int]) -> float:
+    """Training mass of a group: sum over its completions of |advantage| x UTF-8 bytes, with one byte for each end;
+    never 0.
+    """
+    return max(1.0, sum(abs(advantage) * (1 + length) for advantage, length in zip(weighed, lengths, strict=True)))

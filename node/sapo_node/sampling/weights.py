@@ -1,0 +1,51 @@
+"""How wanted each verified group on offer is: the rules by which SAPO and its public releases chose, and one of ours.
+
+The paper drops groups without advantage and draws uniformly from the rest; its code also took the groups with the most
+right answers, and at other times drew from all. None of them asks what the receiver can do already, and a strong node
+gained nothing from weak peers. `informative` asks: a right answer is wanted, and counts, by how much better it is than
+what the receiver does itself. Of its own groups a policy learns most at the edge of its ability, where it is right half
+the time; what others got right teaches most where it is hardly ever right.
+"""
+
+from collections.abc import Sequence
+from math import sqrt
+from typing import Literal
+
+from sapo_node.groups.advantage import advantages
+from sapo_node.groups.types import VerifiedGroup
+from sapo_node.sampling.pass_rates import Competence
+
+Selection = Literal["paper", "uniform", "top-k", "unfiltered", "informative"]
+"""`paper` draws by trust and age, `uniform` as the paper has it, `unfiltered` from flat groups as well."""
+
+SPREAD = 0.35
+"""Least deviation by which an own advantage is divided, so that a task hardly ever solved does not drown the others."""
+LEAST_PREFERENCE = 0.05
+"""Of a task, as a share of the highest: nothing is ever shut out for good by a bad estimate."""
+
+
+def preference(group: VerifiedGroup, competence: Competence) -> float:
+    """How much a right answer to a group's task is worth to this policy, as a share of the most that one can be."""
+    rate = competence.pass_rate(group.dataset)
+    return 1.0 if rate is None else max(LEAST_PREFERENCE, SPREAD * _worth(rate))
+
+
+def own_advantages(rewards: Sequence[bool], rate: float | None) -> tuple[float, ...]:
+    """Advantages against the receiver's own pass rate b on the task, (r - b) / max(sqrt(b (1 - b)), SPREAD).
+
+    The sender's group has no say in them: neither a rare success among staged failures nor a good day counts for more
+    than it is worth here. Where the own rate is not known yet the group's own advantages stand in.
+    """
+    if rate is None or len(set(rewards)) < 2:
+        return advantages(rewards)
+    right, wrong = _worth(rate), -rate / _deviation(rate)
+    return tuple(right if reward else wrong for reward in rewards)
+
+
+def _worth(rate: float) -> float:
+    """The own advantage of a right answer."""
+    return (1 - rate) / _deviation(rate)
+
+
+def _deviation(rate: float) -> float:
+    return max(sqrt(rate * (1 - rate)), SPREAD)

@@ -1,0 +1,96 @@
+"""Held-out pass@1: the policy's own answers to questions that no round ever assigns."""
+
+import hashlib
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from sapo_node.groups.stats import LEVEL, Interval, clustered_interval, mean_of_intervals
+from sapo_node.training.batch_log import Policy
+from sapo_node.verification.sandbox.messages import ScoreRequest
+from sapo_node.verification.verifier import Scorer
+from sapo_protocol import ASSIGNED_SEEDS, LocalError, Manifest, TaskSpec
+from sapo_protocol.cbor import encode
+
+HELDOUT_DOMAIN = "sapo/heldout/1"
+_HELDOUT_SEEDS = 2**30
+_CHUNK = 16
+"""Answers per request to the learner, or one question's, so that progress shows and memory stays small."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeldOut:
+    """How many of the samples drawn at temperature 1 answer each held-out question correctly."""
+
+    samples: int
+    """Per question."""
+    right: dict[str, tuple[int, ...]]
+    """By task, one number for each of its questions."""
+
+    @property
+    def per_task(self) -> dict[str, Interval]:
+        """pass@1 of each task. The unit is the question: samples of one question say little about the others."""
+        return {task: clustered_interval(right, self.samples) for task, right in self.right.items()}
+
+    @property
+    def pass_at_1(self) -> Interval:
+        """Mean over tasks."""
+        return mean_of_intervals(list(self.per_task.values()))
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            **_figures(self.pass_at_1),
+            "level": LEVEL,
+            "per_task": {task: _figures(interval) for task, interval in self.per_task.items()},
+            "samples": self.samples,
+        }
+
+
+def _figures(interval: Interval) -> dict[str, float]:
+    return {"pass_at_1": interval.point, "low": interval.low, "high": interval.high}
+
+
+def heldout_seed(manifest: Manifest, spec: TaskSpec, number: int) -> int:
+    """The seed of a held-out question: at 2^31 or above, where no assignment falls."""
+    digest = hashlib.sha256(encode([HELDOUT_DOMAIN, manifest.network_id, spec.dataset, number])).digest()
+    return ASSIGNED_SEEDS + int.from_bytes(digest[:4], "big") % _HELDOUT_SEEDS
+
+
+async def measure(
+    manifest: Manifest,
+    policy: Policy,
+    scorer: Scorer,
+    *,
+    questions: int,
+    samples: int,
+    max_tokens: int,
+    progress: Callable[[str, int], None] = lambda *_: None,
+) -> HeldOut:
+    """Ask `questions` held-out questions of each task, the same for everybody in a swarm; `progress` hears the task and
+    how many more of its questions are done.
+    """
+    rng = random.Random(0)  # noqa: S311 - sampling noise shared by all who measure, not a secret
+    right = {}
+    for spec in manifest.tasks:
+        seeds = [heldout_seed(manifest, spec, number) for number in range(questions)]
+        counts: list[int] = []
+        at_once = max(1, _CHUNK // samples)
+        for start in range(0, questions, at_once):
+            chunk = seeds[start : start + at_once]
+            built = await scorer.score([ScoreRequest(spec.dataset, spec.config, seed, ()) for seed in chunk])
+            asked = [task.question for task in built if task is not None]
+            if len(asked) < len(chunk):
+                raise LocalError(f"held-out questions of {spec.dataset} could not be built; the log names the cause")
+            answers = await policy.generate(asked, completions=samples, max_tokens=max_tokens, seed=rng.getrandbits(31))
+            scored = await scorer.score(
+                [
+                    ScoreRequest(spec.dataset, spec.config, seed, tuple(answer.text for answer in group))
+                    for seed, group in zip(chunk, answers, strict=True)
+                ]
+            )
+            counts += [sum(each.rewards) if each is not None else 0 for each in scored]
+            progress(spec.dataset, len(chunk))
+        right[spec.dataset] = tuple(counts)
+    return HeldOut(samples, right)

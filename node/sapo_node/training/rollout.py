@@ -1,0 +1,156 @@
+"""What a node gives to the swarm, whoever answers: the first half of Algorithm 1, which needs nothing that learns.
+
+assign -> generate -> score -> share
+"""
+
+import hashlib
+import logging
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol
+
+from sapo_node.groups.advantage import advantages
+from sapo_node.groups.messages import Sampled
+from sapo_node.groups.types import LocalGroup
+from sapo_node.storage.counters import Counters, Slot
+from sapo_node.storage.keys import Identity
+from sapo_node.verification.sandbox.messages import ScoreRequest
+from sapo_node.verification.verifier import Scorer
+from sapo_protocol import (
+    Body,
+    Completion,
+    Finish,
+    GroupHeader,
+    Header,
+    LocalError,
+    Manifest,
+    assign,
+    encode_body,
+    encode_header,
+    encode_message,
+    parse_envelope,
+    seal,
+)
+
+logger = logging.getLogger(__name__)
+
+Publish = Callable[[bytes], Awaitable[None]]
+
+
+class RoundFailed(LocalError):
+    """The round could not be played; nothing was published or trained on, and its counter is spent."""
+
+
+class AnswerFailed(LocalError):
+    """Who answers could not; the same questions may be asked again."""
+
+
+class QuestionSkipped(LocalError):
+    """Who answers does not want to; the round is left out."""
+
+
+class Answerer(Protocol):
+    """Who answers questions: a model, a program or a person."""
+
+    async def generate(
+        self, questions: Sequence[str], *, completions: int, max_tokens: int, seed: int
+    ) -> list[tuple[Sampled, ...]]:
+        """G completions for each question. One that does not train may raise AnswerFailed or QuestionSkipped."""
+        ...
+
+
+class Contribution:
+    """Answers the questions assigned to one identity, and shares the answers under its signature."""
+
+    def __init__(
+        self,
+        *,
+        manifest: Manifest,
+        identity: Identity,
+        answerer: Answerer,
+        scorer: Scorer,
+        counters: Counters,
+        publish: Publish,
+        rng: random.Random,
+        max_tokens: int,
+        model: str,
+    ) -> None:
+        """`model` is the free label in what is shared, of at most MAX_MODEL_LABEL_BYTES."""
+        self._manifest = manifest
+        self._identity = identity
+        self._answerer = answerer
+        self._scorer = scorer
+        self._counters = counters
+        self._publish = publish
+        self._rng = rng
+        self._max_tokens = max_tokens
+        self._model = model
+
+    async def generate(self, slot: Slot, questions: int) -> list[LocalGroup]:
+        """Answer the first I = `questions` questions of a reserved counter G times each, and score the answers as
+        everybody else's.
+        """
+        tasks = [
+            assign(self._manifest, self._identity.public_key, slot.epoch, slot.counter, k) for k in range(questions)
+        ]
+        specs = [(task.spec.dataset, task.spec.config, task.seed) for task in tasks]
+        built = await self._scorer.score([ScoreRequest(*spec, ()) for spec in specs])
+        asked = [task.question for task in built if task is not None]
+        if len(asked) < len(specs):
+            raise RoundFailed("this node's own tasks could not be built; its log names the cause")
+        groups = await self._answerer.generate(
+            asked,
+            completions=self._manifest.completions,
+            max_tokens=self._max_tokens,
+            seed=self._rng.getrandbits(31),
+        )
+        requests = [
+            ScoreRequest(*spec, tuple(each.text for each in group)) for spec, group in zip(specs, groups, strict=True)
+        ]
+        local = []
+        for request, group, scored in zip(requests, groups, await self._scorer.score(requests), strict=True):
+            if scored is None:
+                raise RoundFailed(
+                    f"this node's own answers to {request.dataset} could not be scored; its log names the cause"
+                )
+            local.append(
+                LocalGroup(
+                    request.dataset, scored.question, scored.digest, group, scored.rewards, advantages(scored.rewards)
+                )
+            )
+        return local
+
+    async def share(self, slot: Slot, local: Sequence[LocalGroup]) -> None:
+        """Sign the round, store the signed bytes, then publish them. Texts that no message has room for stay here."""
+        bodies = [
+            encode_body(
+                Body(tuple(Completion(each.text, Finish(each.finish)) for each in group.completions), self._model)
+            )
+            for group in local
+        ]
+        header = Header(
+            slot.epoch,
+            slot.counter,
+            tuple(
+                GroupHeader(group.digest, group.rewards, hashlib.sha256(body).digest())
+                for group, body in zip(local, bodies, strict=True)
+            ),
+        )
+        network = self._manifest.network_id
+        envelope = seal(
+            encode_header(header), issuer=self._identity.public_key, sign=self._identity.sign, network_id=network
+        )
+        message = self._message(envelope, bodies)
+        self._counters.keep(slot, parse_envelope(envelope, network_id=network).envelope_id, message)
+        await self._publish(message)
+
+    def _message(self, envelope: bytes, bodies: Sequence[bytes]) -> bytes:
+        """As many bodies as the swarm's messages hold: the longest are left out first."""
+        kept: list[bytes | None] = list(bodies)
+        message = encode_message(envelope, tuple(kept))
+        while len(message) > self._manifest.max_message_bytes and any(kept):
+            kept[max(range(len(kept)), key=lambda k: len(kept[k] or b""))] = None
+            message = encode_message(envelope, tuple(kept))
+        if left_out := kept.count(None):
+            logger.warning("%d of %d groups did not fit into a message; share fewer at once", left_out, len(kept))
+        return message

@@ -1,0 +1,58 @@
+"""Whether this node can build and score every task of a swarm as its peers do. Asked once, before anything is received.
+
+A node that builds another item would count every peer's digest as drift; one that scores by another version of a
+scorer would take honest peers for liars.
+"""
+
+from sapo_node.verification.sandbox import Jail
+from sapo_node.verification.sandbox.messages import ScoreRequest
+from sapo_node.verification.tasks import SCORER_VERSION, interop, plugins
+from sapo_protocol import LocalError, Manifest
+
+
+async def require_catalogue(manifest: Manifest, jail: Jail) -> None:
+    """Raises LocalError for a swarm whose tasks are not those that can be built and scored here."""
+    _require_reasoning_gym(manifest, jail.reasoning_gym)
+    for task in manifest.tasks:
+        reason = jail.broken_plugins.get(task.dataset)
+        if reason and plugins.is_foreign(task.dataset):
+            raise LocalError(
+                f"swarm {manifest.name!r} has the task {task.dataset}, and the package that brings it cannot be used: "
+                f"{reason}; install a version of that package that works"
+            )
+        version = jail.plugins.get(task.dataset) if plugins.is_foreign(task.dataset) else SCORER_VERSION
+        if version is None:
+            raise LocalError(
+                f"swarm {manifest.name!r} has the task {task.dataset}, which another package brings: install that one "
+                f"beside sapo-node, if you trust it"
+            )
+        if task.scorer != version:
+            raise LocalError(
+                f"swarm {manifest.name!r} scores {task.dataset} by version {task.scorer}, and version {version} is "
+                f"installed here; install the one that the swarm was made with"
+            )
+    built = await jail.score([ScoreRequest(task.dataset, task.config, 0, ()) for task in manifest.tasks])
+    for number, (task, item) in enumerate(zip(manifest.tasks, built, strict=True), 1):
+        if item is None:
+            raise LocalError(
+                f"task {number} of swarm {manifest.name!r}, {task.dataset} with {dict(task.config)}, cannot be built: "
+                f"check its name and configuration"
+            )
+
+
+def _require_reasoning_gym(manifest: Manifest, installed: str) -> None:
+    """Another version of reasoning-gym builds other items from the same seeds, so nothing would match."""
+    needed = manifest.reasoning_gym
+    if not needed:
+        foreign = {task.dataset for task in manifest.tasks} - interop.DATASETS
+        borrowed = sorted(dataset for dataset in foreign if not plugins.is_foreign(dataset))
+        if borrowed:
+            raise LocalError(
+                f"swarm {manifest.name!r} names no version of reasoning-gym, and only that could have its "
+                f"datasets {', '.join(borrowed)}; set reasoning_gym in its manifest"
+            )
+    elif installed != needed:
+        raise LocalError(
+            f"swarm {manifest.name!r} is defined on reasoning-gym {needed}, and {installed} is installed; run: "
+            f"pip install reasoning-gym=={needed}"
+        )

@@ -1,0 +1,42 @@
+"""What runs in the forked child: lock down, rebuild the tasks, score their texts, write a line for each item, exit."""
+
+import os
+from collections.abc import Sequence
+from typing import NoReturn
+
+from sapo_node.verification.sandbox.lockdown import ChildLimits, LockdownError, confine_child
+from sapo_node.verification.sandbox.messages import Scored, ScoreRequest, encode_line
+from sapo_node.verification.tasks import build_task, score, task_digest
+
+UNCONFINED = 70
+"""Exit status of a child that could not be locked down and so has looked at no text."""
+
+_FAILED = 71
+
+
+def run_child(
+    batch: Sequence[ScoreRequest], limits: ChildLimits, zygote: int, writer: int, foreign: Sequence[int]
+) -> NoReturn:
+    """Never returns into the zygote's code, whatever happens. `foreign` descriptors are closed first."""
+    status = _FAILED
+    try:
+        for descriptor in foreign:
+            os.close(descriptor)
+        confine_child(limits, zygote)
+        output = memoryview(b"".join([encode_line(_scored(item)) for item in batch]))
+        while output:
+            output = output[os.write(writer, output) :]
+        status = 0
+    except LockdownError:
+        status = UNCONFINED
+    finally:
+        os._exit(status)
+
+
+def _scored(item: ScoreRequest) -> Scored | None:
+    try:
+        task = build_task(item.dataset, item.config, item.seed)
+        rewards = tuple(score(item.dataset, task, text) for text in item.completions)
+        return Scored(task.question, task_digest(task.question, task.answer), rewards)
+    except BaseException:  # noqa: BLE001 - one item that fails in any way earns nothing and costs no other item
+        return None

@@ -1,0 +1,162 @@
+"""From a signed rollout to verified groups: tasks rebuilt here, rewards computed here, claims compared.
+
+This is the only place where a VerifiedGroup is made. Nothing of the peer's reaches it but the text of its
+completions: dataset, configuration and seed follow from the assignment, question and rewards come from the jail.
+"""
+
+import logging
+import random
+from collections import Counter
+from collections.abc import Callable, Sequence
+from enum import StrEnum
+from typing import Protocol
+
+from sapo_node.groups.types import VerifiedGroup
+from sapo_node.trust import constants
+from sapo_node.trust.constants import Fact
+from sapo_node.trust.ledger import Ledger
+from sapo_node.verification.sandbox.messages import Scored, ScoreRequest
+from sapo_protocol import (
+    Body,
+    GroupHeader,
+    Manifest,
+    RemoteError,
+    Rollout,
+    assign,
+    decode_body,
+    peer_id,
+)
+
+logger = logging.getLogger(__name__)
+
+
+class Scorer(Protocol):
+    """Rebuilds tasks and scores completions; the jail, in a running node."""
+
+    async def score(self, batch: Sequence[ScoreRequest]) -> list[Scored | None]:
+        """One result per request, in order; None where it failed closed."""
+        ...
+
+
+class Unusable(StrEnum):
+    """Why a group of an accepted rollout cannot be trained on."""
+
+    CLAIMED_FLAT = "claimed flat"
+    NO_BODY = "body left out"
+    MALFORMED_BODY = "malformed body"
+    UNSCORED = "scoring failed"
+    OTHER_TASK = "question or answer differs"
+    FALSE_CLAIM = "false claim"
+    FLAT = "flat"
+
+
+Judged = Callable[[Rollout, int, VerifiedGroup | Unusable], None]
+"""`judged(rollout, k, what was found)`."""
+
+
+class Verifier:
+    """Re-verifies rollouts and reports what it finds to the ledger."""
+
+    def __init__(
+        self,
+        manifest: Manifest,
+        scorer: Scorer,
+        ledger: Ledger,
+        rng: random.Random,
+        *,
+        keep_flat: bool = False,
+        on_judged: Judged = lambda _rollout, _k, _finding: None,
+    ) -> None:
+        """With `keep_flat` groups without advantage are verified and kept as well; `on_judged` hears of every group."""
+        self._manifest = manifest
+        self._scorer = scorer
+        self._ledger = ledger
+        self._rng = rng
+        self._keep_flat = keep_flat
+        self._on_judged = on_judged
+        self.verified = 0
+        self.unusable: Counter[str] = Counter()
+
+    async def verify(self, rollout: Rollout) -> list[VerifiedGroup]:
+        """The groups of one rollout that hold and are worth keeping. One batch in the jail, of this peer alone."""
+        peer = peer_id(rollout.opened.issuer)
+        bodies = self._readable_bodies(rollout, peer)
+        requests = [request_for(self._manifest, rollout, k, body) for k, body in bodies.items()]
+        results = await self._scorer.score(requests) if requests else []
+        groups = []
+        for (k, body), request, scored in zip(bodies.items(), requests, results, strict=True):
+            finding = self._finding(rollout, k, body, request, scored)
+            if isinstance(finding, VerifiedGroup):
+                self._on_judged(rollout, k, finding)
+                groups.append(finding)
+            else:
+                self._leave_out(rollout, k, finding)
+        return groups
+
+    def _leave_out(self, rollout: Rollout, k: int, reason: Unusable) -> None:
+        self.unusable[reason] += 1
+        self._on_judged(rollout, k, reason)
+
+    def _readable_bodies(self, rollout: Rollout, peer: str) -> dict[int, Body]:
+        """The bodies worth scoring, by k: those that are there, decode, and are not claimed flat unless audited."""
+        bodies: dict[int, Body] = {}
+        for k, (group, data) in enumerate(zip(rollout.header.groups, rollout.bodies, strict=True)):
+            if data is None:
+                self._leave_out(rollout, k, Unusable.NO_BODY)
+            elif len(set(group.claims)) == 1 and not self._keep_flat and not self._audits(peer):
+                self._leave_out(rollout, k, Unusable.CLAIMED_FLAT)
+            else:
+                try:
+                    bodies[k] = decode_body(data, self._manifest)
+                except RemoteError as error:
+                    logger.info("a body of %s is malformed: %s", peer, error)
+                    self._leave_out(rollout, k, Unusable.MALFORMED_BODY)
+                    self._ledger.report(peer, Fact.MALFORMED_BODY)
+        return bodies
+
+    def _audits(self, peer: str) -> bool:
+        """Whether a group claimed flat is scored: at random, and always for who can earn standing by it. Else those who
+        are nearly always right, and have few other groups, would earn it later than who makes up groups that teach.
+        """
+        return self._ledger.can_earn(peer) or self._rng.random() < constants.AUDIT_RATE
+
+    def _finding(
+        self, rollout: Rollout, k: int, body: Body, request: ScoreRequest, scored: Scored | None
+    ) -> VerifiedGroup | Unusable:
+        """What the comparison shows of a group, entered in the books."""
+        header, peer = rollout.header, peer_id(rollout.opened.issuer)
+        reason = compare(header.groups[k], scored)
+        if reason is Unusable.FALSE_CLAIM:
+            logger.info("%s claims rewards that its completions do not earn", peer)
+            self._ledger.report(peer, Fact.FALSE_CLAIM)
+        if reason is not None or scored is None:
+            return reason or Unusable.UNSCORED
+        self._ledger.report(peer, Fact.VERIFIED_GROUP)
+        self.verified += 1
+        if len(set(scored.rewards)) == 1 and not self._keep_flat:
+            return Unusable.FLAT
+        return VerifiedGroup(
+            *(peer, header.epoch, header.counter, k, request.dataset, scored.question),
+            body.completions,
+            scored.rewards,
+        )
+
+
+def request_for(manifest: Manifest, rollout: Rollout, k: int, body: Body | None) -> ScoreRequest:
+    """What to rebuild and score for group `k`: the task assigned to its issuer, and the text of the body, if any."""
+    header = rollout.header
+    task = assign(manifest, rollout.opened.issuer, header.epoch, header.counter, k)
+    texts = tuple(completion.text for completion in body.completions) if body else ()
+    return ScoreRequest(task.spec.dataset, task.spec.config, task.seed, texts)
+
+
+def compare(group: GroupHeader, scored: Scored | None) -> Unusable | None:
+    """Compare what the issuer signed of a group with what was found here; None where all of it holds."""
+    if scored is None:
+        return Unusable.UNSCORED
+    if scored.digest != group.digest:
+        # Another version of reasoning-gym or Python builds other items: drift, which is nobody's lie.
+        return Unusable.OTHER_TASK
+    if scored.rewards != group.claims:
+        return Unusable.FALSE_CLAIM
+    return None
