@@ -1,1 +1,1 @@
-"""One attack a file, with what harm it must do undefended and what the node must hold."""
+"""From an attack to a verdict: the same swarm unattacked, attacked without the defence, and attacked with it."""

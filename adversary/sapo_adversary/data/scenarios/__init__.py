@@ -1,0 +1,1 @@
+"""One attack a file, with what harm it must do undefended and what the node must hold."""
