@@ -5,4 +5,4 @@ from sapo_node.entry import run
 
 def main() -> None:
     """Entry point."""
-    run("sapo_adversary.cli", needs="adversary")
+    run("sapo_adversary.cli.main", needs="adversary")

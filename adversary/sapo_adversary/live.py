@@ -13,7 +13,7 @@ import trio
 
 from sapo_adversary.attacks.catalogue import ATTACKS
 from sapo_adversary.attacks.kit import Attack, Key, Kit
-from sapo_adversary.simulator.scoring import SharedScorer
+from sapo_adversary.scoring import SharedScorer
 from sapo_node.commands.numbers import Number
 from sapo_node.keyfile import Identity, create_key
 from sapo_node.net.interface import Channel, NetworkNotice, Verdict

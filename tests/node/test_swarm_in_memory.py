@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from sapo_adversary.attacks.false_claim import FalseClaim
 from sapo_adversary.attacks.kit import Key, Kit
-from sapo_adversary.simulator.scoring import SharedScorer
+from sapo_adversary.scoring import SharedScorer
 from sapo_node import earshot
 from sapo_node.clock import TrioClock
 from sapo_node.config import Config

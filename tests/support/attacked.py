@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from sapo_adversary.simulator.scenario import AttackerSpec, NodeSpec, Scenario
+from sapo_adversary.simulator.simulation import AttackerSpec, NodeSpec, Scenario
 from sapo_adversary.simulator.swarm import simulate
 
 

@@ -24,9 +24,9 @@ import sapo_node.net.service
 import sapo_node.verify
 import sapo_protocol.envelope
 import sapo_protocol.rollout
-from sapo_adversary.simulator import stock
-from sapo_adversary.simulator.scenario import gate_name
-from sapo_adversary.simulator.scoring import SharedScorer
+from sapo_adversary.ablations import stock
+from sapo_adversary.scoring import SharedScorer
+from sapo_adversary.simulator.simulation import gate_name
 from sapo_node.anchors import Anchors
 from sapo_node.counters import Counters
 from sapo_node.ingest import Ingest

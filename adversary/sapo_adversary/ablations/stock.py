@@ -17,7 +17,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from reasoning_gym.utils import extract_answer
 
-from sapo_adversary.simulator.scoring import SharedScorer
+from sapo_adversary.scoring import SharedScorer
 from sapo_node.jail.messages import Scored, ScoreRequest
 from sapo_node.tasks import prepare
 from sapo_protocol import (

@@ -9,15 +9,15 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from sapo_adversary.commands.engines import with_engine
-from sapo_adversary.commands.policies import prepare_for
-from sapo_adversary.commands.results import folder, with_records
+from sapo_adversary.cli.engines import with_engine
+from sapo_adversary.cli.policies import prepare_for
+from sapo_adversary.cli.results import folder, with_records
 from sapo_adversary.experiments.experiment import Experiment, experiment_names, load_experiment
 from sapo_adversary.experiments.plots import draw, draw_tasks, tasks_were_followed
 from sapo_adversary.experiments.summary import summarise
 from sapo_adversary.experiments.tables import header, markdown, rows
-from sapo_adversary.policies import DEFAULT_FOLDER
-from sapo_adversary.records import read_results, results_in, to_json, writable_folder, write_whole, written_whole
+from sapo_adversary.files.records import read_results, results_in, to_json, writable_folder, write_whole, written_whole
+from sapo_adversary.research.policies import DEFAULT_FOLDER
 from sapo_adversary.simulator.engine import Engine
 from sapo_adversary.simulator.runs import load_record, play_all
 from sapo_node.commands.options import as_json, stderr

@@ -9,13 +9,13 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from sapo_adversary.commands.policies import prepare_all
-from sapo_adversary.commands.results import to_output
-from sapo_adversary.frontier.play import play
-from sapo_adversary.frontier.plot import draw
-from sapo_adversary.frontier.search import POPULATION, SPACES
-from sapo_adversary.policies import DEFAULT_FOLDER
-from sapo_adversary.records import to_json, writable_folder, write_whole, written_whole
+from sapo_adversary.cli.policies import prepare_all
+from sapo_adversary.cli.results import to_output
+from sapo_adversary.files.records import to_json, writable_folder, write_whole, written_whole
+from sapo_adversary.research.frontier.play import play
+from sapo_adversary.research.frontier.plot import draw
+from sapo_adversary.research.frontier.search import POPULATION, SPACES
+from sapo_adversary.research.policies import DEFAULT_FOLDER
 from sapo_node.commands.options import as_json, stderr
 from sapo_node.learner.messages import GATES
 

@@ -6,12 +6,12 @@ from sapo_node.commands.group import CommandGroup
 from sapo_node.commands.options import run_command_line
 
 _MODULES = {
-    "list": "campaigns",
-    "run": "campaigns",
-    "matrix": "campaigns",
-    "report": "campaigns",
-    "experiment": "experiments",
-    "experiments": "experiments",
+    "list": "matrix",
+    "run": "matrix",
+    "matrix": "matrix",
+    "report": "matrix",
+    "experiment": "experiment",
+    "experiments": "experiment",
     "frontier": "frontier",
     "policies": "policies",
     "load-keys": "load",
@@ -22,7 +22,7 @@ _MODULES = {
 
 @click.group(
     cls=CommandGroup,
-    package="sapo_adversary.commands",
+    package="sapo_adversary.cli",
     modules=_MODULES,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )

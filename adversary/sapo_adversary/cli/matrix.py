@@ -15,20 +15,20 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from sapo_adversary.ablations.defences import DEFENCES
 from sapo_adversary.attacks.catalogue import THREATS
-from sapo_adversary.campaigns.campaign import SHARE, SHARES, Campaign, campaign_names, load_campaign
-from sapo_adversary.campaigns.metrics import ABOUT
-from sapo_adversary.campaigns.outcome import COLUMNS, Outcome, rows
-from sapo_adversary.campaigns.page import page
-from sapo_adversary.campaigns.page import pictures as figures
-from sapo_adversary.campaigns.play import Part, play, recorded
-from sapo_adversary.campaigns.table import markdown
-from sapo_adversary.commands.engines import with_engine
-from sapo_adversary.commands.policies import prepare_for
-from sapo_adversary.commands.results import default_output, folder, with_records
-from sapo_adversary.policies import DEFAULT_FOLDER
-from sapo_adversary.records import read_results, results_in, to_json, writable_folder, write_whole
-from sapo_adversary.simulator.defences import DEFENCES
+from sapo_adversary.cli.engines import with_engine
+from sapo_adversary.cli.policies import prepare_for
+from sapo_adversary.cli.results import default_output, folder, with_records
+from sapo_adversary.files.records import read_results, results_in, to_json, writable_folder, write_whole
+from sapo_adversary.research.policies import DEFAULT_FOLDER
+from sapo_adversary.scenarios.metrics import ABOUT
+from sapo_adversary.scenarios.outcome import COLUMNS, Outcome, rows
+from sapo_adversary.scenarios.page import page
+from sapo_adversary.scenarios.page import pictures as figures
+from sapo_adversary.scenarios.play import Part, play, recorded
+from sapo_adversary.scenarios.scenario import SHARE, SHARES, Campaign, campaign_names, load_campaign
+from sapo_adversary.scenarios.table import markdown
 from sapo_adversary.simulator.engine import Engine
 from sapo_node.commands.numbers import Number
 from sapo_node.commands.options import Command, as_json, stderr

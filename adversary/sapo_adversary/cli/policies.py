@@ -10,8 +10,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
-from sapo_adversary.policies import DEFAULT_FOLDER, POLICIES, meta_of, prepare, require_known
-from sapo_adversary.simulator.scenario import Scenario
+from sapo_adversary.research.policies import DEFAULT_FOLDER, POLICIES, meta_of, prepare, require_known
+from sapo_adversary.simulator.simulation import Scenario
 from sapo_node.commands.options import as_json, stderr
 
 

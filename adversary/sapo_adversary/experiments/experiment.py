@@ -6,11 +6,12 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from sapo_adversary.packaged import load_named, names_in
-from sapo_adversary.simulator.scenario import NodeSpec, Scenario, scenario_from
-from sapo_adversary.typed import made
+from sapo_adversary.files.packaged import load_named, names_in
+from sapo_adversary.files.typed import made
+from sapo_adversary.simulator.simulation import NodeSpec, Scenario, scenario_from
 from sapo_protocol import LocalError
 
+_EXPERIMENTS = "sapo_adversary.data.experiments"
 _NODE_KEYS = frozenset(each.name for each in fields(NodeSpec))
 _SCENARIO_KEYS = frozenset(each.name for each in fields(Scenario)) - {"nodes", "name", "seed"}
 
@@ -82,12 +83,12 @@ class Experiment:
 
 def experiment_names() -> list[str]:
     """The experiments in the package."""
-    return names_in(__package__)
+    return names_in(_EXPERIMENTS)
 
 
 def load_experiment(name: str) -> Experiment:
     """Read an experiment of the package by name, or any by the path of its file. Raises LocalError for a bad one."""
-    return load_named(__package__, name, "experiment", "sapo-adversary experiments", _experiment)
+    return load_named(_EXPERIMENTS, name, "experiment", "sapo-adversary experiments", _experiment)
 
 
 def _experiment(name: str, table: Mapping[str, Any]) -> Experiment:

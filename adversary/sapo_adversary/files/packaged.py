@@ -7,7 +7,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, TypeVar
 
-from sapo_adversary.records import read_text
+from sapo_adversary.files.records import read_text
 from sapo_protocol import LocalError
 
 _SUFFIX = ".toml"

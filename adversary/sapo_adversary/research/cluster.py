@@ -15,9 +15,9 @@ from typing import Any
 import ray
 from ray.exceptions import RayError
 
-from sapo_adversary.policies import POLICIES
+from sapo_adversary.research.policies import POLICIES
 from sapo_adversary.simulator.engine import Record, Tick, play_one
-from sapo_adversary.simulator.scenario import Scenario
+from sapo_adversary.simulator.simulation import Scenario
 from sapo_protocol import LocalError
 
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # else it reports to its makers

@@ -6,9 +6,9 @@ from statistics import fmean
 from typing import Any
 
 from sapo_adversary.attacks.catalogue import THREATS
-from sapo_adversary.campaigns.campaign import ARMS, Arm, Campaign
-from sapo_adversary.campaigns.metrics import metrics
-from sapo_adversary.simulator.scenario import Scenario
+from sapo_adversary.scenarios.metrics import metrics
+from sapo_adversary.scenarios.scenario import ARMS, Arm, Campaign
+from sapo_adversary.simulator.simulation import Scenario
 
 Record = Mapping[str, Any]
 ATTACKED: tuple[Arm, ...] = ("undefended", "defended")

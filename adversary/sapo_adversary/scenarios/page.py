@@ -11,7 +11,7 @@ from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from sapo_adversary.campaigns.metrics import HABIT_OF
+from sapo_adversary.scenarios.metrics import HABIT_OF
 
 _COLOURS = {"alone": "#9aa0a6", "control": "#2e7d32", "undefended": "#c62828", "defended": "#1565c0"}
 _STYLE: Any = {

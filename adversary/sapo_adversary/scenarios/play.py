@@ -5,12 +5,12 @@ from pathlib import Path
 
 from rich.console import Console
 
-from sapo_adversary.campaigns.campaign import ARMS, Arm, Campaign
-from sapo_adversary.campaigns.outcome import Outcome, outcome_of
-from sapo_adversary.records import results_in
+from sapo_adversary.files.records import results_in
+from sapo_adversary.scenarios.outcome import Outcome, outcome_of
+from sapo_adversary.scenarios.scenario import ARMS, Arm, Campaign
 from sapo_adversary.simulator.engine import Engine, ThisMachine
 from sapo_adversary.simulator.runs import load_record, play_all, record_path
-from sapo_adversary.simulator.scenario import Scenario
+from sapo_adversary.simulator.simulation import Scenario
 
 Part = tuple[Campaign, float]
 """A campaign at one share of attackers."""

@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
+from sapo_adversary.ablations.defences import DEFENCES
 from sapo_adversary.attacks.catalogue import THREATS
-from sapo_adversary.campaigns.metrics import ABOUT, REFUSED
-from sapo_adversary.packaged import load_named, names_in
-from sapo_adversary.simulator.defences import DEFENCES
-from sapo_adversary.simulator.scenario import NodeSpec, Scenario, scenario_from
-from sapo_adversary.typed import made, require_type, suggestion
+from sapo_adversary.files.packaged import load_named, names_in
+from sapo_adversary.files.typed import made, require_type, suggestion
+from sapo_adversary.scenarios.metrics import ABOUT, REFUSED
+from sapo_adversary.simulator.simulation import NodeSpec, Scenario, scenario_from
 from sapo_node.config import Config
 from sapo_protocol import LocalError
 
@@ -43,7 +43,7 @@ _NODE: Mapping[str, Any] = {"round_seconds": 2.0, "external": "auto", "gates": C
 _REAL_NODE: Mapping[str, Any] = {**_NODE, "count": 6, "round_seconds": 4.0}
 _REAL: Mapping[str, Any] = {**_COMMON, "seconds": 44.0, "degree": 2}
 """On libp2p, where every second is one."""
-_SCENARIOS = "sapo_adversary.scenarios"
+_SCENARIOS = "sapo_adversary.data.scenarios"
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
-from sapo_adversary.campaigns.campaign import SHARE
-from sapo_adversary.simulator.defences import DEFENCES
+from sapo_adversary.ablations.defences import DEFENCES
+from sapo_adversary.scenarios.scenario import SHARE
 
 _HEAD = (
     "| row | threat | answered by | `sapo-adversary run` | undefended -> defended |",

@@ -12,9 +12,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from sapo_adversary.attacks.catalogue import ATTACKS
 from sapo_adversary.attacks.kit import Key, Kit
+from sapo_adversary.scoring import SharedScorer
 from sapo_adversary.simulator.crowd import Crowd
-from sapo_adversary.simulator.scenario import AttackerSpec, Scenario
-from sapo_adversary.simulator.scoring import SharedScorer
+from sapo_adversary.simulator.simulation import AttackerSpec, Scenario
 from sapo_node.clock import TrioClock
 from sapo_node.keyfile import Identity
 from sapo_node.net.interface import Channel, Verdict

@@ -12,9 +12,9 @@ from math import exp, log
 
 import trio
 
+from sapo_adversary.scoring import SharedScorer
 from sapo_adversary.simulator.pace import GENERATING, Meter
-from sapo_adversary.simulator.scenario import Scenario
-from sapo_adversary.simulator.scoring import SharedScorer
+from sapo_adversary.simulator.simulation import Scenario
 from sapo_node.learner.messages import Correction, Sampled, TrainGroup, TrainReport
 from sapo_protocol import Manifest
 

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from sapo_adversary.scoring import SharedScorer
 from sapo_adversary.simulator.learning import SimulatedLearner
-from sapo_adversary.simulator.scenario import Scenario
-from sapo_adversary.simulator.scoring import SharedScorer
+from sapo_adversary.simulator.simulation import Scenario
 from sapo_node.advantage import advantages
 from sapo_node.jail.messages import ScoreRequest
 from sapo_node.learner.messages import Correction, TrainGroup, TrainReport

@@ -13,10 +13,10 @@ import trio
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from sapo_adversary.attacks.kit import Group, Key, Kit
-from sapo_adversary.simulator.audit import Audit
+from sapo_adversary.scoring import SharedScorer
 from sapo_adversary.simulator.learners import Learner
-from sapo_adversary.simulator.scenario import Scenario
-from sapo_adversary.simulator.scoring import SharedScorer
+from sapo_adversary.simulator.oracle.audit import Audit
+from sapo_adversary.simulator.simulation import Scenario
 from sapo_node.clock import TrioClock
 from sapo_node.keyfile import Identity
 from sapo_node.net.interface import Channel, Verdict

@@ -10,7 +10,7 @@ from pathlib import Path
 from threading import Thread
 from typing import Any, Protocol
 
-from sapo_adversary.simulator.scenario import Scenario
+from sapo_adversary.simulator.simulation import Scenario
 
 Record = dict[str, Any]
 Tick = Callable[[int], None]
@@ -86,7 +86,7 @@ def play_one(scenario: Scenario, policies: Path, tick: Tick) -> Record:
     logging.getLogger("sapo_node").setLevel(logging.ERROR)
     # torch and libp2p are imported by the workers alone.
     if scenario.network == "libp2p":
-        from sapo_adversary.simulator.realtime import simulate_realtime  # noqa: PLC0415
+        from sapo_adversary.simulator.libp2p.realtime import simulate_realtime  # noqa: PLC0415
 
         return simulate_realtime(scenario, progress=tick)
     from sapo_adversary.simulator.swarm import simulate  # noqa: PLC0415

@@ -4,10 +4,10 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Protocol
 
+from sapo_adversary.scoring import SharedScorer
 from sapo_adversary.simulator.bandit import Bandit
 from sapo_adversary.simulator.pace import Meter
-from sapo_adversary.simulator.scenario import Scenario
-from sapo_adversary.simulator.scoring import SharedScorer
+from sapo_adversary.simulator.simulation import Scenario
 from sapo_node.trainer import Policy
 from sapo_protocol import Manifest
 

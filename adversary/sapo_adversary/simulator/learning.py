@@ -10,9 +10,9 @@ from pathlib import Path
 
 import trio
 
+from sapo_adversary.scoring import SharedScorer
 from sapo_adversary.simulator.pace import GENERATING, Meter, Stopwatch
-from sapo_adversary.simulator.scenario import Scenario
-from sapo_adversary.simulator.scoring import SharedScorer
+from sapo_adversary.simulator.simulation import Scenario
 from sapo_node.heldout import heldout_seed
 from sapo_node.jail.messages import ScoreRequest
 from sapo_node.learner.generate import ROWS, generate

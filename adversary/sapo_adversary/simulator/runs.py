@@ -11,9 +11,9 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from sapo_adversary.records import read_results, writable_folder, write_whole
+from sapo_adversary.files.records import read_results, writable_folder, write_whole
 from sapo_adversary.simulator.engine import Engine, Record, Tick
-from sapo_adversary.simulator.scenario import Scenario
+from sapo_adversary.simulator.simulation import Scenario
 from sapo_protocol import LocalError
 
 

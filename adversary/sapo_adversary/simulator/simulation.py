@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args
 
 from sapo_adversary.attacks.catalogue import ATTACKS, GOSSIP
-from sapo_adversary.packaged import parsed
-from sapo_adversary.records import read_text
-from sapo_adversary.typed import made, require_options, suggestion
+from sapo_adversary.files.packaged import parsed
+from sapo_adversary.files.records import read_text
+from sapo_adversary.files.typed import made, require_options, suggestion
 from sapo_node.learner.messages import GATES, Correction, Gate
 from sapo_node.selection import Selection
 from sapo_protocol import LocalError

@@ -17,16 +17,16 @@ import trio
 import trio.testing
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from sapo_adversary.ablations.defences import without
 from sapo_adversary.attacks.poison.habits import habits_sought
+from sapo_adversary.scoring import SharedScorer
 from sapo_adversary.simulator.attackers import Band, insiders
-from sapo_adversary.simulator.audit import HONEST, Audit, Findings, WatchedTrainer
 from sapo_adversary.simulator.crowd import Crowd, hub_of
-from sapo_adversary.simulator.defences import without
 from sapo_adversary.simulator.learners import learner_for, set_up
 from sapo_adversary.simulator.memo import memoised
-from sapo_adversary.simulator.scenario import NodeSpec, Scenario
-from sapo_adversary.simulator.scoring import SharedScorer
-from sapo_adversary.simulator.standings import Standings
+from sapo_adversary.simulator.oracle.audit import HONEST, Audit, Findings, WatchedTrainer
+from sapo_adversary.simulator.oracle.standings import Standings
+from sapo_adversary.simulator.simulation import NodeSpec, Scenario
 from sapo_node.clock import TrioClock
 from sapo_node.config import Config
 from sapo_node.counters import Counters
@@ -42,8 +42,8 @@ from sapo_node.trust.policy import Standing
 from sapo_protocol import LocalError, Manifest, load_manifest
 
 if TYPE_CHECKING:
-    from sapo_adversary.simulator.honest import HonestNetwork
-    from sapo_adversary.simulator.loopback import Loopback
+    from sapo_adversary.simulator.libp2p.honest import HonestNetwork
+    from sapo_adversary.simulator.libp2p.loopback import Loopback
     from sapo_node.net.memory import MemoryNetwork
 
 FIRST_EPOCH = 10

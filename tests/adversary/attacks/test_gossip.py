@@ -9,13 +9,13 @@ import trio
 from rich.console import Console
 
 from sapo_adversary.attacks.gossip.peer import LinkLost, Peer, running
-from sapo_adversary.campaigns.campaign import SHARE, campaign_names, load_campaign
-from sapo_adversary.campaigns.play import play
+from sapo_adversary.scenarios.play import play
+from sapo_adversary.scenarios.scenario import SHARE, campaign_names, load_campaign
 from sapo_adversary.simulator.engine import ThisMachine
-from sapo_adversary.simulator.realtime import simulate_realtime
-from sapo_adversary.simulator.scenario import AttackerSpec, NodeSpec, Scenario
+from sapo_adversary.simulator.libp2p.realtime import simulate_realtime
+from sapo_adversary.simulator.libp2p.watch import Seen
+from sapo_adversary.simulator.simulation import AttackerSpec, NodeSpec, Scenario
 from sapo_adversary.simulator.swarm import simulate
-from sapo_adversary.simulator.watch import Seen
 from sapo_node.keyfile import create_key
 from sapo_node.net.interface import Channel, Verdict
 from sapo_node.net.libp2p import Libp2pNetwork, NetworkSettings

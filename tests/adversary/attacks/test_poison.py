@@ -10,11 +10,11 @@ from sapo_adversary.attacks.catalogue import ATTACKS
 from sapo_adversary.attacks.kit import Key, Kit
 from sapo_adversary.attacks.poison.habits import habits_sought, has_false_step
 from sapo_adversary.attacks.poison.poison import Poison
-from sapo_adversary.frontier.search import SPACES, search
-from sapo_adversary.frontier.victim import Victim
+from sapo_adversary.research.frontier.search import SPACES, search
+from sapo_adversary.research.frontier.victim import Victim
+from sapo_adversary.scoring import SharedScorer
 from sapo_adversary.simulator.attackers import insiders
-from sapo_adversary.simulator.scenario import AttackerSpec, NodeSpec, Scenario
-from sapo_adversary.simulator.scoring import SharedScorer
+from sapo_adversary.simulator.simulation import AttackerSpec, NodeSpec, Scenario
 from sapo_adversary.simulator.swarm import simulate
 from sapo_node.gates.steps import steps_hold
 from sapo_node.keyfile import Identity

@@ -9,9 +9,9 @@ import pytest
 import trio
 
 from attacked import attacked, poison, refused, violations
+from sapo_adversary.ablations import stock
 from sapo_adversary.attacks.scorer_exploit import BURDENS, MARKER, TRICKS, answered, copied_premises
-from sapo_adversary.simulator import stock
-from sapo_adversary.simulator.scenario import AttackerSpec, NodeSpec, Scenario
+from sapo_adversary.simulator.simulation import AttackerSpec, NodeSpec, Scenario
 from sapo_adversary.simulator.swarm import simulate
 from sapo_node.jail import Jail, ScoreRequest
 from sapo_node.tasks import build_task, score

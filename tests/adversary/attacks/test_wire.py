@@ -10,6 +10,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from attacked import attacked, poison, refused, violations
 from gate import Gate
+from sapo_adversary.ablations import stock
 from sapo_adversary.attacks.catalogue import ATTACKS
 from sapo_adversary.attacks.corpus import Draft, corpus
 from sapo_adversary.attacks.cross_domain import elsewhere
@@ -19,8 +20,7 @@ from sapo_adversary.attacks.kit import Key, Kit
 from sapo_adversary.attacks.small_order import ENCODINGS
 from sapo_adversary.attacks.tag_bomb import TAGGED
 from sapo_adversary.attacks.twin import twins
-from sapo_adversary.simulator import stock
-from sapo_adversary.simulator.scoring import SharedScorer
+from sapo_adversary.scoring import SharedScorer
 from sapo_node.database import Database
 from sapo_node.net.interface import Verdict
 from sapo_node.state import SCHEMA

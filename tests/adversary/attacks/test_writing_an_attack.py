@@ -8,9 +8,9 @@ import pytest
 from click.testing import CliRunner
 
 from sapo_adversary.attacks.catalogue import ATTACKS
-from sapo_adversary.cli import cli
+from sapo_adversary.cli.main import cli
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs/writing-an-attack.md").read_text("utf-8")
 
 
@@ -18,7 +18,7 @@ PAGE = (ROOT / "docs/writing-an-attack.md").read_text("utf-8")
     ("language", "file"),
     [
         ("python", "adversary/sapo_adversary/attacks/hollow.py"),
-        ("toml", "adversary/sapo_adversary/scenarios/hollow.toml"),
+        ("toml", "adversary/sapo_adversary/data/scenarios/hollow.toml"),
     ],
 )
 def test_the_page_shows_the_files_as_they_are(language, file):

@@ -167,7 +167,7 @@ def test_the_same_numbers_draw_the_same_picture(summary, tmp_path, draw):
 
 def sapo_adversary(*arguments):
     """In a process of its own, which may start others."""
-    code = "from sapo_adversary.cli import main; main()"
+    code = "from sapo_adversary.cli.main import main; main()"
     done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout

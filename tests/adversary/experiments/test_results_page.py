@@ -8,7 +8,7 @@ import pytest
 from sapo_adversary.experiments.experiment import experiment_names, load_experiment
 from sapo_adversary.experiments.tables import markdown
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs/learning.md").read_text("utf-8")
 RESULTS = {
     name: ROOT / f"tests/benchmarks/results/{name.replace('-', '_')}.json"

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from sapo_adversary.simulator.engine import ThisMachine
 from sapo_adversary.simulator.runs import load_record, play_all
-from sapo_adversary.simulator.scenario import NodeSpec, Scenario
+from sapo_adversary.simulator.simulation import NodeSpec, Scenario
 
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'sapo-node[cluster]'")
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -29,7 +29,7 @@ def told(record: dict[str, Any]) -> dict[str, Any]:
 def test_a_cluster_of_which_a_machine_dies_plays_what_this_machine_plays(tmp_path: Path) -> None:
     from ray.cluster_utils import Cluster as Machines
 
-    from sapo_adversary.simulator.cluster import Cluster
+    from sapo_adversary.research.cluster import Cluster
 
     machines = Machines(initialize_head=True, head_node_args={"num_cpus": 0})
     workers = [machines.add_node(num_cpus=1) for _ in range(2)]

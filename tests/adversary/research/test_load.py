@@ -5,9 +5,9 @@ import random
 import pytest
 
 from sapo_adversary.attacks.kit import Key, Kit
-from sapo_adversary.load.keys import identity_of
-from sapo_adversary.load.messages import BAD, Messages
-from sapo_adversary.simulator.scoring import SharedScorer
+from sapo_adversary.research.load.keys import identity_of
+from sapo_adversary.research.load.messages import BAD, Messages
+from sapo_adversary.scoring import SharedScorer
 from sapo_protocol import Layer, RemoteError, decode_body, load_manifest, open_message
 
 MANIFEST = load_manifest("starter")

@@ -9,9 +9,9 @@ import pytest
 import torch
 from click.testing import CliRunner
 
-from sapo_adversary.commands.policies import policies as command
-from sapo_adversary.policies import POLICIES, make, meta_of, networks, prepare
-from sapo_adversary.policies.catalogue import SEED, Reinforced, Taught
+from sapo_adversary.cli.policies import policies as command
+from sapo_adversary.research.policies import POLICIES, make, meta_of, networks, prepare
+from sapo_adversary.research.policies.catalogue import SEED, Reinforced, Taught
 from sapo_node.learner.generate import generate
 from sapo_node.learner.messages import GenerateRequest, LearnerOptions, TrainGroup, TrainRequest
 from sapo_node.learner.model import load

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from sapo_adversary.cli import cli
-from sapo_adversary.reach.company import parted
-from sapo_adversary.reach.cost import Swarm, measure
-from sapo_adversary.reach.overlay import overlay
-from sapo_adversary.reach.spread import Wire, send
+from sapo_adversary.cli.main import cli
+from sapo_adversary.research.reach.company import parted
+from sapo_adversary.research.reach.cost import Swarm, measure
+from sapo_adversary.research.reach.overlay import overlay
+from sapo_adversary.research.reach.spread import Wire, send
 from sapo_node.earshot import MESSAGES_PER_SECOND
 from sapo_node.net.dialer import ENOUGH as DIALS
 from sapo_node.net.dialer import MOST
@@ -124,7 +124,7 @@ def test_the_command_writes_what_it_shows(tmp_path):
 
 
 def test_the_table_on_the_page_is_the_committed_one():
-    root = Path(__file__).parents[2]
+    root = Path(__file__).parents[3]
     swarms = json.loads((root / "tests/benchmarks/results/reach.json").read_text())["swarms"]
     rows = re.findall(
         r"^\| ([\d,]+) \| (\d+) of ([\d,]+) \|.* (\d+)% \| (\d+)% \|", (root / "docs/load.md").read_text(), re.MULTILINE

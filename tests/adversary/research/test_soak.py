@@ -6,8 +6,8 @@ import random
 import pytest
 from click.testing import CliRunner
 
-from sapo_adversary.cli import cli
-from sapo_adversary.soak.report import slope, sorted_out
+from sapo_adversary.cli.main import cli
+from sapo_adversary.research.soak.report import slope, sorted_out
 
 HOURS = [number / 360 for number in range(720)]
 """Two hours, a sample every ten seconds."""

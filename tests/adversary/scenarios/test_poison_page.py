@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from sapo_adversary.campaigns.campaign import campaign_names
+from sapo_adversary.scenarios.scenario import campaign_names
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs/poison.md").read_text("utf-8")
 RESULTS = json.loads((ROOT / "tests/benchmarks/results/poison.json").read_text("utf-8"))
 MEASURED = {

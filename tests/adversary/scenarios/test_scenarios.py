@@ -12,7 +12,11 @@ import pytest
 from rich.console import Console
 
 from sapo_adversary.attacks.catalogue import THREATS
-from sapo_adversary.campaigns.campaign import (
+from sapo_adversary.cli.matrix import _one_out
+from sapo_adversary.scenarios.outcome import COLUMNS, rows
+from sapo_adversary.scenarios.page import page
+from sapo_adversary.scenarios.play import play, recorded
+from sapo_adversary.scenarios.scenario import (
     HONEST,
     SHARE,
     Bound,
@@ -21,10 +25,6 @@ from sapo_adversary.campaigns.campaign import (
     load_campaign,
     promises,
 )
-from sapo_adversary.campaigns.outcome import COLUMNS, rows
-from sapo_adversary.campaigns.page import page
-from sapo_adversary.campaigns.play import play, recorded
-from sapo_adversary.commands.campaigns import _one_out
 from sapo_adversary.simulator.engine import ThisMachine
 from sapo_node.learner.messages import GATES
 from sapo_protocol import LocalError
@@ -181,7 +181,7 @@ def test_text_of_a_result_cannot_become_markup(outcome):
 
 
 def sapo_adversary(*arguments):
-    code = "from sapo_adversary.cli import main; main()"
+    code = "from sapo_adversary.cli.main import main; main()"
     return subprocess.run(
         [sys.executable, "-c", code, *map(str, arguments)], capture_output=True, text=True, check=False
     )

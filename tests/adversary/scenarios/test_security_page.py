@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from sapo_adversary.campaigns.campaign import SHARE, campaign_names, load_campaign
-from sapo_adversary.campaigns.table import markdown
-from sapo_adversary.simulator.defences import DEFENCES
+from sapo_adversary.ablations.defences import DEFENCES
+from sapo_adversary.scenarios.scenario import SHARE, campaign_names, load_campaign
+from sapo_adversary.scenarios.table import markdown
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "SECURITY.md").read_text("utf-8")
 MATRIX = json.loads((ROOT / "tests/benchmarks/results/matrix.json").read_text("utf-8"))
 PLAYED = {each["campaign"]: each for each in MATRIX["outcomes"] if each["share"] == SHARE}

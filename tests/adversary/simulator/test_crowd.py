@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from attacked import refused, violations
-from sapo_adversary.campaigns.campaign import load_campaign
+from sapo_adversary.scenarios.scenario import load_campaign
+from sapo_adversary.scoring import SharedScorer
 from sapo_adversary.simulator import scoring, swarm
-from sapo_adversary.simulator.scenario import AttackerSpec, NodeSpec, Scenario
-from sapo_adversary.simulator.scoring import SharedScorer
+from sapo_adversary.simulator.simulation import AttackerSpec, NodeSpec, Scenario
 from sapo_adversary.simulator.swarm import simulate
 from sapo_node.jail.messages import ScoreRequest
 from sapo_protocol import LocalError, load_manifest

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import torch
 
+from sapo_adversary.scoring import SharedScorer
 from sapo_adversary.simulator.runs import load_record
-from sapo_adversary.simulator.scenario import NodeSpec, Scenario, load_scenario, scenario_from
-from sapo_adversary.simulator.scoring import SharedScorer
+from sapo_adversary.simulator.simulation import NodeSpec, Scenario, load_scenario, scenario_from
 from sapo_adversary.simulator.swarm import identity_of, simulate
 from sapo_node.jail.messages import ScoreRequest
 from sapo_node.tasks import build_task, score, task_digest

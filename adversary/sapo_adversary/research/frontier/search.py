@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import differential_evolution
 
-from sapo_adversary.policies.remarks import WORDS
+from sapo_adversary.research.policies.remarks import WORDS
 
 RATES = (1.0, 0.7, 0.5, 0.35, 0.24, 0.16, 0.12, 0.09, 0.07, 0.05, 0.03)
 """Shares of right answers that are poisoned."""

@@ -1,4 +1,4 @@
-"""Load on a live node: `locust -f adversary/sapo_adversary/load/locustfile.py --host MULTIADDR`.
+"""Load on a live node: `locust -f adversary/sapo_adversary/research/load/locustfile.py --host MULTIADDR`.
 
 Each user is a libp2p publisher with a key of its own that sends rollouts at a set rate, of a set size; some users send
 nothing that is valid. What locust calls a response is the message's way through the target's ingest and on to a peer
@@ -22,7 +22,7 @@ from locust.argument_parser import LocustArgumentParser
 from locust.env import Environment
 from locust.exception import StopUser
 
-from sapo_adversary.load.messages import BAD, VALID
+from sapo_adversary.research.load.messages import BAD, VALID
 
 log = logging.getLogger(__name__)
 
@@ -67,7 +67,7 @@ class Helper:
             [
                 sys.executable,
                 "-m",
-                "sapo_adversary.load.publishers",
+                "sapo_adversary.research.load.publishers",
                 environment.host,
                 options.swarm,
                 options.keys_from,

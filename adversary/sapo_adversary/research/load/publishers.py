@@ -26,9 +26,9 @@ from libp2p.pubsub.validators import PUBSUB_SIGNING_PREFIX
 from sapo_adversary.attacks.gossip.kit import Hear
 from sapo_adversary.attacks.gossip.peer import Link, LinkLost, running
 from sapo_adversary.attacks.kit import Key, Kit
-from sapo_adversary.load.keys import identity_of, seed_of
-from sapo_adversary.load.messages import VALID, Messages
-from sapo_adversary.simulator.scoring import SharedScorer
+from sapo_adversary.research.load.keys import identity_of, seed_of
+from sapo_adversary.research.load.messages import VALID, Messages
+from sapo_adversary.scoring import SharedScorer
 from sapo_protocol import epoch_at, load_manifest, rollouts_topics, topic_of
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@
 the parts in `networks`. torch is imported when something is built.
 """
 
-from sapo_adversary.policies.catalogue import POLICIES
-from sapo_adversary.policies.prepare import DEFAULT_FOLDER, meta_of, prepare, require_known
+from sapo_adversary.research.policies.catalogue import POLICIES
+from sapo_adversary.research.policies.prepare import DEFAULT_FOLDER, meta_of, prepare, require_known
 
 __all__ = ["DEFAULT_FOLDER", "POLICIES", "meta_of", "prepare", "require_known"]

@@ -11,8 +11,8 @@ import torch
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import GPTNeoXConfig, GPTNeoXForCausalLM, LlamaConfig, LlamaForCausalLM
 
-from sapo_adversary.policies.catalogue import Talkative, Taught
-from sapo_adversary.policies.remarks import RemarkedLessons
+from sapo_adversary.research.policies.catalogue import Talkative, Taught
+from sapo_adversary.research.policies.remarks import RemarkedLessons
 from sapo_node.learner.messages import LearnerOptions
 from sapo_node.learner.model import load
 from sapo_node.seed import POLICY_DIR

@@ -17,9 +17,9 @@ from typing import Any
 
 import platformdirs
 
-from sapo_adversary.policies.catalogue import POLICIES, Making, Taught
-from sapo_adversary.records import read_results, writable_folder
-from sapo_adversary.typed import suggestion
+from sapo_adversary.files.records import read_results, writable_folder
+from sapo_adversary.files.typed import suggestion
+from sapo_adversary.research.policies.catalogue import POLICIES, Making, Taught
 from sapo_node.seed import POLICY_DIR
 from sapo_node.seed.recipe import Lessons
 from sapo_protocol import LocalError, Manifest, load_manifest
@@ -46,7 +46,7 @@ def prepare(name: str, folder: Path, progress: Progress, *, policies: Mapping[st
         return target
     writable_folder(folder)
     # torch takes seconds to import, and most of the time there is nothing to build.
-    from sapo_adversary.policies.make import make  # noqa: PLC0415
+    from sapo_adversary.research.policies.make import make  # noqa: PLC0415
 
     work = folder / f".{name}-{digest[:12]}"
     out = work / "policy"

@@ -9,7 +9,7 @@ import random
 from dataclasses import dataclass
 from math import inf
 
-from sapo_adversary.reach.overlay import Peer, links
+from sapo_adversary.research.reach.overlay import Peer, links
 from sapo_node.net.dialer import ENOUGH, MOST, NAMED
 from sapo_node.net.host import CONNECTIONS, RESERVED_OUTBOUND
 from sapo_node.net.interface import COMPANY

@@ -6,9 +6,9 @@ from dataclasses import asdict, dataclass
 from statistics import fmean
 from typing import Any
 
-from sapo_adversary.reach.company import parted
-from sapo_adversary.reach.overlay import Peer, overlay, settled
-from sapo_adversary.reach.spread import BEAT_SECONDS, Way, Wire, send
+from sapo_adversary.research.reach.company import parted
+from sapo_adversary.research.reach.overlay import Peer, overlay, settled
+from sapo_adversary.research.reach.spread import BEAT_SECONDS, Way, Wire, send
 from sapo_node.earshot import bearable
 from sapo_node.net.mesh import OFFERED_IDS
 from sapo_node.net.service import GOSSIP_WINDOW as WINDOW

@@ -7,7 +7,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sapo_adversary.reach.overlay import Peer
+from sapo_adversary.research.reach.overlay import Peer
 from sapo_node.net.service import GOSSIP_WINDOW as WINDOW
 from sapo_node.net.steady import OFFERED_PEERS as OFFERED
 

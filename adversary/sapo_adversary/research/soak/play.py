@@ -16,7 +16,7 @@ from typing import Any
 import psutil
 import trio
 
-from sapo_adversary.soak.member import Member
+from sapo_adversary.research.soak.member import Member
 from sapo_protocol import LocalError, load_manifest, render_manifest
 
 STAY = 2

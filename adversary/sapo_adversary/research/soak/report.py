@@ -10,7 +10,7 @@ from typing import Any
 
 from scipy.stats import linregress, t
 
-from sapo_adversary.soak.play import Soak
+from sapo_adversary.research.soak.play import Soak
 
 WARM = 0.2
 """Of the time: caches fill, pools reach their bounds. What is measured for growth comes later."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from sapo_adversary.simulator.watch import WARM_SECONDS
+from sapo_adversary.simulator.libp2p.watch import WARM_SECONDS
 from sapo_node.anchors import Anchors
 from sapo_node.database import Database
 from sapo_node.net.addresses import host_of
@@ -30,7 +30,7 @@ from sapo_node.state import SCHEMA
 if TYPE_CHECKING:
     from trio_typing import TaskStatus
 
-    from sapo_adversary.simulator.loopback import Loopback
+    from sapo_adversary.simulator.libp2p.loopback import Loopback
 
 DOWN_SECONDS = 3.0
 """Between the lives of a node that restarts."""

@@ -12,8 +12,8 @@ from typing import Any
 import trio
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from sapo_adversary.simulator.loopback import ATTACKERS_FROM, Loopback, address, free_place
-from sapo_adversary.simulator.scenario import AttackerSpec, Scenario
+from sapo_adversary.simulator.libp2p.loopback import ATTACKERS_FROM, Loopback, address, free_place
+from sapo_adversary.simulator.simulation import AttackerSpec, Scenario
 from sapo_node.keyfile import Identity
 from sapo_protocol import LocalError
 

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 
 import trio
 
-from sapo_adversary.simulator.honest import HonestNetwork, WatchedNetwork
-from sapo_adversary.simulator.scenario import Scenario
-from sapo_adversary.simulator.watch import Watch
+from sapo_adversary.simulator.libp2p.honest import HonestNetwork, WatchedNetwork
+from sapo_adversary.simulator.libp2p.watch import Watch
+from sapo_adversary.simulator.simulation import Scenario
 from sapo_node.keyfile import Identity
 from sapo_node.net.interface import Admit, Channel, Notify, Requests
 from sapo_node.net.libp2p import NetworkSettings

@@ -12,12 +12,12 @@ from typing import Any
 
 import trio
 
-from sapo_adversary.simulator.audit import HONEST, Audit
-from sapo_adversary.simulator.defences import without
-from sapo_adversary.simulator.horde import Horde, unleash
-from sapo_adversary.simulator.loopback import Loopback
-from sapo_adversary.simulator.scenario import Scenario
-from sapo_adversary.simulator.scoring import SharedScorer
+from sapo_adversary.ablations.defences import without
+from sapo_adversary.scoring import SharedScorer
+from sapo_adversary.simulator.libp2p.horde import Horde, unleash
+from sapo_adversary.simulator.libp2p.loopback import Loopback
+from sapo_adversary.simulator.oracle.audit import HONEST, Audit
+from sapo_adversary.simulator.simulation import Scenario
 from sapo_adversary.simulator.swarm import FIRST_EPOCH, Member, Progress, identities_of, manifest_of, members_of
 from sapo_node.clock import TrioClock
 from sapo_node.net import host

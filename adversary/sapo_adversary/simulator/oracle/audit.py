@@ -11,7 +11,7 @@ from statistics import fmean
 from types import MappingProxyType
 from typing import Any
 
-from sapo_adversary.simulator.scoring import SharedScorer
+from sapo_adversary.scoring import SharedScorer
 from sapo_node.contribution import LocalGroup
 from sapo_node.jail.messages import ScoreRequest
 from sapo_node.learner.messages import TrainReport
