@@ -9,7 +9,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from math import inf
 from typing import Any
-from weakref import WeakKeyDictionary
 
 from libp2p.network.swarm import Swarm
 from libp2p.pubsub.gossipsub import GossipSub
@@ -25,33 +24,31 @@ import sapo_node.verify
 import sapo_protocol.envelope
 import sapo_protocol.rollout
 from sapo_adversary.ablations import stock
+from sapo_adversary.ablations.gates import gate_name
+from sapo_adversary.ablations.replacements import (
+    believe,
+    believe_accusers,
+    blame_the_carrier,
+    forget_whom_it_refuses,
+    keep_flat,
+    keep_unscored_mesh,
+    note_who_carries,
+    open_unseen,
+)
 from sapo_adversary.scoring import SharedScorer
-from sapo_adversary.simulator.simulation import gate_name
 from sapo_node.anchors import Anchors
 from sapo_node.counters import Counters
 from sapo_node.ingest import Ingest
 from sapo_node.intake import Intake
-from sapo_node.jail.messages import ScoreRequest
-from sapo_node.net.interface import Verdict
 from sapo_node.net.mesh import ScoredGossipSub
 from sapo_node.net.steady import SteadyGossipSub
 from sapo_node.replay import ReplayWindow
 from sapo_node.sampler import Sampler
 from sapo_node.trust import policy
-from sapo_node.trust.ledger import Account, Ledger
-from sapo_node.trust.policy import Fact, Standing
-from sapo_node.verify import VerifiedGroup, Verifier, request_for
+from sapo_node.trust.ledger import Ledger
+from sapo_node.verify import Verifier
 from sapo_protocol import (
-    Equivocation,
     LocalError,
-    Opened,
-    Rollout,
-    Sealed,
-    decode_body,
-    decode_evidence,
-    decode_message,
-    parse_envelope,
-    peer_id,
 )
 
 Replacement = tuple[Any, str, Any]
@@ -68,78 +65,6 @@ class Defence:
     """How to go without."""
 
 
-async def _believe(verifier: Verifier, rollout: Rollout) -> list[VerifiedGroup]:
-    """Take the claims for the rewards, as whoever does not score again must."""
-    groups = []
-    for k, (header, data) in enumerate(zip(rollout.header.groups, rollout.bodies, strict=True)):
-        if data is None or len(set(header.claims)) == 1:
-            continue
-        body = decode_body(data, verifier._manifest)  # noqa: SLF001 - stands for a method of it
-        request = request_for(verifier._manifest, rollout, k, body)  # noqa: SLF001
-        [task] = await verifier._scorer.score([ScoreRequest(request.dataset, request.config, request.seed, ())])  # noqa: SLF001
-        place = (peer_id(rollout.opened.issuer), rollout.header.epoch, rollout.header.counter, k)
-        if task is not None:
-            groups.append(VerifiedGroup(*place, request.dataset, task.question, body.completions, header.claims))
-    return groups
-
-
-def _open_unseen(sealed: Sealed) -> Opened:
-    """Take any signature for a good one."""
-    return Opened(sealed.issuer, sealed.envelope_id, sealed.payload, sealed.envelope)
-
-
-def _believe_accusers(ingest: Ingest, evidence: bytes, *, publish: bool) -> None:
-    """Take any two envelopes that name one issuer for a proof against it."""
-    accusation = decode_evidence(evidence, ingest._manifest)  # noqa: SLF001 - stands for a method of it
-    if accusation.issuer != ingest._issuer:  # noqa: SLF001
-        proof = Equivocation(accusation.issuer, 0, 0, evidence)
-        ingest._inbox.forget(ingest._court.convict(proof, publish=publish))  # noqa: SLF001
-
-
-def _forget_whom_it_refuses(ledger: Ledger, peer: str) -> bool:
-    """Keep the books by connection: a ban ends one, and with it all that was known of the peer."""
-    if ledger.standing(peer) is not Standing.BANNED:
-        return True
-    del ledger._accounts[peer]  # noqa: SLF001 - stands for a method of it
-    return False
-
-
-_carriers: WeakKeyDictionary[Ledger, dict[str, str]] = WeakKeyDictionary()
-"""For each node, the peer from which it last had something of an issuer."""
-_report, _handle = Ledger.report, Ingest.handle
-
-
-async def _note_who_carries(ingest: Ingest, sender: str, data: bytes, *, shard: int) -> Verdict:
-    """Take a message, and remember whom to blame for it."""
-    verdict = await _handle(ingest, sender, data, shard=shard)
-    if verdict is Verdict.ACCEPT:
-        envelope, _ = decode_message(data, ingest._manifest)  # noqa: SLF001
-        issuer = parse_envelope(envelope, network_id=ingest._manifest.network_id).issuer  # noqa: SLF001
-        _carriers.setdefault(ingest._ledger, {})[peer_id(issuer)] = sender  # noqa: SLF001
-    return verdict
-
-
-def _blame_the_carrier(ledger: Ledger, peer: str, fact: Fact) -> Account:
-    """Charge what fails at verification to the peer that brought it, as gossip scores do."""
-    if fact in (Fact.FALSE_CLAIM, Fact.MALFORMED_BODY):
-        peer = _carriers.get(ledger, {}).get(peer, peer)
-    return _report(ledger, peer, fact)
-
-
-_verifier_begins = Verifier.__init__
-
-
-def _keep_flat(verifier: Verifier, *parts: Any, **settings: Any) -> None:
-    """Verify and keep what has no advantage as well."""
-    _verifier_begins(verifier, *parts, **{**settings, "keep_flat": True})
-
-
-def _keep_unscored_mesh(router: ScoredGossipSub) -> tuple[Any, Any]:
-    """Let everybody into the mesh who asks, and out of it at random, as often as they like."""
-    router._settle()  # noqa: SLF001 - stands for a method of it
-    return SteadyGossipSub.mesh_heartbeat(router)
-
-
 _GATES = {
     "baseline": "node/sapo_node/gates/baseline.py",
     "habits": "node/sapo_node/gates/habits.py",
@@ -151,14 +76,14 @@ _GATES = {
 }
 
 DEFENCES: Mapping[str, Defence] = {
-    # A node has switches for these, which a scenario sets.
+    # A node has switches for these, which a simulation sets.
     **{gate_name(gate): Defence(where, ()) for gate, where in _GATES.items()},
-    "re-verification": Defence("node/sapo_node/verify.py", ((Verifier, "verify", _believe),)),
+    "re-verification": Defence("node/sapo_node/verify.py", ((Verifier, "verify", believe),)),
     "signatures": Defence(
         "protocol/sapo_protocol/rollout.py",
         (
-            (sapo_node.ingest, "open_envelope", _open_unseen),
-            (sapo_protocol.rollout, "open_envelope", _open_unseen),
+            (sapo_node.ingest, "open_envelope", open_unseen),
+            (sapo_protocol.rollout, "open_envelope", open_unseen),
             (Counters, "recognise", lambda _self, _envelope_id, _epoch: None),
         ),
     ),
@@ -185,7 +110,7 @@ DEFENCES: Mapping[str, Defence] = {
     "measured by the healthy": Defence(
         "node/sapo_node/sampler.py", ((Sampler, "yardstick", lambda _self, groups: groups),)
     ),
-    "flat groups dropped": Defence("node/sapo_node/verify.py", ((Verifier, "__init__", _keep_flat),)),
+    "flat groups dropped": Defence("node/sapo_node/verify.py", ((Verifier, "__init__", keep_flat),)),
     "replay window": Defence(
         "node/sapo_node/replay.py",
         (
@@ -206,11 +131,11 @@ DEFENCES: Mapping[str, Defence] = {
             (ReplayWindow, "remembers", lambda _self, _epoch: True),
         ),
     ),
-    "proof of equivocation": Defence("node/sapo_node/trust/court.py", ((Ingest, "_convict", _believe_accusers),)),
+    "proof of equivocation": Defence("node/sapo_node/trust/court.py", ((Ingest, "_convict", believe_accusers),)),
     "evidence budget": Defence("node/sapo_node/trust/court.py", ((policy, "STRANGERS_CONVICTED", 10**9),)),
-    "durable ledger": Defence("node/sapo_node/trust/ledger.py", ((Ledger, "admits", _forget_whom_it_refuses),)),
+    "durable ledger": Defence("node/sapo_node/trust/ledger.py", ((Ledger, "admits", forget_whom_it_refuses),)),
     "blame to the author": Defence(
-        "node/sapo_node/ingest.py", ((Ingest, "handle", _note_who_carries), (Ledger, "report", _blame_the_carrier))
+        "node/sapo_node/ingest.py", ((Ingest, "handle", note_who_carries), (Ledger, "report", blame_the_carrier))
     ),
     "begun first": Defence("node/sapo_node/intake.py", ((Intake, "_first", lambda _self, peers: peers),)),
     "inbox bounds": Defence(
@@ -270,7 +195,7 @@ DEFENCES: Mapping[str, Defence] = {
     "scored mesh": Defence(
         "node/sapo_node/net/mesh.py",
         (
-            (ScoredGossipSub, "mesh_heartbeat", _keep_unscored_mesh),
+            (ScoredGossipSub, "mesh_heartbeat", keep_unscored_mesh),
             (ScoredGossipSub, "_select_peers_for_pruning", SteadyGossipSub._select_peers_for_pruning),  # noqa: SLF001
             (ScoredGossipSub, "_check_back_off", GossipSub._check_back_off),  # noqa: SLF001
             (ScoredGossipSub, "handle_graft", GossipSub.handle_graft),

@@ -1,7 +1,8 @@
 from collections.abc import Iterable
 from itertools import cycle
 
-from sapo_adversary.attacks.corpus import Draft, corpus
+from sapo_adversary.attacks.corpus import corpus
+from sapo_adversary.attacks.drafts import Draft
 from sapo_adversary.attacks.kit import Attack, Key, Kit, Packet
 
 

@@ -1,4 +1,4 @@
-"""Play and draw learning experiments: `experiment`, `experiments`."""
+"""Play, draw and list learning experiments: `experiment`."""
 
 import json
 from importlib.metadata import version
@@ -28,8 +28,9 @@ _PACKAGES = ("sapo-node", "torch", "transformers", "reasoning-gym")
 
 
 @click.command()
-@click.argument("name")
+@click.argument("name", required=False)
 @click.argument("action", type=click.Choice(["run", "plot"]), default="run")
+@click.option("--list", "only_list", is_flag=True, help="List the experiments of the package, and play nothing.")
 @with_records
 @click.option("--policies", type=folder, help="Where prepared policies lie; missing ones are built first.")
 @with_engine
@@ -38,9 +39,10 @@ _PACKAGES = ("sapo-node", "torch", "transformers", "reasoning-gym")
 @click.option("--markdown", "as_markdown", is_flag=True, help="Print the table in Markdown.")
 @as_json
 def experiment(
-    name: str,
+    name: str | None,
     action: str,
     *,
+    only_list: bool,
     output: Path,
     records: Path,
     policies: Path | None,
@@ -52,22 +54,25 @@ def experiment(
 ) -> None:
     """Run the learning experiment NAME, or draw its results with `plot`.
 
-    Honest swarms of real nodes on virtual time; every number of an experiment is in its TOML file, and NAME may be the
-    path of your own. A run is kept as soon as it is finished: stop at any time, the same command goes on. Writes
-    NAME.json and NAME.svg (dashes become underscores), and NAME_tasks.svg where nodes differ and are followed by task.
+    Honest swarms of real nodes on virtual time. The TOML file of an experiment holds all of its numbers; NAME may be
+    the path of your own file. The command writes the record of a run as soon as the run is finished. Stop it at any
+    time: the same command continues. Writes NAME.json and NAME.svg (dashes become underscores), and NAME_tasks.svg
+    where nodes differ and are followed by task.
 
     \b
-    sapo-adversary experiments                     what there is
+    sapo-adversary experiment --list               the experiments of the package
     sapo-adversary experiment sapo-table           the table of the paper, with its controls
     sapo-adversary experiment sapo-table plot      draw it again from its JSON
     """  # noqa: D301 - click reads the backspace
+    if only_list:
+        _list(json_output=json_output)
+        return
+    if name is None:
+        raise click.UsageError("Missing argument 'NAME'; `sapo-adversary experiment --list` lists the experiments")
     what = load_experiment(name)
     path = output / f"{what.name.replace('-', '_')}.json"
     if action == "plot":
-        written_by = f"`sapo-adversary experiment {name}`"
-        summary = read_results(path, written_by)
-        with results_in(path, written_by):
-            pictures = _draw(summary, path)
+        summary, pictures = _drawn_again(name, path)
     else:
         what = what.part(only, seeds)
         writable_folder(output)
@@ -85,10 +90,7 @@ def experiment(
     stderr.print(f"written to {', '.join(map(str, [path, *pictures]))}", highlight=False, soft_wrap=True)
 
 
-@click.command()
-@as_json
-def experiments(*, json_output: bool) -> None:
-    """List the learning experiments."""
+def _list(*, json_output: bool) -> None:
     loaded = [load_experiment(name) for name in experiment_names()]
     if json_output:
         shown = ("name", "title", "question", "seeds", "reference")
@@ -98,8 +100,16 @@ def experiments(*, json_output: bool) -> None:
         return
     table = Table("name", "question", "arms", "runs")
     for each in loaded:
-        table.add_row(each.name, each.question, _arms(each), str(len(each.all_scenarios())))
+        table.add_row(each.name, each.question, _arms(each), str(len(each.all_simulations())))
     Console().print(table)
+
+
+def _drawn_again(name: str, path: Path) -> tuple[dict[str, Any], list[Path]]:
+    """The results in a file, and the pictures that were drawn from them."""
+    written_by = f"`sapo-adversary experiment {name}`"
+    summary = read_results(path, written_by)
+    with results_in(path, written_by):
+        return summary, _draw(summary, path)
 
 
 def _arms(what: Experiment) -> str:
@@ -110,10 +120,10 @@ def _arms(what: Experiment) -> str:
 
 
 def _run(what: Experiment, records: Path, policies: Path, engine: Engine) -> dict[str, Any]:
-    wanted = what.all_scenarios()
+    wanted = what.all_simulations()
     prepare_for(wanted, policies, stderr)
     play_all(wanted, records, policies=policies, engine=engine, console=stderr)
-    found = {arm: [load_record(records, each) for each in what.scenarios(arm)] for arm in what.arms}
+    found = {arm: [load_record(records, each) for each in what.simulations(arm)] for arm in what.arms}
     with results_in(records, "remove them, and new runs"):
         summary = summarise(what, found)
     return {**summary, "versions": {package: version(package) for package in _PACKAGES}}

@@ -6,12 +6,11 @@ from sapo_node.commands.group import CommandGroup
 from sapo_node.commands.options import run_command_line
 
 _MODULES = {
-    "list": "matrix",
-    "run": "matrix",
+    "list": "run",
+    "run": "run",
     "matrix": "matrix",
-    "report": "matrix",
+    "report": "report",
     "experiment": "experiment",
-    "experiments": "experiment",
     "frontier": "frontier",
     "policies": "policies",
     "load-keys": "load",

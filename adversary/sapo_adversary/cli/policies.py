@@ -11,7 +11,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from rich.table import Table
 
 from sapo_adversary.research.policies import DEFAULT_FOLDER, POLICIES, meta_of, prepare, require_known
-from sapo_adversary.simulator.simulation import Scenario
+from sapo_adversary.simulator.simulation import Simulation
 from sapo_node.commands.options import as_json, stderr
 
 
@@ -45,9 +45,9 @@ def policies(names: tuple[str, ...], *, folder: Path, json_output: bool) -> None
         Console().print(_table(listed))
 
 
-def prepare_for(scenarios: Iterable[Scenario], folder: Path, console: Console) -> None:
-    """Build what prepared policies the nodes of these scenarios begin with, where they are missing."""
-    models = {spec.model for scenario in scenarios for spec in scenario.nodes}
+def prepare_for(simulations: Iterable[Simulation], folder: Path, console: Console) -> None:
+    """Build what prepared policies the nodes of these simulations begin with, where they are missing."""
+    models = {spec.model for simulation in simulations for spec in simulation.nodes}
     prepare_all(sorted(models & POLICIES.keys()), folder, console)
 
 

@@ -8,12 +8,12 @@ from typing import Any
 
 from sapo_adversary.files.packaged import load_named, names_in
 from sapo_adversary.files.typed import made
-from sapo_adversary.simulator.simulation import NodeSpec, Scenario, scenario_from
+from sapo_adversary.simulator.simulation import NodeSpec, Simulation, simulation_from
 from sapo_protocol import LocalError
 
 _EXPERIMENTS = "sapo_adversary.data.experiments"
 _NODE_KEYS = frozenset(each.name for each in fields(NodeSpec))
-_SCENARIO_KEYS = frozenset(each.name for each in fields(Scenario)) - {"nodes", "name", "seed"}
+_SIMULATION_KEYS = frozenset(each.name for each in fields(Simulation)) - {"nodes", "name", "seed"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,14 +25,14 @@ class _File:
     seeds: tuple[int, ...]
     reference: str
     ceiling: float
-    scenario: Mapping[str, Any]
+    simulation: Mapping[str, Any]
     arms: Mapping[str, Mapping[str, Any]]
     grid: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Experiment:
-    """Arms x seeds, each a scenario; common random numbers across arms."""
+    """Arms x seeds, each a simulation; common random numbers across arms."""
 
     name: str
     title: str
@@ -46,7 +46,7 @@ class Experiment:
     """Pass@1 that the policy can reach, fixed beforehand; `rounds_to_half` counts to half of it."""
     table: Mapping[str, Any] = field(repr=False)
     """The whole file, for the record."""
-    arms: Mapping[str, Scenario] = field(repr=False)
+    arms: Mapping[str, Simulation] = field(repr=False)
     points: Mapping[str, str] = field(repr=False)
     """The point of the grid that an arm stands for, as the end of its label; empty where there is no grid."""
 
@@ -72,13 +72,13 @@ class Experiment:
         reference = self.reference + self.points[arm]
         return reference if reference != arm and reference in self.arms else None
 
-    def scenarios(self, arm: str) -> list[Scenario]:
+    def simulations(self, arm: str) -> list[Simulation]:
         """The runs of one arm, by seed."""
         return [replace(self.arms[arm], seed=seed) for seed in self.seeds]
 
-    def all_scenarios(self) -> list[Scenario]:
+    def all_simulations(self) -> list[Simulation]:
         """Every run, seed by seed, so that a first comparison is there early."""
-        return [replace(scenario, seed=seed) for seed in self.seeds for scenario in self.arms.values()]
+        return [replace(simulation, seed=seed) for seed in self.seeds for simulation in self.arms.values()]
 
 
 def experiment_names() -> list[str]:
@@ -88,7 +88,7 @@ def experiment_names() -> list[str]:
 
 def load_experiment(name: str) -> Experiment:
     """Read an experiment of the package by name, or any by the path of its file. Raises LocalError for a bad one."""
-    return load_named(_EXPERIMENTS, name, "experiment", "sapo-adversary experiments", _experiment)
+    return load_named(_EXPERIMENTS, name, "experiment", "sapo-adversary experiment --list", _experiment)
 
 
 def _experiment(name: str, table: Mapping[str, Any]) -> Experiment:
@@ -106,31 +106,31 @@ def _experiment(name: str, table: Mapping[str, Any]) -> Experiment:
         reference=file.reference,
         ceiling=file.ceiling,
         table=table,
-        arms={scenario.name: scenario for _, scenario in arms},
-        points={scenario.name: point for point, scenario in arms},
+        arms={simulation.name: simulation for _, simulation in arms},
+        points={simulation.name: point for point, simulation in arms},
     )
 
 
-def _arms(table: Mapping[str, Any]) -> Iterator[tuple[str, Scenario]]:
+def _arms(table: Mapping[str, Any]) -> Iterator[tuple[str, Simulation]]:
     """Every arm, at every point of the grid if there is one, behind the label of that point."""
     grid = table.get("grid", {})
     for values in itertools.product(*grid.values()):
         point = dict(zip(grid, values, strict=True))
         label = "".join(f", {key} {value}" for key, value in point.items())
         for name, changes in table["arms"].items():
-            yield label, _scenario(name + label, table["scenario"], {**changes, **point})
+            yield label, _simulation(name + label, table["simulation"], {**changes, **point})
 
 
-def _scenario(label: str, shared: Mapping[str, Any], changes: Mapping[str, Any]) -> Scenario:
-    """The shared scenario with one arm's changes: a key of a node for all nodes, a table for the nodes of that role."""
+def _simulation(label: str, shared: Mapping[str, Any], changes: Mapping[str, Any]) -> Simulation:
+    """The shared settings with one arm's changes: a key of a node for all nodes, a table for the nodes of that role."""
     nodes = shared.get("nodes", ())
     if not isinstance(nodes, list) or not all(isinstance(node, Mapping) for node in nodes):
-        raise LocalError("give nodes as a list of tables, [[scenario.nodes]]")
+        raise LocalError("give nodes as a list of tables, [[simulation.nodes]]")
     roles = {str(node.get("role", "")) for node in nodes}
     for key, value in changes.items():
-        if not (key in _NODE_KEYS | _SCENARIO_KEYS or (key in roles and isinstance(value, Mapping))):
-            raise LocalError(f"arm {label}: {key!r} is no key of a node or a scenario, and no role of its nodes")
+        if not (key in _NODE_KEYS | _SIMULATION_KEYS or (key in roles and isinstance(value, Mapping))):
+            raise LocalError(f"arm {label}: {key!r} is no key of a node or a simulation, and no role of its nodes")
     everywhere = {key: value for key, value in changes.items() if key in _NODE_KEYS}
     nodes = [{**node, **everywhere, **changes.get(str(node.get("role", "")), {})} for node in nodes]
-    whole = {key: value for key, value in changes.items() if key in _SCENARIO_KEYS}
-    return scenario_from({**shared, **whole, "name": label, "nodes": nodes})
+    whole = {key: value for key, value in changes.items() if key in _SIMULATION_KEYS}
+    return simulation_from({**shared, **whole, "name": label, "nodes": nodes})

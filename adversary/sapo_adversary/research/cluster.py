@@ -17,7 +17,7 @@ from ray.exceptions import RayError
 
 from sapo_adversary.research.policies import POLICIES
 from sapo_adversary.simulator.engine import Record, Tick, play_one
-from sapo_adversary.simulator.simulation import Scenario
+from sapo_adversary.simulator.simulation import Simulation
 from sapo_protocol import LocalError
 
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # else it reports to its makers
@@ -35,35 +35,37 @@ class Cluster:
         """At most so many runs at a time; by default one per core of the cluster."""
         self._jobs = jobs
 
-    def play(self, scenarios: Sequence[Scenario], policies: Path, tick: Tick) -> Iterator[tuple[Scenario, Record]]:
+    def play(
+        self, simulations: Sequence[Simulation], policies: Path, tick: Tick
+    ) -> Iterator[tuple[Simulation, Record]]:
         """See `Engine.play`. Raises LocalError where there is no such cluster, or it loses a run again and again."""
         try:
             if not ray.is_initialized():
                 ray.init(log_to_driver=False, logging_level=logging.ERROR)
-            yield from self._play(scenarios, ray.put(_pack(scenarios, policies)), tick)
+            yield from self._play(simulations, ray.put(_pack(simulations, policies)), tick)
         except (RayError, ConnectionError) as error:
             raise LocalError(f"the cluster failed: {error}") from error
 
-    def _play(self, scenarios: Sequence[Scenario], packed: Any, tick: Tick) -> Iterator[tuple[Scenario, Record]]:
-        models = any(scenario.learner == "model" for scenario in scenarios)
+    def _play(self, simulations: Sequence[Simulation], packed: Any, tick: Tick) -> Iterator[tuple[Simulation, Record]]:
+        models = any(simulation.learner == "model" for simulation in simulations)
         # A process that trained models is not used again: its memory does not come back.
         there = ray.remote(num_cpus=1, max_retries=_AGAIN, max_calls=1 if models else 0)(_play_there)
-        waiting = list(reversed(scenarios))
-        playing: dict[Any, Scenario] = {}
+        waiting = list(reversed(simulations))
+        playing: dict[Any, Simulation] = {}
         while waiting or playing:
             while waiting and (self._jobs is None or len(playing) < self._jobs):
-                scenario = waiting.pop()
-                playing[there.remote(scenario, packed, version("sapo-node"))] = scenario
+                simulation = waiting.pop()
+                playing[there.remote(simulation, packed, version("sapo-node"))] = simulation
             [over], _ = ray.wait(list(playing), num_returns=1)
-            scenario = playing.pop(over)
+            simulation = playing.pop(over)
             record = ray.get(over)
-            tick(scenario.total_rounds)
-            yield scenario, record
+            tick(simulation.total_rounds)
+            yield simulation, record
 
 
-def _pack(scenarios: Sequence[Scenario], policies: Path) -> Files:
-    """The prepared policies that the scenarios name."""
-    names = {spec.model for scenario in scenarios for spec in scenario.nodes} & POLICIES.keys()
+def _pack(simulations: Sequence[Simulation], policies: Path) -> Files:
+    """The prepared policies that the simulations name."""
+    names = {spec.model for simulation in simulations for spec in simulation.nodes} & POLICIES.keys()
     return {
         str(file.relative_to(policies)): file.read_bytes()
         for name in sorted(names)
@@ -72,7 +74,7 @@ def _pack(scenarios: Sequence[Scenario], policies: Path) -> Files:
     }
 
 
-def _play_there(scenario: Scenario, packed: Files, wanted: str) -> Record:
+def _play_there(simulation: Simulation, packed: Files, wanted: str) -> Record:
     """Play one run on a machine of the cluster."""
     if (here := version("sapo-node")) != wanted:
         raise LocalError(f"a machine of the cluster has sapo-node {here}: install {wanted}, as on this one")
@@ -81,4 +83,4 @@ def _play_there(scenario: Scenario, packed: Files, wanted: str) -> Record:
             file = Path(folder, name)
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_bytes(data)
-        return play_one(scenario, Path(folder), lambda _: None)
+        return play_one(simulation, Path(folder), lambda _: None)

@@ -7,8 +7,8 @@ from typing import Any
 
 from sapo_adversary.attacks.catalogue import THREATS
 from sapo_adversary.scenarios.metrics import metrics
-from sapo_adversary.scenarios.scenario import ARMS, Arm, Campaign
-from sapo_adversary.simulator.simulation import Scenario
+from sapo_adversary.scenarios.scenario import ARMS, Arm, Scenario
+from sapo_adversary.simulator.simulation import Simulation
 
 Record = Mapping[str, Any]
 ATTACKED: tuple[Arm, ...] = ("undefended", "defended")
@@ -30,9 +30,9 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """One campaign at one share of attackers."""
+    """One scenario at one share of attackers."""
 
-    campaign: Campaign
+    scenario: Scenario
     share: float
     seeds: Sequence[int]
     values: Mapping[Arm, Sequence[Mapping[str, float]]]
@@ -43,25 +43,25 @@ class Outcome:
     @property
     def attackers(self) -> int:
         """Keys or hosts that attack."""
-        return sum(band.count for band in self._scenario.attackers)
+        return sum(band.count for band in self._simulation.attackers)
 
     @property
     def peers(self) -> int:
         """All of the swarm, attackers too."""
-        return len(self._scenario.members) + self._scenario.crowd + self.attackers
+        return len(self._simulation.members) + self._simulation.crowd + self.attackers
 
     @property
-    def _scenario(self) -> Scenario:
-        return self.campaign.scenario("defended", share=self.share)
+    def _simulation(self) -> Simulation:
+        return self.scenario.simulation("defended", share=self.share)
 
     def mean(self, arm: Arm, metric: str) -> float:
         """Over seeds; a metric that a run does not have is 0 there, as what never happened."""
         return round(fmean(values.get(metric, 0.0) for values in self.values[arm]), 4)
 
     def verdicts(self) -> Iterator[Verdict]:
-        """Everything that is asked of this campaign at this share."""
+        """Everything that is asked of this scenario at this share."""
         for arm in ATTACKED:
-            for metric, bound in self.campaign.bounds(arm, self.share).items():
+            for metric, bound in self.scenario.bounds(arm, self.share).items():
                 value = self.mean(arm, metric)
                 yield Verdict(arm, metric, value, str(bound), bound.met_by(value))
 
@@ -77,19 +77,19 @@ class Outcome:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values."""
-        kind = THREATS[self.campaign.attack]
+        kind = THREATS[self.scenario.attack]
         return {
-            "campaign": self.campaign.name,
-            "title": self.campaign.title,
-            "attack": self.campaign.attack,
+            "scenario": self.scenario.name,
+            "title": self.scenario.title,
+            "attack": self.scenario.attack,
             "row": kind.row,
             "layer": kind.layer,
             "threat": kind.threat(),
-            "without": list(self.campaign.undefended),
+            "without": list(self.scenario.undefended),
             "share": self.share,
             "attackers": self.attackers,
             "peers": self.peers,
-            "scale": self.campaign.scale,
+            "scale": self.scenario.scale,
             "seeds": list(self.seeds),
             "harmful": self.harmful,
             "held": self.held,
@@ -106,9 +106,9 @@ class Outcome:
 
 
 def outcome_of(
-    campaign: Campaign, share: float, seeds: Sequence[int], records: Mapping[Arm, Sequence[Record]]
+    scenario: Scenario, share: float, seeds: Sequence[int], records: Mapping[Arm, Sequence[Record]]
 ) -> Outcome:
-    """Judge the runs of one campaign; `records` holds one of each arm for each seed."""
+    """Judge the runs of one scenario; `records` holds one of each arm for each seed."""
     values = {
         arm: [
             metrics(record, control, alone)
@@ -116,18 +116,18 @@ def outcome_of(
         ]
         for arm in ATTACKED
     }
-    return Outcome(campaign, share, seeds, values, {arm: _curves(records[arm]) for arm in ARMS})
+    return Outcome(scenario, share, seeds, values, {arm: _curves(records[arm]) for arm in ARMS})
 
 
 def rows(outcome: Outcome) -> Iterator[tuple[str, int, float, str, str, float, str]]:
     """One row for each metric of each run; the verdict is empty where nothing is asked."""
     for arm, by_seed in outcome.values.items():
-        bounds = outcome.campaign.bounds(arm, outcome.share)
+        bounds = outcome.scenario.bounds(arm, outcome.share)
         for seed, values in zip(outcome.seeds, by_seed, strict=True):
             for metric in sorted({*values, *bounds}):
                 value = values.get(metric, 0.0)
                 verdict = ("met" if bounds[metric].met_by(value) else "missed") if metric in bounds else ""
-                yield outcome.campaign.name, seed, outcome.share, arm, metric, value, verdict
+                yield outcome.scenario.name, seed, outcome.share, arm, metric, value, verdict
 
 
 def _names(values: Sequence[Mapping[str, float]]) -> list[str]:

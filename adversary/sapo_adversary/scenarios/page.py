@@ -33,7 +33,7 @@ _KEY_METRICS = ("reward_lost", "heldout_lost", "poison_share", "violations", "fa
 def page(summary: Mapping[str, Any]) -> str:
     """The HTML of a summary that `sapo-adversary run` or `matrix` wrote."""
     outcomes = summary["outcomes"]
-    first = {each["campaign"]: each for each in reversed(outcomes)}
+    first = {each["scenario"]: each for each in reversed(outcomes)}
     environment = Environment(autoescape=select_autoescape(default=True), trim_blocks=True, lstrip_blocks=True)
     environment.filters["mean"] = lambda values: _mean(values) if values else 0.0
     environment.filters["spread"] = _spread
@@ -50,8 +50,8 @@ def page(summary: Mapping[str, Any]) -> str:
 
 
 def pictures(summary: Mapping[str, Any]) -> dict[str, str]:
-    """The figure of each campaign by its name, as SVG that stands by itself."""
-    first = {each["campaign"]: each for each in reversed(summary["outcomes"])}
+    """The figure of each scenario by its name, as SVG that stands by itself."""
+    first = {each["scenario"]: each for each in reversed(summary["outcomes"])}
     with mpl.rc_context(_STYLE):
         return {name: _HEAD + str(_figure(outcome)) for name, outcome in first.items()}
 
@@ -99,7 +99,7 @@ def _by_share(outcomes: Sequence[Mapping[str, Any]]) -> Markup | None:
     """What is lost and taken over the attackers' share, for the attacks that were played at several."""
     several: dict[str, list[Mapping[str, Any]]] = {}
     for outcome in outcomes:
-        several.setdefault(outcome["campaign"], []).append(outcome)
+        several.setdefault(outcome["scenario"], []).append(outcome)
     several = {name: each for name, each in several.items() if len(each) > 1}
     if not several:
         return None

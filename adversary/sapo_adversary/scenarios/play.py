@@ -1,4 +1,4 @@
-"""Plays campaigns: every arm at every share and seed, each run once, and the outcomes of all of them."""
+"""Plays scenarios: every arm at every share and seed, each run once, and the outcomes of all of them."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -7,13 +7,13 @@ from rich.console import Console
 
 from sapo_adversary.files.records import results_in
 from sapo_adversary.scenarios.outcome import Outcome, outcome_of
-from sapo_adversary.scenarios.scenario import ARMS, Arm, Campaign
+from sapo_adversary.scenarios.scenario import ARMS, Arm, Scenario
 from sapo_adversary.simulator.engine import Engine, ThisMachine
 from sapo_adversary.simulator.runs import load_record, play_all, record_path
-from sapo_adversary.simulator.simulation import Scenario
+from sapo_adversary.simulator.simulation import Simulation
 
-Part = tuple[Campaign, float]
-"""A campaign at one share of attackers."""
+Part = tuple[Scenario, float]
+"""A scenario at one share of attackers."""
 
 
 def play(
@@ -27,10 +27,10 @@ def play(
 ) -> list[Outcome]:
     """Run what has no record in the folder yet, then judge."""
     wanted = {
-        scenario.digest(): scenario for seed in seeds for part in parts for scenario in _runs(part, seed).values()
+        simulation.digest(): simulation for seed in seeds for part in parts for simulation in _runs(part, seed).values()
     }
-    realtime = [scenario for scenario in wanted.values() if scenario.network == "libp2p"]
-    virtual = [scenario for scenario in wanted.values() if scenario.network == "memory"]
+    realtime = [simulation for simulation in wanted.values() if simulation.network == "libp2p"]
+    virtual = [simulation for simulation in wanted.values() if simulation.network == "memory"]
     play_all(virtual, records, policies=policies, engine=engine, console=console)
     # Each needs a machine for itself, with nothing beside it.
     play_all(realtime, records, policies=policies, engine=ThisMachine(jobs=1), console=console)
@@ -45,9 +45,9 @@ def recorded(parts: Sequence[Part], seeds: Sequence[int], records: Path) -> list
     return [_judged(part, played, records) for part, played in found if played]
 
 
-def _runs(part: Part, seed: int) -> dict[Arm, Scenario]:
-    campaign, share = part
-    return {arm: campaign.scenario(arm, share=share, seed=seed) for arm in ARMS}
+def _runs(part: Part, seed: int) -> dict[Arm, Simulation]:
+    scenario, share = part
+    return {arm: scenario.simulation(arm, share=share, seed=seed) for arm in ARMS}
 
 
 def _complete(part: Part, seed: int, records: Path) -> bool:

@@ -1,4 +1,4 @@
-"""A campaign as values: one attack, the swarm that it meets, what must hurt and what must hold."""
+"""A scenario as values: one attack, the swarm that it meets, what must hurt and what must hold."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from sapo_adversary.attacks.catalogue import THREATS
 from sapo_adversary.files.packaged import load_named, names_in
 from sapo_adversary.files.typed import made, require_type, suggestion
 from sapo_adversary.scenarios.metrics import ABOUT, REFUSED
-from sapo_adversary.simulator.simulation import NodeSpec, Scenario, scenario_from
+from sapo_adversary.simulator.simulation import NodeSpec, Simulation, simulation_from
 from sapo_node.config import Config
 from sapo_protocol import LocalError
 
@@ -30,7 +30,7 @@ _SMALLER: Mapping[Scale, tuple[int, Mapping[str, Any]]] = {
     "quick": (6, {"seconds": 40.0}),
     "models": (6, {"seconds": 120.0, "learner": "model"}),
 }
-"""Honest nodes, and what differs in the scenario."""
+"""Honest nodes, and what differs in the simulation."""
 _COMMON: Mapping[str, Any] = {
     "seconds": 120.0,
     "learner": "bandit",
@@ -48,13 +48,13 @@ _SCENARIOS = "sapo_adversary.data.scenarios"
 
 @dataclass(frozen=True, slots=True)
 class _File:
-    """The keys of a campaign's file."""
+    """The keys of a scenario's file."""
 
     title: str
     attack: str
     undefended: tuple[str, ...]
     beside: tuple[str, ...] = ()
-    scenario: Mapping[str, Any] = field(default_factory=dict)
+    simulation: Mapping[str, Any] = field(default_factory=dict)
     node: Mapping[str, Any] = field(default_factory=dict)
     kinds: tuple[Mapping[str, Any], ...] = ()
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -86,7 +86,7 @@ _PROMISES: Mapping[str, Bound] = {
     "poison_share": Bound(at_most=0.1),
     "below_alone": Bound(at_most=0.02),
 }
-"""What the defended arm of every campaign must show, whatever the attackers' share."""
+"""What the defended arm of every scenario must show, whatever the attackers' share."""
 _LOST = {0.25: 0.02, 0.5: 0.05}
 """How much honest nodes may lose, up to each share of attackers."""
 
@@ -99,7 +99,7 @@ def promises(share: float) -> dict[str, Bound]:
 
 
 @dataclass(frozen=True, slots=True)
-class Campaign:
+class Scenario:
     """One attack and all that is asked of it."""
 
     name: str
@@ -115,26 +115,26 @@ class Campaign:
     """The whole file."""
     scale: Scale = "full"
 
-    def scenario(self, arm: Arm, *, share: float = SHARE, seed: int = 1) -> Scenario:
-        """One run. The control arm of all campaigns with the same swarm is the same."""
+    def simulation(self, arm: Arm, *, share: float = SHARE, seed: int = 1) -> Simulation:
+        """One run. The control arm of all scenarios with the same swarm is the same."""
         common_node, common = (_REAL_NODE, _REAL) if self.realtime else ({**_NODE, "count": HONEST}, _COMMON)
         node = {**common_node, **self.table.get("node", {})}
-        scenario = {**common, **self.table.get("scenario", {}), "seed": seed}
+        settings = {**common, **self.table.get("simulation", {}), "seed": seed}
         if self.learns:
             # So many that one attacker is no more than the share.
             node["count"] = max(node["count"], round(1 / share) - 1)
         if self.scale in _SMALLER:
             node["count"], smaller = _SMALLER[self.scale]
-            scenario |= {**smaller, "crowd": 0}
+            settings |= {**smaller, "crowd": 0}
         if arm == "alone":
             node["external"] = 0
-            scenario.pop("network", None)  # who shares nothing needs none
-            scenario.pop("crowd", None)
+            settings.pop("network", None)  # who shares nothing needs none
+            settings.pop("crowd", None)
         if arm in ("undefended", "defended"):
-            scenario["attackers"] = self._bands(attackers_at(share, node["count"] + scenario.get("crowd", 0)))
+            settings["attackers"] = self._bands(attackers_at(share, node["count"] + settings.get("crowd", 0)))
         if arm == "undefended":
-            scenario["without"] = self.undefended
-        return scenario_from({**scenario, "nodes": self._kinds(node), "name": f"{self.name}, {arm}"})
+            settings["without"] = self.undefended
+        return simulation_from({**settings, "nodes": self._kinds(node), "name": f"{self.name}, {arm}"})
 
     def _kinds(self, node: Mapping[str, Any]) -> list[dict[str, Any]]:
         """The honest nodes, as many as `node` says: in turn of each kind, where the file has kinds."""
@@ -169,17 +169,17 @@ class Campaign:
     @property
     def realtime(self) -> bool:
         """Whether it is played on libp2p, on real time."""
-        return bool(self.table.get("scenario", {}).get("network") == "libp2p")
+        return bool(self.table.get("simulation", {}).get("network") == "libp2p")
 
     @property
     def learns(self) -> bool:
         """Whether it is about what language models learn, and always played with real ones."""
-        return bool(self.table.get("scenario", {}).get("learner") == "model")
+        return bool(self.table.get("simulation", {}).get("learner") == "model")
 
     @property
     def crowded(self) -> bool:
         """Whether it is played among so many peers that each of its runs takes as long as a matrix of others."""
-        return "crowd" in self.table.get("scenario", {})
+        return "crowd" in self.table.get("simulation", {})
 
     @property
     def grows(self) -> bool:
@@ -197,17 +197,17 @@ def attackers_at(share: float, honest: int) -> int:
     return max(1, round(honest * share / (1 - share)))
 
 
-def campaign_names() -> list[str]:
-    """The campaigns in the package, by row."""
-    return sorted(names_in(_SCENARIOS), key=lambda name: (load_campaign(name).row, name))
+def scenario_names() -> list[str]:
+    """The scenarios in the package, by row."""
+    return sorted(names_in(_SCENARIOS), key=lambda name: (load_scenario(name).row, name))
 
 
-def load_campaign(name: str) -> Campaign:
-    """Read a campaign of the package by name, or any by the path of its file. Raises LocalError for a bad one."""
-    return load_named(_SCENARIOS, name, "scenario", "sapo-adversary list", _campaign)
+def load_scenario(name: str) -> Scenario:
+    """Read a scenario of the package by name, or any by the path of its file. Raises LocalError for a bad one."""
+    return load_named(_SCENARIOS, name, "scenario", "sapo-adversary list", _scenario)
 
 
-def _campaign(name: str, table: Mapping[str, Any]) -> Campaign:
+def _scenario(name: str, table: Mapping[str, Any]) -> Scenario:
     file = made(_File, table, name)
     for attack in (file.attack, *file.beside):
         if attack not in THREATS:
@@ -216,11 +216,11 @@ def _campaign(name: str, table: Mapping[str, Any]) -> Campaign:
         if defence not in DEFENCES:
             raise LocalError(f"{name}: no defence {defence!r}; {suggestion(defence, DEFENCES)}")
     made(NodeSpec, file.node, f"node of {name}")
-    require_type(file.scenario.get("crowd", 0), int, f"crowd of {name}")
+    require_type(file.simulation.get("crowd", 0), int, f"crowd of {name}")
     harm, holds = _bounds(name, file.harm), _bounds(name, file.holds)
-    campaign = Campaign(name, file.title, file.attack, tuple(file.undefended), harm, holds, table)
-    campaign.scenario("defended")  # raises LocalError where the swarm cannot be
-    return campaign
+    scenario = Scenario(name, file.title, file.attack, tuple(file.undefended), harm, holds, table)
+    scenario.simulation("defended")  # raises LocalError where the swarm cannot be
+    return scenario
 
 
 def _bounds(name: str, table: Mapping[str, Mapping[str, Any]]) -> dict[str, Bound]:

@@ -19,7 +19,7 @@ _WHOLE = 100
 def markdown(summary: Mapping[str, Any]) -> str:
     """The table of a summary that `matrix` wrote, by row; of attackers at the share at which all attacks are played."""
     outcomes = [each for each in summary["outcomes"] if each["share"] == SHARE]
-    lines = [_line(each) for each in sorted(outcomes, key=lambda each: (each["row"], each["campaign"]))]
+    lines = [_line(each) for each in sorted(outcomes, key=lambda each: (each["row"], each["scenario"]))]
     return "\n".join([*_HEAD, *lines]) + "\n"
 
 
@@ -31,7 +31,7 @@ def _line(outcome: Mapping[str, Any]) -> str:
         for metric in _asked(outcome)
     )
     note = "" if outcome["held"] else " **(missed: " + ", ".join(_missed(outcome)) + ")**"
-    return f"| {outcome['row']} | {outcome['threat']} | {answers} | `{outcome['campaign']}` | {measured}{note} |"
+    return f"| {outcome['row']} | {outcome['threat']} | {answers} | `{outcome['scenario']}` | {measured}{note} |"
 
 
 def _asked(outcome: Mapping[str, Any]) -> list[str]:

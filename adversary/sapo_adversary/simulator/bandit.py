@@ -1,4 +1,4 @@
-"""A learner that costs nothing, for scenarios that ask about trust: two ways of answering each task, one of them right.
+"""A learner that costs nothing, where only trust is asked about: two ways of answering each task, one of them right.
 
 Its policy is one number a task: the logit of answering rightly. It samples, and learns by the same gradient of the same
 advantages as a language model (of the two answers' log-probability), so that what is right spreads, and a wrong answer
@@ -14,7 +14,7 @@ import trio
 
 from sapo_adversary.scoring import SharedScorer
 from sapo_adversary.simulator.pace import GENERATING, Meter
-from sapo_adversary.simulator.simulation import Scenario
+from sapo_adversary.simulator.simulation import Simulation
 from sapo_node.learner.messages import Correction, Sampled, TrainGroup, TrainReport
 from sapo_protocol import Manifest
 
@@ -30,10 +30,10 @@ FREEDOM = 6.0
 class Bandit:
     """Implements `sapo_node.trainer.Policy`."""
 
-    def __init__(self, scenario: Scenario, manifest: Manifest, number: int, scorer: SharedScorer) -> None:
-        self._seed = f"{scenario.seed}/{number}"
-        self._pace = scenario.members[number].round_seconds
-        self._groups = scenario.groups
+    def __init__(self, simulation: Simulation, manifest: Manifest, number: int, scorer: SharedScorer) -> None:
+        self._seed = f"{simulation.seed}/{number}"
+        self._pace = simulation.members[number].round_seconds
+        self._groups = simulation.groups
         self._scorer = scorer
         self._logits = {spec.dataset: log(START / (1 - START)) for spec in manifest.tasks}
         self._step = 0

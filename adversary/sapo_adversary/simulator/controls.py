@@ -12,7 +12,7 @@ from pathlib import Path
 
 from sapo_adversary.scoring import SharedScorer
 from sapo_adversary.simulator.learning import SimulatedLearner
-from sapo_adversary.simulator.simulation import Scenario
+from sapo_adversary.simulator.simulation import Simulation
 from sapo_node.advantage import advantages
 from sapo_node.jail.messages import ScoreRequest
 from sapo_node.learner.messages import Correction, TrainGroup, TrainReport
@@ -31,10 +31,10 @@ class Replaying(SimulatedLearner):
     sharing.
     """
 
-    def __init__(self, scenario: Scenario, manifest: Manifest, number: int, policies: Path) -> None:
-        super().__init__(scenario, manifest, number, policies)
-        self._rng = random.Random(f"replay/{scenario.seed}/{number}")  # noqa: S311 - simulation
-        self._places = scenario.groups - scenario.members[number].local
+    def __init__(self, simulation: Simulation, manifest: Manifest, number: int, policies: Path) -> None:
+        super().__init__(simulation, manifest, number, policies)
+        self._rng = random.Random(f"replay/{simulation.seed}/{number}")  # noqa: S311 - simulation
+        self._places = simulation.groups - simulation.members[number].local
         self._kept: deque[TrainGroup] = deque(maxlen=KEPT)
 
     async def train(self, step: int, groups: Sequence[TrainGroup], *, correction: Correction) -> TrainReport:
@@ -64,12 +64,12 @@ class Oversampling(SimulatedLearner):
     """8/0+filter-unlimited: generates four times as much and trains on up to a full round of informative groups."""
 
     def __init__(
-        self, scenario: Scenario, manifest: Manifest, number: int, policies: Path, scorer: SharedScorer
+        self, simulation: Simulation, manifest: Manifest, number: int, policies: Path, scorer: SharedScorer
     ) -> None:
-        super().__init__(scenario, manifest, number, policies)
-        self._rng = random.Random(f"oversample/{scenario.seed}/{number}")  # noqa: S311 - simulation
+        super().__init__(simulation, manifest, number, policies)
+        self._rng = random.Random(f"oversample/{simulation.seed}/{number}")  # noqa: S311 - simulation
         self._scorer = scorer
-        self._groups = scenario.groups
+        self._groups = simulation.groups
 
     async def train(self, step: int, groups: Sequence[TrainGroup], *, correction: Correction) -> TrainReport:
         """One update on the round's informative groups and on those of further tasks of the same kinds."""
@@ -94,14 +94,14 @@ class Oversampling(SimulatedLearner):
 
 
 def model_for(
-    scenario: Scenario, manifest: Manifest, number: int, policies: Path, scorer: SharedScorer
+    simulation: Simulation, manifest: Manifest, number: int, policies: Path, scorer: SharedScorer
 ) -> SimulatedLearner:
     """The language model of a node: the plain learner, or the control that its specification names."""
-    control = scenario.members[number].control
+    control = simulation.members[number].control
     if control == "oversample":
-        return Oversampling(scenario, manifest, number, policies, scorer)
+        return Oversampling(simulation, manifest, number, policies, scorer)
     kinds = {"": SimulatedLearner, "replay": Replaying, "filter": Filtering}
-    return kinds[control](scenario, manifest, number, policies)
+    return kinds[control](simulation, manifest, number, policies)
 
 
 def _on_account_of(groups: Sequence[TrainGroup], report: TrainReport) -> TrainReport:

@@ -16,7 +16,7 @@ from sapo_adversary.attacks.kit import Group, Key, Kit
 from sapo_adversary.scoring import SharedScorer
 from sapo_adversary.simulator.learners import Learner
 from sapo_adversary.simulator.oracle.audit import Audit
-from sapo_adversary.simulator.simulation import Scenario
+from sapo_adversary.simulator.simulation import Simulation
 from sapo_node.clock import TrioClock
 from sapo_node.keyfile import Identity
 from sapo_node.net.interface import Channel, Verdict
@@ -44,19 +44,19 @@ _OFFSET = 0.017
 """Seconds by which these miss the moments at which nodes and attackers act: what happens at one has no order."""
 
 
-def hub_of(scenario: Scenario) -> MemoryHub:
-    """The network in memory of a scenario: with a crowd a star, whose centre is the crowd's forwarder."""
-    if scenario.crowd:
-        return MemoryHub(seed=scenario.seed, quality=LinkQuality(_LATENCY, _LATENCY, scenario.loss), star=True)
-    return MemoryHub(seed=scenario.seed, quality=LinkQuality(loss=scenario.loss), degree=scenario.degree or None)
+def hub_of(simulation: Simulation) -> MemoryHub:
+    """The network in memory of a simulation: with a crowd a star, whose centre is the crowd's forwarder."""
+    if simulation.crowd:
+        return MemoryHub(seed=simulation.seed, quality=LinkQuality(_LATENCY, _LATENCY, simulation.loss), star=True)
+    return MemoryHub(seed=simulation.seed, quality=LinkQuality(loss=simulation.loss), degree=simulation.degree or None)
 
 
 class Crowd:
-    """The honest peers of a scenario beside its full nodes."""
+    """The honest peers of a simulation beside its full nodes."""
 
     def __init__(
         self,
-        scenario: Scenario,
+        simulation: Simulation,
         manifest: Manifest,
         *,
         scorer: SharedScorer,
@@ -68,11 +68,11 @@ class Crowd:
         self._scorer = scorer
         self._clock = clock
         self._audit = audit
-        self._seconds = scenario.seconds
-        self._pace, self._groups = scenario.nodes[0].round_seconds, scenario.nodes[0].local
-        self.keys = [_key(scenario, number) for number in range(scenario.crowd)]
+        self._seconds = simulation.seconds
+        self._pace, self._groups = simulation.nodes[0].round_seconds, simulation.nodes[0].local
+        self.keys = [_key(simulation, number) for number in range(simulation.crowd)]
         self.forwarder = self.keys[0].peer
-        self._rng = random.Random(f"crowd/{scenario.seed}")  # noqa: S311 - simulation
+        self._rng = random.Random(f"crowd/{simulation.seed}")  # noqa: S311 - simulation
         self._kit = Kit(manifest, self.keys, scorer.solve, self._rng)
         self._evidence = evidence_topic(manifest)
         channels = dict.fromkeys(rollouts_topics(manifest), Channel(self._hear, manifest.max_message_bytes))
@@ -162,7 +162,7 @@ class Crowd:
         return Verdict.ACCEPT
 
 
-def _key(scenario: Scenario, number: int) -> Key:
-    secret = hashlib.sha256(f"sapo/crowd/{scenario.seed}/{number}".encode()).digest()
+def _key(simulation: Simulation, number: int) -> Key:
+    secret = hashlib.sha256(f"sapo/crowd/{simulation.seed}/{number}".encode()).digest()
     identity = Identity(Ed25519PrivateKey.from_private_bytes(secret))
     return Key(identity.public_key, identity.sign)

@@ -12,7 +12,7 @@ import trio
 
 from sapo_adversary.scoring import SharedScorer
 from sapo_adversary.simulator.pace import GENERATING, Meter, Stopwatch
-from sapo_adversary.simulator.simulation import Scenario
+from sapo_adversary.simulator.simulation import Simulation
 from sapo_node.heldout import heldout_seed
 from sapo_node.jail.messages import ScoreRequest
 from sapo_node.learner.generate import ROWS, generate
@@ -33,8 +33,8 @@ from sapo_protocol import Manifest
 class SimulatedLearner:
     """Implements `sapo_node.trainer.Policy` with a model in this process; `policies` is where prepared ones lie."""
 
-    def __init__(self, scenario: Scenario, manifest: Manifest, number: int, policies: Path) -> None:
-        spec = scenario.members[number]
+    def __init__(self, simulation: Simulation, manifest: Manifest, number: int, policies: Path) -> None:
+        spec = simulation.members[number]
         options = LearnerOptions(
             checkpoints="",
             model=spec.model if spec.model == "seed" else str(policies / spec.model),
@@ -42,14 +42,14 @@ class SimulatedLearner:
             device="cpu",
             threads=1,
             learning_rate=spec.learning_rate,
-            groups=scenario.groups,
+            groups=simulation.groups,
             completions=manifest.completions,
             max_tokens=spec.max_tokens,
             max_completion_bytes=manifest.max_completion_bytes,
-            gates=scenario.gates_of(spec),
+            gates=simulation.gates_of(spec),
         )
         self._manifest = manifest
-        self._seed = f"{scenario.seed}/{number}"
+        self._seed = f"{simulation.seed}/{number}"
         self._pace = spec.round_seconds
         self._max_tokens = spec.max_tokens
         self._trainer = Trainer(load(options), options)

@@ -4,12 +4,10 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, Field, asdict, dataclass, field, fields, replace
-from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args
 
+from sapo_adversary.ablations.gates import gate_name
 from sapo_adversary.attacks.catalogue import ATTACKS, GOSSIP
-from sapo_adversary.files.packaged import parsed
-from sapo_adversary.files.records import read_text
 from sapo_adversary.files.typed import made, require_options, suggestion
 from sapo_node.learner.messages import GATES, Correction, Gate
 from sapo_node.selection import Selection
@@ -21,7 +19,7 @@ Control = Literal["", "replay", "filter", "oversample"]
 Carrier = Literal["memory", "libp2p"]
 
 MOST_PEERS = 20_000
-"""Nodes, attackers and crowd of one scenario together: what one machine can hold."""
+"""Nodes, attackers and crowd of one simulation together: what one machine can hold."""
 
 _Spec = TypeVar("_Spec")
 
@@ -42,7 +40,7 @@ class NodeSpec:
     """`seed`, a prepared policy by name, or a model folder."""
     lora: int = 0
     gates: tuple[Gate, ...] = ()
-    """None unless asked for: learning is measured without them, and what they cost beside it. Campaigns ask for a node
+    """None unless asked for: learning is measured without them, and what they cost beside it. Scenarios ask for a node
     as it is by default."""
     max_tokens: int = 80
     control: Control = ""
@@ -54,7 +52,7 @@ class NodeSpec:
     """Virtual second after which it plays no more rounds; None stays to the end."""
 
     def rounds(self, seconds: float) -> int:
-        """How many rounds it plays in a scenario of so many seconds."""
+        """How many rounds it plays in a simulation of so many seconds."""
         return int((min(seconds, self.leaves or seconds) - self.joins) / self.round_seconds + 1e-9)
 
 
@@ -81,7 +79,7 @@ class AttackerSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class Scenario:
+class Simulation:
     """One swarm, one seed, one run."""
 
     name: str
@@ -132,17 +130,17 @@ class Scenario:
 
     def __post_init__(self) -> None:
         if not any(spec.count for spec in self.nodes) or self.seconds <= 0:
-            raise LocalError(f"scenario {self.name}: give it nodes and seconds to run")
+            raise LocalError(f"simulation {self.name}: give it nodes and seconds to run")
         peers = sum(spec.count for spec in self.nodes) + sum(band.count for band in self.attackers) + self.crowd
         if peers > MOST_PEERS:
-            raise LocalError(f"scenario {self.name}: it has {peers:,} peers; give at most {MOST_PEERS:,}")
+            raise LocalError(f"simulation {self.name}: it has {peers:,} peers; give at most {MOST_PEERS:,}")
         for what, number in self._divisors():
             if number <= 0:
-                raise LocalError(f"scenario {self.name}: {what} is {number}; give more than 0")
+                raise LocalError(f"simulation {self.name}: {what} is {number}; give more than 0")
         if self.network not in get_args(Carrier):
-            raise LocalError(f"scenario {self.name}: no network {self.network!r}; there are memory and libp2p")
+            raise LocalError(f"simulation {self.name}: no network {self.network!r}; there are memory and libp2p")
         if self.crowd and (self.learner != "bandit" or not self.audited):
-            raise LocalError(f"scenario {self.name}: a crowd needs learner = 'bandit' and audited = true")
+            raise LocalError(f"simulation {self.name}: a crowd needs learner = 'bandit' and audited = true")
         for band in self.attackers:
             self._require_attack(band)
 
@@ -180,7 +178,7 @@ class Scenario:
         return sum(spec.rounds(self.seconds) for spec in self.members)
 
     def digest(self) -> str:
-        """SHA-256 over every number that is not the default, whatever the scenario is called, in hexadecimal. Gates
+        """SHA-256 over every number that is not the default, whatever the simulation is called, in hexadecimal. Gates
         that do nothing do not count: a run without any is the same however many there are.
         """
         gates = {gate_name(gate) for gate in GATES}
@@ -196,25 +194,20 @@ class Scenario:
         return hashlib.sha256(json.dumps(numbers, sort_keys=True, default=str).encode()).hexdigest()
 
     def as_dict(self) -> dict[str, Any]:
-        """The scenario as plain values; `scenario_from` takes them back."""
+        """The simulation as plain values; `simulation_from` takes them back."""
         return asdict(self)
 
 
-def gate_name(gate: str) -> str:
-    """What a gate is called among the defences."""
-    return f"{gate} gate"
-
-
-def scenario_from(table: Mapping[str, Any]) -> Scenario:
-    """The scenario that a table describes. Raises LocalError for a key or a value that cannot be."""
+def simulation_from(table: Mapping[str, Any]) -> Simulation:
+    """The simulation that a table describes. Raises LocalError for a key or a value that cannot be."""
     if not table.get("nodes"):
-        raise LocalError("a scenario has a list of [[nodes]]")
+        raise LocalError("a simulation has a list of [[nodes]]")
     kinds = {"nodes": NodeSpec, "attackers": AttackerSpec}
     specs: dict[str, Any] = {name: _list_of(kind, table.get(name, ()), name) for name, kind in kinds.items()}
     without = table.get("without", ())
     if not isinstance(without, list | tuple):
-        raise LocalError("without of a scenario must be a list of defences")
-    return made(Scenario, {**table, **specs, "without": tuple(without)}, "a scenario")
+        raise LocalError("without of a simulation must be a list of defences")
+    return made(Simulation, {**table, **specs, "without": tuple(without)}, "a simulation")
 
 
 def _list_of(kind: type[_Spec], tables: Any, name: str) -> tuple[_Spec, ...]:
@@ -223,12 +216,7 @@ def _list_of(kind: type[_Spec], tables: Any, name: str) -> tuple[_Spec, ...]:
     return tuple(made(kind, each, f"one of {name}") for each in tables)
 
 
-def load_scenario(path: Path) -> Scenario:
-    """Read a scenario from a TOML file. Raises LocalError for a file that is none."""
-    return parsed(str(path), read_text(path), lambda table: scenario_from({"name": path.stem, **table}))
-
-
-def _chosen(value: NodeSpec | AttackerSpec | Scenario) -> dict[str, Any]:
+def _chosen(value: NodeSpec | AttackerSpec | Simulation) -> dict[str, Any]:
     """What differs from the defaults: a setting that is added later leaves older digests as they are."""
     return {
         each.name: getattr(value, each.name) for each in fields(value) if getattr(value, each.name) != _default(each)

@@ -12,8 +12,9 @@ from attacked import attacked, poison, refused, violations
 from gate import Gate
 from sapo_adversary.ablations import stock
 from sapo_adversary.attacks.catalogue import ATTACKS
-from sapo_adversary.attacks.corpus import Draft, corpus
+from sapo_adversary.attacks.corpus import corpus
 from sapo_adversary.attacks.cross_domain import elsewhere
+from sapo_adversary.attacks.drafts import Draft
 from sapo_adversary.attacks.forgery import flipped, resealed
 from sapo_adversary.attacks.forms import FORMS, encode_as
 from sapo_adversary.attacks.kit import Key, Kit

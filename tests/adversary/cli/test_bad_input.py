@@ -10,14 +10,14 @@ from sapo_adversary.cli.load import MOST_USERS
 from sapo_adversary.cli.main import cli
 from sapo_adversary.experiments.experiment import load_experiment
 from sapo_adversary.research.load.keys import identity_of
-from sapo_adversary.scenarios.scenario import load_campaign
+from sapo_adversary.scenarios.scenario import load_scenario
 from sapo_node.config import load_config, render_config
 from sapo_protocol import LocalError, SapoError
 
-CAMPAIGN = 'title = "t"\nattack = "false-claim"\nundefended = ["re-verification"]\n'
+SCENARIO = 'title = "t"\nattack = "false-claim"\nundefended = ["re-verification"]\n'
 EXPERIMENT = (
     'title = "t"\nquestion = "q"\nseeds = [1]\nreference = "a"\nceiling = 0.9\n'
-    "[scenario]\nseconds = 10\n[[scenario.nodes]]\ncount = 2\n[arms.a]\nlocal = 4\n"
+    "[simulation]\nseconds = 10\n[[simulation.nodes]]\ncount = 2\n[arms.a]\nlocal = 4\n"
 )
 PEER = identity_of("somebody", 1).peer_id
 
@@ -42,7 +42,7 @@ def folder_commands(target):
     return [
         ("run", "false-claim", "--output", target),
         ("run", "false-claim", "--records", target),
-        ("matrix", "--quick", "--output", target),
+        ("matrix", "quick", "--output", target),
         ("experiment", "corrections", "--output", target),
         ("experiment", "corrections", "--records", target),
         ("frontier", "--output", target),
@@ -81,7 +81,7 @@ def wrong_files(folder):
     return [*contents, "pipe", "folder", "missing"]
 
 
-@pytest.mark.parametrize("load", [load_campaign, load_experiment])
+@pytest.mark.parametrize("load", [load_scenario, load_experiment])
 def test_a_file_of_which_nothing_can_be_made_is_refused_in_one_line(load, tmp_path):
     for name in wrong_files(tmp_path):
         with pytest.raises(LocalError) as refusal:
@@ -95,13 +95,13 @@ def test_a_file_of_which_nothing_can_be_made_is_refused_in_one_line(load, tmp_pa
         "title = 5",
         'undefended = "re-verification"',
         "undefended = [1]",
-        'scenario = "x"',
-        "scenario = { seconds = -1 }",
-        "scenario = { seconds = nan }",
-        "scenario = { seconds = inf }",
-        "scenario = { learner = 'x' }",
-        "scenario = { trusted = 1 }",
-        "scenario = { crowd = 1000000000, audited = true }",
+        'simulation = "x"',
+        "simulation = { seconds = -1 }",
+        "simulation = { seconds = nan }",
+        "simulation = { seconds = inf }",
+        "simulation = { learner = 'x' }",
+        "simulation = { trusted = 1 }",
+        "simulation = { crowd = 1000000000, audited = true }",
         "node = { count = 'x' }",
         "node = { count = 1000000000 }",
         "node = { round_seconds = 0 }",
@@ -111,7 +111,7 @@ def test_a_file_of_which_nothing_can_be_made_is_refused_in_one_line(load, tmp_pa
         "kinds = [1]",
         "attackers = { count = -1 }",
         "attackers = { acts_every = 0 }",
-        "scenario = { crowd = 'x' }",
+        "simulation = { crowd = 'x' }",
         "options = { where = [] }",
         "harm = { external = 1 }",
         "harm = { external = { at_most = 'x' } }",
@@ -121,10 +121,10 @@ def test_a_file_of_which_nothing_can_be_made_is_refused_in_one_line(load, tmp_pa
     ],
 )
 def test_a_value_of_a_scenario_that_cannot_be_is_refused(line, tmp_path):
-    kept = "".join(each for each in CAMPAIGN.splitlines(keepends=True) if each.split()[0] != line.split()[0])
+    kept = "".join(each for each in SCENARIO.splitlines(keepends=True) if each.split()[0] != line.split()[0])
     (tmp_path / "mine.toml").write_text(kept + line)
     with pytest.raises(LocalError) as refusal:
-        load_campaign(str(tmp_path / "mine.toml"))
+        load_scenario(str(tmp_path / "mine.toml"))
     assert str(refusal.value).isprintable()
 
 
@@ -141,7 +141,7 @@ def test_a_value_of_a_scenario_that_cannot_be_is_refused(line, tmp_path):
         ("ceiling = 0.9", "ceiling = 0.9\ngrid = { local = 1 }"),
         ("count = 2", "count = 2.5"),
         ("count = 2", "role = []"),
-        ("[[scenario.nodes]]", "[scenario.nodes]"),
+        ("[[simulation.nodes]]", "[simulation.nodes]"),
         ("seconds = 10", "seconds = 0"),
         ("seconds = 10", "groups = 0"),
         ("local = 4", "local = 'x'"),
@@ -178,7 +178,7 @@ def test_results_that_are_none_are_refused_by_what_reads_them(text, tmp_path):
         ("report", file, "--markdown"),
         ("report", file, "--pictures", tmp_path),
         ("experiment", "corrections", "plot", "--output", tmp_path),
-        ("matrix", "--models", "--output", tmp_path),
+        ("matrix", "models", "--output", tmp_path),
     ):
         assert "corrections.json" in (line := refused(*arguments)) or "matrix.json" in line
 

@@ -17,27 +17,29 @@ from sapo_protocol import LocalError
 def test_every_experiment_of_the_package_can_be_read(name):
     experiment = load_experiment(name)
     assert any(experiment.compared_with(arm) for arm in experiment.arms)
-    assert len(experiment.all_scenarios()) == len(experiment.arms) * len(experiment.seeds)
+    assert len(experiment.all_simulations()) == len(experiment.arms) * len(experiment.seeds)
 
 
 def test_the_table_has_the_arms_of_the_paper_and_its_controls():
     arms = load_experiment("sapo-table").arms
     assert list(arms) == ["8/0", "6/2", "4/4", "2/6", "4/0", "4/0+replay", "8/0+filter", "8/0+filter-unlimited"]
-    assert {scenario.groups for scenario in arms.values()} == {8}
-    assert {scenario.seconds for scenario in arms.values()} == {400}
+    assert {simulation.groups for simulation in arms.values()} == {8}
+    assert {simulation.seconds for simulation in arms.values()} == {400}
 
 
 def test_arms_share_their_seeds():
     experiment = load_experiment("sapo-table")
-    assert [each.seed for each in experiment.scenarios("4/4")] == [each.seed for each in experiment.scenarios("8/0")]
+    assert [each.seed for each in experiment.simulations("4/4")] == [
+        each.seed for each in experiment.simulations("8/0")
+    ]
 
 
 def experiment_file(tmp_path, arms):
     path = tmp_path / "own.toml"
     path.write_text(
         'title = "t"\nquestion = "q"\nseeds = [1, 2]\nreference = "a"\nceiling = 0.8\n'
-        "[scenario]\nseconds = 30\n[[scenario.nodes]]\nrole = 'strong'\n[[scenario.nodes]]\nrole = 'weak'\ncount = 2\n"
-        + arms
+        "[simulation]\nseconds = 30\n[[simulation.nodes]]\nrole = 'strong'\n"
+        "[[simulation.nodes]]\nrole = 'weak'\ncount = 2\n" + arms
     )
     return path
 
@@ -111,10 +113,10 @@ def node(number, rewards, final):
     }
 
 
-def run(scenario, rewards, final):
-    nodes = [node(number, rewards, final) for number in range(len(scenario.members))]
+def run(simulation, rewards, final):
+    nodes = [node(number, rewards, final) for number in range(len(simulation.members))]
     timing = {"cpu_seconds": [[1.0] * len(rewards) for _ in nodes]}
-    return {"scenario": scenario.as_dict(), "nodes": nodes, "timing": timing}
+    return {"scenario": simulation.as_dict(), "nodes": nodes, "timing": timing}
 
 
 @pytest.fixture
@@ -122,7 +124,7 @@ def summary(tmp_path):
     experiment = load_experiment(str(experiment_file(tmp_path, "[arms.a]\n[arms.b]\nlocal = 8\n")))
     rewards = {"a": [0.1] * 30, "b": [0.2] * 15 + [0.5] * 15}
     records = {
-        arm: [run(scenario, rewards[arm], 0.3 if arm == "a" else 0.6) for scenario in experiment.scenarios(arm)]
+        arm: [run(simulation, rewards[arm], 0.3 if arm == "a" else 0.6) for simulation in experiment.simulations(arm)]
         for arm in experiment.arms
     }
     return summarise(experiment, records)
@@ -177,7 +179,7 @@ def test_a_small_experiment_runs_once_and_is_drawn(tmp_path):
     path = tmp_path / "tiny.toml"
     path.write_text(
         'title = "t"\nquestion = "q"\nseeds = [1]\nreference = "alone"\nceiling = 0.8\n'
-        "[scenario]\nseconds = 20\nfinal_questions = 1\n[[scenario.nodes]]\nlocal = 1\n[arms.alone]\nexternal = 0\n"
+        "[simulation]\nseconds = 20\nfinal_questions = 1\n[[simulation.nodes]]\nlocal = 1\n[arms.alone]\nexternal = 0\n"
     )
     command = ["experiment", str(path), "--output", str(tmp_path)]
     first = json.loads(sapo_adversary(*command, "--jobs", "1", "--json"))
@@ -205,8 +207,8 @@ def test_an_arm_is_compared_at_its_own_point_of_the_grid(tmp_path):
 
 def test_a_node_that_has_left_has_spent_what_it_spent(tmp_path):
     experiment = load_experiment(str(experiment_file(tmp_path, "[arms.a]\n[arms.b]\n")))
-    [scenario, *_] = experiment.scenarios("a")
-    record = run(scenario, [0.9] * 12, 0.6)
+    [simulation, *_] = experiment.simulations("a")
+    record = run(simulation, [0.9] * 12, 0.6)
     record["nodes"][0] = node(0, [0.0] * 3, 0.0)
     record["timing"]["cpu_seconds"] = [[float(at + 1) for at in range(rounds)] for rounds in (3, 12, 12)]
     figures = summarise(experiment, {"a": [record], "b": [record]})["arms"]["a"]

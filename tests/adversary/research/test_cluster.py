@@ -10,12 +10,12 @@ from rich.console import Console
 
 from sapo_adversary.simulator.engine import ThisMachine
 from sapo_adversary.simulator.runs import load_record, play_all
-from sapo_adversary.simulator.simulation import NodeSpec, Scenario
+from sapo_adversary.simulator.simulation import NodeSpec, Simulation
 
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'sapo-node[cluster]'")
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
-SWARM = Scenario(
+SWARM = Simulation(
     "swarm", (NodeSpec(count=4, round_seconds=2.0),), seconds=60, learner="bandit", audited=True, final_questions=2
 )
 SEEDS = [replace(SWARM, seed=seed) for seed in range(1, 9)]

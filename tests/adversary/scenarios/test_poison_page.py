@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from sapo_adversary.scenarios.scenario import campaign_names
+from sapo_adversary.scenarios.scenario import scenario_names
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs/poison.md").read_text("utf-8")
 RESULTS = json.loads((ROOT / "tests/benchmarks/results/poison.json").read_text("utf-8"))
 MEASURED = {
-    (each["campaign"], f"{each['attackers']} of {each['peers']}"): each["metrics"] for each in RESULTS["outcomes"]
+    (each["scenario"], f"{each['attackers']} of {each['peers']}"): each["metrics"] for each in RESULTS["outcomes"]
 }
 QUARTER = "1 of 4"
 """Attackers of all peers, where a table does not say."""
@@ -91,4 +91,4 @@ def test_every_poison_that_was_played_has_a_row():
     played = {name for name, _ in MEASURED}
     unlike = {"poison-text-mixed"}  # a section of its own
     assert {row["scenario"] for row in ROWS} == played - unlike
-    assert played <= set(campaign_names())
+    assert played <= set(scenario_names())

@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 from sapo_adversary.attacks.catalogue import THREATS
-from sapo_adversary.cli.matrix import _one_out
+from sapo_adversary.scenarios.matrices import one_out
 from sapo_adversary.scenarios.outcome import COLUMNS, rows
 from sapo_adversary.scenarios.page import page
 from sapo_adversary.scenarios.play import play, recorded
@@ -21,55 +21,55 @@ from sapo_adversary.scenarios.scenario import (
     SHARE,
     Bound,
     attackers_at,
-    campaign_names,
-    load_campaign,
+    load_scenario,
     promises,
+    scenario_names,
 )
 from sapo_adversary.simulator.engine import ThisMachine
 from sapo_node.learner.messages import GATES
 from sapo_protocol import LocalError
 
 
-@pytest.mark.parametrize("name", campaign_names())
+@pytest.mark.parametrize("name", scenario_names())
 def test_every_scenario_of_the_package_can_be_read_and_asks_for_harm(name):
-    campaign = load_campaign(name)
-    assert campaign.title
-    assert campaign.harm
-    assert campaign.scenario("undefended").without
+    scenario = load_scenario(name)
+    assert scenario.title
+    assert scenario.harm
+    assert scenario.simulation("undefended").without
 
 
 def test_every_attack_has_a_threat_a_row_and_a_scenario():
-    assert {load_campaign(name).attack for name in campaign_names()} == set(THREATS)
+    assert {load_scenario(name).attack for name in scenario_names()} == set(THREATS)
     for kind in THREATS.values():
         assert len(kind.threat()) > 20
         assert 1 <= kind.row <= 40
 
 
 def test_arms_differ_in_the_attack_and_in_what_is_left_out_alone():
-    campaign = load_campaign("false-claim")
-    control, undefended, defended = (campaign.scenario(arm) for arm in ("control", "undefended", "defended"))
+    scenario = load_scenario("false-claim")
+    control, undefended, defended = (scenario.simulation(arm) for arm in ("control", "undefended", "defended"))
     assert replace(undefended, name="", without=()) == replace(defended, name="")
     assert replace(defended, name="", attackers=()) == replace(control, name="")
-    assert campaign.scenario("alone").nodes[0].external == 0
+    assert scenario.simulation("alone").nodes[0].external == 0
 
 
 def test_each_gate_is_left_out_by_itself():
-    scenarios = [each.scenario("undefended") for each in _one_out(load_campaign("poison-text"))]
-    assert [{*GATES} - {*each.gates_of(each.nodes[0])} for each in scenarios] == [{gate} for gate in GATES]
+    played = [each.simulation("undefended") for each in one_out(load_scenario("poison-text"))]
+    assert [{*GATES} - {*each.gates_of(each.nodes[0])} for each in played] == [{gate} for gate in GATES]
 
 
 def test_real_models_play_in_fewer_nodes_and_are_held_to_the_same_promises():
-    campaign = replace(load_campaign("false-claim"), scale="models")
-    scenario = campaign.scenario("defended")
-    assert (scenario.learner, len(scenario.members), scenario.attackers[0].count) == ("model", 6, 2)
-    assert campaign.bounds("defended", SHARE) == promises(SHARE)
-    assert not campaign.bounds("undefended", SHARE)
+    scenario = replace(load_scenario("false-claim"), scale="models")
+    played = scenario.simulation("defended")
+    assert (played.learner, len(played.members), played.attackers[0].count) == ("model", 6, 2)
+    assert scenario.bounds("defended", SHARE) == promises(SHARE)
+    assert not scenario.bounds("undefended", SHARE)
 
 
-def test_campaigns_in_the_same_swarm_share_their_control(tmp_path):
+def test_scenarios_in_the_same_swarm_share_their_control(tmp_path):
     other = tmp_path / "other.toml"
     other.write_text('title = "t"\nattack = "false-claim"\nundefended = ["signatures"]\n')
-    controls = [load_campaign(name).scenario("control").digest() for name in ("false-claim", str(other))]
+    controls = [load_scenario(name).simulation("control").digest() for name in ("false-claim", str(other))]
     assert controls[0] == controls[1]
 
 
@@ -85,7 +85,7 @@ def test_shares_are_of_all_peers(share, count):
         ('attack = "false-claim"\nextra = 1', "no 'extra'"),
         ('attack = "false-claim"\nbeside = ["luck"]', "no attack 'luck'"),
         ('attack = "false-claim"\n[harm]\nbanned = { above = 1 }', "at_least, at_most or both"),
-        ('attack = "false-claim"\n[scenario]\nnonsense = 1', "no 'nonsense'"),
+        ('attack = "false-claim"\n[simulation]\nnonsense = 1', "no 'nonsense'"),
         ('attack = "false-claim"\n[options]\nnonsense = 1', "options of false-claim"),
     ],
 )
@@ -93,14 +93,14 @@ def test_a_scenario_with_a_mistake_is_refused_with_what_is_wrong(tmp_path, line,
     path = tmp_path / "mine.toml"
     path.write_text(f'title = "t"\nundefended = ["re-verification"]\n{line}\n')
     with pytest.raises(LocalError, match=re.escape(says)):
-        load_campaign(str(path)).scenario("defended")
+        load_scenario(str(path)).simulation("defended")
 
 
 def test_a_defence_that_is_none_is_refused_by_name(tmp_path):
     path = tmp_path / "mine.toml"
     path.write_text('title = "t"\nattack = "false-claim"\nundefended = ["luck"]\n')
     with pytest.raises(LocalError, match="no defence 'luck'"):
-        load_campaign(str(path))
+        load_scenario(str(path))
 
 
 def test_the_more_attackers_the_more_may_be_lost_but_never_more_than_alone():
@@ -117,7 +117,7 @@ def test_bounds_are_met_at_their_ends():
     assert str(Bound(at_least=1, at_most=2)) == "at least 1 and at most 2"
 
 
-FALSE_CLAIMS = replace(load_campaign("false-claim"), scale="quick")
+FALSE_CLAIMS = replace(load_scenario("false-claim"), scale="quick")
 """In a small swarm."""
 
 
@@ -161,8 +161,8 @@ def test_every_metric_has_a_row_with_its_verdict(outcome):
 
 
 def test_an_outcome_that_misses_a_bound_is_not_held(outcome):
-    asked = replace(outcome.campaign, scale="full", holds={"banned": Bound(at_least=2)})
-    judged = replace(outcome, campaign=asked)
+    asked = replace(outcome.scenario, scale="full", holds={"banned": Bound(at_least=2)})
+    judged = replace(outcome, scenario=asked)
     assert not judged.held
     assert ("banned", False) in [(verdict.metric, verdict.met) for verdict in judged.verdicts()]
 
@@ -209,7 +209,7 @@ def test_a_run_writes_a_page_a_table_and_json_and_exits_by_the_verdict(tmp_path)
     mine = tmp_path / "mine.toml"
     mine.write_text(
         'title = "Mine"\nattack = "false-claim"\nundefended = ["re-verification"]\n'
-        "[scenario]\nseconds = 20\n[node]\ncount = 2\n[holds]\nrounds_to_ban = { at_least = 1000 }\n"
+        "[simulation]\nseconds = 20\n[node]\ncount = 2\n[holds]\nrounds_to_ban = { at_least = 1000 }\n"
         + "".join(f"{name} = {{ at_most = 2 }}\n" for name in ("reward_lost", "heldout_lost", "below_alone"))
     )
     done = sapo_adversary("run", mine, "--output", tmp_path, "--jobs", 1)
@@ -227,7 +227,7 @@ def test_a_run_can_go_without_another_defence_than_its_scenario_says_and_asks_no
     mine = tmp_path / "mine.toml"
     mine.write_text(
         'title = "Mine"\nattack = "false-claim"\nundefended = ["re-verification"]\n'
-        "[scenario]\nseconds = 20\n[node]\ncount = 2\n[harm]\nreward_lost = { at_least = 2 }\n"
+        "[simulation]\nseconds = 20\n[node]\ncount = 2\n[harm]\nreward_lost = { at_least = 2 }\n"
     )
     sapo_adversary("run", mine, "--output", tmp_path, "--jobs", 1, "--without", "costly lies")
     [outcome] = json.loads((tmp_path / "mine-without-costly-lies.json").read_text())["outcomes"]

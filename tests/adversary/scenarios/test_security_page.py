@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from sapo_adversary.ablations.defences import DEFENCES
-from sapo_adversary.scenarios.scenario import SHARE, campaign_names, load_campaign
+from sapo_adversary.scenarios.scenario import SHARE, load_scenario, scenario_names
 from sapo_adversary.scenarios.table import markdown
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "SECURITY.md").read_text("utf-8")
 MATRIX = json.loads((ROOT / "tests/benchmarks/results/matrix.json").read_text("utf-8"))
-PLAYED = {each["campaign"]: each for each in MATRIX["outcomes"] if each["share"] == SHARE}
+PLAYED = {each["scenario"]: each for each in MATRIX["outcomes"] if each["share"] == SHARE}
 
 
 def test_the_table_of_threats_is_that_of_the_committed_matrix():
@@ -23,17 +23,17 @@ def test_the_table_of_threats_is_that_of_the_committed_matrix():
 def test_the_committed_page_is_drawn_from_the_committed_numbers():
     drawn = (ROOT / "tests/benchmarks/results/matrix.html").read_text("utf-8")
     headings = set(re.findall('<h2 id="([^"]*)"', drawn))
-    assert {each["campaign"] for each in MATRIX["outcomes"]} <= headings
+    assert {each["scenario"] for each in MATRIX["outcomes"]} <= headings
 
 
 @pytest.mark.parametrize("name", PLAYED)
 def test_the_committed_matrix_is_of_the_scenarios_as_their_files_say(name):
-    campaign, played = load_campaign(name), PLAYED[name]
-    assert played["without"] == list(campaign.undefended)
+    scenario, played = load_scenario(name), PLAYED[name]
+    assert played["without"] == list(scenario.undefended)
     asked = {
         (arm, metric): str(bound)
         for arm in ("undefended", "defended")
-        for metric, bound in campaign.bounds(arm, SHARE).items()
+        for metric, bound in scenario.bounds(arm, SHARE).items()
     }
     assert {(each["arm"], each["metric"]): each["bound"] for each in played["verdicts"]} == asked
 
@@ -44,6 +44,6 @@ def test_every_defence_names_a_file_that_is_there(name):
 
 
 def test_every_command_of_the_page_can_be_run():
-    assert set(re.findall(r"sapo-adversary run ([a-z-]+)", PAGE)) <= set(campaign_names())
+    assert set(re.findall(r"sapo-adversary run ([a-z-]+)", PAGE)) <= set(scenario_names())
     for path in re.findall(r"(?<=[ `])tests/[\w/.]+", PAGE):
         assert (ROOT / path).exists(), path

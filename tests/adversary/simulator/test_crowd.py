@@ -7,16 +7,17 @@ from dataclasses import replace
 import pytest
 
 from attacked import refused, violations
-from sapo_adversary.scenarios.scenario import load_campaign
+from sapo_adversary import scoring
+from sapo_adversary.scenarios.scenario import load_scenario
 from sapo_adversary.scoring import SharedScorer
-from sapo_adversary.simulator import scoring, swarm
-from sapo_adversary.simulator.simulation import AttackerSpec, NodeSpec, Scenario
+from sapo_adversary.simulator import swarm
+from sapo_adversary.simulator.simulation import AttackerSpec, NodeSpec, Simulation
 from sapo_adversary.simulator.swarm import simulate
 from sapo_node.jail.messages import ScoreRequest
 from sapo_protocol import LocalError, load_manifest
 
 LIARS = AttackerSpec("false-claim", count=3, acts_every=2.0)
-SMALL = Scenario(
+SMALL = Simulation(
     "a small crowd",
     nodes=(NodeSpec(count=3, round_seconds=2.0),),
     seconds=20.0,
@@ -93,8 +94,8 @@ def test_tasks_that_were_forgotten_are_worked_out_again(monkeypatch):
 
 
 def test_the_scenario_of_scale_is_a_thousand_peers_of_whom_a_quarter_attack():
-    scenario = load_campaign("scale").scenario("defended")
-    honest, attackers = len(scenario.members) + scenario.crowd, sum(band.count for band in scenario.attackers)
+    simulation = load_scenario("scale").simulation("defended")
+    honest, attackers = len(simulation.members) + simulation.crowd, sum(band.count for band in simulation.attackers)
     assert (honest, attackers) == (750, 250)
-    assert scenario.nodes[0].rounds(scenario.seconds) == 500
-    assert load_campaign("scale").scenario("alone").crowd == 0
+    assert simulation.nodes[0].rounds(simulation.seconds) == 500
+    assert load_scenario("scale").simulation("alone").crowd == 0

@@ -1,4 +1,4 @@
-"""A simulated swarm is a function of its scenario: real parts, virtual time, the same record every time."""
+"""A simulated swarm is a function of its settings: real parts, virtual time, the same record every time."""
 
 import json
 from dataclasses import replace
@@ -9,13 +9,13 @@ import torch
 
 from sapo_adversary.scoring import SharedScorer
 from sapo_adversary.simulator.runs import load_record
-from sapo_adversary.simulator.simulation import NodeSpec, Scenario, load_scenario, scenario_from
+from sapo_adversary.simulator.simulation import NodeSpec, Simulation, simulation_from
 from sapo_adversary.simulator.swarm import identity_of, simulate
 from sapo_node.jail.messages import ScoreRequest
 from sapo_node.tasks import build_task, score, task_digest
 from sapo_protocol import LocalError, load_manifest
 
-SMALL = Scenario("small", (NodeSpec(count=3, local=2, external=2),), seed=7, seconds=30, groups=4, final_questions=1)
+SMALL = Simulation("small", (NodeSpec(count=3, local=2, external=2),), seed=7, seconds=30, groups=4, final_questions=1)
 
 
 def without_timing(record):
@@ -27,7 +27,7 @@ def record():
     return simulate(SMALL)
 
 
-def test_the_same_scenario_gives_the_same_record_byte_for_byte(record):
+def test_the_same_simulation_gives_the_same_record_byte_for_byte(record):
     assert without_timing(simulate(SMALL)) == without_timing(record)
 
 
@@ -93,8 +93,8 @@ def test_the_shared_scorer_says_what_tasks_and_scorers_say():
         assert scored.digest == task_digest(task.question, task.answer)
 
 
-def test_a_scenario_survives_its_own_record(record):
-    assert scenario_from(record["scenario"]) == SMALL
+def test_a_simulation_survives_its_own_record(record):
+    assert simulation_from(record["scenario"]) == SMALL
     assert record["digest"] == SMALL.digest()
 
 
@@ -119,18 +119,14 @@ def test_keys_depend_on_seed_and_number_alone():
     assert identity_of(SMALL, 1).peer_id != identity_of(replace(SMALL, seed=8), 1).peer_id
 
 
-def test_an_unknown_key_of_a_scenario_is_refused_and_named(tmp_path):
-    path = tmp_path / "bad.toml"
-    path.write_text("seconds = 10\nspeed = 3\n[[nodes]]\ncount = 2\n")
+def test_an_unknown_key_of_a_simulation_is_refused_and_named():
     with pytest.raises(LocalError, match="speed"):
-        load_scenario(path)
+        simulation_from({"name": "bad", "seconds": 10, "speed": 3, "nodes": [{"count": 2}]})
 
 
-def test_a_scenario_is_read_from_toml(tmp_path):
-    path = tmp_path / "pair.toml"
-    path.write_text("seconds = 10\n[[nodes]]\ncount = 2\nexternal = 'auto'\n")
-    scenario = load_scenario(path)
-    assert (scenario.name, len(scenario.members), scenario.members[0].external) == ("pair", 2, "auto")
+def test_a_simulation_is_made_from_a_table():
+    simulation = simulation_from({"name": "pair", "seconds": 10, "nodes": [{"count": 2, "external": "auto"}]})
+    assert (simulation.name, len(simulation.members), simulation.members[0].external) == ("pair", 2, "auto")
 
 
 def test_a_run_that_is_not_there_says_so(tmp_path):

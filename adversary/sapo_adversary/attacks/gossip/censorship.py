@@ -1,6 +1,6 @@
 from collections.abc import Sequence
 
-from sapo_adversary.attacks.gossip.kit import peer_of
+from sapo_adversary.attacks.gossip.addresses import peer_of
 from sapo_adversary.attacks.gossip.sybils import Sybils
 
 

@@ -3,7 +3,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from sapo_adversary.attacks.gossip.kit import GossipKit, nowhere
+from sapo_adversary.attacks.gossip.addresses import nowhere
+from sapo_adversary.attacks.gossip.kit import GossipKit
 from sapo_adversary.attacks.gossip.sybils import Sybils
 
 if TYPE_CHECKING:

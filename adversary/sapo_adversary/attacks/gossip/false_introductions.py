@@ -3,7 +3,8 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from sapo_adversary.attacks.gossip.kit import GossipKit, nowhere, peer_of
+from sapo_adversary.attacks.gossip.addresses import nowhere, peer_of
+from sapo_adversary.attacks.gossip.kit import GossipKit
 from sapo_adversary.attacks.gossip.sybils import Sybils
 from sapo_protocol import Introduction, PeersRequest, decode_request, encode_introductions, encode_listing
 from sapo_protocol.limits import MAX_INTRODUCED

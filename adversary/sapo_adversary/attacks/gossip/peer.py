@@ -2,7 +2,7 @@
 
 import hashlib
 import logging
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
@@ -21,10 +21,13 @@ from libp2p.utils import encode_varint_prefixed
 from libp2p.utils.varint import read_varint_prefixed_bytes_limited
 from multiaddr import Multiaddr
 
-from sapo_adversary.attacks.gossip.kit import Hear, peer_of
+from sapo_adversary.attacks.gossip.addresses import peer_of
 
 # It reports each failed dial as an error, and attackers fail often.
 logging.getLogger("libp2p").addHandler(logging.NullHandler())
+
+Hear = Callable[[str, Any], Awaitable[None]]
+"""`hear(peer id, RPC)`: what an honest node sends to a host of ours."""
 
 _MOST_BYTES = 4 * 1024 * 1024
 """Of one RPC from an honest node."""

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from sapo_adversary.attacks.gossip.kit import GossipAttack, GossipKit, peer_of
+from sapo_adversary.attacks.gossip.addresses import peer_of
+from sapo_adversary.attacks.gossip.kit import GossipAttack, GossipKit
 
 if TYPE_CHECKING:
     from sapo_adversary.attacks.gossip.peer import Link, Peer

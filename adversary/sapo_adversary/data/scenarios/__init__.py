@@ -1,1 +1,1 @@
-"""One attack a file, with what harm it must do undefended and what the node must hold."""
+"""Scenarios: in each file one attack, the swarm that it meets, what must hurt and what must hold."""

@@ -23,8 +23,7 @@ from libp2p.peer.id import ID
 from libp2p.pubsub.pb import rpc_pb2
 from libp2p.pubsub.validators import PUBSUB_SIGNING_PREFIX
 
-from sapo_adversary.attacks.gossip.kit import Hear
-from sapo_adversary.attacks.gossip.peer import Link, LinkLost, running
+from sapo_adversary.attacks.gossip.peer import Hear, Link, LinkLost, running
 from sapo_adversary.attacks.kit import Key, Kit
 from sapo_adversary.research.load.keys import identity_of, seed_of
 from sapo_adversary.research.load.messages import VALID, Messages

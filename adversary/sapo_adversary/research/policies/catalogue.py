@@ -1,6 +1,6 @@
 """Every prepared policy, as values. A change of any number here makes `prepare` build that policy again."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Literal
@@ -9,6 +9,9 @@ from sapo_node.seed.recipe import Recipe
 
 Network = Literal["packaged", "qwen2", "llama", "gpt_neox"]
 Tokens = Literal["packaged", "pieces", "bytes"]
+
+Progress = Callable[[float, str], None]
+"""`progress(share, doing)`: the share of the work that is done, from 0 to 1, and in a few words what is being done."""
 
 SEED = Recipe()
 """The recipe of the packaged seed."""

@@ -7,8 +7,7 @@ from statistics import fmean
 from typing import Any
 
 from sapo_adversary.research.policies import networks
-from sapo_adversary.research.policies.catalogue import Making, Reinforced, Taught
-from sapo_adversary.research.policies.prepare import Progress
+from sapo_adversary.research.policies.catalogue import Making, Progress, Reinforced, Taught
 from sapo_node.learner.messages import LearnerOptions
 from sapo_node.learner.model import load
 from sapo_node.learner.trainer import Trainer

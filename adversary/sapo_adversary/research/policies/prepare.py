@@ -9,7 +9,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -19,16 +19,13 @@ import platformdirs
 
 from sapo_adversary.files.records import read_results, writable_folder
 from sapo_adversary.files.typed import suggestion
-from sapo_adversary.research.policies.catalogue import POLICIES, Making, Taught
+from sapo_adversary.research.policies.catalogue import POLICIES, Making, Progress, Taught
 from sapo_node.seed import POLICY_DIR
 from sapo_node.seed.recipe import Lessons
 from sapo_protocol import LocalError, Manifest, load_manifest
 
 SWARM = "starter"
 DEFAULT_FOLDER = Path(platformdirs.user_cache_dir("sapo-node")) / "policies"
-
-Progress = Callable[[float, str], None]
-"""Told the share of the work that is done, between 0 and 1, and in a few words how it goes."""
 
 
 def prepare(name: str, folder: Path, progress: Progress, *, policies: Mapping[str, Making] = POLICIES) -> Path:

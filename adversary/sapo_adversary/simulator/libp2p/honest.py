@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from sapo_adversary.simulator.libp2p.watch import WARM_SECONDS
+from sapo_adversary.simulator.libp2p.watch import WARM_SECONDS, Watch
 from sapo_node.anchors import Anchors
 from sapo_node.database import Database
 from sapo_node.net.addresses import host_of
@@ -30,8 +30,6 @@ from sapo_node.state import SCHEMA
 if TYPE_CHECKING:
     from trio_typing import TaskStatus
 
-    from sapo_adversary.simulator.libp2p.loopback import Loopback
-
 DOWN_SECONDS = 3.0
 """Between the lives of a node that restarts."""
 BEAT_SECONDS = 1.0
@@ -43,13 +41,13 @@ class HonestNetwork:
 
     def __init__(
         self,
-        loopback: "Loopback",
+        ready: trio.Event,
         settings: NetworkSettings,
         live: "Callable[[NetworkSettings], WatchedNetwork]",
         restarts: float,
     ) -> None:
-        """`restarts` is the second after which it starts anew; 0 never."""
-        self._loopback = loopback
+        """`ready` is set when the attackers are; `restarts` is the second after which it starts anew, 0 never."""
+        self._ready = ready
         self._settings = settings
         self._live = live
         self._restarts = restarts
@@ -58,7 +56,7 @@ class HonestNetwork:
 
     async def run(self, *, task_status: "TaskStatus[None]" = trio.TASK_STATUS_IGNORED) -> None:
         """See `Network.run`."""
-        await self._loopback.ready.wait()
+        await self._ready.wait()
         async with trio.open_nursery() as nursery:
             await nursery.start(self._life.run)
             task_status.started()
@@ -95,24 +93,32 @@ class WatchedNetwork(Libp2pNetwork):
 
     def __init__(
         self,
-        loopback: "Loopback",
         settings: NetworkSettings,
         peer_id: str,
         channels: Mapping[str, Channel],
         *,
+        topic: str,
+        watch: Watch,
+        knows: Callable[[str], bool],
         requests: Requests | None,
         admit: Admit,
         notify: Notify,
     ) -> None:
-        self._loopback = loopback
-        self._seen = loopback.watch.seen[peer_id]
+        """`topic` is that of the rollouts that are followed; `knows` says of an IP address whether there is an honest
+        node or an attacker.
+        """
+        self._topic = topic
+        self._watch = watch
+        self._knows = knows
+        self._host = host_of(settings.listen[0])
+        self._seen = watch.seen[peer_id]
         self._tell = notify
-        rollouts = channels[loopback.topic]
+        rollouts = channels[topic]
         watched = Channel(partial(self._note_arrival, rollouts), rollouts.max_bytes)
         super().__init__(
             settings,
             peer_id,
-            {**channels, loopback.topic: watched},
+            {**channels, topic: watched},
             requests=requests,
             admit=admit,
             notify=self._note_restarts,
@@ -132,8 +138,8 @@ class WatchedNetwork(Libp2pNetwork):
 
     async def publish(self, topic: str, data: bytes) -> None:
         """See `Network.publish`."""
-        if topic == self._loopback.topic:
-            self._loopback.watch.published.append((trio.current_time(), self.peer_id, content_id(data)))
+        if topic == self._topic:
+            self._watch.published.append((trio.current_time(), self.peer_id, content_id(data)))
         await super().publish(topic, data)
 
     async def _note_arrival(self, rollouts: Channel, sender: str, data: bytes) -> Verdict:
@@ -151,8 +157,8 @@ class WatchedNetwork(Libp2pNetwork):
         async def dial(address: Any) -> Any:
             """From the node's own address, as between machines, and counted."""
             self._seen.dials += 1
-            self._seen.strange_dials += not self._loopback.knows(host_of(str(address)))
-            raw = await tcp.dial_with_source(address, (self._loopback.places[self.peer_id][0], 0))
+            self._seen.strange_dials += not self._knows(host_of(str(address)))
+            raw = await tcp.dial_with_source(address, (self._host, 0))
             tcp.opened.add(raw.stream)
             return raw
 
@@ -161,13 +167,13 @@ class WatchedNetwork(Libp2pNetwork):
 
     async def _look(self, warm_at: float) -> None:
         """At every beat, until cancelled."""
-        seen, honest = self._seen, self._loopback.watch.seen.keys()
+        seen, honest = self._seen, self._watch.seen.keys()
         while True:
             await trio.sleep(BEAT_SECONDS)
             service, now = self._service, trio.current_time()
-            mesh = service.router.mesh.get(self._loopback.topic, ()) if service else ()
+            mesh = service.router.mesh.get(self._topic, ()) if service else ()
             lit = any(str(peer) in honest for peer in mesh)
-            if now > warm_at and self._loopback.watch.complete:
+            if now > warm_at and self._watch.complete:
                 seen.beats += 1
                 seen.meshed += lit
                 seen.dark = max(seen.dark, now - max(seen.lit, warm_at))

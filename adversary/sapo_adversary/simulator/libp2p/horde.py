@@ -13,7 +13,7 @@ import trio
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from sapo_adversary.simulator.libp2p.loopback import ATTACKERS_FROM, Loopback, address, free_place
-from sapo_adversary.simulator.simulation import AttackerSpec, Scenario
+from sapo_adversary.simulator.simulation import AttackerSpec, Simulation
 from sapo_node.keyfile import Identity
 from sapo_protocol import LocalError
 
@@ -26,11 +26,11 @@ _NETWORKS = 4
 class Horde:
     """The hosts of one `AttackerSpec`."""
 
-    def __init__(self, scenario: Scenario, number: int, loopback: Loopback) -> None:
-        """`number` is the place of the specification among the scenario's attackers."""
-        self.spec: AttackerSpec = scenario.attackers[number]
+    def __init__(self, simulation: Simulation, number: int, loopback: Loopback) -> None:
+        """`number` is the place of the specification among the simulation's attackers."""
+        self.spec: AttackerSpec = simulation.attackers[number]
         self._loopback = loopback
-        seeds = [_seed(scenario, number, place) for place in range(self.spec.count)]
+        seeds = [_seed(simulation, number, place) for place in range(self.spec.count)]
         self.peers = [Identity(Ed25519PrivateKey.from_private_bytes(seed)).peer_id for seed in seeds]
         places = [free_place(ATTACKERS_FROM + place % _NETWORKS) for place in range(self.spec.count)]
         self.addresses = [address(place, peer) for place, peer in zip(places, self.peers, strict=True)]
@@ -43,8 +43,8 @@ class Horde:
             "neighbours": loopback.victims_bootstraps,
             "seeds": [seed.hex() for seed in seeds],
             "places": places,
-            "seed": f"attack/{scenario.seed}/{number}",
-            "seconds": 4 * scenario.seconds,
+            "seed": f"attack/{simulation.seed}/{number}",
+            "seconds": 4 * simulation.seconds,
         }
 
     async def play(self, ready: trio.Event) -> None:
@@ -96,8 +96,8 @@ class _Lines:
         return event
 
 
-def _seed(scenario: Scenario, number: int, place: int) -> bytes:
-    return hashlib.sha256(f"sapo/attacker/{scenario.seed}/{number}/{place}".encode()).digest()
+def _seed(simulation: Simulation, number: int, place: int) -> bytes:
+    return hashlib.sha256(f"sapo/attacker/{simulation.seed}/{number}/{place}".encode()).digest()
 
 
 async def unleash(hordes: Sequence[Horde], loopback: Loopback, nursery: trio.Nursery) -> None:

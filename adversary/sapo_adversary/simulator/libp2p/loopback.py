@@ -1,4 +1,4 @@
-"""Puts the honest nodes of a scenario on real libp2p: each listens on an address of its own of this machine."""
+"""Puts the honest nodes of a simulation on real libp2p: each listens on an address of its own of this machine."""
 
 import os
 import random
@@ -9,7 +9,7 @@ import trio
 
 from sapo_adversary.simulator.libp2p.honest import HonestNetwork, WatchedNetwork
 from sapo_adversary.simulator.libp2p.watch import Watch
-from sapo_adversary.simulator.simulation import Scenario
+from sapo_adversary.simulator.simulation import Simulation
 from sapo_node.keyfile import Identity
 from sapo_node.net.interface import Admit, Channel, Notify, Requests
 from sapo_node.net.libp2p import NetworkSettings
@@ -24,19 +24,19 @@ _HONEST_FROM = 10
 class Loopback:
     """The addresses of all honest nodes, their networks, and what is seen of them."""
 
-    def __init__(self, scenario: Scenario, manifest: Manifest, identities: Sequence[Identity]) -> None:
+    def __init__(self, simulation: Simulation, manifest: Manifest, identities: Sequence[Identity]) -> None:
         self.topic = rollouts_topic(manifest, 0)
         self.asking = pull_protocol(manifest)
         self.places = {each.peer_id: free_place(_HONEST_FROM + number) for number, each in enumerate(identities)}
         self.watch = Watch(list(self.places))
         self.ready = trio.Event()
         """Set when the attackers are: honest nodes start then."""
-        self._restarts = scenario.restarts
+        self._restarts = simulation.restarts
         self._recommended: tuple[str, ...] = ()
         self._seeds = {each.peer_id: each.seed for each in identities}
         self._network_id = manifest.network_id.hex()
         self._bootstraps = {
-            each.peer_id: tuple(self.address_of(other.peer_id) for other in _earlier(scenario, identities, number))
+            each.peer_id: tuple(self.address_of(other.peer_id) for other in _earlier(simulation, identities, number))
             for number, each in enumerate(identities)
         }
 
@@ -81,10 +81,20 @@ class Loopback:
         )
 
         def live(settings: NetworkSettings) -> WatchedNetwork:
-            return WatchedNetwork(self, settings, peer_id, channels, requests=requests, admit=admit, notify=notify)
+            return WatchedNetwork(
+                settings,
+                peer_id,
+                channels,
+                topic=self.topic,
+                watch=self.watch,
+                knows=self.knows,
+                requests=requests,
+                admit=admit,
+                notify=notify,
+            )
 
         restarts = self._restarts if peer_id == list(self.places)[-1] else 0.0
-        return HonestNetwork(self, settings, live, restarts)
+        return HonestNetwork(self.ready, settings, live, restarts)
 
     def begin(self) -> None:
         """Let the honest nodes start, and count from here."""
@@ -92,11 +102,11 @@ class Loopback:
         self.ready.set()
 
 
-def _earlier(scenario: Scenario, identities: Sequence[Identity], number: int) -> Sequence[Identity]:
+def _earlier(simulation: Simulation, identities: Sequence[Identity], number: int) -> Sequence[Identity]:
     """The nodes that a node is given as its bootstraps: `degree` of those before it, or all."""
     others = identities[:number]
-    dice = random.Random(f"{scenario.seed}/{number}")  # noqa: S311 - simulation
-    return dice.sample(others, scenario.degree) if 0 < scenario.degree < len(others) else others
+    dice = random.Random(f"{simulation.seed}/{number}")  # noqa: S311 - simulation
+    return dice.sample(others, simulation.degree) if 0 < simulation.degree < len(others) else others
 
 
 def address(place: tuple[str, int], peer: str) -> str:
