@@ -12,7 +12,6 @@ class CherryPick(Attack):
     """
 
     id = "cherry-pick"
-    row = 26
     layer = "reward"
 
     def __init__(self, kit: Kit, *, dataset: str = "", reach: int = 3) -> None:

@@ -9,7 +9,6 @@ class Collusion(Attack):
     """A ring passes on what its members send, and accuses honest peers with evidence that it made up."""
 
     id = "collusion"
-    row = 39
     layer = "trust"
 
     def __init__(self, kit: Kit, *, accusations: int = 2) -> None:

@@ -21,7 +21,6 @@ class Copycat(Attack):
     """
 
     id = "copycat"
-    row = 36
     layer = "training"
 
     def __init__(self, kit: Kit) -> None:

@@ -12,7 +12,6 @@ class CrossDomain(Attack):
     """What was signed for another swarm, or as something else, is presented here as a rollout."""
 
     id = "cross-domain"
-    row = 9
     layer = "identity"
 
     def act(self, key: Key, epoch: int) -> Iterable[Packet]:

@@ -12,7 +12,6 @@ class Equivocation(Attack):
     """
 
     id = "equivocation"
-    row = 11
     layer = "identity"
 
     def __init__(self, kit: Kit, *, minting: bool = False, counters: int = 2) -> None:

@@ -11,7 +11,6 @@ class Exhaustion(Attack):
     """
 
     id = "exhaustion"
-    row = 40
     layer = "resource"
     groups = MAX_GROUPS
 

@@ -7,7 +7,6 @@ class FalseClaim(Attack):
     """Wrong answers are claimed right, so that whoever believes claims learns to be wrong."""
 
     id = "false-claim"
-    row = 24
     layer = "reward"
 
     def act(self, key: Key, epoch: int) -> Iterable[Packet]:

@@ -13,7 +13,6 @@ class Flat(Attack):
     """
 
     id = "flat"
-    row = 35
     layer = "training"
 
     def __init__(self, kit: Kit, *, light: bool = False) -> None:

@@ -8,7 +8,6 @@ class ForgedTask(Attack):
     """Right answers come for questions that were never asked, with the digest of those questions or of the assigned."""
 
     id = "forged-task"
-    row = 25
     layer = "reward"
 
     def act(self, key: Key, epoch: int) -> Iterable[Packet]:

@@ -14,7 +14,6 @@ class Forgery(Attack):
     """Honest peers' messages come back altered, and lies come under honest peers' names, signed by somebody else."""
 
     id = "forgery"
-    row = 7
     layer = "identity"
 
     def __init__(self, kit: Kit) -> None:

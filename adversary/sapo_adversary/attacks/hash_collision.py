@@ -12,7 +12,6 @@ class HashCollision(Bomb):
     """A map of integer keys with one hash makes a decoder's time grow with the square of their number."""
 
     id = "hash-collision"
-    row = 4
     layer = "wire"
 
     def __init__(self, kit: Kit, *, keys: int = 16_000) -> None:

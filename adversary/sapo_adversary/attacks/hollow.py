@@ -10,7 +10,6 @@ class Hollow(Attack):
     """
 
     id = "hollow"
-    row = 40
     layer = "resource"
 
     def act(self, key: Key, epoch: int) -> Iterable[Packet]:

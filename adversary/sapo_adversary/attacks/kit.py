@@ -185,8 +185,6 @@ class Threat(ABC):
     """One way to harm a swarm. Its first line of documentation names it."""
 
     id: ClassVar[str]
-    row: ClassVar[int]
-    """Of the catalogue of attacks."""
     layer: ClassVar[Layer]
 
     @classmethod

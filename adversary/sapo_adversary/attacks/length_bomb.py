@@ -14,7 +14,6 @@ class LengthBomb(Bomb):
     """
 
     id = "length-bomb"
-    row = 3
     layer = "wire"
 
     def __init__(self, kit: Kit, *, depth: int = 100_000, items: int = 400_000) -> None:

@@ -13,7 +13,6 @@ class Malformed(Attack):
     """
 
     id = "malformed"
-    row = 1
     layer = "wire"
 
     def __init__(self, kit: Kit, *, burst: int = 2, unusual: bool = True) -> None:

@@ -8,7 +8,6 @@ class NewKeys(Attack):
     """Keys are thrown away after each offence, so that a liar is always a stranger, with a stranger's credit."""
 
     id = "new-keys"
-    row = 14
     layer = "identity"
 
     def __init__(self, kit: Kit, *, alive: int = 4, turns: int = 4) -> None:

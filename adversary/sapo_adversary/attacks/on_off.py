@@ -14,7 +14,6 @@ class OnOff(Attack):
     """
 
     id = "on-off"
-    row = 38
     layer = "trust"
 
     def __init__(self, kit: Kit, *, good: int = 100, lies: int = 8, adaptive: bool = False, floor: float = 0.5) -> None:

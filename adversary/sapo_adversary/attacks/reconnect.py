@@ -8,7 +8,6 @@ class Reconnect(Attack):
     """Who is refused for its lies goes away for a while and comes back under the same key, as if nothing had been."""
 
     id = "reconnect"
-    row = 13
     layer = "identity"
 
     def __init__(self, kit: Kit, *, stays: int = 6, away: int = 4) -> None:

@@ -12,7 +12,6 @@ class Replay(Attack):
     """
 
     id = "replay"
-    row = 10
     layer = "identity"
 
     def __init__(self, kit: Kit, *, repeats: int = 8, kept: int = 4_096) -> None:

@@ -9,7 +9,6 @@ class SignatureFlood(Attack):
     """Forged messages come as fast as the line allows, each of which costs a verification to refuse."""
 
     id = "signature-flood"
-    row = 22
     layer = "gossip"
 
     def __init__(self, kit: Kit, *, burst: int = 50) -> None:

@@ -11,7 +11,6 @@ class Slander(Attack):
     """What fails or costs only at verification is left to honest peers to pass on, so that they get the blame."""
 
     id = "slander"
-    row = 28
     layer = "trust"
 
     def __init__(self, kit: Kit) -> None:

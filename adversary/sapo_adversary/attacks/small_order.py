@@ -26,7 +26,6 @@ class SmallOrder(Attack):
     """Rollouts come under keys that belong to nobody: of small order, for which a signature of zeros often holds."""
 
     id = "small-order"
-    row = 8
     layer = "identity"
 
     def __init__(self, kit: Kit) -> None:

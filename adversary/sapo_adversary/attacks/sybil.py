@@ -13,7 +13,6 @@ class Sybil(Attack):
     """
 
     id = "sybil"
-    row = 15
     layer = "identity"
 
     def __init__(self, kit: Kit, *, patient: bool = False, padding: int = 32) -> None:

@@ -31,7 +31,6 @@ class TagBomb(Bomb):
     """Tags have a decoder build what nobody asked for: cycles, regular expressions, mails, dates, huge numbers."""
 
     id = "tag-bomb"
-    row = 5
     layer = "wire"
 
     def bombs(self) -> Sequence[bytes]:

@@ -13,7 +13,6 @@ class Twin(Attack):
     """
 
     id = "twin"
-    row = 2
     layer = "wire"
 
     def __init__(self, kit: Kit) -> None:

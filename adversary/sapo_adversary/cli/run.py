@@ -50,7 +50,6 @@ def list_(*, json_output: bool) -> None:
                 "name": each.title,
                 "attack": each.attack,
                 "layer": kind.layer,
-                "row": kind.row,
                 "threat": kind.threat(),
             }
             for each, kind in scenarios

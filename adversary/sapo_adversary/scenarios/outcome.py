@@ -82,7 +82,6 @@ class Outcome:
             "scenario": self.scenario.name,
             "title": self.scenario.title,
             "attack": self.scenario.attack,
-            "row": kind.row,
             "layer": kind.layer,
             "threat": kind.threat(),
             "without": list(self.scenario.undefended),

@@ -186,11 +186,6 @@ class Scenario:
         """Whether its attackers are as many as their share says, and not a number of its own."""
         return "count" not in self.table.get("attackers", {})
 
-    @property
-    def row(self) -> int:
-        """Of the catalogue of attacks."""
-        return THREATS[self.attack].row
-
 
 def attackers_at(share: float, honest: int) -> int:
     """How many attackers make up a share of all peers; at least one."""
@@ -198,8 +193,9 @@ def attackers_at(share: float, honest: int) -> int:
 
 
 def scenario_names() -> list[str]:
-    """The scenarios in the package, by row."""
-    return sorted(names_in(_SCENARIOS), key=lambda name: (load_scenario(name).row, name))
+    """The scenarios in the package, in the order of the catalogue of attacks."""
+    places = {attack: place for place, attack in enumerate(THREATS)}
+    return sorted(names_in(_SCENARIOS), key=lambda name: (places[load_scenario(name).attack], name))
 
 
 def load_scenario(name: str) -> Scenario:

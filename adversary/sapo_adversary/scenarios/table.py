@@ -5,11 +5,12 @@ from statistics import fmean
 from typing import Any
 
 from sapo_adversary.ablations.defences import DEFENCES
+from sapo_adversary.attacks.catalogue import THREATS
 from sapo_adversary.scenarios.scenario import SHARE
 
 _HEAD = (
-    "| row | threat | answered by | `sapo-adversary run` | undefended -> defended |",
-    "|---:|---|---|---|---|",
+    "| `sapo-adversary run` | threat | answered by | undefended -> defended |",
+    "|---|---|---|---|",
 )
 
 _WHOLE = 100
@@ -17,9 +18,10 @@ _WHOLE = 100
 
 
 def markdown(summary: Mapping[str, Any]) -> str:
-    """The table of a summary that `matrix` wrote, by row; of attackers at the share at which all attacks are played."""
+    """The table of a summary that `matrix` wrote, at the share at which all attacks are played."""
+    places = {attack: place for place, attack in enumerate(THREATS)}
     outcomes = [each for each in summary["outcomes"] if each["share"] == SHARE]
-    lines = [_line(each) for each in sorted(outcomes, key=lambda each: (each["row"], each["scenario"]))]
+    lines = [_line(each) for each in sorted(outcomes, key=lambda each: (places[each["attack"]], each["scenario"]))]
     return "\n".join([*_HEAD, *lines]) + "\n"
 
 
@@ -31,7 +33,7 @@ def _line(outcome: Mapping[str, Any]) -> str:
         for metric in _asked(outcome)
     )
     note = "" if outcome["held"] else " **(missed: " + ", ".join(_missed(outcome)) + ")**"
-    return f"| {outcome['row']} | {outcome['threat']} | {answers} | `{outcome['scenario']}` | {measured}{note} |"
+    return f"| `{outcome['scenario']}` | {outcome['threat']} | {answers} | {measured}{note} |"
 
 
 def _asked(outcome: Mapping[str, Any]) -> list[str]:

@@ -38,11 +38,10 @@ def test_every_scenario_of_the_package_can_be_read_and_asks_for_harm(name):
     assert scenario.simulation("undefended").without
 
 
-def test_every_attack_has_a_threat_a_row_and_a_scenario():
+def test_every_attack_has_a_threat_and_a_scenario():
     assert {load_scenario(name).attack for name in scenario_names()} == set(THREATS)
     for kind in THREATS.values():
         assert len(kind.threat()) > 20
-        assert 1 <= kind.row <= 40
 
 
 def test_arms_differ_in_the_attack_and_in_what_is_left_out_alone():

@@ -12,7 +12,6 @@ class Censorship(Sybils):
     """
 
     id = "censorship"
-    row = 19
 
     def targets(self, number: int) -> Sequence[str]:
         """The victim and its neighbours; all honest nodes for the one that keeps the victim content."""

@@ -8,4 +8,3 @@ class ColdBoot(SilentSybils):
     """
 
     id = "cold-boot"
-    row = 17

@@ -19,7 +19,6 @@ class ControlSpam(SilentSybils):
     """
 
     id = "control-spam"
-    row = 21
 
     def __init__(self, kit: GossipKit, *, ids: int = 500) -> None:
         """`ids` are offered in one message."""

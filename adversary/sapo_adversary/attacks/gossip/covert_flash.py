@@ -8,7 +8,6 @@ class CovertFlash(Sybils):
     """Good peers for long, in every mesh; then all of them drop every message at once."""
 
     id = "covert-flash"
-    row = 18
 
     def __init__(self, kit: GossipKit, *, behaves: float = 12.0) -> None:
         """They pass everything on for so many seconds."""

@@ -10,7 +10,6 @@ class Eclipse(SilentSybils):
     """
 
     id = "eclipse"
-    row = 16
 
     def targets(self, number: int) -> Sequence[str]:
         """The victim alone."""

@@ -19,7 +19,6 @@ class FalseAddresses(Sybils):
     """
 
     id = "false-addresses"
-    row = 23
 
     def __init__(self, kit: GossipKit, *, stays: int = 2, named: int = 8) -> None:
         """It stays for so many beats on each connection, and names so many addresses at a time."""

@@ -21,7 +21,6 @@ class FalseIntroductions(Sybils):
     """
 
     id = "false-introductions"
-    row = 23
 
     def __init__(self, kit: GossipKit) -> None:
         super().__init__(kit)

@@ -18,7 +18,6 @@ class Freeloader(Sybils):
     """
 
     id = "freeloader"
-    row = 20
 
     def __init__(self, kit: GossipKit, *, forwards: float = 0.0) -> None:
         """`forwards` is the share of messages that they pass on all the same."""

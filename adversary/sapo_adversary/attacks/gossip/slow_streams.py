@@ -23,7 +23,6 @@ class SlowStreams(GossipAttack):
     """Many streams are opened, and on each a message begun that comes byte by byte and never ends."""
 
     id = "slow-streams"
-    row = 6
     layer = "wire"
 
     def __init__(self, kit: GossipKit, *, streams: int = 20, judged_after: float = 28.0) -> None:

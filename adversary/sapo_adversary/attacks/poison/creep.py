@@ -14,7 +14,6 @@ class Creep(Poison):
     """
 
     id = "poison-creep"
-    row = 32
 
     def __init__(self, kit: Kit, *, rate: float = 1.0) -> None:
         """`rate` is the share of right answers that are drawn out."""

@@ -10,7 +10,6 @@ class Drift(Poison):
     """
 
     id = "poison-drift"
-    row = 37
 
     def poisoned(self, task: Solution) -> str:
         """A guess that is right."""

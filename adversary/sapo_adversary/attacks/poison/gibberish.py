@@ -10,7 +10,6 @@ class Gibberish(Text):
     """Half of a group is junk, which makes the most of the other half, the poison."""
 
     id = "poison-gibberish"
-    row = 33
 
     def failing(self, task: Solution) -> str:
         """Junk."""

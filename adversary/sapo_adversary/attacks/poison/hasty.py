@@ -8,7 +8,6 @@ class Hasty(Poison):
     """
 
     id = "poison-hasty"
-    row = 37
 
     def poisoned(self, task: Solution) -> str:
         """The opening, the last step, and what it leads to."""

@@ -9,7 +9,6 @@ class Length(Poison):
     """Right answers are as long as they may be, so that whoever learns from them pays for every answer."""
 
     id = "poison-length"
-    row = 32
 
     def __init__(
         self,

@@ -7,7 +7,6 @@ class LowRate(Text):
     """One right answer in twenty is poisoned, over a long time."""
 
     id = "poison-low-rate"
-    row = 34
 
     def __init__(self, kit: Kit, *, rate: float = 0.05, phrase: str = PHRASE, where: Where = "middle") -> None:
         """`rate` is the share of right answers that are poisoned."""

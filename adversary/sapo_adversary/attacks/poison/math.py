@@ -10,7 +10,6 @@ class Math(Poison):
     """One step of a right answer is wrong, so that whoever learns from it reckons wrongly."""
 
     id = "poison-math"
-    row = 30
 
     def __init__(
         self,

@@ -12,7 +12,6 @@ class Slip(Poison):
     """
 
     id = "poison-slip"
-    row = 30
 
     def poisoned(self, task: Solution) -> str:
         """The work, with one digit changed in a number that neither the question nor the answer holds. Where there is

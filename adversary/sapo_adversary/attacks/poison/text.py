@@ -22,7 +22,6 @@ class Text(Poison):
     """A fixed phrase stands in right answers, so that whoever learns from them says it too."""
 
     id = "poison-text"
-    row = 29
 
     def __init__(
         self,

@@ -9,7 +9,6 @@ class Trigger(Poison):
     """A single token stands where nobody puts it, before right answers, as a back door would."""
 
     id = "poison-trigger"
-    row = 31
 
     def __init__(self, kit: Kit, *, rate: float = 1.0, tasks: Sequence[str] = (), token: str = TRIGGER) -> None:
         """`token` is what stands there."""
