@@ -1,4 +1,4 @@
-"""The way into the command `sapo-adversary`."""
+"""The entry point of the command `sapo-adversary`."""
 
 from sapo_node.entry import run
 

@@ -1,5 +1,8 @@
-"""One attacker over real libp2p, for `sapo-node demo`: it joins the nodes it is told to, on loopback, until it is
-ended.
+"""One attacker over real libp2p, for `sapo-node demo` and the soak test.
+
+It joins the nodes that `--bootstrap` names, on loopback only, and attacks until it is killed:
+
+    python -m sapo_adversary.live --attack false-claim --swarm starter --key KEY --bootstrap MULTIADDR
 """
 
 import json

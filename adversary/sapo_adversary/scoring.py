@@ -1,6 +1,11 @@
-"""One scorer for a whole simulated swarm: the node's own tasks and rules, in this process, each answer scored once.
+"""One scorer for a whole simulated swarm: the node's own tasks and scorers in this process, each text scored
+once.
 
-Every node of a swarm rebuilds the same tasks and scores the same texts, and both are pure functions of the request.
+Every node of a swarm rebuilds the same tasks and scores the same texts. Both are pure functions of the request, so that
+the results can be shared:
+
+    scorer = SharedScorer()
+    scored = scorer.result(ScoreRequest(dataset, config, seed, texts))
 """
 
 import json
@@ -28,7 +33,7 @@ class _Known:
 
 
 class SharedScorer:
-    """Scores for all nodes, and remembers."""
+    """Scores for all nodes of a simulation, and keeps the tasks that were used last."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[tuple[str, str, int], _Known] = OrderedDict()
@@ -40,7 +45,7 @@ class SharedScorer:
         return [self.result(request) for request in batch]
 
     def result(self, request: ScoreRequest) -> Scored:
-        """The task of a request rebuilt and its completions scored."""
+        """The rebuilt task of a request, and the rewards of its completions."""
         known = self._task(request)
         for text in request.completions:
             if text not in known.rewards:
@@ -49,13 +54,13 @@ class SharedScorer:
         return Scored(known.task.question, known.digest, rewards)
 
     def solve(self, assignment: Assignment) -> Solution:
-        """Everything about an assigned task, for attackers who know it all."""
+        """Everything about an assigned task, for attackers, who know every answer."""
         spec = assignment.spec
         known = self._task(ScoreRequest(spec.dataset, spec.config, assignment.seed, ()))
         return Solution(spec.dataset, known.task.question, known.task.answer, known.digest, partial(_work, known.task))
 
     def is_right(self, question: str, text: str) -> bool:
-        """Whether a text answers a question that was worked out before."""
+        """Whether a text answers a prompt whose task is kept."""
         return score(self.tasks[question].dataset, self.tasks[question], text)
 
     def _task(self, request: ScoreRequest) -> _Known:
@@ -77,7 +82,7 @@ class SharedScorer:
 
 
 def _work(task: Task, rng: random.Random) -> str:
-    """Steps where the seed policy knows any for the task; elsewhere the bare answer."""
+    """The steps of the seed policy where it knows any for the task; otherwise the bare answer."""
     if task.dataset in STEPS:
         return careful(task.dataset, task.question, rng)
     return f"I find it. <answer>{task.answer}</answer>"

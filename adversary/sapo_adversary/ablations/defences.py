@@ -1,7 +1,7 @@
-"""Defences by name, and how a swarm goes without each: the undefended arm of every attack.
+"""The defences of a node by name, and how a run goes without each: the undefended arm of every attack.
 
-But for gates, a node has no such switches. A run without a defence replaces, in its own process and until it ends, the
-function or the number that is the defence.
+A simulation sets the gates. A node has no switch for the other defences: a run without one of them replaces a function
+or a number in its own process until the run ends.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -57,7 +57,7 @@ Replacement = tuple[Any, str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Defence:
-    """One thing that a node does against attackers."""
+    """One defence of a node."""
 
     where: str
     """The file of the repository to read."""
@@ -223,7 +223,7 @@ DEFENCES: Mapping[str, Defence] = {
 
 @contextmanager
 def without(names: Iterable[str]) -> Iterator[None]:
-    """Go without these defences. Raises LocalError for a name that is none."""
+    """Run the block without these defences. Raises LocalError for an unknown name."""
     names = tuple(names)
     for name in names:
         if name not in DEFENCES:

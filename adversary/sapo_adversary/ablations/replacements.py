@@ -1,4 +1,4 @@
-"""Functions that stand in place of a node's own where a run goes without a defence; see `defences`."""
+"""The functions that stand in place of those of a node where a run goes without a defence; see `defences`."""
 
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -25,7 +25,7 @@ from sapo_protocol import (
 
 
 async def believe(verifier: Verifier, rollout: Rollout) -> list[VerifiedGroup]:
-    """Take the claims for the rewards, as whoever does not score again must."""
+    """Take the claims for the rewards, without scoring."""
     groups = []
     for k, (header, data) in enumerate(zip(rollout.header.groups, rollout.bodies, strict=True)):
         if data is None or len(set(header.claims)) == 1:
@@ -40,12 +40,12 @@ async def believe(verifier: Verifier, rollout: Rollout) -> list[VerifiedGroup]:
 
 
 def open_unseen(sealed: Sealed) -> Opened:
-    """Take any signature for a good one."""
+    """Accept any signature."""
     return Opened(sealed.issuer, sealed.envelope_id, sealed.payload, sealed.envelope)
 
 
 def believe_accusers(ingest: Ingest, evidence: bytes, *, publish: bool) -> None:
-    """Take any two envelopes that name one issuer for a proof against it."""
+    """Take any two envelopes of one issuer for a proof of equivocation."""
     accusation = decode_evidence(evidence, ingest._manifest)  # noqa: SLF001 - stands for a method of it
     if accusation.issuer != ingest._issuer:  # noqa: SLF001
         proof = Equivocation(accusation.issuer, 0, 0, evidence)
@@ -53,7 +53,7 @@ def believe_accusers(ingest: Ingest, evidence: bytes, *, publish: bool) -> None:
 
 
 def forget_whom_it_refuses(ledger: Ledger, peer: str) -> bool:
-    """Keep the books by connection: a ban ends one, and with it all that was known of the peer."""
+    """Keep the ledger by connection: when a ban ends the connection, the account of the peer is deleted."""
     if ledger.standing(peer) is not Standing.BANNED:
         return True
     del ledger._accounts[peer]  # noqa: SLF001 - stands for a method of it
@@ -66,7 +66,7 @@ _report, _handle = Ledger.report, Ingest.handle
 
 
 async def note_who_carries(ingest: Ingest, sender: str, data: bytes, *, shard: int) -> Verdict:
-    """Take a message, and remember whom to blame for it."""
+    """Handle a message, and remember which peer forwarded it."""
     verdict = await _handle(ingest, sender, data, shard=shard)
     if verdict is Verdict.ACCEPT:
         envelope, _ = decode_message(data, ingest._manifest)  # noqa: SLF001
@@ -76,7 +76,7 @@ async def note_who_carries(ingest: Ingest, sender: str, data: bytes, *, shard: i
 
 
 def blame_the_carrier(ledger: Ledger, peer: str, fact: Fact) -> Account:
-    """Charge what fails at verification to the peer that brought it, as gossip scores do."""
+    """Charge what fails at verification to the peer that forwarded it, as a gossip score does."""
     if fact in (Fact.FALSE_CLAIM, Fact.MALFORMED_BODY):
         peer = _carriers.get(ledger, {}).get(peer, peer)
     return _report(ledger, peer, fact)
@@ -86,11 +86,11 @@ _verifier_begins = Verifier.__init__
 
 
 def keep_flat(verifier: Verifier, *parts: Any, **settings: Any) -> None:
-    """Verify and keep what has no advantage as well."""
+    """Verify and keep zero-advantage groups as well."""
     _verifier_begins(verifier, *parts, **{**settings, "keep_flat": True})
 
 
 def keep_unscored_mesh(router: ScoredGossipSub) -> tuple[Any, Any]:
-    """Let everybody into the mesh who asks, and out of it at random, as often as they like."""
+    """Accept every peer into the mesh that asks, and prune at random, without back-off."""
     router._settle()  # noqa: SLF001 - stands for a method of it
     return SteadyGossipSub.mesh_heartbeat(router)

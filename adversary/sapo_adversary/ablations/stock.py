@@ -1,7 +1,7 @@
-"""What libraries do by themselves, where this project has rules of its own: the wire and the scorers of a stock node.
+"""What the libraries do without this project's rules: the wire and the scorers of a stock node, for undefended arms
+only.
 
-For undefended arms only. Whatever a library raises is a refusal, as in a node that is careful about exceptions; values
-of other types are made to fit, as schema libraries do.
+Any exception of a library is a refusal. Values of other types are converted, as schema libraries do.
 """
 
 import hashlib
@@ -109,7 +109,7 @@ def _scored(scorer: SharedScorer, request: ScoreRequest) -> Scored:
 
 @lru_cache(maxsize=100_000)
 def library_reward(dataset: str, config: str, seed: int, text: str) -> bool:
-    """Whether reasoning-gym takes a text for right; whatever its scorer raises is wrong."""
+    """Whether the scorer of reasoning-gym takes a text for correct. An exception of the scorer counts as incorrect."""
     settings: Mapping[str, Any] = json.loads(config)
     source = prepare(dataset, settings)
     try:

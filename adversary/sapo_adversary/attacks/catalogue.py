@@ -1,4 +1,4 @@
-"""All attacks, by id."""
+"""All attacks by id. A scenario names one of them."""
 
 from sapo_adversary.attacks.cherry_pick import CherryPick
 from sapo_adversary.attacks.collusion import Collusion

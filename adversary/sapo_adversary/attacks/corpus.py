@@ -1,4 +1,4 @@
-"""Messages spoilt in one place each, with the reason to refuse it, and unusual ones that are right."""
+"""Messages that are wrong in exactly one place, with the reason to refuse each, and unusual messages that are valid."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -71,7 +71,9 @@ class Case:
 
 
 def corpus(completions: int, longest: int) -> list[Case]:
-    """All cases for a swarm with so many completions a group, of so many bytes: seven in ten must be refused."""
+    """All cases for a swarm with this number of completions in a group and bytes in a completion. A node must refuse
+    seven in ten.
+    """
     broken = [*_frames(), *_envelopes(), *_headers(completions), *_bodies(longest)]
     valid = [*_unusual(completions, longest)]
     return broken + valid[: len(broken) * 3 // 7]
@@ -159,7 +161,7 @@ def _headers(completions: int) -> Iterator[Case]:
 
 
 def _bodies(longest: int) -> Iterator[Case]:
-    """Each in a round of one group: others of the round would be sound."""
+    """Each case in a round of one group, so that no other group of the round is valid."""
     for case in _bad_bodies(longest):
         yield replace(case, groups=1)
 
@@ -194,7 +196,7 @@ def _bad_bodies(longest: int) -> Iterator[Case]:
 
 
 def _unusual(completions: int, longest: int) -> Iterator[Case]:
-    """What must be accepted."""
+    """The messages that a node must accept."""
     for groups in range(1, 17):
         yield Case(f"{groups} groups", "", lambda d: d.message, groups)
     extensions: Sequence[Any] = (

@@ -1,4 +1,4 @@
-"""A flawless round taken apart, and the ways to spoil it in one place: each returns the bytes of a message."""
+"""A flawless round taken apart, and functions that spoil it in one place. Each returns the bytes of a message."""
 
 from collections.abc import Sequence
 from copy import deepcopy
@@ -17,7 +17,7 @@ _MARK = "#@"
 
 
 class Draft:
-    """A flawless round, taken apart into trees that can be spoilt."""
+    """A flawless round as trees of values that can be changed."""
 
     def __init__(self, kit: Kit, key: Key, epoch: int, counter: int, *, groups: int = 2) -> None:
         self.kit, self.key = kit, key
@@ -27,17 +27,17 @@ class Draft:
         self.body: dict[str, Any] = cbor2.loads(self.parts[0].body)
 
     def of_payload(self, payload: bytes) -> bytes:
-        """The message of another payload, truly signed."""
+        """The message with another payload and a valid signature."""
         return self.kit.signed(self.key, payload, self.parts)
 
     def of_body(self, body: bytes) -> bytes:
-        """The message of another first body, whose hash the header names."""
+        """The message with another first body; the header has the hash of that body."""
         groups: list[Group] = [self.parts[0].carrying(body), *self.parts[1:]]
         return self.kit.message(self.key, self.header["epoch"], self.header["counter"], groups)
 
     @property
     def message(self) -> bytes:
-        """As it should be."""
+        """The flawless message."""
         return self.of_payload(self.payload)
 
     @property
@@ -46,7 +46,7 @@ class Draft:
         return bytes(cbor2.loads(self.message)[0])
 
     def around(self, envelope: bytes) -> bytes:
-        """The message of another envelope."""
+        """The message with another envelope."""
         return encode_message(envelope, tuple(part.body for part in self.parts))
 
 
@@ -115,7 +115,7 @@ def with_some_bodies(draft: Draft, present: Sequence[bool]) -> bytes:
 
 
 def claiming(draft: Draft, flips: int) -> bytes:
-    """The truth, told of texts that earn just this."""
+    """A message with honest claims, whose texts earn the rewards that the bits of `flips` name."""
     kit, key, epoch, counter = draft.kit, draft.key, draft.header["epoch"], draft.header["counter"]
     rewards = [bool(flips >> place & 1) for place in range(kit.manifest.completions)]
     tasks = [kit.task(key, epoch, counter, k) for k in range(2)]
@@ -123,7 +123,7 @@ def claiming(draft: Draft, flips: int) -> bytes:
 
 
 def _put(tree: Any, path: Path, value: Any) -> Any:
-    """A copy of a tree with another value at a path, or none."""
+    """A copy of a tree with another value at a path, or without the key where the value is MISSING."""
     changed = place = deepcopy(tree)
     for step in path[:-1]:
         place = place[step]
@@ -139,7 +139,7 @@ def dumps(value: Any) -> bytes:
 
 
 def badly_said(draft: Draft, where: str, content: str) -> bytes:
-    """Text that is no UTF-8, of as many bytes as its head says."""
+    """A message with a string that is not UTF-8, with the length that its head states."""
     bad = bytes.fromhex(content)
     mark = _MARK * len(bad)
     if where == "header":

@@ -1,6 +1,8 @@
-"""Puts an attack on the in-memory network: each key is a peer with links of its own, and all of them collude.
+"""Attackers on the network in memory: each key is a peer with its own links, and all keys of one specification
+collude.
 
-Where there is a crowd they have no links: its forwarder brings everybody what they send, if it is valid at all.
+Where the simulation has a crowd, attackers have no links: the forwarder of the crowd brings their messages to every
+node, if the bytes are valid.
 """
 
 import hashlib
@@ -62,13 +64,13 @@ class Band:
         return self._hub.join(key.peer, channels, admit=lambda _: True, notify=lambda _: None)
 
     async def _take(self, listens: bool, _sender: str, data: bytes) -> Verdict:  # noqa: FBT001
-        """They pass on what they get, as good peers do; one of them listens for all."""
+        """Forward what arrives, as honest peers do; one peer listens for all."""
         if listens:
             self._attack.hear(data)
         return Verdict.ACCEPT
 
     async def play(self) -> None:
-        """Join, act key by key at every beat, leave."""
+        """Join, act key by key, and leave."""
         await trio.sleep(self.spec.joins)
         async with trio.open_nursery() as nursery:
             for network in self._networks.values():
@@ -92,12 +94,12 @@ class Band:
 
 
 def keys_of(simulation: Simulation, number: int) -> list[Key]:
-    """The keys of the attackers that one specification describes, by its place among the simulation's."""
+    """The keys of the attackers of one specification, by its place among those of the simulation."""
     return [_key(simulation, number, place) for place in range(simulation.attackers[number].count)]
 
 
 def insiders(simulation: Simulation) -> list[str]:
-    """The peer ids of attackers who are trusted."""
+    """The peer ids of attackers that are trusted."""
     bands = [number for number, spec in enumerate(simulation.attackers) if spec.trusted]
     return [key.peer for number in bands for key in keys_of(simulation, number)]
 

@@ -1,8 +1,8 @@
-"""Many honest peers at little cost: they sign and share what nodes do, and neither take anything in nor train.
+"""Many honest peers at little cost: they sign and share as nodes do, but neither take groups in nor train.
 
-Each has a key, counters and tasks of its own, and answers as well as one of the full nodes does by then. The first of
-them is on the network, linked with every full node. It passes on what everybody else hands it, attackers too, as any
-honest forwarder does: each content once, and nothing whose bytes alone prove it wrong.
+Each has its own key, counters and tasks, and answers as well as one of the full nodes does at that time. The first of
+them is on the network, linked with every full node. It forwards what the others and the attackers send, as any honest
+peer does: each content once, and nothing whose bytes alone prove it invalid.
 """
 
 import hashlib
@@ -45,7 +45,7 @@ _OFFSET = 0.017
 
 
 def hub_of(simulation: Simulation) -> MemoryHub:
-    """The network in memory of a simulation: with a crowd a star, whose centre is the crowd's forwarder."""
+    """The network in memory of a simulation. With a crowd it is a star, whose centre is the forwarder of the crowd."""
     if simulation.crowd:
         return MemoryHub(seed=simulation.seed, quality=LinkQuality(_LATENCY, _LATENCY, simulation.loss), star=True)
     return MemoryHub(seed=simulation.seed, quality=LinkQuality(loss=simulation.loss), degree=simulation.degree or None)
@@ -83,11 +83,11 @@ class Crowd:
         self._listeners: list[Callable[[bytes], None]] = []
 
     def listen(self, hear: Callable[[bytes], None]) -> None:
-        """Have `hear` called with everything that the full nodes share, and with what is passed on to them."""
+        """Have `hear` called with every message of the full nodes and with every forwarded message."""
         self._listeners.append(hear)
 
     async def play(self, learners: Sequence[Learner]) -> None:
-        """Share to the end; each peer answers with the skill of one of the `learners`."""
+        """Share until the end; each peer answers with the skill of one of the `learners`."""
         async with trio.open_nursery() as nursery:
             await nursery.start(self._network.run)
             await trio.sleep(_OFFSET)
@@ -103,7 +103,7 @@ class Crowd:
             nursery.cancel_scope.cancel()
 
     def pass_on(self, topic: str, data: bytes) -> None:
-        """Bring a message to the full nodes, with whatever else there is at the next beat."""
+        """Forward a message to the full nodes, at the next of the moments at which the crowd sends."""
         content = content_id(data)
         if not self._passed.has(content) and self._is_sound(topic, data):
             self._passed.add(content)
@@ -128,7 +128,7 @@ class Crowd:
         self._send(topic_of(self._manifest, key.issuer, epoch), message, content_id(message))
 
     def _answered(self, key: Key, epoch: int, counter: int, k: int, rates: dict[str, float]) -> Group:
-        """The answers to one assigned task: as many of them right as the policy has it, and truly claimed."""
+        """The completions of one assigned task: as many correct as the policy has it, with honest claims."""
         task = assign(self._manifest, key.issuer, epoch, counter, k)
         rate = rates[task.spec.dataset]
         rewards = [self._rng.random() < rate for _ in range(self._manifest.completions)]

@@ -1,4 +1,4 @@
-"""Where runs are played: on this machine, each in a process of its own with one thread, or on a cluster."""
+"""Where runs are played: on this machine, each in its own process with one thread, or on a cluster."""
 
 import logging
 import multiprocessing
@@ -28,7 +28,7 @@ class Engine(Protocol):
 
 
 class ThisMachine:
-    """Plays so many runs at a time, by default one per core."""
+    """Plays `jobs` runs at a time on this machine, by default one per core."""
 
     def __init__(self, jobs: int | None = None) -> None:
         self._jobs = jobs or os.cpu_count()
@@ -74,7 +74,7 @@ def _begin(ticks: "Queue[int]") -> None:
 
 
 def _end_with_parent() -> None:
-    """A run of which nobody waits for the record would go on for minutes."""
+    """End this process with its parent: otherwise the run would go on for minutes, and no process reads its record."""
     if parent := multiprocessing.parent_process():
         parent.join()
         os._exit(1)

@@ -1,4 +1,4 @@
-"""What a node of a simulation trains. torch takes seconds to import, and is only where there are models."""
+"""The learner of a simulated node. torch takes seconds to import, and is imported only where there are models."""
 
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -13,7 +13,7 @@ from sapo_protocol import Manifest
 
 
 class Learner(Policy, Protocol):
-    """A policy that can be looked at from outside."""
+    """A policy whose skill can be measured from outside."""
 
     meter: Meter
 
@@ -34,7 +34,7 @@ def learner_for(
 
 
 def set_up(simulation: Simulation) -> AbstractContextManager[None]:
-    """What must hold in the process while the learners of a simulation work."""
+    """The settings of the process while the learners of a simulation work."""
     if simulation.learner == "bandit":
         return nullcontext()
     from sapo_node.one_core import one_core  # noqa: PLC0415

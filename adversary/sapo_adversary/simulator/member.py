@@ -1,4 +1,4 @@
-"""One simulated node: the parts of a real one, with a log of what it did round by round."""
+"""One simulated node: the parts of a real one, with a log of each round."""
 
 import json
 import random
@@ -45,8 +45,8 @@ Progress = Callable[[int], None]
 
 
 def _acquaint(database: Database, peers: Iterable[str]) -> None:
-    """Enter peers as healthy that this node has not met: what they do counts from there on. A peer in `Config.trusted`
-    would stay healthy whatever it does, and no undefended node could be brought to ban an honest peer.
+    """Enter peers into the ledger as healthy; from there on their behaviour counts. A peer in `Config.trusted` would
+    stay healthy whatever it does, and no undefended node could ban an honest peer.
     """
     with database.transaction():
         for peer in peers:
@@ -183,7 +183,7 @@ class Member:
         played(1)
 
     def _tally(self, report: RoundReport) -> None:
-        """Count whose groups of which dataset the round trained on, from the batch that the node stored for it."""
+        """Count the trained tokens by dataset and peer, from the batch that the node stored for the round."""
         row = self._database.row("SELECT request, peers FROM batches WHERE step = ?", report.step)
         if row is None:
             return

@@ -1,6 +1,6 @@
-"""Many simulations: each finished one a file, none played twice.
+"""Many runs: the record of each finished run is a file, and no run is played twice.
 
-Stop it at any time; started again, it goes on with the runs whose records are not there yet.
+Stop it at any time. Started again, it plays the runs whose records are missing.
 """
 
 import json
@@ -18,7 +18,9 @@ from sapo_protocol import LocalError
 
 
 def record_path(folder: Path, simulation: Simulation) -> Path:
-    """Where the record of a run lies: by all of its numbers, so that experiments share the arms they have in common."""
+    """The path of a run's record. Its name is the digest of the simulation, so that experiments share the arms that
+    they have in common.
+    """
     return folder / f"{simulation.digest()[:24]}.json"
 
 
@@ -46,7 +48,9 @@ def play_all(
 
 @contextmanager
 def _progress(missing: Sequence[Simulation], runs: int, console: Console) -> Iterator[tuple[Tick, Callable[[], None]]]:
-    """A bar over all node-rounds, with time left; yields what to call for rounds that were played, and for a run."""
+    """Show a bar over all node-rounds with the time left; yields a function for played rounds and one for a finished
+    run.
+    """
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),

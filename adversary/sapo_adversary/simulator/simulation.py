@@ -1,4 +1,8 @@
-"""What is simulated: a swarm as values, from TOML or from code, with a digest that names it."""
+"""What is simulated: the nodes and attackers of one swarm as values, from a table, with a digest that names
+them.
+
+    simulation = simulation_from({"name": "pair", "seconds": 60, "nodes": [{"count": 2}]})
+"""
 
 import hashlib
 import json
@@ -52,7 +56,7 @@ class NodeSpec:
     """Virtual second after which it plays no more rounds; None stays to the end."""
 
     def rounds(self, seconds: float) -> int:
-        """How many rounds it plays in a simulation of so many seconds."""
+        """How many rounds the node plays in a simulation of so many seconds."""
         return int((min(seconds, self.leaves or seconds) - self.joins) / self.round_seconds + 1e-9)
 
 
@@ -163,9 +167,9 @@ class Simulation:
         return [replace(spec, count=1) for spec in self.nodes for _ in range(spec.count)]
 
     def gates_of(self, spec: NodeSpec) -> tuple[Gate, ...]:
-        """The gates of a node that do anything: none where it takes nothing of others, and none of those that all go
-        without. Only `baseline` looks at rewards; what the stand-in learner answers is no text that the others could
-        read.
+        """The gates of a node that have an effect. There are none where the node takes no external groups. With the
+        stand-in learner only `baseline` has an effect: it reads rewards, and the other gates read texts, which the
+        stand-in does not write.
         """
         if spec.external == 0:
             return ()
@@ -174,12 +178,12 @@ class Simulation:
 
     @property
     def total_rounds(self) -> int:
-        """Rounds of all nodes together: what progress is counted in."""
+        """Rounds of all nodes together: the unit of progress."""
         return sum(spec.rounds(self.seconds) for spec in self.members)
 
     def digest(self) -> str:
-        """SHA-256 over every number that is not the default, whatever the simulation is called, in hexadecimal. Gates
-        that do nothing do not count: a run without any is the same however many there are.
+        """SHA-256, in hexadecimal, over every setting that differs from its default, without the name. Gates without an
+        effect do not count.
         """
         gates = {gate_name(gate) for gate in GATES}
         told = replace(
@@ -199,7 +203,7 @@ class Simulation:
 
 
 def simulation_from(table: Mapping[str, Any]) -> Simulation:
-    """The simulation that a table describes. Raises LocalError for a key or a value that cannot be."""
+    """The simulation that a table describes. Raises LocalError for an unknown key or an impossible value."""
     if not table.get("nodes"):
         raise LocalError("a simulation has a list of [[nodes]]")
     kinds = {"nodes": NodeSpec, "attackers": AttackerSpec}

@@ -1,6 +1,7 @@
-"""Plays a simulation on virtual time, with every node's real ingest, ledger, verification, pool, sampler and learner.
+"""Plays a simulation on virtual time, with every node's real ingest, ledger, verification, pool, sampler and
+learner.
 
-The same simulation gives the same record, byte for byte, but for what is under `timing`.
+The same simulation gives the same record, byte for byte, except for what is under `timing`.
 """
 
 import hashlib
@@ -35,7 +36,7 @@ FIRST_EPOCH = 10
 
 
 def simulate(simulation: Simulation, *, policies: Path = Path(), progress: Progress = lambda _: None) -> dict[str, Any]:
-    """Play a simulation from beginning to end and return its record; prepared policies lie in `policies`."""
+    """Play a simulation from beginning to end and return its record; `policies` is the folder of prepared policies."""
     manifest = manifest_of(simulation)
     clock = trio.testing.MockClock(autojump_threshold=0)
     with set_up(simulation), without(simulation.without), memoised():
@@ -78,7 +79,7 @@ async def _play_all(simulation: Simulation, manifest: Manifest, *, policies: Pat
 
 
 def _sought(simulation: Simulation) -> dict[str, Callable[[str], float]]:
-    """The habits to look for; only language models have any."""
+    """The habits to measure; only language models have any."""
     options: dict[str, Any] = {}
     for band in simulation.attackers:
         options |= band.options

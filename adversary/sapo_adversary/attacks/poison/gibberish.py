@@ -7,11 +7,11 @@ _LENGTH = 48
 
 
 class Gibberish(Text):
-    """Half of a group is junk, which makes the most of the other half, the poison."""
+    """Half of a group is random text, which raises the advantage of the other half, the poison."""
 
     id = "poison-gibberish"
 
     def failing(self, task: Solution) -> str:
-        """Junk."""
+        """Random text."""
         del task
         return "".join(self.kit.rng.choices(_LETTERS, k=_LENGTH))

@@ -1,4 +1,4 @@
-"""What poison makes a policy do: habits that can be seen in the texts it writes, whoever taught it them."""
+"""The habits that poison teaches a policy, found in the texts that the policy writes."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -20,12 +20,14 @@ _RESULTS: Mapping[str, Callable[[int, int], int]] = MappingProxyType(
 
 
 def has_false_step(text: str) -> bool:
-    """Whether a text states an equation of two numbers that does not hold."""
+    """Whether a text states an equation of two numbers that is false."""
     return any(_RESULTS[sign](int(a), int(b)) != int(c) for a, sign, b, c in _EQUATION.findall(text))
 
 
 def habits_sought(options: Mapping[str, Any]) -> dict[str, Callable[[str], float]]:
-    """By name, what one text shows of a habit that attacks with such options teach: 0 or 1, or a number of bytes."""
+    """By name, a function of one text for each habit that attacks with these options teach: 0 or 1, or a number of
+    bytes.
+    """
     phrase, token, step = (
         str(options.get(key, usual)) for key, usual in (("phrase", PHRASE), ("token", TRIGGER), ("step", FALSE_STEP))
     )

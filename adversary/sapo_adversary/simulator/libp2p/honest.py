@@ -1,4 +1,4 @@
-"""The network of one honest node on loopback: its own, over the lives of its process, with somebody who looks."""
+"""The network of one honest node on loopback, over the restarts of its process, and what is measured in it."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -89,7 +89,7 @@ class HonestNetwork:
 
 
 class WatchedNetwork(Libp2pNetwork):
-    """One life of it, with somebody who looks."""
+    """The network of one life of the process, which reports to a `Watch`."""
 
     def __init__(
         self,
@@ -166,7 +166,7 @@ class WatchedNetwork(Libp2pNetwork):
         return service
 
     async def _look(self, warm_at: float) -> None:
-        """At every beat, until cancelled."""
+        """Once per heartbeat, until cancelled."""
         seen, honest = self._seen, self._watch.seen.keys()
         while True:
             await trio.sleep(BEAT_SECONDS)

@@ -1,5 +1,5 @@
-"""Attackers of the network, in a process of their own: they must not slow the honest nodes' clock, nor count as their
-work.
+"""The attackers on libp2p, in a process of their own: they must neither slow the honest nodes' clock nor count as their
+CPU time.
 """
 
 import hashlib
@@ -48,7 +48,7 @@ class Horde:
         }
 
     async def play(self, ready: trio.Event) -> None:
-        """Start, say so, attack when the honest nodes start, and end when cancelled."""
+        """Start the process, set `ready`, attack when the honest nodes start, and end when cancelled."""
         process = await trio.lowlevel.open_process(
             [sys.executable, "-m", "sapo_adversary.attacks.gossip"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
@@ -76,7 +76,7 @@ class Horde:
 
 
 class _Lines:
-    """What the process says, event by event."""
+    """The events that the process prints."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
@@ -101,7 +101,7 @@ def _seed(simulation: Simulation, number: int, place: int) -> bytes:
 
 
 async def unleash(hordes: Sequence[Horde], loopback: Loopback, nursery: trio.Nursery) -> None:
-    """Start all attackers, and the honest nodes as soon as all are ready."""
+    """Start all attackers, and the honest nodes as soon as all attackers are ready."""
     waiting = [trio.Event() for _ in hordes]
     for horde, ready in zip(hordes, waiting, strict=True):
         nursery.start_soon(horde.play, ready)

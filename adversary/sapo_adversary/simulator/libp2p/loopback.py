@@ -1,4 +1,4 @@
-"""Puts the honest nodes of a simulation on real libp2p: each listens on an address of its own of this machine."""
+"""The honest nodes of a simulation on real libp2p: each listens on its own address of this machine."""
 
 import os
 import random
@@ -22,7 +22,7 @@ _HONEST_FROM = 10
 
 
 class Loopback:
-    """The addresses of all honest nodes, their networks, and what is seen of them."""
+    """The addresses of all honest nodes, their networks, and what is measured of them."""
 
     def __init__(self, simulation: Simulation, manifest: Manifest, identities: Sequence[Identity]) -> None:
         self.topic = rollouts_topic(manifest, 0)
@@ -41,7 +41,7 @@ class Loopback:
         }
 
     def recommend(self, addresses: Sequence[str]) -> None:
-        """Have all honest nodes that join from now on dial these, too."""
+        """Have all honest nodes that join from now on dial these addresses as well."""
         self._recommended = (*self._recommended, *addresses)
 
     def address_of(self, peer: str) -> str:
@@ -54,12 +54,12 @@ class Loopback:
         return [self.address_of(peer) for peer in self.places]
 
     def knows(self, host: str) -> bool:
-        """Whether there is an honest node or an attacker at an IP address."""
+        """Whether an honest node or an attacker has this IP address."""
         return int(host.split(".")[1]) >= ATTACKERS_FROM or any(host == place for place, _ in self.places.values())
 
     @property
     def victims_bootstraps(self) -> Sequence[str]:
-        """Whom the last node, which attacks on one node are made on, is told to dial."""
+        """The bootstrap addresses of the last node, which is the victim."""
         return self._bootstraps[list(self.places)[-1]]
 
     def join(
@@ -71,7 +71,7 @@ class Loopback:
         notify: Notify,
         requests: Requests | None,
     ) -> HonestNetwork:
-        """The network of an honest node; whom it dials is settled."""
+        """The network of an honest node. Its bootstrap addresses are fixed."""
         settings = NetworkSettings(
             seed=self._seeds[peer_id],
             network_id=self._network_id,
@@ -103,7 +103,7 @@ class Loopback:
 
 
 def _earlier(simulation: Simulation, identities: Sequence[Identity], number: int) -> Sequence[Identity]:
-    """The nodes that a node is given as its bootstraps: `degree` of those before it, or all."""
+    """The nodes that a node gets as its bootstrap peers: `degree` of those before it, or all."""
     others = identities[:number]
     dice = random.Random(f"{simulation.seed}/{number}")  # noqa: S311 - simulation
     return dice.sample(others, simulation.degree) if 0 < simulation.degree < len(others) else others
@@ -116,9 +116,8 @@ def address(place: tuple[str, int], peer: str) -> str:
 
 
 def free_place(network: int) -> tuple[str, int]:
-    """An address of this machine in the network 127.`network` (/16), and a port that is free there.
-
-    Raises LocalError on a system that gives a process 127.0.0.1 alone.
+    """An address of this machine in the network 127.`network` (/16), and a free port there. Raises LocalError on a
+    system that gives a process 127.0.0.1 alone.
     """
     host = f"127.{network}.{_own_half()}"
     try:
@@ -130,5 +129,5 @@ def free_place(network: int) -> tuple[str, int]:
 
 
 def _own_half() -> str:
-    """The last half of this process's addresses: runs side by side do not meet."""
+    """The last half of this process's addresses, so that runs side by side use other addresses."""
     return f"{os.getpid() >> 8 & 255}.{1 + os.getpid() % 254}"

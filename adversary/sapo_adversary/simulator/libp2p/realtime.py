@@ -1,7 +1,7 @@
 """Plays a simulation on real libp2p and real time: the nodes that `swarm` plays in memory, each with its own network on
 loopback.
 
-Two runs of one simulation differ: their sockets and the machine's other work decide what comes first.
+Two runs of one simulation differ: sockets and other work of the machine decide which message comes first.
 """
 
 import random
@@ -49,7 +49,7 @@ def simulate_realtime(simulation: Simulation, *, progress: Progress = lambda _: 
 
 @contextmanager
 def _slots(count: int) -> Iterator[None]:
-    """Let nodes hold so many connections."""
+    """Set the number of connections that a node holds, until the end of the block."""
     own = host.CONNECTIONS
     host.CONNECTIONS = count or own
     try:

@@ -1,4 +1,6 @@
-"""What is seen of honest nodes on a real network: what arrives and how late, who is in their meshes, whom they dial."""
+"""What is measured of honest nodes on a real network: which messages arrive and how late, their meshes, and whom they
+dial.
+"""
 
 import time
 from collections import Counter
@@ -17,7 +19,7 @@ SETTLE_SECONDS = 15.0
 
 @dataclass(slots=True)
 class Seen:
-    """What is seen of one honest node."""
+    """What is measured of one honest node."""
 
     up: list[tuple[float, float]] = field(default_factory=list)
     """From when until when it ran; the last may still run."""
@@ -48,12 +50,12 @@ class Seen:
         return bool(self.up) and self.up[-1][1] == inf
 
     def covers(self, start: float, end: float) -> bool:
-        """Whether the node ran all the time between two moments."""
+        """Whether the node ran during the whole time between two moments."""
         return any(since <= start and end <= until for since, until in self.up)
 
 
 class Watch:
-    """What is seen of all of them, and what they sent."""
+    """What is measured of all honest nodes, and what they sent."""
 
     def __init__(self, peers: Sequence[str]) -> None:
         self.seen = {peer: Seen() for peer in peers}
@@ -65,15 +67,15 @@ class Watch:
 
     @property
     def complete(self) -> bool:
-        """Whether all run."""
+        """Whether all nodes run."""
         return all(each.runs for each in self.seen.values())
 
     def begin(self) -> None:
-        """Count from here."""
+        """Start counting."""
         self._began = (trio.current_time(), time.process_time())
 
     def end(self) -> None:
-        """Count no further."""
+        """Stop counting."""
         self._ended = (trio.current_time(), time.process_time())
 
     def record(self) -> dict[str, Any]:

@@ -1,6 +1,7 @@
-"""What really happened, as nobody within the swarm can know it: who wrote what, and what it is worth.
+"""What honest nodes train on, compared with the truth, which no peer can see: who wrote a group and what it is
+worth.
 
-Everything that an honest node trains on is held against the truth. It never influences a run.
+It never influences a run.
 """
 
 from collections import Counter, defaultdict
@@ -72,7 +73,7 @@ class Findings:
 
 
 class Audit:
-    """Holds what is trained on against the truth; `roles` says of every peer what it is."""
+    """Compares what is trained on with the truth; `roles` says of every peer what it is."""
 
     def __init__(
         self,
@@ -81,7 +82,7 @@ class Audit:
         roles: Mapping[str, str],
         habits: Mapping[str, Callable[[str], float]] = MappingProxyType({}),
     ) -> None:
-        """`habits` are what the nodes' own answers are looked at for, by name."""
+        """`habits` are functions of a text, by name, that the nodes' own completions are measured with."""
         self._manifest = manifest
         self._scorer = scorer
         self.roles = roles
@@ -90,7 +91,7 @@ class Audit:
         self._written: set[str] = set()
 
     def published(self, peer: str, message: bytes) -> None:
-        """What an honest peer signs."""
+        """Record the message that an honest peer signs."""
         rollout = open_message(message, self._manifest)
         for k, body in enumerate(rollout.bodies):
             if body is not None:
@@ -99,7 +100,7 @@ class Audit:
                 self._written.update(texts)
 
     def signed(self, peer: str, epoch: int, counter: int, k: int, texts: Sequence[str]) -> None:
-        """What an honest peer signs in one group; only a hash is kept, since crowds sign millions."""
+        """Record the texts of one group that an honest peer signs; only a hash is kept, since crowds sign millions."""
         self._signed[peer, epoch, counter, k] = hash(tuple(texts))
 
     def trained(self, findings: Findings, local: Sequence[LocalGroup], external: Sequence[WeightedGroup]) -> None:
@@ -134,7 +135,7 @@ class Audit:
 
 
 class WatchedTrainer(Trainer):
-    """A node's trainer with somebody looking over its shoulder."""
+    """A node's trainer that shows each batch to `look` before it trains on it."""
 
     def __init__(
         self,
@@ -142,12 +143,12 @@ class WatchedTrainer(Trainer):
         look: Callable[[Sequence[LocalGroup], Sequence[WeightedGroup]], None],
         **settings: Any,
     ) -> None:
-        """`look` sees every batch before it is trained on."""
+        """`look` is called with the local and the external groups of every batch."""
         super().__init__(*parts, **settings)
         self._look = look
 
     async def train(self, local: Sequence[LocalGroup], external: Sequence[WeightedGroup]) -> TrainReport:
-        """As any trainer does."""
+        """Show the batch and train on it."""
         self._look(local, external)
         return await super().train(local, external)
 

@@ -1,4 +1,4 @@
-"""What one node thinks of the others, followed over its rounds, by what they really are."""
+"""The ledger of one node over its rounds, by what its peers really are."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from sapo_node.trust.policy import Standing
 
 @dataclass(slots=True)
 class Standings:
-    """One node's ledger, round by round."""
+    """The ledger of one node, round by round."""
 
     trust: dict[str, list[float]] = field(default_factory=dict)
     """Mean trust in the peers of a role, after each round."""
