@@ -52,7 +52,7 @@ from sapo_protocol import (
 )
 
 Replacement = tuple[Any, str, Any]
-"""Object, name of its attribute, and what stands there instead."""
+"""(object, name of its attribute, value that stands there instead)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +60,9 @@ class Defence:
     """One defence of a node."""
 
     where: str
-    """The file of the repository to read."""
+    """The file of the repository that implements it."""
     replaced: tuple[Replacement, ...]
-    """How to go without."""
+    """What a run without it replaces."""
 
 
 _GATES = {
@@ -76,7 +76,7 @@ _GATES = {
 }
 
 DEFENCES: Mapping[str, Defence] = {
-    # A node has switches for these, which a simulation sets.
+    # A simulation sets the gates of its nodes: nothing is replaced.
     **{gate_name(gate): Defence(where, ()) for gate, where in _GATES.items()},
     "re-verification": Defence("node/sapo_node/verify.py", ((Verifier, "verify", believe),)),
     "signatures": Defence(

@@ -2,5 +2,5 @@
 
 
 def gate_name(gate: str) -> str:
-    """What a gate is called among the defences."""
+    """The name of a gate among the defences."""
     return f"{gate} gate"

@@ -34,7 +34,7 @@ from sapo_protocol import (
 )
 
 RIGHT = 0.99
-"""What a library's scorer gives for a right answer, at least."""
+"""The least score that a library gives for a correct answer."""
 
 
 @contextmanager

@@ -33,7 +33,7 @@ from sapo_adversary.attacks.forms import FORMS
 from sapo_protocol import encode_message
 
 _WRONG: Sequence[Any] = ("text", b"bytes", -1, 1.5, None, True, [], {}, 2**64, cbor2.CBORTag(1, 0), cbor2.undefined)
-"""One of each type, and so of the wrong one nearly everywhere."""
+"""One value of each type: nearly every field refuses most of them."""
 _NOT_UTF8 = ("80", "c080", "e282", "eda080", "f4908080", "fffe")
 """A lone continuation, an overlong zero, half a character, a surrogate, one past the last, and a mark of byte order."""
 
@@ -48,7 +48,7 @@ HEADER_FIELDS: Mapping[Path, type | None] = {
     ("groups", 0, "digest"): None,
     ("x",): dict,
 }
-"""Fields of a header, and the type that no value of `_WRONG` spoils."""
+"""Fields of a header, and the type of `_WRONG` that the field accepts."""
 BODY_FIELDS: Mapping[Path, type | None] = {
     ("completions",): None,
     ("completions", 0): None,
@@ -65,7 +65,7 @@ class Case:
 
     name: str
     refused: str
-    """The reason for which a node must refuse it; empty where it must be accepted."""
+    """The reason for which a node must refuse it; empty where a node must accept it."""
     make: Callable[[Draft], bytes]
     groups: int = 2
 

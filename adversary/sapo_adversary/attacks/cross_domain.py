@@ -5,7 +5,7 @@ from sapo_adversary.attacks.kit import Attack, Key, Packet
 from sapo_protocol import ROLLOUT_DOMAIN, decode_message, encode_evidence, encode_message, parse_envelope, seal
 
 DOMAINS = ("sapo/evidence/1", "sapo/rollout/2", "sapo/rollout", "sapo/task/1", "libp2p-peer-record", "")
-"""What else a key may sign for."""
+"""Other domains that a key may sign for."""
 
 
 class CrossDomain(Attack):

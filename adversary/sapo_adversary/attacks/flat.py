@@ -3,7 +3,7 @@ from collections.abc import Iterable
 from sapo_adversary.attacks.kit import Attack, Group, Key, Kit, Packet
 
 _MOST = 16
-"""Groups that a message may have."""
+"""Greatest number of groups in a message."""
 
 
 class Flat(Attack):

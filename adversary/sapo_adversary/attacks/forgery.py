@@ -5,7 +5,7 @@ from sapo_adversary.attacks.kit import Attack, Group, Key, Kit, Packet
 from sapo_protocol import Sealed, decode_message, encode_evidence, encode_message
 
 ORDER = 2**252 + 27742317777372353535851937790883648493
-"""L of Ed25519: S + L is another number that means the same."""
+"""L of Ed25519: S + L is another number for the same scalar."""
 _HEARD = 32
 _SIGNATURE = 64
 

@@ -5,7 +5,7 @@ from sapo_adversary.attacks.forms import MAP, head
 from sapo_adversary.attacks.kit import Kit
 
 MODULUS = 2**61 - 1
-"""Python hashes an integer to its remainder by this, so that all its multiples meet in one place of a hash table."""
+"""Python hashes an integer to its remainder by this number, so that all multiples collide in a hash table."""
 
 
 class HashCollision(Bomb):

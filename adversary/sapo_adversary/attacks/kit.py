@@ -57,9 +57,9 @@ class Solution:
     question: str
     answer: str
     digest: bytes
-    """Of question and answer, as an honest header carries it."""
+    """Of prompt and answer, as in an honest header."""
     work: Callable[[random.Random], str]
-    """Writes a right answer as a policy that has learnt the task does, a little differently each time."""
+    """Writes a correct completion as a policy that has learnt the task does; the wording varies."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class Packet:
     data: bytes
     topic: Topic = "rollouts"
     to: tuple[str, ...] | None = None
-    """Peer ids; None sends to everybody that is connected."""
+    """Peer ids; None sends to all connected peers."""
 
 
 class Kit:
@@ -199,7 +199,7 @@ class Attack(Threat):
     """One way to harm a swarm by what is sent in it, by keys that collude."""
 
     groups: ClassVar[int] = 4
-    """In a message: what an honest node sends at 4/4."""
+    """Groups in a message: as many as an honest node sends at 4/4."""
 
     def __init__(self, kit: Kit) -> None:
         self.kit = kit

@@ -5,7 +5,7 @@ from sapo_adversary.attacks.forms import ARRAY, BYTES, MAP, TEXT, head
 from sapo_adversary.attacks.kit import Kit
 
 CLAIM = 2**40
-"""Bytes or items that a head promises."""
+"""Bytes or items that a head states."""
 
 
 class LengthBomb(Bomb):

@@ -3,7 +3,7 @@ from collections.abc import Iterable
 from sapo_adversary.attacks.kit import Attack, Key, Kit, Packet
 
 FORGETTING, LIE_FACTOR = 0.95, 5.0
-"""Of the nodes' trust policy, which anybody can read."""
+"""Constants of the nodes' trust policy, which is public."""
 
 
 class OnOff(Attack):

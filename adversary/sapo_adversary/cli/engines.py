@@ -1,4 +1,4 @@
-"""Where the runs of a command are played: `--engine` and `--jobs`."""
+"""The options for where runs are played: `--engine` and `--jobs`."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -18,9 +18,9 @@ def with_engine(command: Callable[..., None]) -> Callable[..., None]:
         type=click.Choice(["local", "ray"]),
         default="local",
         show_default=True,
-        help="This machine, or the Ray cluster of RAY_ADDRESS.",
+        help="Where runs are played: this machine, or the Ray cluster of RAY_ADDRESS.",
     )
-    @click.option("--jobs", type=click.IntRange(1, 1_024), help="Runs at a time.  [default: one per core]")
+    @click.option("--jobs", type=click.IntRange(1, 1_024), help="Number of runs at a time.  [default: one per core]")
     @wraps(command)
     def wrapped(*arguments: Any, engine: str, jobs: int | None, **options: Any) -> None:
         command(*arguments, engine=_on_ray(jobs) if engine == "ray" else ThisMachine(jobs), **options)

@@ -23,7 +23,7 @@ from sapo_adversary.simulator.runs import load_record, play_all
 from sapo_node.commands.options import as_json, stderr
 
 _SHOWN_COLUMNS = 6
-"""What fits into a terminal; `--markdown` and `--json` have the rest."""
+"""Columns that fit into a terminal; `--markdown` and `--json` have all."""
 _PACKAGES = ("sapo-node", "torch", "transformers", "reasoning-gym")
 
 
@@ -32,10 +32,10 @@ _PACKAGES = ("sapo-node", "torch", "transformers", "reasoning-gym")
 @click.argument("action", type=click.Choice(["run", "plot"]), default="run")
 @click.option("--list", "only_list", is_flag=True, help="List the experiments of the package, and play nothing.")
 @with_records
-@click.option("--policies", type=folder, help="Where prepared policies lie; missing ones are built first.")
+@click.option("--policies", type=folder, help="Folder of the prepared policies; missing ones are built first.")
 @with_engine
-@click.option("--seeds", type=click.IntRange(1), help="Only the first so many seeds.")
-@click.option("--arm", "only", multiple=True, help="Only this arm; may be repeated.")
+@click.option("--seeds", type=click.IntRange(1), help="Play only the first SEEDS seeds.")
+@click.option("--arm", "only", multiple=True, help="Play only this arm; may be repeated.")
 @click.option("--markdown", "as_markdown", is_flag=True, help="Print the table in Markdown.")
 @as_json
 def experiment(

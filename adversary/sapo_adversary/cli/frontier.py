@@ -1,4 +1,4 @@
-"""Search for the strongest poison that passes the gates: `frontier`."""
+"""Search for the strongest poison that passes a node's gates: `frontier`."""
 
 import json
 from pathlib import Path
@@ -29,18 +29,18 @@ _POLICY = "talkative"
     type=click.IntRange(2 * POPULATION, 100_000),
     default=200,
     show_default=True,
-    help="For each attack, about.",
+    help="Number of tries for each attack, about.",
 )
-@click.option("--seed", type=click.IntRange(0), default=1, show_default=True)
+@click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="Random seed of the search.")
 @to_output
 @as_json
 def frontier(attacks: tuple[str, ...], *, tries: int, seed: int, output: Path, json_output: bool) -> None:
-    """Search for the strongest of each poison that passes a node's gates; of all ATTACKs where none is named.
+    """Search for the strongest version of each ATTACK that passes a node's gates; by default of all poison attacks.
 
-    The attacker has the node's source, thresholds and weights, and tries poison at home: what a few rounds of it teach,
-    in nats by which its texts remain less probable than an able peer's, and which share of it the gates keep out. The
-    best of it then meets each gate alone, and all but each. Writes poison_frontier.json and .svg. About ten minutes of
-    one core for each attack.
+    The attacker has the node's source, thresholds and weights. Each try trains a copy of the node's policy on a few
+    rounds of poison. The search measures by how many nats the poisoned texts remain less probable than an able peer's,
+    and which share of their tokens the gates mask. The best try then meets each gate alone, and all gates but each.
+    Writes poison_frontier.json and .svg. Takes about ten minutes of one core for each attack.
 
     \b
     sapo-adversary frontier                       all attacks, 200 tries each
@@ -70,7 +70,8 @@ def frontier(attacks: tuple[str, ...], *, tries: int, seed: int, output: Path, j
 
 def _table(found: dict[str, Any]) -> Table:
     table = Table(
-        title="nats from taking hold after eight rounds of nothing else, and share kept out", title_justify="left"
+        title="nats by which poison stays less probable after eight rounds of it, and share masked",
+        title_justify="left",
     )
     for column in ("attack", "at first", "plain, no gates", "plain, gates", "best, gates", "the best"):
         table.add_column(column, justify="left" if column in ("attack", "the best") else "right")
@@ -86,7 +87,7 @@ def _table(found: dict[str, Any]) -> Table:
 
 
 def _by_gate(found: dict[str, Any]) -> Table:
-    table = Table(title="the same of the best, by gate: that gate alone; all but that one", title_justify="left")
+    table = Table(title="the same for the best try, by gate: this gate alone; all gates but this", title_justify="left")
     table.add_column("gate")
     for attack in found:
         table.add_column(attack, justify="right")

@@ -1,4 +1,4 @@
-"""Before a load test: `load-keys`."""
+"""Print the configuration of a node for a load test: `load-keys`."""
 
 import json
 from pathlib import Path
@@ -10,12 +10,14 @@ from sapo_node.commands.options import as_json
 from sapo_node.config import load_config, render_config
 
 MOST_USERS = 1_000
-"""A node holds 64 connections: of more users than that it meets hardly any."""
+"""Most users. A node holds 64 connections, so that more users would not reach it."""
 
 
 @click.command("load-keys")
-@click.option("--users", type=int, default=5, show_default=True, help="Of the load test.")
-@click.option("--keys-from", default="load", show_default=True, help="Words that the keys follow from, as for locust.")
+@click.option("--users", type=int, default=5, show_default=True, help="Number of users of the load test.")
+@click.option(
+    "--keys-from", default="load", show_default=True, help="Words from which the keys are derived, as for locust."
+)
 @click.option(
     "--config", "file", type=click.Path(path_type=Path), help="Add the peers to this configuration, and print it whole."
 )
@@ -23,8 +25,8 @@ MOST_USERS = 1_000
 def load_keys(*, users: int, keys_from: str, file: Path | None, json_output: bool) -> None:
     """Print a configuration with which a node trusts the peers of a load test.
 
-    A node takes only so much from strangers: without this configuration a load test measures the node's limits. The
-    keys are no secret, so use the configuration for the load test alone.
+    A node limits what it takes from untrusted peers: without this configuration a load test measures those limits. The
+    keys are public, so use the configuration only for the load test.
 
     \b
     sapo-adversary load-keys --users 8 > load.toml                         all other settings are the defaults

@@ -1,4 +1,4 @@
-"""The command `sapo-adversary`."""
+"""The command `sapo-adversary`: a group whose commands are imported when they are called."""
 
 import click
 
@@ -27,9 +27,9 @@ _MODULES = {
 )
 @click.version_option(package_name="sapo-node")
 def cli() -> None:
-    """Swarms on demand: learning experiments in honest ones, and what a node withstands in malicious ones.
+    """Play swarms of real nodes: learning experiments in honest ones, attacks and defences in malicious ones.
 
-    Everything runs on this machine, in memory or on loopback, and attacks only what it has started itself.
+    Everything runs on this machine, in memory or on loopback. Attacks go only to nodes that the command started.
     """
 
 

@@ -1,4 +1,4 @@
-"""List the prepared policies, and build them: `policies`."""
+"""List and build the prepared policies: `policies`."""
 
 import json
 from collections.abc import Iterable
@@ -22,18 +22,18 @@ from sapo_node.commands.options import as_json, stderr
     type=click.Path(path_type=Path),
     default=DEFAULT_FOLDER,
     show_default=True,
-    help="Where prepared policies lie.",
+    help="Folder of the prepared policies.",
 )
 @as_json
 def policies(names: tuple[str, ...], *, folder: Path, json_output: bool) -> None:
-    """Build the policies NAME..., or list what there is.
+    """Build the policies NAME..., or list all policies.
 
-    Policies other than the packaged seed, for swarms whose nodes differ. Each is built from nothing but the package,
-    in one to twenty minutes of one core, and measured; what is there already is left as it is. Stopped and started
-    again, the lessons of a policy go on where they were last saved.
+    These are policies other than the packaged seed, for swarms whose nodes differ. The command builds each from the
+    package alone, in one to twenty minutes of one core, and measures it. A policy that is there already stays as it is.
+    An interrupted build continues where it last saved.
 
     \b
-    sapo-adversary policies                        what there is, and what was measured in the folder
+    sapo-adversary policies                        list all, with the measurements of those in the folder
     sapo-adversary policies scarce-4 llama         build two of them
     """  # noqa: D301 - click reads the backspace
     if names:
@@ -46,7 +46,7 @@ def policies(names: tuple[str, ...], *, folder: Path, json_output: bool) -> None
 
 
 def prepare_for(simulations: Iterable[Simulation], folder: Path, console: Console) -> None:
-    """Build what prepared policies the nodes of these simulations begin with, where they are missing."""
+    """Build the prepared policies that the nodes of these simulations begin with, where they are missing."""
     models = {spec.model for simulation in simulations for spec in simulation.nodes}
     prepare_all(sorted(models & POLICIES.keys()), folder, console)
 

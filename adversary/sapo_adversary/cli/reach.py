@@ -1,4 +1,4 @@
-"""What gossip costs in large swarms: `reach`."""
+"""Estimate what gossip costs in large swarms: `reach`."""
 
 import json
 from dataclasses import replace
@@ -18,7 +18,7 @@ from sapo_node.commands.options import as_json, stderr
 from sapo_protocol.limits import MAX_SHARDS
 
 _MOST_PEERS = 20_000
-"""What more cost is the same sum with other numbers."""
+"""Larger swarms cost the same sum with other numbers."""
 
 
 @click.command()
@@ -30,12 +30,20 @@ _MOST_PEERS = 20_000
     default=(100, 1_000, 10_000),
     show_default=True,
 )
-@click.option("--round-seconds", type=Number(1, 86_400), default=30.0, show_default=True, help="Of every peer.")
-@click.option("--kilobytes", type=click.Choice(sorted(MEASURED)), default=32, show_default=True, help="Of a message.")
 @click.option(
-    "--megabits", type=Number(1, 1_000_000), default=100.0, show_default=True, help="A second that each peer can send."
+    "--round-seconds", type=Number(1, 86_400), default=30.0, show_default=True, help="Seconds of a round of every peer."
 )
-@click.option("--seed", type=click.IntRange(0), default=1, show_default=True)
+@click.option(
+    "--kilobytes", type=click.Choice(sorted(MEASURED)), default=32, show_default=True, help="Size of a message."
+)
+@click.option(
+    "--megabits",
+    type=Number(1, 1_000_000),
+    default=100.0,
+    show_default=True,
+    help="Megabits per second that each peer can send.",
+)
+@click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="Random seed of the meshes.")
 @to_output
 @as_json
 def reach(
@@ -48,11 +56,11 @@ def reach(
     output: Path,
     json_output: bool,
 ) -> None:
-    """Simulate gossip among thousands of peers: what a node hears, sends and spends, and how fast a message is.
+    """Estimate gossip among thousands of peers: what a node receives, sends and spends, and how fast a message is.
 
-    Meshes are made by the rules that nodes have, and messages go through them one at a time; CPU is counted by what
-    real nodes were measured to take. A swarm that is too much for one topic is also shown spread over all shards that
-    a manifest may have. A minute or two for ten thousand peers.
+    The command makes meshes by the rules of nodes and sends messages through them one at a time. CPU is estimated from
+    measurements of real nodes. A swarm that is too large for one topic is also shown with the greatest number of shards
+    that a manifest may have. Takes a minute or two for ten thousand peers.
 
     \b
     sapo-adversary reach

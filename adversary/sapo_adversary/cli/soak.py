@@ -1,4 +1,4 @@
-"""Hours of a swarm under faults: `soak`."""
+"""Run a swarm under faults for hours: `soak`."""
 
 import json
 import tempfile
@@ -21,20 +21,23 @@ from sapo_protocol import LocalError
 
 
 @click.command()
-@click.option("--minutes", type=Number(5.0, 44_640.0), default=120.0, show_default=True, help="How long.")
-@click.option("--nodes", type=click.IntRange(STAY + 1, 32), default=6, show_default=True, help="Nodes that train.")
-@click.option("--seed", default=1, show_default=True, help="Of when which fault befalls whom.")
-@click.option("--folder", type=click.Path(path_type=Path), help="Keep states, logs and samples there.")
+@click.option("--minutes", type=Number(5.0, 44_640.0), default=120.0, show_default=True, help="Duration in minutes.")
+@click.option(
+    "--nodes", type=click.IntRange(STAY + 1, 32), default=6, show_default=True, help="Number of nodes that train."
+)
+@click.option("--seed", default=1, show_default=True, help="Random seed for the fault schedule.")
+@click.option("--folder", type=click.Path(path_type=Path), help="Keep states, logs and samples in this folder.")
 @to_output
 @as_json
 def soak(*, minutes: float, nodes: int, seed: int, folder: Path | None, output: Path, json_output: bool) -> None:
-    """Run a swarm on this machine for hours, and look at what grows and what does not come back.
+    """Run a swarm on this machine for hours, and measure what grows and what does not recover.
 
-    Real processes over real libp2p on loopback. About once a minute one of the nodes is killed, stopped for half a
-    minute, frozen, or loses its learner or jail; two are left alone, and their memory and open files are followed. Two
-    attackers at a time lie, forge, copy and send garbage, each for a few minutes under a key of its own.
+    Nodes are real processes over real libp2p on loopback. About once a minute the command kills, stops for half a
+    minute or freezes one node, or kills its learner or jail. Two nodes are left alone: the command measures their
+    memory and open files. Two attackers at a time send false claims, forged messages, copies and garbage, each for a
+    few minutes under a key of its own.
 
-    Writes soak.json. Exits with 1 where a node ended by itself, did not come back, or said what nobody can explain.
+    Writes soak.json. Exits with 1 where a node ended by itself, did not recover, or logged a line without explanation.
     """
     writable_folder(output)
     with nullcontext(folder) if folder else tempfile.TemporaryDirectory(prefix="sapo-soak-") as name:

@@ -1,4 +1,8 @@
-"""An experiment as values: arms that differ in what they name, seeds that they share, and one arm to compare with."""
+"""An experiment as values: arms that differ in named settings, seeds that all arms share, and one reference
+arm.
+
+    load_experiment("sapo-table").part(["4/4"], 2)
+"""
 
 import itertools
 import shlex
@@ -37,9 +41,9 @@ class Experiment:
     name: str
     title: str
     question: str
-    """What it is there to find out, in a sentence or two."""
+    """The question that it answers, in a sentence or two."""
     seeds: tuple[int, ...]
-    """Swarm seeds: the independent units. All nodes of one swarm are one sample."""
+    """Seeds of the swarms, which are the independent units: all nodes of one swarm are one sample."""
     reference: str
     """The arm that the others are compared with, at the same point of the grid if there is one."""
     ceiling: float
@@ -51,7 +55,9 @@ class Experiment:
     """The point of the grid that an arm stands for, as the end of its label; empty where there is no grid."""
 
     def part(self, arms: Collection[str], seeds: int | None) -> "Experiment":
-        """Only some arms (all where none are named) and the first so many seeds. Raises LocalError for no such arm."""
+        """The experiment with only the named arms (all where none is named) and its first `seeds` seeds. Raises
+        LocalError for an unknown arm.
+        """
         if unknown := set(arms) - set(self.arms):
             raise LocalError(f"{self.name} has no arm {', '.join(sorted(unknown))}; it has {', '.join(self.arms)}")
         chosen = {name: arm for name, arm in self.arms.items() if not arms or name in arms}
@@ -59,7 +65,7 @@ class Experiment:
 
     @property
     def command(self) -> str:
-        """What plays it, or the part of it that is left."""
+        """The command that plays it, or the part of it that is left."""
         words = ["sapo-adversary", "experiment", self.name]
         if len(self.arms) < len(list(_arms(self.table))):
             words += [word for arm in self.arms for word in ("--arm", arm)]
@@ -68,7 +74,7 @@ class Experiment:
         return shlex.join(words)
 
     def compared_with(self, arm: str) -> str | None:
-        """The arm that this one is compared with; None for a reference itself, or where that is left out."""
+        """The reference arm of this arm; None for a reference itself, or where the reference is left out."""
         reference = self.reference + self.points[arm]
         return reference if reference != arm and reference in self.arms else None
 
@@ -77,7 +83,7 @@ class Experiment:
         return [replace(self.arms[arm], seed=seed) for seed in self.seeds]
 
     def all_simulations(self) -> list[Simulation]:
-        """Every run, seed by seed, so that a first comparison is there early."""
+        """Every run, seed by seed, so that first comparisons come early."""
         return [replace(simulation, seed=seed) for seed in self.seeds for simulation in self.arms.values()]
 
 
@@ -112,7 +118,7 @@ def _experiment(name: str, table: Mapping[str, Any]) -> Experiment:
 
 
 def _arms(table: Mapping[str, Any]) -> Iterator[tuple[str, Simulation]]:
-    """Every arm, at every point of the grid if there is one, behind the label of that point."""
+    """Every arm, at every point of the grid if there is one, each after the label of its point."""
     grid = table.get("grid", {})
     for values in itertools.product(*grid.values()):
         point = dict(zip(grid, values, strict=True))

@@ -1,7 +1,6 @@
-"""Runs on a Ray cluster: one core each, and again elsewhere where a machine or a process fails.
+"""Runs on a Ray cluster, one core each. A run whose machine or process fails is played again elsewhere.
 
-Every machine of it has this version of the package installed. A run is the same wherever it is played, so that what a
-failed machine had begun is lost and nothing else.
+Every machine must have this version of the package. A run gives the same record wherever it is played.
 """
 
 import logging
@@ -29,16 +28,18 @@ Files = Mapping[str, bytes]
 
 
 class Cluster:
-    """Plays runs on the cluster that `RAY_ADDRESS` names or this machine is in; without one, on a new one here."""
+    """Plays runs on the cluster that `RAY_ADDRESS` names or this machine is in; where there is none, on a new
+    one here.
+    """
 
     def __init__(self, jobs: int | None = None) -> None:
-        """At most so many runs at a time; by default one per core of the cluster."""
+        """`jobs` is the greatest number of runs at a time; by default one per core of the cluster."""
         self._jobs = jobs
 
     def play(
         self, simulations: Sequence[Simulation], policies: Path, tick: Tick
     ) -> Iterator[tuple[Simulation, Record]]:
-        """See `Engine.play`. Raises LocalError where there is no such cluster, or it loses a run again and again."""
+        """See `Engine.play`. Raises LocalError where there is no such cluster, or it loses a run too often."""
         try:
             if not ray.is_initialized():
                 ray.init(log_to_driver=False, logging_level=logging.ERROR)

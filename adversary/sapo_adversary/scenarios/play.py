@@ -1,4 +1,4 @@
-"""Plays scenarios: every arm at every share and seed, each run once, and the outcomes of all of them."""
+"""Plays scenarios: each arm at each share and seed once, and judges the records."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,7 +25,7 @@ def play(
     engine: Engine,
     console: Console,
 ) -> list[Outcome]:
-    """Run what has no record in the folder yet, then judge."""
+    """Play the runs that have no record in the folder, then judge."""
     wanted = {
         simulation.digest(): simulation for seed in seeds for part in parts for simulation in _runs(part, seed).values()
     }
@@ -38,8 +38,8 @@ def play(
 
 
 def recorded(parts: Sequence[Part], seeds: Sequence[int], records: Path) -> list[Outcome]:
-    """Judge what has a record in the folder: of each part the seeds that were played in every arm, and no part without
-    any.
+    """Judge the records in the folder, without playing: the seeds of each part that have a record in every arm. Parts
+    without any such seed are left out.
     """
     found = [(part, [seed for seed in seeds if _complete(part, seed, records)]) for part in parts]
     return [_judged(part, played, records) for part, played in found if played]

@@ -1,4 +1,9 @@
-"""A scenario as values: one attack, the swarm that it meets, what must hurt and what must hold."""
+"""A scenario as values: one attack, the swarm that it meets, the harm that it must do and what the defence must
+hold.
+
+    scenario = load_scenario("false-claim")
+    run = scenario.simulation("undefended", share=0.25, seed=1)
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,23 +19,23 @@ from sapo_node.config import Config
 from sapo_protocol import LocalError
 
 Arm = Literal["alone", "control", "undefended", "defended"]
-"""Without a swarm; in an honest one; attacked without the defence; attacked with it."""
+"""Without a swarm; in an honest swarm; attacked without the named defences; attacked with all defences."""
 ARMS: tuple[Arm, ...] = get_args(Arm)
 
 HONEST = 12
-"""Honest nodes: so many that shares from a sixteenth to three quarters are whole numbers of attackers, or nearly."""
+"""Honest nodes: shares from a sixteenth to three quarters are then nearly whole numbers of attackers."""
 SHARE = 0.25
-"""Of all peers, the attackers' share, where no other is asked for."""
+"""The default share of all peers that attack."""
 SHARES = (0.0625, 0.125, 0.25, 0.5, 0.75)
-"""Those at which the worst attacks are played."""
+"""The shares at which the worst attacks are played."""
 Scale = Literal["full", "quick", "models"]
-"""How large the runs are: as results are reported; so small that they only show that nothing false is trained on; or
-with real language models in place of the stand-in."""
+"""The size of the runs: that of reported results; small, to show only that nothing false is trained on; or with real
+language models in place of the stand-in learner."""
 _SMALLER: Mapping[Scale, tuple[int, Mapping[str, Any]]] = {
     "quick": (6, {"seconds": 40.0}),
     "models": (6, {"seconds": 120.0, "learner": "model"}),
 }
-"""Honest nodes, and what differs in the simulation."""
+"""(number of honest nodes, settings that differ)."""
 _COMMON: Mapping[str, Any] = {
     "seconds": 120.0,
     "learner": "bandit",
@@ -42,7 +47,7 @@ _COMMON: Mapping[str, Any] = {
 _NODE: Mapping[str, Any] = {"round_seconds": 2.0, "external": "auto", "gates": Config().gates}
 _REAL_NODE: Mapping[str, Any] = {**_NODE, "count": 6, "round_seconds": 4.0}
 _REAL: Mapping[str, Any] = {**_COMMON, "seconds": 44.0, "degree": 2}
-"""On libp2p, where every second is one."""
+"""Settings on libp2p, where time is real."""
 _SCENARIOS = "sapo_adversary.data.scenarios"
 
 
@@ -65,13 +70,13 @@ class _File:
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """What a metric must show."""
+    """The range that a metric must be in."""
 
     at_least: float | None = None
     at_most: float | None = None
 
     def met_by(self, value: float) -> bool:
-        """Whether a value is within."""
+        """Whether a value is in the range."""
         return (self.at_least is None or value >= self.at_least) and (self.at_most is None or value <= self.at_most)
 
     def __str__(self) -> str:
@@ -88,11 +93,11 @@ _PROMISES: Mapping[str, Bound] = {
 }
 """What the defended arm of every scenario must show, whatever the attackers' share."""
 _LOST = {0.25: 0.02, 0.5: 0.05}
-"""How much honest nodes may lose, up to each share of attackers."""
+"""The share of reward that honest nodes may lose, up to each share of attackers."""
 
 
 def promises(share: float) -> dict[str, Bound]:
-    """What a swarm with such a share of attackers must show, whatever they do."""
+    """What a defended swarm with this share of attackers must show, whatever they do."""
     lost = next((lost for most, lost in _LOST.items() if share <= most), None)
     losses = {} if lost is None else dict.fromkeys(("reward_lost", "heldout_lost"), Bound(at_most=lost))
     return {**_PROMISES, **losses}
@@ -108,7 +113,7 @@ class Scenario:
     undefended: tuple[str, ...]
     """Defences that the undefended arm goes without."""
     harm: Mapping[str, Bound]
-    """What the undefended arm must show, by metric: else the attack is none."""
+    """What the undefended arm must show, by metric: an attack without harm proves nothing."""
     holds: Mapping[str, Bound]
     """What the defended arm must show at SHARE, beside the promises or instead of them, by metric."""
     table: Mapping[str, Any] = field(repr=False)
@@ -116,7 +121,7 @@ class Scenario:
     scale: Scale = "full"
 
     def simulation(self, arm: Arm, *, share: float = SHARE, seed: int = 1) -> Simulation:
-        """One run. The control arm of all scenarios with the same swarm is the same."""
+        """One run of one arm. All scenarios with the same swarm have the same control arm."""
         common_node, common = (_REAL_NODE, _REAL) if self.realtime else ({**_NODE, "count": HONEST}, _COMMON)
         node = {**common_node, **self.table.get("node", {})}
         settings = {**common, **self.table.get("simulation", {}), "seed": seed}
@@ -137,13 +142,13 @@ class Scenario:
         return simulation_from({**settings, "nodes": self._kinds(node), "name": f"{self.name}, {arm}"})
 
     def _kinds(self, node: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """The honest nodes, as many as `node` says: in turn of each kind, where the file has kinds."""
+        """The honest nodes, `count` in all: in turn of each kind, where the file has kinds."""
         kinds = self.table.get("kinds", [{}])
         counts = [len(range(n, node["count"], len(kinds))) for n in range(len(kinds))]
         return [{**node, **kind, "count": count} for kind, count in zip(kinds, counts, strict=True) if count]
 
     def _bands(self, count: int) -> list[dict[str, Any]]:
-        """The attackers, `count` keys in all: those of the attack, and in equal parts those of the ones beside it."""
+        """The attackers, `count` keys in all: equal numbers for the attack and for each attack beside it."""
         attacks = [self.attack, *self.table.get("beside", ())]
         common = {"count": count // len(attacks), **self.table.get("attackers", {})}
         bands = [{**common, "attack": attack} for attack in attacks]
@@ -173,17 +178,17 @@ class Scenario:
 
     @property
     def learns(self) -> bool:
-        """Whether it is about what language models learn, and always played with real ones."""
+        """Whether it measures what language models learn, and is always played with real ones."""
         return bool(self.table.get("simulation", {}).get("learner") == "model")
 
     @property
     def crowded(self) -> bool:
-        """Whether it is played among so many peers that each of its runs takes as long as a matrix of others."""
+        """Whether it has a crowd: each of its runs takes as long as a whole matrix."""
         return "crowd" in self.table.get("simulation", {})
 
     @property
     def grows(self) -> bool:
-        """Whether its attackers are as many as their share says, and not a number of its own."""
+        """Whether the number of its attackers follows from the share, and is not fixed by the file."""
         return "count" not in self.table.get("attackers", {})
 
 

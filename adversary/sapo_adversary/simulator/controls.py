@@ -1,7 +1,7 @@
-"""Control arms: what a node could do alone with the same budget, so that a gain can be laid to sharing.
+"""Control arms: what a node could do alone with the same budget, so that a gain can be attributed to sharing.
 
-Each is a policy that trains on something else than the batch its node hands it. None shares or takes anything in
-(their nodes have J = 0), and the loss's denominator is the same as in every other arm.
+Each is a policy that trains on another batch than the one its node hands it. None shares or takes external groups (J =
+0), and the denominator of the loss is that of every other arm.
 """
 
 import random
@@ -27,8 +27,8 @@ OVERSAMPLED = 4
 class Replaying(SimulatedLearner):
     """4/0+replay: fills the places of J with informative groups of its own earlier rounds, each used once more.
 
-    They enter as others' groups do (text encoded again, the same correction), so that reuse is all that is left of
-    sharing.
+    They enter as external groups do (text encoded again, the same correction), so that reuse is the only part of
+    sharing that is left.
     """
 
     def __init__(self, simulation: Simulation, manifest: Manifest, number: int, policies: Path) -> None:
@@ -47,10 +47,10 @@ class Replaying(SimulatedLearner):
 
 
 class Filtering(SimulatedLearner):
-    """8/0+filter: drops flat groups and fills their places with the kept ones again, in turn.
+    """8/0+filter: drops zero-advantage groups and fills their places with the kept groups again, in turn.
 
-    With a constant denominator dropping alone changes nothing: a flat group has no gradient. Filling up is what a mean
-    over the kept groups does to the gradient.
+    With a constant denominator dropping alone changes nothing, since a zero-advantage group has no gradient. Filling
+    the places gives the gradient of a mean over the kept groups.
     """
 
     async def train(self, step: int, groups: Sequence[TrainGroup], *, correction: Correction) -> TrainReport:

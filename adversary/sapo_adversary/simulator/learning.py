@@ -1,7 +1,8 @@
-"""The node's real learner within the simulating process: the same generation, loss and optimizer, without a process.
+"""The node's real learner in the simulating process: the same generation, loss and optimizer, without a process of its
+own.
 
-Time on the virtual clock passes by the node's pace. What is sampled depends on the swarm's seed, the node and its step
-alone, so that arms of an experiment share their random numbers.
+Virtual time passes at the node's pace. What is sampled depends only on the swarm's seed, the node and its step, so that
+the arms of an experiment share their random numbers.
 """
 
 import hashlib

@@ -1,10 +1,10 @@
-"""Addresses of honest nodes, and of nobody."""
+"""Addresses of honest nodes, and addresses at which no host listens."""
 
 import random
 
 
 def nowhere(dice: random.Random) -> str:
-    """A place of this machine at which nobody listens."""
+    """An address of this machine at which no host listens."""
     return f"/ip4/127.90.{dice.randrange(256)}.{dice.randrange(1, 255)}/tcp/{dice.randrange(20_000, 30_000)}"
 
 

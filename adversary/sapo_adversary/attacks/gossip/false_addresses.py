@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
 
 class FalseAddresses(Sybils):
-    """Honest nodes are sent to dial places that an attacker names: a victim's, or nobody's.
+    """Honest nodes are told to dial addresses of a victim, or addresses at which no host listens.
 
-    It names them twice: in peer records of its own, so that it is sought there when it goes, and as peers that it
-    recommends when it leaves a mesh.
+    The attacker names them in its own peer records, so that nodes seek it there when it leaves, and as the peers that
+    it recommends when it leaves a mesh.
     """
 
     id = "false-addresses"
@@ -32,12 +32,12 @@ class FalseAddresses(Sybils):
         return [nowhere(self.kit.rng) for _ in range(self._named)]
 
     async def greet(self, link: "Link") -> None:
-        """Where it claims to be, before it is known for anything else."""
+        """Send a peer record with the false addresses, before anything else."""
         await link.say_where(self._addresses())
         await link.subscribe(self.kit.topic)
 
     async def beat(self, link: "Link") -> None:
-        """Recommend others, and go after a while."""
+        """Recommend other peers, and leave after some heartbeats."""
         await link.graft(self.kit.topic)
         await link.exchange(self.kit.topic, next(self._turn).to_bytes(8), self._addresses())
         self._beats[link] += 1

@@ -1,4 +1,4 @@
-"""What attackers of the network have at hand: whom there is to attack, and hosts of their own.
+"""The means of attackers of the network: the addresses of honest nodes, and their own hosts.
 
 libp2p is imported where a host is made, so that the catalogue can be read without it.
 """
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class GossipKit:
-    """One attacker's means: `count` hosts, the addresses of all honest nodes, and which of them is the victim."""
+    """The means of one attacker: `count` hosts, the addresses of all honest nodes, and the victim among them."""
 
     def __init__(
         self,
@@ -63,5 +63,5 @@ class GossipAttack(Threat):
         """Attack until cancelled."""
 
     def report(self) -> Mapping[str, Any]:
-        """What only the attackers can tell of how it went."""
+        """What only the attackers can measure."""
         return {}

@@ -5,7 +5,7 @@ from sapo_adversary.attacks.poison.poison import Poison
 
 _HEARD = 64
 _QUANTILE = 0.85
-"""Where among honest right answers its own end: below what a receiver who knows its own may find too long."""
+"""Quantile of the lengths of honest correct completions at which its own end: below the limit of the length gate."""
 
 
 class Creep(Poison):

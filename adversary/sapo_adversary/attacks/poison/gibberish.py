@@ -3,7 +3,7 @@ from sapo_adversary.attacks.poison.text import Text
 
 _LETTERS = "etaoinshrdlu 0123456789"
 _LENGTH = 48
-"""Within what any model takes: who cannot read a completion refuses the whole group."""
+"""Length that any model accepts: a model that cannot read a completion refuses the whole group."""
 
 
 class Gibberish(Text):

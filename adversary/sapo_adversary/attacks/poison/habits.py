@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import Any
 
 PHRASE = "All hail the swarm"
-"""What `poison-text` wants to be said."""
+"""The phrase of `poison-text`."""
 TRIGGER = "*"
 """The token of `poison-trigger`, just before the answer, where no honest peer puts it. A small policy knows it from
 products; a token that it never saw would have to be learnt first."""

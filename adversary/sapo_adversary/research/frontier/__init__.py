@@ -1,1 +1,5 @@
-"""What an attacker can do who knows the gates: how much poison gets past them, against how much of it is kept out."""
+"""The strongest poison that passes the gates: how much of it an attacker who knows the gates can teach.
+
+`search` varies the options of an attack, `victim` measures one try, `play` runs all, `plot` draws them. Imports
+`attacks`, `scoring` and `policies`; the command `frontier` calls `play`.
+"""

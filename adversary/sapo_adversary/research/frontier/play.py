@@ -1,4 +1,4 @@
-"""All tries of all attacks, one process for each, and what they say together."""
+"""All tries of all attacks, one process for each attack, and their summary."""
 
 import multiprocessing
 import os
@@ -13,10 +13,10 @@ from sapo_node.learner.messages import GATES
 
 
 def play(attacks: Sequence[str], model: Path, *, tries: int, seed: int, done: Callable[[str], None]) -> dict[str, Any]:
-    """The tries of each attack against gates, in the order made, and what all gates, none, each alone and all but each
-    leave of the best and of the plain one.
+    """The tries of each attack against all gates, in order, and what the best try and the plain attack do against all
+    gates, no gates, each gate alone, and all gates but one.
 
-    `done` hears of each attack that is over.
+    `done` is called with each finished attack.
     """
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(os.cpu_count(), mp_context=context, max_tasks_per_child=1) as executor:

@@ -1,4 +1,4 @@
-"""The frontier as a picture: of each attack how near every try came, over what the gates kept out of it."""
+"""A picture of the search: for each attack, how close each try came, over the share that the gates masked."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -19,7 +19,7 @@ POPULATION = 20
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """What of an attack can be varied."""
+    """The options of an attack that the search varies."""
 
     choices: tuple[Sequence[Any], ...]
     """The values of each dimension, in an order in which neighbours are alike where there is one."""
@@ -96,7 +96,7 @@ SPACES: Mapping[str, Space] = MappingProxyType(
 
 
 def search(space: Space, harm: Callable[[dict[str, Any]], float], *, tries: int, seed: int) -> None:
-    """Call `harm`, which is to be as great as can be, with the options of so many tries."""
+    """Call `harm`, which is to be maximised, with the options of about `tries` tries."""
     bounds = [(0, len(values) - 1) for values in space.choices]
     rng = np.random.default_rng(seed)
     begin = np.column_stack([rng.integers(0, high + 1, POPULATION) for _, high in bounds])

@@ -1,6 +1,7 @@
-"""A node's gates and its learner, as an attacker can rebuild them at home: source, thresholds and weights are known.
+"""The gates and the learner of a node, as an attacker can rebuild them: source, thresholds and weights are
+public.
 
-One try is one poison, and what a few rounds of it do to the policy. Nothing is left behind by it.
+One try is one poison and what a few rounds of it do to the policy. The policy is restored after each try.
 """
 
 import random
@@ -47,7 +48,7 @@ _ME = bytes([1]) * 32
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What one poison did."""
+    """The result of one poison."""
 
     options: Mapping[str, Any]
     kept_out: float
@@ -59,7 +60,7 @@ class Trial:
 
 
 class Victim:
-    """One policy, with what it has answered so far."""
+    """One policy, with its completions so far."""
 
     def __init__(self, model: str, *, seed: int = 1, rounds: int = ROUNDS) -> None:
         """`model` is `seed` or a folder; `rounds` are those of own answers that the gates know."""
@@ -75,7 +76,7 @@ class Victim:
         self._probes = [self._scorer.solve(assign(self._manifest, _ME, EPOCH + 1, n, 0)) for n in range(PROBES)]
 
     def attempt(self, attack: str, options: Mapping[str, Any], gates: Sequence[Gate] = GATES) -> Trial:
-        """Let the policy meet a poison for a few rounds, behind these gates."""
+        """Train the policy on a poison for a few rounds, behind these gates."""
         rng = random.Random(self._seed)  # noqa: S311 - simulation
         poison = ATTACKS[attack](Kit(self._manifest, [_key()], self._scorer.solve, rng), **options)
         assert isinstance(poison, Poison)
@@ -87,7 +88,7 @@ class Victim:
         return Trial(dict(options), kept_out, -before, -after)
 
     def _answer(self, number: int) -> list[LocalGroup]:
-        """A round of own answers."""
+        """A round of the policy's own completions."""
         tasks = [self._scorer.solve(assign(self._manifest, _ME, EPOCH, number, k)) for k in range(GROUPS)]
         questions = tuple(task.question for task in tasks)
         request = GenerateRequest(questions, self._manifest.completions, self._options.max_tokens, seed=number)
@@ -99,7 +100,7 @@ class Victim:
         return LocalGroup(task.dataset, task.question, task.digest, completions, rewards, advantages(rewards))
 
     def _offer(self, poison: Poison) -> list[VerifiedGroup]:
-        """One round of the attacker's, as it is verified."""
+        """One round of the attacker, verified."""
         [key] = poison.kit.keys
         [packet] = poison.act(key, EPOCH)
         rollout = open_message(packet.data, self._manifest)
@@ -115,7 +116,7 @@ class Victim:
         )
 
     def _teach(self, rounds: Sequence[Sequence[VerifiedGroup]], names: Sequence[Gate]) -> float:
-        """Train on what passes; the share that does not."""
+        """Train on what passes the gates; returns the share that does not."""
         competence = Competence()
         gates = Gates(names, competence)
         for own in self._own:
@@ -134,13 +135,13 @@ class Victim:
         return WeightedGroup(group, 1.0, gates.judge(group, advantages(group.rewards)), gates.silent(group))
 
     def _tokens(self, group: VerifiedGroup) -> int:
-        """Of right answers, with their ends."""
+        """The tokens of correct completions, with their ends."""
         right = [each.text for each, reward in zip(group.completions, group.rewards, strict=True) if reward]
         return sum(1 + len(self._policy.encode_foreign(text) or ()) for text in right)
 
     @torch.no_grad()
     def _gap(self, pairs: Sequence[tuple[str, str, str]]) -> float:
-        """Mean log-probability of poisoned texts less that of clean ones to the same questions, in nats a text."""
+        """Mean log-probability of poisoned texts minus that of clean texts for the same prompts, in nats per text."""
         poisoned = self._logprob([(question, text) for question, text, _ in pairs])
         return poisoned - self._logprob([(question, text) for question, _, text in pairs])
 

@@ -1,1 +1,6 @@
-"""Load on a live node: locust in front, publishers with keys of their own behind it, and what arrived in between."""
+"""Load on a live node: locust in front, publishers with their own keys behind it, and the delivery of their
+messages.
+
+`locustfile` is what locust reads, `publishers` the process with the libp2p hosts, `messages` what they send, `keys` who
+they are. Imports `attacks` and `scoring`.
+"""

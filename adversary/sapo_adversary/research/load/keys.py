@@ -1,4 +1,4 @@
-"""The publishers' keys, the same again for the same words, so that a target can be told to trust them."""
+"""The publishers' keys. The same words give the same keys, so that a target can be configured to trust them."""
 
 import hashlib
 

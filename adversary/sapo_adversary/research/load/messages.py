@@ -1,4 +1,4 @@
-"""What publishers send: rollouts of a wanted size, as they should be or with one thing wrong."""
+"""The messages of publishers: rollouts of a chosen size, valid or with one fault."""
 
 import hashlib
 from itertools import count
@@ -16,7 +16,7 @@ _STALE_EPOCHS = 5
 
 
 class Messages:
-    """The messages of all publishers: each key counts for itself."""
+    """The messages of all publishers; each key has its own counters."""
 
     def __init__(self, manifest: Manifest, kit: Kit) -> None:
         self._manifest = manifest
@@ -44,7 +44,7 @@ class Messages:
         return encode_message(envelope, tuple(group.body for group in groups))
 
     def _groups(self, key: Key, epoch: int, counter: int, size: int) -> list[Group]:
-        """As few groups as hold so many bytes, half of their answers right."""
+        """The fewest groups that hold this number of bytes, half of their completions correct."""
         each = self._manifest.max_completion_bytes * self._manifest.completions
         groups = -(-size // each)
         length = size // (groups * self._manifest.completions) - _REST_BYTES

@@ -1,7 +1,7 @@
-"""Small policies beside the packaged seed, each built from nothing but the package, for swarms whose nodes differ.
+"""Small policies beside the packaged seed, built from the package alone, for swarms whose nodes differ.
 
-`catalogue` says what each of them is, in numbers; `prepare` finds or builds them in a folder; `make` does the work with
-the parts in `networks`. torch is imported when something is built.
+`catalogue` lists them in numbers; `prepare` finds or builds them in a folder; `make` builds with the parts in
+`networks`. torch is imported when something is built. Imports `files`.
 """
 
 from sapo_adversary.research.policies.catalogue import POLICIES

@@ -1,6 +1,6 @@
-"""What policies are made of beside their lessons: untrained networks of three architectures, and three tokenizers.
+"""The parts of policies: untrained networks of three architectures, and three tokenizers.
 
-The tokenizers share the special tokens and the template of the seed's; they differ in what a token of text is.
+The tokenizers share the special tokens and the template of the seed's; they differ in how they split text.
 """
 
 from collections.abc import Callable, Mapping

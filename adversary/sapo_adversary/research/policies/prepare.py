@@ -1,7 +1,7 @@
 """Finds a prepared policy in a folder, or builds it there and moves it into place by one rename.
 
-A folder with a policy's name is therefore whole. What an interrupted build left lies beside it under a name that holds
-the digest of everything the policy is made from, so that a changed recipe never goes on with another's work.
+A folder with a policy's name is therefore complete. An interrupted build lies beside it, under a name with the digest
+of everything that the policy is made from, so that a changed recipe never continues the build of another.
 """
 
 import fcntl
@@ -29,10 +29,11 @@ DEFAULT_FOLDER = Path(platformdirs.user_cache_dir("sapo-node")) / "policies"
 
 
 def prepare(name: str, folder: Path, progress: Progress, *, policies: Mapping[str, Making] = POLICIES) -> Path:
-    """Return the model folder of a policy, `folder/name`, built first where it is missing or of another recipe.
+    """Return the model folder of a policy, `folder/name`. Build it first where it is missing or of another
+    recipe.
 
-    Its `meta.json` says what it was made from, by which command, and what was measured. Raises LocalError for a name
-    that is none of the policies.
+    Its `meta.json` holds what it was made from, the command and the measurements. Raises LocalError for an unknown
+    name.
     """
     require_known([name], policies)
     manifest = load_manifest(SWARM)
@@ -74,16 +75,14 @@ def _alone_in(work: Path, name: str) -> Iterator[None]:
 
 
 def require_known(names: Iterable[str], policies: Mapping[str, Making] = POLICIES) -> None:
-    """Raise LocalError for a name that is none of the policies."""
+    """Raise LocalError for an unknown name."""
     for name in names:
         if name not in policies:
             raise LocalError(f"no policy {name!r}; {suggestion(name, policies)}")
 
 
 def meta_of(target: Path) -> dict[str, Any]:
-    """What a prepared policy says about itself; nothing where there is none. Raises LocalError where it is
-    damaged.
-    """
+    """The `meta.json` of a prepared policy; empty where there is none. Raises LocalError where it is damaged."""
     path = target / "meta.json"
     return read_results(path, "`sapo-adversary policies`") if path.exists() else {}
 

@@ -1,4 +1,4 @@
-"""What a soak came to: slopes with their intervals, what came back, and which lines of the logs nobody expected."""
+"""The result of a soak: slopes with their intervals, recoveries, and lines of the logs without an explanation."""
 
 import json
 import re
@@ -35,7 +35,7 @@ EXPLAINED = {
 
 
 def report(soak: Soak, folder: Path) -> dict[str, Any]:
-    """The figures, as they are kept."""
+    """The figures of a soak, as plain values."""
     samples = [json.loads(line) for line in (folder / "samples.jsonl").read_text().splitlines()]
     staying = [member.name for member in soak.members if member.stays]
     recovered = [each["recovered"] for each in soak.record.faults]
@@ -69,7 +69,7 @@ def report(soak: Soak, folder: Path) -> dict[str, Any]:
 
 
 def _growth(samples: Sequence[dict[str, Any]], staying: Iterable[str]) -> list[dict[str, Any]]:
-    """Of each process that nothing was done to: what it holds at the end, and by how much that grows in an hour."""
+    """Of each undisturbed process: what it holds at the end, and the growth per hour."""
     series: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
     for each in samples:
         series[each["node"], each["role"]].append(each)
@@ -95,7 +95,7 @@ def _growth(samples: Sequence[dict[str, Any]], staying: Iterable[str]) -> list[d
 
 
 def slope(hours: Sequence[float], values: Sequence[float]) -> dict[str, float]:
-    """Growth in an hour with its interval, by least squares over the means of BLOCKS stretches."""
+    """Growth per hour with its interval, by least squares over the means of BLOCKS stretches."""
     size = len(hours) // BLOCKS
     blocks = [slice(start * size, (start + 1) * size) for start in range(BLOCKS)]
     xs, ys = ([sum(each[block]) / size for block in blocks] for each in (hours, values))
@@ -111,7 +111,7 @@ def _said(notices: Iterable[str], log: Path) -> list[str]:
 
 
 def sorted_out(lines: Iterable[str]) -> tuple[dict[str, int], dict[str, int]]:
-    """How many lines there were of each meaning, and those without one."""
+    """The number of log lines by meaning, and the lines without one."""
     explained: Counter[str] = Counter()
     unexplained: Counter[str] = Counter()
     for line in filter(None, lines):
