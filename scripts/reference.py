@@ -11,8 +11,8 @@ import click
 
 from sapo_adversary.cli.main import cli as adversary
 from sapo_adversary.research.policies import DEFAULT_FOLDER
-from sapo_node.cli import cli as node
-from sapo_node.config import Config, render_config
+from sapo_node.cli.main import cli as node
+from sapo_node.app.config import Config, render_config
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference.md"
 WIDTH = 110

@@ -1,6 +1,6 @@
 """The entry point of the command `sapo-adversary`."""
 
-from sapo_node.entry import run
+from sapo_node.cli.entry import run
 
 
 def main() -> None:

@@ -15,10 +15,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
+from sapo_node.verification.sandbox.messages import Scored, ScoreRequest
+from sapo_node.verification.tasks import Task, build_task, score, task_digest
+
 from sapo_adversary.attacks.kit import Solution
-from sapo_node.jail.messages import Scored, ScoreRequest
 from sapo_node.seed.texts import STEPS, careful
-from sapo_node.tasks import Task, build_task, score, task_digest
 from sapo_protocol import Assignment
 
 REMEMBERED = 50_000

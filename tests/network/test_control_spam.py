@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import trio
 from libp2p.pubsub.pb import rpc_pb2
+from sapo_node.net.gossip_score import Offence
+from sapo_node.net.seen_cache import message_id
 
 from sapo_node.net.interface import ServiceRestarted
-from sapo_node.net.judge import message_id
-from sapo_node.net.score import Offence
 
 if TYPE_CHECKING:
     from tests.network.conftest import Attack, Attacker, Probe, Start, Until
@@ -120,7 +120,7 @@ async def test_who_offers_what_it_never_delivers_is_out_of_the_mesh(
     victim: "Probe", attacker: "Attack", until: "Until", monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each promise has ten seconds, so that it takes about half a minute; here they have a tenth of a second."""
-    monkeypatch.setattr("sapo_node.net.mesh.PROMISE_SECONDS", 0.1)
+    monkeypatch.setattr("sapo_node.net.router.PROMISE_SECONDS", 0.1)
     async with attacker(victim.address) as mallory:
         await enter_mesh(victim, mallory, until)
         offers = iter(range(1000))
@@ -134,7 +134,7 @@ async def test_who_offers_what_it_never_delivers_is_out_of_the_mesh(
 async def test_who_delivers_one_of_what_it_offered_is_not_charged(
     victim: "Probe", attacker: "Attack", until: "Until", monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sapo_node.net.mesh.PROMISE_SECONDS", 1.0)
+    monkeypatch.setattr("sapo_node.net.router.PROMISE_SECONDS", 1.0)
     async with attacker(victim.address) as mallory:
         offered = [message_id(TOPIC, b"offered"), *ids(10)]
         await mallory.send_rpc(control(ihave=[rpc_pb2.ControlIHave(topicID=TOPIC, messageIDs=offered)]))

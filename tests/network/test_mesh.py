@@ -24,7 +24,7 @@ async def test_a_peer_that_never_forwards_loses_its_place_and_nothing_else(
     start: "Start", attacker: "Attack", until: "Until", monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The mesh delivers some 40 messages a peer; honest peers, who deliver about as much as each other, keep theirs."""
-    monkeypatch.setattr("sapo_node.net.score.ACTIVATION_SECONDS", 0.0)
+    monkeypatch.setattr("sapo_node.net.gossip_score.ACTIVATION_SECONDS", 0.0)
     victim = await start(1)
     honest: list[Probe] = []
     for number in (2, 3, 4):
@@ -50,7 +50,7 @@ async def test_a_peer_that_never_forwards_loses_its_place_and_nothing_else(
 async def test_two_nodes_of_which_one_says_nothing_keep_each_other(
     start: "Start", until: "Until", monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sapo_node.net.score.ACTIVATION_SECONDS", 0.0)
+    monkeypatch.setattr("sapo_node.net.gossip_score.ACTIVATION_SECONDS", 0.0)
     speaker = await start(1)
     silent = await start(2, bootstrap=(speaker.address,))
     await until(lambda: mesh(speaker) and mesh(silent))

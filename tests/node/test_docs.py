@@ -9,10 +9,10 @@ from pathlib import Path
 
 import click
 import pytest
+from sapo_node.cli.main import cli as node
+from sapo_node.groups.advantage import advantages
 
 from sapo_adversary.cli.main import cli as adversary
-from sapo_node.advantage import advantages
-from sapo_node.cli import cli as node
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "SECURITY.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]

@@ -8,27 +8,28 @@ import pytest
 import trio
 import trio.testing
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from sapo_node.app.config import Config
+from sapo_node.app.node import Node
+from sapo_node.app.state import SCHEMA
+from sapo_node.groups.messages import Refusal
+from sapo_node.groups.types import VerifiedGroup
+from sapo_node.observability.journal import UNWRITTEN, Fate, Journal
+from sapo_node.processes.clock import TrioClock
+from sapo_node.processes.worker import WorkerFailed
+from sapo_node.sampling.sampler import PassedOver
+from sapo_node.storage.counters import Counters
+from sapo_node.storage.database import Database
+from sapo_node.storage.keys import Identity
+from sapo_node.training.batch_log import trained_per_peer
+from sapo_node.trust.constants import Standing
+from sapo_node.verification.verifier import Unusable
 
 from sapo_adversary.attacks.false_claim import FalseClaim
 from sapo_adversary.attacks.kit import Key, Kit
 from sapo_adversary.scoring import SharedScorer
-from sapo_node import earshot
-from sapo_node.clock import TrioClock
-from sapo_node.config import Config
-from sapo_node.counters import Counters
-from sapo_node.database import Database
-from sapo_node.journal import UNWRITTEN, Fate, Journal
-from sapo_node.keyfile import Identity
-from sapo_node.learner.messages import Refusal
+from sapo_node.ingest import shards
 from sapo_node.net.interface import Channel, NotRunningError, Verdict
 from sapo_node.net.memory import LinkQuality, MemoryHub
-from sapo_node.node import Node
-from sapo_node.sampler import PassedOver
-from sapo_node.state import SCHEMA
-from sapo_node.trainer import trained_per_peer
-from sapo_node.trust.policy import Standing
-from sapo_node.verify import Unusable, VerifiedGroup
-from sapo_node.worker import WorkerFailed
 from sapo_protocol import Completion, Finish, epoch_at, rollouts_topic
 from swarm_parts import KnowingScorer, Oracle
 
@@ -565,7 +566,7 @@ async def test_a_swarm_on_several_topics_exchanges_as_on_one(fast, autojump_cloc
 
 
 async def test_nodes_that_hear_a_part_of_the_swarm_learn_from_it(fast, autojump_clock, monkeypatch):
-    monkeypatch.setattr(earshot, "MESSAGES_PER_SECOND", 1.0)
+    monkeypatch.setattr(shards, "MESSAGES_PER_SECOND", 1.0)
     hub = MemoryHub()
     spread = replace(fast, shards=4)
     peers = [Peer(number, spread, hub) for number in range(1, 8)]

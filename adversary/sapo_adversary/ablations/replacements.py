@@ -3,14 +3,16 @@
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from sapo_node.ingest import Ingest
-from sapo_node.jail.messages import ScoreRequest
+from sapo_node.groups.types import VerifiedGroup
+from sapo_node.ingest.validator import Ingest
+from sapo_node.net.gossipsub import SteadyGossipSub
+from sapo_node.net.router import ScoredGossipSub
+from sapo_node.trust.constants import Fact, Standing
+from sapo_node.verification.sandbox.messages import ScoreRequest
+from sapo_node.verification.verifier import Verifier, request_for
+
 from sapo_node.net.interface import Verdict
-from sapo_node.net.mesh import ScoredGossipSub
-from sapo_node.net.steady import SteadyGossipSub
 from sapo_node.trust.ledger import Account, Ledger
-from sapo_node.trust.policy import Fact, Standing
-from sapo_node.verify import VerifiedGroup, Verifier, request_for
 from sapo_protocol import (
     Equivocation,
     Opened,

@@ -16,10 +16,10 @@ import cbor2
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from reasoning_gym.utils import extract_answer
+from sapo_node.verification.sandbox.messages import Scored, ScoreRequest
+from sapo_node.verification.tasks import prepare
 
 from sapo_adversary.scoring import SharedScorer
-from sapo_node.jail.messages import Scored, ScoreRequest
-from sapo_node.tasks import prepare
 from sapo_protocol import (
     ROLLOUT_DOMAIN,
     Body,

@@ -4,10 +4,10 @@ import json
 from pathlib import Path
 
 import click
+from sapo_node.app.config import load_config, render_config
+from sapo_node.cli.commands.options import as_json
 
 from sapo_adversary.research.load.keys import identity_of
-from sapo_node.commands.options import as_json
-from sapo_node.config import load_config, render_config
 
 MOST_USERS = 1_000
 """Most users. A node holds 64 connections, so that more users would not reach it."""

@@ -1,9 +1,8 @@
 """The command `sapo-adversary`: a group whose commands are imported when they are called."""
 
 import click
-
-from sapo_node.commands.group import CommandGroup
-from sapo_node.commands.options import run_command_line
+from sapo_node.cli.commands.group import CommandGroup
+from sapo_node.cli.commands.options import run_command_line
 
 _MODULES = {
     "list": "run",

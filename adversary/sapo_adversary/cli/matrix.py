@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 from rich.table import Table
+from sapo_node.cli.commands.options import stderr
 
 from sapo_adversary.cli.played import (
     MOST_SEEDS,
@@ -35,7 +36,6 @@ from sapo_adversary.scenarios.outcome import Outcome
 from sapo_adversary.scenarios.play import play, recorded
 from sapo_adversary.scenarios.scenario import scenario_names
 from sapo_adversary.simulator.engine import Engine
-from sapo_node.commands.options import stderr
 from sapo_protocol import LocalError
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 from rich.text import Text
+from sapo_node.cli.commands.options import Command, as_json, stderr
 
 from sapo_adversary.cli.engines import with_engine
 from sapo_adversary.cli.policies import prepare_for
@@ -19,7 +20,6 @@ from sapo_adversary.scenarios.metrics import ABOUT
 from sapo_adversary.scenarios.outcome import COLUMNS, Outcome, rows
 from sapo_adversary.scenarios.page import page
 from sapo_adversary.scenarios.scenario import Scenario
-from sapo_node.commands.options import Command, as_json, stderr
 
 MOST_SEEDS = 1_000
 """Most seeds that one command plays. Each seed takes one swarm per arm, and a swarm takes a minute or more."""

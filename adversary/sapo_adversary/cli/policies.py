@@ -9,10 +9,10 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
+from sapo_node.cli.commands.options import as_json, stderr
 
 from sapo_adversary.research.policies import DEFAULT_FOLDER, POLICIES, meta_of, prepare, require_known
 from sapo_adversary.simulator.simulation import Simulation
-from sapo_node.commands.options import as_json, stderr
 
 
 @click.command()

@@ -9,12 +9,12 @@ import click
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
+from sapo_node.cli.commands.numbers import Number
+from sapo_node.cli.commands.options import as_json, stderr
 
 from sapo_adversary.cli.results import to_output
 from sapo_adversary.files.records import to_json, writable_folder, write_whole
 from sapo_adversary.research.reach.cost import MEASURED, MESSAGES, Swarm, measure
-from sapo_node.commands.numbers import Number
-from sapo_node.commands.options import as_json, stderr
 from sapo_protocol.limits import MAX_SHARDS
 
 _MOST_PEERS = 20_000

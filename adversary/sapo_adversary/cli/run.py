@@ -7,6 +7,8 @@ from pathlib import Path
 import click
 from rich.console import Console
 from rich.table import Table
+from sapo_node.cli.commands.numbers import Number
+from sapo_node.cli.commands.options import as_json, stderr
 
 from sapo_adversary.ablations.defences import DEFENCES
 from sapo_adversary.attacks.catalogue import THREATS
@@ -26,8 +28,6 @@ from sapo_adversary.scenarios.outcome import Outcome
 from sapo_adversary.scenarios.play import play
 from sapo_adversary.scenarios.scenario import SHARE, Scenario, load_scenario, scenario_names
 from sapo_adversary.simulator.engine import Engine
-from sapo_node.commands.numbers import Number
-from sapo_node.commands.options import as_json, stderr
 
 _SHOWN = ("reward_lost", "heldout_lost", "poison_share", "violations", "false_bans", "banned", "rounds_to_ban")
 _REALTIME_SHOWN = ("delivery", "victim_heard", "victim_hears", "latency_p99", "mesh_honest", "mesh_dark", "honest_cpu")

@@ -10,13 +10,13 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
+from sapo_node.cli.commands.numbers import Number
+from sapo_node.cli.commands.options import as_json, stderr
 
 from sapo_adversary.cli.results import to_output
 from sapo_adversary.files.records import to_json, writable_folder, write_whole
 from sapo_adversary.research.soak.play import STAY, Soak, play
 from sapo_adversary.research.soak.report import report
-from sapo_node.commands.numbers import Number
-from sapo_node.commands.options import as_json, stderr
 from sapo_protocol import LocalError
 
 

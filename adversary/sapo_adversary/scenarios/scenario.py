@@ -9,13 +9,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
+from sapo_node.app.config import Config
+
 from sapo_adversary.ablations.defences import DEFENCES
 from sapo_adversary.attacks.catalogue import THREATS
 from sapo_adversary.files.packaged import load_named, names_in
 from sapo_adversary.files.typed import made, require_type, suggestion
 from sapo_adversary.scenarios.metrics import ABOUT, REFUSED
 from sapo_adversary.simulator.simulation import NodeSpec, Simulation, simulation_from
-from sapo_node.config import Config
 from sapo_protocol import LocalError
 
 Arm = Literal["alone", "control", "undefended", "defended"]

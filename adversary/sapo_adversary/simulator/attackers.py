@@ -11,14 +11,14 @@ from functools import partial
 
 import trio
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from sapo_node.processes.clock import TrioClock
+from sapo_node.storage.keys import Identity
 
 from sapo_adversary.attacks.catalogue import ATTACKS
 from sapo_adversary.attacks.kit import Key, Kit
 from sapo_adversary.scoring import SharedScorer
 from sapo_adversary.simulator.crowd import Crowd
 from sapo_adversary.simulator.simulation import AttackerSpec, Simulation
-from sapo_node.clock import TrioClock
-from sapo_node.keyfile import Identity
 from sapo_node.net.interface import Channel, Verdict
 from sapo_node.net.memory import MemoryHub, MemoryNetwork
 from sapo_protocol import Manifest, epoch_at, evidence_topic, rollouts_topics, topic_of

@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from math import exp, log
 
 import trio
+from sapo_node.groups.messages import Correction, Sampled, TrainGroup, TrainReport
 
 from sapo_adversary.scoring import SharedScorer
 from sapo_adversary.simulator.pace import GENERATING, Meter
 from sapo_adversary.simulator.simulation import Simulation
-from sapo_node.learner.messages import Correction, Sampled, TrainGroup, TrainReport
 from sapo_protocol import Manifest
 
 START = 0.04
@@ -29,7 +29,7 @@ FREEDOM = 6.0
 
 
 class Bandit:
-    """Implements `sapo_node.trainer.Policy`."""
+    """Implements `sapo_node.training.batch_log.Policy`."""
 
     def __init__(self, simulation: Simulation, manifest: Manifest, number: int, scorer: SharedScorer) -> None:
         self._seed = f"{simulation.seed}/{number}"

@@ -10,12 +10,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from sapo_node.groups.advantage import advantages
+from sapo_node.groups.messages import Correction, TrainGroup, TrainReport
+from sapo_node.verification.sandbox.messages import ScoreRequest
+
 from sapo_adversary.scoring import SharedScorer
 from sapo_adversary.simulator.learning import SimulatedLearner
 from sapo_adversary.simulator.simulation import Simulation
-from sapo_node.advantage import advantages
-from sapo_node.jail.messages import ScoreRequest
-from sapo_node.learner.messages import Correction, TrainGroup, TrainReport
 from sapo_protocol import ASSIGNED_SEEDS, Manifest
 
 KEPT = 64

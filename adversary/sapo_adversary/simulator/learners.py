@@ -4,11 +4,12 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Protocol
 
+from sapo_node.training.batch_log import Policy
+
 from sapo_adversary.scoring import SharedScorer
 from sapo_adversary.simulator.bandit import Bandit
 from sapo_adversary.simulator.pace import Meter
 from sapo_adversary.simulator.simulation import Simulation
-from sapo_node.trainer import Policy
 from sapo_protocol import Manifest
 
 

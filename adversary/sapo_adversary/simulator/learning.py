@@ -10,14 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import trio
-
-from sapo_adversary.scoring import SharedScorer
-from sapo_adversary.simulator.pace import GENERATING, Meter, Stopwatch
-from sapo_adversary.simulator.simulation import Simulation
-from sapo_node.heldout import heldout_seed
-from sapo_node.jail.messages import ScoreRequest
-from sapo_node.learner.generate import ROWS, generate
-from sapo_node.learner.messages import (
+from sapo_node.groups.messages import (
     Correction,
     GenerateRequest,
     LearnerOptions,
@@ -26,13 +19,20 @@ from sapo_node.learner.messages import (
     TrainReport,
     TrainRequest,
 )
+from sapo_node.training.evaluation import heldout_seed
+from sapo_node.verification.sandbox.messages import ScoreRequest
+
+from sapo_adversary.scoring import SharedScorer
+from sapo_adversary.simulator.pace import GENERATING, Meter, Stopwatch
+from sapo_adversary.simulator.simulation import Simulation
+from sapo_node.learner.generate import ROWS, generate
 from sapo_node.learner.model import load
 from sapo_node.learner.trainer import Trainer
 from sapo_protocol import Manifest
 
 
 class SimulatedLearner:
-    """Implements `sapo_node.trainer.Policy` with a model in this process; `policies` is where prepared ones lie."""
+    """Implements `sapo_node.training.batch_log.Policy` with a model in this process; `policies` is where prepared ones lie."""
 
     def __init__(self, simulation: Simulation, manifest: Manifest, number: int, policies: Path) -> None:
         spec = simulation.members[number]

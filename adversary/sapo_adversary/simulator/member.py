@@ -11,6 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 import trio.testing
+from sapo_node.app.config import Config
+from sapo_node.app.node import Node
+from sapo_node.app.state import SCHEMA
+from sapo_node.processes.clock import TrioClock
+from sapo_node.storage.counters import Counters
+from sapo_node.storage.database import Database
+from sapo_node.storage.keys import Identity
+from sapo_node.training.batch_log import trained_per_peer
+from sapo_node.training.round import RoundReport
+from sapo_node.trust.constants import Standing
 
 from sapo_adversary.scoring import SharedScorer
 from sapo_adversary.simulator.attackers import insiders
@@ -18,18 +28,8 @@ from sapo_adversary.simulator.learners import learner_for
 from sapo_adversary.simulator.oracle.audit import Audit, Findings, WatchedTrainer
 from sapo_adversary.simulator.oracle.standings import Standings
 from sapo_adversary.simulator.simulation import NodeSpec, Simulation
-from sapo_node.clock import TrioClock
-from sapo_node.config import Config
-from sapo_node.counters import Counters
-from sapo_node.database import Database
-from sapo_node.keyfile import Identity
 from sapo_node.net.interface import PeerInfo
 from sapo_node.net.memory import MemoryHub
-from sapo_node.node import Node
-from sapo_node.round import RoundReport
-from sapo_node.state import SCHEMA
-from sapo_node.trainer import trained_per_peer
-from sapo_node.trust.policy import Standing
 from sapo_protocol import LocalError, Manifest
 
 if TYPE_CHECKING:

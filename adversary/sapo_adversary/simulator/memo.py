@@ -9,11 +9,12 @@ from contextlib import ExitStack, contextmanager
 from functools import wraps
 from typing import Any
 
-import sapo_node.inbox
-import sapo_node.ingest
-import sapo_node.net.judge
+import sapo_node.ingest.pending
+import sapo_node.ingest.validator
+import sapo_node.net.seen_cache
+import sapo_node.verification.verifier
+
 import sapo_node.net.memory
-import sapo_node.verify
 
 REMEMBERED = 20_000
 """Results of a stage that are kept at most; then all are forgotten at once."""
@@ -37,15 +38,15 @@ def _envelope_and_bodies(opened: Any, _header: Any, bodies: Hashable) -> Hashabl
 
 _PURE: tuple[tuple[Any, str, Key], ...] = (
     (sapo_node.net.memory, "content_id", _first),
-    (sapo_node.net.judge, "content_id", _first),
-    (sapo_node.ingest, "decode_message", _first),
-    (sapo_node.ingest, "parse_envelope", _first),
-    (sapo_node.ingest, "open_envelope", _first),
-    (sapo_node.ingest, "decode_header", _first),
-    (sapo_node.ingest, "match_bodies", _envelope_and_bodies),
-    (sapo_node.inbox, "encode_message", _all),
-    (sapo_node.inbox, "open_message", _first),
-    (sapo_node.verify, "decode_body", _first),
+    (sapo_node.net.seen_cache, "content_id", _first),
+    (sapo_node.ingest.validator, "decode_message", _first),
+    (sapo_node.ingest.validator, "parse_envelope", _first),
+    (sapo_node.ingest.validator, "open_envelope", _first),
+    (sapo_node.ingest.validator, "decode_header", _first),
+    (sapo_node.ingest.validator, "match_bodies", _envelope_and_bodies),
+    (sapo_node.ingest.pending, "encode_message", _all),
+    (sapo_node.ingest.pending, "open_message", _first),
+    (sapo_node.verification.verifier, "decode_body", _first),
 )
 """Functions of the node, and by what of their arguments the result is determined. Scores are `SharedScorer`'s."""
 

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 import trio
 import trio.testing
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from sapo_node.processes.clock import TrioClock
+from sapo_node.storage.keys import Identity
 
 from sapo_adversary.ablations.defences import without
 from sapo_adversary.attacks.poison.habits import habits_sought
@@ -24,8 +26,6 @@ from sapo_adversary.simulator.member import Member, Progress, members_of
 from sapo_adversary.simulator.memo import memoised
 from sapo_adversary.simulator.oracle.audit import HONEST, Audit
 from sapo_adversary.simulator.simulation import Simulation
-from sapo_node.clock import TrioClock
-from sapo_node.keyfile import Identity
 from sapo_protocol import Manifest, load_manifest
 
 if TYPE_CHECKING:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import trio
 from rich.console import Console
+from sapo_node.storage.keys import create_key
 
 from sapo_adversary.attacks.gossip.peer import LinkLost, Peer, running
 from sapo_adversary.scenarios.play import play
@@ -16,7 +17,6 @@ from sapo_adversary.simulator.libp2p.realtime import simulate_realtime
 from sapo_adversary.simulator.libp2p.watch import Seen
 from sapo_adversary.simulator.simulation import AttackerSpec, NodeSpec, Simulation
 from sapo_adversary.simulator.swarm import simulate
-from sapo_node.keyfile import create_key
 from sapo_node.net.interface import Channel, Verdict
 from sapo_node.net.libp2p import Libp2pNetwork, NetworkSettings
 from sapo_protocol import LocalError

@@ -5,6 +5,9 @@ import re
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from sapo_node.groups.messages import GATES
+from sapo_node.sampling.filters.steps import steps_hold
+from sapo_node.storage.keys import Identity
 
 from sapo_adversary.attacks.catalogue import ATTACKS
 from sapo_adversary.attacks.kit import Key, Kit
@@ -16,9 +19,6 @@ from sapo_adversary.scoring import SharedScorer
 from sapo_adversary.simulator.attackers import insiders
 from sapo_adversary.simulator.simulation import AttackerSpec, NodeSpec, Simulation
 from sapo_adversary.simulator.swarm import simulate
-from sapo_node.gates.steps import steps_hold
-from sapo_node.keyfile import Identity
-from sapo_node.learner.messages import GATES
 from sapo_node.one_core import one_core
 from sapo_protocol import decode_body, load_manifest, open_message
 

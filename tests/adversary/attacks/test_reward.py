@@ -7,14 +7,14 @@ from functools import cache
 
 import pytest
 import trio
+from sapo_node.verification.sandbox import Jail, ScoreRequest
+from sapo_node.verification.tasks import build_task, score
 
 from attacked import attacked, poison, refused, violations
 from sapo_adversary.ablations import stock
 from sapo_adversary.attacks.scorer_exploit import BURDENS, MARKER, TRICKS, answered, copied_premises
 from sapo_adversary.simulator.simulation import AttackerSpec, NodeSpec, Simulation
 from sapo_adversary.simulator.swarm import simulate
-from sapo_node.jail import Jail, ScoreRequest
-from sapo_node.tasks import build_task, score
 from sapo_protocol import load_manifest
 
 CATALOGUE = {spec.dataset: spec for name in ("starter", "paper-nine") for spec in load_manifest(name).tasks}

@@ -7,6 +7,10 @@ from functools import partial
 import cbor2
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from sapo_node.app.state import SCHEMA
+from sapo_node.storage.database import Database
+from sapo_node.trust.constants import Standing
+from sapo_node.verification.verifier import Unusable, Verifier
 
 from attacked import attacked, poison, refused, violations
 from gate import Gate
@@ -22,11 +26,7 @@ from sapo_adversary.attacks.small_order import ENCODINGS
 from sapo_adversary.attacks.tag_bomb import TAGGED
 from sapo_adversary.attacks.twin import twins
 from sapo_adversary.scoring import SharedScorer
-from sapo_node.database import Database
 from sapo_node.net.interface import Verdict
-from sapo_node.state import SCHEMA
-from sapo_node.trust.policy import Standing
-from sapo_node.verify import Unusable, Verifier
 from sapo_protocol import Layer, decode_message, encode_message, load_manifest, verify_signature
 
 MANIFEST = replace(load_manifest("starter"), genesis=0, max_rounds=600)

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from sapo_node.app.config import load_config, render_config
 
 from sapo_adversary.cli.load import MOST_USERS
 from sapo_adversary.cli.main import cli
 from sapo_adversary.experiments.experiment import load_experiment
 from sapo_adversary.research.load.keys import identity_of
 from sapo_adversary.scenarios.scenario import load_scenario
-from sapo_node.config import load_config, render_config
 from sapo_protocol import LocalError, SapoError
 
 SCENARIO = 'title = "t"\nattack = "false-claim"\nundefended = ["re-verification"]\n'

@@ -48,7 +48,7 @@ def test_lines_that_belong_to_a_fault_are_counted_by_what_they_mean():
     "line",
     [
         "Traceback (most recent call last):",
-        "ERROR sapo_node.net.judge: the message handler failed; the message is ignored",
+        "ERROR sapo_node.net.seen_cache: the message handler failed; the message is ignored",
         "the network service failed (KeyError: 1) and starts again in 0.2 s",
         "so much was lost 12D3KooWQ4MKT8R8wxccDxhUM3JD1EojH3sDmGaqdDKpMRgSCvsW",
     ],

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import pytest
 from rich.console import Console
+from sapo_node.groups.messages import GATES
 
 from sapo_adversary.attacks.catalogue import THREATS
 from sapo_adversary.scenarios.matrices import one_out
@@ -26,7 +27,6 @@ from sapo_adversary.scenarios.scenario import (
     scenario_names,
 )
 from sapo_adversary.simulator.engine import ThisMachine
-from sapo_node.learner.messages import GATES
 from sapo_protocol import LocalError
 
 

@@ -5,6 +5,7 @@ from contextlib import nullcontext
 from dataclasses import replace
 
 import pytest
+from sapo_node.verification.sandbox.messages import ScoreRequest
 
 from attacked import refused, violations
 from sapo_adversary import scoring
@@ -13,7 +14,6 @@ from sapo_adversary.scoring import SharedScorer
 from sapo_adversary.simulator import swarm
 from sapo_adversary.simulator.simulation import AttackerSpec, NodeSpec, Simulation
 from sapo_adversary.simulator.swarm import simulate
-from sapo_node.jail.messages import ScoreRequest
 from sapo_protocol import LocalError, load_manifest
 
 LIARS = AttackerSpec("false-claim", count=3, acts_every=2.0)

@@ -6,13 +6,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from sapo_node.verification.sandbox.messages import ScoreRequest
+from sapo_node.verification.tasks import build_task, score, task_digest
 
 from sapo_adversary.scoring import SharedScorer
 from sapo_adversary.simulator.runs import load_record
 from sapo_adversary.simulator.simulation import NodeSpec, Simulation, simulation_from
 from sapo_adversary.simulator.swarm import identity_of, simulate
-from sapo_node.jail.messages import ScoreRequest
-from sapo_node.tasks import build_task, score, task_digest
 from sapo_protocol import LocalError, load_manifest
 
 SMALL = Simulation("small", (NodeSpec(count=3, local=2, external=2),), seed=7, seconds=30, groups=4, final_questions=1)

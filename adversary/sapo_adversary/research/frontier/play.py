@@ -8,8 +8,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from sapo_node.groups.messages import GATES
+
 from sapo_adversary.research.frontier.search import SPACES, search
-from sapo_node.learner.messages import GATES
 
 
 def play(attacks: Sequence[str], model: Path, *, tries: int, seed: int, done: Callable[[str], None]) -> dict[str, Any]:

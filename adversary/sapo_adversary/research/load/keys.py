@@ -3,8 +3,7 @@
 import hashlib
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-
-from sapo_node.keyfile import Identity
+from sapo_node.storage.keys import Identity
 
 
 def seed_of(words: str, user: int) -> bytes:

@@ -6,9 +6,10 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from sapo_node.groups.messages import LearnerOptions
+
 from sapo_adversary.research.policies import networks
 from sapo_adversary.research.policies.catalogue import Making, Progress, Reinforced, Taught
-from sapo_node.learner.messages import LearnerOptions
 from sapo_node.learner.model import load
 from sapo_node.learner.trainer import Trainer
 from sapo_node.one_core import one_core

@@ -8,12 +8,13 @@ from dataclasses import replace
 from typing import Any
 
 import torch
+from sapo_node.groups.messages import LearnerOptions
+from sapo_node.verification.tasks import Task
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import GPTNeoXConfig, GPTNeoXForCausalLM, LlamaConfig, LlamaForCausalLM
 
 from sapo_adversary.research.policies.catalogue import Talkative, Taught
 from sapo_adversary.research.policies.remarks import RemarkedLessons
-from sapo_node.learner.messages import LearnerOptions
 from sapo_node.learner.model import load
 from sapo_node.seed import POLICY_DIR
 from sapo_node.seed import tokenizer as seed_tokenizer
@@ -21,7 +22,6 @@ from sapo_node.seed.build import corpus
 from sapo_node.seed.recipe import Lesson, Lessons, Recipe
 from sapo_node.seed.teach import new_model
 from sapo_node.seed.tokenizer import CHAT_TEMPLATE, END, PAD
-from sapo_node.tasks import Task
 
 LAST_LINE_TEMPLATE = "{{ (messages[-1]['content'] | trim).split('\\n')[-1] + '\\n' }}"
 

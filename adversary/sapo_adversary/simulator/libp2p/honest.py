@@ -7,10 +7,12 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 
 import trio
+from sapo_node.app.state import SCHEMA
+from sapo_node.net.anchors import Anchors
+from sapo_node.net.seen_cache import content_id
+from sapo_node.storage.database import Database
 
 from sapo_adversary.simulator.libp2p.watch import WARM_SECONDS, Watch
-from sapo_node.anchors import Anchors
-from sapo_node.database import Database
 from sapo_node.net.addresses import host_of
 from sapo_node.net.interface import (
     Admit,
@@ -22,10 +24,8 @@ from sapo_node.net.interface import (
     ServiceRestarted,
     Verdict,
 )
-from sapo_node.net.judge import content_id
 from sapo_node.net.libp2p import Libp2pNetwork, NetworkSettings
 from sapo_node.net.service import Service
-from sapo_node.state import SCHEMA
 
 if TYPE_CHECKING:
     from trio_typing import TaskStatus

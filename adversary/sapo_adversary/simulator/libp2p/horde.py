@@ -11,10 +11,10 @@ from typing import Any
 
 import trio
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from sapo_node.storage.keys import Identity
 
 from sapo_adversary.simulator.libp2p.loopback import ATTACKERS_FROM, Loopback, address, free_place
 from sapo_adversary.simulator.simulation import AttackerSpec, Simulation
-from sapo_node.keyfile import Identity
 from sapo_protocol import LocalError
 
 _START_SECONDS = 60.0

@@ -6,11 +6,11 @@ import socket
 from collections.abc import Mapping, Sequence
 
 import trio
+from sapo_node.storage.keys import Identity
 
 from sapo_adversary.simulator.libp2p.honest import HonestNetwork, WatchedNetwork
 from sapo_adversary.simulator.libp2p.watch import Watch
 from sapo_adversary.simulator.simulation import Simulation
-from sapo_node.keyfile import Identity
 from sapo_node.net.interface import Admit, Channel, Notify, Requests
 from sapo_node.net.libp2p import NetworkSettings
 from sapo_protocol import LocalError, Manifest, pull_protocol, rollouts_topic

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 
 import trio
+from sapo_node.processes.clock import TrioClock
 
 from sapo_adversary.ablations.defences import without
 from sapo_adversary.scoring import SharedScorer
@@ -20,7 +21,6 @@ from sapo_adversary.simulator.member import Member, Progress, members_of
 from sapo_adversary.simulator.oracle.audit import HONEST, Audit
 from sapo_adversary.simulator.simulation import Simulation
 from sapo_adversary.simulator.swarm import FIRST_EPOCH, identities_of, manifest_of
-from sapo_node.clock import TrioClock
 from sapo_node.net import host
 from sapo_protocol import LocalError, Manifest
 

@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any
 
+from sapo_node.trust.constants import Standing
+
 from sapo_node.trust.ledger import Ledger
-from sapo_node.trust.policy import Standing
 
 
 @dataclass(slots=True)
