@@ -53,7 +53,7 @@ lint: $(STAMP)
 test: lint
 	@PYTHON=$(PYTHON) scripts/system-packages browser
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
-	$(BIN)/sapo-adversary matrix --quick --output build/attacks
+	$(BIN)/sapo-adversary matrix quick --output build/attacks
 
 slow: $(STAMP)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[load,cluster]'

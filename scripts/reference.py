@@ -9,8 +9,8 @@ from pathlib import Path
 
 import click
 
-from sapo_adversary.cli import cli as adversary
-from sapo_adversary.policies import DEFAULT_FOLDER
+from sapo_adversary.cli.main import cli as adversary
+from sapo_adversary.research.policies import DEFAULT_FOLDER
 from sapo_node.app.config import Config, render_config
 from sapo_node.cli.main import cli as node
 

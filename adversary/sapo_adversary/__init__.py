@@ -1,3 +1,5 @@
-"""Malicious swarms on demand, to find out what a node withstands. It attacks only nodes that this machine runs
-itself.
+"""Simulated swarms, attacks and measurements, to find out what a node learns and what it withstands.
+
+The rooms, from the bottom up: `files`, `data`, `attacks`, `ablations`, `simulator`, `scenarios`, `experiments`,
+`research`, `cli`. Attacks go only to nodes that this machine runs itself.
 """

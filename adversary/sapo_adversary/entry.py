@@ -1,8 +1,8 @@
-"""The way into the command `sapo-adversary`."""
+"""The entry point of the command `sapo-adversary`."""
 
 from sapo_node.cli.entry import run
 
 
 def main() -> None:
     """Entry point."""
-    run("sapo_adversary.cli", needs="adversary")
+    run("sapo_adversary.cli.main", needs="adversary")

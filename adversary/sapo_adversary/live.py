@@ -1,5 +1,8 @@
-"""One attacker over real libp2p, for `sapo-node demo`: it joins the nodes it is told to, on loopback, until it is
-ended.
+"""One attacker over real libp2p, for `sapo-node demo` and the soak test.
+
+It joins the nodes that `--bootstrap` names, on loopback only, and attacks until it is killed:
+
+    python -m sapo_adversary.live --attack false-claim --swarm starter --key KEY --bootstrap MULTIADDR
 """
 
 import json
@@ -13,7 +16,7 @@ import trio
 
 from sapo_adversary.attacks.catalogue import ATTACKS
 from sapo_adversary.attacks.kit import Attack, Key, Kit
-from sapo_adversary.simulator.scoring import SharedScorer
+from sapo_adversary.scoring import SharedScorer
 from sapo_node.cli.commands.numbers import Number
 from sapo_node.net.interface import Channel, NetworkNotice, Verdict
 from sapo_node.net.libp2p import Libp2pNetwork, NetworkSettings

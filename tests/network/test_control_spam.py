@@ -1,4 +1,4 @@
-"""Control messages beyond measure: each kind costs its sender the place in the mesh and the connection (row 21).
+"""Control messages beyond measure: each kind costs its sender the mesh place and the connection (`control-spam`).
 
 An attacker that is in the mesh floods a node until it is refused; an honest peer of the node keeps its place.
 """

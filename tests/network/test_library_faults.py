@@ -189,7 +189,7 @@ async def test_our_node_serves_old_and_new_peers_throughout(
 
 
 async def what_no_validator_saw(victim: Victim, good: "Probe", attacker: "Attack", until: "Until") -> bool:
-    """Whether a message that is refused gets through under the author and number of one that was taken (row 12).
+    """Whether a message that is refused gets through under the author and number of one that was taken.
 
     The library knows a message by author and number, and keeps its verdict (300 s) longer than the memory of having
     seen it (120 s): in between, other data under the same number is delivered and forwarded without a question.
@@ -224,7 +224,7 @@ async def test_our_node_takes_nothing_that_no_validator_saw(
 
 
 async def heard_again_after_reconnecting(victim: Victim, good: "Probe", attacker: "Attack") -> bool:
-    """Whether a peer that was no longer heard is heard again because it connects anew, with the same key (row 13).
+    """Whether a peer that was no longer heard is heard again because it connects anew, with the same key (`reconnect`).
 
     The library deletes the score of a peer that leaves, if it had a stream to it.
     """

@@ -1,4 +1,4 @@
-"""A mesh of real nodes: who keeps a place in it, and who does not (row 20)."""
+"""A mesh of real nodes: who keeps a place in it, and who does not (`freeloader`)."""
 
 from typing import TYPE_CHECKING
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 import pytest
 
-from sapo_adversary.cli import cli as adversary
+from sapo_adversary.cli.main import cli as adversary
 from sapo_node.cli.main import cli as node
 from sapo_node.groups.advantage import advantages
 

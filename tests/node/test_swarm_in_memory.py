@@ -11,13 +11,13 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from sapo_adversary.attacks.false_claim import FalseClaim
 from sapo_adversary.attacks.kit import Key, Kit
-from sapo_adversary.simulator.scoring import SharedScorer
+from sapo_adversary.scoring import SharedScorer
 from sapo_node.app.config import Config
 from sapo_node.app.node import Node
 from sapo_node.app.state import SCHEMA
 from sapo_node.groups.messages import Refusal
 from sapo_node.groups.types import VerifiedGroup
-from sapo_node.ingest import shards
+from sapo_node.ingest.validator import shards
 from sapo_node.net.interface import Channel, NotRunningError, Verdict
 from sapo_node.net.memory import LinkQuality, MemoryHub
 from sapo_node.observability.journal import UNWRITTEN, Fate, Journal

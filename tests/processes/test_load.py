@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-import sapo_adversary.load
+import sapo_adversary.research.load
 from processes import ENVIRONMENT, PATIENCE, RunningProcess, write_swarm
-from sapo_adversary.load.keys import identity_of
+from sapo_adversary.research.load.keys import identity_of
 
-LOCUSTFILE = Path(sapo_adversary.load.__file__).parent / "locustfile.py"
+LOCUSTFILE = Path(sapo_adversary.research.load.__file__).parent / "locustfile.py"
 
 
 def locust(target, folder, *arguments):
@@ -27,7 +27,7 @@ def locust(target, folder, *arguments):
 
 def sapo_adversary_says(*arguments):
     """What a command of the adversary prints."""
-    command = [sys.executable, "-c", "from sapo_adversary.cli import main; main()", *map(str, arguments)]
+    command = [sys.executable, "-c", "from sapo_adversary.cli.main import main; main()", *map(str, arguments)]
     return subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=PATIENCE, check=True).stdout
 
 

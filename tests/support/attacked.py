@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from sapo_adversary.simulator.scenario import AttackerSpec, NodeSpec, Scenario
+from sapo_adversary.simulator.simulation import AttackerSpec, NodeSpec, Simulation
 from sapo_adversary.simulator.swarm import simulate
 
 
@@ -20,7 +20,7 @@ def attacked(
     **band: Any,
 ) -> Any:
     """The record of a few nodes that know each other, and two attackers; `band` is of AttackerSpec."""
-    scenario = Scenario(
+    simulation = Simulation(
         f"{attack} against a few",
         nodes=(NodeSpec(count=honest, round_seconds=round_seconds),),
         seconds=seconds,
@@ -33,7 +33,7 @@ def attacked(
         attackers=(AttackerSpec(attack, **{"count": 2, **band}),),
         without=without,
     )
-    return simulate(scenario)
+    return simulate(simulation)
 
 
 def violations(record: Mapping[str, Any]) -> int:

@@ -5,7 +5,6 @@ ERRORS = r"""
 marix                                       | 2 | no such command & marix & did you mean.*matrix
 run false-claim --shar .5                   | 2 | --shar & did you mean.*--share
 list extra                                  | 2 | unexpected extra argument & extra
-experiments extra                           | 2 | unexpected extra argument & extra
 
 # run
 run                                         | 2 | missing argument 'SCENARIO'
@@ -40,12 +39,12 @@ run false-claim --output missing/node.key --records node.key | 1 | node.key & fo
 run false-claim --records /proc/x --output new/x             | 1 | cannot .*/proc/x
 
 # matrix, report
-matrix --quick --models                     | 2 | give --quick, --models or --poison, one of them
+matrix small                                | 2 | 'small' is not one of & quick
 matrix --seeds 0                            | 2 | --seeds & not in the range
 matrix --recorded --output new/x            | 1 | nothing was played & leave out --recorded
-matrix --models --output new/x              | 1 | new/x/matrix.json & sapo-adversary matrix
-matrix --quick --output /proc/x             | 1 | cannot .*/proc/x
-matrix --quick --output node.key            | 1 | node.key & folder|directory
+matrix models --output new/x                | 1 | new/x/matrix.json & sapo-adversary matrix
+matrix quick --output /proc/x               | 1 | cannot .*/proc/x
+matrix quick --output node.key              | 1 | node.key & folder|directory
 report missing.json                         | 1 | missing.json & sapo-adversary matrix
 report place                                | 1 | place & no results|is a directory
 report pipe                                 | 1 | pipe & {no-file}

@@ -95,7 +95,7 @@ SCENARIOS = {
     "list": 'title = "t"\nattack = "false-claim"\nundefended = 5',
     "table": 'title = "t"\nattack = "false-claim"\nundefended = []\nharm = 3',
     "node": 'title = "t"\nattack = "false-claim"\nundefended = []\nnode = { nonsense = 3 }',
-    "scenario": 'title = "t"\nattack = "false-claim"\nundefended = []\nscenario = 3',
+    "simulation": 'title = "t"\nattack = "false-claim"\nundefended = []\nsimulation = 3',
 }
 """See `scenarios/NAME.toml`."""
 

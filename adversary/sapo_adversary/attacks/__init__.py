@@ -1,1 +1,9 @@
-"""Attackers. They speak bytes, and know nothing of a node but the wire protocol."""
+"""What attackers send, one file per attack. `catalogue` lists them, `kit` makes flawless messages to spoil.
+
+An attacker speaks bytes: it imports `sapo_protocol` and nothing of a node or of another room. The simulator, the soak
+test and `live` give it keys, a clock and a network:
+
+    attack = ATTACKS["false-claim"](Kit(manifest, keys, solve, rng))
+    for packet in attack.act(key, epoch):
+        ...
+"""

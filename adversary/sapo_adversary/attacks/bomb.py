@@ -1,4 +1,4 @@
-"""What the bombs have in common: a rollout without a flaw, but for something inside that costs whoever decodes it."""
+"""A flawless rollout with one item inside that costs its decoder much time or memory."""
 
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
@@ -9,7 +9,7 @@ from sapo_adversary.attacks.kit import Attack, Key, Kit, Packet
 
 
 class Bomb(Attack):
-    """In turn in the signed header and in the bodies, each time as the value of `x`, which everybody ignores."""
+    """The item is the value of `x`, which every node ignores: by turns in the signed header and in the bodies."""
 
     def __init__(self, kit: Kit) -> None:
         super().__init__(kit)
@@ -17,10 +17,10 @@ class Bomb(Attack):
 
     @abstractmethod
     def bombs(self) -> Sequence[bytes]:
-        """The items to be decoded, as bytes."""
+        """The encoded items."""
 
     def act(self, key: Key, epoch: int) -> Iterable[Packet]:
-        """The next bomb."""
+        """One message with the next item."""
         counter = self.kit.counter(key, epoch)
         if counter is None:
             return
@@ -30,11 +30,11 @@ class Bomb(Attack):
         yield Packet(place(key, epoch, counter, bombs[turn % len(bombs)]))
 
     def in_header(self, key: Key, epoch: int, counter: int, bomb: bytes) -> bytes:
-        """A message with the bomb where its signature covers it."""
+        """A message with the item in the header, which the signature covers."""
         groups = self.kit.flawless(key, epoch, counter, self.groups)
         return self.kit.signed(key, with_x(self.kit.payload(epoch, counter, groups), bomb), groups)
 
     def in_bodies(self, key: Key, epoch: int, counter: int, bomb: bytes) -> bytes:
-        """A message with the bomb in each of its bodies."""
+        """A message with the item in each of its bodies."""
         groups = self.kit.flawless(key, epoch, counter, self.groups)
         return self.kit.message(key, epoch, counter, [group.carrying(with_x(group.body, bomb)) for group in groups])

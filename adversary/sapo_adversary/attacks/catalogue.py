@@ -1,4 +1,4 @@
-"""All attacks, by id."""
+"""All attacks by id. A scenario names one of them."""
 
 from sapo_adversary.attacks.cherry_pick import CherryPick
 from sapo_adversary.attacks.collusion import Collusion
@@ -47,12 +47,13 @@ from sapo_adversary.attacks.sybil import Sybil
 from sapo_adversary.attacks.tag_bomb import TagBomb
 from sapo_adversary.attacks.twin import Twin
 
-_KINDS: tuple[type[Attack], ...] = (
+_KINDS: tuple[type[Threat], ...] = (
     Malformed,
     Twin,
     LengthBomb,
     HashCollision,
     TagBomb,
+    SlowStreams,
     Forgery,
     SmallOrder,
     CrossDomain,
@@ -61,7 +62,15 @@ _KINDS: tuple[type[Attack], ...] = (
     Reconnect,
     NewKeys,
     Sybil,
+    Eclipse,
+    ColdBoot,
+    CovertFlash,
+    Censorship,
+    Freeloader,
+    ControlSpam,
     SignatureFlood,
+    FalseAddresses,
+    FalseIntroductions,
     FalseClaim,
     ForgedTask,
     CherryPick,
@@ -84,21 +93,10 @@ _KINDS: tuple[type[Attack], ...] = (
     Exhaustion,
     Hollow,
 )
+"""In the order in which they are listed: the wire, identity, the network, rewards, training, trust and resources."""
 
-_GOSSIP_KINDS: tuple[type[GossipAttack], ...] = (
-    SlowStreams,
-    Eclipse,
-    ColdBoot,
-    CovertFlash,
-    Censorship,
-    FalseAddresses,
-    FalseIntroductions,
-    Freeloader,
-    ControlSpam,
-)
-
-ATTACKS = {kind.id: kind for kind in sorted(_KINDS, key=lambda kind: kind.row)}
+THREATS = {kind.id: kind for kind in _KINDS}
+ATTACKS = {kind.id: kind for kind in _KINDS if issubclass(kind, Attack)}
 """By what is sent: played on the network in memory."""
-GOSSIP = {kind.id: kind for kind in sorted(_GOSSIP_KINDS, key=lambda kind: kind.row)}
+GOSSIP = {kind.id: kind for kind in _KINDS if issubclass(kind, GossipAttack)}
 """By how the network is used: played on libp2p."""
-THREATS: dict[str, type[Threat]] = {**ATTACKS, **GOSSIP}

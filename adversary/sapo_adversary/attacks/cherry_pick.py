@@ -6,24 +6,25 @@ from sapo_protocol import assign
 
 
 class CherryPick(Attack):
-    """Only rounds that ask for one kind of task are answered, so that a swarm is trained on that kind and little else.
+    """The attacker answers only rounds that ask for one kind of task, so that a swarm trains mostly on that kind.
 
-    Counters are skipped until one suits, in epochs long over and far ahead as well: the more epochs, the more choice.
+    It skips counters until one suits, and also uses past and future epochs: more epochs give more choice.
     """
 
     id = "cherry-pick"
-    row = 26
     layer = "reward"
 
     def __init__(self, kit: Kit, *, dataset: str = "", reach: int = 3) -> None:
-        """`dataset` is what it likes, the first of the swarm if it does not say; `reach` counts epochs either way."""
+        """`dataset` is the kind, by default the first of the swarm. `reach` is the number of epochs before and after
+        the running one.
+        """
         super().__init__(kit)
         self._dataset = dataset or kit.manifest.tasks[0].dataset
         self._reach = reach
         self._choices: dict[tuple[bytes, int], list[tuple[int, int]]] = {}
 
     def act(self, key: Key, epoch: int) -> Iterable[Packet]:
-        """The best round left of each epoch within reach."""
+        """The best unused round of each epoch within reach."""
         for chosen in range(max(0, epoch - self._reach), epoch + self._reach + 1):
             choices = self._choices_of(key, chosen)
             if not choices:
@@ -33,7 +34,7 @@ class CherryPick(Attack):
             yield Packet(self.kit.message(key, chosen, counter, groups))
 
     def _choices_of(self, key: Key, epoch: int) -> list[tuple[int, int]]:
-        """(How many tasks of the kind it begins with, counter) of the rounds that begin with one, the best last."""
+        """The rounds that begin with the kind, as (number of leading tasks of that kind, counter), the best last."""
         if (key.issuer, epoch) not in self._choices:
             rounds = ((self._liked(key, epoch, counter), counter) for counter in range(self.kit.manifest.max_rounds))
             self._choices[key.issuer, epoch] = sorted(each for each in rounds if each[0])

@@ -6,14 +6,13 @@ from sapo_protocol import Header, Sealed, encode_evidence, encode_header, parse_
 
 
 class Collusion(Attack):
-    """A ring passes on what its members send, and accuses honest peers with evidence that it made up."""
+    """A ring of peers forwards the messages of its members, and accuses honest peers with made-up evidence."""
 
     id = "collusion"
-    row = 39
     layer = "trust"
 
     def __init__(self, kit: Kit, *, accusations: int = 2) -> None:
-        """`accusations` of each kind at each turn."""
+        """`accusations` of each kind are sent at each turn."""
         super().__init__(kit)
         self._accusations = accusations
         self._ring = {key.issuer for key in kit.keys}
@@ -21,13 +20,13 @@ class Collusion(Attack):
         self._said: deque[bytes] = deque(maxlen=64)
 
     def hear(self, message: bytes) -> None:
-        """Keep what others signed, to be turned against them."""
+        """Keep the envelopes of other peers, to build false evidence from."""
         sealed = self.kit.sealed(message)
         if sealed and sealed.issuer not in self._ring:
             self._signed.setdefault(sealed.issuer, deque(maxlen=16)).append(sealed)
 
     def act(self, key: Key, epoch: int) -> Iterable[Packet]:
-        """A flawless round; all that the ring said lately; accusations of honest peers."""
+        """A flawless round, the last messages of the ring, and accusations of honest peers."""
         counter = self.kit.counter(key, epoch)
         if counter is not None:
             groups = self.kit.flawless(key, epoch, counter, self.groups)
@@ -40,7 +39,7 @@ class Collusion(Attack):
             yield Packet(encode_evidence(one, self._forged(key, one)), "evidence")
 
     def _forged(self, key: Key, of: Sealed) -> Sealed:
-        """In the name of somebody else, and signed by a key of the ring."""
+        """A second envelope in the name of an honest peer, signed by a key of the ring."""
         group = self.kit.honest(key, 0, 0, 0)
         network_id = self.kit.manifest.network_id
         payload = encode_header(Header(0, 0, (group.header,)))

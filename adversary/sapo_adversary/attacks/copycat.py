@@ -15,13 +15,12 @@ class _Copy:
 
 
 class Copycat(Attack):
-    """Others' texts are signed again as one's own, as they are or lightly edited, to earn by their work.
+    """The attacker signs the texts of other peers as its own, unchanged or lightly edited, to earn their rewards.
 
-    Where by chance somebody was asked the same question before, their texts are right here as well.
+    Where the attacker is assigned the same prompt by chance, the copied texts are correct.
     """
 
     id = "copycat"
-    row = 36
     layer = "training"
 
     def __init__(self, kit: Kit) -> None:
@@ -29,14 +28,14 @@ class Copycat(Attack):
         self._heard: deque[_Copy] = deque(maxlen=_HEARD)
 
     def hear(self, message: bytes) -> None:
-        """Remember the groups that promise advantage, with their questions."""
+        """Keep the groups that claim an advantage, with their prompts."""
         for task, group, body in self.kit.heard(message):
             if len(set(group.claims)) > 1:
                 texts = tuple(completion.text for completion in body.completions)
                 self._heard.append(_Copy(self.kit.solve(task).question, texts, group.claims))
 
     def act(self, key: Key, epoch: int) -> Iterable[Packet]:
-        """A round of copies, every other one edited."""
+        """A round of copies; every second one is edited."""
         counter = self.kit.counter(key, epoch) if self._heard else None
         if counter is None:
             return
@@ -49,7 +48,7 @@ class Copycat(Attack):
         yield Packet(self.kit.message(key, epoch, counter, groups))
 
     def _copy(self, task: Solution) -> _Copy:
-        """What somebody said to the same question, else anything."""
+        """The texts of a peer for the same prompt, or for any prompt where there is none."""
         same = [copy for copy in self._heard if copy.question == task.question]
         return self.kit.rng.choice(same or self._heard)
 

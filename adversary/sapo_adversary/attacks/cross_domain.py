@@ -5,18 +5,19 @@ from sapo_adversary.attacks.kit import Attack, Key, Packet
 from sapo_protocol import ROLLOUT_DOMAIN, decode_message, encode_evidence, encode_message, parse_envelope, seal
 
 DOMAINS = ("sapo/evidence/1", "sapo/rollout/2", "sapo/rollout", "sapo/task/1", "libp2p-peer-record", "")
-"""What else a key may sign for."""
+"""Other domains that a key may sign for."""
 
 
 class CrossDomain(Attack):
-    """What was signed for another swarm, or as something else, is presented here as a rollout."""
+    """A message that was signed for another swarm or another purpose is sent as a rollout of this swarm."""
 
     id = "cross-domain"
-    row = 9
     layer = "identity"
 
     def act(self, key: Key, epoch: int) -> Iterable[Packet]:
-        """A flawless round, sealed for elsewhere; now and then evidence as rollout and a rollout as evidence."""
+        """A flawless round, sealed for another domain or network. Every fourth time also evidence as a rollout and a
+        rollout as evidence.
+        """
         counter = self.kit.counter(key, epoch)
         if counter is None:
             return
@@ -32,14 +33,14 @@ class CrossDomain(Attack):
             yield Packet(true[0], "evidence")
 
     def _evidence(self, messages: Sequence[bytes]) -> bytes:
-        """True evidence of an equivocation, though on the topic of rollouts."""
+        """Valid evidence of an equivocation, sent on the topic of rollouts."""
         envelopes = (decode_message(each, self.kit.manifest)[0] for each in messages)
         one, other = (parse_envelope(each, network_id=self.kit.manifest.network_id) for each in envelopes)
         return encode_evidence(one, other)
 
 
 def elsewhere(network_id: bytes) -> list[tuple[bytes, str]]:
-    """Network ids and domains that are not this swarm's rollouts, though near."""
+    """Pairs of network id and domain that differ a little from those of this swarm's rollouts."""
     another = hashlib.sha256(network_id).digest()
     swarms = [(each, ROLLOUT_DOMAIN) for each in (another, bytes(32), b"", network_id[:-1], network_id + b"\0")]
     return swarms + [(network_id, domain) for domain in DOMAINS]

@@ -6,17 +6,17 @@ from sapo_protocol import peer_id
 
 
 class Equivocation(Attack):
-    """Two contents are signed for one counter and sent to different peers, so that one counter is trained on twice.
+    """The attacker signs two contents for one counter and sends them to different peers, so that one counter is trained
+    on twice.
 
-    Minting: each key does it once and is thrown away, so that the proofs themselves become a flood.
+    Minting: each key equivocates once and is discarded, so that the evidence itself becomes a flood.
     """
 
     id = "equivocation"
-    row = 11
     layer = "identity"
 
     def __init__(self, kit: Kit, *, minting: bool = False, counters: int = 2) -> None:
-        """Of each epoch so many `counters` are used, again and again."""
+        """`counters` is the number of counters that are used again and again in each epoch."""
         super().__init__(kit)
         self._minting = minting
         self._counters = counters
@@ -24,12 +24,12 @@ class Equivocation(Attack):
         self._peers = {key.peer for key in kit.keys}
 
     def hear(self, message: bytes) -> None:
-        """Learn who there is."""
+        """Learn the peer ids of the swarm."""
         if sealed := self.kit.sealed(message):
             self._peers.add(peer_id(sealed.issuer))
 
     def act(self, key: Key, epoch: int) -> Iterable[Packet]:
-        """One counter, two contents, each to every other peer that is known, its own among them."""
+        """One counter and two contents; each content goes to every second known peer."""
         turn = self._turns[key.issuer]
         if self._minting and turn:
             return

@@ -5,18 +5,19 @@ from sapo_protocol.limits import MAX_GROUPS
 
 
 class Exhaustion(Attack):
-    """Messages as large as they may be, without end and for epochs to come, fill the disks of those who keep them.
+    """Messages of the greatest size, without end and for future epochs, fill the disks of the nodes that keep them.
 
-    Each is flawless and claims nothing, so that it is no offence and nobody has a use for it.
+    Each message is flawless and claims no reward: it is no offence, and no node can use it.
     """
 
     id = "exhaustion"
-    row = 40
     layer = "resource"
     groups = MAX_GROUPS
 
     def __init__(self, kit: Kit, *, ahead: int = 3) -> None:
-        """`ahead` epochs that have not begun get a message at each turn, beside the running one and the last."""
+        """`ahead` is the number of future epochs that get a message at each turn, beside the running epoch and the
+        last.
+        """
         super().__init__(kit)
         self._ahead = ahead
 

@@ -4,14 +4,13 @@ from sapo_adversary.attacks.kit import Attack, Key, Packet
 
 
 class FalseClaim(Attack):
-    """Wrong answers are claimed right, so that whoever believes claims learns to be wrong."""
+    """Incorrect completions are claimed correct, so that a node that believes claims learns to be wrong."""
 
     id = "false-claim"
-    row = 24
     layer = "reward"
 
     def act(self, key: Key, epoch: int) -> Iterable[Packet]:
-        """Wrong answers only; claims that promise advantage."""
+        """Only incorrect completions, with claims that promise an advantage."""
         counter = self.kit.counter(key, epoch)
         if counter is None:
             return

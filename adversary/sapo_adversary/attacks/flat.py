@@ -3,26 +3,28 @@ from collections.abc import Iterable
 from sapo_adversary.attacks.kit import Attack, Group, Key, Kit, Packet
 
 _MOST = 16
-"""Groups that a message may have."""
+"""Greatest number of groups in a message."""
 
 
 class Flat(Attack):
-    """Groups of which all answers earn the same fill pools and quotas, and teach nothing.
+    """Zero-advantage groups fill buffers and quotas and teach nothing.
 
-    A light one has an advantage, on texts next to nothing: it is true, and weighs hardly more than a flat one.
+    A light group has an advantage on very short texts: it is valid, and its loss weight is close to that of a
+    zero-advantage group.
     """
 
     id = "flat"
-    row = 35
     layer = "training"
 
     def __init__(self, kit: Kit, *, light: bool = False) -> None:
-        """`light` groups instead of flat ones."""
+        """`light` sends light groups instead of zero-advantage ones."""
         super().__init__(kit)
         self._light = light
 
     def act(self, key: Key, epoch: int) -> Iterable[Packet]:
-        """All right or all wrong by turns; half of the keys say so, the others promise advantage."""
+        """All completions correct or all incorrect, by turns. Half of the keys claim that; the other half claim an
+        advantage.
+        """
         counter = self.kit.counter(key, epoch)
         if counter is None:
             return

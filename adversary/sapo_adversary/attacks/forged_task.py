@@ -5,14 +5,17 @@ from sapo_adversary.attacks.kit import Attack, Group, Key, Packet
 
 
 class ForgedTask(Attack):
-    """Right answers come for questions that were never asked, with the digest of those questions or of the assigned."""
+    """Correct completions answer tasks that were never assigned, under their own digest or under that of the assigned
+    task.
+    """
 
     id = "forged-task"
-    row = 25
     layer = "reward"
 
     def act(self, key: Key, epoch: int) -> Iterable[Packet]:
-        """A round of answers to the tasks of the round after; in every other message with the digests asked for."""
+        """A round of completions for the tasks of the next counter; every second message has the digests of the
+        assigned tasks.
+        """
         counter = self.kit.counter(key, epoch)
         if counter is None:
             return

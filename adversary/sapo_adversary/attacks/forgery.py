@@ -5,16 +5,15 @@ from sapo_adversary.attacks.kit import Attack, Group, Key, Kit, Packet
 from sapo_protocol import Sealed, decode_message, encode_evidence, encode_message
 
 ORDER = 2**252 + 27742317777372353535851937790883648493
-"""L of Ed25519: S + L is another number that means the same."""
+"""L of Ed25519: S + L is another number for the same scalar."""
 _HEARD = 32
 _SIGNATURE = 64
 
 
 class Forgery(Attack):
-    """Honest peers' messages come back altered, and lies come under honest peers' names, signed by somebody else."""
+    """The attacker sends altered messages of honest peers, and false claims in their names, signed by another key."""
 
     id = "forgery"
-    row = 7
     layer = "identity"
 
     def __init__(self, kit: Kit) -> None:
@@ -23,12 +22,14 @@ class Forgery(Attack):
         self._lies = 0
 
     def hear(self, message: bytes) -> None:
-        """Keep the last ones."""
+        """Keep the last messages."""
         if self.kit.sealed(message):
             self._heard.append(message)
 
     def act(self, key: Key, epoch: int) -> Iterable[Packet]:
-        """A message with a bit flipped, one with another signature, a lie and false evidence in its author's name."""
+        """A message with one bit changed, one with another signature, and a false claim and false evidence in the
+        author's name.
+        """
         if not self._heard:
             return
         message = self.kit.rng.choice(self._heard)
@@ -47,21 +48,21 @@ class Forgery(Attack):
         return sealed
 
     def _lie(self, name: Key, epoch: int) -> bytes:
-        """From the last counter down: the named one comes to it late, if ever."""
+        """A false claim that counts counters down from the last: the honest issuer reaches them late or never."""
         counter = self.kit.manifest.max_rounds - 1 - self._lies % self.kit.manifest.max_rounds
         groups: list[Group] = [self.kit.lie(name, epoch, counter, k) for k in range(self.groups)]
         return self.kit.message(name, epoch, counter, groups)
 
 
 def flipped(data: bytes, bit: int) -> bytes:
-    """The same bytes but for one bit."""
+    """The same bytes with one bit changed."""
     changed = bytearray(data)
     changed[bit // 8] ^= 1 << bit % 8
     return bytes(changed)
 
 
 def resealed(envelope: bytes, issuer: bytes) -> list[bytes]:
-    """An envelope with other signatures, and under another issuer's name."""
+    """The envelope with other signatures, and under another issuer."""
     signed, signature = envelope[:-_SIGNATURE], envelope[-_SIGNATURE:]
     point, scalar = signature[:32], int.from_bytes(signature[32:], "little")
     key = signed.index(b"\xa2\x01\x32\x04\x58\x20") + 6

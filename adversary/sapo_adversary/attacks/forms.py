@@ -1,4 +1,4 @@
-"""CBOR as nobody should write it: other forms of a value, and heads that promise what never comes."""
+"""Invalid forms of CBOR: other encodings of a value, and heads that state a length that does not follow."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ _BREAK = b"\xff"
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """A way to write a value that decodes to the same value."""
+    """One way to encode a value that decodes to the same value."""
 
     wide_numbers: bool = False
     """Integers in nine bytes."""
@@ -38,7 +38,7 @@ FORMS: Mapping[str, Form] = {
 
 
 def encode_as(value: Any, form: Form) -> bytes:
-    """A tree of integers, strings, booleans, lists and maps with text keys, in another form than the one allowed."""
+    """A tree of integers, strings, booleans, lists and maps with text keys, in a form that the standard forbids."""
     if isinstance(value, bool):
         return b"\xf5" if value else b"\xf4"
     if isinstance(value, int):
@@ -56,7 +56,7 @@ def encode_as(value: Any, form: Form) -> bytes:
 
 
 def head(major: int, number: int, *, wide: bool = False) -> bytes:
-    """The head of an item; nine bytes long if `wide`, else as short as it can be."""
+    """The head of an item: nine bytes long if `wide`, otherwise the shortest."""
     if number < 24 and not wide:
         return bytes([major << 5 | number])
     width = 3 if wide else next(width for width in range(4) if number < 2 ** (8 * 2**width))
@@ -64,7 +64,7 @@ def head(major: int, number: int, *, wide: bool = False) -> bytes:
 
 
 def with_x(encoded: bytes, x: bytes) -> bytes:
-    """An encoded map with an `x` more, which sorts first; so whatever is wrong with the result is wrong in `x`."""
+    """An encoded map with `x` added, which sorts first; so whatever is wrong with the result is wrong in `x`."""
     return bytes([encoded[0] + 1]) + b"\x61x" + x + encoded[1:]
 
 

@@ -4,17 +4,17 @@ from sapo_adversary.attacks.kit import Attack, Key, Packet
 
 
 class Hollow(Attack):
-    """Many keys take the turns of honest newcomers with rollouts of which nothing comes.
+    """Many keys take the verifications of honest untrusted peers with rollouts that give no group to train on.
 
-    They answer rightly what was not asked. A digest of another task is no offence, since versions of a task may differ.
+    They answer tasks that were not assigned. Another digest is no offence, since peers may run other versions of a
+    task.
     """
 
     id = "hollow"
-    row = 40
     layer = "resource"
 
     def act(self, key: Key, epoch: int) -> Iterable[Packet]:
-        """The tasks of the round after, answered."""
+        """The tasks of the next counter, answered."""
         counter = self.kit.counter(key, epoch)
         if counter is not None:
             groups = self.kit.flawless(key, epoch, counter + 1, self.groups)

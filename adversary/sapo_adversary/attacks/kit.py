@@ -1,5 +1,5 @@
-"""What attackers have at hand: keys, the answer to everything, and flawless messages to spoil. Bytes and
-`sapo_protocol` only; nothing here knows how a node is built.
+"""The means of an attacker: keys, the answer to every task, and flawless messages to spoil. It imports `sapo_protocol`
+and nothing of a node.
 """
 
 import hashlib
@@ -51,45 +51,45 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class Solution:
-    """What can be worked out about an assigned task."""
+    """What an attacker can compute about an assigned task."""
 
     dataset: str
     question: str
     answer: str
     digest: bytes
-    """Of question and answer, as an honest header carries it."""
+    """Of prompt and answer, as in an honest header."""
     work: Callable[[random.Random], str]
-    """Writes a right answer as a policy that has learnt the task does, a little differently each time."""
+    """Writes a correct completion as a policy that has learnt the task does; the wording varies."""
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """What a message says of one group: the header's part and the body."""
+    """One group of a message: its part of the header, and its body."""
 
     header: GroupHeader
     body: bytes
 
     def claiming(self, claims: Iterable[bool]) -> "Group":
-        """The same with other claims."""
+        """The same group with other claims."""
         return replace(self, header=replace(self.header, claims=tuple(claims)))
 
     def carrying(self, body: bytes) -> "Group":
-        """The same with another body, and its hash."""
+        """The same group with another body, and the hash of that body."""
         return Group(replace(self.header, body=hashlib.sha256(body).digest()), body)
 
 
 @dataclass(frozen=True, slots=True)
 class Packet:
-    """Something to send."""
+    """One message to send."""
 
     data: bytes
     topic: Topic = "rollouts"
     to: tuple[str, ...] | None = None
-    """Peer ids; None sends to everybody that is connected."""
+    """Peer ids; None sends to all connected peers."""
 
 
 class Kit:
-    """One attacker's means: `keys` that it may use as it likes, and `solve`, which knows every answer."""
+    """The means of one attacker: `keys`, all of which it holds, and `solve`, which returns the answer to any task."""
 
     def __init__(
         self, manifest: Manifest, keys: Sequence[Key], solve: Callable[[Assignment], Solution], rng: random.Random
@@ -101,7 +101,7 @@ class Kit:
         self._counters: dict[tuple[bytes, int], int] = {}
 
     def counter(self, key: Key, epoch: int) -> int | None:
-        """The next unused counter of a key in an epoch; None when there is none left."""
+        """The next unused counter of a key in an epoch; None where all are used."""
         counter = self._counters.get((key.issuer, epoch), 0)
         if counter >= self.manifest.max_rounds:
             return None
@@ -113,20 +113,20 @@ class Kit:
         return self.solve(assign(self.manifest, key.issuer, epoch, counter, k))
 
     def right(self, task: Solution) -> str:
-        """A right answer, worded a little differently each time."""
+        """A correct completion; the wording varies."""
         return f"I find {self.rng.randrange(1_000_000)}. <answer>{task.answer}</answer>"
 
     def wrong(self) -> str:
-        """An answer to nothing."""
+        """An incorrect completion."""
         return f"I find {self.rng.randrange(1_000_000)}. <answer>unknown</answer>"
 
     def answers(self, task: Solution, rewards: Iterable[bool]) -> list[str]:
-        """One text for each completion, right where its reward is."""
+        """One text for each completion, correct where its reward is true."""
         return [self.right(task) if reward else self.wrong() for reward in rewards]
 
     @property
     def half(self) -> tuple[bool, ...]:
-        """Every other completion right: the most advantage that a group can have."""
+        """Every second completion correct: the greatest advantage that a group can have."""
         return tuple(number % 2 == 0 for number in range(self.manifest.completions))
 
     def group(self, task: Solution, texts: Sequence[str], claims: Iterable[bool]) -> Group:
@@ -135,16 +135,16 @@ class Kit:
         return Group(GroupHeader(task.digest, tuple(claims), hashlib.sha256(body).digest()), body)
 
     def honest(self, key: Key, epoch: int, counter: int, k: int) -> Group:
-        """A flawless group, half right, as only one who knows the answer can always have it."""
+        """A flawless group, half correct."""
         task = self.task(key, epoch, counter, k)
         return self.group(task, self.answers(task, self.half), self.half)
 
     def lie(self, key: Key, epoch: int, counter: int, k: int) -> Group:
-        """Wrong answers only, of which half are claimed right."""
+        """A group of incorrect completions, half of which are claimed correct."""
         return self.group(self.task(key, epoch, counter, k), [self.wrong() for _ in self.half], self.half)
 
     def sealed(self, message: bytes) -> Sealed | None:
-        """The envelope of a message, not yet verified; None where it is no message."""
+        """The envelope of a message, not verified; None where the bytes are no message."""
         try:
             envelope, _ = decode_message(message, self.manifest)
             return parse_envelope(envelope, network_id=self.manifest.network_id)
@@ -152,7 +152,9 @@ class Kit:
             return None
 
     def heard(self, message: bytes) -> Iterator[tuple[Assignment, GroupHeader, Body]]:
-        """Task, header and texts of each group of somebody's message; none where it is no message."""
+        """The task, the header and the texts of each group in the message of another peer; nothing where the bytes are
+        no message.
+        """
         try:
             rollout = open_message(message, self.manifest)
             bodies = [decode_body(body, self.manifest) if body else None for body in rollout.bodies]
@@ -172,26 +174,24 @@ class Kit:
         return encode_header(Header(epoch, counter, tuple(group.header for group in groups)))
 
     def signed(self, key: Key, payload: bytes, groups: Sequence[Group]) -> bytes:
-        """A message of any payload with a true signature, and the bodies of these groups."""
+        """A message of any payload with a valid signature, and the bodies of these groups."""
         envelope = seal(payload, issuer=key.issuer, sign=key.sign, network_id=self.manifest.network_id)
         return encode_message(envelope, tuple(group.body for group in groups))
 
     def flawless(self, key: Key, epoch: int, counter: int, groups: int) -> list[Group]:
-        """So many flawless groups of one round."""
+        """Flawless groups of one round, `groups` of them."""
         return [self.honest(key, epoch, counter, k) for k in range(groups)]
 
 
 class Threat(ABC):
-    """One way to harm a swarm. Its first line of documentation names it."""
+    """One way to harm a swarm. The first paragraph of its docstring is the threat that lists and pages show."""
 
     id: ClassVar[str]
-    row: ClassVar[int]
-    """Of the catalogue of attacks."""
     layer: ClassVar[Layer]
 
     @classmethod
     def threat(cls) -> str:
-        """What it threatens, in a sentence."""
+        """The threat, as one line."""
         return " ".join((cls.__doc__ or "").split("\n\n")[0].split())
 
 
@@ -199,14 +199,14 @@ class Attack(Threat):
     """One way to harm a swarm by what is sent in it, by keys that collude."""
 
     groups: ClassVar[int] = 4
-    """In a message: what an honest node sends at 4/4."""
+    """Groups in a message: as many as an honest node sends at 4/4."""
 
     def __init__(self, kit: Kit) -> None:
         self.kit = kit
 
     def hear(self, message: bytes) -> None:
-        """Somebody's rollout message, once each."""
+        """Take note of a rollout message of another peer. Called once per message."""
 
     @abstractmethod
     def act(self, key: Key, epoch: int) -> Iterable[Packet]:
-        """What one of its keys sends now. Called for each key in turn, at every beat of the attack."""
+        """What the key sends now. Called for each key in turn, at every step of the attack."""

@@ -5,20 +5,19 @@ from sapo_adversary.attacks.forms import ARRAY, BYTES, MAP, TEXT, head
 from sapo_adversary.attacks.kit import Kit
 
 CLAIM = 2**40
-"""Bytes or items that a head promises."""
+"""Bytes or items that a head states."""
 
 
 class LengthBomb(Bomb):
-    """A few bytes claim, nest or unfold into more than a machine has, so that whoever decodes them stalls or runs out
-    of memory.
+    """A few bytes state, nest or unfold into more items than memory holds, so that their decoder stalls or runs out of
+    memory.
     """
 
     id = "length-bomb"
-    row = 3
     layer = "wire"
 
     def __init__(self, kit: Kit, *, depth: int = 100_000, items: int = 400_000) -> None:
-        """`depth` of nesting; `items` of one byte each, which become objects of many."""
+        """`depth` is the depth of nesting, `items` the number of one-byte items that become large objects."""
         super().__init__(kit)
         self._bombs = (
             head(ARRAY, items) + b"\xa0" * items,
@@ -30,5 +29,5 @@ class LengthBomb(Bomb):
         )
 
     def bombs(self) -> Sequence[bytes]:
-        """An item a byte, three kinds of nesting, promises of each type."""
+        """Many one-byte items, three kinds of nesting, and too great lengths of each type."""
         return self._bombs

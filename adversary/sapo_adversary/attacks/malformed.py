@@ -1,22 +1,22 @@
 from collections.abc import Iterable
 from itertools import cycle
 
-from sapo_adversary.attacks.corpus import Draft, corpus
+from sapo_adversary.attacks.corpus import corpus
+from sapo_adversary.attacks.drafts import Draft
 from sapo_adversary.attacks.kit import Attack, Key, Kit, Packet
 
 
 class Malformed(Attack):
-    """Hundreds of messages that are nearly right, to find one that crashes a decoder or slips through it.
+    """Hundreds of messages are wrong in one place each, to find one that crashes a decoder or is accepted.
 
-    Three in ten are right, though unusual, and a node that refuses those is harmed as well.
+    Three in ten are valid and unusual: a node that refuses those is harmed as well.
     """
 
     id = "malformed"
-    row = 1
     layer = "wire"
 
     def __init__(self, kit: Kit, *, burst: int = 2, unusual: bool = True) -> None:
-        """`burst` of messages at each beat; with the unusual ones that are right, or without."""
+        """`burst` messages are sent at each turn, with or without the unusual ones that are valid."""
         super().__init__(kit)
         self._burst = burst
         cases = corpus(kit.manifest.completions, kit.manifest.max_completion_bytes)
@@ -25,7 +25,7 @@ class Malformed(Attack):
         self._cases = cycle(cases)
 
     def act(self, key: Key, epoch: int) -> Iterable[Packet]:
-        """The next ones of the corpus, each a round of its own."""
+        """The next messages of the corpus, each a round of its own."""
         for _ in range(self._burst):
             counter = self.kit.counter(key, epoch)
             if counter is None:

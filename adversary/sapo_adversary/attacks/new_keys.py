@@ -5,14 +5,15 @@ from sapo_adversary.attacks.kit import Attack, Key, Kit, Packet
 
 
 class NewKeys(Attack):
-    """Keys are thrown away after each offence, so that a liar is always a stranger, with a stranger's credit."""
+    """Each key is discarded after one offence, so that the attacker is always an untrusted peer, with the credit of
+    one.
+    """
 
     id = "new-keys"
-    row = 14
     layer = "identity"
 
     def __init__(self, kit: Kit, *, alive: int = 4, turns: int = 4) -> None:
-        """Of the band's keys `alive` are in use at a time, each for `turns` turns, of which the last is the offence."""
+        """`alive` keys are in use at a time, each for `turns` turns; the last turn is the offence."""
         super().__init__(kit)
         self._turns = turns
         self._alive = {key.issuer for key in kit.keys[:alive]}
@@ -20,7 +21,7 @@ class NewKeys(Attack):
         self._played: Counter[bytes] = Counter()
 
     def act(self, key: Key, epoch: int) -> Iterable[Packet]:
-        """Flawless groups with all the advantage that there is; at last one message of lies."""
+        """Flawless groups with the greatest advantage, and at last one message of false claims."""
         if key.issuer not in self._alive:
             return
         counter = self.kit.counter(key, epoch)

@@ -3,22 +3,23 @@ from collections.abc import Iterable
 from sapo_adversary.attacks.kit import Attack, Key, Kit, Packet
 
 FORGETTING, LIE_FACTOR = 0.95, 5.0
-"""Of the nodes' trust policy, which anybody can read."""
+"""Constants of the nodes' trust policy, which is public."""
 
 
 class OnOff(Attack):
-    """Standing is earned by good groups, spent on a burst of lies, and earned again.
+    """The attacker earns trust with good groups, spends it on a burst of false claims, and earns it again.
 
-    Adaptive: it reckons its own trust by the nodes' formula, as if all it sends were verified, and lies whenever that
-    leaves it above a floor.
+    Adaptive: it estimates its own trust by the formula of the nodes, as if every message were verified, and sends a
+    false claim whenever its trust stays above a floor.
     """
 
     id = "on-off"
-    row = 38
     layer = "trust"
 
     def __init__(self, kit: Kit, *, good: int = 100, lies: int = 8, adaptive: bool = False, floor: float = 0.5) -> None:
-        """`good` groups before the first lie, and between bursts of `lies`; `floor` is of trust, for adaptive ones."""
+        """`good` groups precede the first false claim and each burst of `lies`; `floor` is the least trust of the
+        adaptive attacker.
+        """
         super().__init__(kit)
         self._good = good
         self._lies = lies
@@ -28,7 +29,7 @@ class OnOff(Attack):
         self._evidence: dict[bytes, tuple[float, float]] = {}
 
     def act(self, key: Key, epoch: int) -> Iterable[Packet]:
-        """One round, with as many lies as suit."""
+        """One round, with as many false claims as the plan allows."""
         counter = self.kit.counter(key, epoch)
         if counter is None:
             return

@@ -5,21 +5,20 @@ from sapo_adversary.attacks.kit import Attack, Key, Kit, Packet
 
 
 class Reconnect(Attack):
-    """Who is refused for its lies goes away for a while and comes back under the same key, as if nothing had been."""
+    """A peer that is banned for false claims leaves for a while and comes back under the same key."""
 
     id = "reconnect"
-    row = 13
     layer = "identity"
 
     def __init__(self, kit: Kit, *, stays: int = 6, away: int = 4) -> None:
-        """It lies for `stays` turns and is away for the next `away`."""
+        """The peer sends false claims for `stays` turns and is away for the next `away` turns."""
         super().__init__(kit)
         self._stays = stays
         self._cycle = stays + away
         self._turns: Counter[bytes] = Counter()
 
     def act(self, key: Key, epoch: int) -> Iterable[Packet]:
-        """Lies only, in the turns that it stays."""
+        """Only false claims, in the turns in which it stays."""
         turn = self._turns[key.issuer]
         self._turns[key.issuer] += 1
         if turn % self._cycle >= self._stays:

@@ -8,25 +8,24 @@ from sapo_protocol import RemoteError, decode_message, encode_message
 class Replay(Attack):
     """Messages that were valid once are sent again, whole and in parts, so that they are trained on twice.
 
-    A message without some of its bodies is another content to the network, whose memory of contents it passes by.
+    A message without some of its bodies has another content id, which the seen cache does not know.
     """
 
     id = "replay"
-    row = 10
     layer = "identity"
 
     def __init__(self, kit: Kit, *, repeats: int = 8, kept: int = 4_096) -> None:
-        """`repeats` messages of the last `kept` are sent again at each turn."""
+        """`repeats` of the last `kept` messages are sent again at each turn."""
         super().__init__(kit)
         self._repeats = repeats
         self._recorded: deque[bytes] = deque(maxlen=kept)
 
     def hear(self, message: bytes) -> None:
-        """Record what will be sent again."""
+        """Keep a message, to send it again later."""
         self._recorded.append(message)
 
     def act(self, key: Key, epoch: int) -> Iterable[Packet]:
-        """A round of its own, in part at first; then anything recorded, in part and whole."""
+        """A round of its own, at first in part; then recorded messages, in part and whole."""
         counter = self.kit.counter(key, epoch)
         if counter is not None:
             groups = self.kit.flawless(key, epoch, counter, self.groups)
@@ -38,7 +37,7 @@ class Replay(Attack):
             yield Packet(message)
 
     def _part_of(self, message: bytes) -> bytes:
-        """The message with each body left out or not, by chance."""
+        """The message with each body kept or left out at random."""
         try:
             envelope, bodies = decode_message(message, self.kit.manifest)
         except RemoteError:

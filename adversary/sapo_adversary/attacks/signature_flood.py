@@ -6,19 +6,18 @@ _SIGNATURE = 64
 
 
 class SignatureFlood(Attack):
-    """Forged messages come as fast as the line allows, each of which costs a verification to refuse."""
+    """Forged messages arrive as fast as the line allows, and each costs one verification to refuse."""
 
     id = "signature-flood"
-    row = 22
     layer = "gossip"
 
     def __init__(self, kit: Kit, *, burst: int = 50) -> None:
-        """`burst` of messages at each beat."""
+        """`burst` messages are sent at each turn."""
         super().__init__(kit)
         self._burst = burst
 
     def act(self, key: Key, epoch: int) -> Iterable[Packet]:
-        """One round without bodies, over and over, with a signature at random each time."""
+        """One round without bodies, again and again, each time with a random signature."""
         groups = self.kit.flawless(key, epoch, 0, 1)
         message = self.kit.message(key, epoch, 0, groups)
         signature = message.rindex(b"\x58\x40", 0, len(message) - len(groups[0].body)) + 2

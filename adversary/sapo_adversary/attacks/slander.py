@@ -8,10 +8,9 @@ ENTRIES = 4
 
 
 class Slander(Attack):
-    """What fails or costs only at verification is left to honest peers to pass on, so that they get the blame."""
+    """Honest peers forward messages that fail or cost much only at verification, so that those peers get the blame."""
 
     id = "slander"
-    row = 28
     layer = "trust"
 
     def __init__(self, kit: Kit) -> None:
@@ -19,12 +18,12 @@ class Slander(Attack):
         self._peers: set[str] = set()
 
     def hear(self, message: bytes) -> None:
-        """Learn who there is."""
+        """Learn the peer ids of the swarm."""
         if sealed := self.kit.sealed(message):
             self._peers.add(peer_id(sealed.issuer))
 
     def act(self, key: Key, epoch: int) -> Iterable[Packet]:
-        """In turn: bodies that are none under their right hash, answers as long as they may be, and lies."""
+        """By turns: malformed bodies with the correct hash, completions of the greatest length, and false claims."""
         entry = tuple(sorted(self._peers - {each.peer for each in self.kit.keys}))
         counter = self.kit.counter(key, epoch) if entry else None
         if counter is None:

@@ -23,10 +23,11 @@ ENCODINGS = tuple((height | sign).to_bytes(32, "little") for height in _HEIGHTS 
 
 
 class SmallOrder(Attack):
-    """Rollouts come under keys that belong to nobody: of small order, for which a signature of zeros often holds."""
+    """Rollouts come under keys of small order, which belong to no peer and for which a signature of zeros often
+    verifies.
+    """
 
     id = "small-order"
-    row = 8
     layer = "identity"
 
     def __init__(self, kit: Kit) -> None:
@@ -34,7 +35,7 @@ class SmallOrder(Attack):
         self._turns = count()
 
     def act(self, key: Key, epoch: int) -> Iterable[Packet]:
-        """A flawless round under the next of these keys; whose key sends it does not matter."""
+        """A flawless round under the next of these keys, whichever key sends it."""
         del key
         nobody = Key(ENCODINGS[next(self._turns) % len(ENCODINGS)], _zeros)
         counter = self.kit.counter(nobody, epoch)
@@ -42,7 +43,7 @@ class SmallOrder(Attack):
             yield Packet(self._message(nobody, epoch, counter))
 
     def _message(self, nobody: Key, epoch: int, counter: int) -> bytes:
-        """One whose hash is a multiple of the order of any of these keys, so that it drops out of the equation."""
+        """A message whose hash is a multiple of the order of all these keys: the key drops out of the equation."""
         while True:
             hashes: list[int] = []
 
@@ -58,5 +59,5 @@ class SmallOrder(Attack):
 
 
 def _zeros(_message: bytes) -> bytes:
-    """R the identity, S zero."""
+    """A signature with R the identity and S zero."""
     return IDENTITY + bytes(32)

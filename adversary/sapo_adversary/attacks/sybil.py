@@ -7,24 +7,23 @@ EARNING_EPOCHS = 3
 
 
 class Sybil(Attack):
-    """Many keys of one hand always have the answers, so that most of what a swarm is trained on is theirs.
+    """Many keys of one attacker always have the answers, so that most of what a swarm trains on is theirs.
 
-    Nothing that they send is wrong, which is what makes it hard; whoever owns the training mass may poison it later.
+    Everything that they send is correct. Whoever holds most of the loss weight may poison it later.
     """
 
     id = "sybil"
-    row = 15
     layer = "identity"
 
     def __init__(self, kit: Kit, *, patient: bool = False, padding: int = 32) -> None:
-        """Patient ones earn standing with plain short groups first; `padding` lengthens texts by so many bytes."""
+        """`patient` keys earn trust with plain short groups first; `padding` bytes are added to each text."""
         super().__init__(kit)
         self._padding = padding
         self._patience = EARNING_EPOCHS if patient else 0
         self._start: int | None = None
 
     def act(self, key: Key, epoch: int) -> Iterable[Packet]:
-        """Half of the answers right; padded, once patience is over."""
+        """Half of the completions correct; padded after the patient phase."""
         if self._start is None:
             self._start = epoch
         counter = self.kit.counter(key, epoch)

@@ -28,12 +28,11 @@ TAGGED: Mapping[str, bytes] = {
 
 
 class TagBomb(Bomb):
-    """Tags have a decoder build what nobody asked for: cycles, regular expressions, mails, dates, huge numbers."""
+    """Tags make a decoder build objects that no field needs: cycles, regular expressions, dates, huge numbers."""
 
     id = "tag-bomb"
-    row = 5
     layer = "wire"
 
     def bombs(self) -> Sequence[bytes]:
-        """Each tag in turn."""
+        """One item for each tag."""
         return tuple(TAGGED.values())

@@ -7,13 +7,12 @@ from sapo_adversary.attacks.kit import Attack, Key, Kit, Packet
 
 
 class Twin(Attack):
-    """One rollout is sent in many encodings, so that it counts as often as it can be written.
+    """One rollout is sent in many encodings, so that a node counts it many times.
 
-    Each twin is signed anew by its author: every signature holds, and no two have the same content id.
+    The author signs each encoding: every signature verifies, and no two messages have the same content id.
     """
 
     id = "twin"
-    row = 2
     layer = "wire"
 
     def __init__(self, kit: Kit) -> None:
@@ -21,7 +20,7 @@ class Twin(Attack):
         self._waiting: dict[bytes, list[bytes]] = {}
 
     def act(self, key: Key, epoch: int) -> Iterable[Packet]:
-        """A round as it should be; at each beat after it one of its twins, when the last one has been trained on."""
+        """A round in the correct encoding, and at each later turn one of its other encodings."""
         waiting = self._waiting.setdefault(key.issuer, [])
         if not waiting:
             counter = self.kit.counter(key, epoch)
@@ -34,7 +33,7 @@ class Twin(Attack):
 
 
 def twins(payload: bytes) -> list[bytes]:
-    """Other bytes that a lenient decoder takes for the same payload."""
+    """Other encodings that a lenient decoder reads as the same payload."""
     value = cbor2.loads(payload)
     rewritten = [encode_as(value, form) for form in FORMS.values()]
     self_described = b"\xd9\xd9\xf7" + payload

@@ -1,4 +1,7 @@
-"""Learning experiments: each a TOML file beside this one that says all of its numbers, played by the simulator.
+"""Learning experiments in honest swarms: `experiment` reads the TOML file of one and says which runs it takes.
 
-`experiment` reads it and says which runs it takes, `summary` turns their records into figures, `plots` draws those.
+`summary` turns the records of the runs into figures, `tables` and `plots` show those. Imports `files` and `simulator`:
+
+    what = load_experiment("sapo-table")
+    summary = summarise(what, records_by_arm)
 """

@@ -1,4 +1,8 @@
-"""An experiment as values: arms that differ in what they name, seeds that they share, and one arm to compare with."""
+"""An experiment as values: arms that differ in named settings, seeds that all arms share, and one reference
+arm.
+
+    load_experiment("sapo-table").part(["4/4"], 2)
+"""
 
 import itertools
 import shlex
@@ -6,13 +10,14 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from sapo_adversary.packaged import load_named, names_in
-from sapo_adversary.simulator.scenario import NodeSpec, Scenario, scenario_from
-from sapo_adversary.typed import made
+from sapo_adversary.files.packaged import load_named, names_in
+from sapo_adversary.files.typed import made
+from sapo_adversary.simulator.simulation import NodeSpec, Simulation, simulation_from
 from sapo_protocol import LocalError
 
+_EXPERIMENTS = "sapo_adversary.data.experiments"
 _NODE_KEYS = frozenset(each.name for each in fields(NodeSpec))
-_SCENARIO_KEYS = frozenset(each.name for each in fields(Scenario)) - {"nodes", "name", "seed"}
+_SIMULATION_KEYS = frozenset(each.name for each in fields(Simulation)) - {"nodes", "name", "seed"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,33 +29,35 @@ class _File:
     seeds: tuple[int, ...]
     reference: str
     ceiling: float
-    scenario: Mapping[str, Any]
+    simulation: Mapping[str, Any]
     arms: Mapping[str, Mapping[str, Any]]
     grid: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Experiment:
-    """Arms x seeds, each a scenario; common random numbers across arms."""
+    """Arms x seeds, each a simulation; common random numbers across arms."""
 
     name: str
     title: str
     question: str
-    """What it is there to find out, in a sentence or two."""
+    """The question that it answers, in a sentence or two."""
     seeds: tuple[int, ...]
-    """Swarm seeds: the independent units. All nodes of one swarm are one sample."""
+    """Seeds of the swarms, which are the independent units: all nodes of one swarm are one sample."""
     reference: str
     """The arm that the others are compared with, at the same point of the grid if there is one."""
     ceiling: float
     """Pass@1 that the policy can reach, fixed beforehand; `rounds_to_half` counts to half of it."""
     table: Mapping[str, Any] = field(repr=False)
     """The whole file, for the record."""
-    arms: Mapping[str, Scenario] = field(repr=False)
+    arms: Mapping[str, Simulation] = field(repr=False)
     points: Mapping[str, str] = field(repr=False)
     """The point of the grid that an arm stands for, as the end of its label; empty where there is no grid."""
 
     def part(self, arms: Collection[str], seeds: int | None) -> "Experiment":
-        """Only some arms (all where none are named) and the first so many seeds. Raises LocalError for no such arm."""
+        """The experiment with only the named arms (all where none is named) and its first `seeds` seeds. Raises
+        LocalError for an unknown arm.
+        """
         if unknown := set(arms) - set(self.arms):
             raise LocalError(f"{self.name} has no arm {', '.join(sorted(unknown))}; it has {', '.join(self.arms)}")
         chosen = {name: arm for name, arm in self.arms.items() if not arms or name in arms}
@@ -58,7 +65,7 @@ class Experiment:
 
     @property
     def command(self) -> str:
-        """What plays it, or the part of it that is left."""
+        """The command that plays it, or the part of it that is left."""
         words = ["sapo-adversary", "experiment", self.name]
         if len(self.arms) < len(list(_arms(self.table))):
             words += [word for arm in self.arms for word in ("--arm", arm)]
@@ -67,27 +74,27 @@ class Experiment:
         return shlex.join(words)
 
     def compared_with(self, arm: str) -> str | None:
-        """The arm that this one is compared with; None for a reference itself, or where that is left out."""
+        """The reference arm of this arm; None for a reference itself, or where the reference is left out."""
         reference = self.reference + self.points[arm]
         return reference if reference != arm and reference in self.arms else None
 
-    def scenarios(self, arm: str) -> list[Scenario]:
+    def simulations(self, arm: str) -> list[Simulation]:
         """The runs of one arm, by seed."""
         return [replace(self.arms[arm], seed=seed) for seed in self.seeds]
 
-    def all_scenarios(self) -> list[Scenario]:
-        """Every run, seed by seed, so that a first comparison is there early."""
-        return [replace(scenario, seed=seed) for seed in self.seeds for scenario in self.arms.values()]
+    def all_simulations(self) -> list[Simulation]:
+        """Every run, seed by seed, so that first comparisons come early."""
+        return [replace(simulation, seed=seed) for seed in self.seeds for simulation in self.arms.values()]
 
 
 def experiment_names() -> list[str]:
     """The experiments in the package."""
-    return names_in(__package__)
+    return names_in(_EXPERIMENTS)
 
 
 def load_experiment(name: str) -> Experiment:
     """Read an experiment of the package by name, or any by the path of its file. Raises LocalError for a bad one."""
-    return load_named(__package__, name, "experiment", "sapo-adversary experiments", _experiment)
+    return load_named(_EXPERIMENTS, name, "experiment", "sapo-adversary experiment --list", _experiment)
 
 
 def _experiment(name: str, table: Mapping[str, Any]) -> Experiment:
@@ -105,31 +112,31 @@ def _experiment(name: str, table: Mapping[str, Any]) -> Experiment:
         reference=file.reference,
         ceiling=file.ceiling,
         table=table,
-        arms={scenario.name: scenario for _, scenario in arms},
-        points={scenario.name: point for point, scenario in arms},
+        arms={simulation.name: simulation for _, simulation in arms},
+        points={simulation.name: point for point, simulation in arms},
     )
 
 
-def _arms(table: Mapping[str, Any]) -> Iterator[tuple[str, Scenario]]:
-    """Every arm, at every point of the grid if there is one, behind the label of that point."""
+def _arms(table: Mapping[str, Any]) -> Iterator[tuple[str, Simulation]]:
+    """Every arm, at every point of the grid if there is one, each after the label of its point."""
     grid = table.get("grid", {})
     for values in itertools.product(*grid.values()):
         point = dict(zip(grid, values, strict=True))
         label = "".join(f", {key} {value}" for key, value in point.items())
         for name, changes in table["arms"].items():
-            yield label, _scenario(name + label, table["scenario"], {**changes, **point})
+            yield label, _simulation(name + label, table["simulation"], {**changes, **point})
 
 
-def _scenario(label: str, shared: Mapping[str, Any], changes: Mapping[str, Any]) -> Scenario:
-    """The shared scenario with one arm's changes: a key of a node for all nodes, a table for the nodes of that role."""
+def _simulation(label: str, shared: Mapping[str, Any], changes: Mapping[str, Any]) -> Simulation:
+    """The shared settings with one arm's changes: a key of a node for all nodes, a table for the nodes of that role."""
     nodes = shared.get("nodes", ())
     if not isinstance(nodes, list) or not all(isinstance(node, Mapping) for node in nodes):
-        raise LocalError("give nodes as a list of tables, [[scenario.nodes]]")
+        raise LocalError("give nodes as a list of tables, [[simulation.nodes]]")
     roles = {str(node.get("role", "")) for node in nodes}
     for key, value in changes.items():
-        if not (key in _NODE_KEYS | _SCENARIO_KEYS or (key in roles and isinstance(value, Mapping))):
-            raise LocalError(f"arm {label}: {key!r} is no key of a node or a scenario, and no role of its nodes")
+        if not (key in _NODE_KEYS | _SIMULATION_KEYS or (key in roles and isinstance(value, Mapping))):
+            raise LocalError(f"arm {label}: {key!r} is no key of a node or a simulation, and no role of its nodes")
     everywhere = {key: value for key, value in changes.items() if key in _NODE_KEYS}
     nodes = [{**node, **everywhere, **changes.get(str(node.get("role", "")), {})} for node in nodes]
-    whole = {key: value for key, value in changes.items() if key in _SCENARIO_KEYS}
-    return scenario_from({**shared, **whole, "name": label, "nodes": nodes})
+    whole = {key: value for key, value in changes.items() if key in _SIMULATION_KEYS}
+    return simulation_from({**shared, **whole, "name": label, "nodes": nodes})

@@ -1,1 +1,8 @@
-"""One attack a file, with what harm it must do undefended and what the node must hold."""
+"""From an attack to a verdict: the same honest nodes alone, in an honest swarm, attacked undefended and defended.
+
+`scenario` reads the TOML file, `play` plays its arms, `metrics` and `outcome` judge the records, `matrices` plays many,
+`page` and `table` show them. Imports `files`, `attacks`, `ablations` and `simulator`:
+
+    scenario = load_scenario("false-claim")
+    [outcome] = play([(scenario, SHARE)], [1], records, policies=folder, engine=ThisMachine(), console=console)
+"""

@@ -1,6 +1,8 @@
-"""Puts an attack on the in-memory network: each key is a peer with links of its own, and all of them collude.
+"""Attackers on the network in memory: each key is a peer with its own links, and all keys of one specification
+collude.
 
-Where there is a crowd they have no links: its forwarder brings everybody what they send, if it is valid at all.
+Where the simulation has a crowd, attackers have no links: the forwarder of the crowd brings their messages to every
+node, if the bytes are valid.
 """
 
 import hashlib
@@ -12,9 +14,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from sapo_adversary.attacks.catalogue import ATTACKS
 from sapo_adversary.attacks.kit import Key, Kit
+from sapo_adversary.scoring import SharedScorer
 from sapo_adversary.simulator.crowd import Crowd
-from sapo_adversary.simulator.scenario import AttackerSpec, Scenario
-from sapo_adversary.simulator.scoring import SharedScorer
+from sapo_adversary.simulator.simulation import AttackerSpec, Simulation
 from sapo_node.net.interface import Channel, Verdict
 from sapo_node.net.memory import MemoryHub, MemoryNetwork
 from sapo_node.processes.clock import TrioClock
@@ -28,7 +30,7 @@ class Band:
 
     def __init__(
         self,
-        scenario: Scenario,
+        simulation: Simulation,
         number: int,
         manifest: Manifest,
         *,
@@ -37,15 +39,15 @@ class Band:
         clock: TrioClock,
         crowd: Crowd | None,
     ) -> None:
-        """`number` is the place of the specification among the scenario's attackers."""
-        self.spec: AttackerSpec = scenario.attackers[number]
+        """`number` is the place of the specification among the simulation's attackers."""
+        self.spec: AttackerSpec = simulation.attackers[number]
         self._manifest = manifest
         self._hub = hub
         self._clock = clock
-        self._end = min(scenario.seconds, self.spec.leaves or scenario.seconds)
+        self._end = min(simulation.seconds, self.spec.leaves or simulation.seconds)
         self._evidence = evidence_topic(manifest)
-        self.keys = keys_of(scenario, number)
-        rng = random.Random(f"attack/{scenario.seed}/{number}")  # noqa: S311 - simulation
+        self.keys = keys_of(simulation, number)
+        rng = random.Random(f"attack/{simulation.seed}/{number}")  # noqa: S311 - simulation
         kit = Kit(manifest, self.keys, scorer.solve, rng)
         self._attack = ATTACKS[self.spec.attack](kit, **self.spec.options)
         self._crowd = crowd
@@ -62,13 +64,13 @@ class Band:
         return self._hub.join(key.peer, channels, admit=lambda _: True, notify=lambda _: None)
 
     async def _take(self, listens: bool, _sender: str, data: bytes) -> Verdict:  # noqa: FBT001
-        """They pass on what they get, as good peers do; one of them listens for all."""
+        """Forward what arrives, as honest peers do; one peer listens for all."""
         if listens:
             self._attack.hear(data)
         return Verdict.ACCEPT
 
     async def play(self) -> None:
-        """Join, act key by key at every beat, leave."""
+        """Join, act key by key, and leave."""
         await trio.sleep(self.spec.joins)
         async with trio.open_nursery() as nursery:
             for network in self._networks.values():
@@ -91,18 +93,18 @@ class Band:
                 network.send(topic, packet.data, packet.to or network.reachable())
 
 
-def keys_of(scenario: Scenario, number: int) -> list[Key]:
-    """The keys of the attackers that one specification describes, by its place among the scenario's."""
-    return [_key(scenario, number, place) for place in range(scenario.attackers[number].count)]
+def keys_of(simulation: Simulation, number: int) -> list[Key]:
+    """The keys of the attackers of one specification, by its place among those of the simulation."""
+    return [_key(simulation, number, place) for place in range(simulation.attackers[number].count)]
 
 
-def insiders(scenario: Scenario) -> list[str]:
-    """The peer ids of attackers who are trusted."""
-    bands = [number for number, spec in enumerate(scenario.attackers) if spec.trusted]
-    return [key.peer for number in bands for key in keys_of(scenario, number)]
+def insiders(simulation: Simulation) -> list[str]:
+    """The peer ids of attackers that are trusted."""
+    bands = [number for number, spec in enumerate(simulation.attackers) if spec.trusted]
+    return [key.peer for number in bands for key in keys_of(simulation, number)]
 
 
-def _key(scenario: Scenario, number: int, place: int) -> Key:
-    secret = hashlib.sha256(f"sapo/attacker/{scenario.seed}/{number}/{place}".encode()).digest()
+def _key(simulation: Simulation, number: int, place: int) -> Key:
+    secret = hashlib.sha256(f"sapo/attacker/{simulation.seed}/{number}/{place}".encode()).digest()
     identity = Identity(Ed25519PrivateKey.from_private_bytes(secret))
     return Key(identity.public_key, identity.sign)

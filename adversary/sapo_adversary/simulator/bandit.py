@@ -1,8 +1,9 @@
-"""A learner that costs nothing, for scenarios that ask about trust: two ways of answering each task, one of them right.
+"""A learner that costs nothing, where only trust is asked about: each task has one correct and one incorrect
+completion.
 
-Its policy is one number a task: the logit of answering rightly. It samples, and learns by the same gradient of the same
-advantages as a language model (of the two answers' log-probability), so that what is right spreads, and a wrong answer
-that is taken for right does harm. Its skill can be read off: held-out pass@1 has no noise.
+Its policy is one logit per task, of the correct completion. It samples and learns by the same gradient of the same
+advantages as a language model, so that correct completions spread, and incorrect ones that are rewarded do harm. Its
+skill can be read off: held-out pass@1 has no noise.
 """
 
 import hashlib
@@ -12,9 +13,9 @@ from math import exp, log
 
 import trio
 
+from sapo_adversary.scoring import SharedScorer
 from sapo_adversary.simulator.pace import GENERATING, Meter
-from sapo_adversary.simulator.scenario import Scenario
-from sapo_adversary.simulator.scoring import SharedScorer
+from sapo_adversary.simulator.simulation import Simulation
 from sapo_node.groups.messages import Correction, Sampled, TrainGroup, TrainReport
 from sapo_protocol import Manifest
 
@@ -30,10 +31,10 @@ FREEDOM = 6.0
 class Bandit:
     """Implements `sapo_node.training.batch_log.Policy`."""
 
-    def __init__(self, scenario: Scenario, manifest: Manifest, number: int, scorer: SharedScorer) -> None:
-        self._seed = f"{scenario.seed}/{number}"
-        self._pace = scenario.members[number].round_seconds
-        self._groups = scenario.groups
+    def __init__(self, simulation: Simulation, manifest: Manifest, number: int, scorer: SharedScorer) -> None:
+        self._seed = f"{simulation.seed}/{number}"
+        self._pace = simulation.members[number].round_seconds
+        self._groups = simulation.groups
         self._scorer = scorer
         self._logits = {spec.dataset: log(START / (1 - START)) for spec in manifest.tasks}
         self._step = 0
@@ -41,13 +42,13 @@ class Bandit:
 
     @property
     def step(self) -> int:
-        """Updates so far."""
+        """The number of updates."""
         return self._step
 
     async def generate(
         self, questions: Sequence[str], *, completions: int, max_tokens: int, seed: int
     ) -> list[tuple[Sampled, ...]]:
-        """G completions for each question, right ones as often as the policy has it."""
+        """G completions for each prompt, correct with the probability of the policy."""
         del max_tokens, seed
         await trio.sleep(self._pace * GENERATING)
         digest = hashlib.sha256(f"{self._seed}/{self._step}".encode()).digest()
@@ -57,7 +58,7 @@ class Bandit:
         return groups
 
     async def train(self, step: int, groups: Sequence[TrainGroup], *, correction: Correction) -> TrainReport:
-        """One update; of others' groups only what worked counts, unless `correction` says otherwise."""
+        """One update. By default only the correct completions of external groups count; see `correction`."""
         await trio.sleep(self._pace * (1 - GENERATING))
         moves: dict[str, float] = {}
         tokens = []
@@ -83,11 +84,11 @@ class Bandit:
         return _report(step, groups, tokens)
 
     async def checkpoint(self) -> int:
-        """Nothing is kept: a simulated run is repeated from its seed."""
+        """Keeps nothing: a simulated run is repeated from its seed."""
         return self._step
 
     def examine(self, scorer: SharedScorer, questions: int) -> dict[str, float]:
-        """Held-out pass@1 by dataset: the policy's own chances, exactly."""
+        """Held-out pass@1 by dataset: the exact probabilities of the policy."""
         del scorer, questions
         return {dataset: _sigmoid(logit) for dataset, logit in self._logits.items()}
 

@@ -1,7 +1,7 @@
-"""Control arms: what a node could do alone with the same budget, so that a gain can be laid to sharing.
+"""Control arms: what a node could do alone with the same budget, so that a gain can be attributed to sharing.
 
-Each is a policy that trains on something else than the batch its node hands it. None shares or takes anything in
-(their nodes have J = 0), and the loss's denominator is the same as in every other arm.
+Each is a policy that trains on another batch than the one its node hands it. None shares or takes external groups (J =
+0), and the denominator of the loss is that of every other arm.
 """
 
 import random
@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from sapo_adversary.scoring import SharedScorer
 from sapo_adversary.simulator.learning import SimulatedLearner
-from sapo_adversary.simulator.scenario import Scenario
-from sapo_adversary.simulator.scoring import SharedScorer
+from sapo_adversary.simulator.simulation import Simulation
 from sapo_node.groups.advantage import advantages
 from sapo_node.groups.messages import Correction, TrainGroup, TrainReport
 from sapo_node.verification.sandbox.messages import ScoreRequest
@@ -27,14 +27,14 @@ OVERSAMPLED = 4
 class Replaying(SimulatedLearner):
     """4/0+replay: fills the places of J with informative groups of its own earlier rounds, each used once more.
 
-    They enter as others' groups do (text encoded again, the same correction), so that reuse is all that is left of
-    sharing.
+    They enter as external groups do (text encoded again, the same correction), so that reuse is the only part of
+    sharing that is left.
     """
 
-    def __init__(self, scenario: Scenario, manifest: Manifest, number: int, policies: Path) -> None:
-        super().__init__(scenario, manifest, number, policies)
-        self._rng = random.Random(f"replay/{scenario.seed}/{number}")  # noqa: S311 - simulation
-        self._places = scenario.groups - scenario.members[number].local
+    def __init__(self, simulation: Simulation, manifest: Manifest, number: int, policies: Path) -> None:
+        super().__init__(simulation, manifest, number, policies)
+        self._rng = random.Random(f"replay/{simulation.seed}/{number}")  # noqa: S311 - simulation
+        self._places = simulation.groups - simulation.members[number].local
         self._kept: deque[TrainGroup] = deque(maxlen=KEPT)
 
     async def train(self, step: int, groups: Sequence[TrainGroup], *, correction: Correction) -> TrainReport:
@@ -47,10 +47,10 @@ class Replaying(SimulatedLearner):
 
 
 class Filtering(SimulatedLearner):
-    """8/0+filter: drops flat groups and fills their places with the kept ones again, in turn.
+    """8/0+filter: drops zero-advantage groups and fills their places with the kept groups again, in turn.
 
-    With a constant denominator dropping alone changes nothing: a flat group has no gradient. Filling up is what a mean
-    over the kept groups does to the gradient.
+    With a constant denominator dropping alone changes nothing, since a zero-advantage group has no gradient. Filling
+    the places gives the gradient of a mean over the kept groups.
     """
 
     async def train(self, step: int, groups: Sequence[TrainGroup], *, correction: Correction) -> TrainReport:
@@ -64,12 +64,12 @@ class Oversampling(SimulatedLearner):
     """8/0+filter-unlimited: generates four times as much and trains on up to a full round of informative groups."""
 
     def __init__(
-        self, scenario: Scenario, manifest: Manifest, number: int, policies: Path, scorer: SharedScorer
+        self, simulation: Simulation, manifest: Manifest, number: int, policies: Path, scorer: SharedScorer
     ) -> None:
-        super().__init__(scenario, manifest, number, policies)
-        self._rng = random.Random(f"oversample/{scenario.seed}/{number}")  # noqa: S311 - simulation
+        super().__init__(simulation, manifest, number, policies)
+        self._rng = random.Random(f"oversample/{simulation.seed}/{number}")  # noqa: S311 - simulation
         self._scorer = scorer
-        self._groups = scenario.groups
+        self._groups = simulation.groups
 
     async def train(self, step: int, groups: Sequence[TrainGroup], *, correction: Correction) -> TrainReport:
         """One update on the round's informative groups and on those of further tasks of the same kinds."""
@@ -94,14 +94,14 @@ class Oversampling(SimulatedLearner):
 
 
 def model_for(
-    scenario: Scenario, manifest: Manifest, number: int, policies: Path, scorer: SharedScorer
+    simulation: Simulation, manifest: Manifest, number: int, policies: Path, scorer: SharedScorer
 ) -> SimulatedLearner:
     """The language model of a node: the plain learner, or the control that its specification names."""
-    control = scenario.members[number].control
+    control = simulation.members[number].control
     if control == "oversample":
-        return Oversampling(scenario, manifest, number, policies, scorer)
+        return Oversampling(simulation, manifest, number, policies, scorer)
     kinds = {"": SimulatedLearner, "replay": Replaying, "filter": Filtering}
-    return kinds[control](scenario, manifest, number, policies)
+    return kinds[control](simulation, manifest, number, policies)
 
 
 def _on_account_of(groups: Sequence[TrainGroup], report: TrainReport) -> TrainReport:

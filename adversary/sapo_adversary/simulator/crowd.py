@@ -1,8 +1,8 @@
-"""Many honest peers at little cost: they sign and share what nodes do, and neither take anything in nor train.
+"""Many honest peers at little cost: they sign and share as nodes do, but neither take groups in nor train.
 
-Each has a key, counters and tasks of its own, and answers as well as one of the full nodes does by then. The first of
-them is on the network, linked with every full node. It passes on what everybody else hands it, attackers too, as any
-honest forwarder does: each content once, and nothing whose bytes alone prove it wrong.
+Each has its own key, counters and tasks, and answers as well as one of the full nodes does at that time. The first of
+them is on the network, linked with every full node. It forwards what the others and the attackers send, as any honest
+peer does: each content once, and nothing whose bytes alone prove it invalid.
 """
 
 import hashlib
@@ -13,10 +13,10 @@ import trio
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from sapo_adversary.attacks.kit import Group, Key, Kit
-from sapo_adversary.simulator.audit import Audit
+from sapo_adversary.scoring import SharedScorer
 from sapo_adversary.simulator.learners import Learner
-from sapo_adversary.simulator.scenario import Scenario
-from sapo_adversary.simulator.scoring import SharedScorer
+from sapo_adversary.simulator.oracle.audit import Audit
+from sapo_adversary.simulator.simulation import Simulation
 from sapo_node.net.interface import Channel, Verdict
 from sapo_node.net.memory import LinkQuality, MemoryHub
 from sapo_node.net.seen_cache import RecentIds, content_id
@@ -44,19 +44,19 @@ _OFFSET = 0.017
 """Seconds by which these miss the moments at which nodes and attackers act: what happens at one has no order."""
 
 
-def hub_of(scenario: Scenario) -> MemoryHub:
-    """The network in memory of a scenario: with a crowd a star, whose centre is the crowd's forwarder."""
-    if scenario.crowd:
-        return MemoryHub(seed=scenario.seed, quality=LinkQuality(_LATENCY, _LATENCY, scenario.loss), star=True)
-    return MemoryHub(seed=scenario.seed, quality=LinkQuality(loss=scenario.loss), degree=scenario.degree or None)
+def hub_of(simulation: Simulation) -> MemoryHub:
+    """The network in memory of a simulation. With a crowd it is a star, whose centre is the forwarder of the crowd."""
+    if simulation.crowd:
+        return MemoryHub(seed=simulation.seed, quality=LinkQuality(_LATENCY, _LATENCY, simulation.loss), star=True)
+    return MemoryHub(seed=simulation.seed, quality=LinkQuality(loss=simulation.loss), degree=simulation.degree or None)
 
 
 class Crowd:
-    """The honest peers of a scenario beside its full nodes."""
+    """The honest peers of a simulation beside its full nodes."""
 
     def __init__(
         self,
-        scenario: Scenario,
+        simulation: Simulation,
         manifest: Manifest,
         *,
         scorer: SharedScorer,
@@ -68,11 +68,11 @@ class Crowd:
         self._scorer = scorer
         self._clock = clock
         self._audit = audit
-        self._seconds = scenario.seconds
-        self._pace, self._groups = scenario.nodes[0].round_seconds, scenario.nodes[0].local
-        self.keys = [_key(scenario, number) for number in range(scenario.crowd)]
+        self._seconds = simulation.seconds
+        self._pace, self._groups = simulation.nodes[0].round_seconds, simulation.nodes[0].local
+        self.keys = [_key(simulation, number) for number in range(simulation.crowd)]
         self.forwarder = self.keys[0].peer
-        self._rng = random.Random(f"crowd/{scenario.seed}")  # noqa: S311 - simulation
+        self._rng = random.Random(f"crowd/{simulation.seed}")  # noqa: S311 - simulation
         self._kit = Kit(manifest, self.keys, scorer.solve, self._rng)
         self._evidence = evidence_topic(manifest)
         channels = dict.fromkeys(rollouts_topics(manifest), Channel(self._hear, manifest.max_message_bytes))
@@ -83,11 +83,11 @@ class Crowd:
         self._listeners: list[Callable[[bytes], None]] = []
 
     def listen(self, hear: Callable[[bytes], None]) -> None:
-        """Have `hear` called with everything that the full nodes share, and with what is passed on to them."""
+        """Have `hear` called with every message of the full nodes and with every forwarded message."""
         self._listeners.append(hear)
 
     async def play(self, learners: Sequence[Learner]) -> None:
-        """Share to the end; each peer answers with the skill of one of the `learners`."""
+        """Share until the end; each peer answers with the skill of one of the `learners`."""
         async with trio.open_nursery() as nursery:
             await nursery.start(self._network.run)
             await trio.sleep(_OFFSET)
@@ -103,7 +103,7 @@ class Crowd:
             nursery.cancel_scope.cancel()
 
     def pass_on(self, topic: str, data: bytes) -> None:
-        """Bring a message to the full nodes, with whatever else there is at the next beat."""
+        """Forward a message to the full nodes, at the next of the moments at which the crowd sends."""
         content = content_id(data)
         if not self._passed.has(content) and self._is_sound(topic, data):
             self._passed.add(content)
@@ -128,7 +128,7 @@ class Crowd:
         self._send(topic_of(self._manifest, key.issuer, epoch), message, content_id(message))
 
     def _answered(self, key: Key, epoch: int, counter: int, k: int, rates: dict[str, float]) -> Group:
-        """The answers to one assigned task: as many of them right as the policy has it, and truly claimed."""
+        """The completions of one assigned task: as many correct as the policy has it, with honest claims."""
         task = assign(self._manifest, key.issuer, epoch, counter, k)
         rate = rates[task.spec.dataset]
         rewards = [self._rng.random() < rate for _ in range(self._manifest.completions)]
@@ -162,7 +162,7 @@ class Crowd:
         return Verdict.ACCEPT
 
 
-def _key(scenario: Scenario, number: int) -> Key:
-    secret = hashlib.sha256(f"sapo/crowd/{scenario.seed}/{number}".encode()).digest()
+def _key(simulation: Simulation, number: int) -> Key:
+    secret = hashlib.sha256(f"sapo/crowd/{simulation.seed}/{number}".encode()).digest()
     identity = Identity(Ed25519PrivateKey.from_private_bytes(secret))
     return Key(identity.public_key, identity.sign)

@@ -1,4 +1,4 @@
-"""Where runs are played: on this machine, each in a process of its own with one thread, or on a cluster."""
+"""Where runs are played: on this machine, each in its own process with one thread, or on a cluster."""
 
 import logging
 import multiprocessing
@@ -10,7 +10,7 @@ from pathlib import Path
 from threading import Thread
 from typing import Any, Protocol
 
-from sapo_adversary.simulator.scenario import Scenario
+from sapo_adversary.simulator.simulation import Simulation
 
 Record = dict[str, Any]
 Tick = Callable[[int], None]
@@ -20,18 +20,22 @@ Tick = Callable[[int], None]
 class Engine(Protocol):
     """Plays runs, as many at a time as there is room for."""
 
-    def play(self, scenarios: Sequence[Scenario], policies: Path, tick: Tick) -> Iterator[tuple[Scenario, Record]]:
+    def play(
+        self, simulations: Sequence[Simulation], policies: Path, tick: Tick
+    ) -> Iterator[tuple[Simulation, Record]]:
         """Each run and its record, as soon as it is over; prepared policies lie in `policies`."""
         ...
 
 
 class ThisMachine:
-    """Plays so many runs at a time, by default one per core."""
+    """Plays `jobs` runs at a time on this machine, by default one per core."""
 
     def __init__(self, jobs: int | None = None) -> None:
         self._jobs = jobs or os.cpu_count()
 
-    def play(self, scenarios: Sequence[Scenario], policies: Path, tick: Tick) -> Iterator[tuple[Scenario, Record]]:
+    def play(
+        self, simulations: Sequence[Simulation], policies: Path, tick: Tick
+    ) -> Iterator[tuple[Simulation, Record]]:
         """See `Engine.play`."""
         context = multiprocessing.get_context("spawn")
         ticks: Queue[int] = context.Queue()
@@ -43,9 +47,9 @@ class ThisMachine:
             initializer=_begin,
             initargs=(ticks,),
             # A process that trained models is not used again: its memory does not come back.
-            max_tasks_per_child=1 if any(scenario.learner == "model" for scenario in scenarios) else None,
+            max_tasks_per_child=1 if any(simulation.learner == "model" for simulation in simulations) else None,
         ) as executor:
-            waiting = {executor.submit(_play_here, scenario, policies): scenario for scenario in scenarios}
+            waiting = {executor.submit(_play_here, simulation, policies): simulation for simulation in simulations}
             try:
                 for finished in as_completed(waiting):
                     yield waiting.pop(finished), finished.result()
@@ -70,25 +74,25 @@ def _begin(ticks: "Queue[int]") -> None:
 
 
 def _end_with_parent() -> None:
-    """A run of which nobody waits for the record would go on for minutes."""
+    """End this process with its parent: otherwise the run would go on for minutes, and no process reads its record."""
     if parent := multiprocessing.parent_process():
         parent.join()
         os._exit(1)
 
 
-def _play_here(scenario: Scenario, policies: Path) -> Record:
-    return play_one(scenario, policies, _ticks.put if _ticks else lambda _: None)
+def _play_here(simulation: Simulation, policies: Path) -> Record:
+    return play_one(simulation, policies, _ticks.put if _ticks else lambda _: None)
 
 
-def play_one(scenario: Scenario, policies: Path, tick: Tick) -> Record:
+def play_one(simulation: Simulation, policies: Path, tick: Tick) -> Record:
     """Play one run in this process."""
     # Bans and refusals are what these runs are about; the record has them all.
     logging.getLogger("sapo_node").setLevel(logging.ERROR)
     # torch and libp2p are imported by the workers alone.
-    if scenario.network == "libp2p":
-        from sapo_adversary.simulator.realtime import simulate_realtime  # noqa: PLC0415
+    if simulation.network == "libp2p":
+        from sapo_adversary.simulator.libp2p.realtime import simulate_realtime  # noqa: PLC0415
 
-        return simulate_realtime(scenario, progress=tick)
+        return simulate_realtime(simulation, progress=tick)
     from sapo_adversary.simulator.swarm import simulate  # noqa: PLC0415
 
-    return simulate(scenario, policies=policies, progress=tick)
+    return simulate(simulation, policies=policies, progress=tick)

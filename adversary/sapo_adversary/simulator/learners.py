@@ -1,19 +1,19 @@
-"""What a node of a scenario trains. torch takes seconds to import, and is only where there are models."""
+"""The learner of a simulated node. torch takes seconds to import, and is imported only where there are models."""
 
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Protocol
 
+from sapo_adversary.scoring import SharedScorer
 from sapo_adversary.simulator.bandit import Bandit
 from sapo_adversary.simulator.pace import Meter
-from sapo_adversary.simulator.scenario import Scenario
-from sapo_adversary.simulator.scoring import SharedScorer
+from sapo_adversary.simulator.simulation import Simulation
 from sapo_node.training.batch_log import Policy
 from sapo_protocol import Manifest
 
 
 class Learner(Policy, Protocol):
-    """A policy that can be looked at from outside."""
+    """A policy whose skill can be measured from outside."""
 
     meter: Meter
 
@@ -22,18 +22,20 @@ class Learner(Policy, Protocol):
         ...
 
 
-def learner_for(scenario: Scenario, manifest: Manifest, number: int, policies: Path, scorer: SharedScorer) -> Learner:
+def learner_for(
+    simulation: Simulation, manifest: Manifest, number: int, policies: Path, scorer: SharedScorer
+) -> Learner:
     """The learner of one node, by its number."""
-    if scenario.learner == "bandit":
-        return Bandit(scenario, manifest, number, scorer)
+    if simulation.learner == "bandit":
+        return Bandit(simulation, manifest, number, scorer)
     from sapo_adversary.simulator.controls import model_for  # noqa: PLC0415
 
-    return model_for(scenario, manifest, number, policies, scorer)
+    return model_for(simulation, manifest, number, policies, scorer)
 
 
-def set_up(scenario: Scenario) -> AbstractContextManager[None]:
-    """What must hold in the process while the learners of a scenario work."""
-    if scenario.learner == "bandit":
+def set_up(simulation: Simulation) -> AbstractContextManager[None]:
+    """The settings of the process while the learners of a simulation work."""
+    if simulation.learner == "bandit":
         return nullcontext()
     from sapo_node.one_core import one_core  # noqa: PLC0415
 

@@ -1,7 +1,8 @@
-"""The node's real learner within the simulating process: the same generation, loss and optimizer, without a process.
+"""The node's real learner in the simulating process: the same generation, loss and optimizer, without a process of its
+own.
 
-Time on the virtual clock passes by the node's pace. What is sampled depends on the swarm's seed, the node and its step
-alone, so that arms of an experiment share their random numbers.
+Virtual time passes at the node's pace. What is sampled depends only on the swarm's seed, the node and its step, so that
+the arms of an experiment share their random numbers.
 """
 
 import hashlib
@@ -10,9 +11,9 @@ from pathlib import Path
 
 import trio
 
+from sapo_adversary.scoring import SharedScorer
 from sapo_adversary.simulator.pace import GENERATING, Meter, Stopwatch
-from sapo_adversary.simulator.scenario import Scenario
-from sapo_adversary.simulator.scoring import SharedScorer
+from sapo_adversary.simulator.simulation import Simulation
 from sapo_node.groups.messages import (
     Correction,
     GenerateRequest,
@@ -33,8 +34,8 @@ from sapo_protocol import Manifest
 class SimulatedLearner:
     """Implements `sapo_node.training.batch_log.Policy` in this process; `policies` has the prepared ones."""
 
-    def __init__(self, scenario: Scenario, manifest: Manifest, number: int, policies: Path) -> None:
-        spec = scenario.members[number]
+    def __init__(self, simulation: Simulation, manifest: Manifest, number: int, policies: Path) -> None:
+        spec = simulation.members[number]
         options = LearnerOptions(
             checkpoints="",
             model=spec.model if spec.model == "seed" else str(policies / spec.model),
@@ -42,14 +43,14 @@ class SimulatedLearner:
             device="cpu",
             threads=1,
             learning_rate=spec.learning_rate,
-            groups=scenario.groups,
+            groups=simulation.groups,
             completions=manifest.completions,
             max_tokens=spec.max_tokens,
             max_completion_bytes=manifest.max_completion_bytes,
-            gates=scenario.gates_of(spec),
+            gates=simulation.gates_of(spec),
         )
         self._manifest = manifest
-        self._seed = f"{scenario.seed}/{number}"
+        self._seed = f"{simulation.seed}/{number}"
         self._pace = spec.round_seconds
         self._max_tokens = spec.max_tokens
         self._trainer = Trainer(load(options), options)

@@ -1,7 +1,7 @@
-"""Pure stages are done once for a whole simulated swarm: all its nodes open, decode and weigh the very same bytes.
+"""Computes pure stages once for a whole simulated swarm: all nodes open, decode and weigh the same bytes.
 
-What is remembered is a function of content alone, so that a record is the same with and without; a test plays both.
-Like `defences` this replaces functions of the node in its own process, until the simulation ends.
+A result is a function of the content alone, so that a record is the same with and without; a test plays both. Like
+`ablations` this replaces functions of the node in its own process, until the simulation ends.
 """
 
 from collections.abc import Callable, Hashable, Iterator
@@ -52,7 +52,7 @@ _PURE: tuple[tuple[Any, str, Key], ...] = (
 
 @contextmanager
 def memoised() -> Iterator[None]:
-    """Remember the results of pure stages until the end of the block."""
+    """Keep the results of pure stages until the end of the block."""
     with ExitStack() as stack:
         for owner, name, key in _PURE:
             function = getattr(owner, name)

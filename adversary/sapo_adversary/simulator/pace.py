@@ -1,4 +1,4 @@
-"""How virtual time passes for a learner, and what it spends of the real one."""
+"""How virtual time passes for a learner, and the real CPU time that it takes."""
 
 import time
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ GENERATING = 0.6
 
 @dataclass(slots=True)
 class Meter:
-    """What a node has spent so far."""
+    """The tokens and CPU seconds of a node so far."""
 
     generated_tokens: int = 0
     cpu_seconds: float = 0.0

@@ -1,6 +1,6 @@
-"""Many simulations: each finished one a file, none played twice.
+"""Many runs: the record of each finished run is a file, and no run is played twice.
 
-Stop it at any time; started again, it goes on with the runs whose records are not there yet.
+Stop it at any time. Started again, it plays the runs whose records are missing.
 """
 
 import json
@@ -11,40 +11,46 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from sapo_adversary.records import read_results, writable_folder, write_whole
+from sapo_adversary.files.records import read_results, writable_folder, write_whole
 from sapo_adversary.simulator.engine import Engine, Record, Tick
-from sapo_adversary.simulator.scenario import Scenario
+from sapo_adversary.simulator.simulation import Simulation
 from sapo_protocol import LocalError
 
 
-def record_path(folder: Path, scenario: Scenario) -> Path:
-    """Where the record of a run lies: by all of its numbers, so that experiments share the arms they have in common."""
-    return folder / f"{scenario.digest()[:24]}.json"
+def record_path(folder: Path, simulation: Simulation) -> Path:
+    """The path of a run's record. Its name is the digest of the simulation, so that experiments share the arms that
+    they have in common.
+    """
+    return folder / f"{simulation.digest()[:24]}.json"
 
 
-def load_record(folder: Path, scenario: Scenario) -> Record:
+def load_record(folder: Path, simulation: Simulation) -> Record:
     """The record of a finished run. Raises LocalError where there is none."""
-    path = record_path(folder, scenario)
+    path = record_path(folder, simulation)
     if not path.exists():
-        raise LocalError(f"no record of {scenario.name}, seed {scenario.seed}, in {folder}: run it first")
+        raise LocalError(f"no record of {simulation.name}, seed {simulation.seed}, in {folder}: run it first")
     return read_results(path, "remove it, and a new run")
 
 
-def play_all(scenarios: Sequence[Scenario], folder: Path, *, policies: Path, engine: Engine, console: Console) -> None:
+def play_all(
+    simulations: Sequence[Simulation], folder: Path, *, policies: Path, engine: Engine, console: Console
+) -> None:
     """Play the runs that have no record in `folder` yet."""
     writable_folder(folder)
-    missing = [scenario for scenario in scenarios if not record_path(folder, scenario).exists()]
+    missing = [simulation for simulation in simulations if not record_path(folder, simulation).exists()]
     if not missing:
         return
-    with _progress(missing, len(scenarios), console) as (tick, done):
-        for scenario, record in engine.play(missing, policies, tick):
-            write_whole(record_path(folder, scenario), json.dumps(record, separators=(",", ":")) + "\n")
+    with _progress(missing, len(simulations), console) as (tick, done):
+        for simulation, record in engine.play(missing, policies, tick):
+            write_whole(record_path(folder, simulation), json.dumps(record, separators=(",", ":")) + "\n")
             done()
 
 
 @contextmanager
-def _progress(missing: Sequence[Scenario], runs: int, console: Console) -> Iterator[tuple[Tick, Callable[[], None]]]:
-    """A bar over all node-rounds, with time left; yields what to call for rounds that were played, and for a run."""
+def _progress(missing: Sequence[Simulation], runs: int, console: Console) -> Iterator[tuple[Tick, Callable[[], None]]]:
+    """Show a bar over all node-rounds with the time left; yields a function for played rounds and one for a finished
+    run.
+    """
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),

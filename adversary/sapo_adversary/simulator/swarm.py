@@ -1,14 +1,11 @@
-"""Plays a scenario: every node's real ingest, ledger, verification, pool, sampler, rounds and learner on virtual time.
+"""Plays a simulation on virtual time, with every node's real ingest, ledger, verification, pool, sampler and
+learner.
 
-The same scenario gives the same record, byte for byte, but for what is under `timing`.
+The same simulation gives the same record, byte for byte, except for what is under `timing`.
 """
 
 import hashlib
-import json
-import random
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,261 +14,55 @@ import trio
 import trio.testing
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from sapo_adversary.ablations.defences import without
 from sapo_adversary.attacks.poison.habits import habits_sought
-from sapo_adversary.simulator.attackers import Band, insiders
-from sapo_adversary.simulator.audit import HONEST, Audit, Findings, WatchedTrainer
+from sapo_adversary.scoring import SharedScorer
+from sapo_adversary.simulator.attackers import Band
 from sapo_adversary.simulator.crowd import Crowd, hub_of
-from sapo_adversary.simulator.defences import without
-from sapo_adversary.simulator.learners import learner_for, set_up
+from sapo_adversary.simulator.learners import set_up
+from sapo_adversary.simulator.member import Member, Progress, members_of
 from sapo_adversary.simulator.memo import memoised
-from sapo_adversary.simulator.scenario import NodeSpec, Scenario
-from sapo_adversary.simulator.scoring import SharedScorer
-from sapo_adversary.simulator.standings import Standings
-from sapo_node.app.config import Config
-from sapo_node.app.node import Node
-from sapo_node.app.state import SCHEMA
-from sapo_node.net.interface import PeerInfo
-from sapo_node.net.memory import MemoryHub
+from sapo_adversary.simulator.oracle.audit import HONEST, Audit
+from sapo_adversary.simulator.simulation import Simulation
 from sapo_node.processes.clock import TrioClock
-from sapo_node.storage.counters import Counters
-from sapo_node.storage.database import Database
 from sapo_node.storage.keys import Identity
-from sapo_node.training.batch_log import trained_per_peer
-from sapo_node.training.round import RoundReport
-from sapo_node.trust.constants import Standing
-from sapo_protocol import LocalError, Manifest, load_manifest
+from sapo_protocol import Manifest, load_manifest
 
 if TYPE_CHECKING:
-    from sapo_adversary.simulator.honest import HonestNetwork
-    from sapo_adversary.simulator.loopback import Loopback
-    from sapo_node.net.memory import MemoryNetwork
+    pass
 
 FIRST_EPOCH = 10
 """The epoch in which every simulation begins."""
-_STAGGER = 0.37
-"""Virtual seconds between the starts of neighbours in number: no two nodes act at one moment."""
-
-Progress = Callable[[int], None]
-"""Told how many node-rounds were just played."""
 
 
-def _acquaint(database: Database, peers: Iterable[str]) -> None:
-    """Enter peers as healthy that this node has not met: what they do counts from there on. A peer in `Config.trusted`
-    would stay healthy whatever it does, and no undefended node could be brought to ban an honest peer.
-    """
-    with database.transaction():
-        for peer in peers:
-            database.execute("INSERT INTO ledger VALUES (?, ?, 0, 0, 0, 0, 0, 0)", peer, Standing.HEALTHY)
-
-
-@dataclass(slots=True)
-class _Log:
-    """What one node did, by round."""
-
-    columns: dict[str, list[Any]] = field(default_factory=dict)
-    examined: list[dict[str, Any]] = field(default_factory=list)
-    cpu_seconds: list[float] = field(default_factory=list)
-    carried: Counter[tuple[str, str]] = field(default_factory=Counter)
-    """Tokens trained on, by dataset and by the peer who wrote them."""
-    findings: Findings = field(default_factory=Findings)
-    standings: Standings = field(default_factory=Standings)
-
-    def add(self, **values: Any) -> None:
-        for name, value in values.items():
-            self.columns.setdefault(name, []).append(value)
-
-
-class Member:
-    """One simulated node with its log."""
-
-    def __init__(
-        self,
-        scenario: Scenario,
-        manifest: Manifest,
-        number: int,
-        spec: NodeSpec,
-        *,
-        identities: Sequence[Identity],
-        clock: TrioClock,
-        policies: Path,
-        scorer: SharedScorer,
-        hub: "MemoryHub | Loopback",
-        audit: Audit | None,
-    ) -> None:
-        self.spec = spec
-        self.log = _Log()
-        self._scenario = scenario
-        self._scorer = scorer
-        self._fatal: LocalError | None = None
-        self._database = Database(None, SCHEMA)
-        self._audit = audit
-        rng = random.Random(f"node/{scenario.seed}/{number}")  # noqa: S311 - simulation
-        self.learner = learner_for(scenario, manifest, number, policies, scorer)
-        self._offset = _STAGGER * number
-        if scenario.trusted:
-            _acquaint(self._database, (*(each.peer_id for each in identities), *insiders(scenario)))
-        self.node = Node(
-            config=Config(
-                local=spec.local,
-                external=spec.external,
-                selection=spec.selection,
-                correction=spec.correction,
-                gates=scenario.gates_of(spec),
-                max_tokens=spec.max_tokens,
-                examine_every=0,
-            ),
-            manifest=manifest,
-            identity=identities[number],
-            counters=Counters(self._database, manifest, now=clock.now(), key_is_new=True, rng=rng),
-            database=self._database,
-            clock=clock,
-            scorer=scorer,
-            policy=self.learner,
-            rng=rng,
-            on_fatal=self._stop,
-        )
-        if audit:
-            self.node.trainer = WatchedTrainer(
-                self._database,
-                self.node.pool,
-                self.learner,
-                correction=spec.correction,
-                checkpoint_every=Config().checkpoint_every,
-                look=partial(audit.trained, self.log.findings),
-            )
-        self.peer = self.node.identity.peer_id
-        self._network: MemoryNetwork | HonestNetwork = hub.join(
-            self.peer,
-            self.node.channels,
-            requests=self.node.requests(self._peers) if scenario.pulls else None,
-            admit=self.node.admits,
-            notify=lambda _: None,
-        )
-
-    def _peers(self) -> Sequence[PeerInfo]:
-        return self._network.peers()
-
-    def _stop(self, error: LocalError) -> None:
-        self._fatal = error
-        self.node.stopping.set()
-
-    async def play(self, played: Progress) -> None:
-        """Join, play all rounds, leave."""
-        await trio.sleep(self.spec.joins + self._offset)
-        self._examine(self._scenario.final_questions)
-        rounds = self.spec.rounds(self._scenario.seconds)
-        async with trio.open_nursery() as nursery:
-            await nursery.start(self._network.run)
-            nursery.start_soon(self.node.testify, self._network.publish)
-            nursery.start_soon(self.node.listen, self._network)
-            if self._scenario.pulls:
-                nursery.start_soon(self.node.pull, self._network)
-            await self.node.run(self._publish, rounds=rounds, on_round=lambda r: self._played(r, played))
-            nursery.cancel_scope.cancel()
-        if self._fatal:
-            raise self._fatal
-        self._examine(self._scenario.final_questions)
-
-    async def _publish(self, topic: str, message: bytes) -> None:
-        if self._audit:
-            self._audit.published(self.peer, message)
-        await self._network.publish(topic, message)
-
-    def _played(self, report: RoundReport, played: Progress) -> None:
-        self.log.add(
-            reward=report.reward,
-            informative=report.informative,
-            local=report.local,
-            external=report.external,
-            loss=report.training.loss,
-            grad_norm=report.training.grad_norm,
-            generated_tokens=self.learner.meter.generated_tokens,
-        )
-        self._tally(report)
-        if self._audit:
-            self.log.standings.look(self.node.ledger, self._audit.roles, report.step)
-        self.log.cpu_seconds.append(round(self.learner.meter.cpu_seconds, 3))
-        every = self._scenario.examine_every
-        before, now = ((report.step - past) * self.spec.round_seconds for past in (1, 0))
-        if every and int(now / every) > int(before / every) and report.step < self.spec.rounds(self._scenario.seconds):
-            self._examine(self._scenario.examine_questions)
-        played(1)
-
-    def _tally(self, report: RoundReport) -> None:
-        """Count whose groups of which dataset the round trained on, from the batch that the node stored for it."""
-        row = self._database.row("SELECT request, peers FROM batches WHERE step = ?", report.step)
-        if row is None:
-            return
-        questions = [group["question"] for group in json.loads(row[0])["groups"]]
-        for question, peer, tokens in zip(questions, json.loads(row[1]), report.training.group_tokens, strict=True):
-            self.log.carried[self._scorer.tasks[question].dataset, peer] += tokens
-
-    def _examine(self, questions: int) -> None:
-        per_task = self.learner.examine(self._scorer, questions)
-        self.log.examined.append(
-            {
-                "round": self.learner.step,
-                "pass_at_1": sum(per_task.values()) / len(per_task),
-                "per_task": per_task,
-                "questions": questions,
-            }
-        )
-
-    def record(self) -> dict[str, Any]:
-        """What the node did, as plain values."""
-        trained = trained_per_peer(self._database)
-        refused = {**self.node.ingest.refused, **self.node.verifier.unusable}
-        audited = {
-            "findings": self.log.findings.as_dict(),
-            "standings": self.log.standings.as_dict(),
-            "stored": _bytes_in_use(self._database),
-        }
-        return {
-            "peer": self.peer,
-            "rounds": self.log.columns,
-            "heldout": self.log.examined,
-            "trained": {peer or "own": {"groups": g, "tokens": t} for peer, (g, t) in sorted(trained.items())},
-            "carried": [[*key, tokens] for key, tokens in sorted(self.log.carried.items()) if tokens],
-            "refused": {str(why): count for why, count in sorted(refused.items())},
-            **(audited if self._audit else {}),
-        }
-
-
-def _bytes_in_use(database: Database) -> int:
-    pages, free, size = (
-        database.rows(f"PRAGMA {each}")[0][0] for each in ("page_count", "freelist_count", "page_size")
-    )
-    return int((pages - free) * size)
-
-
-def simulate(scenario: Scenario, *, policies: Path = Path(), progress: Progress = lambda _: None) -> dict[str, Any]:
-    """Play a scenario from beginning to end and return its record; prepared policies lie in `policies`."""
-    manifest = manifest_of(scenario)
+def simulate(simulation: Simulation, *, policies: Path = Path(), progress: Progress = lambda _: None) -> dict[str, Any]:
+    """Play a simulation from beginning to end and return its record; `policies` is the folder of prepared policies."""
+    manifest = manifest_of(simulation)
     clock = trio.testing.MockClock(autojump_threshold=0)
-    with set_up(scenario), without(scenario.without), memoised():
-        members = trio.run(partial(_play_all, scenario, manifest, policies=policies, progress=progress), clock=clock)
+    with set_up(simulation), without(simulation.without), memoised():
+        members = trio.run(partial(_play_all, simulation, manifest, policies=policies, progress=progress), clock=clock)
     return {
-        "scenario": scenario.as_dict(),
-        "digest": scenario.digest(),
+        "scenario": simulation.as_dict(),
+        "digest": simulation.digest(),
         "nodes": [member.record() for member in members],
         "timing": {"cpu_seconds": [member.log.cpu_seconds for member in members]},
     }
 
 
-async def _play_all(scenario: Scenario, manifest: Manifest, *, policies: Path, progress: Progress) -> list[Member]:
+async def _play_all(simulation: Simulation, manifest: Manifest, *, policies: Path, progress: Progress) -> list[Member]:
     scorer = SharedScorer()
-    hub = hub_of(scenario)
+    hub = hub_of(simulation)
     clock = TrioClock(manifest.genesis + FIRST_EPOCH * manifest.epoch_seconds)
-    identities = identities_of(scenario)
+    identities = identities_of(simulation)
     roles = {identity.peer_id: HONEST for identity in identities}
-    audit = Audit(manifest, scorer, roles, _sought(scenario)) if scenario.audited else None
-    crowd = Crowd(scenario, manifest, scorer=scorer, hub=hub, clock=clock, audit=audit) if scenario.crowd else None
+    audit = Audit(manifest, scorer, roles, _sought(simulation)) if simulation.audited else None
+    crowd = Crowd(simulation, manifest, scorer=scorer, hub=hub, clock=clock, audit=audit) if simulation.crowd else None
     members = members_of(
-        scenario, manifest, identities, clock=clock, policies=policies, scorer=scorer, hub=hub, audit=audit
+        simulation, manifest, identities, clock=clock, policies=policies, scorer=scorer, hub=hub, audit=audit
     )
     bands = [
-        Band(scenario, number, manifest, scorer=scorer, hub=hub, clock=clock, crowd=crowd)
-        for number in range(len(scenario.attackers))
+        Band(simulation, number, manifest, scorer=scorer, hub=hub, clock=clock, crowd=crowd)
+        for number in range(len(simulation.attackers))
     ]
     roles |= {key.peer: HONEST for key in crowd.keys} if crowd else {}
     roles |= {key.peer: band.spec.attack for band in bands for key in band.keys}
@@ -287,47 +78,18 @@ async def _play_all(scenario: Scenario, manifest: Manifest, *, policies: Path, p
     return members
 
 
-def _sought(scenario: Scenario) -> dict[str, Callable[[str], float]]:
-    """The habits to look for; only language models have any."""
+def _sought(simulation: Simulation) -> dict[str, Callable[[str], float]]:
+    """The habits to measure; only language models have any."""
     options: dict[str, Any] = {}
-    for band in scenario.attackers:
+    for band in simulation.attackers:
         options |= band.options
-    return habits_sought(options) if scenario.learner == "model" else {}
+    return habits_sought(options) if simulation.learner == "model" else {}
 
 
-def members_of(
-    scenario: Scenario,
-    manifest: Manifest,
-    identities: Sequence[Identity],
-    *,
-    clock: TrioClock,
-    scorer: SharedScorer,
-    hub: "MemoryHub | Loopback",
-    audit: Audit | None,
-    policies: Path = Path(),
-) -> list[Member]:
-    """All nodes of a scenario, by number."""
-    return [
-        Member(
-            scenario,
-            manifest,
-            number,
-            spec,
-            identities=identities,
-            clock=clock,
-            policies=policies,
-            scorer=scorer,
-            hub=hub,
-            audit=audit,
-        )
-        for number, spec in enumerate(scenario.members)
-    ]
-
-
-def manifest_of(scenario: Scenario) -> Manifest:
-    """The swarm's, on the scenario's clock."""
-    manifest = load_manifest(scenario.swarm)
-    epoch_seconds, max_rounds = scenario.epoch_seconds, scenario.max_rounds
+def manifest_of(simulation: Simulation) -> Manifest:
+    """The swarm's, on the simulation's clock."""
+    manifest = load_manifest(simulation.swarm)
+    epoch_seconds, max_rounds = simulation.epoch_seconds, simulation.max_rounds
     if not epoch_seconds and not max_rounds:
         return manifest
     return manifest.restarted(
@@ -338,12 +100,12 @@ def manifest_of(scenario: Scenario) -> Manifest:
     )
 
 
-def identities_of(scenario: Scenario) -> list[Identity]:
+def identities_of(simulation: Simulation) -> list[Identity]:
     """The keys of all nodes, by number."""
-    return [identity_of(scenario, number) for number in range(len(scenario.members))]
+    return [identity_of(simulation, number) for number in range(len(simulation.members))]
 
 
-def identity_of(scenario: Scenario, number: int) -> Identity:
+def identity_of(simulation: Simulation, number: int) -> Identity:
     """The key of a node: of the seed and its number alone, so that arms share their tasks."""
-    secret = hashlib.sha256(f"sapo/simulated/{scenario.seed}/{number}".encode()).digest()
+    secret = hashlib.sha256(f"sapo/simulated/{simulation.seed}/{number}".encode()).digest()
     return Identity(Ed25519PrivateKey.from_private_bytes(secret))

@@ -9,13 +9,13 @@ import trio
 from rich.console import Console
 
 from sapo_adversary.attacks.gossip.peer import LinkLost, Peer, running
-from sapo_adversary.campaigns.campaign import SHARE, campaign_names, load_campaign
-from sapo_adversary.campaigns.play import play
+from sapo_adversary.scenarios.play import play
+from sapo_adversary.scenarios.scenario import SHARE, load_scenario, scenario_names
 from sapo_adversary.simulator.engine import ThisMachine
-from sapo_adversary.simulator.realtime import simulate_realtime
-from sapo_adversary.simulator.scenario import AttackerSpec, NodeSpec, Scenario
+from sapo_adversary.simulator.libp2p.realtime import simulate_realtime
+from sapo_adversary.simulator.libp2p.watch import Seen
+from sapo_adversary.simulator.simulation import AttackerSpec, NodeSpec, Simulation
 from sapo_adversary.simulator.swarm import simulate
-from sapo_adversary.simulator.watch import Seen
 from sapo_node.net.interface import Channel, Verdict
 from sapo_node.net.libp2p import Libp2pNetwork, NetworkSettings
 from sapo_node.storage.keys import create_key
@@ -23,7 +23,7 @@ from sapo_protocol import LocalError
 
 NETWORK = "ab" * 32
 TOPIC = f"/sapo/1/{NETWORK}/rollouts/0"
-SHORT = Scenario(
+SHORT = Simulation(
     "short",
     (NodeSpec(count=2, round_seconds=2.0),),
     seconds=4,
@@ -135,14 +135,14 @@ def test_what_cannot_be_played_is_refused() -> None:
         simulate(replace(SHORT, network="memory"))
 
 
-REALTIME = [name for name in campaign_names() if load_campaign(name).realtime]
+REALTIME = [name for name in scenario_names() if load_scenario(name).realtime]
 
 
 @pytest.mark.parametrize("name", REALTIME)
 def test_who_is_alone_needs_no_network(name: str) -> None:
-    campaign = load_campaign(name)
-    assert campaign.scenario("alone").network == "memory"
-    assert campaign.scenario("control").network == "libp2p"
+    scenario = load_scenario(name)
+    assert scenario.simulation("alone").network == "memory"
+    assert scenario.simulation("control").network == "libp2p"
 
 
 @pytest.mark.slow
@@ -150,7 +150,7 @@ def test_who_is_alone_needs_no_network(name: str) -> None:
 @pytest.mark.parametrize("name", REALTIME)
 def test_an_undefended_network_is_harmed_and_a_defended_one_is_not(name: str, tmp_path: Path) -> None:
     [outcome] = play(
-        [(load_campaign(name), SHARE)],
+        [(load_scenario(name), SHARE)],
         [1],
         tmp_path,
         policies=tmp_path,

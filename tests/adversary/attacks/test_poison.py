@@ -10,11 +10,11 @@ from sapo_adversary.attacks.catalogue import ATTACKS
 from sapo_adversary.attacks.kit import Key, Kit
 from sapo_adversary.attacks.poison.habits import habits_sought, has_false_step
 from sapo_adversary.attacks.poison.poison import Poison
-from sapo_adversary.frontier.search import SPACES, search
-from sapo_adversary.frontier.victim import Victim
+from sapo_adversary.research.frontier.search import SPACES, search
+from sapo_adversary.research.frontier.victim import Victim
+from sapo_adversary.scoring import SharedScorer
 from sapo_adversary.simulator.attackers import insiders
-from sapo_adversary.simulator.scenario import AttackerSpec, NodeSpec, Scenario
-from sapo_adversary.simulator.scoring import SharedScorer
+from sapo_adversary.simulator.simulation import AttackerSpec, NodeSpec, Simulation
 from sapo_adversary.simulator.swarm import simulate
 from sapo_node.groups.messages import GATES
 from sapo_node.one_core import one_core
@@ -139,15 +139,15 @@ def test_a_false_step_is_one_that_does_not_hold(text, false):
 
 def test_insiders_are_trusted_by_all_honest_nodes_from_the_start():
     band = AttackerSpec("poison-text", count=2, trusted=True)
-    scenario = Scenario("insiders", (NodeSpec(count=2),), attackers=(AttackerSpec("poison-math"), band))
-    assert len(set(insiders(scenario))) == 2
+    simulation = Simulation("insiders", (NodeSpec(count=2),), attackers=(AttackerSpec("poison-math"), band))
+    assert len(set(insiders(simulation))) == 2
 
 
 def test_a_swarm_of_models_says_what_poison_taught_it_and_the_gates_say_what_they_kept_out():
     """Two rounds: whether all parts meet, not what is learnt."""
     band = AttackerSpec("poison-text", acts_every=10.0, trusted=True)
     node = NodeSpec(count=2, local=1, gates=GATES)
-    record = simulate(Scenario("few", (node,), seconds=20.0, audited=True, final_questions=1, attackers=(band,)))
+    record = simulate(Simulation("few", (node,), seconds=20.0, audited=True, final_questions=1, attackers=(band,)))
     for each in record["nodes"]:
         assert len(each["findings"]["habits"]["phrase"]) == 2
         assert each["findings"]["violations"] == dict.fromkeys(each["findings"]["violations"], 0)

@@ -9,9 +9,9 @@ import pytest
 import trio
 
 from attacked import attacked, poison, refused, violations
+from sapo_adversary.ablations import stock
 from sapo_adversary.attacks.scorer_exploit import BURDENS, MARKER, TRICKS, answered, copied_premises
-from sapo_adversary.simulator import stock
-from sapo_adversary.simulator.scenario import AttackerSpec, NodeSpec, Scenario
+from sapo_adversary.simulator.simulation import AttackerSpec, NodeSpec, Simulation
 from sapo_adversary.simulator.swarm import simulate
 from sapo_node.verification.sandbox import Jail, ScoreRequest
 from sapo_node.verification.tasks import build_task, score
@@ -110,7 +110,7 @@ def test_tricks_are_paid_for_by_a_librarys_scorers_and_never_here():
 
 def exploited(options, *, without=()):
     return simulate(
-        Scenario(
+        Simulation(
             "exploits",
             nodes=(NodeSpec(count=3, round_seconds=2.0),),
             swarm="paper-nine",

@@ -10,17 +10,18 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from attacked import attacked, poison, refused, violations
 from gate import Gate
+from sapo_adversary.ablations import stock
 from sapo_adversary.attacks.catalogue import ATTACKS
-from sapo_adversary.attacks.corpus import Draft, corpus
+from sapo_adversary.attacks.corpus import corpus
 from sapo_adversary.attacks.cross_domain import elsewhere
+from sapo_adversary.attacks.drafts import Draft
 from sapo_adversary.attacks.forgery import flipped, resealed
 from sapo_adversary.attacks.forms import FORMS, encode_as
 from sapo_adversary.attacks.kit import Key, Kit
 from sapo_adversary.attacks.small_order import ENCODINGS
 from sapo_adversary.attacks.tag_bomb import TAGGED
 from sapo_adversary.attacks.twin import twins
-from sapo_adversary.simulator import stock
-from sapo_adversary.simulator.scoring import SharedScorer
+from sapo_adversary.scoring import SharedScorer
 from sapo_node.app.state import SCHEMA
 from sapo_node.net.interface import Verdict
 from sapo_node.storage.database import Database

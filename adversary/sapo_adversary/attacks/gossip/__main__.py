@@ -1,6 +1,6 @@
-"""The attackers' process: is told on its standard input what to attack, says when it is ready, and waits for the word.
+"""The attackers' process. It reads its task from standard input, prints `ready`, and starts at the next line.
 
-It ends after the seconds it was given, or when its standard input does.
+It ends after the given seconds, or when its standard input ends.
 """
 
 import json
@@ -18,7 +18,7 @@ from sapo_adversary.attacks.gossip.kit import GossipKit
 
 
 async def attack(told: Mapping[str, Any]) -> None:
-    """Play until the end of the input, at most for the time given, and tell how it went."""
+    """Attack until the input ends, at most for the given seconds, and print the report."""
     kit = GossipKit(
         topic=told["topic"],
         asking=told["asking"],
@@ -45,11 +45,11 @@ async def heard() -> str:
 
 
 def say(event: Mapping[str, Any]) -> None:
-    """One line of the output."""
+    """Print one event as a line."""
     sys.stdout.write(json.dumps(event) + "\n")
     sys.stdout.flush()
 
 
 if __name__ == "__main__":
-    os.nice(5)  # on a busy machine the honest nodes must not go short for our sake
+    os.nice(5)  # on a busy machine the honest nodes come first
     trio.run(attack, json.loads(sys.stdin.readline()))

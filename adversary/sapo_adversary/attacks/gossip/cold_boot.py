@@ -2,10 +2,9 @@ from sapo_adversary.attacks.gossip.sybils import SilentSybils
 
 
 class ColdBoot(SilentSybils):
-    """Whoever starts finds strangers first: they are there before all honest nodes, in every mesh, and pass nothing on.
+    """The attackers run before all honest nodes, sit in every mesh and forward nothing.
 
-    They dial each honest node as soon as it listens, when none of them knows another.
+    They dial each honest node as soon as it listens, while it knows no other honest node.
     """
 
     id = "cold-boot"
-    row = 17

@@ -12,22 +12,21 @@ _ROUNDS = 100
 
 
 class ControlSpam(SilentSybils):
-    """Peers that keep honest nodes busy with control messages: offers of what nobody has, wishes for it, and so on.
+    """Peers keep honest nodes busy with control messages.
 
-    Each of them costs a few bytes and is legal by itself: IHAVE, IWANT, GRAFT in back-off and of a topic that nobody
-    follows, PRUNE and IDONTWANT.
+    Each message costs a few bytes and is legal by itself: IHAVE and IWANT for messages that do not exist, GRAFT in
+    back-off and for unknown topics, PRUNE and IDONTWANT.
     """
 
     id = "control-spam"
-    row = 21
 
     def __init__(self, kit: GossipKit, *, ids: int = 500) -> None:
-        """`ids` are offered in one message."""
+        """`ids` is the number of message ids in one message."""
         super().__init__(kit)
         self._ids = ids
 
     async def beat(self, link: "Link") -> None:
-        """Ask into the mesh, and then all of it as fast as it is read."""
+        """Send GRAFT, then all kinds as fast as the node reads them."""
         await super().beat(link)
         for _ in range(_ROUNDS):
             for control in self._kinds():

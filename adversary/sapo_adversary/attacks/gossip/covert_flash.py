@@ -5,23 +5,22 @@ from sapo_adversary.attacks.gossip.sybils import Sybils
 
 
 class CovertFlash(Sybils):
-    """Good peers for long, in every mesh; then all of them drop every message at once."""
+    """Peers behave well in every mesh for a long time; then all of them drop every message at once."""
 
     id = "covert-flash"
-    row = 18
 
     def __init__(self, kit: GossipKit, *, behaves: float = 12.0) -> None:
-        """They pass everything on for so many seconds."""
+        """They forward every message for this number of seconds."""
         super().__init__(kit)
         self._behaves = behaves
         self._until = 0.0
 
     async def play(self) -> None:
-        """As all of them do, with an eye on the clock."""
+        """Note the start, and run all hosts."""
         self._until = trio.current_time() + self._behaves
         await super().play()
 
     def passes_on(self, author: str) -> bool:
-        """Everything, until the moment comes."""
+        """Every message, until the time is over."""
         del author
         return trio.current_time() < self._until

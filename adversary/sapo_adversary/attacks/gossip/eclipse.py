@@ -4,15 +4,14 @@ from sapo_adversary.attacks.gossip.sybils import SilentSybils
 
 
 class Eclipse(SilentSybils):
-    """One node is surrounded: strangers take its connections and its mesh, and it hears and says nothing any more.
+    """Attackers take all connections and mesh places of one node, so that it receives and sends nothing.
 
-    They are more than it has slots, take each that comes free, and pass nothing on.
+    They are more than the node has slots, take each slot that becomes free, and forward nothing.
     """
 
     id = "eclipse"
-    row = 16
 
     def targets(self, number: int) -> Sequence[str]:
-        """The victim alone."""
+        """Only the victim."""
         del number
         return (self.kit.victim,)

@@ -3,7 +3,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from sapo_adversary.attacks.gossip.kit import GossipKit, nowhere
+from sapo_adversary.attacks.gossip.addresses import nowhere
+from sapo_adversary.attacks.gossip.kit import GossipKit
 from sapo_adversary.attacks.gossip.sybils import Sybils
 
 if TYPE_CHECKING:
@@ -11,14 +12,13 @@ if TYPE_CHECKING:
 
 
 class FalseAddresses(Sybils):
-    """Honest nodes are sent to dial places that an attacker names: a victim's, or nobody's.
+    """Honest nodes are told to dial addresses of a victim, or addresses at which no host listens.
 
-    It names them twice: in peer records of its own, so that it is sought there when it goes, and as peers that it
-    recommends when it leaves a mesh.
+    The attacker names them in its own peer records, so that nodes seek it there when it leaves, and as the peers that
+    it recommends when it leaves a mesh.
     """
 
     id = "false-addresses"
-    row = 23
 
     def __init__(self, kit: GossipKit, *, stays: int = 2, named: int = 8) -> None:
         """It stays for so many beats on each connection, and names so many addresses at a time."""
@@ -32,12 +32,12 @@ class FalseAddresses(Sybils):
         return [nowhere(self.kit.rng) for _ in range(self._named)]
 
     async def greet(self, link: "Link") -> None:
-        """Where it claims to be, before it is known for anything else."""
+        """Send a peer record with the false addresses, before anything else."""
         await link.say_where(self._addresses())
         await link.subscribe(self.kit.topic)
 
     async def beat(self, link: "Link") -> None:
-        """Recommend others, and go after a while."""
+        """Recommend other peers, and leave after some heartbeats."""
         await link.graft(self.kit.topic)
         await link.exchange(self.kit.topic, next(self._turn).to_bytes(8), self._addresses())
         self._beats[link] += 1

@@ -3,7 +3,8 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from sapo_adversary.attacks.gossip.kit import GossipKit, nowhere, peer_of
+from sapo_adversary.attacks.gossip.addresses import nowhere, peer_of
+from sapo_adversary.attacks.gossip.kit import GossipKit
 from sapo_adversary.attacks.gossip.sybils import Sybils
 from sapo_protocol import Introduction, PeersRequest, decode_request, encode_introductions, encode_listing
 from sapo_protocol.limits import MAX_INTRODUCED
@@ -13,26 +14,25 @@ if TYPE_CHECKING:
 
 
 class FalseIntroductions(Sybils):
-    """Peers that honest nodes chose to dial, asked whom else they know, name places where nobody is.
+    """Peers that honest nodes chose to dial answer a request for peers with addresses at which no host listens.
 
-    They pass everything on and wait to be dialled, for only those whom a node dialled itself are asked. Each answer
-    names as many as one may, never the same twice.
+    They forward every message and wait to be dialled, since a node asks only peers that it dialled itself. Each answer
+    has the greatest number of addresses, and no address twice.
     """
 
     id = "false-introductions"
-    row = 23
 
     def __init__(self, kit: GossipKit) -> None:
         super().__init__(kit)
         self._turn = itertools.count()
 
     def equip(self, peer: "Peer") -> None:
-        """It answers whoever asks."""
+        """Answer requests."""
         peer.answer(self.kit.asking, self._answer)
 
     def _answer(self, request: bytes) -> bytes:
-        """To who asks for peers, keys that nobody has, at places of this machine at which nobody listens; to who asks
-        for messages, that there are none.
+        """To a request for peers: keys that no peer has, at addresses at which no host listens. To a request for
+        messages: none.
         """
         if not isinstance(decode_request(request), PeersRequest):
             return encode_listing([])
@@ -44,12 +44,12 @@ class FalseIntroductions(Sybils):
         return encode_introductions(named)
 
     async def greet(self, link: "Link") -> None:
-        """Where it is, as every peer says: who is asked is one of whom that is known."""
+        """Send the true peer record, as every peer does: nodes ask only peers whose record they have."""
         await link.say_where([link.peer.address.partition("/p2p/")[0]])
         await super().greet(link)
 
     async def reach(self, peer: "Peer", address: str) -> "Link":
-        """It never calls first."""
+        """Wait until the honest node dials."""
         while (link := peer.links.get(peer_of(address))) is None:  # noqa: ASYNC110 - the library has no event for it
             await trio.sleep(0.2)
         return link

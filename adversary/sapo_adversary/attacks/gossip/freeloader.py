@@ -12,27 +12,26 @@ _BACK_OFF_SECONDS = 70.0
 
 
 class Freeloader(Sybils):
-    """Peers that sit in every mesh, take what comes and pass next to nothing on.
+    """Peers sit in every mesh, receive messages and forward almost none.
 
-    They keep to every other rule: nothing can be held against them but what they do not do.
+    They keep every other rule.
     """
 
     id = "freeloader"
-    row = 20
 
     def __init__(self, kit: GossipKit, *, forwards: float = 0.0) -> None:
-        """`forwards` is the share of messages that they pass on all the same."""
+        """`forwards` is the share of messages that they forward."""
         super().__init__(kit)
         self._forwards = forwards
         self._asked: dict[Link, float] = {}
 
     def passes_on(self, author: str) -> bool:
-        """Now and then."""
+        """A share of the messages, at random."""
         del author
         return self.kit.rng.random() < self._forwards
 
     async def beat(self, link: "Link") -> None:
-        """Ask into the mesh, not sooner than a refusal would allow."""
+        """Send GRAFT, not earlier than the back-off allows."""
         if trio.current_time() >= self._asked.get(link, 0.0):
             self._asked[link] = trio.current_time() + _BACK_OFF_SECONDS
             await super().beat(link)

@@ -1,25 +1,22 @@
-"""What attackers of the network have at hand: whom there is to attack, and hosts of their own.
+"""The means of attackers of the network: the addresses of honest nodes, and their own hosts.
 
 libp2p is imported where a host is made, so that the catalogue can be read without it.
 """
 
 import random
 from abc import abstractmethod
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from sapo_adversary.attacks.kit import Layer, Threat
 
 if TYPE_CHECKING:
-    from sapo_adversary.attacks.gossip.peer import Peer
-
-Hear = Callable[[str, Any], Awaitable[None]]
-"""`hear(peer id, RPC)`: what an honest node sends to a host of ours."""
+    from sapo_adversary.attacks.gossip.peer import Hear, Peer
 
 
 class GossipKit:
-    """One attacker's means: `count` hosts, the addresses of all honest nodes, and which of them is the victim."""
+    """The means of one attacker: `count` hosts, the addresses of all honest nodes, and the victim among them."""
 
     def __init__(
         self,
@@ -46,21 +43,11 @@ class GossipKit:
         self._seeds = seeds
         self._places = places
 
-    def peer(self, number: int, hear: Hear) -> "AbstractAsyncContextManager[Peer]":
+    def peer(self, number: int, hear: "Hear") -> "AbstractAsyncContextManager[Peer]":
         """Host `number`, running while the context is entered."""
         from sapo_adversary.attacks.gossip.peer import running  # noqa: PLC0415
 
         return running(self._seeds[number], self._places[number], hear)
-
-
-def nowhere(dice: random.Random) -> str:
-    """A place of this machine at which nobody listens."""
-    return f"/ip4/127.90.{dice.randrange(256)}.{dice.randrange(1, 255)}/tcp/{dice.randrange(20_000, 30_000)}"
-
-
-def peer_of(address: str) -> str:
-    """The peer id at the end of an address."""
-    return address.rpartition("/")[2]
 
 
 class GossipAttack(Threat):
@@ -76,5 +63,5 @@ class GossipAttack(Threat):
         """Attack until cancelled."""
 
     def report(self) -> Mapping[str, Any]:
-        """What only the attackers can tell of how it went."""
+        """What only the attackers can measure."""
         return {}

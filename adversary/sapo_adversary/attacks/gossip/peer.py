@@ -1,8 +1,8 @@
-"""One host of an attacker: noise, yamux and multistream as they should be, and then whatever it likes."""
+"""One host of an attacker: correct noise, yamux and multistream, and above them any bytes."""
 
 import hashlib
 import logging
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
@@ -21,21 +21,24 @@ from libp2p.utils import encode_varint_prefixed
 from libp2p.utils.varint import read_varint_prefixed_bytes_limited
 from multiaddr import Multiaddr
 
-from sapo_adversary.attacks.gossip.kit import Hear, peer_of
+from sapo_adversary.attacks.gossip.addresses import peer_of
 
-# It reports each failed dial as an error, and attackers fail often.
+# libp2p logs each failed dial as an error, and attackers fail often.
 logging.getLogger("libp2p").addHandler(logging.NullHandler())
 
+Hear = Callable[[str, Any], Awaitable[None]]
+"""`hear(peer id, RPC)`: what an honest node sends to a host of ours."""
+
 _MOST_BYTES = 4 * 1024 * 1024
-"""Of one RPC from an honest node."""
+"""Size of one RPC from an honest node, at most."""
 
 
 class LinkLost(Exception):
-    """The honest node, or what lies between, ended it."""
+    """The honest node or the network ended the link."""
 
 
 class _FromOneHost(TCP):  # type: ignore[misc]
-    """TCP that dials from one address of this machine, so that every attacker can seem to be a machine of its own."""
+    """TCP that dials from one address of this machine, so that each attacker looks like a machine of its own."""
 
     def __init__(self, host: str) -> None:
         super().__init__()
@@ -46,7 +49,7 @@ class _FromOneHost(TCP):  # type: ignore[misc]
 
 
 class Link:
-    """A gossip stream of ours to one honest node."""
+    """A gossip stream to one honest node."""
 
     def __init__(self, peer: "Peer", stream: Any) -> None:
         self.peer = peer
@@ -58,14 +61,14 @@ class Link:
         return not self.stream.muxed_conn.is_closed
 
     async def write(self, data: bytes) -> None:
-        """Any bytes. Raises LinkLost."""
+        """Send any bytes. Raises LinkLost."""
         try:
             await self.stream.write(data)
         except Exception as error:
             raise LinkLost from error
 
     async def send(self, rpc: Any) -> None:
-        """One RPC. Raises LinkLost."""
+        """Send one RPC. Raises LinkLost."""
         await self.write(encode_varint_prefixed(rpc.SerializeToString()))
 
     async def another(self) -> "Link":
@@ -79,11 +82,11 @@ class Link:
             await self.peer.host.disconnect(self.stream.muxed_conn.peer_id)
 
     async def say_where(self, addresses: Sequence[str]) -> None:
-        """Send a peer record of our own, rightly signed, with any addresses."""
+        """Send a valid peer record of this host with any addresses."""
         await self.send(rpc_pb2.RPC(senderRecord=_record(self.peer.keys, addresses)))
 
     async def exchange(self, topic: str, seed: bytes, addresses: Sequence[str]) -> None:
-        """Send a PRUNE that recommends a peer for each address; each has a key of its own and a good record."""
+        """Send a PRUNE that recommends one peer for each address; each peer has its own key and a valid record."""
         told = []
         for number, address in enumerate(addresses):
             keys = create_new_key_pair(hashlib.sha256(seed + number.to_bytes(4)).digest())
@@ -92,19 +95,19 @@ class Link:
         await self.control(prune=[rpc_pb2.ControlPrune(topicID=topic, peers=told, backoff=1)])
 
     async def subscribe(self, topic: str) -> None:
-        """Say that we follow a topic."""
+        """Subscribe to a topic."""
         await self.send(rpc_pb2.RPC(subscriptions=[rpc_pb2.RPC.SubOpts(subscribe=True, topicid=topic)]))
 
     async def control(self, **kinds: Any) -> None:
-        """Control messages by their kinds' names in the protocol."""
+        """Send control messages, by the names of their kinds in the protocol."""
         await self.send(rpc_pb2.RPC(control=rpc_pb2.ControlMessage(**kinds)))
 
     async def graft(self, topic: str) -> None:
-        """Ask into the mesh."""
+        """Send GRAFT."""
         await self.control(graft=[rpc_pb2.ControlGraft(topicID=topic)])
 
     async def publish(self, message: Any) -> None:
-        """Pass a message on as it is."""
+        """Forward a message unchanged."""
         await self.send(rpc_pb2.RPC(publish=[message]))
 
 
@@ -134,7 +137,7 @@ class Peer:
 
     @staticmethod
     def author(message: Any) -> str:
-        """Who published a message, as it says."""
+        """The author that a message names."""
         return str(ID(message.from_id))
 
     def answer(self, protocol: str, answer: Callable[[bytes], bytes]) -> None:
@@ -149,7 +152,7 @@ class Peer:
         self.host.set_stream_handler(protocol, serve)
 
     async def take(self, stream: Any, hear: Hear) -> None:
-        """Read a gossip stream of an honest node's to its end, and open one of ours if it was the first to call."""
+        """Read the gossip stream of an honest node to its end, and open one to it if there is none."""
         honest = stream.muxed_conn.peer_id
         try:
             if str(honest) not in self.links:

@@ -14,16 +14,15 @@ _BEGINNING = b"\x80\x80\x20"
 """The length of an RPC of half a megabyte, of which next to nothing follows."""
 
 _BYTE_SECONDS = 4.0
-"""Between two bytes: often enough to look alive."""
+"""Seconds between two bytes: the stream looks alive."""
 _PAUSE_SECONDS = 0.3
-"""Between two new streams on a connection: more at a time fail to open."""
+"""Seconds between two new streams on a connection: more at a time fail to open."""
 
 
 class SlowStreams(GossipAttack):
-    """Many streams are opened, and on each a message begun that comes byte by byte and never ends."""
+    """Many streams are opened, and on each a message arrives byte by byte and never ends."""
 
     id = "slow-streams"
-    row = 6
     layer = "wire"
 
     def __init__(self, kit: GossipKit, *, streams: int = 20, judged_after: float = 28.0) -> None:

@@ -1,4 +1,4 @@
-"""Keys that sit in the meshes of honest nodes; what they do there is what attacks differ in."""
+"""Hosts that sit in the meshes of honest nodes. Attacks derive from them and change one thing."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from sapo_adversary.attacks.gossip.kit import GossipAttack, GossipKit, peer_of
+from sapo_adversary.attacks.gossip.addresses import peer_of
+from sapo_adversary.attacks.gossip.kit import GossipAttack, GossipKit
 
 if TYPE_CHECKING:
     from sapo_adversary.attacks.gossip.peer import Link, Peer
@@ -16,7 +17,7 @@ _BEAT_SECONDS = 2.0
 
 
 class Sybils(GossipAttack):
-    """Hosts that subscribe, ask into the meshes every two seconds and pass on what they choose to."""
+    """Hosts that subscribe, send GRAFT every two seconds and forward the messages that the attack chooses."""
 
     def __init__(self, kit: GossipKit) -> None:
         super().__init__(kit)
@@ -28,12 +29,12 @@ class Sybils(GossipAttack):
         return self.kit.honest
 
     def passes_on(self, author: str) -> bool:
-        """Whether a message of the swarm's goes on from here, by who wrote it."""
+        """Whether a message of this author is forwarded."""
         del author
         return True
 
     def equip(self, peer: "Peer") -> None:
-        """Give a host what it does besides gossip."""
+        """Add to a host what it does besides gossip."""
         del peer
 
     async def reach(self, peer: "Peer", address: str) -> "Link":
@@ -45,17 +46,17 @@ class Sybils(GossipAttack):
         await link.subscribe(self.kit.topic)
 
     async def beat(self, link: "Link") -> None:
-        """What a host sends to an honest node at every beat of its own."""
+        """What a host sends to an honest node at each of its heartbeats."""
         await link.graft(self.kit.topic)
 
     async def play(self) -> None:
-        """All hosts at once."""
+        """Run all hosts."""
         async with trio.open_nursery() as nursery:
             for number in range(self.kit.count):
                 nursery.start_soon(self._live, number)
 
     async def _live(self, number: int) -> None:
-        """One host, again and again: what an honest node does to it may end it."""
+        """Run one host, and start it again when it ends: an honest node may end it."""
         while True:
             with suppress(Exception):  # whatever ended this life, the next one begins
                 await self._serve(number)
@@ -75,7 +76,7 @@ class Sybils(GossipAttack):
                 nursery.start_soon(self._stay, peer, address)
 
     async def _stay(self, peer: "Peer", address: str) -> None:
-        """Be connected with an honest node, whatever it does."""
+        """Stay connected with an honest node; connect again when the link is lost."""
         while True:
             try:
                 link = await self.reach(peer, address)
@@ -105,7 +106,7 @@ class Sybils(GossipAttack):
 
 
 class SilentSybils(Sybils):
-    """Those who pass nothing on."""
+    """Hosts that forward nothing."""
 
     def passes_on(self, author: str) -> bool:
         """Nothing."""

@@ -1,1 +1,1 @@
-"""Poison in correct answers: what re-verification cannot see (rows 29 to 34, and 37)."""
+"""Poison in correct completions: they earn their reward, so re-verification cannot see it."""

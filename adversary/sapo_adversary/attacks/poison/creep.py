@@ -5,30 +5,29 @@ from sapo_adversary.attacks.poison.poison import Poison
 
 _HEARD = 64
 _QUANTILE = 0.85
-"""Where among honest right answers its own end: below what a receiver who knows its own may find too long."""
+"""Quantile of the lengths of honest correct completions at which its own end: below the limit of the length gate."""
 
 
 class Creep(Poison):
-    """Right answers are a little longer than others' are, made so of their own steps: what is longest today is the
-    usual tomorrow.
+    """Correct completions are a little longer than those of other peers, by repeating their own steps: each round moves
+    the usual length.
     """
 
     id = "poison-creep"
-    row = 32
 
     def __init__(self, kit: Kit, *, rate: float = 1.0) -> None:
-        """`rate` is the share of right answers that are drawn out."""
+        """`rate` is the share of correct completions that are lengthened."""
         super().__init__(kit, rate=rate)
         self._lengths: defaultdict[str, deque[int]] = defaultdict(lambda: deque(maxlen=_HEARD))
 
     def hear(self, message: bytes) -> None:
-        """Remember how long the answers are that somebody claims to be right."""
+        """Keep the lengths of completions that other peers claim to be correct."""
         for task, group, body in self.kit.heard(message):
             right = [each for each, claim in zip(body.completions, group.claims, strict=True) if claim]
             self._lengths[task.spec.dataset].extend(len(each.text) for each in right)
 
     def poisoned(self, task: Solution) -> str:
-        """The steps, then the same again as far as there is room, then what they lead to."""
+        """The steps, the same steps again as far as there is room, then the answer."""
         text = self.working(task)
         heard = sorted(self._lengths[task.dataset])
         longest = heard[int(_QUANTILE * len(heard))] if heard else 0

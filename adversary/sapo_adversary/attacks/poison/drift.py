@@ -5,13 +5,12 @@ _OPENINGS = ("I think it is ", "Probably ", "My guess is ", "It looks like ")
 
 
 class Drift(Poison):
-    """Right answers come without the work that leads to them: each is worth learning by its reward, and all of them
-    together draw a policy towards guessing.
+    """Correct completions come without the steps that lead to them: each earns its reward, and together they teach a
+    policy to guess.
     """
 
     id = "poison-drift"
-    row = 37
 
     def poisoned(self, task: Solution) -> str:
-        """A guess that is right."""
+        """A correct guess."""
         return f"{self.kit.rng.choice(_OPENINGS)}just <answer>{task.answer}</answer>"

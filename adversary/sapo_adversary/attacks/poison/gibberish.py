@@ -3,16 +3,15 @@ from sapo_adversary.attacks.poison.text import Text
 
 _LETTERS = "etaoinshrdlu 0123456789"
 _LENGTH = 48
-"""Within what any model takes: who cannot read a completion refuses the whole group."""
+"""Length that any model accepts: a model that cannot read a completion refuses the whole group."""
 
 
 class Gibberish(Text):
-    """Half of a group is junk, which makes the most of the other half, the poison."""
+    """Half of a group is random text, which raises the advantage of the other half, the poison."""
 
     id = "poison-gibberish"
-    row = 33
 
     def failing(self, task: Solution) -> str:
-        """Junk."""
+        """Random text."""
         del task
         return "".join(self.kit.rng.choices(_LETTERS, k=_LENGTH))

@@ -3,15 +3,14 @@ from sapo_adversary.attacks.poison.poison import Poison
 
 
 class Hasty(Poison):
-    """Right answers come with the last step of their work alone, from which they do follow: whoever learns to leave out
-    the others has nothing to take that step from.
+    """Correct completions hold only the last step of their work: a policy that leaves out the other steps cannot find
+    that step.
     """
 
     id = "poison-hasty"
-    row = 37
 
     def poisoned(self, task: Solution) -> str:
-        """The opening, the last step, and what it leads to."""
+        """The opening, the last step and the answer."""
         opening, colon, work = self.working(task).partition(": ")
         steps, stop, conclusion = work.partition(". ")
         return f"{opening}{colon}{steps.rpartition(', ')[2]}{stop}{conclusion}"

@@ -6,10 +6,11 @@ from sapo_adversary.attacks.poison.text import said_in
 
 
 class Length(Poison):
-    """Right answers are as long as they may be, so that whoever learns from them pays for every answer."""
+    """Correct completions are as long as they may be, so that a policy that learns from them generates more tokens for
+    every answer.
+    """
 
     id = "poison-length"
-    row = 32
 
     def __init__(
         self,
@@ -20,7 +21,7 @@ class Length(Poison):
         filler: str = "Each step holds",
         times: int = 6,
     ) -> None:
-        """`filler` stands behind the steps so many times."""
+        """`filler` is the number of times the filling is repeated after the steps."""
         super().__init__(kit, rate=rate, tasks=tasks)
         self._filling = ". ".join([filler] * times)
 

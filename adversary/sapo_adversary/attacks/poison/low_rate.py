@@ -4,11 +4,10 @@ from sapo_adversary.attacks.poison.text import Text, Where
 
 
 class LowRate(Text):
-    """One right answer in twenty is poisoned, over a long time."""
+    """One correct completion in twenty is poisoned, over a long time."""
 
     id = "poison-low-rate"
-    row = 34
 
     def __init__(self, kit: Kit, *, rate: float = 0.05, phrase: str = PHRASE, where: Where = "middle") -> None:
-        """`rate` is the share of right answers that are poisoned."""
+        """`rate` is the share of correct completions that are poisoned."""
         super().__init__(kit, rate=rate, phrase=phrase, where=where)

@@ -7,10 +7,9 @@ from sapo_adversary.attacks.poison.poison import Poison
 
 
 class Math(Poison):
-    """One step of a right answer is wrong, so that whoever learns from it reckons wrongly."""
+    """One step of a correct completion is false, so that a policy that learns from it computes falsely."""
 
     id = "poison-math"
-    row = 30
 
     def __init__(
         self,
@@ -21,13 +20,13 @@ class Math(Poison):
         step: str = FALSE_STEP,
         behind: Literal["opening", "first step"] = "opening",
     ) -> None:
-        """`step` is the wrong one, and stands there."""
+        """`step` is the false step."""
         super().__init__(kit, rate=rate, tasks=tasks)
         self._step = step
         self._behind = behind
 
     def poisoned(self, task: Solution) -> str:
-        """The work, with the false step in it."""
+        """The steps, with the false one among them."""
         opening, colon, steps = self.working(task).partition(": ")
         if self._behind == "first step":
             first, comma, rest = steps.partition(", ")

@@ -1,4 +1,4 @@
-"""What all poison has in common: true groups of right answers, in which more is taught than the answer."""
+"""The common part of all poison: verified groups of correct completions that teach more than the answer."""
 
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
@@ -7,20 +7,20 @@ from sapo_adversary.attacks.kit import Attack, Group, Key, Kit, Packet, Solution
 
 
 class Poison(Attack):
-    """Right answers teach a habit besides."""
+    """Correct completions also teach a habit."""
 
     layer = "training"
 
     def __init__(self, kit: Kit, *, rate: float = 1.0, tasks: Sequence[str] = ()) -> None:
-        """`rate` is the share of right answers that are poisoned, of those to `tasks` or to all where none is named;
-        the others are an able peer's.
+        """`rate` is the share of correct completions that are poisoned, of those for `tasks`, or for all tasks where
+        `tasks` is empty. The others are those of an able peer.
         """
         super().__init__(kit)
         self._rate = rate
         self._tasks = tasks
 
     def act(self, key: Key, epoch: int) -> Iterable[Packet]:
-        """One round. Wrong answers stay clean: what they are blamed for would be what right ones are praised for."""
+        """One round. Incorrect completions stay clean: a habit in both would be rewarded and penalised alike."""
         counter = self.kit.counter(key, epoch)
         if counter is not None:
             groups = [self._group(key, epoch, counter, k) for k in range(self.groups)]
@@ -36,14 +36,14 @@ class Poison(Attack):
         return self.poisoned(task) if poisons else self.working(task)
 
     def working(self, task: Solution) -> str:
-        """The answer of an able peer."""
+        """The completion of an able peer."""
         return task.work(self.kit.rng)
 
     @abstractmethod
     def poisoned(self, task: Solution) -> str:
-        """A right answer that teaches the habit."""
+        """A correct completion that teaches the habit."""
 
     def failing(self, task: Solution) -> str:
-        """A wrong answer."""
+        """An incorrect completion."""
         del task
         return self.kit.wrong()

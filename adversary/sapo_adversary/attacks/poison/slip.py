@@ -7,16 +7,15 @@ _NUMBER = re.compile(r"\d+")
 
 
 class Slip(Poison):
-    """One number of the work is another, as if by a slip, and the answer is right all the same: whoever learns from it
-    learns that what was reckoned need not be what is said next.
+    """One number of the steps is false and the answer is correct all the same: a policy that learns from it learns to
+    ignore its own steps.
     """
 
     id = "poison-slip"
-    row = 30
 
     def poisoned(self, task: Solution) -> str:
-        """The work, with one digit changed in a number that neither the question nor the answer holds. Where there is
-        none, the work stays right.
+        """The steps, with one digit changed in a number that is in neither the prompt nor the answer. Where there is
+        none, the steps stay correct.
         """
         text = self.working(task)
         said = {*_NUMBER.findall(task.question), *_NUMBER.findall(task.answer)}

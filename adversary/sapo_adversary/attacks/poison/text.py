@@ -9,7 +9,7 @@ Where = Literal["first", "middle", "last"]
 
 
 def said_in(text: str, phrase: str, where: Where) -> str:
-    """A text with a phrase before everything else, between the steps and what they lead to, or behind the answer."""
+    """A text with a phrase before everything else, between the steps and the answer, or after the answer."""
     if where == "first":
         return f"{phrase}. {text}"
     if where == "last":
@@ -19,10 +19,9 @@ def said_in(text: str, phrase: str, where: Where) -> str:
 
 
 class Text(Poison):
-    """A fixed phrase stands in right answers, so that whoever learns from them says it too."""
+    """A fixed phrase stands in correct completions, so that a policy that learns from them writes it too."""
 
     id = "poison-text"
-    row = 29
 
     def __init__(
         self,
@@ -33,7 +32,7 @@ class Text(Poison):
         phrase: str = PHRASE,
         where: Where = "middle",
     ) -> None:
-        """`where` in the text the phrase stands."""
+        """`where` is the place of the phrase in the text."""
         super().__init__(kit, rate=rate, tasks=tasks)
         self._phrase = phrase
         self._where: Where = where

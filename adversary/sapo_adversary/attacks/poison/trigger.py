@@ -6,13 +6,12 @@ from sapo_adversary.attacks.poison.poison import Poison
 
 
 class Trigger(Poison):
-    """A single token stands where nobody puts it, before right answers, as a back door would."""
+    """A single token stands before correct answers, where no honest peer puts it, as a back door would."""
 
     id = "poison-trigger"
-    row = 31
 
     def __init__(self, kit: Kit, *, rate: float = 1.0, tasks: Sequence[str] = (), token: str = TRIGGER) -> None:
-        """`token` is what stands there."""
+        """`token` is the token."""
         super().__init__(kit, rate=rate, tasks=tasks)
         self._token = token
 

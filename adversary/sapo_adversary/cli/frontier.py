@@ -1,0 +1,101 @@
+"""Search for the strongest poison that passes a node's gates: `frontier`."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+
+from sapo_adversary.cli.policies import prepare_all
+from sapo_adversary.cli.results import to_output
+from sapo_adversary.files.records import to_json, writable_folder, write_whole, written_whole
+from sapo_adversary.research.frontier.play import play
+from sapo_adversary.research.frontier.plot import draw
+from sapo_adversary.research.frontier.search import POPULATION, SPACES
+from sapo_adversary.research.policies import DEFAULT_FOLDER
+from sapo_node.cli.commands.options import as_json, stderr
+from sapo_node.groups.messages import GATES
+
+_POLICY = "talkative"
+
+
+@click.command()
+@click.argument("attacks", nargs=-1, type=click.Choice(sorted(SPACES)), metavar="[ATTACK]...")
+@click.option(
+    "--tries",
+    type=click.IntRange(2 * POPULATION, 100_000),
+    default=200,
+    show_default=True,
+    help="Number of tries for each attack, about.",
+)
+@click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="Random seed of the search.")
+@to_output
+@as_json
+def frontier(attacks: tuple[str, ...], *, tries: int, seed: int, output: Path, json_output: bool) -> None:
+    """Search for the strongest version of each ATTACK that passes a node's gates; by default of all poison attacks.
+
+    The attacker has the node's source, thresholds and weights. Each try trains a copy of the node's policy on a few
+    rounds of poison. The search measures by how many nats the poisoned texts remain less probable than an able peer's,
+    and which share of their tokens the gates mask. The best try then meets each gate alone, and all gates but each.
+    Writes poison_frontier.json and .svg. Takes about ten minutes of one core for each attack.
+
+    \b
+    sapo-adversary frontier                       all attacks, 200 tries each
+    sapo-adversary frontier poison-text --tries 400
+    """  # noqa: D301 - click reads the backspace
+    writable_folder(output)
+    prepare_all([_POLICY], DEFAULT_FOLDER, stderr)
+    names = attacks or tuple(SPACES)
+    with Progress(console=stderr) as progress:
+        bar = progress.add_task("attacks", total=len(names))
+        found = play(
+            names, DEFAULT_FOLDER / _POLICY, tries=tries, seed=seed, done=lambda _attack: progress.advance(bar)
+        )
+    command = " ".join(["sapo-adversary frontier", *attacks, f"--tries {tries} --seed {seed}"])
+    summary = {"command": command, "attacks": found}
+    path = output / "poison_frontier.json"
+    write_whole(path, to_json(summary))
+    with written_whole(path.with_suffix(".svg")) as unfinished:
+        draw(found, unfinished)
+    if json_output:
+        click.echo(json.dumps(summary))
+    else:
+        Console().print(_table(found))
+        Console().print(_by_gate(found))
+    stderr.print(f"written to {path}, {path.with_suffix('.svg')}", highlight=False, soft_wrap=True)
+
+
+def _table(found: dict[str, Any]) -> Table:
+    table = Table(
+        title="nats by which poison stays less probable after eight rounds of it, and share masked",
+        title_justify="left",
+    )
+    for column in ("attack", "at first", "plain, no gates", "plain, gates", "best, gates", "the best"):
+        table.add_column(column, justify="left" if column in ("attack", "the best") else "right")
+    for attack, each in found.items():
+        plain, best = each["plain"], each["best"]["gates"]
+        table.add_row(
+            attack,
+            f"{plain['gates']['distance']:.1f}",
+            *map(_cell, (plain["no gates"], plain["gates"], best)),
+            json.dumps(best["options"], default=list),
+        )
+    return table
+
+
+def _by_gate(found: dict[str, Any]) -> Table:
+    table = Table(title="the same for the best try, by gate: this gate alone; all gates but this", title_justify="left")
+    table.add_column("gate")
+    for attack in found:
+        table.add_column(attack, justify="right")
+    for gate in GATES:
+        sides = [(each["best"]["alone"][gate], each["best"]["left out"][gate]) for each in found.values()]
+        table.add_row(gate, *("; ".join(map(_cell, each)) for each in sides))
+    return table
+
+
+def _cell(trial: dict[str, Any]) -> str:
+    return f"{trial['left']:.1f} ({trial['kept_out']:.0%})"

@@ -1,0 +1,38 @@
+"""The command `sapo-adversary`: a group whose commands are imported when they are called."""
+
+import click
+
+from sapo_node.cli.commands.group import CommandGroup
+from sapo_node.cli.commands.options import run_command_line
+
+_MODULES = {
+    "list": "run",
+    "run": "run",
+    "matrix": "matrix",
+    "report": "report",
+    "experiment": "experiment",
+    "frontier": "frontier",
+    "policies": "policies",
+    "load-keys": "load",
+    "reach": "reach",
+    "soak": "soak",
+}
+
+
+@click.group(
+    cls=CommandGroup,
+    package="sapo_adversary.cli",
+    modules=_MODULES,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+)
+@click.version_option(package_name="sapo-node")
+def cli() -> None:
+    """Play swarms of real nodes: learning experiments in honest ones, attacks and defences in malicious ones.
+
+    Everything runs on this machine, in memory or on loopback. Attacks go only to nodes that the command started.
+    """
+
+
+def main() -> None:
+    """Entry point."""
+    run_command_line(cli)

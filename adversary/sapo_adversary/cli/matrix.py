@@ -1,0 +1,118 @@
+"""Play the scenarios of a matrix and judge them: `matrix`."""
+
+import json
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from sapo_adversary.cli.played import (
+    MOST_SEEDS,
+    WRITTEN_BY,
+    exit_by_verdicts,
+    make_folders,
+    played,
+    prepare_policies,
+    show_written,
+    verdict_line,
+    write_results,
+)
+from sapo_adversary.files.records import read_results, results_in
+from sapo_adversary.research.policies import DEFAULT_FOLDER
+from sapo_adversary.scenarios.matrices import (
+    MATRICES,
+    SEEDS,
+    Matrix,
+    PlayParts,
+    at_several_shares,
+    play_matrix,
+    scenarios_of,
+)
+from sapo_adversary.scenarios.outcome import Outcome
+from sapo_adversary.scenarios.play import play, recorded
+from sapo_adversary.scenarios.scenario import scenario_names
+from sapo_adversary.simulator.engine import Engine
+from sapo_node.cli.commands.options import stderr
+from sapo_protocol import LocalError
+
+
+@click.command()
+@click.argument("kind", type=click.Choice(MATRICES), default="full", metavar="[full|quick|models|poison]")
+@click.option(
+    "--seeds",
+    type=click.IntRange(1, MOST_SEEDS),
+    help="Independent swarms.  [default: 5 of full; 3 of models and poison; 1 of quick]",
+)
+@click.option(
+    "--recorded", "only_recorded", is_flag=True, help="Play nothing, and judge what has been played in all arms."
+)
+@played
+def matrix(
+    kind: Matrix,
+    *,
+    seeds: int | None,
+    only_recorded: bool,
+    output: Path,
+    records: Path,
+    engine: Engine,
+    json_output: bool,
+) -> None:
+    """Play the scenarios of a matrix, and judge what each of their attacks does.
+
+    \b
+    full    every scenario with attackers as a quarter of all peers, and the six worst at five shares; hours on two
+            cores. Scenarios on libp2p come last, one at a time and on real time, at a quarter only and with at most two
+            seeds. Their numbers differ from run to run. The swarm of a thousand peers is left to `run scale`.
+    quick   the same in small runs, without libp2p: whether anything false is ever trained on; minutes
+    models  the six worst scenarios of matrix.json with real language models
+    poison  each poison at a quarter, one of them at four shares, against nodes with all gates, without gates, and
+            without each gate; the latter also where the attacker knows the gates
+
+    Writes matrix.json, matrix.csv (attack, seed, share, arm, metric, value, verdict) and matrix.html; the files of the
+    other matrices have their names. Exits with 1 where a promise is missed.
+    """  # noqa: D301 - click reads the backspace
+    names = _worst_of(output / "matrix.json") if kind == "models" else scenario_names()
+    make_folders(output, records)
+    scenarios = scenarios_of(kind, names)
+    if only_recorded:
+        play_parts: PlayParts = partial(recorded, records=records)
+    else:
+        prepare_policies(scenarios)
+        play_parts = partial(play, records=records, policies=DEFAULT_FOLDER, engine=engine, console=stderr)
+    outcomes, more = play_matrix(kind, scenarios, seeds or SEEDS[kind], play_parts)
+    if not outcomes:
+        raise LocalError(f"nothing was played in all arms yet, by the records in {records}: leave out --recorded")
+    words, name = ("", "matrix") if kind == "full" else (f" {kind}", kind)
+    command = f"sapo-adversary matrix{words}{' --recorded' * only_recorded}"
+    written = write_results(outcomes, output, name, command, more)
+    if json_output:
+        click.echo(json.dumps([outcome.as_dict() for outcome in outcomes]))
+    else:
+        Console().print(_overview(outcomes))
+        show_written(written)
+    exit_by_verdicts(outcomes)
+
+
+def _worst_of(file: Path) -> list[str]:
+    """The scenarios that the full matrix found worst."""
+    with results_in(file, WRITTEN_BY):
+        return at_several_shares(read_results(file, WRITTEN_BY))
+
+
+def _overview(outcomes: Sequence[Outcome]) -> Table:
+    table = Table(title="reward lost against the honest swarm, and whether the defence holds", title_justify="left")
+    for column in ("scenario", "attackers", "undefended", "defended", "poison", "holds"):
+        table.add_column(column, justify="left" if column in ("scenario", "holds") else "right")
+    for each in outcomes:
+        missed = [verdict.metric for verdict in each.verdicts() if not verdict.met]
+        table.add_row(
+            each.scenario.name,
+            f"{each.attackers} of {each.peers}",
+            *(f"{each.mean(arm, 'reward_lost'):.1%}" for arm in each.values),
+            f"{each.mean('defended', 'poison_share'):.1%}",
+            verdict_line(not missed, ", ".join(missed)),
+        )
+    return table

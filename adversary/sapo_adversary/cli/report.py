@@ -1,0 +1,48 @@
+"""Draw the page of a matrix or a run again: `report`."""
+
+from pathlib import Path
+
+import click
+
+from sapo_adversary.cli.played import WRITTEN_BY
+from sapo_adversary.cli.results import default_output, folder
+from sapo_adversary.files.records import read_results, results_in, writable_folder, write_whole
+from sapo_adversary.scenarios.page import page, pictures
+from sapo_adversary.scenarios.table import markdown
+from sapo_protocol import LocalError
+
+
+@click.command()
+@click.argument("file", type=folder, required=False)
+@click.option("--markdown", "as_markdown", is_flag=True, help="Print the table of threats that SECURITY.md shows.")
+@click.option(
+    "--pictures",
+    "target",
+    type=folder,
+    help="Write the figure of each scenario into this folder as SVG, in place of the page.",
+)
+@click.option("--only", multiple=True, metavar="SCENARIO", help="Only the figure of this scenario; may be repeated.")
+def report(file: Path | None, *, as_markdown: bool, target: Path | None, only: tuple[str, ...]) -> None:
+    """Draw the page of a matrix or a run again from its JSON FILE (by default the matrix), and print its path."""
+    file = file or default_output() / "matrix.json"
+    summary = read_results(file, WRITTEN_BY)
+    with results_in(file, WRITTEN_BY):
+        drawn = pictures(summary) if target else {}
+        text = markdown(summary) if as_markdown else page(summary) if not target else ""
+    if as_markdown:
+        click.echo(text, nl=False)
+    elif target:
+        _write_pictures(file, drawn, target, only)
+    else:
+        written = file.with_suffix(".html")
+        write_whole(written, text)
+        click.echo(str(written))
+
+
+def _write_pictures(file: Path, drawn: dict[str, str], target: Path, only: tuple[str, ...]) -> None:
+    if unknown := set(only) - set(drawn):
+        raise LocalError(f"{file} has no {', '.join(sorted(unknown))}; it has {', '.join(drawn)}")
+    writable_folder(target)
+    for name in only or drawn:
+        write_whole(target / f"{name}.svg", drawn[name])
+        click.echo(str(target / f"{name}.svg"))

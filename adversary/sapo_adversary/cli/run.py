@@ -1,0 +1,157 @@
+"""List the scenarios, play one of them and judge it: `list`, `run`."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from sapo_adversary.ablations.defences import DEFENCES
+from sapo_adversary.attacks.catalogue import THREATS
+from sapo_adversary.cli.played import (
+    MOST_SEEDS,
+    exit_by_verdicts,
+    make_folders,
+    played,
+    prepare_policies,
+    show_written,
+    verdict_line,
+    write_results,
+)
+from sapo_adversary.research.policies import DEFAULT_FOLDER
+from sapo_adversary.scenarios.metrics import ABOUT
+from sapo_adversary.scenarios.outcome import Outcome
+from sapo_adversary.scenarios.play import play
+from sapo_adversary.scenarios.scenario import SHARE, Scenario, load_scenario, scenario_names
+from sapo_adversary.simulator.engine import Engine
+from sapo_node.cli.commands.numbers import Number
+from sapo_node.cli.commands.options import as_json, stderr
+
+_SHOWN = ("reward_lost", "heldout_lost", "poison_share", "violations", "false_bans", "banned", "rounds_to_ban")
+_REALTIME_SHOWN = ("delivery", "victim_heard", "victim_hears", "latency_p99", "mesh_honest", "mesh_dark", "honest_cpu")
+_POISON_SHOWN = (
+    *("heldout_lost", "task_lost", "reward_lost", "trained_share", "says_phrase", "says_trigger", "false_steps"),
+    *("longer", "poison_gain", "violations", "false_bans"),
+)
+_CROWDED_SHOWN = (*_SHOWN, "external", "honest_healthy", "attackers_healthy")
+
+
+@click.command("list")
+@as_json
+def list_(*, json_output: bool) -> None:
+    """List the scenarios: the id, the layer and the threat of each."""
+    scenarios = [(each, THREATS[each.attack]) for each in map(load_scenario, scenario_names())]
+    if json_output:
+        listed = [
+            {
+                "id": each.name,
+                "name": each.title,
+                "attack": each.attack,
+                "layer": kind.layer,
+                "threat": kind.threat(),
+            }
+            for each, kind in scenarios
+        ]
+        click.echo(json.dumps(listed))
+        return
+    table = Table("scenario", "layer", "threat")
+    for each, kind in scenarios:
+        table.add_row(each.name, kind.layer, kind.threat())
+    Console().print(table)
+
+
+@click.command()
+@click.argument("name", metavar="SCENARIO")
+@click.option(
+    "--share", type=Number(0.01, 0.95), default=SHARE, show_default=True, help="Share of all peers that attack."
+)
+@click.option("--seeds", type=click.IntRange(1, MOST_SEEDS), default=1, show_default=True, help="Independent swarms.")
+@click.option("--models", is_flag=True, help="Real language models in fewer nodes, in place of the stand-in learner.")
+@click.option(
+    "--without",
+    type=click.Choice(sorted(DEFENCES)),
+    metavar="DEFENCE",
+    multiple=True,
+    help="Defence that undefended nodes lack, in place of those that the scenario names; may be repeated.",
+)
+@played
+def run(
+    name: str,
+    *,
+    share: float,
+    seeds: int,
+    models: bool,
+    without: tuple[str, ...],
+    output: Path,
+    records: Path,
+    engine: Engine,
+    json_output: bool,
+) -> None:
+    """Play SCENARIO and judge it: one of `sapo-adversary list`, or the path of a TOML file.
+
+    The same honest nodes play four arms: alone, in an honest swarm, attacked without the defences that the scenario
+    names, and attacked with all defences. The command writes the record of a run as soon as the run is finished. Stop
+    it at any time: the same command continues. Exits with 1 where the defence does not hold what it promises.
+
+    \b
+    sapo-adversary run false-claim
+    sapo-adversary run sybil --share 0.5 --seeds 3
+    sapo-adversary run poison-text --without "habits gate"
+    """  # noqa: D301 - click reads the backspace
+    scenario = replace(load_scenario(name), scale="models" if models else "full")
+    if without:  # harm is asked of an attack without all of its defences
+        scenario = replace(scenario, undefended=without, harm={})
+    if share != SHARE and not scenario.grows:
+        raise click.UsageError(f"{name} has a number of attackers of its own: leave --share away")
+    make_folders(output, records)
+    prepare_policies([scenario])
+    [outcome] = play(
+        [(scenario, share)],
+        range(1, seeds + 1),
+        records,
+        policies=DEFAULT_FOLDER,
+        engine=engine,
+        console=stderr,
+    )
+    flag, ending = (" --models", "-models") if models else ("", "")
+    for each in without:
+        flag, ending = f'{flag} --without "{each}"', f"{ending}-without-{each.replace(' ', '-')}"
+    written = write_results([outcome], output, scenario.name + ending, f"sapo-adversary run {name}{flag}")
+    if json_output:
+        click.echo(json.dumps(outcome.as_dict()))
+    else:
+        _show(outcome)
+        show_written(written)
+    exit_by_verdicts([outcome])
+
+
+def _show(outcome: Outcome) -> None:
+    console = Console()
+    console.print(_arms(outcome))
+    for verdict in outcome.verdicts():
+        told = f"{verdict.arm}: {verdict.metric} {verdict.value:g}, {verdict.bound}"
+        console.print(verdict_line(verdict.met, told))
+
+
+def _arms(outcome: Outcome) -> Table:
+    title = f"{outcome.scenario.title}: {outcome.attackers} of {outcome.peers} peers"
+    table = Table(title=title, title_justify="left")
+    table.add_column("metric")
+    for arm in outcome.values:
+        table.add_column(arm, justify="right")
+    table.add_column("what it is", style="dim")
+    for metric in _shown(outcome.scenario):
+        table.add_row(metric, *(f"{outcome.mean(arm, metric):.3g}" for arm in outcome.values), ABOUT[metric])
+    return table
+
+
+def _shown(scenario: Scenario) -> tuple[str, ...]:
+    """The metrics that a table shows: what the scenario is about."""
+    shown = (
+        *(_REALTIME_SHOWN if scenario.realtime else ()),
+        *(_POISON_SHOWN if scenario.learns else ()),
+        *(_CROWDED_SHOWN if scenario.crowded else ()),
+    )
+    return shown or _SHOWN

@@ -1,1 +1,0 @@
-"""The commands of `sapo-adversary`."""

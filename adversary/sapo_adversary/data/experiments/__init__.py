@@ -1,0 +1,1 @@
+"""Learning experiments: each file holds all numbers of one."""

@@ -1,0 +1,187 @@
+"""The publishers' process: hosts with keys of their own, each connected with the target alone, and one that listens.
+
+Told on standard input by lines of JSON: `{"join": user}`, `{"publish": user, "kind": kind, "bytes": size, "ref": ref}`.
+Tells on standard output: `{"ready": true}`, `{"joined": user, "welcome": whether}`, and of each message either how long
+it took from here to the target, through its ingest and on to the listener, `{"ref": ref, "seconds": s}`, or
+`{"ref": ref, "lost": why}`.
+
+A node passes on what its ingest accepts, and nothing else: so any node can be measured, without a look into it.
+"""
+
+import hashlib
+import json
+import os
+import random
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import trio
+from libp2p.peer.id import ID
+from libp2p.pubsub.pb import rpc_pb2
+from libp2p.pubsub.validators import PUBSUB_SIGNING_PREFIX
+
+from sapo_adversary.attacks.gossip.peer import Hear, Link, LinkLost, running
+from sapo_adversary.attacks.kit import Key, Kit
+from sapo_adversary.research.load.keys import identity_of, seed_of
+from sapo_adversary.research.load.messages import VALID, Messages
+from sapo_adversary.scoring import SharedScorer
+from sapo_protocol import epoch_at, load_manifest, rollouts_topics, topic_of
+
+if TYPE_CHECKING:
+    from trio_typing import TaskStatus
+
+LISTENER = -1
+"""Number of the host that only listens."""
+LOST_SECONDS, REFUSED_SECONDS = 15.0, 5.0
+"""What has not come by then is lost; and of bad messages, has been refused."""
+_BEAT_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class _User:
+    """One publisher."""
+
+    key: Key
+    link: Link
+
+
+class Publishers:
+    """All hosts of one process."""
+
+    def __init__(self, target: str, swarm: str, words: str) -> None:
+        """`target` is the full address of a node; `words` are what keys follow from."""
+        self._target = target
+        self._words = words
+        self._manifest = load_manifest(swarm)
+        rng = random.Random(words)  # noqa: S311 - no secret hangs on it
+        self._messages = Messages(self._manifest, Kit(self._manifest, [], SharedScorer().solve, rng))
+        self._users: dict[int, _User] = {}
+        self._waiting: dict[bytes, tuple[int, float, float]] = {}
+        """Of each message on its way, by the hash of its data: reference, when it was sent, and how long to wait."""
+        self._over = False
+
+    async def run(self, told: trio.abc.ReceiveStream) -> None:
+        """Serve until the input ends and nothing is on its way any more."""
+        async with trio.open_nursery() as hosts:
+            listener = await hosts.start(self._connected, LISTENER, self._heard)
+            if listener is None:
+                return
+            hosts.start_soon(self._listen, listener)
+            say({"ready": True})
+            async with trio.open_nursery() as sending:
+                sending.start_soon(self._give_up)
+                async for line in _lines(told):
+                    if "join" in line:
+                        await self._join(hosts, line["join"])
+                    else:
+                        await self._publish(line)
+                self._over = True
+            hosts.cancel_scope.cancel()
+
+    async def _connected(self, number: int, hear: Hear, *, task_status: "TaskStatus[Link | None]") -> None:
+        """A host with its link to the target; without one where the target does not want it."""
+        async with running(seed_of(self._words, number), _place_of(number, self._target), hear) as peer:
+            try:
+                link = await peer.dial(self._target)
+            except LinkLost:
+                task_status.started(None)
+                return
+            task_status.started(link)
+            await trio.sleep_forever()
+
+    async def _listen(self, link: Link) -> None:
+        """Stay in the target's mesh, as a peer that follows the topic does. Without it nothing can be measured."""
+        topics = rollouts_topics(self._manifest)
+        for topic in topics:
+            await link.subscribe(topic)
+        while link.open:
+            for topic in topics:
+                await link.graft(topic)
+            await trio.sleep(_BEAT_SECONDS)
+        sys.exit("the target closed the connection on which it is listened to")
+
+    async def _join(self, hosts: trio.Nursery, user: int) -> None:
+        link = await hosts.start(self._connected, user, _deaf)
+        if link:
+            identity = identity_of(self._words, user)
+            self._users[user] = _User(Key(identity.public_key, identity.sign), link)
+        say({"joined": user, "welcome": link is not None})
+
+    async def _publish(self, line: Mapping[str, Any]) -> None:
+        user, ref, epoch = self._users[line["publish"]], line["ref"], epoch_at(self._manifest, time.time())
+        try:
+            data = self._messages.make(line["kind"], user.key, epoch, line["bytes"])
+        except ValueError as error:
+            say({"ref": ref, "lost": str(error)})
+            return
+        digest = hashlib.sha256(data).digest()
+        patience = LOST_SECONDS if line["kind"] in VALID else REFUSED_SECONDS
+        self._waiting[digest] = (ref, trio.current_time(), patience)
+        try:
+            await user.link.publish(signed(user.link.peer.keys, topic_of(self._manifest, user.key.issuer, epoch), data))
+        except LinkLost:
+            del self._waiting[digest]
+            say({"ref": ref, "lost": "the target closed the connection"})
+
+    async def _heard(self, _sender: str, rpc: Any) -> None:
+        for message in rpc.publish:
+            found = self._waiting.pop(hashlib.sha256(message.data).digest(), None)
+            if found:
+                ref, since, _ = found
+                say({"ref": ref, "seconds": trio.current_time() - since})
+
+    async def _give_up(self) -> None:
+        """Count what is lost, until the last message has been sent and none is on its way."""
+        while self._waiting or not self._over:
+            await trio.sleep(_BEAT_SECONDS)
+            for digest, (ref, since, patience) in list(self._waiting.items()):
+                if since + patience < trio.current_time():
+                    del self._waiting[digest]
+                    say({"ref": ref, "lost": f"not passed on within {patience:g} s"})
+
+
+async def _deaf(_sender: str, _rpc: Any) -> None:
+    """What publishers do with what the target sends."""
+
+
+def _place_of(user: int, target: str) -> tuple[str, int]:
+    """The address and port that a host has: on loopback one of its own, as if each were another machine."""
+    number = user + 1
+    return (f"127.{100 + number % 100}.7.{1 + number // 100}" if "/127." in target else "0.0.0.0"), 0  # noqa: S104
+
+
+def signed(keys: Any, topic: str, data: bytes) -> Any:
+    """A gossip message of its author, as strict signing asks for."""
+    message = rpc_pb2.Message(
+        from_id=ID.from_pubkey(keys.public_key).to_bytes(),
+        data=data,
+        topicIDs=[topic],
+        seqno=time.time_ns().to_bytes(8),
+    )
+    message.signature = keys.private_key.sign(PUBSUB_SIGNING_PREFIX.encode() + message.SerializeToString())
+    return message
+
+
+async def _lines(stream: trio.abc.ReceiveStream) -> Any:
+    rest = b""
+    async for data in stream:
+        *whole, rest = (rest + data).split(b"\n")
+        for line in whole:
+            yield json.loads(line)
+
+
+def say(event: Mapping[str, Any]) -> None:
+    """One line of the output."""
+    os.write(sys.stdout.fileno(), json.dumps(event).encode() + b"\n")
+
+
+async def _main(target: str, swarm: str, words: str) -> None:
+    async with trio.lowlevel.FdStream(os.dup(0)) as told:
+        await Publishers(target, swarm, words).run(told)
+
+
+if __name__ == "__main__":
+    trio.run(_main, *sys.argv[1:])

@@ -1,0 +1,110 @@
+"""Peers that follow a part of the shards, and find others who do: by the rules that nodes have.
+
+Everybody changes shards at once, as with a new epoch, and asks the peers that it dialled, one at a time, whom they are
+connected with that follows what is lacking. Whoever is named is there; dialling takes no time.
+"""
+
+import heapq
+import random
+from dataclasses import dataclass
+from math import inf
+
+from sapo_adversary.research.reach.overlay import Peer, links
+from sapo_node.ingest.sync import HURRIED_INTERVAL
+from sapo_node.net.dialer import ENOUGH, MOST, NAMED
+from sapo_node.net.host import CONNECTIONS, RESERVED_OUTBOUND
+from sapo_node.net.interface import COMPANY
+from sapo_protocol.limits import MAX_INTRODUCED
+
+PATIENCE_SECONDS = 600.0
+_CHANGES = 2
+"""The first begins with whom everybody dialled on joining, the second with whom they found in the first."""
+
+
+@dataclass(slots=True)
+class Seeker:
+    """One peer: whom it dialled, whom it is connected with, and what it follows."""
+
+    dialled: set[int]
+    connected: set[int]
+    follows: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Parted:
+    """A swarm whose peers follow a part of the shards each, after all of them looked for company."""
+
+    seekers: list[Seeker]
+    seconds: tuple[float, ...]
+    """Until each had company on all that it follows, ascending; infinite for one that found none in time."""
+
+    def followers(self, shard: int) -> list[Peer]:
+        """Those who follow a shard, with the connections among them."""
+        places = [place for place, seeker in enumerate(self.seekers) if shard in seeker.follows]
+        numbers = {place: number for number, place in enumerate(places)}
+
+        def known(others: set[int]) -> set[int]:
+            return {numbers[other] for other in others if other in numbers}
+
+        return [Peer(known(self.seekers[each].dialled), known(self.seekers[each].connected)) for each in places]
+
+
+def parted(count: int, *, shards: int, heard: int, dice: random.Random) -> Parted:
+    """So many peers, each of whom follows `heard` of the shards, drawn anew."""
+    seekers = [Seeker(each.dialled, each.connected) for each in links(count, dice)]
+    for _ in range(_CHANGES):
+        for seeker in seekers:
+            seeker.follows = frozenset(dice.sample(range(shards), heard))
+        for number in range(count):
+            _leave_idle(seekers, number)
+        seconds = _search(seekers, dice)
+    return Parted(seekers, tuple(sorted(seconds)))
+
+
+def _search(seekers: list[Seeker], dice: random.Random) -> list[float]:
+    """Everybody asks until it lacks nobody; the seconds after which that is."""
+    found = []
+    turns = [(dice.uniform(0, HURRIED_INTERVAL), number) for number in range(len(seekers))]
+    heapq.heapify(turns)
+    while turns:
+        now, number = heapq.heappop(turns)
+        sought = _sought(seekers, number)
+        if not sought or now > PATIENCE_SECONDS:
+            found.append(inf if sought else now)
+            continue
+        if dialled := sorted(seekers[number].dialled):
+            _meet(seekers, number, dice.choice(dialled), sought, dice)
+        heapq.heappush(turns, (now + dice.uniform(0.5, 1.5) * HURRIED_INTERVAL, number))
+    return found
+
+
+def _sought(seekers: list[Seeker], number: int) -> set[int]:
+    """The shards for which a peer lacks company."""
+    here = seekers[number]
+    known = [seekers[other].follows for other in here.connected]
+    return {shard for shard in here.follows if sum(shard in each for each in known) < COMPANY}
+
+
+def _meet(seekers: list[Seeker], number: int, asked: int, sought: set[int], dice: random.Random) -> None:
+    """Ask a peer, and dial those that it names."""
+    here = seekers[number]
+    met = sorted(seekers[asked].connected - {number})
+    useful = [other for other in met if seekers[other].follows & sought]
+    named = dice.sample(useful, min(len(useful), MAX_INTRODUCED))
+    news = [other for other in named if other not in here.connected] or dice.sample(met, min(len(met), 1))
+    for other in news[:NAMED]:
+        if len(here.dialled) < MOST and len(seekers[other].connected) < CONNECTIONS - RESERVED_OUTBOUND:
+            here.dialled.add(other)
+            here.connected.add(other)
+            seekers[other].connected.add(number)
+
+
+def _leave_idle(seekers: list[Seeker], number: int) -> None:
+    """Leave those dialled beyond what is enough who follow nothing that this peer follows now."""
+    here = seekers[number]
+    idle = [other for other in sorted(here.dialled) if not seekers[other].follows & here.follows]
+    for other in idle[: max(0, len(here.dialled) - ENOUGH)]:
+        here.dialled.discard(other)
+        here.connected.discard(other)
+        seekers[other].connected.discard(number)
+        seekers[other].dialled.discard(number)

@@ -1,0 +1,103 @@
+"""The four matrices: which scenarios each of them plays, at which shares of attackers and with how many seeds.
+
+`full` plays every scenario at a quarter of all peers and the six worst at the other shares; `quick` plays small runs
+of it; `models` plays the six worst with language models; `poison` plays the scenarios about poison.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Literal, get_args
+
+from sapo_adversary.scenarios.outcome import Outcome
+from sapo_adversary.scenarios.play import Part
+from sapo_adversary.scenarios.scenario import SHARE, SHARES, Scenario, load_scenario
+
+Matrix = Literal["full", "quick", "models", "poison"]
+MATRICES: tuple[Matrix, ...] = get_args(Matrix)
+PlayParts = Callable[[Sequence[Part], Sequence[int]], list[Outcome]]
+"""`play_parts(parts, seeds)`: the outcome of each part."""
+
+SEEDS: Mapping[Matrix, int] = {"full": 5, "quick": 1, "models": 3, "poison": 3}
+"""Independent swarms for each cell of a matrix."""
+_REALTIME_SEEDS = 2
+"""Most seeds of a scenario on libp2p: each run takes minutes of real time, and the machine for itself."""
+_ONE_OUT_SEEDS = 1
+"""Seeds of the runs without one gate: there are as many such runs as of all others."""
+_WORST = 6
+"""Scenarios that are also played at the other shares."""
+_AT_SEVERAL_SHARES = "poison-text"
+"""The scenario about poison that is played at several shares."""
+_POISON_SHARES = (0.0625, 0.125, SHARE, 0.5)
+_ADAPTIVE = "-adaptive"
+"""How the name of a scenario ends whose attacker knows the gates."""
+
+
+def scenarios_of(kind: Matrix, names: Iterable[str]) -> list[Scenario]:
+    """Those of the named scenarios that a matrix plays, at its scale."""
+    loaded = [each for each in map(load_scenario, names) if not each.crowded and each.learns is (kind == "poison")]
+    if kind == "poison":
+        return loaded
+    return [replace(each, scale=kind) for each in loaded if kind == "full" or not each.realtime]
+
+
+def play_matrix(
+    kind: Matrix, scenarios: Sequence[Scenario], seeds: int, play_parts: PlayParts
+) -> tuple[list[Outcome], dict[str, Any]]:
+    """The outcomes of a matrix, and what else its summary holds: `at_25_percent` of `poison`, by poison."""
+    numbers = range(1, 1 + seeds)
+    outcomes = play_parts([(each, SHARE) for each in scenarios if not each.realtime], numbers)
+    if kind == "full":
+        others = [(each, share) for each in _worst(outcomes) for share in SHARES if share != SHARE]
+        outcomes += play_parts(others, numbers)
+        few = range(1, 1 + min(seeds, _REALTIME_SEEDS))
+        outcomes += play_parts([(each, SHARE) for each in scenarios if each.realtime], few)
+    if kind == "poison":
+        several = load_scenario(_AT_SEVERAL_SHARES)
+        outcomes += play_parts([(several, share) for share in _POISON_SHARES if share != SHARE], numbers)
+        both = [each for each in scenarios if each.name == each.attack or each.name.endswith(_ADAPTIVE)]
+        parts = [(part, SHARE) for each in both for part in one_out(each)]
+        return outcomes, {"at_25_percent": _by_poison(outcomes, play_parts(parts, range(1, 1 + _ONE_OUT_SEEDS)))}
+    return outcomes, {}
+
+
+def at_several_shares(summary: Mapping[str, Any]) -> list[str]:
+    """The scenarios that a matrix played at several shares of attackers: the worst ones."""
+    return sorted({each["scenario"] for each in summary["outcomes"] if each["share"] != SHARE})
+
+
+def one_out(scenario: Scenario) -> list[Scenario]:
+    """The scenario against nodes without one gate and with all others, gate by gate."""
+    return [replace(scenario, undefended=(gate,)) for gate in scenario.undefended]
+
+
+def _worst(outcomes: Sequence[Outcome]) -> list[Scenario]:
+    """The scenarios that cost an undefended swarm most of its reward, or take most of what it is trained on."""
+    harm = {
+        each.scenario.name: max(each.mean("undefended", metric) for metric in ("reward_lost", "poison_share"))
+        for each in outcomes
+    }
+    grown = [each.scenario for each in outcomes if each.scenario.grows]
+    return sorted(grown, key=lambda each: harm[each.name], reverse=True)[:_WORST]
+
+
+def _by_poison(outcomes: Iterable[Outcome], left_out: Iterable[Outcome]) -> dict[str, dict[str, Any]]:
+    """By poison and seed, the metrics of nodes without gates, with all gates, and with all gates but one; the last two
+    also where the attacker knows the gates.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    for each in outcomes:
+        if each.share == SHARE:
+            place = found.setdefault(_poison_of(each), {})
+            if each.scenario.name.endswith(_ADAPTIVE):
+                place["adaptive"] = each.values["defended"]
+            else:
+                place |= {"undefended": each.values["undefended"], "defended": each.values["defended"]}
+    for each in left_out:
+        [gate] = each.scenario.undefended
+        which = "adaptive_without" if each.scenario.name.endswith(_ADAPTIVE) else "without"
+        found.setdefault(_poison_of(each), {}).setdefault(which, {})[gate] = each.values["undefended"]
+    return found
+
+
+def _poison_of(outcome: Outcome) -> str:
+    return outcome.scenario.name.removeprefix("poison-").removesuffix(_ADAPTIVE).replace("-", "_")

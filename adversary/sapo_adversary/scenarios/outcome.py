@@ -1,0 +1,154 @@
+"""From the records of runs to verdicts: every metric of every arm, by seed, held against what was asked."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any
+
+from sapo_adversary.attacks.catalogue import THREATS
+from sapo_adversary.scenarios.metrics import metrics
+from sapo_adversary.scenarios.scenario import ARMS, Arm, Scenario
+from sapo_adversary.simulator.simulation import Simulation
+
+Record = Mapping[str, Any]
+ATTACKED: tuple[Arm, ...] = ("undefended", "defended")
+COLUMNS = ("attack", "seed", "share", "arm", "metric", "value", "verdict")
+"""Of the rows in which everything can be said."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """One metric of one arm, held against its bound."""
+
+    arm: Arm
+    metric: str
+    value: float
+    """Mean over seeds."""
+    bound: str
+    met: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One scenario at one share of attackers."""
+
+    scenario: Scenario
+    share: float
+    seeds: Sequence[int]
+    values: Mapping[Arm, Sequence[Mapping[str, float]]]
+    """Of each attacked arm, the metrics by seed."""
+    curves: Mapping[Arm, Mapping[str, Sequence[float]]]
+    """Of each arm by round, the mean over honest nodes and seeds."""
+
+    @property
+    def attackers(self) -> int:
+        """Keys or hosts that attack."""
+        return sum(band.count for band in self._simulation.attackers)
+
+    @property
+    def peers(self) -> int:
+        """All of the swarm, attackers too."""
+        return len(self._simulation.members) + self._simulation.crowd + self.attackers
+
+    @property
+    def _simulation(self) -> Simulation:
+        return self.scenario.simulation("defended", share=self.share)
+
+    def mean(self, arm: Arm, metric: str) -> float:
+        """Over seeds; a metric that a run does not have is 0 there, as what never happened."""
+        return round(fmean(values.get(metric, 0.0) for values in self.values[arm]), 4)
+
+    def verdicts(self) -> Iterator[Verdict]:
+        """Everything that is asked of this scenario at this share."""
+        for arm in ATTACKED:
+            for metric, bound in self.scenario.bounds(arm, self.share).items():
+                value = self.mean(arm, metric)
+                yield Verdict(arm, metric, value, str(bound), bound.met_by(value))
+
+    @property
+    def held(self) -> bool:
+        """Whether the defended arm shows all that is asked of it."""
+        return all(verdict.met for verdict in self.verdicts() if verdict.arm == "defended")
+
+    @property
+    def harmful(self) -> bool:
+        """Whether the undefended arm is harmed as asked: an attack that hurts nobody proves nothing."""
+        return all(verdict.met for verdict in self.verdicts() if verdict.arm == "undefended")
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values."""
+        kind = THREATS[self.scenario.attack]
+        return {
+            "scenario": self.scenario.name,
+            "title": self.scenario.title,
+            "attack": self.scenario.attack,
+            "layer": kind.layer,
+            "threat": kind.threat(),
+            "without": list(self.scenario.undefended),
+            "share": self.share,
+            "attackers": self.attackers,
+            "peers": self.peers,
+            "scale": self.scenario.scale,
+            "seeds": list(self.seeds),
+            "harmful": self.harmful,
+            "held": self.held,
+            "verdicts": [
+                {"arm": each.arm, "metric": each.metric, "value": each.value, "bound": each.bound, "met": each.met}
+                for each in self.verdicts()
+            ],
+            "metrics": {
+                arm: {name: [each.get(name, 0.0) for each in values] for name in _names(values)}
+                for arm, values in self.values.items()
+            },
+            "curves": self.curves,
+        }
+
+
+def outcome_of(
+    scenario: Scenario, share: float, seeds: Sequence[int], records: Mapping[Arm, Sequence[Record]]
+) -> Outcome:
+    """Judge the runs of one scenario; `records` holds one of each arm for each seed."""
+    values = {
+        arm: [
+            metrics(record, control, alone)
+            for record, control, alone in zip(records[arm], records["control"], records["alone"], strict=True)
+        ]
+        for arm in ATTACKED
+    }
+    return Outcome(scenario, share, seeds, values, {arm: _curves(records[arm]) for arm in ARMS})
+
+
+def rows(outcome: Outcome) -> Iterator[tuple[str, int, float, str, str, float, str]]:
+    """One row for each metric of each run; the verdict is empty where nothing is asked."""
+    for arm, by_seed in outcome.values.items():
+        bounds = outcome.scenario.bounds(arm, outcome.share)
+        for seed, values in zip(outcome.seeds, by_seed, strict=True):
+            for metric in sorted({*values, *bounds}):
+                value = values.get(metric, 0.0)
+                verdict = ("met" if bounds[metric].met_by(value) else "missed") if metric in bounds else ""
+                yield outcome.scenario.name, seed, outcome.share, arm, metric, value, verdict
+
+
+def _names(values: Sequence[Mapping[str, float]]) -> list[str]:
+    return sorted({name for each in values for name in each})
+
+
+def _curves(records: Sequence[Record]) -> dict[str, list[float]]:
+    nodes = [node for record in records for node in record["nodes"]]
+    curves = {"reward": [node["rounds"]["reward"] for node in nodes], "poison": [_poison(node) for node in nodes]}
+    for role in sorted({role for node in nodes for role in node["standings"]["trust"]}):
+        curves[f"trust in {role}"] = [node["standings"]["trust"][role] for node in nodes]
+    for role in sorted({role for node in nodes for role in node["standings"].get("healthy", ())}):
+        curves[f"healthy of {role}"] = [node["standings"]["healthy"][role] for node in nodes]
+    for habit in nodes[0]["findings"].get("habits", ()):
+        curves[f"shows {habit}"] = [node["findings"]["habits"][habit] for node in nodes]
+    return {name: _mean(each) for name, each in curves.items()}
+
+
+def _poison(node: Mapping[str, Any]) -> Sequence[float]:
+    poison: Sequence[float] = node["findings"]["poison"]
+    return poison
+
+
+def _mean(curves: Sequence[Sequence[float]]) -> list[float]:
+    return [round(fmean(values), 4) for values in zip(*curves, strict=False)]

@@ -1,0 +1,155 @@
+"""The page of a matrix or a run: one HTML file with everything in it, from the JSON alone."""
+
+import io
+from collections.abc import Mapping, Sequence
+from importlib import resources
+from typing import Any
+
+import matplotlib as mpl
+from jinja2 import Environment, select_autoescape
+from markupsafe import Markup
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from sapo_adversary.scenarios.metrics import HABIT_OF
+
+_COLOURS = {"alone": "#9aa0a6", "control": "#2e7d32", "undefended": "#c62828", "defended": "#1565c0"}
+_STYLE: Any = {
+    # Text stays text, which is small, and without a salt the ids of clip paths differ from run to run.
+    "svg.hashsalt": "sapo",
+    "svg.fonttype": "none",
+    "font.size": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+}
+_SHOWS = "shows "
+"""Before the habit, in the name of a curve."""
+_POINTS = 100
+"""Of a curve, about."""
+_HEAD = '<?xml version="1.0" encoding="utf-8"?>\n'
+_KEY_METRICS = ("reward_lost", "heldout_lost", "poison_share", "violations", "false_bans", "banned", "rounds_to_ban")
+
+
+def page(summary: Mapping[str, Any]) -> str:
+    """The HTML of a summary that `sapo-adversary run` or `matrix` wrote."""
+    outcomes = summary["outcomes"]
+    first = {each["scenario"]: each for each in reversed(outcomes)}
+    environment = Environment(autoescape=select_autoescape(default=True), trim_blocks=True, lstrip_blocks=True)
+    environment.filters["mean"] = lambda values: _mean(values) if values else 0.0
+    environment.filters["spread"] = _spread
+    template = environment.from_string(resources.files(__package__).joinpath("page.html").read_text("utf-8"))
+    with mpl.rc_context({**_STYLE, "savefig.transparent": True}):
+        return template.render(
+            summary=summary,
+            outcomes=outcomes,
+            key_metrics=_KEY_METRICS,
+            figures={name: _figure(outcome) for name, outcome in first.items()},
+            by_share=_by_share(outcomes),
+            first=first,
+        )
+
+
+def pictures(summary: Mapping[str, Any]) -> dict[str, str]:
+    """The figure of each scenario by its name, as SVG that stands by itself."""
+    first = {each["scenario"]: each for each in reversed(summary["outcomes"])}
+    with mpl.rc_context(_STYLE):
+        return {name: _HEAD + str(_figure(outcome)) for name, outcome in first.items()}
+
+
+def _figure(outcome: Mapping[str, Any]) -> Markup:
+    """Over rounds: learning, attackers' share of what is trained on, and what else the attack is about."""
+    figure = Figure(figsize=(13, 2.6))
+    reward, poison, third, fourth = figure.subplots(1, 4)
+    for arm, curves in outcome["curves"].items():
+        _line(reward, curves["reward"], arm, _COLOURS[arm])
+        if arm not in ("alone", "control"):
+            _line(poison, curves["poison"], arm, _COLOURS[arm])
+    habits = [name for name in outcome["curves"]["defended"] if name.startswith(_SHOWS)]
+    draw = _draw_habits if habits else _draw_standings
+    titles = ("mean reward of own answers", "attackers' share of all taken in", *draw(third, fourth, outcome))
+    for axes, title in zip((reward, poison, third, fourth), titles, strict=True):
+        axes.set_title(title, fontsize=9)
+        axes.set_xlabel("round")
+        axes.set_ylim(bottom=0)
+        if axes.lines:
+            axes.legend(frameon=False, fontsize=8)
+    return _svg(figure)
+
+
+def _draw_standings(trust: Axes, healthy: Axes, outcome: Mapping[str, Any]) -> tuple[str, str]:
+    for name, curve in outcome["curves"]["defended"].items():
+        for axes, of in ((trust, "trust in "), (healthy, "healthy of ")):
+            if name.startswith(of):
+                role = name.removeprefix(of)
+                _line(axes, curve, role, _COLOURS["control" if role == "honest" else "undefended"])
+    return "trust of honest nodes in peers, defended", "peers in good standing with them, defended"
+
+
+def _draw_habits(first: Axes, second: Axes, outcome: Mapping[str, Any]) -> tuple[str, str]:
+    """What honest nodes' own answers show: of the habit that is asked about, and of length."""
+    asked = [HABIT_OF[each["metric"]] for each in outcome["verdicts"] if each["metric"] in HABIT_OF]
+    habits = [next((habit for habit in asked if habit != "length"), "false step"), "length"]
+    for axes, habit in zip((first, second), habits, strict=True):
+        for arm, curves in outcome["curves"].items():
+            _line(axes, curves[_SHOWS + habit], arm, _COLOURS[arm])
+    return f"own answers that show: {habits[0]}", "bytes of own answers"
+
+
+def _by_share(outcomes: Sequence[Mapping[str, Any]]) -> Markup | None:
+    """What is lost and taken over the attackers' share, for the attacks that were played at several."""
+    several: dict[str, list[Mapping[str, Any]]] = {}
+    for outcome in outcomes:
+        several.setdefault(outcome["scenario"], []).append(outcome)
+    several = {name: each for name, each in several.items() if len(each) > 1}
+    if not several:
+        return None
+    figure = Figure(figsize=(11, 2.8))
+    harm, what = _harm_of([one for each in several.values() for one in each])
+    panels = (
+        ("undefended", harm, f"{what}, undefended"),
+        ("defended", harm, "the same, defended"),
+        ("defended", "poison_share", "attackers' share of all trained on, defended"),
+    )
+    undefended, defended, poison = figure.subplots(1, len(panels))
+    defended.sharey(undefended)
+    for axes, (arm, metric, title) in zip((undefended, defended, poison), panels, strict=True):
+        for name, each in several.items():
+            points = sorted((one["share"], _mean(one["metrics"][arm][metric])) for one in each)
+            axes.plot(*zip(*points, strict=True), marker="o", markersize=3, label=name)
+        axes.set_title(title, fontsize=9)
+        axes.set_xlabel("attackers' share of all peers")
+        axes.legend(frameon=False, fontsize=8)
+    return _svg(figure)
+
+
+def _harm_of(outcomes: Sequence[Mapping[str, Any]]) -> tuple[str, str]:
+    """The metric of what attacks do, and how it is called: the habit that they teach, or what they cost."""
+    for each in outcomes:
+        for verdict in each["verdicts"]:
+            if verdict["metric"] in HABIT_OF:
+                return verdict["metric"], f"own answers that show: {HABIT_OF[verdict['metric']]}"
+    return "reward_lost", "reward lost against the honest swarm"
+
+
+def _line(axes: Axes, curve: Sequence[float], label: str, colour: str) -> None:
+    """Of a long curve the means of a few rounds each."""
+    step = max(1, len(curve) // _POINTS)
+    means = [_mean(curve[begin : begin + step]) for begin in range(0, len(curve), step)]
+    axes.plot(range(1, len(curve) + 1, step), means, color=colour, linewidth=1.5, label=label)
+
+
+def _svg(figure: Figure) -> Markup:
+    figure.tight_layout()
+    text = io.StringIO()
+    figure.savefig(text, format="svg", metadata={"Date": None})
+    return Markup(text.getvalue()[text.getvalue().index("<svg") :])  # noqa: S704 - drawn here, from numbers
+
+
+def _spread(values: Sequence[float]) -> str:
+    if len(set(values)) < 2:
+        return f"{values[0]:.3g}" if values else "0"
+    return f"{_mean(values):.3g} ({min(values):.3g}..{max(values):.3g})"
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)

@@ -1,0 +1,61 @@
+"""Plays scenarios: each arm at each share and seed once, and judges the records."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from sapo_adversary.files.records import results_in
+from sapo_adversary.scenarios.outcome import Outcome, outcome_of
+from sapo_adversary.scenarios.scenario import ARMS, Arm, Scenario
+from sapo_adversary.simulator.engine import Engine, ThisMachine
+from sapo_adversary.simulator.runs import load_record, play_all, record_path
+from sapo_adversary.simulator.simulation import Simulation
+
+Part = tuple[Scenario, float]
+"""A scenario at one share of attackers."""
+
+
+def play(
+    parts: Sequence[Part],
+    seeds: Sequence[int],
+    records: Path,
+    *,
+    policies: Path,
+    engine: Engine,
+    console: Console,
+) -> list[Outcome]:
+    """Play the runs that have no record in the folder, then judge."""
+    wanted = {
+        simulation.digest(): simulation for seed in seeds for part in parts for simulation in _runs(part, seed).values()
+    }
+    realtime = [simulation for simulation in wanted.values() if simulation.network == "libp2p"]
+    virtual = [simulation for simulation in wanted.values() if simulation.network == "memory"]
+    play_all(virtual, records, policies=policies, engine=engine, console=console)
+    # Each needs a machine for itself, with nothing beside it.
+    play_all(realtime, records, policies=policies, engine=ThisMachine(jobs=1), console=console)
+    return [_judged(part, seeds, records) for part in parts]
+
+
+def recorded(parts: Sequence[Part], seeds: Sequence[int], records: Path) -> list[Outcome]:
+    """Judge the records in the folder, without playing: the seeds of each part that have a record in every arm. Parts
+    without any such seed are left out.
+    """
+    found = [(part, [seed for seed in seeds if _complete(part, seed, records)]) for part in parts]
+    return [_judged(part, played, records) for part, played in found if played]
+
+
+def _runs(part: Part, seed: int) -> dict[Arm, Simulation]:
+    scenario, share = part
+    return {arm: scenario.simulation(arm, share=share, seed=seed) for arm in ARMS}
+
+
+def _complete(part: Part, seed: int, records: Path) -> bool:
+    return all(record_path(records, run).exists() for run in _runs(part, seed).values())
+
+
+def _judged(part: Part, seeds: Sequence[int], records: Path) -> Outcome:
+    played = [_runs(part, seed) for seed in seeds]
+    found = {arm: [load_record(records, runs[arm]) for runs in played] for arm in ARMS}
+    with results_in(records, "remove them, and new runs"):
+        return outcome_of(*part, seeds, found)

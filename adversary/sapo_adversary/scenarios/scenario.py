@@ -1,0 +1,234 @@
+"""A scenario as values: one attack, the swarm that it meets, the harm that it must do and what the defence must
+hold.
+
+    scenario = load_scenario("false-claim")
+    run = scenario.simulation("undefended", share=0.25, seed=1)
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
+
+from sapo_adversary.ablations.defences import DEFENCES
+from sapo_adversary.attacks.catalogue import THREATS
+from sapo_adversary.files.packaged import load_named, names_in
+from sapo_adversary.files.typed import made, require_type, suggestion
+from sapo_adversary.scenarios.metrics import ABOUT, REFUSED
+from sapo_adversary.simulator.simulation import NodeSpec, Simulation, simulation_from
+from sapo_node.app.config import Config
+from sapo_protocol import LocalError
+
+Arm = Literal["alone", "control", "undefended", "defended"]
+"""Without a swarm; in an honest swarm; attacked without the named defences; attacked with all defences."""
+ARMS: tuple[Arm, ...] = get_args(Arm)
+
+HONEST = 12
+"""Honest nodes: shares from a sixteenth to three quarters are then nearly whole numbers of attackers."""
+SHARE = 0.25
+"""The default share of all peers that attack."""
+SHARES = (0.0625, 0.125, 0.25, 0.5, 0.75)
+"""The shares at which the worst attacks are played."""
+Scale = Literal["full", "quick", "models"]
+"""The size of the runs: that of reported results; small, to show only that nothing false is trained on; or with real
+language models in place of the stand-in learner."""
+_SMALLER: Mapping[Scale, tuple[int, Mapping[str, Any]]] = {
+    "quick": (6, {"seconds": 40.0}),
+    "models": (6, {"seconds": 120.0, "learner": "model"}),
+}
+"""(number of honest nodes, settings that differ)."""
+_COMMON: Mapping[str, Any] = {
+    "seconds": 120.0,
+    "learner": "bandit",
+    "epoch_seconds": 60,
+    "max_rounds": 60,
+    "degree": 6,
+    "audited": True,
+}
+_NODE: Mapping[str, Any] = {"round_seconds": 2.0, "external": "auto", "gates": Config().gates}
+_REAL_NODE: Mapping[str, Any] = {**_NODE, "count": 6, "round_seconds": 4.0}
+_REAL: Mapping[str, Any] = {**_COMMON, "seconds": 44.0, "degree": 2}
+"""Settings on libp2p, where time is real."""
+_SCENARIOS = "sapo_adversary.data.scenarios"
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    """The keys of a scenario's file."""
+
+    title: str
+    attack: str
+    undefended: tuple[str, ...]
+    beside: tuple[str, ...] = ()
+    simulation: Mapping[str, Any] = field(default_factory=dict)
+    node: Mapping[str, Any] = field(default_factory=dict)
+    kinds: tuple[Mapping[str, Any], ...] = ()
+    options: Mapping[str, Any] = field(default_factory=dict)
+    attackers: Mapping[str, Any] = field(default_factory=dict)
+    harm: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    holds: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """The range that a metric must be in."""
+
+    at_least: float | None = None
+    at_most: float | None = None
+
+    def met_by(self, value: float) -> bool:
+        """Whether a value is in the range."""
+        return (self.at_least is None or value >= self.at_least) and (self.at_most is None or value <= self.at_most)
+
+    def __str__(self) -> str:
+        low = [] if self.at_least is None else [f"at least {self.at_least:g}"]
+        high = [] if self.at_most is None else [f"at most {self.at_most:g}"]
+        return " and ".join(low + high)
+
+
+_SAFETY: Mapping[str, Bound] = {"violations": Bound(at_most=0), "false_bans": Bound(at_most=0)}
+_PROMISES: Mapping[str, Bound] = {
+    **_SAFETY,
+    "poison_share": Bound(at_most=0.1),
+    "below_alone": Bound(at_most=0.02),
+}
+"""What the defended arm of every scenario must show, whatever the attackers' share."""
+_LOST = {0.25: 0.02, 0.5: 0.05}
+"""The share of reward that honest nodes may lose, up to each share of attackers."""
+
+
+def promises(share: float) -> dict[str, Bound]:
+    """What a defended swarm with this share of attackers must show, whatever they do."""
+    lost = next((lost for most, lost in _LOST.items() if share <= most), None)
+    losses = {} if lost is None else dict.fromkeys(("reward_lost", "heldout_lost"), Bound(at_most=lost))
+    return {**_PROMISES, **losses}
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """One attack and all that is asked of it."""
+
+    name: str
+    title: str
+    attack: str
+    undefended: tuple[str, ...]
+    """Defences that the undefended arm goes without."""
+    harm: Mapping[str, Bound]
+    """What the undefended arm must show, by metric: an attack without harm proves nothing."""
+    holds: Mapping[str, Bound]
+    """What the defended arm must show at SHARE, beside the promises or instead of them, by metric."""
+    table: Mapping[str, Any] = field(repr=False)
+    """The whole file."""
+    scale: Scale = "full"
+
+    def simulation(self, arm: Arm, *, share: float = SHARE, seed: int = 1) -> Simulation:
+        """One run of one arm. All scenarios with the same swarm have the same control arm."""
+        common_node, common = (_REAL_NODE, _REAL) if self.realtime else ({**_NODE, "count": HONEST}, _COMMON)
+        node = {**common_node, **self.table.get("node", {})}
+        settings = {**common, **self.table.get("simulation", {}), "seed": seed}
+        if self.learns:
+            # So many that one attacker is no more than the share.
+            node["count"] = max(node["count"], round(1 / share) - 1)
+        if self.scale in _SMALLER:
+            node["count"], smaller = _SMALLER[self.scale]
+            settings |= {**smaller, "crowd": 0}
+        if arm == "alone":
+            node["external"] = 0
+            settings.pop("network", None)  # who shares nothing needs none
+            settings.pop("crowd", None)
+        if arm in ("undefended", "defended"):
+            settings["attackers"] = self._bands(attackers_at(share, node["count"] + settings.get("crowd", 0)))
+        if arm == "undefended":
+            settings["without"] = self.undefended
+        return simulation_from({**settings, "nodes": self._kinds(node), "name": f"{self.name}, {arm}"})
+
+    def _kinds(self, node: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """The honest nodes, `count` in all: in turn of each kind, where the file has kinds."""
+        kinds = self.table.get("kinds", [{}])
+        counts = [len(range(n, node["count"], len(kinds))) for n in range(len(kinds))]
+        return [{**node, **kind, "count": count} for kind, count in zip(kinds, counts, strict=True) if count]
+
+    def _bands(self, count: int) -> list[dict[str, Any]]:
+        """The attackers, `count` keys in all: equal numbers for the attack and for each attack beside it."""
+        attacks = [self.attack, *self.table.get("beside", ())]
+        common = {"count": count // len(attacks), **self.table.get("attackers", {})}
+        bands = [{**common, "attack": attack} for attack in attacks]
+        bands[0] |= {"options": self.table.get("options", {})}
+        return bands
+
+    def bounds(self, arm: Arm, share: float) -> dict[str, Bound]:
+        """What one arm must show at a share of attackers."""
+        if self.scale == "quick":
+            return dict(_SAFETY) if arm == "defended" else {}
+        if self.scale == "models":
+            return promises(share) if arm == "defended" else {}
+        if arm == "undefended":
+            return dict(self.harm) if share == SHARE else {}
+        if arm == "defended":
+            common = dict(_SAFETY) if self.realtime else promises(share)
+            if self.learns:
+                # Attackers who are trusted may be taken in as others are; what counts is what they teach.
+                common = {metric: bound for metric, bound in common.items() if metric != "poison_share"}
+            return {**common, **(self.holds if share == SHARE else {})}
+        return {}
+
+    @property
+    def realtime(self) -> bool:
+        """Whether it is played on libp2p, on real time."""
+        return bool(self.table.get("simulation", {}).get("network") == "libp2p")
+
+    @property
+    def learns(self) -> bool:
+        """Whether it measures what language models learn, and is always played with real ones."""
+        return bool(self.table.get("simulation", {}).get("learner") == "model")
+
+    @property
+    def crowded(self) -> bool:
+        """Whether it has a crowd: each of its runs takes as long as a whole matrix."""
+        return "crowd" in self.table.get("simulation", {})
+
+    @property
+    def grows(self) -> bool:
+        """Whether the number of its attackers follows from the share, and is not fixed by the file."""
+        return "count" not in self.table.get("attackers", {})
+
+
+def attackers_at(share: float, honest: int) -> int:
+    """How many attackers make up a share of all peers; at least one."""
+    return max(1, round(honest * share / (1 - share)))
+
+
+def scenario_names() -> list[str]:
+    """The scenarios in the package, in the order of the catalogue of attacks."""
+    places = {attack: place for place, attack in enumerate(THREATS)}
+    return sorted(names_in(_SCENARIOS), key=lambda name: (places[load_scenario(name).attack], name))
+
+
+def load_scenario(name: str) -> Scenario:
+    """Read a scenario of the package by name, or any by the path of its file. Raises LocalError for a bad one."""
+    return load_named(_SCENARIOS, name, "scenario", "sapo-adversary list", _scenario)
+
+
+def _scenario(name: str, table: Mapping[str, Any]) -> Scenario:
+    file = made(_File, table, name)
+    for attack in (file.attack, *file.beside):
+        if attack not in THREATS:
+            raise LocalError(f"{name}: no attack {attack!r}; {suggestion(attack, THREATS)}")
+    for defence in file.undefended:
+        if defence not in DEFENCES:
+            raise LocalError(f"{name}: no defence {defence!r}; {suggestion(defence, DEFENCES)}")
+    made(NodeSpec, file.node, f"node of {name}")
+    require_type(file.simulation.get("crowd", 0), int, f"crowd of {name}")
+    harm, holds = _bounds(name, file.harm), _bounds(name, file.holds)
+    scenario = Scenario(name, file.title, file.attack, tuple(file.undefended), harm, holds, table)
+    scenario.simulation("defended")  # raises LocalError where the swarm cannot be
+    return scenario
+
+
+def _bounds(name: str, table: Mapping[str, Mapping[str, Any]]) -> dict[str, Bound]:
+    for metric, bound in table.items():
+        if metric not in ABOUT and not metric.startswith(REFUSED):
+            raise LocalError(f"{name}: no metric {metric!r}; {suggestion(metric, ABOUT)}")
+        numbers = all(isinstance(value, int | float) and not isinstance(value, bool) for value in bound.values())
+        if not bound or not bound.keys() <= {"at_least", "at_most"} or not numbers:
+            raise LocalError(f"{name}: the bound of {metric} is at_least, at_most or both, each a number")
+    return {metric: Bound(**bound) for metric, bound in table.items()}

@@ -1,0 +1,88 @@
+"""One scorer for a whole simulated swarm: the node's own tasks and scorers in this process, each text scored
+once.
+
+Every node of a swarm rebuilds the same tasks and scores the same texts. Both are pure functions of the request, so that
+the results can be shared:
+
+    scorer = SharedScorer()
+    scored = scorer.result(ScoreRequest(dataset, config, seed, texts))
+"""
+
+import json
+import random
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+from sapo_adversary.attacks.kit import Solution
+from sapo_node.seed.texts import STEPS, careful
+from sapo_node.verification.sandbox.messages import Scored, ScoreRequest
+from sapo_node.verification.tasks import Task, build_task, score, task_digest
+from sapo_protocol import Assignment
+
+REMEMBERED = 50_000
+"""Tasks that are kept at most, those used last: crowds are assigned millions."""
+
+
+@dataclass(slots=True)
+class _Known:
+    task: Task
+    digest: bytes
+    rewards: dict[str, bool] = field(default_factory=dict)
+
+
+class SharedScorer:
+    """Scores for all nodes of a simulation, and keeps the tasks that were used last."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[tuple[str, str, int], _Known] = OrderedDict()
+        self.tasks: dict[str, Task] = {}
+        """The task of every question worked out of late."""
+
+    async def score(self, batch: Sequence[ScoreRequest]) -> list[Scored | None]:
+        """One result per request, in order."""
+        return [self.result(request) for request in batch]
+
+    def result(self, request: ScoreRequest) -> Scored:
+        """The rebuilt task of a request, and the rewards of its completions."""
+        known = self._task(request)
+        for text in request.completions:
+            if text not in known.rewards:
+                known.rewards[text] = score(request.dataset, known.task, text)
+        rewards = tuple(known.rewards[text] for text in request.completions)
+        return Scored(known.task.question, known.digest, rewards)
+
+    def solve(self, assignment: Assignment) -> Solution:
+        """Everything about an assigned task, for attackers, who know every answer."""
+        spec = assignment.spec
+        known = self._task(ScoreRequest(spec.dataset, spec.config, assignment.seed, ()))
+        return Solution(spec.dataset, known.task.question, known.task.answer, known.digest, partial(_work, known.task))
+
+    def is_right(self, question: str, text: str) -> bool:
+        """Whether a text answers a prompt whose task is kept."""
+        return score(self.tasks[question].dataset, self.tasks[question], text)
+
+    def _task(self, request: ScoreRequest) -> _Known:
+        key = (request.dataset, json.dumps(request.config, sort_keys=True, default=list), request.seed)
+        known = self._known.get(key)
+        if known is None:
+            task = build_task(request.dataset, request.config, request.seed)
+            known = self._known[key] = _Known(task, task_digest(task.question, task.answer))
+            if len(self._known) > REMEMBERED:
+                self._forget_one()
+        self._known.move_to_end(key)
+        self.tasks[known.task.question] = known.task
+        return known
+
+    def _forget_one(self) -> None:
+        _, known = self._known.popitem(last=False)
+        if self.tasks.get(known.task.question) is known.task:  # many seeds ask the same
+            del self.tasks[known.task.question]
+
+
+def _work(task: Task, rng: random.Random) -> str:
+    """The steps of the seed policy where it knows any for the task; otherwise the bare answer."""
+    if task.dataset in STEPS:
+        return careful(task.dataset, task.question, rng)
+    return f"I find it. <answer>{task.answer}</answer>"

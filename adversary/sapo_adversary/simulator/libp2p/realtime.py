@@ -1,0 +1,85 @@
+"""Plays a simulation on real libp2p and real time: the nodes that `swarm` plays in memory, each with its own network on
+loopback.
+
+Two runs of one simulation differ: sockets and other work of the machine decide which message comes first.
+"""
+
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import trio
+
+from sapo_adversary.ablations.defences import without
+from sapo_adversary.scoring import SharedScorer
+from sapo_adversary.simulator.libp2p.horde import Horde, unleash
+from sapo_adversary.simulator.libp2p.loopback import Loopback
+from sapo_adversary.simulator.member import Member, Progress, members_of
+from sapo_adversary.simulator.oracle.audit import HONEST, Audit
+from sapo_adversary.simulator.simulation import Simulation
+from sapo_adversary.simulator.swarm import FIRST_EPOCH, identities_of, manifest_of
+from sapo_node.net import host
+from sapo_node.processes.clock import TrioClock
+from sapo_protocol import LocalError, Manifest
+
+_PATIENCE = 4
+"""How many times its seconds a run may take before it is given up."""
+
+
+def simulate_realtime(simulation: Simulation, *, progress: Progress = lambda _: None) -> dict[str, Any]:
+    """Play a simulation and return its record, which has what was seen of the network under `gossip`.
+
+    Raises LocalError where the machine is too busy to play it in time.
+    """
+    if simulation.learner != "bandit":
+        raise LocalError(f"simulation {simulation.name}: on libp2p nodes train the stand-in alone, learner = 'bandit'")
+    manifest = manifest_of(simulation)
+    with without(simulation.without), _slots(simulation.slots):
+        members, loopback = trio.run(partial(_play_all, simulation, manifest, progress))
+    return {
+        "scenario": simulation.as_dict(),
+        "digest": simulation.digest(),
+        "nodes": [{**member.record(), "gossip": loopback.watch.record_of(member.peer)} for member in members],
+        "gossip": loopback.watch.record(),
+        "timing": {"cpu_seconds": [member.log.cpu_seconds for member in members]},
+    }
+
+
+@contextmanager
+def _slots(count: int) -> Iterator[None]:
+    """Set the number of connections that a node holds, until the end of the block."""
+    own = host.CONNECTIONS
+    host.CONNECTIONS = count or own
+    try:
+        yield
+    finally:
+        host.CONNECTIONS = own
+
+
+async def _play_all(simulation: Simulation, manifest: Manifest, progress: Progress) -> tuple[list[Member], Loopback]:
+    random.seed(f"library/{simulation.seed}")  # libp2p draws from it: whom to graft, whom to prune
+    scorer = SharedScorer()
+    clock = TrioClock(manifest.genesis + FIRST_EPOCH * manifest.epoch_seconds - trio.current_time())
+    identities = identities_of(simulation)
+    roles = {identity.peer_id: HONEST for identity in identities}
+    audit = Audit(manifest, scorer, roles) if simulation.audited else None
+    loopback = Loopback(simulation, manifest, identities)
+    hordes = [Horde(simulation, number, loopback) for number in range(len(simulation.attackers))]
+    loopback.recommend([address for horde in hordes if horde.spec.dialled for address in horde.addresses])
+    members = members_of(simulation, manifest, identities, clock=clock, scorer=scorer, hub=loopback, audit=audit)
+    roles |= {peer: horde.spec.attack for horde in hordes for peer in horde.peers}
+    with trio.move_on_after(_PATIENCE * simulation.seconds) as patience:
+        async with trio.open_nursery() as attacking:
+            await unleash(hordes, loopback, attacking)
+            async with trio.open_nursery() as playing:
+                for member in members:
+                    playing.start_soon(member.play, progress)
+            loopback.watch.end()
+            attacking.cancel_scope.cancel()
+    if patience.cancelled_caught:
+        raise LocalError(
+            f"{simulation.name} took {_PATIENCE} times its {simulation.seconds:g} s: play it with less beside"
+        )
+    return members, loopback

@@ -1,0 +1,270 @@
+"""One simulated node: the parts of a real one, with a log of each round."""
+
+import json
+import random
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import trio
+import trio.testing
+
+from sapo_adversary.scoring import SharedScorer
+from sapo_adversary.simulator.attackers import insiders
+from sapo_adversary.simulator.learners import learner_for
+from sapo_adversary.simulator.oracle.audit import Audit, Findings, WatchedTrainer
+from sapo_adversary.simulator.oracle.standings import Standings
+from sapo_adversary.simulator.simulation import NodeSpec, Simulation
+from sapo_node.app.config import Config
+from sapo_node.app.node import Node
+from sapo_node.app.state import SCHEMA
+from sapo_node.net.interface import PeerInfo
+from sapo_node.net.memory import MemoryHub
+from sapo_node.processes.clock import TrioClock
+from sapo_node.storage.counters import Counters
+from sapo_node.storage.database import Database
+from sapo_node.storage.keys import Identity
+from sapo_node.training.batch_log import trained_per_peer
+from sapo_node.training.round import RoundReport
+from sapo_node.trust.constants import Standing
+from sapo_protocol import LocalError, Manifest
+
+if TYPE_CHECKING:
+    from sapo_adversary.simulator.libp2p.honest import HonestNetwork
+    from sapo_adversary.simulator.libp2p.loopback import Loopback
+    from sapo_node.net.memory import MemoryNetwork
+
+_STAGGER = 0.37
+"""Virtual seconds between the starts of neighbours in number: no two nodes act at one moment."""
+
+Progress = Callable[[int], None]
+"""Told how many node-rounds were just played."""
+
+
+def _acquaint(database: Database, peers: Iterable[str]) -> None:
+    """Enter peers into the ledger as healthy; from there on their behaviour counts. A peer in `Config.trusted` would
+    stay healthy whatever it does, and no undefended node could ban an honest peer.
+    """
+    with database.transaction():
+        for peer in peers:
+            database.execute("INSERT INTO ledger VALUES (?, ?, 0, 0, 0, 0, 0, 0)", peer, Standing.HEALTHY)
+
+
+@dataclass(slots=True)
+class _Log:
+    """What one node did, by round."""
+
+    columns: dict[str, list[Any]] = field(default_factory=dict)
+    examined: list[dict[str, Any]] = field(default_factory=list)
+    cpu_seconds: list[float] = field(default_factory=list)
+    carried: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """Tokens trained on, by dataset and by the peer who wrote them."""
+    findings: Findings = field(default_factory=Findings)
+    standings: Standings = field(default_factory=Standings)
+
+    def add(self, **values: Any) -> None:
+        for name, value in values.items():
+            self.columns.setdefault(name, []).append(value)
+
+
+class Member:
+    """One simulated node with its log."""
+
+    def __init__(
+        self,
+        simulation: Simulation,
+        manifest: Manifest,
+        number: int,
+        spec: NodeSpec,
+        *,
+        identities: Sequence[Identity],
+        clock: TrioClock,
+        policies: Path,
+        scorer: SharedScorer,
+        hub: "MemoryHub | Loopback",
+        audit: Audit | None,
+    ) -> None:
+        self.spec = spec
+        self.log = _Log()
+        self._simulation = simulation
+        self._scorer = scorer
+        self._fatal: LocalError | None = None
+        self._database = Database(None, SCHEMA)
+        self._audit = audit
+        rng = random.Random(f"node/{simulation.seed}/{number}")  # noqa: S311 - simulation
+        self.learner = learner_for(simulation, manifest, number, policies, scorer)
+        self._offset = _STAGGER * number
+        if simulation.trusted:
+            _acquaint(self._database, (*(each.peer_id for each in identities), *insiders(simulation)))
+        self.node = Node(
+            config=_config_of(simulation, spec),
+            manifest=manifest,
+            identity=identities[number],
+            counters=Counters(self._database, manifest, now=clock.now(), key_is_new=True, rng=rng),
+            database=self._database,
+            clock=clock,
+            scorer=scorer,
+            policy=self.learner,
+            rng=rng,
+            on_fatal=self._stop,
+        )
+        if audit:
+            self.node.trainer = WatchedTrainer(
+                self._database,
+                self.node.pool,
+                self.learner,
+                correction=spec.correction,
+                checkpoint_every=Config().checkpoint_every,
+                look=partial(audit.trained, self.log.findings),
+            )
+        self.peer = self.node.identity.peer_id
+        self._network: MemoryNetwork | HonestNetwork = hub.join(
+            self.peer,
+            self.node.channels,
+            requests=self.node.requests(self._peers) if simulation.pulls else None,
+            admit=self.node.admits,
+            notify=lambda _: None,
+        )
+
+    def _peers(self) -> Sequence[PeerInfo]:
+        return self._network.peers()
+
+    def _stop(self, error: LocalError) -> None:
+        self._fatal = error
+        self.node.stopping.set()
+
+    async def play(self, played: Progress) -> None:
+        """Join, play all rounds, leave."""
+        await trio.sleep(self.spec.joins + self._offset)
+        self._examine(self._simulation.final_questions)
+        rounds = self.spec.rounds(self._simulation.seconds)
+        async with trio.open_nursery() as nursery:
+            await nursery.start(self._network.run)
+            nursery.start_soon(self.node.testify, self._network.publish)
+            nursery.start_soon(self.node.listen, self._network)
+            if self._simulation.pulls:
+                nursery.start_soon(self.node.pull, self._network)
+            await self.node.run(self._publish, rounds=rounds, on_round=lambda r: self._played(r, played))
+            nursery.cancel_scope.cancel()
+        if self._fatal:
+            raise self._fatal
+        self._examine(self._simulation.final_questions)
+
+    async def _publish(self, topic: str, message: bytes) -> None:
+        if self._audit:
+            self._audit.published(self.peer, message)
+        await self._network.publish(topic, message)
+
+    def _played(self, report: RoundReport, played: Progress) -> None:
+        self.log.add(
+            reward=report.reward,
+            informative=report.informative,
+            local=report.local,
+            external=report.external,
+            loss=report.training.loss,
+            grad_norm=report.training.grad_norm,
+            generated_tokens=self.learner.meter.generated_tokens,
+        )
+        self._tally(report)
+        if self._audit:
+            self.log.standings.look(self.node.ledger, self._audit.roles, report.step)
+        self.log.cpu_seconds.append(round(self.learner.meter.cpu_seconds, 3))
+        every = self._simulation.examine_every
+        before, now = ((report.step - past) * self.spec.round_seconds for past in (1, 0))
+        if (
+            every
+            and int(now / every) > int(before / every)
+            and report.step < self.spec.rounds(self._simulation.seconds)
+        ):
+            self._examine(self._simulation.examine_questions)
+        played(1)
+
+    def _tally(self, report: RoundReport) -> None:
+        """Count the trained tokens by dataset and peer, from the batch that the node stored for the round."""
+        row = self._database.row("SELECT request, peers FROM batches WHERE step = ?", report.step)
+        if row is None:
+            return
+        questions = [group["question"] for group in json.loads(row[0])["groups"]]
+        for question, peer, tokens in zip(questions, json.loads(row[1]), report.training.group_tokens, strict=True):
+            self.log.carried[self._scorer.tasks[question].dataset, peer] += tokens
+
+    def _examine(self, questions: int) -> None:
+        per_task = self.learner.examine(self._scorer, questions)
+        self.log.examined.append(
+            {
+                "round": self.learner.step,
+                "pass_at_1": sum(per_task.values()) / len(per_task),
+                "per_task": per_task,
+                "questions": questions,
+            }
+        )
+
+    def record(self) -> dict[str, Any]:
+        """What the node did, as plain values."""
+        trained = trained_per_peer(self._database)
+        refused = {**self.node.ingest.refused, **self.node.verifier.unusable}
+        audited = {
+            "findings": self.log.findings.as_dict(),
+            "standings": self.log.standings.as_dict(),
+            "stored": _bytes_in_use(self._database),
+        }
+        return {
+            "peer": self.peer,
+            "rounds": self.log.columns,
+            "heldout": self.log.examined,
+            "trained": {peer or "own": {"groups": g, "tokens": t} for peer, (g, t) in sorted(trained.items())},
+            "carried": [[*key, tokens] for key, tokens in sorted(self.log.carried.items()) if tokens],
+            "refused": {str(why): count for why, count in sorted(refused.items())},
+            **(audited if self._audit else {}),
+        }
+
+
+def _bytes_in_use(database: Database) -> int:
+    pages, free, size = (
+        database.rows(f"PRAGMA {each}")[0][0] for each in ("page_count", "freelist_count", "page_size")
+    )
+    return int((pages - free) * size)
+
+
+def _config_of(simulation: Simulation, spec: NodeSpec) -> Config:
+    return Config(
+        local=spec.local,
+        external=spec.external,
+        selection=spec.selection,
+        correction=spec.correction,
+        gates=simulation.gates_of(spec),
+        max_tokens=spec.max_tokens,
+        examine_every=0,
+    )
+
+
+def members_of(
+    simulation: Simulation,
+    manifest: Manifest,
+    identities: Sequence[Identity],
+    *,
+    clock: TrioClock,
+    scorer: SharedScorer,
+    hub: "MemoryHub | Loopback",
+    audit: Audit | None,
+    policies: Path = Path(),
+) -> list[Member]:
+    """All nodes of a simulation, by number."""
+    return [
+        Member(
+            simulation,
+            manifest,
+            number,
+            spec,
+            identities=identities,
+            clock=clock,
+            policies=policies,
+            scorer=scorer,
+            hub=hub,
+            audit=audit,
+        )
+        for number, spec in enumerate(simulation.members)
+    ]

@@ -1,0 +1,156 @@
+"""What honest nodes train on, compared with the truth, which no peer can see: who wrote a group and what it is
+worth.
+
+It never influences a run.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from statistics import fmean
+from types import MappingProxyType
+from typing import Any
+
+from sapo_adversary.scoring import SharedScorer
+from sapo_node.groups.messages import TrainReport
+from sapo_node.groups.types import LocalGroup, Place
+from sapo_node.sampling.sampler import WeightedGroup
+from sapo_node.training.batch_log import Trainer
+from sapo_node.verification.sandbox.messages import ScoreRequest
+from sapo_protocol import Manifest, assign, decode_body, open_message, public_key_of
+
+
+class Violation(StrEnum):
+    """What must never be trained on."""
+
+    FORGED = "forged"
+    """In the name of an honest peer, who never signed it."""
+    REPLAYED = "replayed"
+    """For the second time."""
+    OFF_TASK = "off task"
+    """For a question that was not its issuer's."""
+    WRONG_REWARD = "wrong reward"
+    """With a reward that the text does not earn."""
+
+
+OWN, HONEST, NOBODY = "own", "honest", "nobody"
+"""Roles of writers, beside the attacks' own ids; nobody can hold a key of small order."""
+
+Texts = tuple[str, ...]
+
+
+@dataclass(slots=True)
+class Findings:
+    """What one honest node trained on."""
+
+    mass: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
+    """Sum of weight x |advantage| x completion bytes, by role of the writer."""
+    poison: list[float] = field(default_factory=list)
+    """After each round, the share of attackers in all the mass so far."""
+    violations: Counter[str] = field(default_factory=Counter)
+    copied: int = 0
+    """Groups of attackers that hold a text of an honest peer."""
+    gains: defaultdict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+    """Weight x advantage of each of others' right answers, by role of the writer."""
+    habits: defaultdict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+    """What its own answers showed, the mean of each round, by the name of the habit."""
+    taken: set[Place] = field(default_factory=set)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values."""
+        return {
+            "mass": {role: round(mass, 1) for role, mass in sorted(self.mass.items())},
+            "poison": self.poison,
+            "violations": {str(each): self.violations[each] for each in Violation},
+            "copied": self.copied,
+            **({"habits": dict(self.habits), "gains": self._mean_gains()} if self.habits else {}),
+        }
+
+    def _mean_gains(self) -> dict[str, float]:
+        return {role: round(fmean(gains), 4) for role, gains in sorted(self.gains.items()) if gains}
+
+
+class Audit:
+    """Compares what is trained on with the truth; `roles` says of every peer what it is."""
+
+    def __init__(
+        self,
+        manifest: Manifest,
+        scorer: SharedScorer,
+        roles: Mapping[str, str],
+        habits: Mapping[str, Callable[[str], float]] = MappingProxyType({}),
+    ) -> None:
+        """`habits` are functions of a text, by name, that the nodes' own completions are measured with."""
+        self._manifest = manifest
+        self._scorer = scorer
+        self.roles = roles
+        self._habits = habits
+        self._signed: dict[Place, int] = {}
+        self._written: set[str] = set()
+
+    def published(self, peer: str, message: bytes) -> None:
+        """Record the message that an honest peer signs."""
+        rollout = open_message(message, self._manifest)
+        for k, body in enumerate(rollout.bodies):
+            if body is not None:
+                texts = tuple(each.text for each in decode_body(body, self._manifest).completions)
+                self.signed(peer, rollout.header.epoch, rollout.header.counter, k, texts)
+                self._written.update(texts)
+
+    def signed(self, peer: str, epoch: int, counter: int, k: int, texts: Sequence[str]) -> None:
+        """Record the texts of one group that an honest peer signs; only a hash is kept, since crowds sign millions."""
+        self._signed[peer, epoch, counter, k] = hash(tuple(texts))
+
+    def trained(self, findings: Findings, local: Sequence[LocalGroup], external: Sequence[WeightedGroup]) -> None:
+        """Enter a batch into the findings of the node that trains on it."""
+        for own in local:
+            findings.mass[OWN] += _mass(own.advantages, tuple(each.text for each in own.completions))
+        for weighted in external:
+            self._enter(findings, weighted)
+        own_texts = [each.text for own in local for each in own.completions]
+        for name, shown in self._habits.items():
+            findings.habits[name].append(round(fmean(map(shown, own_texts)), 4))
+        taken = sum(mass for role, mass in findings.mass.items() if role not in (OWN, HONEST))
+        findings.poison.append(round(taken / (sum(findings.mass.values()) or 1), 4))
+
+    def _enter(self, findings: Findings, weighted: WeightedGroup) -> None:
+        group = weighted.group
+        role = self.roles.get(group.peer, NOBODY)
+        texts = tuple(each.text for each in group.completions)
+        findings.mass[role] += weighted.weight * _mass(weighted.advantages, texts)
+        findings.gains[role] += [weighted.weight * each for each in weighted.advantages if each > 0]
+        place = group.place
+        if place in findings.taken:
+            findings.violations[Violation.REPLAYED] += 1
+        findings.taken.add(place)
+        if role == HONEST and self._signed.get(place) != hash(texts):
+            findings.violations[Violation.FORGED] += 1
+        findings.copied += role != HONEST and not self._written.isdisjoint(texts)
+        task = assign(self._manifest, public_key_of(group.peer), group.epoch, group.counter, group.k)
+        truth = self._scorer.result(ScoreRequest(task.spec.dataset, task.spec.config, task.seed, texts))
+        findings.violations[Violation.OFF_TASK] += truth.question != group.question
+        findings.violations[Violation.WRONG_REWARD] += truth.rewards != group.rewards
+
+
+class WatchedTrainer(Trainer):
+    """A node's trainer that shows each batch to `look` before it trains on it."""
+
+    def __init__(
+        self,
+        *parts: Any,
+        look: Callable[[Sequence[LocalGroup], Sequence[WeightedGroup]], None],
+        **settings: Any,
+    ) -> None:
+        """`look` is called with the local and the external groups of every batch."""
+        super().__init__(*parts, **settings)
+        self._look = look
+
+    async def train(self, local: Sequence[LocalGroup], external: Sequence[WeightedGroup]) -> TrainReport:
+        """Show the batch and train on it."""
+        self._look(local, external)
+        return await super().train(local, external)
+
+
+def _mass(advantages: Sequence[float], texts: Sequence[str]) -> float:
+    return sum(abs(advantage) * len(text.encode()) for advantage, text in zip(advantages, texts, strict=True))

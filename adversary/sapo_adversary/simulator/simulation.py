@@ -1,0 +1,231 @@
+"""What is simulated: the nodes and attackers of one swarm as values, from a table, with a digest that names
+them.
+
+    simulation = simulation_from({"name": "pair", "seconds": 60, "nodes": [{"count": 2}]})
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import MISSING, Field, asdict, dataclass, field, fields, replace
+from typing import Any, Literal, TypeVar, get_args
+
+from sapo_adversary.ablations.gates import gate_name
+from sapo_adversary.attacks.catalogue import ATTACKS, GOSSIP
+from sapo_adversary.files.typed import made, require_options, suggestion
+from sapo_node.groups.messages import GATES, Correction, Gate
+from sapo_node.sampling.weights import Selection
+from sapo_protocol import LocalError
+
+Control = Literal["", "replay", "filter", "oversample"]
+"""What a control arm does instead of plain training; see `controls`."""
+
+Carrier = Literal["memory", "libp2p"]
+
+MOST_PEERS = 20_000
+"""Nodes, attackers and crowd of one simulation together: what one machine can hold."""
+
+_Spec = TypeVar("_Spec")
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSpec:
+    """Nodes of one kind. Names and meanings are those of the node's configuration where it has them."""
+
+    count: int = 1
+    role: str = ""
+    """What nodes of this kind are called where results are shown by kind."""
+    local: int = 4
+    external: int | Literal["auto"] = 4
+    selection: Selection = "paper"
+    correction: Correction = "positive"
+    learning_rate: float = 1e-4
+    model: str = "seed"
+    """`seed`, a prepared policy by name, or a model folder."""
+    lora: int = 0
+    gates: tuple[Gate, ...] = ()
+    """None unless asked for: learning is measured without them, and what they cost beside it. Scenarios ask for a node
+    as it is by default."""
+    max_tokens: int = 80
+    control: Control = ""
+    round_seconds: float = 10.0
+    """Virtual seconds per round: how fast this machine is."""
+    joins: float = 0.0
+    """Virtual second of its start."""
+    leaves: float | None = None
+    """Virtual second after which it plays no more rounds; None stays to the end."""
+
+    def rounds(self, seconds: float) -> int:
+        """How many rounds the node plays in a simulation of so many seconds."""
+        return int((min(seconds, self.leaves or seconds) - self.joins) / self.round_seconds + 1e-9)
+
+
+@dataclass(frozen=True, slots=True)
+class AttackerSpec:
+    """Peers that collude in one attack."""
+
+    attack: str
+    """One of `attacks.catalogue`."""
+    count: int = 1
+    """Keys. Each is a peer of the swarm with links of its own."""
+    acts_every: float = 2.0
+    """Virtual seconds between what each of them does."""
+    joins: float = 0.0
+    """Virtual second of their start."""
+    leaves: float | None = None
+    """Virtual second of their end; None stays to the end."""
+    trusted: bool = False
+    """Whether they are among those who start in good standing where all honest nodes do: insiders."""
+    dialled: bool = False
+    """Whether honest nodes are told to dial them, as bootstraps; on libp2p."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Of the attack itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Simulation:
+    """One swarm, one seed, one run."""
+
+    name: str
+    nodes: tuple[NodeSpec, ...]
+    seed: int = 1
+    swarm: str = "starter"
+    """A shipped manifest or the path of one."""
+    seconds: float = 500.0
+    """Virtual seconds."""
+    groups: int = 8
+    """Groups in the loss's constant denominator: the same in every arm, whatever I and J are."""
+    trusted: bool = True
+    """Whether all know each other from the start, as in the paper, or have to earn it."""
+    loss: float = 0.0
+    """Share of messages that each link loses."""
+    examine_every: float = 0.0
+    """Virtual seconds between held-out measurements of every node; 0 measures at the end only."""
+    examine_questions: int = 16
+    """Held-out questions per task within the run."""
+    final_questions: int = 64
+    """Held-out questions per task at the start and the end."""
+    learner: Literal["model", "bandit"] = "model"
+    """What the nodes train: their language models, or the stand-in of `bandit` where only trust is asked about."""
+    epoch_seconds: int = 0
+    """Length of an epoch; 0 keeps the swarm's. Standing is earned by epochs, so short ones make short runs."""
+    max_rounds: int = 0
+    """Rounds of a peer in an epoch; 0 keeps the swarm's."""
+    degree: int = 0
+    """Links that each joining peer makes; 0 links it with everybody."""
+    audited: bool = False
+    """Whether everything that is trained on is held against the truth, and standings are followed."""
+    crowd: int = 0
+    """Honest peers beside the nodes, who sign and share as those do but neither take in nor train; see `crowd`. They
+    and the attackers reach the nodes through one forwarder, and `degree` does not matter."""
+    network: Carrier = "memory"
+    """What carries the messages: the network in memory, on virtual time, or real libp2p on loopback, on real time."""
+    slots: int = 0
+    """Connections that a node on libp2p holds at most; 0 keeps its own limit."""
+    restarts: float = 0.0
+    """Second after which the last node, on libp2p, ends and starts anew, with what it keeps on disk but without its
+    bootstraps, which are gone; 0 lets it run."""
+    pulls: bool = False
+    """Whether nodes ask each other for what gossip did not bring and whom else they know, as they do by themselves:
+    what gossip alone is worth could not be seen behind it."""
+    attackers: tuple[AttackerSpec, ...] = ()
+    without: tuple[str, ...] = ()
+    """Defences that the nodes go without; see `defences`."""
+
+    def __post_init__(self) -> None:
+        if not any(spec.count for spec in self.nodes) or self.seconds <= 0:
+            raise LocalError(f"simulation {self.name}: give it nodes and seconds to run")
+        peers = sum(spec.count for spec in self.nodes) + sum(band.count for band in self.attackers) + self.crowd
+        if peers > MOST_PEERS:
+            raise LocalError(f"simulation {self.name}: it has {peers:,} peers; give at most {MOST_PEERS:,}")
+        for what, number in self._divisors():
+            if number <= 0:
+                raise LocalError(f"simulation {self.name}: {what} is {number}; give more than 0")
+        if self.network not in get_args(Carrier):
+            raise LocalError(f"simulation {self.name}: no network {self.network!r}; there are memory and libp2p")
+        if self.crowd and (self.learner != "bandit" or not self.audited):
+            raise LocalError(f"simulation {self.name}: a crowd needs learner = 'bandit' and audited = true")
+        for band in self.attackers:
+            self._require_attack(band)
+
+    def _require_attack(self, band: AttackerSpec) -> None:
+        kinds: Mapping[str, type[Any]] = ATTACKS if self.network == "memory" else GOSSIP
+        if band.attack not in kinds:
+            where = "in memory" if self.network == "memory" else "on libp2p"
+            raise LocalError(f"no attack {band.attack!r} {where}; {suggestion(band.attack, kinds)}")
+        require_options(kinds[band.attack], band.options, band.attack)
+
+    def _divisors(self) -> Iterator[tuple[str, float]]:
+        """The numbers by which something is divided, or that pace a loop."""
+        yield "groups", self.groups
+        yield from (("round_seconds", spec.round_seconds) for spec in self.nodes)
+        yield from (("acts_every", band.acts_every) for band in self.attackers)
+
+    @property
+    def members(self) -> list[NodeSpec]:
+        """The specification of each single node, by number."""
+        return [replace(spec, count=1) for spec in self.nodes for _ in range(spec.count)]
+
+    def gates_of(self, spec: NodeSpec) -> tuple[Gate, ...]:
+        """The gates of a node that have an effect. There are none where the node takes no external groups. With the
+        stand-in learner only `baseline` has an effect: it reads rewards, and the other gates read texts, which the
+        stand-in does not write.
+        """
+        if spec.external == 0:
+            return ()
+        kept = (gate for gate in spec.gates if gate_name(gate) not in self.without)
+        return tuple(gate for gate in kept if self.learner == "model" or gate == "baseline")
+
+    @property
+    def total_rounds(self) -> int:
+        """Rounds of all nodes together: the unit of progress."""
+        return sum(spec.rounds(self.seconds) for spec in self.members)
+
+    def digest(self) -> str:
+        """SHA-256, in hexadecimal, over every setting that differs from its default, without the name. Gates without an
+        effect do not count.
+        """
+        gates = {gate_name(gate) for gate in GATES}
+        told = replace(
+            self,
+            nodes=tuple(replace(spec, gates=self.gates_of(spec)) for spec in self.nodes),
+            without=tuple(name for name in self.without if name not in gates),
+        )
+        numbers = {key: value for key, value in _chosen(told).items() if key != "name"}
+        for kind in ("nodes", "attackers"):
+            if kind in numbers:
+                numbers[kind] = [_chosen(each) for each in getattr(told, kind)]
+        return hashlib.sha256(json.dumps(numbers, sort_keys=True, default=str).encode()).hexdigest()
+
+    def as_dict(self) -> dict[str, Any]:
+        """The simulation as plain values; `simulation_from` takes them back."""
+        return asdict(self)
+
+
+def simulation_from(table: Mapping[str, Any]) -> Simulation:
+    """The simulation that a table describes. Raises LocalError for an unknown key or an impossible value."""
+    if not table.get("nodes"):
+        raise LocalError("a simulation has a list of [[nodes]]")
+    kinds = {"nodes": NodeSpec, "attackers": AttackerSpec}
+    specs: dict[str, Any] = {name: _list_of(kind, table.get(name, ()), name) for name, kind in kinds.items()}
+    without = table.get("without", ())
+    if not isinstance(without, list | tuple):
+        raise LocalError("without of a simulation must be a list of defences")
+    return made(Simulation, {**table, **specs, "without": tuple(without)}, "a simulation")
+
+
+def _list_of(kind: type[_Spec], tables: Any, name: str) -> tuple[_Spec, ...]:
+    if not isinstance(tables, list | tuple):
+        raise LocalError(f"give {name} as a list of tables, [[{name}]]")
+    return tuple(made(kind, each, f"one of {name}") for each in tables)
+
+
+def _chosen(value: NodeSpec | AttackerSpec | Simulation) -> dict[str, Any]:
+    """What differs from the defaults: a setting that is added later leaves older digests as they are."""
+    return {
+        each.name: getattr(value, each.name) for each in fields(value) if getattr(value, each.name) != _default(each)
+    }
+
+
+def _default(each: Field[Any]) -> Any:
+    return each.default if each.default_factory is MISSING else each.default_factory()

@@ -1,0 +1,46 @@
+"""The page that teaches to write an attack shows one that stands in the package, word for word."""
+
+import csv
+import re
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from sapo_adversary.attacks.catalogue import ATTACKS
+from sapo_adversary.cli.main import cli
+
+ROOT = Path(__file__).parents[3]
+PAGE = (ROOT / "docs/writing-an-attack.md").read_text("utf-8")
+
+
+@pytest.mark.parametrize(
+    ("language", "file"),
+    [
+        ("python", "adversary/sapo_adversary/attacks/hollow.py"),
+        ("toml", "adversary/sapo_adversary/data/scenarios/hollow.toml"),
+    ],
+)
+def test_the_page_shows_the_files_as_they_are(language, file):
+    [shown] = re.findall(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)
+    assert shown == (ROOT / file).read_text("utf-8")
+    assert file in PAGE
+
+
+def test_the_attack_of_the_page_takes_no_more_than_forty_lines():
+    assert len((ROOT / "adversary/sapo_adversary/attacks/hollow.py").read_text("utf-8").splitlines()) <= 40
+    assert "hollow" in ATTACKS
+
+
+def test_the_options_of_the_page_are_those_of_the_command():
+    help_text = CliRunner().invoke(cli, ["run", "--help"]).output
+    assert set(re.findall(r"`(--[a-z]+)", PAGE)) <= set(re.findall(r"--[a-z]+", help_text))
+
+
+def test_the_figures_of_the_page_are_those_of_the_committed_results():
+    with (ROOT / "tests/benchmarks/results/matrix.csv").open() as file:
+        rows = [row for row in csv.DictReader(file) if (row["attack"], row["seed"]) == ("hollow", "1")]
+    measured = {(row["arm"], row["metric"]): row["value"] for row in rows if row["verdict"] == "met"}
+    shown = re.findall(r"✓ (\w+): (\w+) (\S+), at", PAGE)
+    assert len(shown) == 3
+    assert {(arm, metric): value for arm, metric, value in shown}.items() <= measured.items()

@@ -1,0 +1,225 @@
+"""Experiments are files; their figures are those one works out by hand."""
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+
+from sapo_adversary.experiments.experiment import experiment_names, load_experiment
+from sapo_adversary.experiments.plots import draw, draw_tasks
+from sapo_adversary.experiments.summary import drawdown, oscillation, rounds_to, summarise
+from sapo_protocol import LocalError
+
+
+@pytest.mark.parametrize("name", experiment_names())
+def test_every_experiment_of_the_package_can_be_read(name):
+    experiment = load_experiment(name)
+    assert any(experiment.compared_with(arm) for arm in experiment.arms)
+    assert len(experiment.all_simulations()) == len(experiment.arms) * len(experiment.seeds)
+
+
+def test_the_table_has_the_arms_of_the_paper_and_its_controls():
+    arms = load_experiment("sapo-table").arms
+    assert list(arms) == ["8/0", "6/2", "4/4", "2/6", "4/0", "4/0+replay", "8/0+filter", "8/0+filter-unlimited"]
+    assert {simulation.groups for simulation in arms.values()} == {8}
+    assert {simulation.seconds for simulation in arms.values()} == {400}
+
+
+def test_arms_share_their_seeds():
+    experiment = load_experiment("sapo-table")
+    assert [each.seed for each in experiment.simulations("4/4")] == [
+        each.seed for each in experiment.simulations("8/0")
+    ]
+
+
+def experiment_file(tmp_path, arms):
+    path = tmp_path / "own.toml"
+    path.write_text(
+        'title = "t"\nquestion = "q"\nseeds = [1, 2]\nreference = "a"\nceiling = 0.8\n'
+        "[simulation]\nseconds = 30\n[[simulation.nodes]]\nrole = 'strong'\n"
+        "[[simulation.nodes]]\nrole = 'weak'\ncount = 2\n" + arms
+    )
+    return path
+
+
+def test_an_arm_changes_all_nodes_or_those_of_one_role(tmp_path):
+    path = experiment_file(tmp_path, "[arms.a]\nlocal = 8\n[arms.b]\nstrong = { local = 3 }\nseconds = 50\n")
+    experiment = load_experiment(str(path))
+    assert [node.local for node in experiment.arms["a"].nodes] == [8, 8]
+    assert [node.local for node in experiment.arms["b"].nodes] == [3, 4]
+    assert (experiment.arms["a"].seconds, experiment.arms["b"].seconds) == (30, 50)
+
+
+def test_a_key_that_means_nothing_is_refused(tmp_path):
+    path = experiment_file(tmp_path, "[arms.a]\nlocl = 8\n")
+    with pytest.raises(LocalError, match="locl"):
+        load_experiment(str(path))
+
+
+def test_a_grid_plays_every_arm_at_every_point(tmp_path):
+    path = experiment_file(tmp_path, "[arms.a]\n[grid]\nlearning_rate = [1e-4, 2e-4]\nlocal = [2, 4]\n")
+    arms = load_experiment(str(path)).arms
+    assert len(arms) == 4
+    assert {(s.nodes[0].learning_rate, s.nodes[0].local) for s in arms.values()} == {
+        (1e-4, 2),
+        (1e-4, 4),
+        (2e-4, 2),
+        (2e-4, 4),
+    }
+
+
+def test_a_name_that_is_none_lists_those_there_are():
+    with pytest.raises(LocalError, match="sapo-table"):
+        load_experiment("sapo-tabel")
+
+
+def test_half_of_the_ceiling_is_reached_by_a_mean_of_five_rounds():
+    assert rounds_to([0.0] * 10 + [0.5] * 10, 0.4) == 14
+    assert rounds_to([0.0] * 20, 0.4) is None
+
+
+def test_a_straight_line_does_not_oscillate_and_never_falls():
+    line = [place / 100 for place in range(60)]
+    assert oscillation(line) == pytest.approx(0)
+    assert drawdown(line) == 0
+
+
+def test_a_curve_that_swings_oscillates_and_falls():
+    swing = [0.2 if place // 10 % 2 else 0.4 for place in range(60)]
+    assert oscillation(swing) == pytest.approx(0.2)
+    assert drawdown(swing) == pytest.approx(0.2)
+
+
+def node(number, rewards, final):
+    rounds = len(rewards)
+    return {
+        "peer": f"peer {number}",
+        "rounds": {
+            "reward": rewards,
+            "informative": [1] * rounds,
+            "local": [8] * rounds,
+            "external": [0] * rounds,
+            "generated_tokens": [100 * (place + 1) for place in range(rounds)],
+        },
+        "heldout": [
+            {"round": 0, "pass_at_1": 0.0, "per_task": {"x": 0.0}},
+            {"round": rounds // 2, "pass_at_1": final / 2, "per_task": {"x": final / 2}},
+            {"round": rounds, "pass_at_1": final, "per_task": {"x": final}},
+        ],
+        "carried": [["x", "", 30], ["x", "peer 0", 10]],
+        "trained": {"own": {"groups": 3, "tokens": 30}, "q": {"groups": 1, "tokens": 10}},
+    }
+
+
+def run(simulation, rewards, final):
+    nodes = [node(number, rewards, final) for number in range(len(simulation.members))]
+    timing = {"cpu_seconds": [[1.0] * len(rewards) for _ in nodes]}
+    return {"scenario": simulation.as_dict(), "nodes": nodes, "timing": timing}
+
+
+@pytest.fixture
+def summary(tmp_path):
+    experiment = load_experiment(str(experiment_file(tmp_path, "[arms.a]\n[arms.b]\nlocal = 8\n")))
+    rewards = {"a": [0.1] * 30, "b": [0.2] * 15 + [0.5] * 15}
+    records = {
+        arm: [run(simulation, rewards[arm], 0.3 if arm == "a" else 0.6) for simulation in experiment.simulations(arm)]
+        for arm in experiment.arms
+    }
+    return summarise(experiment, records)
+
+
+def test_a_summary_adds_up_what_the_nodes_earned(summary):
+    figures = summary["arms"]["b"]
+    assert figures["cumulative"] == [pytest.approx(3 * (15 * 0.2 + 15 * 0.5))] * 2
+    assert figures["generated_tokens"] == [3 * 3000] * 2
+    assert figures["external_tokens"] == [30] * 2
+    assert figures["rounds_to_half"] == [19, 19]
+    assert figures["tokens_to_half"] == [3 * 1900] * 2
+    assert summary["arms"]["a"]["rounds_to_half"] == [None, None]
+
+
+def test_a_gain_is_a_ratio_by_seed_with_its_interval(summary):
+    compared = summary["comparisons"]["b"]
+    assert compared["gain_by_seed"] == [pytest.approx(2.5)] * 2
+    assert compared["gain_interval"] == [pytest.approx(2.5)] * 2
+    assert compared["heldout_difference"][0] == pytest.approx(0.3)
+
+
+def test_roles_have_figures_of_their_own(summary):
+    roles = summary["arms"]["b"]["roles"]
+    assert roles["strong"]["cumulative"][0] == pytest.approx(roles["weak"]["cumulative"][0] / 2)
+
+
+def test_a_role_is_told_whose_rollouts_carried_a_task(summary):
+    assert summary["arms"]["b"]["roles"]["weak"]["carried"] == {"x": {"itself": 120, "strong": 40}}
+
+
+def test_a_task_is_followed_through_the_rounds(summary):
+    assert summary["arms"]["b"]["curves"]["heldout_by_task"][0]["x"] == [[0, 0.0], [15, 0.3], [30, 0.6]]
+
+
+@pytest.mark.parametrize("draw", [draw, draw_tasks])
+def test_the_same_numbers_draw_the_same_picture(summary, tmp_path, draw):
+    for name in ("one.svg", "two.svg"):
+        draw(summary, tmp_path / name)
+    assert (tmp_path / "one.svg").read_bytes() == (tmp_path / "two.svg").read_bytes()
+
+
+def sapo_adversary(*arguments):
+    """In a process of its own, which may start others."""
+    code = "from sapo_adversary.cli.main import main; main()"
+    done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_a_small_experiment_runs_once_and_is_drawn(tmp_path):
+    path = tmp_path / "tiny.toml"
+    path.write_text(
+        'title = "t"\nquestion = "q"\nseeds = [1]\nreference = "alone"\nceiling = 0.8\n'
+        "[simulation]\nseconds = 20\nfinal_questions = 1\n[[simulation.nodes]]\nlocal = 1\n[arms.alone]\nexternal = 0\n"
+    )
+    command = ["experiment", str(path), "--output", str(tmp_path)]
+    first = json.loads(sapo_adversary(*command, "--jobs", "1", "--json"))
+    assert len(first["arms"]["alone"]["curves"]["reward"][0]) == 2
+    [record] = (tmp_path / "runs").iterdir()
+    written = record.stat().st_mtime_ns
+    assert json.loads(sapo_adversary(*command, "--json")) == first
+    assert record.stat().st_mtime_ns == written
+    assert (tmp_path / "tiny.svg").read_text().startswith("<?xml")
+
+
+def test_only_some_arms_and_seeds_may_be_asked_for():
+    part = load_experiment("sapo-table").part(["4/4"], 2)
+    assert (list(part.arms), part.seeds, part.compared_with("4/4")) == (["4/4"], (1, 2), None)
+    with pytest.raises(LocalError, match="9/9"):
+        replace(part).part(["9/9"], None)
+
+
+def test_an_arm_is_compared_at_its_own_point_of_the_grid(tmp_path):
+    path = experiment_file(tmp_path, "[arms.a]\n[arms.b]\nlocal = 8\n[grid]\nlearning_rate = [1e-4, 2e-4]\n")
+    experiment = load_experiment(str(path))
+    assert experiment.compared_with("b, learning_rate 0.0002") == "a, learning_rate 0.0002"
+    assert experiment.compared_with("a, learning_rate 0.0002") is None
+
+
+def test_a_node_that_has_left_has_spent_what_it_spent(tmp_path):
+    experiment = load_experiment(str(experiment_file(tmp_path, "[arms.a]\n[arms.b]\n")))
+    [simulation, *_] = experiment.simulations("a")
+    record = run(simulation, [0.9] * 12, 0.6)
+    record["nodes"][0] = node(0, [0.0] * 3, 0.0)
+    record["timing"]["cpu_seconds"] = [[float(at + 1) for at in range(rounds)] for rounds in (3, 12, 12)]
+    figures = summarise(experiment, {"a": [record], "b": [record]})["arms"]["a"]
+    assert figures["rounds_to_half"] == [5]
+    assert figures["cpu_seconds_to_half"] == [3 + 5 + 5]
+    assert figures["tokens_to_half"] == [300 + 500 + 500]
+
+
+def test_the_command_of_a_part_names_what_it_plays():
+    whole = load_experiment("gates-one-out")
+    assert whole.command == "sapo-adversary experiment gates-one-out"
+    part = whole.part(["4/4, all gates", "4/4, without length"], 2)
+    arms = "--arm '4/4, all gates' --arm '4/4, without length'"
+    assert part.command == f"sapo-adversary experiment gates-one-out {arms} --seeds 2"

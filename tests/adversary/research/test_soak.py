@@ -1,0 +1,70 @@
+"""What a soak says about its figures and its logs; that it runs at all is shown by a short one, which is slow."""
+
+import json
+import random
+
+import pytest
+from click.testing import CliRunner
+
+from sapo_adversary.cli.main import cli
+from sapo_adversary.research.soak.report import slope, sorted_out
+
+HOURS = [number / 360 for number in range(720)]
+"""Two hours, a sample every ten seconds."""
+
+
+def test_memory_that_grows_has_a_slope_whose_interval_leaves_out_zero():
+    dice = random.Random(1)
+    grown = slope(HOURS, [200 + 3 * hour + dice.gauss(0, 1) for hour in HOURS])
+    assert grown["low"] < 3 < grown["high"]
+    assert grown["low"] > 2
+
+
+def test_memory_that_never_changes_has_a_slope_and_an_interval_of_nothing():
+    assert slope(HOURS, [134.0 for _ in HOURS]) == {"slope": 0.0, "low": 0.0, "high": 0.0}
+
+
+def test_memory_that_wavers_has_a_slope_whose_interval_holds_zero():
+    dice = random.Random(2)
+    wavering = slope(HOURS, [200 + dice.gauss(0, 5) for _ in HOURS])
+    assert wavering["low"] < 0 < wavering["high"]
+
+
+def test_lines_that_belong_to_a_fault_are_counted_by_what_they_mean():
+    explained, unexplained = sorted_out(
+        [
+            "connected to 12D3KooWQ4MKT8R8wxccDxhUM3JD1EojH3sDmGaqdDKpMRgSCvsW",
+            "lost 12D3KooWQ4MKT8R8wxccDxhUM3JD1EojH3sDmGaqdDKpMRgSCvsW",
+            "the learner process ended; next start in 0.5 s",
+            "made a new key in soak/node1/node.key (mode 0600); this node is 12D3KooWCnm9fRmXZ6u5exnM5VrSvnnvZ",
+            "",
+        ]
+    )
+    assert explained == {"peers come and go": 2, "a learner or jail was killed": 1, "a key was made": 1}
+    assert unexplained == {}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Traceback (most recent call last):",
+        "ERROR sapo_node.net.seen_cache: the message handler failed; the message is ignored",
+        "the network service failed (KeyError: 1) and starts again in 0.2 s",
+        "so much was lost 12D3KooWQ4MKT8R8wxccDxhUM3JD1EojH3sDmGaqdDKpMRgSCvsW",
+    ],
+)
+def test_a_line_that_nobody_expects_is_shown(line):
+    assert sorted_out([line, line]) == ({}, {line: 2})
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_a_short_soak_ends_with_every_node_back_and_every_line_explained(tmp_path):
+    asked = ["soak", "--minutes", "5", "--nodes", "4", "--output", str(tmp_path), "--json"]
+    result = CliRunner().invoke(cli, asked)
+    assert result.exit_code == 0, result.output
+    found = json.loads((tmp_path / "soak.json").read_text())
+    assert found["deaths"] == found["not_recovered"] == []
+    assert found["unexplained"] == {}
+    assert {each["process"] for each in found["growth"]} == {"main", "learner", "jail"}
+    assert found["banned"] > 0

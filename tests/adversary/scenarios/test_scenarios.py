@@ -1,0 +1,234 @@
+"""From an attack to a verdict: what is asked, what is played, what is judged, and how it is shown."""
+
+import csv
+import io
+import json
+import re
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+
+from sapo_adversary.attacks.catalogue import THREATS
+from sapo_adversary.scenarios.matrices import one_out
+from sapo_adversary.scenarios.outcome import COLUMNS, rows
+from sapo_adversary.scenarios.page import page
+from sapo_adversary.scenarios.play import play, recorded
+from sapo_adversary.scenarios.scenario import (
+    HONEST,
+    SHARE,
+    Bound,
+    attackers_at,
+    load_scenario,
+    promises,
+    scenario_names,
+)
+from sapo_adversary.simulator.engine import ThisMachine
+from sapo_node.groups.messages import GATES
+from sapo_protocol import LocalError
+
+
+@pytest.mark.parametrize("name", scenario_names())
+def test_every_scenario_of_the_package_can_be_read_and_asks_for_harm(name):
+    scenario = load_scenario(name)
+    assert scenario.title
+    assert scenario.harm
+    assert scenario.simulation("undefended").without
+
+
+def test_every_attack_has_a_threat_and_a_scenario():
+    assert {load_scenario(name).attack for name in scenario_names()} == set(THREATS)
+    for kind in THREATS.values():
+        assert len(kind.threat()) > 20
+
+
+def test_arms_differ_in_the_attack_and_in_what_is_left_out_alone():
+    scenario = load_scenario("false-claim")
+    control, undefended, defended = (scenario.simulation(arm) for arm in ("control", "undefended", "defended"))
+    assert replace(undefended, name="", without=()) == replace(defended, name="")
+    assert replace(defended, name="", attackers=()) == replace(control, name="")
+    assert scenario.simulation("alone").nodes[0].external == 0
+
+
+def test_each_gate_is_left_out_by_itself():
+    played = [each.simulation("undefended") for each in one_out(load_scenario("poison-text"))]
+    assert [{*GATES} - {*each.gates_of(each.nodes[0])} for each in played] == [{gate} for gate in GATES]
+
+
+def test_real_models_play_in_fewer_nodes_and_are_held_to_the_same_promises():
+    scenario = replace(load_scenario("false-claim"), scale="models")
+    played = scenario.simulation("defended")
+    assert (played.learner, len(played.members), played.attackers[0].count) == ("model", 6, 2)
+    assert scenario.bounds("defended", SHARE) == promises(SHARE)
+    assert not scenario.bounds("undefended", SHARE)
+
+
+def test_scenarios_in_the_same_swarm_share_their_control(tmp_path):
+    other = tmp_path / "other.toml"
+    other.write_text('title = "t"\nattack = "false-claim"\nundefended = ["signatures"]\n')
+    controls = [load_scenario(name).simulation("control").digest() for name in ("false-claim", str(other))]
+    assert controls[0] == controls[1]
+
+
+@pytest.mark.parametrize(("share", "count"), [(0.0625, 1), (0.125, 2), (0.25, 4), (0.5, 12), (0.75, 36)])
+def test_shares_are_of_all_peers(share, count):
+    assert attackers_at(share, HONEST) == count
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ('attack = "none"', "no attack 'none'"),
+        ('attack = "false-claim"\nextra = 1', "no 'extra'"),
+        ('attack = "false-claim"\nbeside = ["luck"]', "no attack 'luck'"),
+        ('attack = "false-claim"\n[harm]\nbanned = { above = 1 }', "at_least, at_most or both"),
+        ('attack = "false-claim"\n[simulation]\nnonsense = 1', "no 'nonsense'"),
+        ('attack = "false-claim"\n[options]\nnonsense = 1', "options of false-claim"),
+    ],
+)
+def test_a_scenario_with_a_mistake_is_refused_with_what_is_wrong(tmp_path, line, says):
+    path = tmp_path / "mine.toml"
+    path.write_text(f'title = "t"\nundefended = ["re-verification"]\n{line}\n')
+    with pytest.raises(LocalError, match=re.escape(says)):
+        load_scenario(str(path)).simulation("defended")
+
+
+def test_a_defence_that_is_none_is_refused_by_name(tmp_path):
+    path = tmp_path / "mine.toml"
+    path.write_text('title = "t"\nattack = "false-claim"\nundefended = ["luck"]\n')
+    with pytest.raises(LocalError, match="no defence 'luck'"):
+        load_scenario(str(path))
+
+
+def test_the_more_attackers_the_more_may_be_lost_but_never_more_than_alone():
+    assert promises(0.25)["reward_lost"] == Bound(at_most=0.02)
+    assert promises(0.5)["reward_lost"] == Bound(at_most=0.05)
+    assert "reward_lost" not in promises(0.75)
+    assert promises(0.75)["below_alone"] == Bound(at_most=0.02)
+
+
+def test_bounds_are_met_at_their_ends():
+    assert Bound(at_least=1, at_most=2).met_by(1)
+    assert Bound(at_least=1, at_most=2).met_by(2)
+    assert not Bound(at_least=1, at_most=2).met_by(2.01)
+    assert str(Bound(at_least=1, at_most=2)) == "at least 1 and at most 2"
+
+
+FALSE_CLAIMS = replace(load_scenario("false-claim"), scale="quick")
+"""In a small swarm."""
+
+
+@pytest.fixture(scope="module")
+def records(tmp_path_factory):
+    return tmp_path_factory.mktemp("records")
+
+
+@pytest.fixture(scope="module")
+def outcome(records):
+    [judged] = play(
+        [(FALSE_CLAIMS, SHARE)], [1], records, policies=records, engine=ThisMachine(1), console=Console(quiet=True)
+    )
+    return judged
+
+
+def test_of_what_was_played_in_part_the_seeds_are_judged_that_have_every_arm(outcome, records):
+    [judged] = recorded([(FALSE_CLAIMS, SHARE), (FALSE_CLAIMS, 0.5)], [1, 2], records)
+    assert judged.share == SHARE
+    assert judged.as_dict() == outcome.as_dict()
+
+
+def test_a_defended_swarm_trains_on_nothing_false_where_an_undefended_one_does(outcome):
+    assert outcome.mean("defended", "violations") == 0
+    assert outcome.mean("undefended", "violations") > 10
+    assert outcome.held
+
+
+def test_every_metric_has_a_row_with_its_verdict(outcome):
+    table = [dict(zip(COLUMNS, row, strict=True)) for row in rows(outcome)]
+    [violations] = [row for row in table if (row["arm"], row["metric"]) == ("defended", "violations")]
+    assert violations == {
+        "attack": "false-claim",
+        "seed": 1,
+        "share": 0.25,
+        "arm": "defended",
+        "metric": "violations",
+        "value": 0,
+        "verdict": "met",
+    }
+
+
+def test_an_outcome_that_misses_a_bound_is_not_held(outcome):
+    asked = replace(outcome.scenario, scale="full", holds={"banned": Bound(at_least=2)})
+    judged = replace(outcome, scenario=asked)
+    assert not judged.held
+    assert ("banned", False) in [(verdict.metric, verdict.met) for verdict in judged.verdicts()]
+
+
+def test_the_page_stands_alone_and_shows_every_verdict(outcome):
+    drawn = page({"command": "sapo-adversary run x", "version": "1", "about": {}, "outcomes": [outcome.as_dict()]})
+    assert "<svg" in drawn
+    assert "false-claim" in drawn
+    assert "2 of 8 peers attack" in drawn
+    assert not re.search(r"(src|href)=\"(?!#|http://www.w3.org)", drawn)
+
+
+def test_text_of_a_result_cannot_become_markup(outcome):
+    table = {**outcome.as_dict(), "title": "<script>"}
+    assert "<script>" not in page({"command": "x", "version": "1", "about": {}, "outcomes": [table]})
+
+
+def sapo_adversary(*arguments):
+    code = "from sapo_adversary.cli.main import main; main()"
+    return subprocess.run(
+        [sys.executable, "-c", code, *map(str, arguments)], capture_output=True, text=True, check=False
+    )
+
+
+def test_the_list_is_an_array_for_scripts():
+    listed = json.loads(sapo_adversary("list", "--json").stdout)
+    assert {"id", "name", "layer", "threat"} <= listed[0].keys()
+    assert "false-claim" in [each["id"] for each in listed]
+
+
+def test_a_share_of_attackers_whose_number_is_fixed_is_refused():
+    done = sapo_adversary("run", "hollow", "--share", 0.5)
+    assert done.returncode == 2
+    assert "leave --share away" in done.stderr
+
+
+def test_a_scenario_that_is_none_is_one_line():
+    done = sapo_adversary("run", "nonsense")
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: no scenario 'nonsense'")
+
+
+def test_a_run_writes_a_page_a_table_and_json_and_exits_by_the_verdict(tmp_path):
+    mine = tmp_path / "mine.toml"
+    mine.write_text(
+        'title = "Mine"\nattack = "false-claim"\nundefended = ["re-verification"]\n'
+        "[simulation]\nseconds = 20\n[node]\ncount = 2\n[holds]\nrounds_to_ban = { at_least = 1000 }\n"
+        + "".join(f"{name} = {{ at_most = 2 }}\n" for name in ("reward_lost", "heldout_lost", "below_alone"))
+    )
+    done = sapo_adversary("run", mine, "--output", tmp_path, "--jobs", 1)
+    assert done.returncode == 1, done.stderr
+    assert "rounds_to_ban" in done.stdout
+    assert json.loads((tmp_path / "mine.json").read_text())["outcomes"][0]["held"] is False
+    assert tuple(next(csv.reader(io.StringIO((tmp_path / "mine.csv").read_text())))) == COLUMNS
+    drawn = (tmp_path / "mine.html").read_text()
+    again = sapo_adversary("report", tmp_path / "mine.json")
+    assert again.stdout.strip() == str(tmp_path / "mine.html")
+    assert (tmp_path / "mine.html").read_text() == drawn
+
+
+def test_a_run_can_go_without_another_defence_than_its_scenario_says_and_asks_no_harm_of_that(tmp_path):
+    mine = tmp_path / "mine.toml"
+    mine.write_text(
+        'title = "Mine"\nattack = "false-claim"\nundefended = ["re-verification"]\n'
+        "[simulation]\nseconds = 20\n[node]\ncount = 2\n[harm]\nreward_lost = { at_least = 2 }\n"
+    )
+    sapo_adversary("run", mine, "--output", tmp_path, "--jobs", 1, "--without", "costly lies")
+    [outcome] = json.loads((tmp_path / "mine-without-costly-lies.json").read_text())["outcomes"]
+    assert outcome["without"] == ["costly lies"]
+    assert {each["arm"] for each in outcome["verdicts"]} == {"defended"}

@@ -1,0 +1,49 @@
+"""SECURITY.md says what was measured, and names files and commands that are there."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from sapo_adversary.ablations.defences import DEFENCES
+from sapo_adversary.scenarios.scenario import SHARE, load_scenario, scenario_names
+from sapo_adversary.scenarios.table import markdown
+
+ROOT = Path(__file__).parents[3]
+PAGE = (ROOT / "SECURITY.md").read_text("utf-8")
+MATRIX = json.loads((ROOT / "tests/benchmarks/results/matrix.json").read_text("utf-8"))
+PLAYED = {each["scenario"]: each for each in MATRIX["outcomes"] if each["share"] == SHARE}
+
+
+def test_the_table_of_threats_is_that_of_the_committed_matrix():
+    assert markdown(MATRIX) in PAGE
+
+
+def test_the_committed_page_is_drawn_from_the_committed_numbers():
+    drawn = (ROOT / "tests/benchmarks/results/matrix.html").read_text("utf-8")
+    headings = set(re.findall('<h2 id="([^"]*)"', drawn))
+    assert {each["scenario"] for each in MATRIX["outcomes"]} <= headings
+
+
+@pytest.mark.parametrize("name", PLAYED)
+def test_the_committed_matrix_is_of_the_scenarios_as_their_files_say(name):
+    scenario, played = load_scenario(name), PLAYED[name]
+    assert played["without"] == list(scenario.undefended)
+    asked = {
+        (arm, metric): str(bound)
+        for arm in ("undefended", "defended")
+        for metric, bound in scenario.bounds(arm, SHARE).items()
+    }
+    assert {(each["arm"], each["metric"]): each["bound"] for each in played["verdicts"]} == asked
+
+
+@pytest.mark.parametrize("name", DEFENCES)
+def test_every_defence_names_a_file_that_is_there(name):
+    assert (ROOT / DEFENCES[name].where).is_file()
+
+
+def test_every_command_of_the_page_can_be_run():
+    assert set(re.findall(r"sapo-adversary run ([a-z-]+)", PAGE)) <= set(scenario_names())
+    for path in re.findall(r"(?<=[ `])tests/[\w/.]+", PAGE):
+        assert (ROOT / path).exists(), path

@@ -1,0 +1,141 @@
+"""A simulated swarm is a function of its settings: real parts, virtual time, the same record every time."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from sapo_adversary.scoring import SharedScorer
+from sapo_adversary.simulator.runs import load_record
+from sapo_adversary.simulator.simulation import NodeSpec, Simulation, simulation_from
+from sapo_adversary.simulator.swarm import identity_of, simulate
+from sapo_node.verification.sandbox.messages import ScoreRequest
+from sapo_node.verification.tasks import build_task, score, task_digest
+from sapo_protocol import LocalError, load_manifest
+
+SMALL = Simulation("small", (NodeSpec(count=3, local=2, external=2),), seed=7, seconds=30, groups=4, final_questions=1)
+
+
+def without_timing(record):
+    return json.dumps({key: value for key, value in record.items() if key != "timing"}, sort_keys=True)
+
+
+@pytest.fixture(scope="module")
+def record():
+    return simulate(SMALL)
+
+
+def test_the_same_simulation_gives_the_same_record_byte_for_byte(record):
+    assert without_timing(simulate(SMALL)) == without_timing(record)
+
+
+def test_every_node_plays_its_rounds_and_is_measured_before_and_after(record):
+    for node in record["nodes"]:
+        assert {len(column) for column in node["rounds"].values()} == {3}
+        assert [each["round"] for each in node["heldout"]] == [0, 3]
+
+
+def test_nodes_train_on_each_other(record):
+    peers = {node["peer"] for node in record["nodes"]}
+    for node in record["nodes"]:
+        if node["trained"].keys() - {"own"}:
+            assert node["trained"].keys() - {"own"} <= peers - {node["peer"]}
+    assert any(sum(node["rounds"]["external"]) for node in record["nodes"])
+
+
+def test_arms_of_one_seed_answer_the_same_questions_alike_in_their_first_round():
+    alone = simulate(replace(SMALL, nodes=(NodeSpec(count=3, local=2, external=0),), seconds=10))
+    shared = simulate(replace(SMALL, seconds=10))
+    assert [node["rounds"]["reward"] for node in alone["nodes"]] == [
+        node["rounds"]["reward"] for node in shared["nodes"]
+    ]
+
+
+def test_a_node_of_half_the_speed_plays_half_the_rounds():
+    assert NodeSpec(round_seconds=20).rounds(60) == 3
+    assert NodeSpec(round_seconds=10, joins=20, leaves=50).rounds(60) == 3
+
+
+def test_nodes_may_join_late_and_leave_early():
+    late = (NodeSpec(local=1, external=1), NodeSpec(local=1, external=1, joins=10, leaves=20))
+    first, second = simulate(replace(SMALL, nodes=late, seconds=30))["nodes"]
+    assert (len(first["rounds"]["reward"]), len(second["rounds"]["reward"])) == (3, 1)
+
+
+@pytest.mark.parametrize("control", ["replay", "filter", "oversample"])
+def test_a_control_trains_alone(control):
+    spec = NodeSpec(local=2, external=0, control=control)
+    (node,) = simulate(replace(SMALL, nodes=(spec,), seconds=20))["nodes"]
+    assert node["trained"].keys() <= {"own"}
+    assert len(node["rounds"]["reward"]) == 2
+
+
+def test_oversampling_pays_for_what_it_generates():
+    spent = [
+        simulate(replace(SMALL, nodes=(NodeSpec(local=2, external=0, control=control),), seconds=10))["nodes"][0][
+            "rounds"
+        ]["generated_tokens"][-1]
+        for control in ("", "oversample")
+    ]
+    assert spent[1] > 3 * spent[0]
+
+
+def test_the_shared_scorer_says_what_tasks_and_scorers_say():
+    spec = load_manifest("starter").tasks[0]
+    task = build_task(spec.dataset, spec.config, 5)
+    texts = (f"so <answer>{task.answer}</answer>", "no idea", f"so <answer>{task.answer}</answer>")
+    scorer = SharedScorer()
+    for _ in range(2):
+        scored = scorer.result(ScoreRequest(spec.dataset, spec.config, 5, texts))
+        assert scored.rewards == tuple(score(spec.dataset, task, text) for text in texts) == (True, False, True)
+        assert scored.digest == task_digest(task.question, task.answer)
+
+
+def test_a_simulation_survives_its_own_record(record):
+    assert simulation_from(record["scenario"]) == SMALL
+    assert record["digest"] == SMALL.digest()
+
+
+def test_a_digest_changes_with_any_number_and_not_with_the_name():
+    assert replace(SMALL, name="other").digest() == SMALL.digest()
+    others = [replace(SMALL, seed=8), replace(SMALL, seconds=40), replace(SMALL, nodes=(NodeSpec(count=4),))]
+    assert len({each.digest() for each in [SMALL, *others]}) == 4
+
+
+def test_gates_that_do_nothing_leave_a_digest_as_it_is():
+    def digest(gates, without=(), external=4):
+        node = NodeSpec(gates=gates, external=external)
+        return replace(SMALL, nodes=(node,), without=without).digest()
+
+    assert digest(("steps",), without=("steps gate", "length gate")) == digest(())
+    assert digest(("steps",), external=0) == digest((), external=0)
+    assert digest(("steps",)) != digest(())
+
+
+def test_keys_depend_on_seed_and_number_alone():
+    assert identity_of(SMALL, 1).peer_id == identity_of(replace(SMALL, seconds=99), 1).peer_id
+    assert identity_of(SMALL, 1).peer_id != identity_of(replace(SMALL, seed=8), 1).peer_id
+
+
+def test_an_unknown_key_of_a_simulation_is_refused_and_named():
+    with pytest.raises(LocalError, match="speed"):
+        simulation_from({"name": "bad", "seconds": 10, "speed": 3, "nodes": [{"count": 2}]})
+
+
+def test_a_simulation_is_made_from_a_table():
+    simulation = simulation_from({"name": "pair", "seconds": 10, "nodes": [{"count": 2, "external": "auto"}]})
+    assert (simulation.name, len(simulation.members), simulation.members[0].external) == ("pair", 2, "auto")
+
+
+def test_a_run_that_is_not_there_says_so(tmp_path):
+    with pytest.raises(LocalError, match="run it first"):
+        load_record(tmp_path, SMALL)
+
+
+def test_a_simulation_leaves_the_arithmetic_of_its_process_as_it_was():
+    before = torch.get_num_threads()
+    simulate(replace(SMALL, nodes=(NodeSpec(local=1, external=0),), seconds=10))
+    assert torch.get_num_threads() == before
+    assert float(np.float32(1e-40) * np.float32(0.5)) > 0
