@@ -15,7 +15,7 @@ from sapo_adversary.frontier.play import play
 from sapo_adversary.frontier.plot import draw
 from sapo_adversary.frontier.search import POPULATION, SPACES
 from sapo_adversary.policies import DEFAULT_FOLDER
-from sapo_adversary.records import to_json, writable_folder, write_whole, written_whole
+from sapo_adversary.records import to_json, writable_folder, write_whole
 from sapo_node.commands.options import as_json, stderr
 from sapo_node.learner.messages import GATES
 
@@ -58,8 +58,7 @@ def frontier(attacks: tuple[str, ...], *, tries: int, seed: int, output: Path, j
     summary = {"command": command, "attacks": found}
     path = output / "poison_frontier.json"
     write_whole(path, to_json(summary))
-    with written_whole(path.with_suffix(".svg")) as unfinished:
-        draw(found, unfinished)
+    draw(found, path.with_suffix(".svg"))
     if json_output:
         click.echo(json.dumps(summary))
     else:
