@@ -42,7 +42,6 @@ run false-claim --records /proc/x --output new/x             | 1 | cannot .*/pro
 # matrix, report
 matrix --quick --models                     | 2 | give --quick, --models or --poison, one of them
 matrix --seeds 0                            | 2 | --seeds & not in the range
-matrix --recorded --output new/x            | 1 | nothing was played & leave out --recorded
 matrix --models --output new/x              | 1 | new/x/matrix.json & sapo-adversary matrix
 matrix --quick --output /proc/x             | 1 | cannot .*/proc/x
 matrix --quick --output node.key            | 1 | node.key & folder|directory

@@ -9,7 +9,7 @@ from sapo_adversary.campaigns.campaign import ARMS, Arm, Campaign
 from sapo_adversary.campaigns.outcome import Outcome, outcome_of
 from sapo_adversary.records import results_in
 from sapo_adversary.simulator.engine import Engine, ThisMachine
-from sapo_adversary.simulator.runs import load_record, play_all, record_path
+from sapo_adversary.simulator.runs import load_record, play_all
 from sapo_adversary.simulator.scenario import Scenario
 
 Part = tuple[Campaign, float]
@@ -37,21 +37,9 @@ def play(
     return [_judged(part, seeds, records) for part in parts]
 
 
-def recorded(parts: Sequence[Part], seeds: Sequence[int], records: Path) -> list[Outcome]:
-    """Judge what has a record in the folder: of each part the seeds that were played in every arm, and no part without
-    any.
-    """
-    found = [(part, [seed for seed in seeds if _complete(part, seed, records)]) for part in parts]
-    return [_judged(part, played, records) for part, played in found if played]
-
-
 def _runs(part: Part, seed: int) -> dict[Arm, Scenario]:
     campaign, share = part
     return {arm: campaign.scenario(arm, share=share, seed=seed) for arm in ARMS}
-
-
-def _complete(part: Part, seed: int, records: Path) -> bool:
-    return all(record_path(records, run).exists() for run in _runs(part, seed).values())
 
 
 def _judged(part: Part, seeds: Sequence[int], records: Path) -> Outcome:

@@ -3,7 +3,7 @@
 import csv
 import io
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
@@ -21,11 +21,11 @@ from sapo_adversary.campaigns.metrics import ABOUT
 from sapo_adversary.campaigns.outcome import COLUMNS, Outcome, rows
 from sapo_adversary.campaigns.page import page
 from sapo_adversary.campaigns.page import pictures as figures
-from sapo_adversary.campaigns.play import Part, play, recorded
+from sapo_adversary.campaigns.play import play
 from sapo_adversary.campaigns.table import markdown
 from sapo_adversary.commands.engines import with_engine
 from sapo_adversary.commands.policies import prepare_for
-from sapo_adversary.commands.results import default_output, folder, with_records
+from sapo_adversary.commands.results import DEFAULT_OUTPUT, folder, with_records
 from sapo_adversary.policies import DEFAULT_FOLDER
 from sapo_adversary.records import read_results, results_in, to_json, writable_folder, write_whole
 from sapo_adversary.simulator.defences import DEFENCES
@@ -164,9 +164,6 @@ def run(
     type=click.IntRange(1, MOST_SEEDS),
     help="Independent swarms.  [default: 5; 3 of models and poison; 1 when quick]",
 )
-@click.option(
-    "--recorded", "only_recorded", is_flag=True, help="Play nothing, and judge what has been played in all arms."
-)
 @_played
 def matrix(
     *,
@@ -174,7 +171,6 @@ def matrix(
     models: bool,
     poison: bool,
     seeds: int | None,
-    only_recorded: bool,
     output: Path,
     records: Path,
     engine: Engine,
@@ -208,11 +204,8 @@ def matrix(
         campaigns = [replace(each, scale=kind) for each in campaigns]
     realtime = [campaign for campaign in campaigns if campaign.realtime] if kind == "full" else []
     campaigns = [campaign for campaign in campaigns if not campaign.realtime]
-    if only_recorded:
-        play_parts: Callable[[Sequence[Part], Sequence[int]], list[Outcome]] = partial(recorded, records=records)
-    else:
-        _prepare(campaigns)
-        play_parts = partial(play, records=records, policies=DEFAULT_FOLDER, engine=engine, console=stderr)
+    _prepare(campaigns)
+    play_parts = partial(play, records=records, policies=DEFAULT_FOLDER, engine=engine, console=stderr)
     count = seeds or _SEEDS[kind]
     swarms, few = range(1, 1 + count), range(1, 1 + min(count, _REALTIME_SEEDS))
     outcomes = play_parts([(campaign, SHARE) for campaign in campaigns], swarms)
@@ -228,10 +221,8 @@ def matrix(
         left_out = play_parts([(part, SHARE) for part in parts], range(1, 1 + _ONE_OUT_SEEDS))
         more["at_25_percent"] = _by_poison(outcomes, left_out)
     outcomes += play_parts([(campaign, SHARE) for campaign in realtime], few)
-    if not outcomes:
-        raise LocalError(f"nothing was played in all arms yet, by the records in {records}: leave out --recorded")
     flag, name = ("", "matrix") if kind == "full" else (f" --{kind}", kind)
-    written = _write(outcomes, output, name, f"sapo-adversary matrix{flag}{' --recorded' * only_recorded}", more)
+    written = _write(outcomes, output, name, f"sapo-adversary matrix{flag}", more)
     if json_output:
         click.echo(json.dumps([outcome.as_dict() for outcome in outcomes]))
     else:
@@ -301,7 +292,7 @@ def _at_several_shares(summary: Mapping[str, Any]) -> list[str]:
 @click.option("--only", multiple=True, metavar="SCENARIO", help="Only the figure of this one; may be repeated.")
 def report(file: Path | None, *, as_markdown: bool, pictures: Path | None, only: tuple[str, ...]) -> None:
     """Draw the page of a matrix or a run again from its JSON FILE (by default the matrix), and say where it is."""
-    file = file or default_output() / "matrix.json"
+    file = file or DEFAULT_OUTPUT / "matrix.json"
     summary = read_results(file, _WRITTEN_BY)
     with results_in(file, _WRITTEN_BY):
         drawn = figures(summary) if pictures else {}
