@@ -152,7 +152,9 @@ def sharing() -> str:
         spent = [sum(summary["arms"][arm]["generated_tokens"]) for arm in (alone, "4/auto")]
         gains = (experiments.gain(summary["comparisons"][arm]) for arm in (shared, "4/auto"))
         rows.append((label, *gains, f"{spent[1] / spent[0]:.2f}"))
-    return table(("swarm", "4 local, 4 external", "4 local, external `auto`", "tokens generated"), rows, left=(0,))
+    return table(
+        ("swarm", "4 local, 4 external (4/4)", "4 local, external `auto`", "tokens generated"), rows, left=(0,)
+    )
 
 
 def honest() -> str:

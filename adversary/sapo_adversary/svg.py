@@ -27,9 +27,9 @@ _INDENTATION = re.compile(r"\s*\n\s*")
 
 
 @contextmanager
-def style(**more: Any) -> Iterator[None]:
-    """Within, figures are made in the style of this package, with `more` settings of matplotlib."""
-    with mpl.rc_context({**_STYLE, **more}):
+def style(*, transparent: bool = False) -> Iterator[None]:
+    """Within, figures are made in the style of this package, on white or on nothing."""
+    with mpl.rc_context(_STYLE | {"savefig.transparent": transparent}):
         yield
 
 

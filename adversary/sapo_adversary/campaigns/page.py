@@ -29,7 +29,7 @@ def page(summary: Mapping[str, Any]) -> str:
     environment.filters["mean"] = lambda values: _mean(values) if values else 0.0
     environment.filters["spread"] = _spread
     template = environment.from_string(resources.files(__package__).joinpath("page.html").read_text("utf-8"))
-    with style(**{"savefig.transparent": True}):
+    with style(transparent=True):
         return template.render(
             summary=summary,
             outcomes=outcomes,

@@ -10,9 +10,9 @@ from typing import Any, Literal
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from sapo_adversary.experiments.student import mean_interval
 from sapo_adversary.experiments.summary import LEVEL, OWN, SMOOTH
 from sapo_adversary.svg import style, write_svg
-from sapo_node.student import mean_interval
 
 _COLOURS = ("#4c566a", "#2e7d32", "#1565c0", "#c62828", "#9e9d24", "#6a1b9a", "#ef6c00", "#00838f", "#ad1457")
 
