@@ -77,15 +77,11 @@ def _without(value: Any, names: Collection[str]) -> Any:
 
 def _compared(comparison: Results) -> dict[str, Any]:
     """The gain by horizon is kept as its peak: [rounds, gain]."""
-    kept = _without(comparison, {"gain_by_horizon"})
-    for before, after in (
-        (comparison, kept),
-        *((comparison["roles"][role], each) for role, each in kept.get("roles", {}).items()),
-    ):
-        gains = before["gain_by_horizon"]
-        late = range(SMOOTH, len(gains) + 1)
-        after["peak"] = max(([rounds, gains[rounds - 1]] for rounds in late), key=lambda peak: peak[1])
-    return dict(kept)
+    gains = comparison["gain_by_horizon"]
+    peak = max(range(min(SMOOTH, len(gains)), len(gains) + 1), key=lambda rounds: gains[rounds - 1])
+    kept = {name: value for name, value in comparison.items() if name != "gain_by_horizon"}
+    roles = {role: _compared(each) for role, each in comparison.get("roles", {}).items()}
+    return {**kept, "peak": [peak, gains[peak - 1]], **({"roles": roles} if roles else {})}
 
 
 def _searched(found: Results) -> dict[str, Any]:

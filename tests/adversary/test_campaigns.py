@@ -4,9 +4,11 @@ import csv
 import io
 import json
 import re
+import runpy
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -24,6 +26,7 @@ from sapo_adversary.campaigns.campaign import (
 from sapo_adversary.campaigns.outcome import COLUMNS, rows
 from sapo_adversary.campaigns.page import page
 from sapo_adversary.campaigns.play import play
+from sapo_adversary.campaigns.table import markdown
 from sapo_adversary.commands.campaigns import _one_out
 from sapo_adversary.simulator.engine import ThisMachine
 from sapo_node.learner.messages import GATES
@@ -163,6 +166,15 @@ def test_the_page_stands_alone_and_shows_every_verdict(outcome):
     assert "false-claim" in drawn
     assert "2 of 8 peers attack" in drawn
     assert not re.search(r"(src|href)=\"(?!#|http://www.w3.org)", drawn)
+
+
+def test_what_is_kept_of_a_matrix_makes_the_same_table_without_its_curves(outcome):
+    script = runpy.run_path(str(Path(__file__).parents[2] / "scripts/results.py"))
+    results = {"command": "x", "version": "1", "about": {}, "outcomes": [outcome.as_dict()]}
+    kept = script["summary_of"](results)
+    assert markdown(kept) == markdown(results)
+    assert "false-claim" in markdown(kept)
+    assert "curves" not in json.dumps(kept)
 
 
 def test_text_of_a_result_cannot_become_markup(outcome):
