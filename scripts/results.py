@@ -215,7 +215,7 @@ def soak() -> str:
     rows = []
     for each in load("soak")["growth"]:
         grown = [
-            f"{slope['slope']:+.1f} ({slope['low']:+.1f} to {slope['high']:+.1f})"
+            "{:+.1f} ({:+.1f} to {:+.1f})".format(*(round(slope[end], 1) + 0.0 for end in ("slope", "low", "high")))
             for slope in (each["mebibytes_per_hour"], each["files_per_hour"])
         ]
         memory = f"{each['mebibytes']:.0f}"
