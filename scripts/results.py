@@ -20,7 +20,7 @@ from sapo_adversary.campaigns.table import table
 from sapo_adversary.experiments import tables as experiments
 from sapo_adversary.experiments.summary import SMOOTH
 from sapo_adversary.records import to_json
-from sapo_node.learner.messages import GATES
+from sapo_node.groups.messages import GATES
 
 ROOT = Path(__file__).parents[1]
 RESULTS, PICTURES = ROOT / "docs" / "results", ROOT / "docs" / "pictures"

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
+from sapo_node.groups.messages import GATES
 
 from sapo_adversary.attacks.catalogue import THREATS
 from sapo_adversary.campaigns.campaign import (
@@ -29,7 +30,6 @@ from sapo_adversary.campaigns.play import play
 from sapo_adversary.campaigns.table import markdown
 from sapo_adversary.commands.campaigns import _one_out
 from sapo_adversary.simulator.engine import ThisMachine
-from sapo_node.learner.messages import GATES
 from sapo_protocol import LocalError
 
 

@@ -6,20 +6,20 @@ from dataclasses import replace
 
 import pytest
 from click.testing import CliRunner
+from sapo_node.ingest.shards import MESSAGES_PER_SECOND
+from sapo_node.net.gossipsub import DIALLED
 
 from sapo_adversary.cli import cli
 from sapo_adversary.reach.company import parted
 from sapo_adversary.reach.cost import Swarm, measure
 from sapo_adversary.reach.overlay import overlay
 from sapo_adversary.reach.spread import Wire, send
-from sapo_node.earshot import MESSAGES_PER_SECOND
 from sapo_node.net.dialer import ENOUGH as DIALS
 from sapo_node.net.dialer import MOST
 from sapo_node.net.host import CONNECTIONS
 from sapo_node.net.interface import COMPANY
 from sapo_node.net.service import DEGREE_HIGH as HIGH
 from sapo_node.net.service import DEGREE_LOW as LOW
-from sapo_node.net.steady import DIALLED
 
 COUNT = 150
 

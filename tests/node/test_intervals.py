@@ -5,8 +5,7 @@ import random
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from sapo_node.intervals import clustered_interval, mean_of_intervals, wilson_interval
+from sapo_node.groups.stats import clustered_interval, mean_of_intervals, wilson_interval
 
 LEVELS = st.floats(0.5, 0.999)
 

@@ -4,9 +4,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
+from sapo_node.groups.messages import GATES
+
 from sapo_adversary.campaigns.campaign import SHARE
 from sapo_adversary.simulator.defences import DEFENCES
-from sapo_node.learner.messages import GATES
 
 Outcomes = Iterable[Mapping[str, Any]]
 Row = Sequence[str]

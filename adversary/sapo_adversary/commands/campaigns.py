@@ -14,6 +14,8 @@ import click
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+from sapo_node.cli.commands.numbers import Number
+from sapo_node.cli.commands.options import Command, as_json, stderr
 
 from sapo_adversary.attacks.catalogue import THREATS
 from sapo_adversary.campaigns.campaign import SHARE, SHARES, Campaign, campaign_names, load_campaign
@@ -30,8 +32,6 @@ from sapo_adversary.policies import DEFAULT_FOLDER
 from sapo_adversary.records import read_results, results_in, to_json, writable_folder, write_whole
 from sapo_adversary.simulator.defences import DEFENCES
 from sapo_adversary.simulator.engine import Engine
-from sapo_node.commands.numbers import Number
-from sapo_node.commands.options import Command, as_json, stderr
 from sapo_protocol import LocalError
 
 Matrix = Literal["full", "quick", "models", "poison"]

@@ -8,6 +8,7 @@ from typing import Any
 import click
 from rich.console import Console
 from rich.table import Table
+from sapo_node.cli.commands.options import as_json, stderr
 
 from sapo_adversary.commands.engines import with_engine
 from sapo_adversary.commands.policies import prepare_for
@@ -20,7 +21,6 @@ from sapo_adversary.policies import DEFAULT_FOLDER
 from sapo_adversary.records import read_results, results_in, to_json, writable_folder, write_whole
 from sapo_adversary.simulator.engine import Engine
 from sapo_adversary.simulator.runs import load_record, play_all
-from sapo_node.commands.options import as_json, stderr
 
 _SHOWN_COLUMNS = 6
 """What fits into a terminal; `--markdown` and `--json` have the rest."""

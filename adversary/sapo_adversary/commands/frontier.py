@@ -8,6 +8,8 @@ import click
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
+from sapo_node.cli.commands.options import as_json, stderr
+from sapo_node.groups.messages import GATES
 
 from sapo_adversary.commands.policies import prepare_all
 from sapo_adversary.commands.results import to_output
@@ -16,8 +18,6 @@ from sapo_adversary.frontier.plot import draw
 from sapo_adversary.frontier.search import POPULATION, SPACES
 from sapo_adversary.policies import DEFAULT_FOLDER
 from sapo_adversary.records import to_json, writable_folder, write_whole
-from sapo_node.commands.options import as_json, stderr
-from sapo_node.learner.messages import GATES
 
 _POLICY = "talkative"
 

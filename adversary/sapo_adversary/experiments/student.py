@@ -4,9 +4,8 @@ from collections.abc import Sequence
 from math import sqrt
 from statistics import fmean, stdev
 
+from sapo_node.groups.stats import LEVEL, Interval
 from scipy.special import stdtrit
-
-from sapo_node.intervals import LEVEL, Interval
 
 
 def mean_interval(values: Sequence[float], level: float = LEVEL) -> Interval:
