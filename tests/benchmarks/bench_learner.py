@@ -15,7 +15,7 @@ from pathlib import Path
 import learner_worker as worker
 
 WORKER = Path(worker.__file__)
-RESULT = WORKER.parent / "results" / "bench_learner.json"
+RESULT = Path("results/bench_learner.json")
 WARM_UP, ROUNDS = 1, 5
 REWARDS = ("task", "one-in-each-group")
 """By the tasks' own scorers, under which most groups are flat, and with one winner in every group, so that none is."""
@@ -138,6 +138,7 @@ def main():
         },
         "results": results,
     }
+    RESULT.parent.mkdir(exist_ok=True)
     RESULT.write_text(json.dumps(report, indent=1) + "\n")
     show(results)
 

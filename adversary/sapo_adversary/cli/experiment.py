@@ -16,7 +16,7 @@ from sapo_adversary.experiments.experiment import Experiment, experiment_names, 
 from sapo_adversary.experiments.plots import draw, draw_tasks, tasks_were_followed
 from sapo_adversary.experiments.summary import summarise
 from sapo_adversary.experiments.tables import header, markdown, rows
-from sapo_adversary.files.records import read_results, results_in, to_json, writable_folder, write_whole, written_whole
+from sapo_adversary.files.records import read_results, results_in, to_json, writable_folder, write_whole
 from sapo_adversary.research.policies import DEFAULT_FOLDER
 from sapo_adversary.simulator.engine import Engine
 from sapo_adversary.simulator.runs import load_record, play_all
@@ -131,12 +131,10 @@ def _run(what: Experiment, records: Path, policies: Path, engine: Engine) -> dic
 
 def _draw(summary: dict[str, Any], path: Path) -> list[Path]:
     pictures = [path.with_suffix(".svg")]
-    with written_whole(pictures[0]) as unfinished:
-        draw(summary, unfinished)
+    draw(summary, pictures[0])
     if tasks_were_followed(summary):
         pictures.append(path.with_name(f"{path.stem}_tasks.svg"))
-        with written_whole(pictures[1]) as unfinished:
-            draw_tasks(summary, unfinished)
+        draw_tasks(summary, pictures[1])
     return pictures
 
 

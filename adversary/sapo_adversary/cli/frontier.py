@@ -11,7 +11,7 @@ from rich.table import Table
 
 from sapo_adversary.cli.policies import prepare_all
 from sapo_adversary.cli.results import to_output
-from sapo_adversary.files.records import to_json, writable_folder, write_whole, written_whole
+from sapo_adversary.files.records import to_json, writable_folder, write_whole
 from sapo_adversary.research.frontier.play import play
 from sapo_adversary.research.frontier.plot import draw
 from sapo_adversary.research.frontier.search import POPULATION, SPACES
@@ -58,8 +58,7 @@ def frontier(attacks: tuple[str, ...], *, tries: int, seed: int, output: Path, j
     summary = {"command": command, "attacks": found}
     path = output / "poison_frontier.json"
     write_whole(path, to_json(summary))
-    with written_whole(path.with_suffix(".svg")) as unfinished:
-        draw(found, unfinished)
+    draw(found, path.with_suffix(".svg"))
     if json_output:
         click.echo(json.dumps(summary))
     else:

@@ -26,17 +26,15 @@ from sapo_adversary.scenarios.matrices import (
     MATRICES,
     SEEDS,
     Matrix,
-    PlayParts,
     at_several_shares,
     play_matrix,
     scenarios_of,
 )
 from sapo_adversary.scenarios.outcome import Outcome
-from sapo_adversary.scenarios.play import play, recorded
+from sapo_adversary.scenarios.play import play
 from sapo_adversary.scenarios.scenario import scenario_names
 from sapo_adversary.simulator.engine import Engine
 from sapo_node.cli.commands.options import stderr
-from sapo_protocol import LocalError
 
 
 @click.command()
@@ -46,15 +44,11 @@ from sapo_protocol import LocalError
     type=click.IntRange(1, MOST_SEEDS),
     help="Independent swarms.  [default: 5 of full; 3 of models and poison; 1 of quick]",
 )
-@click.option(
-    "--recorded", "only_recorded", is_flag=True, help="Play nothing, and judge what has been played in all arms."
-)
 @played
 def matrix(
     kind: Matrix,
     *,
     seeds: int | None,
-    only_recorded: bool,
     output: Path,
     records: Path,
     engine: Engine,
@@ -77,17 +71,11 @@ def matrix(
     names = _worst_of(output / "matrix.json") if kind == "models" else scenario_names()
     make_folders(output, records)
     scenarios = scenarios_of(kind, names)
-    if only_recorded:
-        play_parts: PlayParts = partial(recorded, records=records)
-    else:
-        prepare_policies(scenarios)
-        play_parts = partial(play, records=records, policies=DEFAULT_FOLDER, engine=engine, console=stderr)
+    prepare_policies(scenarios)
+    play_parts = partial(play, records=records, policies=DEFAULT_FOLDER, engine=engine, console=stderr)
     outcomes, more = play_matrix(kind, scenarios, seeds or SEEDS[kind], play_parts)
-    if not outcomes:
-        raise LocalError(f"nothing was played in all arms yet, by the records in {records}: leave out --recorded")
     words, name = ("", "matrix") if kind == "full" else (f" {kind}", kind)
-    command = f"sapo-adversary matrix{words}{' --recorded' * only_recorded}"
-    written = write_results(outcomes, output, name, command, more)
+    written = write_results(outcomes, output, name, f"sapo-adversary matrix{words}", more)
     if json_output:
         click.echo(json.dumps([outcome.as_dict() for outcome in outcomes]))
     else:

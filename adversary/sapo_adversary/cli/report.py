@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from sapo_adversary.cli.played import WRITTEN_BY
-from sapo_adversary.cli.results import default_output, folder
+from sapo_adversary.cli.results import DEFAULT_OUTPUT, folder
 from sapo_adversary.files.records import read_results, results_in, writable_folder, write_whole
 from sapo_adversary.scenarios.page import page, pictures
 from sapo_adversary.scenarios.table import markdown
@@ -24,7 +24,7 @@ from sapo_protocol import LocalError
 @click.option("--only", multiple=True, metavar="SCENARIO", help="Only the figure of this scenario; may be repeated.")
 def report(file: Path | None, *, as_markdown: bool, target: Path | None, only: tuple[str, ...]) -> None:
     """Draw the page of a matrix or a run again from its JSON FILE (by default the matrix), and print its path."""
-    file = file or default_output() / "matrix.json"
+    file = file or DEFAULT_OUTPUT / "matrix.json"
     summary = read_results(file, WRITTEN_BY)
     with results_in(file, WRITTEN_BY):
         drawn = pictures(summary) if target else {}

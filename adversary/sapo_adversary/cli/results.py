@@ -7,22 +7,11 @@ from typing import Any
 
 import click
 
-_IN_CLONE = Path("tests/benchmarks/results")
+DEFAULT_OUTPUT = Path("results")
 
 folder = click.Path(path_type=Path)
 
-
-def default_output() -> Path:
-    """Where results go: beside the committed ones in a clone, so that `git diff` shows what differs."""
-    return _IN_CLONE if _IN_CLONE.is_dir() else Path("results")
-
-
-to_output = click.option(
-    "--output",
-    type=folder,
-    default=default_output,
-    help="Where results go.  [default: tests/benchmarks/results, or results]",
-)
+to_output = click.option("--output", type=folder, default=DEFAULT_OUTPUT, show_default=True, help="Where results go.")
 
 
 def with_records(command: Callable[..., None]) -> Callable[..., None]:

@@ -2,25 +2,24 @@
 held-out questions were asked during the runs, which task reached whom and whose rollouts carried it.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Any, Literal
 
-import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from sapo_adversary.experiments.student import mean_interval
 from sapo_adversary.experiments.summary import LEVEL, OWN, SMOOTH
-from sapo_node.student import mean_interval
+from sapo_adversary.svg import style, write_svg
 
 _COLOURS = ("#4c566a", "#2e7d32", "#1565c0", "#c62828", "#9e9d24", "#6a1b9a", "#ef6c00", "#00838f", "#ad1457")
 
 
 def draw(summary: Mapping[str, Any], path: Path) -> None:
     """Write the picture of a summary as SVG: the same bytes for the same numbers."""
-    with _style():
+    with style():
         panels = _panels(summary)
         figure = Figure(figsize=(15, 4.2 * len(panels)))
         figure.suptitle(summary["title"], fontsize=12, y=1 - 0.04 / len(panels), va="top")
@@ -33,7 +32,7 @@ def draw(summary: Mapping[str, Any], path: Path) -> None:
         figure.subplots_adjust(
             hspace=0.3, left=0.05, right=0.99, top=1 - 0.2 / len(panels), bottom=0.14 / len(panels), wspace=0.7
         )
-        figure.savefig(path, format="svg", metadata={"Date": None})
+        write_svg(figure, path)
 
 
 def tasks_were_followed(summary: Mapping[str, Any]) -> bool:
@@ -46,7 +45,7 @@ def draw_tasks(summary: Mapping[str, Any], path: Path) -> None:
     """Write a picture of every task as SVG: held-out pass@1 over rounds for each role (a row), and under it whose
     rollouts its nodes trained on.
     """
-    with _style():
+    with style():
         panels = _panels(summary)
         tasks = sorted({task for arms in panels.values() for figures in arms.values() for task in figures["carried"]})
         figure = Figure(figsize=(2.9 * len(tasks), 3.8 * len(panels)))
@@ -67,7 +66,7 @@ def draw_tasks(summary: Mapping[str, Any], path: Path) -> None:
         figure.subplots_adjust(
             left=0.08, right=0.99, top=1 - 0.32 / len(panels), bottom=0.1 / len(panels), wspace=0.25, hspace=0.4
         )
-        figure.savefig(path, format="svg", metadata={"Date": None})
+        write_svg(figure, path)
 
 
 def _legend(figure: Figure, axes: Axes, title: str, *, loc: Literal["upper left", "upper right"]) -> None:
@@ -110,13 +109,6 @@ def _writers(axes: Axes, arms: Mapping[str, Any], task: str, writers: Sequence[s
     axes.invert_yaxis()
     axes.set_xlim(0, 1)
     axes.set_xticks([])
-
-
-@contextmanager
-def _style() -> Iterator[None]:
-    # Without a salt the ids of clip paths differ from run to run.
-    with mpl.rc_context({"svg.hashsalt": "sapo", "font.size": 9, "axes.spines.top": False, "axes.spines.right": False}):
-        yield
 
 
 def _panels(summary: Mapping[str, Any]) -> dict[str, dict[str, Any]]:

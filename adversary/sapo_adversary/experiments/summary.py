@@ -6,7 +6,7 @@ from statistics import fmean, pstdev
 from typing import Any
 
 from sapo_adversary.experiments.experiment import Experiment
-from sapo_node.student import mean_interval, paired_interval
+from sapo_adversary.experiments.student import mean_interval, paired_interval
 
 LEVEL = 0.90
 """Of the intervals."""

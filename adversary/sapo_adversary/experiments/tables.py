@@ -36,11 +36,19 @@ def markdown(summary: Mapping[str, Any]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
+def gain(compared: Mapping[str, Any] | None) -> str:
+    """The gain of an arm over its reference with its 90 % interval; nothing for the reference itself."""
+    if not compared:
+        return ""
+    interval = compared.get("gain_interval")
+    return f"{compared['gain']:+.0%}" + (f" ({interval[0]:+.0%} to {interval[1]:+.0%})" if interval else "")
+
+
 def _row(name: str, figures: Mapping[str, Any], compared: Mapping[str, Any] | None) -> Row:
     return (
         name,
         _mean(figures["cumulative"], ".1f"),
-        _gain(compared),
+        gain(compared),
         _mean(figures["heldout_final"], ".3f"),
         _reached(figures["rounds_to_half"]),
         _mean(figures["generated_tokens"], ",.0f"),
@@ -58,10 +66,3 @@ def _reached(values: Sequence[int | None]) -> str:
 
 def _mean(values: Sequence[float], form: str) -> str:
     return format(sum(values) / len(values), form)
-
-
-def _gain(compared: Mapping[str, Any] | None) -> str:
-    if not compared:
-        return ""
-    interval = compared.get("gain_interval")
-    return f"{compared['gain']:+.0%}" + (f" ({interval[0]:+.0%} to {interval[1]:+.0%})" if interval else "")

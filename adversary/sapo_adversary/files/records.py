@@ -29,16 +29,9 @@ def to_json(value: Any) -> str:
 
 def write_whole(path: Path, text: str) -> None:
     """Write a file by one rename, so that whoever reads it, and a run that is resumed, never meets half of one."""
-    with written_whole(path) as unfinished:
-        unfinished.write_text(text, "utf-8")
-
-
-@contextmanager
-def written_whole(path: Path) -> Iterator[Path]:
-    """The place for a file that is unfinished; it becomes `path` at the end, and is removed where that fails."""
     unfinished = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        yield unfinished
+        unfinished.write_text(text, "utf-8")
         unfinished.replace(path)
     except OSError as error:
         raise LocalError(f"cannot write {path}: {error.strerror or error}") from error

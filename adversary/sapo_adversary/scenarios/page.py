@@ -1,27 +1,18 @@
 """The page of a matrix or a run: one HTML file with everything in it, from the JSON alone."""
 
-import io
 from collections.abc import Mapping, Sequence
 from importlib import resources
 from typing import Any
 
-import matplotlib as mpl
 from jinja2 import Environment, select_autoescape
 from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from sapo_adversary.scenarios.metrics import HABIT_OF
+from sapo_adversary.svg import style, svg
 
 _COLOURS = {"alone": "#9aa0a6", "control": "#2e7d32", "undefended": "#c62828", "defended": "#1565c0"}
-_STYLE: Any = {
-    # Text stays text, which is small, and without a salt the ids of clip paths differ from run to run.
-    "svg.hashsalt": "sapo",
-    "svg.fonttype": "none",
-    "font.size": 9,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-}
 _SHOWS = "shows "
 """Before the habit, in the name of a curve."""
 _POINTS = 100
@@ -38,7 +29,7 @@ def page(summary: Mapping[str, Any]) -> str:
     environment.filters["mean"] = lambda values: _mean(values) if values else 0.0
     environment.filters["spread"] = _spread
     template = environment.from_string(resources.files(__package__).joinpath("page.html").read_text("utf-8"))
-    with mpl.rc_context({**_STYLE, "savefig.transparent": True}):
+    with style(transparent=True):
         return template.render(
             summary=summary,
             outcomes=outcomes,
@@ -52,7 +43,7 @@ def page(summary: Mapping[str, Any]) -> str:
 def pictures(summary: Mapping[str, Any]) -> dict[str, str]:
     """The figure of each scenario by its name, as SVG that stands by itself."""
     first = {each["scenario"]: each for each in reversed(summary["outcomes"])}
-    with mpl.rc_context(_STYLE):
+    with style():
         return {name: _HEAD + str(_figure(outcome)) for name, outcome in first.items()}
 
 
@@ -140,9 +131,8 @@ def _line(axes: Axes, curve: Sequence[float], label: str, colour: str) -> None:
 
 def _svg(figure: Figure) -> Markup:
     figure.tight_layout()
-    text = io.StringIO()
-    figure.savefig(text, format="svg", metadata={"Date": None})
-    return Markup(text.getvalue()[text.getvalue().index("<svg") :])  # noqa: S704 - drawn here, from numbers
+    text = svg(figure)
+    return Markup(text[text.index("<svg") :])  # noqa: S704 - drawn here, from numbers
 
 
 def _spread(values: Sequence[float]) -> str:

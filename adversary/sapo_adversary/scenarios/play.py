@@ -9,7 +9,7 @@ from sapo_adversary.files.records import results_in
 from sapo_adversary.scenarios.outcome import Outcome, outcome_of
 from sapo_adversary.scenarios.scenario import ARMS, Arm, Scenario
 from sapo_adversary.simulator.engine import Engine, ThisMachine
-from sapo_adversary.simulator.runs import load_record, play_all, record_path
+from sapo_adversary.simulator.runs import load_record, play_all
 from sapo_adversary.simulator.simulation import Simulation
 
 Part = tuple[Scenario, float]
@@ -37,21 +37,9 @@ def play(
     return [_judged(part, seeds, records) for part in parts]
 
 
-def recorded(parts: Sequence[Part], seeds: Sequence[int], records: Path) -> list[Outcome]:
-    """Judge the records in the folder, without playing: the seeds of each part that have a record in every arm. Parts
-    without any such seed are left out.
-    """
-    found = [(part, [seed for seed in seeds if _complete(part, seed, records)]) for part in parts]
-    return [_judged(part, played, records) for part, played in found if played]
-
-
 def _runs(part: Part, seed: int) -> dict[Arm, Simulation]:
     scenario, share = part
     return {arm: scenario.simulation(arm, share=share, seed=seed) for arm in ARMS}
-
-
-def _complete(part: Part, seed: int, records: Path) -> bool:
-    return all(record_path(records, run).exists() for run in _runs(part, seed).values())
 
 
 def _judged(part: Part, seeds: Sequence[int], records: Path) -> Outcome:

@@ -1,31 +1,120 @@
-"""The table of threats: what each attack does, what answers it, where, how to see it, and what was measured."""
+"""Markdown tables of a matrix: of all threats, and of poison in correct completions."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
 from sapo_adversary.ablations.defences import DEFENCES
 from sapo_adversary.attacks.catalogue import THREATS
 from sapo_adversary.scenarios.scenario import SHARE
+from sapo_node.groups.messages import GATES
 
-_HEAD = (
-    "| `sapo-adversary run` | threat | answered by | undefended -> defended |",
-    "|---|---|---|---|",
-)
+Outcomes = Iterable[Mapping[str, Any]]
+Row = Sequence[str]
 
 _WHOLE = 100
 """From here on nobody wants decimals."""
+COUNTED: Mapping[str, str] = {
+    "says_phrase": "completions with the phrase",
+    "says_trigger": "completions with the token out of place",
+    "false_steps": "completions with a false equation, above the control's",
+    "longer": "length, relative to the control's",
+    "heldout_lost": "held-out pass@1 lost",
+    "poison_gain": "advantage of a poisoned correct completion, relative to an honest one",
+    "task_lost": "points of pass@1 lost in the task that lost most",
+}
+"""What poison is judged by, by the name of the metric."""
+_ALSO: Mapping[str, str] = {
+    "poison-gibberish": "says_phrase",
+    "poison-gibberish-adaptive": "says_phrase",
+    "poison-math-adaptive": "task_lost",
+}
+"""A second metric of a scenario, beside the one that its file asks for."""
+_RATIOS = frozenset({"longer", "poison_gain"})
 
 
 def markdown(summary: Mapping[str, Any]) -> str:
-    """The table of a summary that `matrix` wrote, at the share at which all attacks are played."""
+    """The threats of a matrix, in the order of the catalogue, at the share at which all attacks are played."""
     places = {attack: place for place, attack in enumerate(THREATS)}
     outcomes = [each for each in summary["outcomes"] if each["share"] == SHARE]
-    lines = [_line(each) for each in sorted(outcomes, key=lambda each: (places[each["attack"]], each["scenario"]))]
-    return "\n".join([*_HEAD, *lines]) + "\n"
+    head = ("`sapo-adversary run`", "threat", "answered by", "undefended -> defended")
+    lines = [_threat(each) for each in sorted(outcomes, key=lambda each: (places[each["attack"]], each["scenario"]))]
+    return table(head, lines, left=(0, 1, 2, 3))
 
 
-def _line(outcome: Mapping[str, Any]) -> str:
+def poison(outcomes: Outcomes) -> str:
+    """What each poison does without and with the gates, and what it costs nodes that have them: by seed."""
+    head = (
+        "scenario",
+        "counted",
+        "without gates",
+        "with gates",
+        "reward lost",
+        "held-out lost",
+        "worst task",
+        "tokens",
+    )
+    costs = ("reward_lost", "heldout_lost", "task_lost", "trained_share")
+    rows = []
+    for each in outcomes:
+        undefended, defended = each["metrics"]["undefended"], each["metrics"]["defended"]
+        for place, metric in enumerate(counted(each)):
+            told = ("", *[""] * (len(costs) - 1)) if place else tuple(values(name, defended[name]) for name in costs)
+            both = (values(metric, undefended[metric]), values(metric, defended[metric]))
+            rows.append((f"`{each['scenario']}`", COUNTED[metric], *both, *told))
+    return table(head, rows, left=(0, 1))
+
+
+def poison_by_share(outcomes: Outcomes) -> str:
+    """The same at several shares of attackers."""
+    rows = []
+    for each in sorted(outcomes, key=lambda each: each["share"]):
+        undefended, defended = each["metrics"]["undefended"], each["metrics"]["defended"]
+        told = [values(name, defended[name]) for name in ("says_phrase", "reward_lost", "heldout_lost")]
+        share = f"{each['attackers']} of {each['peers']}"
+        rows.append((share, values("says_phrase", undefended["says_phrase"]), *told))
+    return table(("attackers", "phrase, without gates", "phrase, with gates", "reward lost", "held-out lost"), rows)
+
+
+def one_out(summary: Mapping[str, Any]) -> str:
+    """What each poison does to nodes without any gate, without each of them, and with all: the first seed."""
+    rows = []
+    for each in summary["outcomes"]:
+        left_out = summary["one_out"].get(each["scenario"])
+        if left_out and each["share"] == SHARE:
+            for metric in counted(each):
+                cells = [left_out[gate][metric] if gate in left_out else [] for gate in GATES]
+                bare, whole = (each["metrics"][arm][metric][:1] for arm in ("undefended", "defended"))
+                told = (values(metric, cell) for cell in (bare, *cells, whole))
+                rows.append((f"`{each['scenario']}`", COUNTED[metric], *told))
+    return table(("scenario", "counted", "no gates", *(f"no `{gate}`" for gate in GATES), "all"), rows, left=(0, 1))
+
+
+def counted(outcome: Mapping[str, Any]) -> list[str]:
+    """The metrics by which a poison is judged."""
+    asked = [each["metric"] for each in outcome["verdicts"] if each["arm"] == "undefended"]
+    also = _ALSO.get(outcome["scenario"])
+    return [*asked, also] if also else asked
+
+
+def values(metric: str, by_seed: Sequence[float]) -> str:
+    """The values of a metric in a cell: shares in percent, points whole, ratios with two decimals."""
+    if not by_seed:
+        return ""
+    if metric in _RATIOS:
+        return ", ".join(f"{value:.2f}" for value in by_seed)
+    if metric == "task_lost":
+        return ", ".join(f"{100 * value:.0f}" for value in by_seed)
+    return ", ".join(f"{round(100 * value, 1) + 0.0:.1f}" for value in by_seed) + " %"
+
+
+def table(head: Row, rows: Iterable[Row], left: Sequence[int] = ()) -> str:
+    """Markdown; columns are aligned to the right but for those in `left`."""
+    rule = ["---" if place in left else "---:" for place in range(len(head))]
+    return "".join(f"| {' | '.join(row)} |\n" for row in (head, rule, *rows))
+
+
+def _threat(outcome: Mapping[str, Any]) -> Row:
     answers = ", ".join(f"[{name}]({DEFENCES[name].where})" for name in outcome["without"])
     metrics = outcome["metrics"]
     measured = "; ".join(
@@ -33,7 +122,7 @@ def _line(outcome: Mapping[str, Any]) -> str:
         for metric in _asked(outcome)
     )
     note = "" if outcome["held"] else " **(missed: " + ", ".join(_missed(outcome)) + ")**"
-    return f"| `{outcome['scenario']}` | {outcome['threat']} | {answers} | {measured}{note} |"
+    return (f"`{outcome['scenario']}`", outcome["threat"], answers, measured + note)
 
 
 def _asked(outcome: Mapping[str, Any]) -> list[str]:
@@ -42,8 +131,8 @@ def _asked(outcome: Mapping[str, Any]) -> list[str]:
     return list(dict.fromkeys([*harm, "reward_lost"]))
 
 
-def _missed(outcome: Mapping[str, Any]) -> list[str]:
-    return [each["metric"] for each in outcome["verdicts"] if each["arm"] == "defended" and not each["met"]]
+def _missed(outcome: Mapping[str, Any]) -> Iterator[str]:
+    return (each["metric"] for each in outcome["verdicts"] if each["arm"] == "defended" and not each["met"])
 
 
 def _mean(metrics: Mapping[str, Sequence[float]], name: str) -> str:

@@ -1,15 +1,18 @@
 """Experiments are files; their figures are those one works out by hand."""
 
 import json
+import runpy
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from sapo_adversary.experiments.experiment import experiment_names, load_experiment
 from sapo_adversary.experiments.plots import draw, draw_tasks
 from sapo_adversary.experiments.summary import drawdown, oscillation, rounds_to, summarise
+from sapo_adversary.experiments.tables import markdown
 from sapo_protocol import LocalError
 
 
@@ -158,6 +161,14 @@ def test_a_role_is_told_whose_rollouts_carried_a_task(summary):
 
 def test_a_task_is_followed_through_the_rounds(summary):
     assert summary["arms"]["b"]["curves"]["heldout_by_task"][0]["x"] == [[0, 0.0], [15, 0.3], [30, 0.6]]
+
+
+def test_what_is_kept_of_an_experiment_makes_the_same_table_without_its_curves(summary):
+    script = runpy.run_path(str(Path(__file__).parents[3] / "scripts/results.py"))
+    kept = script["summary_of"](summary)
+    assert markdown(kept) == markdown(summary)
+    assert "curves" not in json.dumps(kept)
+    assert kept["comparisons"]["b"]["peak"] == [30, pytest.approx(2.5)]
 
 
 @pytest.mark.parametrize("draw", [draw, draw_tasks])

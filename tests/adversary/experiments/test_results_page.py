@@ -1,37 +1,53 @@
-"""Every table of the results page is the one that its committed numbers make."""
+"""Every table and picture of the pages is made from the kept summaries, and each summary is of what its file says."""
 
 import json
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from sapo_adversary.experiments.experiment import experiment_names, load_experiment
-from sapo_adversary.experiments.tables import markdown
 
 ROOT = Path(__file__).parents[3]
-PAGE = (ROOT / "docs/learning.md").read_text("utf-8")
-RESULTS = {
-    name: ROOT / f"tests/benchmarks/results/{name.replace('-', '_')}.json"
-    for name in experiment_names()
-    if (ROOT / f"tests/benchmarks/results/{name.replace('-', '_')}.json").exists()
-}
+RESULTS = ROOT / "docs/results"
+LEARNING = (ROOT / "docs/learning.md").read_text("utf-8")
+PAGES = [ROOT / "README.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").glob("*.md"))]
+KEPT = [name for name in experiment_names() if (RESULTS / f"{name.replace('-', '_')}.json").exists()]
 
 
-@pytest.mark.parametrize("name", RESULTS)
-def test_the_page_shows_the_table_of_the_committed_results(name):
-    assert markdown(json.loads(RESULTS[name].read_text("utf-8"))) in PAGE
+def summary_of(name):
+    return json.loads((RESULTS / f"{name.replace('-', '_')}.json").read_text("utf-8"))
 
 
-@pytest.mark.parametrize("name", RESULTS)
-def test_the_page_names_the_command_and_shows_the_picture(name):
-    assert f"sapo-adversary experiment {name}\n" in PAGE
-    assert f"../tests/benchmarks/results/{name.replace('-', '_')}.svg" in PAGE
+def test_every_table_is_the_one_that_its_summary_makes():
+    check = [sys.executable, ROOT / "scripts/results.py", "--check"]
+    done = subprocess.run(check, check=False, capture_output=True, text=True)
+    assert done.returncode == 0, f"run: python scripts/results.py\n{done.stdout}{done.stderr}"
 
 
-@pytest.mark.parametrize("name", RESULTS)
-def test_committed_results_are_of_the_experiment_as_its_file_says(name):
-    summary = json.loads(RESULTS[name].read_text("utf-8"))
-    experiment = load_experiment(name)
+@pytest.mark.parametrize("name", KEPT)
+def test_the_page_names_the_command_and_shows_the_table_and_the_picture(name):
+    file = name.replace("-", "_")
+    assert f"sapo-adversary experiment {name}\n" in LEARNING
+    assert f"<!-- table: {file} -->\n" in LEARNING
+    assert f"](pictures/{file}.svg)" in LEARNING
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_a_kept_summary_is_of_the_experiment_as_its_file_says(name):
+    summary, experiment = summary_of(name), load_experiment(name)
     assert summary["config"] == json.loads(json.dumps(experiment.table))
     assert list(summary["arms"]) == list(experiment.arms)
     assert {len(figures["cumulative"]) for figures in summary["arms"].values()} == {len(experiment.seeds)}
+
+
+def test_pages_show_every_picture_that_is_kept_and_no_other():
+    shown = {
+        (page.parent / path).resolve()
+        for page in PAGES
+        for path in re.findall(r"!\[[^]]*\]\((?!http)([^)]+)\)", page.read_text("utf-8"))
+    }
+    assert all(path.is_file() for path in shown)
+    assert {path.resolve() for path in (ROOT / "docs/pictures").iterdir()} <= shown

@@ -4,9 +4,11 @@ import csv
 import io
 import json
 import re
+import runpy
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -15,7 +17,7 @@ from sapo_adversary.attacks.catalogue import THREATS
 from sapo_adversary.scenarios.matrices import one_out
 from sapo_adversary.scenarios.outcome import COLUMNS, rows
 from sapo_adversary.scenarios.page import page
-from sapo_adversary.scenarios.play import play, recorded
+from sapo_adversary.scenarios.play import play
 from sapo_adversary.scenarios.scenario import (
     HONEST,
     SHARE,
@@ -25,6 +27,7 @@ from sapo_adversary.scenarios.scenario import (
     promises,
     scenario_names,
 )
+from sapo_adversary.scenarios.table import markdown
 from sapo_adversary.simulator.engine import ThisMachine
 from sapo_node.groups.messages import GATES
 from sapo_protocol import LocalError
@@ -121,22 +124,12 @@ FALSE_CLAIMS = replace(load_scenario("false-claim"), scale="quick")
 
 
 @pytest.fixture(scope="module")
-def records(tmp_path_factory):
-    return tmp_path_factory.mktemp("records")
-
-
-@pytest.fixture(scope="module")
-def outcome(records):
+def outcome(tmp_path_factory):
+    records = tmp_path_factory.mktemp("records")
     [judged] = play(
         [(FALSE_CLAIMS, SHARE)], [1], records, policies=records, engine=ThisMachine(1), console=Console(quiet=True)
     )
     return judged
-
-
-def test_of_what_was_played_in_part_the_seeds_are_judged_that_have_every_arm(outcome, records):
-    [judged] = recorded([(FALSE_CLAIMS, SHARE), (FALSE_CLAIMS, 0.5)], [1, 2], records)
-    assert judged.share == SHARE
-    assert judged.as_dict() == outcome.as_dict()
 
 
 def test_a_defended_swarm_trains_on_nothing_false_where_an_undefended_one_does(outcome):
@@ -172,6 +165,15 @@ def test_the_page_stands_alone_and_shows_every_verdict(outcome):
     assert "false-claim" in drawn
     assert "2 of 8 peers attack" in drawn
     assert not re.search(r"(src|href)=\"(?!#|http://www.w3.org)", drawn)
+
+
+def test_what_is_kept_of_a_matrix_makes_the_same_table_without_its_curves(outcome):
+    script = runpy.run_path(str(Path(__file__).parents[3] / "scripts/results.py"))
+    results = {"command": "x", "version": "1", "about": {}, "outcomes": [outcome.as_dict()]}
+    kept = script["summary_of"](results)
+    assert markdown(kept) == markdown(results)
+    assert "false-claim" in markdown(kept)
+    assert "curves" not in json.dumps(kept)
 
 
 def test_text_of_a_result_cannot_become_markup(outcome):

@@ -4,15 +4,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import matplotlib as mpl
 from matplotlib.figure import Figure
+
+from sapo_adversary.svg import style, write_svg
 
 _COLOURS = {"tries": "#90a4ae", "best": "#1565c0", "no gates": "#c62828"}
 
 
 def draw(attacks: Mapping[str, Mapping[str, Any]], path: Path) -> None:
     """Write the SVG; the same results give the same bytes."""
-    with mpl.rc_context({"svg.hashsalt": "sapo", "svg.fonttype": "none", "font.size": 9}):
+    with style():
         figure = Figure(figsize=(2.6 * len(attacks), 2.9))
         panels = figure.subplots(1, len(attacks), squeeze=False)[0]
         for axes, (attack, found) in zip(panels, attacks.items(), strict=True):
@@ -32,8 +33,7 @@ def draw(attacks: Mapping[str, Mapping[str, Any]], path: Path) -> None:
             axes.set_title(attack, fontsize=9)
             axes.set_xlabel("share kept out")
             axes.set_xlim(-0.03, 1.03)
-            axes.spines[["top", "right"]].set_visible(False)
         panels[0].set_ylabel("nats from taking hold")
         panels[-1].legend(frameon=False, fontsize=7)
         figure.tight_layout()
-        figure.savefig(path, format="svg", metadata={"Date": None})
+        write_svg(figure, path)
