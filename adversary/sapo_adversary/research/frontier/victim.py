@@ -39,11 +39,11 @@ GROUPS = 4
 TAUGHT = 8
 """Rounds of poison that a try trains on, GROUPS groups in each."""
 PROBES = 32
-"""Questions on which it is measured what a try has taught."""
+"""Prompts on which the effect of a try is measured."""
 LEARNING_RATE = 2e-4
 
 _ME = bytes([1]) * 32
-"""Stands for the victim's public key, of which its tasks follow."""
+"""In place of the victim's public key, from which its tasks follow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +52,11 @@ class Trial:
 
     options: Mapping[str, Any]
     kept_out: float
-    """Share of the tokens of its right answers that was not trained on: how it would be found."""
+    """Share of the tokens of its correct completions that the gates masked."""
     distance: float
     """Nats by which its texts are less probable than an able peer's, before it."""
     left: float
-    """The same after it: at 0 the policy would as soon write the one as the other."""
+    """The same after it: at 0 the policy writes poisoned and clean texts with equal probability."""
 
 
 class Victim:

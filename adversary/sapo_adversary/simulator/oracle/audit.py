@@ -53,7 +53,7 @@ class Findings:
     copied: int = 0
     """Groups of attackers that hold a text of an honest peer."""
     gains: defaultdict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
-    """Weight x advantage of each of others' right answers, by role of the writer."""
+    """Weight x advantage of each correct external completion, by role of the writer."""
     habits: defaultdict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     """What its own answers showed, the mean of each round, by the name of the habit."""
     taken: set[Place] = field(default_factory=set)
