@@ -63,7 +63,7 @@ class ForkServer:
 
 def serve():
     """Answer commands until stdin ends. A fork returns from here as well, with the command that it shall run."""
-    for package in ("sapo_node.commands", "sapo_adversary.cli"):
+    for package in ("sapo_node.cli.commands", "sapo_adversary.cli"):
         for module in sorted(Path(import_module(package).__file__).parent.glob("[a-z]*.py")):
             import_module(f"{package}.{module.stem}")
     gc.freeze()  # else each fork looks through, and so copies, all that was imported

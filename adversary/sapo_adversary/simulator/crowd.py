@@ -11,16 +11,16 @@ from collections.abc import Callable, Sequence
 
 import trio
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from sapo_node.net.seen_cache import RecentIds, content_id
+from sapo_node.processes.clock import TrioClock
+from sapo_node.storage.keys import Identity
 
 from sapo_adversary.attacks.kit import Group, Key, Kit
 from sapo_adversary.scoring import SharedScorer
 from sapo_adversary.simulator.learners import Learner
 from sapo_adversary.simulator.oracle.audit import Audit
 from sapo_adversary.simulator.simulation import Simulation
-from sapo_node.clock import TrioClock
-from sapo_node.keyfile import Identity
 from sapo_node.net.interface import Channel, Verdict
-from sapo_node.net.judge import RecentIds, content_id
 from sapo_node.net.memory import LinkQuality, MemoryHub
 from sapo_protocol import (
     Manifest,

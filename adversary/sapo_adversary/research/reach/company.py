@@ -9,11 +9,12 @@ import random
 from dataclasses import dataclass
 from math import inf
 
+from sapo_node.ingest.sync import HURRIED_INTERVAL
+
 from sapo_adversary.research.reach.overlay import Peer, links
 from sapo_node.net.dialer import ENOUGH, MOST, NAMED
 from sapo_node.net.host import CONNECTIONS, RESERVED_OUTBOUND
 from sapo_node.net.interface import COMPANY
-from sapo_node.pull import HURRIED_INTERVAL
 from sapo_protocol.limits import MAX_INTRODUCED
 
 PATIENCE_SECONDS = 600.0

@@ -4,12 +4,13 @@ import random
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
+from sapo_node.net.gossipsub import DIALLED
+
 from sapo_node.net.dialer import ENOUGH as DIALS
 from sapo_node.net.host import CONNECTIONS
 from sapo_node.net.service import DEGREE
 from sapo_node.net.service import DEGREE_HIGH as HIGH
 from sapo_node.net.service import DEGREE_LOW as LOW
-from sapo_node.net.steady import DIALLED
 
 BACK_OFF_BEATS = 60
 BEATS = 90

@@ -7,9 +7,10 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from sapo_node.net.gossipsub import OFFERED_PEERS as OFFERED
+
 from sapo_adversary.research.reach.overlay import Peer
 from sapo_node.net.service import GOSSIP_WINDOW as WINDOW
-from sapo_node.net.steady import OFFERED_PEERS as OFFERED
 
 BEAT_SECONDS = 1.0
 

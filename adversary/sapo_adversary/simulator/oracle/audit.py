@@ -12,13 +12,13 @@ from statistics import fmean
 from types import MappingProxyType
 from typing import Any
 
+from sapo_node.groups.messages import TrainReport
+from sapo_node.groups.types import LocalGroup, Place
+from sapo_node.sampling.sampler import WeightedGroup
+from sapo_node.training.batch_log import Trainer
+from sapo_node.verification.sandbox.messages import ScoreRequest
+
 from sapo_adversary.scoring import SharedScorer
-from sapo_node.contribution import LocalGroup
-from sapo_node.jail.messages import ScoreRequest
-from sapo_node.learner.messages import TrainReport
-from sapo_node.sampler import WeightedGroup
-from sapo_node.trainer import Trainer
-from sapo_node.verify import Place
 from sapo_protocol import Manifest, assign, decode_body, open_message, public_key_of
 
 
