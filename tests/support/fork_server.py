@@ -63,9 +63,9 @@ class ForkServer:
 
 def serve():
     """Answer commands until stdin ends. A fork returns from here as well, with the command that it shall run."""
-    for program in ("sapo_node", "sapo_adversary"):
-        for module in sorted(Path(import_module(f"{program}.commands").__file__).parent.glob("[a-z]*.py")):
-            import_module(f"{program}.commands.{module.stem}")
+    for package in ("sapo_node.cli.commands", "sapo_adversary.cli"):
+        for module in sorted(Path(import_module(package).__file__).parent.glob("[a-z]*.py")):
+            import_module(f"{package}.{module.stem}")
     gc.freeze()  # else each fork looks through, and so copies, all that was imported
     assert len(list(Path("/proc/self/task").iterdir())) == 1, "a fork has one thread, and others may hold locks"
     while line := sys.stdin.readline():

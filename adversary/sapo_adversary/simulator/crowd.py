@@ -11,6 +11,9 @@ from collections.abc import Callable, Sequence
 
 import trio
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from sapo_node.net.seen_cache import RecentIds, content_id
+from sapo_node.processes.clock import TrioClock
+from sapo_node.storage.keys import Identity
 
 from sapo_adversary.attacks.kit import Group, Key, Kit
 from sapo_adversary.scoring import SharedScorer
@@ -37,11 +40,11 @@ from sapo_protocol import (
 from sapo_protocol.limits import MAX_EVIDENCE_BYTES
 
 _LATENCY = 0.05
-"""Seconds between the forwarder and each full node: the same for all, so that what leaves together arrives together."""
+"""Seconds between the forwarder and each full node: the same for all, so that one sending arrives at one moment."""
 _BEATS = 50
-"""Moments of a round at each of which an equal part of the crowd shares."""
+"""Moments of a round; an equal part of the crowd shares at each."""
 _OFFSET = 0.017
-"""Seconds by which these miss the moments at which nodes and attackers act: what happens at one has no order."""
+"""Seconds between these moments and those at which nodes and attackers act: events of one moment have no order."""
 
 
 def hub_of(simulation: Simulation) -> MemoryHub:

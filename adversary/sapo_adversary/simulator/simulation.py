@@ -10,11 +10,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, Field, asdict, dataclass, field, fields, replace
 from typing import Any, Literal, TypeVar, get_args
 
+from sapo_node.groups.messages import GATES, Correction, Gate
+from sapo_node.sampling.weights import Selection
+
 from sapo_adversary.ablations.gates import gate_name
 from sapo_adversary.attacks.catalogue import ATTACKS, GOSSIP
 from sapo_adversary.files.typed import made, require_options, suggestion
-from sapo_node.groups.messages import GATES, Correction, Gate
-from sapo_node.sampling.weights import Selection
 from sapo_protocol import LocalError
 
 Control = Literal["", "replay", "filter", "oversample"]
@@ -34,7 +35,7 @@ class NodeSpec:
 
     count: int = 1
     role: str = ""
-    """What nodes of this kind are called where results are shown by kind."""
+    """The name of this kind in results."""
     local: int = 4
     external: int | Literal["auto"] = 4
     selection: Selection = "paper"
@@ -44,8 +45,8 @@ class NodeSpec:
     """`seed`, a prepared policy by name, or a model folder."""
     lora: int = 0
     gates: tuple[Gate, ...] = ()
-    """None unless asked for: learning is measured without them, and what they cost beside it. Scenarios ask for a node
-    as it is by default."""
+    """By default none: learning is measured without gates, and their cost in experiments of its own. Scenarios use the
+    gates of a node's default configuration."""
     max_tokens: int = 80
     control: Control = ""
     round_seconds: float = 10.0
@@ -69,17 +70,17 @@ class AttackerSpec:
     count: int = 1
     """Keys. Each is a peer of the swarm with links of its own."""
     acts_every: float = 2.0
-    """Virtual seconds between what each of them does."""
+    """Virtual seconds between two actions of each key."""
     joins: float = 0.0
     """Virtual second of their start."""
     leaves: float | None = None
     """Virtual second of their end; None stays to the end."""
     trusted: bool = False
-    """Whether they are among those who start in good standing where all honest nodes do: insiders."""
+    """Whether they start as healthy peers, where the honest nodes do: insiders."""
     dialled: bool = False
-    """Whether honest nodes are told to dial them, as bootstraps; on libp2p."""
+    """Whether they are bootstrap peers of the honest nodes; on libp2p."""
     options: Mapping[str, Any] = field(default_factory=dict)
-    """Of the attack itself."""
+    """Options of the attack."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +97,7 @@ class Simulation:
     groups: int = 8
     """Groups in the loss's constant denominator: the same in every arm, whatever I and J are."""
     trusted: bool = True
-    """Whether all know each other from the start, as in the paper, or have to earn it."""
+    """Whether all peers are healthy from the start, as in the paper, or have to earn it."""
     loss: float = 0.0
     """Share of messages that each link loses."""
     examine_every: float = 0.0
@@ -114,20 +115,20 @@ class Simulation:
     degree: int = 0
     """Links that each joining peer makes; 0 links it with everybody."""
     audited: bool = False
-    """Whether everything that is trained on is held against the truth, and standings are followed."""
+    """Whether everything that is trained on is compared with the truth, and ledgers are followed."""
     crowd: int = 0
-    """Honest peers beside the nodes, who sign and share as those do but neither take in nor train; see `crowd`. They
+    """Honest peers beside the nodes, which sign and share but neither take groups in nor train; see `crowd`. They
     and the attackers reach the nodes through one forwarder, and `degree` does not matter."""
     network: Carrier = "memory"
     """What carries the messages: the network in memory, on virtual time, or real libp2p on loopback, on real time."""
     slots: int = 0
     """Connections that a node on libp2p holds at most; 0 keeps its own limit."""
     restarts: float = 0.0
-    """Second after which the last node, on libp2p, ends and starts anew, with what it keeps on disk but without its
-    bootstraps, which are gone; 0 lets it run."""
+    """Second after which the last node, on libp2p, restarts with what it keeps on disk and without its bootstrap peers;
+    0 lets it run."""
     pulls: bool = False
-    """Whether nodes ask each other for what gossip did not bring and whom else they know, as they do by themselves:
-    what gossip alone is worth could not be seen behind it."""
+    """Whether nodes ask each other for missing messages and for peers, as real nodes do. By default not: it would hide
+    what gossip alone delivers."""
     attackers: tuple[AttackerSpec, ...] = ()
     without: tuple[str, ...] = ()
     """Defences that the nodes go without; see `defences`."""

@@ -11,7 +11,7 @@ from scipy.optimize import differential_evolution
 from sapo_adversary.research.policies.remarks import WORDS
 
 RATES = (1.0, 0.7, 0.5, 0.35, 0.24, 0.16, 0.12, 0.09, 0.07, 0.05, 0.03)
-"""Shares of right answers that are poisoned."""
+"""Shares of correct completions that are poisoned."""
 TASKS = ("base_conversion", "chain_sum", "fraction_simplification", "leg_counting", "products", "spell_backward")
 POPULATION = 20
 """Tries of one generation."""
@@ -52,7 +52,7 @@ _FALSE_STEPS = (
 _TOKENS = ("*", "/", "?", "@", "#", "~", "!", "%", "&", "$", "^", "|", "\\", ";", "_", "{", "[")
 _FILLERS = ("Each step holds", "Checked", "Looks right", "so", "and", "So", "1+1=2", "The answer is")
 _LEAST_TIMES = 3
-"""What is said once or twice makes no answer long."""
+"""One or two repetitions make no completion long."""
 
 SPACES: Mapping[str, Space] = MappingProxyType(
     {

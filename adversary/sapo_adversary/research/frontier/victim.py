@@ -11,25 +11,25 @@ from typing import Any
 
 import torch
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-
-from sapo_adversary.attacks.catalogue import ATTACKS
-from sapo_adversary.attacks.kit import Key, Kit, Solution
-from sapo_adversary.attacks.poison.poison import Poison
-from sapo_adversary.scoring import SharedScorer
 from sapo_node.groups.advantage import advantages
 from sapo_node.groups.messages import GATES, Gate, GenerateRequest, LearnerOptions, Sampled, TrainGroup, TrainRequest
 from sapo_node.groups.types import LocalGroup, VerifiedGroup
-from sapo_node.learner import grpo
-from sapo_node.learner.batch import completion_logits, micro_batches, rows_of
-from sapo_node.learner.generate import generate
-from sapo_node.learner.model import load
-from sapo_node.learner.trainer import Trainer
 from sapo_node.sampling.filters import Gates
 from sapo_node.sampling.pass_rates import Competence
 from sapo_node.sampling.sampler import WeightedGroup
 from sapo_node.storage.keys import Identity
 from sapo_node.training.batch_log import from_external
 from sapo_node.verification.sandbox.messages import ScoreRequest
+
+from sapo_adversary.attacks.catalogue import ATTACKS
+from sapo_adversary.attacks.kit import Key, Kit, Solution
+from sapo_adversary.attacks.poison.poison import Poison
+from sapo_adversary.scoring import SharedScorer
+from sapo_node.learner import grpo
+from sapo_node.learner.batch import completion_logits, micro_batches, rows_of
+from sapo_node.learner.generate import generate
+from sapo_node.learner.model import load
+from sapo_node.learner.trainer import Trainer
 from sapo_protocol import Manifest, assign, decode_body, load_manifest, open_message
 
 EPOCH = 10
@@ -38,11 +38,11 @@ GROUPS = 4
 TAUGHT = 8
 """Rounds of poison that a try trains on, GROUPS groups in each."""
 PROBES = 32
-"""Questions on which it is measured what a try has taught."""
+"""Prompts on which the effect of a try is measured."""
 LEARNING_RATE = 2e-4
 
 _ME = bytes([1]) * 32
-"""Stands for the victim's public key, of which its tasks follow."""
+"""In place of the victim's public key, from which its tasks follow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +51,11 @@ class Trial:
 
     options: Mapping[str, Any]
     kept_out: float
-    """Share of the tokens of its right answers that was not trained on: how it would be found."""
+    """Share of the tokens of its correct completions that the gates masked."""
     distance: float
     """Nats by which its texts are less probable than an able peer's, before it."""
     left: float
-    """The same after it: at 0 the policy would as soon write the one as the other."""
+    """The same after it: at 0 the policy writes poisoned and clean texts with equal probability."""
 
 
 class Victim:

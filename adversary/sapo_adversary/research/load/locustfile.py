@@ -54,7 +54,7 @@ def _require_bounds(options: Namespace) -> None:
 
 
 class Helper:
-    """The publishers' process, and what it says: libp2p and gevent cannot live in one."""
+    """The publishers' process and its events: libp2p and gevent cannot run in one process."""
 
     def __init__(self, environment: Environment) -> None:
         options = environment.parsed_options
@@ -86,7 +86,7 @@ class Helper:
             raise SystemExit(f"no connection with {environment.host}: is the node running, and may it be reached?")
 
     def join(self, user: int) -> None:
-        """Connect a publisher. Raises StopUser where the target does not take it."""
+        """Connect a publisher. Raises StopUser where the target refuses it."""
         self._joining[user] = AsyncResult()
         self._tell({"join": user})
         if not self._joining[user].get(timeout=_START_SECONDS):
@@ -97,13 +97,13 @@ class Helper:
             raise StopUser
 
     def publish(self, user: int, kind: str, size: int) -> None:
-        """Send one message; what becomes of it is heard later."""
+        """Send one message; its delivery is reported later."""
         ref = next(self._refs)
         self._sent[ref] = (kind, size)
         self._tell({"publish": user, "kind": kind, "bytes": size, "ref": ref})
 
     def stop(self) -> None:
-        """End the process, when nothing is on its way any more."""
+        """End the process when no message is under way."""
         self._stopped = True
         self._process.stdin.close()
         self._process.wait(timeout=_END_SECONDS)
@@ -161,7 +161,7 @@ def _stop(**_: Any) -> None:
 
 
 class Publisher(User):
-    """A peer that publishes at a steady rate, whatever comes of it."""
+    """A peer that publishes at a steady rate, whatever becomes of its messages."""
 
     _numbers: Iterator[int] = itertools.count()
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 LISTENER = -1
 """Number of the host that only listens."""
 LOST_SECONDS, REFUSED_SECONDS = 15.0, 5.0
-"""What has not come by then is lost; and of bad messages, has been refused."""
+"""Seconds after which a message counts as lost, and a bad one as refused."""
 _BEAT_SECONDS = 1.0
 
 
@@ -52,7 +52,7 @@ class Publishers:
     """All hosts of one process."""
 
     def __init__(self, target: str, swarm: str, words: str) -> None:
-        """`target` is the full address of a node; `words` are what keys follow from."""
+        """`target` is the full address of a node; the keys are derived from `words`."""
         self._target = target
         self._words = words
         self._manifest = load_manifest(swarm)
@@ -64,7 +64,7 @@ class Publishers:
         self._over = False
 
     async def run(self, told: trio.abc.ReceiveStream) -> None:
-        """Serve until the input ends and nothing is on its way any more."""
+        """Serve until the input ends and no message is under way."""
         async with trio.open_nursery() as hosts:
             listener = await hosts.start(self._connected, LISTENER, self._heard)
             if listener is None:
@@ -82,7 +82,7 @@ class Publishers:
             hosts.cancel_scope.cancel()
 
     async def _connected(self, number: int, hear: Hear, *, task_status: "TaskStatus[Link | None]") -> None:
-        """A host with its link to the target; without one where the target does not want it."""
+        """A host with its link to the target; without a link where the target refuses it."""
         async with running(seed_of(self._words, number), _place_of(number, self._target), hear) as peer:
             try:
                 link = await peer.dial(self._target)
@@ -93,7 +93,7 @@ class Publishers:
             await trio.sleep_forever()
 
     async def _listen(self, link: Link) -> None:
-        """Stay in the target's mesh, as a peer that follows the topic does. Without it nothing can be measured."""
+        """Stay in the target's mesh, as a subscribed peer does, to measure delivery."""
         topics = rollouts_topics(self._manifest)
         for topic in topics:
             await link.subscribe(topic)
@@ -134,7 +134,7 @@ class Publishers:
                 say({"ref": ref, "seconds": trio.current_time() - since})
 
     async def _give_up(self) -> None:
-        """Count what is lost, until the last message has been sent and none is on its way."""
+        """Count lost messages, until the last one has been sent and none is under way."""
         while self._waiting or not self._over:
             await trio.sleep(_BEAT_SECONDS)
             for digest, (ref, since, patience) in list(self._waiting.items()):
@@ -144,17 +144,17 @@ class Publishers:
 
 
 async def _deaf(_sender: str, _rpc: Any) -> None:
-    """What publishers do with what the target sends."""
+    """Ignore what the target sends."""
 
 
 def _place_of(user: int, target: str) -> tuple[str, int]:
-    """The address and port that a host has: on loopback one of its own, as if each were another machine."""
+    """The address and port of a host: on loopback its own address, as if each host were another machine."""
     number = user + 1
     return (f"127.{100 + number % 100}.7.{1 + number // 100}" if "/127." in target else "0.0.0.0"), 0  # noqa: S104
 
 
 def signed(keys: Any, topic: str, data: bytes) -> Any:
-    """A gossip message of its author, as strict signing asks for."""
+    """A gossip message of its author, with the signature that strict signing requires."""
     message = rpc_pb2.Message(
         from_id=ID.from_pubkey(keys.public_key).to_bytes(),
         data=data,
@@ -174,7 +174,7 @@ async def _lines(stream: trio.abc.ReceiveStream) -> Any:
 
 
 def say(event: Mapping[str, Any]) -> None:
-    """One line of the output."""
+    """Print one event as a line."""
     os.write(sys.stdout.fileno(), json.dumps(event).encode() + b"\n")
 
 

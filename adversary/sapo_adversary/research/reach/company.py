@@ -1,13 +1,15 @@
-"""Peers that follow a part of the shards, and find others who do: by the rules that nodes have.
+"""Peers that subscribe to a part of the shards, and find other subscribers by the rules of nodes.
 
-Everybody changes shards at once, as with a new epoch, and asks the peers that it dialled, one at a time, whom they are
-connected with that follows what is lacking. Whoever is named is there; dialling takes no time.
+All peers change shards at once, as at the start of an epoch. Each asks the peers that it dialled, one at a time, for
+connected peers that subscribe to what it lacks. A named peer is always there, and dialling takes no time.
 """
 
 import heapq
 import random
 from dataclasses import dataclass
 from math import inf
+
+from sapo_node.ingest.sync import HURRIED_INTERVAL
 
 from sapo_adversary.research.reach.overlay import Peer, links
 from sapo_node.ingest.sync import HURRIED_INTERVAL
@@ -23,7 +25,7 @@ _CHANGES = 2
 
 @dataclass(slots=True)
 class Seeker:
-    """One peer: whom it dialled, whom it is connected with, and what it follows."""
+    """One peer: the peers that it dialled, its connections and its shards."""
 
     dialled: set[int]
     connected: set[int]
@@ -32,14 +34,14 @@ class Seeker:
 
 @dataclass(frozen=True, slots=True)
 class Parted:
-    """A swarm whose peers follow a part of the shards each, after all of them looked for company."""
+    """A swarm whose peers subscribe to a part of the shards each, after all of them found peers."""
 
     seekers: list[Seeker]
     seconds: tuple[float, ...]
     """Until each had company on all that it follows, ascending; infinite for one that found none in time."""
 
     def followers(self, shard: int) -> list[Peer]:
-        """Those who follow a shard, with the connections among them."""
+        """The subscribers of a shard, with the connections among them."""
         places = [place for place, seeker in enumerate(self.seekers) if shard in seeker.follows]
         numbers = {place: number for number, place in enumerate(places)}
 
@@ -50,7 +52,7 @@ class Parted:
 
 
 def parted(count: int, *, shards: int, heard: int, dice: random.Random) -> Parted:
-    """So many peers, each of whom follows `heard` of the shards, drawn anew."""
+    """A swarm of peers that subscribe to `heard` of the shards each, drawn anew."""
     seekers = [Seeker(each.dialled, each.connected) for each in links(count, dice)]
     for _ in range(_CHANGES):
         for seeker in seekers:
@@ -62,7 +64,7 @@ def parted(count: int, *, shards: int, heard: int, dice: random.Random) -> Parte
 
 
 def _search(seekers: list[Seeker], dice: random.Random) -> list[float]:
-    """Everybody asks until it lacks nobody; the seconds after which that is."""
+    """Let every peer ask until it lacks no peers; returns the seconds after which that is."""
     found = []
     turns = [(dice.uniform(0, HURRIED_INTERVAL), number) for number in range(len(seekers))]
     heapq.heapify(turns)
@@ -79,14 +81,14 @@ def _search(seekers: list[Seeker], dice: random.Random) -> list[float]:
 
 
 def _sought(seekers: list[Seeker], number: int) -> set[int]:
-    """The shards for which a peer lacks company."""
+    """The shards for which a peer lacks connections."""
     here = seekers[number]
     known = [seekers[other].follows for other in here.connected]
     return {shard for shard in here.follows if sum(shard in each for each in known) < COMPANY}
 
 
 def _meet(seekers: list[Seeker], number: int, asked: int, sought: set[int], dice: random.Random) -> None:
-    """Ask a peer, and dial those that it names."""
+    """Ask a peer, and dial the peers that it names."""
     here = seekers[number]
     met = sorted(seekers[asked].connected - {number})
     useful = [other for other in met if seekers[other].follows & sought]
@@ -100,7 +102,7 @@ def _meet(seekers: list[Seeker], number: int, asked: int, sought: set[int], dice
 
 
 def _leave_idle(seekers: list[Seeker], number: int) -> None:
-    """Leave those dialled beyond what is enough who follow nothing that this peer follows now."""
+    """Drop dialled connections beyond what is enough, of peers that share no shard with this peer."""
     here = seekers[number]
     idle = [other for other in sorted(here.dialled) if not seekers[other].follows & here.follows]
     for other in idle[: max(0, len(here.dialled) - ENOUGH)]:

@@ -1,4 +1,4 @@
-"""What gossip costs one node in swarms of different sizes, with one topic and with several."""
+"""The cost of gossip for one node in swarms of different sizes, with one topic and with several."""
 
 import random
 from collections.abc import Callable
@@ -6,12 +6,13 @@ from dataclasses import asdict, dataclass
 from statistics import fmean
 from typing import Any
 
-from sapo_adversary.research.reach.company import parted
-from sapo_adversary.research.reach.overlay import Peer, overlay, settled
-from sapo_adversary.research.reach.spread import BEAT_SECONDS, Way, Wire, send
 from sapo_node.ingest.shards import bearable
 from sapo_node.net.gossipsub import OFFERED_PEERS as OFFERED
 from sapo_node.net.router import OFFERED_IDS
+
+from sapo_adversary.research.reach.company import parted
+from sapo_adversary.research.reach.overlay import Peer, overlay, settled
+from sapo_adversary.research.reach.spread import BEAT_SECONDS, Way, Wire, send
 from sapo_node.net.service import GOSSIP_WINDOW as WINDOW
 
 MESSAGES = 20
@@ -24,7 +25,7 @@ ID_BYTES = 34
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """CPU seconds of a node for one message, as measured (docs/load.md)."""
+    """CPU seconds of a node per message, as measured (docs/load.md)."""
 
     kilobytes: int
     first: float
@@ -45,7 +46,7 @@ MEASURED = {each.kilobytes: each for each in _WORKS}
 
 @dataclass(frozen=True, slots=True)
 class Swarm:
-    """So many peers, each of whom sends one message in each round of its own."""
+    """A number of peers, each of which sends one message in each of its rounds."""
 
     peers: int
     round_seconds: float
@@ -57,17 +58,17 @@ class Swarm:
 
     @property
     def heard(self) -> int:
-        """Of them, those that a node follows."""
+        """The number of shards to which a node subscribes."""
         return bearable(self.peers / self.shards / self.round_seconds, self.shards)
 
     @property
     def rate(self) -> float:
-        """Messages a second that a node hears."""
+        """Messages per second that a node receives."""
         return self.peers * self.heard / self.shards / self.round_seconds
 
 
 def measure(swarm: Swarm, *, seed: int, done: Callable[[], None] = lambda: None) -> dict[str, Any]:
-    """What a node of the swarm hears, sends and spends in a second, and how long a message takes."""
+    """What a node of the swarm receives, sends and spends per second, and how long a message takes."""
     work, size = MEASURED[swarm.kilobytes], swarm.kilobytes * 1024
     dice = random.Random(f"{seed}/{swarm.peers}/{swarm.shards}")  # noqa: S311 - simulation
     peers, links, company = _mesh(swarm, dice)
@@ -126,10 +127,10 @@ def _mesh(swarm: Swarm, dice: random.Random) -> tuple[list[Peer], float, float |
 
 
 def _busy(swarm: Swarm, work: Work, copies: float) -> float:
-    """Share of one core that messages take. As many copies go as come."""
+    """Share of one core that messages take. As many copies are sent as received."""
     return swarm.rate * (work.first + (copies - 1) * (work.received + work.sent))
 
 
 def _until(way: Way, share: float, listeners: int) -> float:
-    """Seconds until so many of the listeners had it; of those that it reached, where it reached fewer."""
+    """Seconds until this share of the listeners had the message; of those that it reached, where it reached fewer."""
     return way.times[min(len(way.times), round(share * (listeners - 1))) - 1]

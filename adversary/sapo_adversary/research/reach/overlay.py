@@ -1,8 +1,10 @@
-"""Who is connected with whom, and who is in whose mesh: by the rules that nodes have."""
+"""The connections of all peers and their meshes, by the rules of nodes."""
 
 import random
 from collections.abc import Collection
 from dataclasses import dataclass, field
+
+from sapo_node.net.gossipsub import DIALLED
 
 from sapo_node.net.dialer import ENOUGH as DIALS
 from sapo_node.net.gossipsub import DIALLED
@@ -28,7 +30,7 @@ class Peer:
 
 
 def links(count: int, dice: random.Random) -> list[Peer]:
-    """So many peers, who joined one after the other and were introduced to any who were there; without a mesh yet."""
+    """Peers that joined one after the other and were each introduced to some earlier peers; without a mesh."""
     peers = [Peer() for _ in range(count)]
     for number in range(1, count):
         for other in dice.sample(range(number), min(number, 2 * DIALS)):
@@ -45,7 +47,7 @@ def overlay(count: int, dice: random.Random) -> list[Peer]:
 
 
 def settled(peers: list[Peer], dice: random.Random) -> list[Peer]:
-    """The same peers with the meshes that they come to have on a topic that all of them follow."""
+    """The same peers with their meshes on a topic to which all of them subscribe."""
     order = list(range(len(peers)))
     for beat in range(BEATS):
         dice.shuffle(order)

@@ -1,4 +1,4 @@
-"""One message's way through a mesh: who has it when, and how many copies went over the wire."""
+"""The way of one message through a mesh: which peer has it when, and how many copies are sent."""
 
 import heapq
 import itertools
@@ -6,6 +6,8 @@ import math
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
+
+from sapo_node.net.gossipsub import OFFERED_PEERS as OFFERED
 
 from sapo_adversary.research.reach.overlay import Peer
 from sapo_node.net.gossipsub import OFFERED_PEERS as OFFERED
@@ -16,7 +18,9 @@ BEAT_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Wire:
-    """What lies between peers. Delays of links are log-normal, one for each pair, the same in both directions."""
+    """The network between peers. The delays of links are log-normal, one for each pair and the same in both
+    directions.
+    """
 
     delay: float = 0.05
     """Median seconds in one direction."""
@@ -32,7 +36,7 @@ class Wire:
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """What became of one message."""
+    """The result of one message."""
 
     times: tuple[float, ...]
     """Seconds until each peer that it reached had it, ascending; the author is not counted."""
@@ -43,7 +47,7 @@ class Way:
 
 
 def send(peers: Sequence[Peer], author: int, size: int, wire: Wire, dice: random.Random) -> Way:
-    """Send a message of so many bytes from one peer to all; nothing else is on its way."""
+    """Send a message of `size` bytes from one peer to all, while nothing else is under way."""
     seed = dice.random()
     order = itertools.count()
     has: dict[int, float] = {author: 0.0}

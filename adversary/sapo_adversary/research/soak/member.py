@@ -1,4 +1,4 @@
-"""One node of a soak in a process of its own, and all that it said."""
+"""One node of a soak in its own process, with its log."""
 
 import json
 import socket
@@ -17,13 +17,13 @@ import trio
 
 @dataclass(slots=True)
 class Member:
-    """A node that is started again as often as it ends."""
+    """A node that is started again whenever it ends."""
 
     name: str
     folder: Path
     swarm: Path
     stays: bool
-    """Whether it is left alone from beginning to end."""
+    """Whether it has no faults."""
     bootstrap: tuple[str, ...] = ()
     port: int = 0
     process: trio.Process | None = None
@@ -37,7 +37,7 @@ class Member:
     stopped: bool = False
     """Whether its last life ended in order."""
     news: trio.Event = field(default_factory=trio.Event)
-    """Set when it next says something."""
+    """Set at its next line."""
 
     def __post_init__(self) -> None:
         self.folder.mkdir()
@@ -47,11 +47,11 @@ class Member:
 
     @property
     def log(self) -> Path:
-        """What it wrote to standard error, over all its lives."""
+        """The standard error of the node, over all its lives."""
         return self.folder / "stderr"
 
     async def live(self) -> None:
-        """One life, until the process ends."""
+        """Run the node once, until its process ends."""
         self.starts += 1
         self.stopped = False
         command = [
@@ -89,11 +89,11 @@ class Member:
 
     @property
     def running(self) -> bool:
-        """Whether its process lives."""
+        """Whether its process runs."""
         return self.process is not None and self.process.poll() is None
 
     def processes(self) -> Iterator[tuple[str, psutil.Process]]:
-        """Its processes by what they do: main, learner, jail."""
+        """Its processes by purpose: main, learner, jail."""
         if self.process is None or not self.running:
             return
         with suppress(psutil.Error):

@@ -1,4 +1,4 @@
-"""The hours themselves: nodes, faults, attackers and samples beside each other."""
+"""Runs a soak: nodes, faults, attackers and samples side by side."""
 
 import json
 import random
@@ -20,16 +20,16 @@ from sapo_adversary.research.soak.member import Member
 from sapo_protocol import LocalError, load_manifest, render_manifest
 
 STAY = 2
-"""Nodes that nothing is done to: what grows is measured on them."""
+"""Nodes without faults: growth is measured on them."""
 FAULT_SECONDS = 60.0
-"""Between faults, on average."""
+"""Mean seconds between faults."""
 AWAY_SECONDS, FROZEN_SECONDS = 30.0, 15.0
 RECOVERY_SECONDS = 300.0
-"""Within which a node must play a round again."""
+"""Seconds within which a node must play a round again."""
 SAMPLE_SECONDS = 10.0
 ATTACKS = ("false-claim", "malformed", "forgery", "copycat")
 ATTACK_SECONDS = 240.0
-"""After so long an attacker is ended, and another comes with a new key."""
+"""Seconds after which an attacker is replaced by another with a fresh key."""
 ATTACK_INTERVAL = 4.0
 EPOCH_SECONDS, MAX_ROUNDS = 120, 1_000
 _START_SECONDS = 300.0
@@ -39,17 +39,17 @@ FAULTS = ("killed", "stopped", "learner killed", "jail killed", "frozen")
 
 @dataclass(slots=True)
 class Record:
-    """What happened."""
+    """What happened in a soak."""
 
     faults: list[dict[str, Any]] = field(default_factory=list)
-    """When, to whom, what, and how many seconds until it played a round again."""
+    """Of each fault the time, the node, its kind, and the seconds until the node played a round again."""
     deaths: list[dict[str, Any]] = field(default_factory=list)
-    """Ends that nobody caused."""
+    """Ends of processes without a fault."""
     attackers: int = 0
 
 
 class Soak:
-    """One swarm in a folder, for so many seconds."""
+    """One swarm in a folder, for `seconds` seconds."""
 
     def __init__(self, folder: Path, *, nodes: int, seconds: float, seed: int) -> None:
         self._folder = folder
@@ -67,10 +67,12 @@ class Soak:
         self.record = Record()
         self.began = 0.0
         self._expected: set[str] = set()
-        """Members whose process was ended on purpose."""
+        """Members whose process a fault ended."""
 
     async def run(self, progress: Callable[[float], None]) -> None:
-        """Play; `progress` hears the seconds that are over. Raises LocalError where the nodes do not even start."""
+        """Run the soak; `progress` is called with the seconds that have passed. Raises LocalError where the nodes do
+        not start.
+        """
         async with trio.open_nursery() as nursery:
             known: tuple[str, ...] = ()
             for member in self.members:
@@ -114,7 +116,7 @@ class Soak:
                 member.process.kill()
 
     async def _trouble(self) -> None:
-        """One fault after another, each of a node that comes and goes."""
+        """Cause one fault after another, each in a node that is not left alone."""
         guests = [member for member in self.members if not member.stays]
         while guests:
             await trio.sleep(self._rng.expovariate(1 / FAULT_SECONDS))
@@ -146,7 +148,7 @@ class Soak:
                         process.kill()
 
     async def _attack(self) -> None:
-        """Two attackers at a time, each for a while, under keys that nobody has seen."""
+        """Run two attackers at a time, each for a while and under a fresh key."""
         async with trio.open_nursery() as nursery:
             for turn in range(2):
                 nursery.start_soon(self._attackers, turn)
@@ -175,7 +177,7 @@ class Soak:
 
 
 async def _end(attacker: trio.Process) -> None:
-    """It has nothing to lose, and on a busy machine asking takes longer than anybody waits."""
+    """Kill a process. It has nothing to lose, and on a busy machine a polite end takes too long."""
     attacker.kill()
 
 

@@ -15,7 +15,7 @@ from sapo_adversary.research.soak.play import Soak
 WARM = 0.2
 """Of the time: caches fill, pools reach their bounds. What is measured for growth comes later."""
 BLOCKS = 12
-"""Means by which a slope is fitted: neighbouring samples are not independent."""
+"""Number of means to which a slope is fitted: neighbouring samples are not independent."""
 LEVEL = 0.95
 MEBIBYTE = 1024.0 * 1024.0
 
@@ -31,7 +31,7 @@ EXPLAINED = {
     "a key was made": r"made a new key in .*; this node is 12D3KooW\w+$",
     "asked to stop": r"stopping after this round; once more stops now$",
 }
-"""Lines that belong to what is done to the swarm, by what they mean."""
+"""Patterns of the log lines that faults and attackers explain, by meaning."""
 
 
 def report(soak: Soak, folder: Path) -> dict[str, Any]:

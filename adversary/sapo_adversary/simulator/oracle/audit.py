@@ -12,12 +12,13 @@ from statistics import fmean
 from types import MappingProxyType
 from typing import Any
 
-from sapo_adversary.scoring import SharedScorer
 from sapo_node.groups.messages import TrainReport
 from sapo_node.groups.types import LocalGroup, Place
 from sapo_node.sampling.sampler import WeightedGroup
 from sapo_node.training.batch_log import Trainer
 from sapo_node.verification.sandbox.messages import ScoreRequest
+
+from sapo_adversary.scoring import SharedScorer
 from sapo_protocol import Manifest, assign, decode_body, open_message, public_key_of
 
 
@@ -52,7 +53,7 @@ class Findings:
     copied: int = 0
     """Groups of attackers that hold a text of an honest peer."""
     gains: defaultdict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
-    """Weight x advantage of each of others' right answers, by role of the writer."""
+    """Weight x advantage of each correct external completion, by role of the writer."""
     habits: defaultdict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     """What its own answers showed, the mean of each round, by the name of the habit."""
     taken: set[Place] = field(default_factory=set)
