@@ -11,9 +11,6 @@ from collections.abc import Callable, Sequence
 
 import trio
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from sapo_node.net.seen_cache import RecentIds, content_id
-from sapo_node.processes.clock import TrioClock
-from sapo_node.storage.keys import Identity
 
 from sapo_adversary.attacks.kit import Group, Key, Kit
 from sapo_adversary.scoring import SharedScorer

@@ -10,12 +10,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, Field, asdict, dataclass, field, fields, replace
 from typing import Any, Literal, TypeVar, get_args
 
-from sapo_node.groups.messages import GATES, Correction, Gate
-from sapo_node.sampling.weights import Selection
-
 from sapo_adversary.ablations.gates import gate_name
 from sapo_adversary.attacks.catalogue import ATTACKS, GOSSIP
 from sapo_adversary.files.typed import made, require_options, suggestion
+from sapo_node.groups.messages import GATES, Correction, Gate
+from sapo_node.sampling.weights import Selection
 from sapo_protocol import LocalError
 
 Control = Literal["", "replay", "filter", "oversample"]

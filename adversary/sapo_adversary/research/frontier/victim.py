@@ -11,25 +11,25 @@ from typing import Any
 
 import torch
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from sapo_adversary.attacks.catalogue import ATTACKS
+from sapo_adversary.attacks.kit import Key, Kit, Solution
+from sapo_adversary.attacks.poison.poison import Poison
+from sapo_adversary.scoring import SharedScorer
 from sapo_node.groups.advantage import advantages
 from sapo_node.groups.messages import GATES, Gate, GenerateRequest, LearnerOptions, Sampled, TrainGroup, TrainRequest
 from sapo_node.groups.types import LocalGroup, VerifiedGroup
+from sapo_node.learner import grpo
+from sapo_node.learner.batch import completion_logits, micro_batches, rows_of
+from sapo_node.learner.generate import generate
+from sapo_node.learner.model import load
+from sapo_node.learner.trainer import Trainer
 from sapo_node.sampling.filters import Gates
 from sapo_node.sampling.pass_rates import Competence
 from sapo_node.sampling.sampler import WeightedGroup
 from sapo_node.storage.keys import Identity
 from sapo_node.training.batch_log import from_external
 from sapo_node.verification.sandbox.messages import ScoreRequest
-
-from sapo_adversary.attacks.catalogue import ATTACKS
-from sapo_adversary.attacks.kit import Key, Kit, Solution
-from sapo_adversary.attacks.poison.poison import Poison
-from sapo_adversary.scoring import SharedScorer
-from sapo_node.learner import grpo
-from sapo_node.learner.batch import completion_logits, micro_batches, rows_of
-from sapo_node.learner.generate import generate
-from sapo_node.learner.model import load
-from sapo_node.learner.trainer import Trainer
 from sapo_protocol import Manifest, assign, decode_body, load_manifest, open_message
 
 EPOCH = 10

@@ -9,8 +9,6 @@ import random
 from dataclasses import dataclass
 from math import inf
 
-from sapo_node.ingest.sync import HURRIED_INTERVAL
-
 from sapo_adversary.research.reach.overlay import Peer, links
 from sapo_node.ingest.sync import HURRIED_INTERVAL
 from sapo_node.net.dialer import ENOUGH, MOST, NAMED

@@ -4,8 +4,6 @@ import random
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
-from sapo_node.net.gossipsub import DIALLED
-
 from sapo_node.net.dialer import ENOUGH as DIALS
 from sapo_node.net.gossipsub import DIALLED
 from sapo_node.net.host import CONNECTIONS

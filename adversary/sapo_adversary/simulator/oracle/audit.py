@@ -12,13 +12,12 @@ from statistics import fmean
 from types import MappingProxyType
 from typing import Any
 
+from sapo_adversary.scoring import SharedScorer
 from sapo_node.groups.messages import TrainReport
 from sapo_node.groups.types import LocalGroup, Place
 from sapo_node.sampling.sampler import WeightedGroup
 from sapo_node.training.batch_log import Trainer
 from sapo_node.verification.sandbox.messages import ScoreRequest
-
-from sapo_adversary.scoring import SharedScorer
 from sapo_protocol import Manifest, assign, decode_body, open_message, public_key_of
 
 
