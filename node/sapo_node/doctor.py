@@ -17,11 +17,11 @@ from pathlib import Path
 import trio
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from sapo_node.app import learner_options
 from sapo_node.catalogue import require_catalogue
 from sapo_node.config import Config
 from sapo_node.jail import Jail
 from sapo_node.keyfile import Identity, PassphraseNeeded, load_key
+from sapo_node.learner.client import learner_options
 from sapo_node.net import addresses, listening
 from sapo_node.net.interface import BootstrapUnreachable, Channel, NetworkNotice, OtherSwarm, PeerConnected, Verdict
 from sapo_node.net.libp2p import Libp2pNetwork, NetworkSettings

@@ -7,11 +7,10 @@ from pathlib import Path
 
 import trio
 
-from sapo_node.app import learner_options
 from sapo_node.config import Config
 from sapo_node.heldout import HeldOut, measure
 from sapo_node.jail import Jail
-from sapo_node.learner.client import Learner
+from sapo_node.learner.client import Learner, learner_options
 from sapo_node.state import StateFolder
 from sapo_protocol import Manifest
 

@@ -88,6 +88,14 @@ def model_folder(model: str) -> Path:
     )
 
 
+def require_new_folder(output: Path) -> None:
+    """Raises LocalError where a new folder cannot be made at `output`."""
+    if output.exists():
+        raise LocalError(f"{output} is there already; name a folder that is not")
+    if not output.parent.is_dir():
+        raise LocalError(f"{output.parent} is no folder; make it first, or name another place")
+
+
 def require_plain(folder: Path) -> None:
     """Raises ModelError where a settings file is too large, is no plain JSON, or holds a key that chooses code."""
     for name, remedy in _FOREIGN_PARTS.items():

@@ -68,6 +68,14 @@ class NetworkSettings:
     discover: bool = True
     """Find nodes of the same swarm on the LAN and on this machine."""
 
+    def require_usable(self) -> None:
+        """Raises AddressError for an address that cannot be used, and PortBusyError for a port that is taken."""
+        for text in self.announce:
+            addresses.parse_announce(text)
+        for text in self.bootstrap:
+            addresses.parse_dial(text)
+        listening.check_port_free(tuple(addresses.parse_listen(text) for text in self.listen))
+
 
 class Libp2pNetwork:
     """`Network` over libp2p."""
