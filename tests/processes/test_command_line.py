@@ -4,7 +4,6 @@ import json
 import os
 import sqlite3
 import stat
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,22 +16,6 @@ from sapo_node.keyfile import create_key
 from sapo_node.metrics import METRICS
 from sapo_node.state import SCHEMA, locked, state_folder
 from sapo_protocol import load_manifest
-
-
-@pytest.fixture
-def here(monkeypatch, capsys):
-    """Runs a command in this process, for a new one would take a second: its exit code, and what it printed."""
-
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["sapo-node", *map(str, arguments)])
-        try:
-            main()
-        except SystemExit as ended:
-            return ended.code, capsys.readouterr()
-        raise AssertionError("the command line ends by an exit")
-
-    return run
-
 
 COMMANDS = [
     "start",
@@ -54,8 +37,8 @@ COMMANDS = [
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_explains_itself(here, command):
-    code, told = here(command, "--help")
+def test_every_command_explains_itself(run_here, command):
+    code, told = run_here(main, command, "--help")
     assert code == 0
     assert "--json" in told.out
     assert len(told.out.splitlines()) > 6
@@ -138,10 +121,10 @@ def odd_files(tmp_path_factory):
 
 
 @pytest.mark.parametrize(("arguments", "reason"), BAD_INPUT.values(), ids=BAD_INPUT.keys())
-def test_bad_input_is_one_line_that_says_what_is_wrong(odd_files, monkeypatch, here, arguments, reason):
+def test_bad_input_is_one_line_that_says_what_is_wrong(odd_files, monkeypatch, run_here, arguments, reason):
     where = ["--state", "state"] if arguments[0] in {"backup", "restore", "status", "start"} else []
     monkeypatch.chdir(odd_files)
-    code, told = here(*arguments, *where)
+    code, told = run_here(main, *arguments, *where)
     [refused] = told.err.splitlines()
     assert code == 1
     assert refused.startswith("error: ")
@@ -212,8 +195,8 @@ def test_eval_without_a_state_measures_the_policy_in_the_package():
     assert result["high"] - result["low"] < min(each["high"] - each["low"] for each in result["per_task"].values())
 
 
-def test_metrics_names_every_figure_in_its_help(here):
-    _, told = here("metrics", "--help")
+def test_metrics_names_every_figure_in_its_help(run_here):
+    _, told = run_here(main, "metrics", "--help")
     assert all(f"  {name}" in told.out for name in METRICS)
 
 
