@@ -51,7 +51,8 @@ def test_a_node_trains_on_what_a_server_and_a_program_answer(tmp_path):
         peers = [event["peer_id"] for event in started]
         config = tmp_path / "node.toml"
         config.write_text(
-            f"trusted = {json.dumps(peers)}\nbootstrap = {json.dumps([e['addresses'][0] for e in started])}"
+            f"trusted = {json.dumps(peers)}\nbootstrap = {json.dumps([e['addresses'][0] for e in started])}\n"
+            "examine_every = 0\n"
         )
         with RunningProcess(tmp_path / "t", "--swarm", swarm, "--config", config) as learner:
             for peer in peers:

@@ -27,7 +27,7 @@ def without_checkpoints(folder, *trusted):
     """
     folder.mkdir(exist_ok=True)
     file = folder / "node.toml"
-    file.write_text(f"local = 1\ncheckpoint_every = 100000\ntrusted = {json.dumps(trusted)}\n")
+    file.write_text(f"local = 1\ncheckpoint_every = 100000\nexamine_every = 0\ntrusted = {json.dumps(trusted)}\n")
     return file
 
 
@@ -131,7 +131,7 @@ def test_a_node_whose_workers_are_killed_at_random_points_goes_on(tmp_path, swar
 
 def test_a_corrupt_newest_checkpoint_falls_back_to_the_one_before_and_says_so(tmp_path, swarm):
     (tmp_path / "a").mkdir()
-    (tmp_path / "a" / "node.toml").write_text("checkpoint_every = 1\n")
+    (tmp_path / "a" / "node.toml").write_text("checkpoint_every = 1\nexamine_every = 0\n")
     arguments = ("--swarm", swarm, "--config", tmp_path / "a" / "node.toml", "--rounds")
     with RunningProcess(tmp_path / "a", *arguments, 2) as node:
         node.until_event("stopped")
