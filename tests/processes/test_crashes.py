@@ -5,10 +5,12 @@ import os
 import random
 import signal
 import sqlite3
+import sys
 import time
 
 import pytest
 
+from chat_server import SOLVER
 from processes import PATIENCE, RunningProcess, write_swarm
 from sapo_protocol import decode_header, decode_message, load_manifest, open_envelope, parse_envelope
 
@@ -23,11 +25,13 @@ def swarm(tmp_path):
 def without_checkpoints(folder, *trusted):
     """A configuration under which every batch stays on record, so that the whole story can be read afterwards.
 
-    With one own group a round, for the whole story is replayed after each kill.
+    With one own group a round, for the whole story is replayed after each kill, and without filters, which may reject
+    all that the peer has for some keys.
     """
     folder.mkdir(exist_ok=True)
     file = folder / "node.toml"
-    file.write_text(f"local = 1\ncheckpoint_every = 100000\nexamine_every = 0\ntrusted = {json.dumps(trusted)}\n")
+    settings = "local = 1\nexternal = 4\ngates = []\ncheckpoint_every = 100000\nexamine_every = 0\n"
+    file.write_text(f"{settings}trusted = {json.dumps(trusted)}\n")
     return file
 
 
@@ -72,7 +76,9 @@ def accepted_of(database):
 @pytest.mark.parametrize("kills", KILLS)
 def test_a_node_killed_at_random_points_loses_nothing_and_repeats_nothing(tmp_path, swarm, kills):
     rng = random.Random(1)
-    with RunningProcess(tmp_path / "peer", "--swarm", swarm, "--local", 1) as peer:
+    (tmp_path / "solver.py").write_text(SOLVER)
+    solver = ("--program", f"{sys.executable} {tmp_path / 'solver.py'}", "--local", 1)
+    with RunningProcess(tmp_path / "peer", "--swarm", swarm, *solver, command="contribute") as peer:
         started = peer.until_event("started")
         config = without_checkpoints(tmp_path / "victim", started["peer_id"])
         arguments = ("--swarm", swarm, "--config", config, "--bootstrap", started["addresses"][0])
@@ -96,7 +102,7 @@ def test_a_node_killed_at_random_points_loses_nothing_and_repeats_nothing(tmp_pa
                 accepted = accepted_of(database)
                 external = assert_nothing_trained_twice(database)
         assert external > 0
-        peer.until_round(1)
+        peer.until_event("shared")
         views = {each["peer"]: each["standing"] for each in peer.events[-1]["peers"]}
     assert "banned" not in views.values()
 
