@@ -15,27 +15,27 @@ from urllib.parse import urlsplit
 
 import trio
 
-from sapo_node.anchors import Anchors
-from sapo_node.catalogue import require_catalogue
-from sapo_node.clock import SystemClock
-from sapo_node.config import Config
-from sapo_node.contribution import Answerer, ContributionReport
-from sapo_node.counters import Counters
-from sapo_node.dashboard import Dashboard, parse_place
-from sapo_node.dashboard.facts import Facts
-from sapo_node.database import Database
-from sapo_node.history import History
-from sapo_node.jail import Jail
-from sapo_node.journal import Journal
-from sapo_node.keyfile import Identity
+from sapo_node.net.anchors import Anchors
+from sapo_node.verification.compatibility import require_catalogue
+from sapo_node.processes.clock import SystemClock
+from sapo_node.app.config import Config
+from sapo_node.training.rollout import Answerer, ContributionReport
+from sapo_node.storage.counters import Counters
+from sapo_node.observability.dashboard import Dashboard, parse_place
+from sapo_node.observability.dashboard.facts import Facts
+from sapo_node.storage.database import Database
+from sapo_node.observability.history import History
+from sapo_node.verification.sandbox import Jail
+from sapo_node.observability.journal import Journal
+from sapo_node.storage.keys import Identity
 from sapo_node.learner.client import Learner, learner_options
 from sapo_node.net.interface import NetworkNotice, PeerConnected
 from sapo_node.net.libp2p import Libp2pNetwork, NetworkSettings
-from sapo_node.node import Node
-from sapo_node.overview import Overview, overview
-from sapo_node.place import Place
-from sapo_node.round import Phase, RoundReport
-from sapo_node.state import SCHEMA, locked, state_folder
+from sapo_node.app.node import Node
+from sapo_node.observability.overview import Overview, overview
+from sapo_node.storage.fingerprint import Place
+from sapo_node.training.round import Phase, RoundReport
+from sapo_node.app.state import SCHEMA, locked, state_folder
 from sapo_protocol import LocalError, Manifest, load_manifest
 from sapo_protocol.printable import printable
 

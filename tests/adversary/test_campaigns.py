@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import pytest
 from rich.console import Console
+from sapo_node.groups.messages import GATES
 
 from sapo_adversary.attacks.catalogue import THREATS
 from sapo_adversary.campaigns.campaign import (
@@ -27,7 +28,6 @@ from sapo_adversary.campaigns.play import play, recorded
 from sapo_adversary.cli import main
 from sapo_adversary.commands.campaigns import _one_out
 from sapo_adversary.simulator.engine import ThisMachine
-from sapo_node.learner.messages import GATES
 from sapo_protocol import LocalError
 
 

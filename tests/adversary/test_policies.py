@@ -9,12 +9,12 @@ from dataclasses import replace
 import pytest
 import torch
 from click.testing import CliRunner
+from sapo_node.groups.messages import GenerateRequest, LearnerOptions, TrainGroup, TrainRequest
 
 from sapo_adversary.commands.policies import policies as command
 from sapo_adversary.policies import POLICIES, make, meta_of, networks, prepare
 from sapo_adversary.policies.catalogue import SEED, Reinforced, Taught
 from sapo_node.learner.generate import generate
-from sapo_node.learner.messages import GenerateRequest, LearnerOptions, TrainGroup, TrainRequest
 from sapo_node.learner.model import load
 from sapo_node.learner.trainer import Trainer
 from sapo_node.seed import POLICY_DIR, build, measure

@@ -6,12 +6,12 @@ import shutil
 
 import pytest
 import torch
+from sapo_node.groups.advantage import advantages
+from sapo_node.groups.messages import GenerateRequest, LearnerOptions, TrainGroup, TrainRequest
 
-from sapo_node.advantage import advantages
 from sapo_node.learner import checkpoint
 from sapo_node.learner.checkpoint import CheckpointError
 from sapo_node.learner.generate import generate
-from sapo_node.learner.messages import GenerateRequest, LearnerOptions, TrainGroup, TrainRequest
 from sapo_node.learner.model import load
 from sapo_node.learner.trainer import Trainer
 

@@ -11,17 +11,17 @@ from pathlib import Path
 
 import pytest
 import torch
+from sapo_node.groups.advantage import advantages
+from sapo_node.groups.messages import GenerateRequest, LearnerOptions, TrainGroup, TrainRequest
+from sapo_node.groups.prompt import SYSTEM
 from tokenizers.pre_tokenizers import ByteLevel
 from transformers import AutoModelForCausalLM, Qwen2Tokenizer
 
-from sapo_node.advantage import advantages
 from sapo_node.learner import checkpoint
 from sapo_node.learner.export import export, main
 from sapo_node.learner.generate import generate
-from sapo_node.learner.messages import GenerateRequest, LearnerOptions, TrainGroup, TrainRequest
 from sapo_node.learner.model import load
 from sapo_node.learner.trainer import Trainer
-from sapo_node.prompt import SYSTEM
 from sapo_protocol import LocalError
 from tiny_models import TEMPLATE, write_model, write_tokenizer
 

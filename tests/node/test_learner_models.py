@@ -5,14 +5,14 @@ import shutil
 
 import pytest
 import torch
+from sapo_node.groups.advantage import advantages
+from sapo_node.groups.messages import GenerateRequest, LearnerOptions, TrainGroup, TrainRequest
 from transformers import Qwen3_5ForCausalLM, Qwen3_5TextConfig
 
-from sapo_node.advantage import advantages
 from sapo_node.learner import checkpoint
 from sapo_node.learner.batch import completion_logits, micro_batches, rows_of
 from sapo_node.learner.generate import generate
 from sapo_node.learner.grpo import token_logprobs
-from sapo_node.learner.messages import GenerateRequest, LearnerOptions, TrainGroup, TrainRequest
 from sapo_node.learner.model import ModelError, load
 from sapo_node.learner.trainer import Trainer
 from tiny_models import FAMILIES, TEMPLATE, write_model, write_tokenizer

@@ -98,7 +98,7 @@ def ends_in_order(node, number):
 
 
 def test_a_node_with_an_older_key_trains_but_does_not_publish(tmp_path, swarm):
-    from sapo_node.keyfile import create_key
+    from sapo_node.storage.keys import create_key
 
     create_key(tmp_path / "a" / "node.key")
     with RunningProcess(tmp_path / "a", "--swarm", swarm) as node:

@@ -10,8 +10,8 @@ from typing import Any
 
 import trio
 
-from sapo_node.config import Config
-from sapo_node.learner.messages import (
+from sapo_node.app.config import Config
+from sapo_node.groups.messages import (
     Correction,
     GenerateRequest,
     LearnerOptions,
@@ -26,8 +26,8 @@ from sapo_node.learner.messages import (
     report_from_json,
     train_to_json,
 )
-from sapo_node.state import StateFolder
-from sapo_node.worker import TaskStatus, Worker, WorkerFailed
+from sapo_node.app.state import StateFolder
+from sapo_node.processes.worker import TaskStatus, Worker, WorkerFailed
 from sapo_protocol import LocalError, Manifest
 
 START_DEADLINE = 300.0

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from sapo_node.learner.hub import cached
-from sapo_node.learner.messages import is_hub_name
+from sapo_node.groups.messages import is_hub_name
 from sapo_node.seed import POLICY_DIR
 from sapo_protocol.errors import LocalError
 
