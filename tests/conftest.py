@@ -1,6 +1,7 @@
 """Values that many tests start from."""
 
 import hashlib
+import sys
 from dataclasses import dataclass, replace
 
 import pytest
@@ -24,6 +25,21 @@ from sapo_protocol import (
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What waits for real processes comes first: quick files then fill the gaps, and no worker works on alone."""
     items.sort(key=lambda item: "processes" not in item.path.parts)
+
+
+@pytest.fixture
+def run_here(monkeypatch, capsys):
+    """Runs a command line in this process, since a new one takes a second: its exit code, and what it printed."""
+
+    def run(main, *arguments):
+        monkeypatch.setattr(sys, "argv", ["program", *map(str, arguments)])
+        try:
+            main()
+        except SystemExit as ended:
+            return ended.code or 0, capsys.readouterr()
+        raise AssertionError("a command line ends by an exit")
+
+    return run
 
 
 @dataclass(frozen=True)

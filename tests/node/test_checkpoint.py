@@ -1,15 +1,14 @@
 """Checkpoints: bit-exact resume, fallback, and what a failed write leaves behind."""
 
 import json
+import resource
 import shutil
-import subprocess
-import sys
 
 import pytest
 import torch
-
 from sapo_node.groups.advantage import advantages
 from sapo_node.groups.messages import GenerateRequest, LearnerOptions, TrainGroup, TrainRequest
+
 from sapo_node.learner import checkpoint
 from sapo_node.learner.checkpoint import CheckpointError
 from sapo_node.learner.generate import generate
@@ -187,33 +186,20 @@ def test_an_unfinished_write_is_swept_away(two):
 
 
 def test_a_full_disk_leaves_the_checkpoint_before_and_training_goes_on(tmp_path):
-    script = """
-import resource, signal, sys
-from pathlib import Path
-sys.path.insert(0, {tests!r})
-from test_checkpoint import *
-root = Path({root!r})
-trainer = new_trainer()
-train(trainer, [1])
-checkpoint.save(trainer, root)
-train(trainer, [2])
-signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
-try:
-    checkpoint.save(trainer, root)
-except CheckpointError as error:
-    assert "free some space" in str(error) and "\\n" not in str(error), str(error)
-else:
-    sys.exit("the write should have failed")
-train(trainer, [3])
-print(sorted(path.name for path in root.iterdir()))
-"""
-    from pathlib import Path
-
-    code = script.format(tests=str(Path(__file__).parent), root=str(tmp_path))
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.strip().endswith("['step-00000001']")
+    writing = new_trainer()
+    train(writing, [1])
+    checkpoint.save(writing, tmp_path)
+    train(writing, [2])
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, before[1]))
+    try:
+        with pytest.raises(CheckpointError, match="free some space") as caught:
+            checkpoint.save(writing, tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert "\n" not in str(caught.value)
+    train(writing, [3])
+    assert [path.name for path in tmp_path.iterdir()] == ["step-00000001"]
     trainer = new_trainer()
     checkpoint.restore(trainer, tmp_path)
     assert trainer.step == 1

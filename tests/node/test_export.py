@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 import torch
-from tokenizers.pre_tokenizers import ByteLevel
-from transformers import AutoModelForCausalLM, Qwen2Tokenizer
-
 from sapo_node.groups.advantage import advantages
 from sapo_node.groups.messages import GenerateRequest, LearnerOptions, TrainGroup, TrainRequest
 from sapo_node.groups.prompt import SYSTEM
+from tokenizers.pre_tokenizers import ByteLevel
+from transformers import AutoModelForCausalLM, Qwen2Tokenizer
+
 from sapo_node.learner import checkpoint
-from sapo_node.learner.export import export
+from sapo_node.learner.export import export, main
 from sapo_node.learner.generate import generate
 from sapo_node.learner.model import load
 from sapo_node.learner.trainer import Trainer
@@ -216,9 +216,10 @@ def test_what_is_there_is_never_overwritten(tmp_path):
         export(LearnerOptions(checkpoints=str(tmp_path)), tmp_path / "out")
 
 
-def test_the_program_says_the_step_or_what_is_wrong_in_one_line(tmp_path, options):
-    command = [sys.executable, "-m", "sapo_node.learner.export", json.dumps(asdict(options)), str(tmp_path / "out")]
-    first, again = (subprocess.run(command, capture_output=True, text=True, check=False) for _ in range(2))
-    assert json.loads(first.stdout) == {"step": 2, "note": None}
-    assert again.returncode == 1
-    assert again.stderr.splitlines()[-1].endswith("name a folder that is not")
+def test_the_program_says_the_step_or_what_is_wrong_in_one_line(tmp_path, options, capsys):
+    told = json.dumps(asdict(options)), str(tmp_path / "out")
+    command = [sys.executable, "-m", "sapo_node.learner.export", *told]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout) == {"step": 2, "note": None}
+    assert main(*told) == 1
+    assert capsys.readouterr().err.splitlines()[-1].endswith("name a folder that is not")

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 import trio
-
 from sapo_node.groups.advantage import advantages
 from sapo_node.groups.messages import LearnerOptions, RequestError, TrainGroup
-from sapo_node.learner.client import Learner
 from sapo_node.processes.frames import read_frame, write_frame
 from sapo_node.processes.worker import WorkerFailed
+
+from sapo_node.learner.client import Learner
 from sapo_protocol.errors import LocalError
 
 QUESTIONS = ["What is 2 + 2?", "Why?"]
@@ -104,16 +104,9 @@ async def test_a_request_cut_by_a_kill_is_not_answered(tmp_path, nursery):
             await learner.train(step, groups)
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"model": "/no/such/folder"}, "there is no folder /no/such/folder"),
-        ({"device": "quantum"}, "device quantum is not there"),
-    ],
-)
-async def test_a_start_that_cannot_work_ends_in_one_clear_line(tmp_path, nursery, changes, message):
-    learner = Learner(options(tmp_path, **changes))
-    with pytest.raises(LocalError, match=message) as caught:
+async def test_a_start_that_cannot_work_ends_in_one_clear_line(tmp_path):
+    learner = Learner(options(tmp_path, device="quantum"))
+    with pytest.raises(LocalError, match="device quantum is not there") as caught:
         await learner.run()
     assert "\n" not in str(caught.value)
 

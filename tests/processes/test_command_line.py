@@ -2,19 +2,19 @@
 
 import json
 import os
-import socket
 import sqlite3
 import stat
-import sys
+from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
-
-from processes import RunningProcess, sapo_node, write_swarm
 from sapo_node.app.state import SCHEMA, locked, state_folder
-from sapo_node.cli.main import main
 from sapo_node.observability.metrics import METRICS
 from sapo_node.storage.database import Database
 from sapo_node.storage.keys import create_key
+
+from processes import PATIENCE, RunningProcess, sapo_node, write_swarm
+from sapo_node.cli import main
 from sapo_protocol import load_manifest
 
 COMMANDS = [
@@ -37,11 +37,11 @@ COMMANDS = [
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_explains_itself(command):
-    done = sapo_node(command, "--help")
-    assert done.returncode == 0
-    assert "--json" in done.stdout
-    assert len(done.stdout.splitlines()) > 6
+def test_every_command_explains_itself(run_here, command):
+    code, told = run_here(main, command, "--help")
+    assert code == 0
+    assert "--json" in told.out
+    assert len(told.out.splitlines()) > 6
 
 
 def test_keygen_prints_the_peer_id_and_never_overwrites(tmp_path):
@@ -65,11 +65,6 @@ def one_line_error(done):
     assert lines[-1].startswith("error:"), done.stderr
     assert "Traceback" not in done.stderr
     return lines[-1]
-
-
-def test_status_of_a_key_that_never_ran_says_what_to_do(tmp_path):
-    sapo_node("keygen", "--key", tmp_path / "k")
-    assert "sapo-node start" in one_line_error(sapo_node("status", "--key", tmp_path / "k", "--state", tmp_path))
 
 
 def test_an_unknown_swarm_names_those_there_are_and_no_key_is_made_for_it(tmp_path):
@@ -126,69 +121,55 @@ def odd_files(tmp_path_factory):
 
 
 @pytest.mark.parametrize(("arguments", "reason"), BAD_INPUT.values(), ids=BAD_INPUT.keys())
-def test_bad_input_is_one_line_that_says_what_is_wrong(odd_files, monkeypatch, capsys, arguments, reason):
-    """In this process, for a new one would take a second each."""
+def test_bad_input_is_one_line_that_says_what_is_wrong(odd_files, monkeypatch, run_here, arguments, reason):
     where = ["--state", "state"] if arguments[0] in {"backup", "restore", "status", "start"} else []
     monkeypatch.chdir(odd_files)
-    monkeypatch.setattr(sys, "argv", ["sapo-node", *arguments, *where])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    [refused] = capsys.readouterr().err.splitlines()
-    assert ended.value.code == 1
+    code, told = run_here(main, *arguments, *where)
+    [refused] = told.err.splitlines()
+    assert code == 1
     assert refused.startswith("error: ")
     assert reason in refused
     assert refused.isprintable()
 
 
-@pytest.mark.parametrize("umask", [0, 0o022])
-def test_everything_that_a_node_keeps_is_for_its_owner_alone(tmp_path, umask):
-    swarm, state = write_swarm(tmp_path / "here.toml"), tmp_path / "state"
-    where = ("--swarm", swarm, "--key", tmp_path / "node.key", "--state", state)
-    played = sapo_node(
-        *("start", *where, "--rounds", 1, "--no-mdns", "--listen", "/ip4/127.0.0.1/tcp/0", "--dashboard", "off"),
-        umask=umask,
-    )
-    assert played.returncode == 0, played.stderr
-    assert sapo_node("backup", tmp_path / "state.tar", *where, umask=umask).returncode == 0
-    kept = [tmp_path / "node.key", tmp_path / "state.tar", state, *state.rglob("*")]
+@dataclass(frozen=True)
+class Life:
+    """A node that played three rounds, and stopped."""
+
+    folder: Path
+    swarm: Path
+    events: list
+    code: int
+
+    @property
+    def where(self):
+        return ("--swarm", self.swarm, "--key", self.folder / "node.key", "--state", self.folder / "state")
+
+
+@pytest.fixture(scope="module")
+def played(tmp_path_factory):
+    """It ran under a umask that keeps nothing from anybody."""
+    folder = tmp_path_factory.mktemp("played")
+    swarm = write_swarm(folder / "here.toml")
+    with RunningProcess(folder / "a", "--swarm", swarm, "--rounds", 3, umask=0) as node:
+        node.until_event("stopped")
+        return Life(folder / "a", swarm, node.events, node.process.wait(PATIENCE))
+
+
+def test_everything_that_a_node_keeps_is_for_its_owner_alone(played, tmp_path):
+    state, where = played.folder / "state", played.where
+    assert sapo_node("backup", tmp_path / "state.tar", *where, umask=0).returncode == 0
+    kept = [played.folder / "node.key", tmp_path / "state.tar", state, *state.rglob("*")]
     assert {"node.sqlite", "lock", "latest", "weights.safetensors", "meta.json"} <= {each.name for each in kept}
     assert [each for each in kept if stat.S_IMODE(each.stat().st_mode) & 0o077] == []
-    restored = sapo_node("restore", tmp_path / "state.tar", *where[:4], "--state", state / "moved")
+    restored = sapo_node("restore", tmp_path / "state.tar", *where[:4], "--state", tmp_path / "moved", umask=0)
+    moved = [tmp_path / "moved", *(tmp_path / "moved").rglob("*")]
+    assert [each for each in moved if stat.S_IMODE(each.stat().st_mode) & 0o077] == []
     assert "listens for two epochs (20 min) before it publishes" in restored.stdout
-    other = sapo_node("restore", tmp_path / "state.tar", "--swarm", "starter", *where[2:4], "--state", state / "other")
+    other = sapo_node(
+        "restore", tmp_path / "state.tar", "--swarm", "starter", *where[2:4], "--state", tmp_path / "other"
+    )
     assert "--key and --swarm" in one_line_error(other)
-
-
-def test_an_unknown_configuration_key_is_refused_with_the_right_one(tmp_path):
-    (tmp_path / "c.toml").write_text("extrenal = 4")
-    assert "did you mean 'external'" in one_line_error(sapo_node("start", "--config", tmp_path / "c.toml"))
-
-
-def test_a_busy_port_is_named_with_the_option_that_changes_it(tmp_path):
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        done = sapo_node(
-            *("start", "--no-train", "--no-mdns", "--key", tmp_path / "k", "--state", tmp_path),
-            *("--listen", f"/ip4/127.0.0.1/tcp/{port}"),
-        )
-    assert "--listen" in one_line_error(done)
-
-
-def test_a_bootstrap_address_without_a_peer_id_is_refused(tmp_path):
-    done = sapo_node(
-        *("start", "--no-train", "--no-mdns", "--key", tmp_path / "k", "--state", tmp_path),
-        *("--bootstrap", "/ip4/127.0.0.1/tcp/1"),
-    )
-    assert "/p2p/" in one_line_error(done)
-
-
-def test_a_model_folder_without_a_tokenizer_is_refused(tmp_path):
-    (tmp_path / "model").mkdir()
-    done = sapo_node(
-        *("start", "--no-mdns", "--key", tmp_path / "k", "--state", tmp_path, "--model", tmp_path / "model"),
-        *("--listen", "/ip4/127.0.0.1/tcp/0"),
-    )
-    assert "model" in one_line_error(done)
 
 
 def test_a_key_made_by_a_start_that_failed_shares_with_the_next(tmp_path):
@@ -204,12 +185,6 @@ def test_a_key_made_by_a_start_that_failed_shares_with_the_next(tmp_path):
         assert node.until_event("round")["published"] is True
 
 
-def test_eval_asks_the_hub_for_a_model_it_names(monkeypatch, tmp_path):
-    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
-    monkeypatch.setenv("HF_HOME", str(tmp_path))
-    assert "cannot be downloaded" in one_line_error(sapo_node("eval", "--model", "somebody/tiny"))
-
-
 def test_eval_without_a_state_measures_the_policy_in_the_package():
     done = sapo_node("eval", "--questions", 4, "--json")
     result = json.loads(done.stdout)
@@ -220,36 +195,17 @@ def test_eval_without_a_state_measures_the_policy_in_the_package():
     assert result["high"] - result["low"] < min(each["high"] - each["low"] for each in result["per_task"].values())
 
 
-def test_metrics_names_every_figure_in_its_help():
-    shown = sapo_node("metrics", "--help").stdout
-    assert all(f"  {name}" in shown for name in METRICS)
+def test_metrics_names_every_figure_in_its_help(run_here):
+    _, told = run_here(main, "metrics", "--help")
+    assert all(f"  {name}" in told.out for name in METRICS)
 
 
-def test_a_damaged_database_is_named_and_left_as_it_is(tmp_path):
-    swarm = write_swarm(tmp_path / "here.toml")
-    with RunningProcess(tmp_path / "a", "--swarm", swarm, "--no-train") as node:
-        node.until_event("started")
-    (database,) = (tmp_path / "a" / "state").rglob("node.sqlite")
-    for extra in database.parent.glob("node.sqlite-*"):
-        extra.unlink()
-    database.write_bytes(b"SQLite format 3\0" + b"\xff" * 5_000)
-    done = sapo_node(
-        *("start", "--no-train", "--no-mdns", "--swarm", swarm, "--listen", "/ip4/127.0.0.1/tcp/0"),
-        *("--key", tmp_path / "a" / "node.key", "--state", tmp_path / "a" / "state"),
-    )
-    assert "damaged" in one_line_error(done)
-    assert database.stat().st_size == 5_016
-
-
-def test_start_plays_the_rounds_asked_for_and_tells_of_them(tmp_path):
-    swarm = write_swarm(tmp_path / "here.toml")
-    with RunningProcess(tmp_path / "a", "--swarm", swarm, "--rounds", 3) as node:
-        started = node.until_event("started")
-        node.until_event("stopped")
-        assert node.process.wait(30) == 0
-    rounds = [event for event in node.events if event["event"] == "round"]
+def test_start_plays_the_rounds_asked_for_and_tells_of_them(played):
+    assert played.code == 0
+    [started] = [event for event in played.events if event["event"] == "started"]
+    rounds = [event for event in played.events if event["event"] == "round"]
     assert [each["step"] for each in rounds] == [1, 2, 3]
-    where = ("--swarm", swarm, "--key", tmp_path / "a" / "node.key", "--state", tmp_path / "a" / "state")
+    where = played.where
     status = json.loads(sapo_node("status", *where, "--json").stdout)
     assert status["session"]["peer_id"] == started["peer_id"]
     assert [each["step"] for each in status["rounds"]] == [1, 2, 3]
@@ -283,18 +239,14 @@ def test_status_says_whether_the_node_runs(tmp_path):
 
 
 @pytest.fixture(scope="module")
-def message(tmp_path_factory):
+def message(played, tmp_path_factory):
     """A message that a real node signed, and its swarm."""
-    tmp_path = tmp_path_factory.mktemp("message")
-    swarm = write_swarm(tmp_path / "here.toml")
-    with RunningProcess(tmp_path / "a", "--swarm", swarm, "--rounds", 1) as node:
-        node.until_event("stopped")
-    (database,) = (tmp_path / "a" / "state").rglob("node.sqlite")
+    (database,) = (played.folder / "state").rglob("node.sqlite")
     with sqlite3.connect(database) as connection:
         (data,) = connection.execute("SELECT message FROM published").fetchone()
-    file = tmp_path / "message.cbor"
+    file = tmp_path_factory.mktemp("message") / "message.cbor"
     file.write_bytes(data)
-    return file, swarm
+    return file, played.swarm
 
 
 def test_verify_confirms_what_a_node_published_and_refuses_it_once_changed(message):

@@ -6,10 +6,10 @@ import time
 from dataclasses import replace
 
 import pytest
+from sapo_node.observability.history import TAKEN
 
 from javascript import javascript
 from processes import PATIENCE, RunningProcess
-from sapo_node.observability.history import TAKEN
 from sapo_protocol import load_manifest, render_manifest
 
 
@@ -47,22 +47,21 @@ class JavaScriptPeer:
         return self.events(name)[:count]
 
 
-@pytest.fixture
-def swarm(tmp_path):
+@pytest.fixture(scope="module")
+def swarm(tmp_path_factory):
     """A node in a swarm of tasks that both can build, on several topics, and how a peer finds it."""
+    folder = tmp_path_factory.mktemp("swarm")
     manifest = load_manifest("interop").restarted(
         name="live", genesis=int(time.time()), epoch_seconds=600, max_rounds=10_000
     )
     manifest = replace(manifest, shards=3)
-    (tmp_path / "live.toml").write_text(render_manifest(manifest))
-    (tmp_path / "live.cbor").write_bytes(manifest.encoded)
+    (folder / "live.toml").write_text(render_manifest(manifest))
+    (folder / "live.cbor").write_bytes(manifest.encoded)
     # The peer answers without work, from which a node with gates learns nothing.
-    (tmp_path / "node.toml").write_text("gates = []\n")
-    with RunningProcess(
-        tmp_path / "node", "--swarm", tmp_path / "live.toml", "--config", tmp_path / "node.toml"
-    ) as node:
+    (folder / "node.toml").write_text("gates = []\nexamine_every = 0\n")
+    with RunningProcess(folder / "node", "--swarm", folder / "live.toml", "--config", folder / "node.toml") as node:
         address = node.until_event("started")["addresses"][0]
-        yield node, ("--manifest", tmp_path / "live.cbor", "--dial", address)
+        yield node, ("--manifest", folder / "live.cbor", "--dial", address)
 
 
 @pytest.fixture

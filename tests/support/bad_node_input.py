@@ -156,6 +156,7 @@ start --no-train --state states/folder      | 1 | node.sqlite
 {relay} --listen /ip4/192.0.2.1/tcp/4001   | 1 | cannot listen on /ip4/192.0.2.1/tcp/4001 & --listen
 {relay} --announce nonsense           | 1 | --announce 'nonsense' & ^(?!.*0\.0\.0\.0) & write|others can
 {relay} --bootstrap /ip4/1.2.3.4/tcp/1/p2p/12D3KooWx | 1 | cannot be dialled & /p2p/<peer id>
+{relay} --bootstrap /ip4/127.0.0.1/tcp/1 | 1 | does not say which peer & /p2p/<peer id>
 {relay} --dashboard nonsense          | 1 | dashboard is 'nonsense' & 127.0.0.1:8080 & off
 {relay} --dashboard 127.0.0.1:{busy} | 1 | cannot listen on 127.0.0.1:{busy} & --dashboard
 start {fresh} --local 0                     | 1 | local is 0 & from 1 to 16
@@ -171,6 +172,7 @@ start {fresh} --model somebody/tiny         | 1 | somebody/tiny & cannot be down
 
 # Models: each starts a learner, which takes seconds; `test_learner_models.py` tries many more.
 eval --model mixed                   | 1 | mixed & no usable causal language model
+eval --model somebody/tiny                  | 1 | somebody/tiny & cannot be downloaded & network
 
 # contribute
 contribute                                  | 2 | --endpoint with --model & --program & --terminal
@@ -228,7 +230,6 @@ eval --samples 65                           | 2 | --samples & 1<=x<=64
 eval --state missing                        | 1 | {no-state} missing & sapo-node start
 export                                      | 2 | missing argument 'OUTPUT'
 export place                                | 1 | place is there already & name a folder that is not
-export /proc/x                              | 1 | cannot write /proc/x
 export new/x --state missing                | 1 | {no-state} missing & sapo-node start
 export new/x --lora nope                    | 2 | --lora & 'nope' is not a valid integer
 export new/x --dtype float64                | 2 | --dtype & bfloat16

@@ -1,9 +1,22 @@
-"""A real HTTP server on loopback that speaks chat completions, well or badly, and notes what it was asked."""
+"""Who answers in the place of a model: a real HTTP server on loopback that speaks chat completions, well or badly, and
+notes what it was asked; and a program that solves what it can.
+"""
 
 import json
 import re
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+SOLVER = f"""
+import json, sys
+sys.path.insert(0, {str(Path(__file__).parent)!r})
+from chat_server import work
+for line in sys.stdin:
+    text = work(json.loads(line)["question"])
+    print(json.dumps([text] if text else []), flush=True)
+"""
+"""A program for `contribute --program`."""
 
 _ASKED = re.compile(r"(\d+) ([*+-]) (\d+)")
 

@@ -42,8 +42,8 @@ def write_swarm(path, *, shards=1, **changes):
 class RunningProcess:
     """One `sapo-node start --json`, or another command that runs a node, and what it has said so far."""
 
-    def __init__(self, folder, *arguments, command="start", stdin=None, within=(), address="127.0.0.1"):
-        """`within` goes before the command; `address` is where it listens."""
+    def __init__(self, folder, *arguments, command="start", within=(), address="127.0.0.1", **options):
+        """`within` goes before the command; `address` is where it listens; `options` are those of `Popen`."""
         self.folder = Path(folder)
         self.folder.mkdir(exist_ok=True)
         self.events = []
@@ -58,10 +58,10 @@ class RunningProcess:
                 *map(str, arguments),
             ],
             env=ENVIRONMENT,
-            stdin=stdin,
             stdout=subprocess.PIPE,
             stderr=self._stderr,
             text=True,
+            **options,
         )
         threading.Thread(target=self._read, daemon=True).start()
 

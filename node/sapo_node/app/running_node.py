@@ -15,29 +15,27 @@ from urllib.parse import urlsplit
 
 import trio
 
-from sapo_node.app.config import Config
-from sapo_node.app.node import Node
-from sapo_node.app.state import SCHEMA, StateFolder, locked, state_folder
-from sapo_node.groups.messages import LearnerOptions
-from sapo_node.groups.types import ContributionReport
-from sapo_node.learner.client import Learner, require_installed
 from sapo_node.net.anchors import Anchors
-from sapo_node.net.interface import NetworkNotice, PeerConnected
-from sapo_node.net.libp2p import Libp2pNetwork, NetworkSettings
+from sapo_node.verification.compatibility import require_catalogue
+from sapo_node.processes.clock import SystemClock
+from sapo_node.app.config import Config
+from sapo_node.training.rollout import Answerer, ContributionReport
+from sapo_node.storage.counters import Counters
 from sapo_node.observability.dashboard import Dashboard, parse_place
 from sapo_node.observability.dashboard.facts import Facts
-from sapo_node.observability.history import History
-from sapo_node.observability.journal import Journal
-from sapo_node.observability.overview import Overview, overview
-from sapo_node.processes.clock import SystemClock
-from sapo_node.storage.counters import Counters
 from sapo_node.storage.database import Database
-from sapo_node.storage.fingerprint import Place
-from sapo_node.storage.keys import Identity
-from sapo_node.training.rollout import Answerer
-from sapo_node.training.round import Phase, RoundReport
-from sapo_node.verification.compatibility import require_catalogue
+from sapo_node.observability.history import History
 from sapo_node.verification.sandbox import Jail
+from sapo_node.observability.journal import Journal
+from sapo_node.storage.keys import Identity
+from sapo_node.learner.client import Learner, learner_options
+from sapo_node.net.interface import NetworkNotice, PeerConnected
+from sapo_node.net.libp2p import Libp2pNetwork, NetworkSettings
+from sapo_node.app.node import Node
+from sapo_node.observability.overview import Overview, overview
+from sapo_node.storage.fingerprint import Place
+from sapo_node.training.round import Phase, RoundReport
+from sapo_node.app.state import SCHEMA, locked, state_folder
 from sapo_protocol import LocalError, Manifest, load_manifest
 from sapo_protocol.printable import printable
 
@@ -102,27 +100,6 @@ class Stopped:
 
 Event = Started | Refreshed | Phased | Played | Shared | Noticed | Stopped
 Observer = Callable[[Event], None]
-
-
-def learner_options(config: Config, manifest: Manifest, folder: StateFolder) -> LearnerOptions:
-    """What the learner process is told at its start. Raises LocalError where none can be started."""
-    require_installed()
-    return LearnerOptions(
-        checkpoints=str(folder.checkpoints),
-        model=config.model,
-        lora=config.lora,
-        dtype=config.dtype,
-        gradient_checkpointing=config.gradient_checkpointing,
-        device=config.device,
-        threads=config.threads,
-        learning_rate=config.learning_rate,
-        warmup=config.warmup,
-        groups=config.groups,
-        completions=manifest.completions,
-        max_tokens=config.max_tokens,
-        max_completion_bytes=manifest.max_completion_bytes,
-        gates=config.gates,
-    )
 
 
 def network_settings(
@@ -235,6 +212,10 @@ class RunningNode:
         rounds: int | None,
         contributor: Answerer | None,
     ) -> None:
+        anchors = Anchors(database)
+        settings = network_settings(self._config, self._manifest, self._identity, anchors.addresses)
+        settings.require_usable()
+        page = parse_place(self._config.dashboard)
         jail = Jail()
         learner = Learner(learner_options(self._config, self._manifest, self._folder)) if self._config.train else None
         async with trio.open_nursery() as starting:
@@ -258,8 +239,6 @@ class RunningNode:
             journal=Journal(database),
         )
         nursery.start_soon(self._await_signals, node)
-        anchors = Anchors(database)
-        settings = network_settings(config, self._manifest, self._identity, anchors.addresses)
         network = Libp2pNetwork(
             settings,
             self._identity.peer_id,
@@ -275,7 +254,8 @@ class RunningNode:
             self._tell(f"checkpoint {learner.ready.fallback}")
         self._tell_of_listening(node)
         facts = Facts(database, {"jail": jail.describe()})
-        await self._serve_page(nursery, facts, database)
+        if page:
+            await self._serve_page(nursery, facts, database, page)
         self._describe(node, network)
         self._observer(Started(self._view(database)))
         nursery.start_soon(self._refresh, node, network, database)
@@ -308,10 +288,9 @@ class RunningNode:
             on_contribution=on_contribution,
         )
 
-    async def _serve_page(self, nursery: trio.Nursery, facts: Facts, database: Database) -> None:
-        place = parse_place(self._config.dashboard)
-        if not place:
-            return
+    async def _serve_page(
+        self, nursery: trio.Nursery, facts: Facts, database: Database, place: tuple[str, int]
+    ) -> None:
         self._dashboard = Dashboard(facts, database, place, self._manifest)
         await nursery.start(self._dashboard.run)
         if ip_address(place[0]).is_unspecified:

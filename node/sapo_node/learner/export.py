@@ -24,7 +24,8 @@ from transformers import (
 
 from sapo_node.groups.messages import LearnerOptions
 from sapo_node.learner import checkpoint
-from sapo_node.learner.folder import TOKENIZER_FILES, line_of, model_folder
+from sapo_node.learner.folder import TOKENIZER_FILES, line_of, model_folder, require_new_folder
+from sapo_node.groups.messages import LearnerOptions
 from sapo_node.learner.model import Policy, load
 from sapo_node.learner.probe import require_readable
 from sapo_node.learner.trainer import Trainer
@@ -52,10 +53,7 @@ class Exported(NamedTuple):
 
 def export(options: LearnerOptions, output: Path) -> Exported:
     """Write the folder, which must not be there. Raises LocalError, and leaves nothing behind then."""
-    if output.exists():
-        raise LocalError(f"{output} is there already; name a folder that is not")
-    if not output.parent.is_dir():
-        raise LocalError(f"{output.parent} is no folder; make it first, or name another place")
+    require_new_folder(output)
     require_readable(options)
     trainer = Trainer(load(options), options)
     if not checkpoint.peek(trainer, Path(options.checkpoints)):

@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 
 from sapo_node.groups.messages import is_hub_name
 from sapo_node.learner.hub import cached
+from sapo_node.groups.messages import is_hub_name
 from sapo_node.seed import POLICY_DIR
 from sapo_protocol.errors import LocalError
 
@@ -86,6 +87,14 @@ def model_folder(model: str) -> Path:
         f"there is no folder {model}; give a Hugging Face model folder, `seed`, or a hub name with its owner, such as "
         "openai-community/gpt2"
     )
+
+
+def require_new_folder(output: Path) -> None:
+    """Raises LocalError where a new folder cannot be made at `output`."""
+    if output.exists():
+        raise LocalError(f"{output} is there already; name a folder that is not")
+    if not output.parent.is_dir():
+        raise LocalError(f"{output.parent} is no folder; make it first, or name another place")
 
 
 def require_plain(folder: Path) -> None:

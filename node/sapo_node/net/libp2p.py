@@ -17,6 +17,7 @@ import trio
 from sapo_node.net import addresses, listening
 from sapo_node.net.dialer import Dialer
 from sapo_node.net.discovery import Beacon, discover
+from sapo_node.net.pubsub import Gossip
 from sapo_node.net.interface import (
     COMPANY,
     Admit,
@@ -34,7 +35,6 @@ from sapo_node.net.interface import (
     ServiceRestarted,
     Verdict,
 )
-from sapo_node.net.pubsub import Gossip
 from sapo_node.net.seen_cache import judges
 from sapo_node.net.service import Listening, Service
 from sapo_protocol.errors import LocalError
@@ -67,6 +67,14 @@ class NetworkSettings:
     """Peers that served us before a restart; like `bootstrap`, but nobody is told when they are gone."""
     discover: bool = True
     """Find nodes of the same swarm on the LAN and on this machine."""
+
+    def require_usable(self) -> None:
+        """Raises AddressError for an address that cannot be used, and PortBusyError for a port that is taken."""
+        for text in self.announce:
+            addresses.parse_announce(text)
+        for text in self.bootstrap:
+            addresses.parse_dial(text)
+        listening.check_port_free(tuple(addresses.parse_listen(text) for text in self.listen))
 
 
 class Libp2pNetwork:

@@ -3,11 +3,13 @@
 import hashlib
 import json
 import re
+import shutil
 from dataclasses import replace
 
 import pytest
 import torch
 from click.testing import CliRunner
+from sapo_node.groups.messages import GenerateRequest, LearnerOptions, TrainGroup, TrainRequest
 
 from sapo_adversary.cli.policies import policies as command
 from sapo_adversary.research.policies import POLICIES, make, meta_of, networks, prepare
@@ -38,13 +40,24 @@ def silent(_share, _doing):
     pass
 
 
-@pytest.fixture(autouse=True)
-def one_question_each(monkeypatch):
-    monkeypatch.setattr(make, "QUESTIONS", 1)
+@pytest.fixture(scope="module", autouse=True)
+def one_question_each():
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(make, "QUESTIONS", 1)
+        yield
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory):
+    """The folder of a tiny policy, built once for all tests, which change nothing in it."""
+    folder = tmp_path_factory.mktemp("tiny")
+    return lambda name: prepare(name, folder, silent, policies=TINY)
 
 
 @pytest.fixture
 def build_tiny(tmp_path):
+    """Builds a policy for one test."""
+
     def build_one(name, folder="policies", progress=silent, making=None):
         return prepare(name, tmp_path / folder, progress, policies={**TINY, name: making or TINY[name]})
 
@@ -56,8 +69,8 @@ def digests(folder):
 
 
 @pytest.mark.parametrize("name", TINY)
-def test_a_prepared_policy_loads_generates_and_trains(build_tiny, name):
-    options = LearnerOptions(checkpoints="", device="cpu", model=str(build_tiny(name)))
+def test_a_prepared_policy_loads_generates_and_trains(tiny, name):
+    options = LearnerOptions(checkpoints="", device="cpu", model=str(tiny(name)))
     policy = load(options)
     question = measure.heldout(SPECS, 1)[0].question
     [pair] = generate(policy, GenerateRequest((question,), 2, 8, seed=1), 1024)
@@ -70,29 +83,31 @@ def test_a_prepared_policy_loads_generates_and_trains(build_tiny, name):
 
 
 @pytest.mark.parametrize("name", ["weak", "llama", "neox"])
-def test_the_same_recipe_gives_the_same_bytes(build_tiny, name):
-    assert digests(build_tiny(name, "one")) == digests(build_tiny(name, "other"))
+def test_the_same_recipe_gives_the_same_bytes(tiny, build_tiny, name):
+    assert digests(tiny(name)) == digests(build_tiny(name))
 
 
 @pytest.mark.parametrize(
     ("name", "architecture"),
     [("llama", "LlamaForCausalLM"), ("neox", "GPTNeoXForCausalLM"), ("weak", "Qwen2ForCausalLM")],
 )
-def test_a_policy_has_the_architecture_it_names(build_tiny, name, architecture):
-    assert json.loads((build_tiny(name) / "config.json").read_text())["architectures"] == [architecture]
+def test_a_policy_has_the_architecture_it_names(tiny, name, architecture):
+    assert json.loads((tiny(name) / "config.json").read_text())["architectures"] == [architecture]
 
 
-def test_a_policy_that_goes_on_from_the_package_keeps_its_tokenizer(build_tiny):
-    assert (build_tiny("scarce-8") / "tokenizer.json").read_bytes() == (POLICY_DIR / "tokenizer.json").read_bytes()
+def test_a_policy_that_goes_on_from_the_package_keeps_its_tokenizer(tiny):
+    assert (tiny("scarce-8") / "tokenizer.json").read_bytes() == (POLICY_DIR / "tokenizer.json").read_bytes()
 
 
 class Interrupted(Exception):
     pass
 
 
-def test_an_interrupted_build_is_not_taken_for_whole_and_goes_on_to_the_same_bytes(build_tiny, monkeypatch, tmp_path):
+def test_an_interrupted_build_is_not_taken_for_whole_and_goes_on_to_the_same_bytes(
+    tiny, build_tiny, monkeypatch, tmp_path
+):
+    straight = digests(tiny("weak"))
     monkeypatch.setattr(build, "SAVE_EVERY", 1)
-    straight = digests(build_tiny("weak", "straight"))
     told = []
 
     def stop_at_the_third(_share, doing):
@@ -120,10 +135,12 @@ def test_another_recipe_takes_nothing_from_an_interrupted_build(build_tiny, monk
     assert json.loads((build_tiny("weak", making=wider) / "config.json").read_text())["hidden_size"] == 16
 
 
-def test_what_is_there_is_not_built_again(build_tiny):
-    build_tiny("weak")
+def test_what_is_there_is_not_built_again_whatever_its_description(tiny):
+    folder = tiny("weak")
     told = []
-    build_tiny("weak", progress=lambda *args: told.append(args))
+    for making in (TINY["weak"], replace(TINY["weak"], about="in other words")):
+        again = prepare("weak", folder.parent, lambda *args: told.append(args), policies={"weak": making})
+        assert again == folder
     assert not told
 
 
@@ -140,24 +157,16 @@ def test_two_processes_do_not_build_one_policy_at_once(build_tiny):
     assert "another process is building weak" in refusals[0]
 
 
-def test_a_changed_recipe_is_built_again(build_tiny):
-    before = meta_of(build_tiny("weak"))
+def test_a_changed_recipe_is_built_again(tiny, build_tiny, tmp_path):
+    before = meta_of(shutil.copytree(tiny("weak"), tmp_path / "policies" / "weak"))
     after = meta_of(build_tiny("weak", making=replace(TINY["weak"], recipe=replace(SHORT, seed=9))))
     assert after["digest"] != before["digest"]
     assert after["recipe"]["seed"] == 9
 
 
-def test_a_description_is_no_part_of_the_recipe(build_tiny):
-    before = meta_of(build_tiny("weak"))
-    told = []
-    making = replace(TINY["weak"], about="in other words")
-    assert meta_of(build_tiny("weak", making=making, progress=lambda *args: told.append(args))) == before
-    assert not told
-
-
 @pytest.mark.parametrize("name", ["llama", "neox"])
-def test_the_longest_honest_text_fits(build_tiny, name):
-    folder = build_tiny(name)
+def test_the_longest_honest_text_fits(tiny, name):
+    folder = tiny(name)
     policy = load(LearnerOptions(checkpoints="", device="cpu", model=str(folder)))
     unseen = Lessons(replace(SEED, seed=3), CONFIGS)
     texts = [lesson.text for step in range(4) for lesson in unseen.step(step)]
@@ -165,8 +174,8 @@ def test_the_longest_honest_text_fits(build_tiny, name):
     assert longest < meta_of(folder)["max_tokens"]
 
 
-def test_the_byte_policy_reads_the_last_line_of_a_question(build_tiny):
-    policy = load(LearnerOptions(checkpoints="", device="cpu", model=str(build_tiny("neox"))))
+def test_the_byte_policy_reads_the_last_line_of_a_question(tiny):
+    policy = load(LearnerOptions(checkpoints="", device="cpu", model=str(tiny("neox"))))
     assert policy.decode(policy.prompt("many words\n\nHow many?\n")) == "How many?\n"
 
 
@@ -189,8 +198,8 @@ def test_an_unknown_name_is_refused_before_anything_is_built(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_the_list_has_every_policy_and_what_was_measured(build_tiny, tmp_path):
-    meta = meta_of(build_tiny("weak"))
+def test_the_list_has_every_policy_and_what_was_measured(tiny, tmp_path):
+    meta = meta_of(shutil.copytree(tiny("weak"), tmp_path / "policies" / "weak"))
     listed = json.loads(CliRunner().invoke(command, ["--json", "--folder", str(tmp_path / "policies")]).stdout)
     assert [row["name"] for row in listed] == list(POLICIES)
     assert {row["name"]: row["start"] for row in listed if "start" in row} == {"weak": meta["start"]}

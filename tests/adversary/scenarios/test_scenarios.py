@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
+from sapo_node.groups.messages import GATES
 
 from sapo_adversary.attacks.catalogue import THREATS
 from sapo_adversary.scenarios.matrices import one_out
@@ -27,9 +28,12 @@ from sapo_adversary.scenarios.scenario import (
     promises,
     scenario_names,
 )
-from sapo_adversary.scenarios.table import markdown
+from sapo_adversary.campaigns.outcome import COLUMNS, rows
+from sapo_adversary.campaigns.page import page
+from sapo_adversary.campaigns.play import play, recorded
+from sapo_adversary.cli import main
+from sapo_adversary.commands.campaigns import _one_out
 from sapo_adversary.simulator.engine import ThisMachine
-from sapo_node.groups.messages import GATES
 from sapo_protocol import LocalError
 
 
@@ -188,25 +192,26 @@ def sapo_adversary(*arguments):
     )
 
 
-def test_the_list_is_an_array_for_scripts():
-    listed = json.loads(sapo_adversary("list", "--json").stdout)
+def test_the_list_is_an_array_for_scripts(run_here):
+    _, told = run_here(main, "list", "--json")
+    listed = json.loads(told.out)
     assert {"id", "name", "layer", "threat"} <= listed[0].keys()
     assert "false-claim" in [each["id"] for each in listed]
 
 
-def test_a_share_of_attackers_whose_number_is_fixed_is_refused():
-    done = sapo_adversary("run", "hollow", "--share", 0.5)
-    assert done.returncode == 2
-    assert "leave --share away" in done.stderr
+def test_a_share_of_attackers_whose_number_is_fixed_is_refused(run_here):
+    code, told = run_here(main, "run", "hollow", "--share", 0.5)
+    assert code == 2
+    assert "leave --share away" in told.err
 
 
-def test_a_scenario_that_is_none_is_one_line():
-    done = sapo_adversary("run", "nonsense")
-    assert done.returncode == 1
-    assert done.stderr.startswith("error: no scenario 'nonsense'")
+def test_a_scenario_that_is_none_is_one_line(run_here):
+    code, told = run_here(main, "run", "nonsense")
+    assert code == 1
+    assert told.err.startswith("error: no scenario 'nonsense'")
 
 
-def test_a_run_writes_a_page_a_table_and_json_and_exits_by_the_verdict(tmp_path):
+def test_a_run_writes_a_page_a_table_and_json_and_exits_by_the_verdict(tmp_path, run_here):
     mine = tmp_path / "mine.toml"
     mine.write_text(
         'title = "Mine"\nattack = "false-claim"\nundefended = ["re-verification"]\n'
@@ -219,8 +224,8 @@ def test_a_run_writes_a_page_a_table_and_json_and_exits_by_the_verdict(tmp_path)
     assert json.loads((tmp_path / "mine.json").read_text())["outcomes"][0]["held"] is False
     assert tuple(next(csv.reader(io.StringIO((tmp_path / "mine.csv").read_text())))) == COLUMNS
     drawn = (tmp_path / "mine.html").read_text()
-    again = sapo_adversary("report", tmp_path / "mine.json")
-    assert again.stdout.strip() == str(tmp_path / "mine.html")
+    _, told = run_here(main, "report", tmp_path / "mine.json")
+    assert told.out.strip() == str(tmp_path / "mine.html")
     assert (tmp_path / "mine.html").read_text() == drawn
 
 

@@ -15,16 +15,15 @@ import trio
 from rich.progress import Progress
 from rich.table import Table
 
-from sapo_node.app.config import Config, load_config
-from sapo_node.app.running_node import learner_options
 from sapo_node.cli.commands.options import as_json, configured, database_of, fetch_model, folder_of, stderr
+from sapo_node.app.config import Config, load_config
 from sapo_node.cli.evaluation import evaluate
-from sapo_node.cli.terminal import Terminal
-from sapo_node.groups.stats import LEVEL, Interval
-from sapo_node.learner.client import offline
-from sapo_node.observability.history import History
-from sapo_node.observability.metrics import METRICS
 from sapo_node.training.evaluation import HeldOut
+from sapo_node.observability.history import History
+from sapo_node.groups.stats import LEVEL, Interval
+from sapo_node.learner.client import learner_options, offline
+from sapo_node.observability.metrics import METRICS
+from sapo_node.cli.terminal import Terminal
 from sapo_protocol import LocalError, load_manifest
 
 _BAR = 20
@@ -80,6 +79,10 @@ def export(config: Config, output: Path, *, json_output: bool, **options: Any) -
     """
     config = config.overridden({**options, "device": "cpu"})
     told = json.dumps(asdict(learner_options(config, load_manifest(config.swarm), folder_of(config))))
+    # Half a second that `metrics` need not wait.
+    from sapo_node.learner.folder import require_new_folder  # noqa: PLC0415
+
+    require_new_folder(output)
     done = subprocess.run(
         [sys.executable, "-m", "sapo_node.learner.export", told, str(output)],
         env=offline(),

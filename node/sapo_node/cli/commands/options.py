@@ -11,11 +11,12 @@ import click
 from rich.markup import escape
 
 from sapo_node.app.config import Config, load_config
-from sapo_node.app.state import StateFolder, read_database, state_folder
-from sapo_node.cli.terminal import Terminal
-from sapo_node.groups.messages import is_hub_name
 from sapo_node.storage.database import Database
 from sapo_node.storage.keys import PASSPHRASE_VARIABLE, Identity, PassphraseNeeded, create_key, load_key
+from sapo_node.learner.client import require_installed
+from sapo_node.groups.messages import is_hub_name
+from sapo_node.app.state import StateFolder, read_database, state_folder
+from sapo_node.cli.terminal import Terminal
 from sapo_protocol import LocalError, SapoError, load_manifest
 from sapo_protocol.files import NoSuchFile
 
@@ -120,11 +121,20 @@ def database_of(config: Config) -> Database:
 
 
 def fetch_model(config: Config) -> None:
-    """Download the model where it is one of the hub's that is not in the local cache yet. Raises LocalError."""
-    if is_hub_name(config.model):
-        from sapo_node.learner.hub import fetch  # noqa: PLC0415 - half a second that other commands need not wait
+    """Download the model where it is one of the hub's that is not in the local cache yet.
 
+    Raises LocalError where the name leads to no folder, or where the settings in the folder are refused.
+    """
+    if config.model == "seed":
+        return
+    require_installed()
+    # Half a second that other commands need not wait.
+    from sapo_node.learner.folder import model_folder  # noqa: PLC0415
+    from sapo_node.learner.hub import fetch  # noqa: PLC0415
+
+    if is_hub_name(config.model):
         fetch(config.model, lambda text: stderr.print(text, highlight=False, soft_wrap=True))
+    model_folder(config.model)
 
 
 def write_file(file: Path, data: bytes) -> None:
