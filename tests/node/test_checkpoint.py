@@ -6,9 +6,9 @@ import shutil
 
 import pytest
 import torch
+
 from sapo_node.groups.advantage import advantages
 from sapo_node.groups.messages import GenerateRequest, LearnerOptions, TrainGroup, TrainRequest
-
 from sapo_node.learner import checkpoint
 from sapo_node.learner.checkpoint import CheckpointError
 from sapo_node.learner.generate import generate

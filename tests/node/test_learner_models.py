@@ -5,10 +5,10 @@ import shutil
 
 import pytest
 import torch
-from sapo_node.groups.advantage import advantages
-from sapo_node.groups.messages import GenerateRequest, LearnerOptions, TrainGroup, TrainRequest
 from transformers import Qwen3_5ForCausalLM, Qwen3_5TextConfig
 
+from sapo_node.groups.advantage import advantages
+from sapo_node.groups.messages import GenerateRequest, LearnerOptions, TrainGroup, TrainRequest
 from sapo_node.learner import checkpoint
 from sapo_node.learner.batch import completion_logits, micro_batches, rows_of
 from sapo_node.learner.generate import generate

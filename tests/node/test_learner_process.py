@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 import trio
+
 from sapo_node.groups.advantage import advantages
 from sapo_node.groups.messages import LearnerOptions, RequestError, TrainGroup
+from sapo_node.learner.client import Learner
 from sapo_node.processes.frames import read_frame, write_frame
 from sapo_node.processes.worker import WorkerFailed
-
-from sapo_node.learner.client import Learner
 from sapo_protocol.errors import LocalError
 
 QUESTIONS = ["What is 2 + 2?", "Why?"]

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+
+from processes import PATIENCE, RunningProcess, sapo_node, write_swarm
 from sapo_node.app.state import SCHEMA, locked, state_folder
+from sapo_node.cli import main
 from sapo_node.observability.metrics import METRICS
 from sapo_node.storage.database import Database
 from sapo_node.storage.keys import create_key
-
-from processes import PATIENCE, RunningProcess, sapo_node, write_swarm
-from sapo_node.cli import main
 from sapo_protocol import load_manifest
 
 COMMANDS = [

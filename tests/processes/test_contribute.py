@@ -12,10 +12,10 @@ from contextlib import contextmanager
 
 import pytest
 from click.testing import CliRunner
-from sapo_node.cli.commands.contributing import contribute
 
 from chat_server import SOLVER, ChatServer, solve
 from processes import PATIENCE, RunningProcess, sapo_node, write_swarm
+from sapo_node.cli.commands.contributing import contribute
 
 
 @pytest.fixture

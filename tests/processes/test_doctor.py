@@ -5,14 +5,14 @@ import socket
 
 import pytest
 import trio
+
+from processes import RunningProcess, sapo_node, write_swarm
+from sapo_adversary.research.load.keys import identity_of
 from sapo_node.app.config import Config
 from sapo_node.app.state import SCHEMA, locked, state_folder
 from sapo_node.cli.doctor import State, _bootstrap, _learner, examine
 from sapo_node.storage.database import Database
 from sapo_node.storage.keys import create_key
-
-from processes import RunningProcess, sapo_node, write_swarm
-from sapo_adversary.load.keys import identity_of
 from sapo_protocol import load_manifest
 
 

@@ -6,10 +6,10 @@ import time
 from dataclasses import replace
 
 import pytest
-from sapo_node.observability.history import TAKEN
 
 from javascript import javascript
 from processes import PATIENCE, RunningProcess
+from sapo_node.observability.history import TAKEN
 from sapo_protocol import load_manifest, render_manifest
 
 

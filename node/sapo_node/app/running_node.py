@@ -15,27 +15,28 @@ from urllib.parse import urlsplit
 
 import trio
 
-from sapo_node.net.anchors import Anchors
-from sapo_node.verification.compatibility import require_catalogue
-from sapo_node.processes.clock import SystemClock
 from sapo_node.app.config import Config
-from sapo_node.training.rollout import Answerer, ContributionReport
-from sapo_node.storage.counters import Counters
-from sapo_node.observability.dashboard import Dashboard, parse_place
-from sapo_node.observability.dashboard.facts import Facts
-from sapo_node.storage.database import Database
-from sapo_node.observability.history import History
-from sapo_node.verification.sandbox import Jail
-from sapo_node.observability.journal import Journal
-from sapo_node.storage.keys import Identity
+from sapo_node.app.node import Node
+from sapo_node.app.state import SCHEMA, locked, state_folder
+from sapo_node.groups.types import ContributionReport
 from sapo_node.learner.client import Learner, learner_options
+from sapo_node.net.anchors import Anchors
 from sapo_node.net.interface import NetworkNotice, PeerConnected
 from sapo_node.net.libp2p import Libp2pNetwork, NetworkSettings
-from sapo_node.app.node import Node
+from sapo_node.observability.dashboard import Dashboard, parse_place
+from sapo_node.observability.dashboard.facts import Facts
+from sapo_node.observability.history import History
+from sapo_node.observability.journal import Journal
 from sapo_node.observability.overview import Overview, overview
+from sapo_node.processes.clock import SystemClock
+from sapo_node.storage.counters import Counters
+from sapo_node.storage.database import Database
 from sapo_node.storage.fingerprint import Place
+from sapo_node.storage.keys import Identity
+from sapo_node.training.rollout import Answerer
 from sapo_node.training.round import Phase, RoundReport
-from sapo_node.app.state import SCHEMA, locked, state_folder
+from sapo_node.verification.compatibility import require_catalogue
+from sapo_node.verification.sandbox import Jail
 from sapo_protocol import LocalError, Manifest, load_manifest
 from sapo_protocol.printable import printable
 

@@ -17,15 +17,15 @@ from pathlib import Path
 import trio
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from sapo_node.verification.compatibility import require_catalogue
 from sapo_node.app.config import Config
-from sapo_node.verification.sandbox import Jail
-from sapo_node.storage.keys import Identity, PassphraseNeeded, load_key
+from sapo_node.app.state import StateFolder, is_running, read_database, state_folder
 from sapo_node.learner.client import learner_options
 from sapo_node.net import addresses, listening
 from sapo_node.net.interface import BootstrapUnreachable, Channel, NetworkNotice, OtherSwarm, PeerConnected, Verdict
 from sapo_node.net.libp2p import Libp2pNetwork, NetworkSettings
-from sapo_node.app.state import StateFolder, is_running, read_database, state_folder
+from sapo_node.storage.keys import Identity, PassphraseNeeded, load_key
+from sapo_node.verification.compatibility import require_catalogue
+from sapo_node.verification.sandbox import Jail
 from sapo_protocol import LocalError, Manifest, evidence_topic, load_manifest
 from sapo_protocol.files import NoSuchFile
 from sapo_protocol.limits import MAX_EVIDENCE_BYTES

@@ -8,10 +8,10 @@ from pathlib import Path
 import trio
 
 from sapo_node.app.config import Config
+from sapo_node.app.state import StateFolder
+from sapo_node.learner.client import Learner, learner_options
 from sapo_node.training.evaluation import HeldOut, measure
 from sapo_node.verification.sandbox import Jail
-from sapo_node.learner.client import Learner, learner_options
-from sapo_node.app.state import StateFolder
 from sapo_protocol import Manifest
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import trio
 
 from sapo_node.app.config import Config
+from sapo_node.app.state import StateFolder
 from sapo_node.groups.messages import (
     Correction,
     GenerateRequest,
@@ -26,7 +27,6 @@ from sapo_node.groups.messages import (
     report_from_json,
     train_to_json,
 )
-from sapo_node.app.state import StateFolder
 from sapo_node.processes.worker import TaskStatus, Worker, WorkerFailed
 from sapo_protocol import LocalError, Manifest
 

@@ -25,7 +25,6 @@ from transformers import (
 from sapo_node.groups.messages import LearnerOptions
 from sapo_node.learner import checkpoint
 from sapo_node.learner.folder import TOKENIZER_FILES, line_of, model_folder, require_new_folder
-from sapo_node.groups.messages import LearnerOptions
 from sapo_node.learner.model import Policy, load
 from sapo_node.learner.probe import require_readable
 from sapo_node.learner.trainer import Trainer

@@ -12,7 +12,6 @@ from typing import Any, NoReturn
 
 from sapo_node.groups.messages import is_hub_name
 from sapo_node.learner.hub import cached
-from sapo_node.groups.messages import is_hub_name
 from sapo_node.seed import POLICY_DIR
 from sapo_protocol.errors import LocalError
 

@@ -17,7 +17,6 @@ import trio
 from sapo_node.net import addresses, listening
 from sapo_node.net.dialer import Dialer
 from sapo_node.net.discovery import Beacon, discover
-from sapo_node.net.pubsub import Gossip
 from sapo_node.net.interface import (
     COMPANY,
     Admit,
@@ -35,6 +34,7 @@ from sapo_node.net.interface import (
     ServiceRestarted,
     Verdict,
 )
+from sapo_node.net.pubsub import Gossip
 from sapo_node.net.seen_cache import judges
 from sapo_node.net.service import Listening, Service
 from sapo_protocol.errors import LocalError

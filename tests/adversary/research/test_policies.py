@@ -9,7 +9,6 @@ from dataclasses import replace
 import pytest
 import torch
 from click.testing import CliRunner
-from sapo_node.groups.messages import GenerateRequest, LearnerOptions, TrainGroup, TrainRequest
 
 from sapo_adversary.cli.policies import policies as command
 from sapo_adversary.research.policies import POLICIES, make, meta_of, networks, prepare

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
-from sapo_node.groups.messages import GATES
 
 from sapo_adversary.attacks.catalogue import THREATS
+from sapo_adversary.cli import main
 from sapo_adversary.scenarios.matrices import one_out
 from sapo_adversary.scenarios.outcome import COLUMNS, rows
 from sapo_adversary.scenarios.page import page
@@ -28,12 +28,9 @@ from sapo_adversary.scenarios.scenario import (
     promises,
     scenario_names,
 )
-from sapo_adversary.campaigns.outcome import COLUMNS, rows
-from sapo_adversary.campaigns.page import page
-from sapo_adversary.campaigns.play import play, recorded
-from sapo_adversary.cli import main
-from sapo_adversary.commands.campaigns import _one_out
+from sapo_adversary.scenarios.table import markdown
 from sapo_adversary.simulator.engine import ThisMachine
+from sapo_node.groups.messages import GATES
 from sapo_protocol import LocalError
 
 

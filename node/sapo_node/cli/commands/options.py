@@ -11,12 +11,12 @@ import click
 from rich.markup import escape
 
 from sapo_node.app.config import Config, load_config
-from sapo_node.storage.database import Database
-from sapo_node.storage.keys import PASSPHRASE_VARIABLE, Identity, PassphraseNeeded, create_key, load_key
-from sapo_node.learner.client import require_installed
-from sapo_node.groups.messages import is_hub_name
 from sapo_node.app.state import StateFolder, read_database, state_folder
 from sapo_node.cli.terminal import Terminal
+from sapo_node.groups.messages import is_hub_name
+from sapo_node.learner.client import require_installed
+from sapo_node.storage.database import Database
+from sapo_node.storage.keys import PASSPHRASE_VARIABLE, Identity, PassphraseNeeded, create_key, load_key
 from sapo_protocol import LocalError, SapoError, load_manifest
 from sapo_protocol.files import NoSuchFile
 
