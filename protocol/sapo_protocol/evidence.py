@@ -15,7 +15,7 @@ from .manifest import Manifest
 
 
 @dataclass(frozen=True, slots=True)
-class Accusation:
+class Evidence:
     """An evidence message taken apart: what its sender says that `issuer` signed. Nothing in it is believed yet."""
 
     issuer: bytes
@@ -39,7 +39,7 @@ def encode_evidence(one: Sealed, other: Sealed) -> bytes:
     return encode([first.envelope, second.envelope])
 
 
-def decode_evidence(data: bytes, manifest: Manifest) -> Accusation:
+def decode_evidence(data: bytes, manifest: Manifest) -> Evidence:
     """What an evidence message says, unverified. Raises RemoteError (size, frame, envelope, evidence)."""
     if len(data) > MAX_EVIDENCE_BYTES:  # EVD-1
         raise RemoteError(Layer.SIZE, f"evidence of {len(data)} bytes, the limit is {MAX_EVIDENCE_BYTES}")
@@ -54,10 +54,10 @@ def decode_evidence(data: bytes, manifest: Manifest) -> Accusation:
         raise RemoteError(Layer.EVIDENCE, "two issuers are no equivocation")
     if first.envelope_id >= second.envelope_id:  # EVD-4
         raise RemoteError(Layer.EVIDENCE, "the ids of the two envelopes do not ascend")
-    return Accusation(first.issuer, (first, second))
+    return Evidence(first.issuer, (first, second))
 
 
-def prove_equivocation(accusation: Accusation, manifest: Manifest) -> Equivocation:
+def prove_equivocation(accusation: Evidence, manifest: Manifest) -> Equivocation:
     """Check what an accusation rests on. Raises RemoteError (signature, header, evidence): its sender made it up."""
     opened = [open_envelope(sealed) for sealed in accusation.envelopes]
     first, second = (decode_header(each.payload, manifest) for each in opened)

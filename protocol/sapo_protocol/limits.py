@@ -45,7 +45,7 @@ MAX_LISTED, MAX_LISTING_BYTES = 1_024, 40_000
 MAX_DELIVERED, MAX_DELIVERY_BYTES = 64, 1_048_576
 """Messages that one request may ask for, and the size of what is delivered."""
 
-MAX_INTRODUCED, MAX_INTRODUCTIONS_BYTES = 16, 4_096
+MAX_PX_PEERS, MAX_PX_BYTES = 16, 4_096
 """Peers that one answer introduces, and its size."""
 
 MAX_ADDRESS_BYTES = 128

@@ -17,10 +17,10 @@ from .limits import (
     MAX_DELIVERED,
     MAX_DELIVERY_BYTES,
     MAX_GROUPS,
-    MAX_INTRODUCED,
-    MAX_INTRODUCTIONS_BYTES,
     MAX_LISTED,
     MAX_LISTING_BYTES,
+    MAX_PX_BYTES,
+    MAX_PX_PEERS,
     MAX_REQUEST_BYTES,
     MAX_SHARDS,
 )
@@ -36,7 +36,7 @@ _ARRAY, _ONE_BYTE = 0x80, 24
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class InventoryItem:
     """An envelope and which of its bodies: those that a peer holds, or those that it is asked for."""
 
     envelope_id: bytes
@@ -59,7 +59,7 @@ class ListRequest:
 class GetRequest:
     """Send me these."""
 
-    want: tuple[Held, ...]
+    want: tuple[InventoryItem, ...]
     """By id, ascending."""
 
 
@@ -68,13 +68,13 @@ class PeersRequest:
     """Whom else do you know in this swarm?"""
 
     most: int
-    """1 to MAX_INTRODUCED."""
+    """1 to MAX_PX_PEERS."""
     shards: int = ALL_SHARDS
     """Bit s for those who follow the topic of shard s."""
 
 
 @dataclass(frozen=True, slots=True)
-class Introduction:
+class PeerAddress:
     """A peer, and where it is to be found, by what another says."""
 
     key: bytes
@@ -121,18 +121,18 @@ def decode_request(data: bytes) -> Request:
         return GetRequest(want)
     if value.keys() == {"peers", "shards"}:
         most = value["peers"]
-        if not _is_uint(most) or not 1 <= most <= MAX_INTRODUCED:  # PULL-7
-            raise RemoteError(Layer.PULL, f"peers is a number from 1 to {MAX_INTRODUCED}")
+        if not _is_uint(most) or not 1 <= most <= MAX_PX_PEERS:  # PULL-7
+            raise RemoteError(Layer.PULL, f"peers is a number from 1 to {MAX_PX_PEERS}")
         return PeersRequest(most, _read_shards(value["shards"]))
     raise RemoteError(Layer.PULL, "a request lists an epoch, wants ids, or asks for peers")
 
 
-def encode_listing(held: Sequence[Held]) -> bytes:
+def encode_listing(held: Sequence[InventoryItem]) -> bytes:
     """The answer to a ListRequest; `held` by id, ascending."""
     return encode(_pairs(held))
 
 
-def decode_listing(data: bytes, request: ListRequest) -> tuple[Held, ...]:
+def decode_listing(data: bytes, request: ListRequest) -> tuple[InventoryItem, ...]:
     """What a peer says it holds. Raises RemoteError (pull)."""
     held = _read_held(decode(data, limit=MAX_LISTING_BYTES, layer=Layer.PULL), MAX_LISTED)
     if held and held[0].envelope_id <= request.after:  # PULL-4
@@ -164,21 +164,21 @@ def decode_delivery(data: bytes, request: GetRequest, manifest: Manifest) -> tup
     return tuple(delivered)
 
 
-def encode_introductions(introduced: Sequence[Introduction]) -> bytes:
+def encode_peers(introduced: Sequence[PeerAddress]) -> bytes:
     """The answer to a PeersRequest; by key, ascending."""
     return encode([[each.key, each.address] for each in introduced])
 
 
-def decode_introductions(data: bytes, request: PeersRequest) -> tuple[Introduction, ...]:
+def decode_peers(data: bytes, request: PeersRequest) -> tuple[PeerAddress, ...]:
     """Whom a peer says it knows. Raises RemoteError (pull)."""
-    value = decode(data, limit=MAX_INTRODUCTIONS_BYTES, layer=Layer.PULL)
+    value = decode(data, limit=MAX_PX_BYTES, layer=Layer.PULL)
     return tuple(starmap(_introduction, _read_pairs(value, request.most)))
 
 
-def _introduction(key: bytes, address: Value) -> Introduction:
+def _introduction(key: bytes, address: Value) -> PeerAddress:
     if not isinstance(address, str) or not 1 <= len(address.encode()) <= MAX_ADDRESS_BYTES:  # PULL-8
         raise RemoteError(Layer.PULL, f"an address is text of 1 to {MAX_ADDRESS_BYTES} bytes")
-    return Introduction(key, address)
+    return PeerAddress(key, address)
 
 
 def _read_messages(data: bytes) -> tuple[bytes, ...]:
@@ -213,18 +213,18 @@ def _read_shards(value: Value) -> int:
     return value
 
 
-def _pairs(held: Sequence[Held]) -> list[Value]:
+def _pairs(held: Sequence[InventoryItem]) -> list[Value]:
     return [[each.envelope_id, each.bodies] for each in held]
 
 
-def _read_held(value: Value, most: int) -> tuple[Held, ...]:
+def _read_held(value: Value, most: int) -> tuple[InventoryItem, ...]:
     return tuple(starmap(_held, _read_pairs(value, most)))
 
 
-def _held(envelope_id: bytes, bodies: Value) -> Held:
+def _held(envelope_id: bytes, bodies: Value) -> InventoryItem:
     if not _is_uint(bodies) or bodies >> MAX_GROUPS:  # PULL-3
         raise RemoteError(Layer.PULL, f"bodies are an unsigned integer of {MAX_GROUPS} bits")
-    return Held(envelope_id, bodies)
+    return InventoryItem(envelope_id, bodies)
 
 
 def _read_pairs(value: Value, most: int) -> list[tuple[bytes, Value]]:
