@@ -1,6 +1,6 @@
 """The wire protocol of a SAPO swarm: pure functions and values, without clock, socket, randomness or torch.
 
-A message becomes believable in steps, and each step is a type made in one place:
+Each step of checking a message makes one type, in one place:
 
     data -> decode_message -> parse_envelope -> Sealed -> open_envelope -> Opened
          -> decode_header -> Header -> match_bodies -> Rollout
