@@ -18,7 +18,7 @@ class SapoError(Exception):
 
 
 class LocalError(SapoError):
-    """Something on this machine is wrong. The message is one line and names the fix."""
+    """An error that the operator of this machine can fix. The message is one line and names the fix."""
 
 
 class Layer(StrEnum):

@@ -115,7 +115,7 @@ def decode_request(data: bytes) -> Request:
             raise RemoteError(Layer.PULL, "an epoch is an unsigned integer")
         return ListRequest(epoch, after, _read_shards(value["shards"]))
     if value.keys() == {"want"}:
-        want = _read_held(value["want"], MAX_DELIVERED)
+        want = _read_inventory(value["want"], MAX_DELIVERED)
         if not want:  # PULL-3
             raise RemoteError(Layer.PULL, "no message is requested")
         return GetRequest(want)
@@ -134,7 +134,7 @@ def encode_listing(held: Sequence[InventoryItem]) -> bytes:
 
 def decode_listing(data: bytes, request: ListRequest) -> tuple[InventoryItem, ...]:
     """The envelopes that a peer claims to hold. Raises RemoteError (pull)."""
-    held = _read_held(decode(data, limit=MAX_LISTING_BYTES, layer=Layer.PULL), MAX_LISTED)
+    held = _read_inventory(decode(data, limit=MAX_LISTING_BYTES, layer=Layer.PULL), MAX_LISTED)
     if held and held[0].envelope_id <= request.after:  # PULL-4
         raise RemoteError(Layer.PULL, "an id that is not greater than the requested one")
     return held
@@ -206,7 +206,7 @@ def _read_array_head(data: bytes) -> tuple[int, int]:
 
 def _read_shards(value: Value) -> int:
     if not _is_uint(value) or not 1 <= value <= ALL_SHARDS:  # PULL-9
-        raise RemoteError(Layer.PULL, "shards has a bit for each of the shards")
+        raise RemoteError(Layer.PULL, f"shards is an unsigned integer from 1 to {ALL_SHARDS}")
     return value
 
 
@@ -214,11 +214,11 @@ def _inventory(held: Sequence[InventoryItem]) -> list[Value]:
     return [[each.envelope_id, each.bodies] for each in held]
 
 
-def _read_held(value: Value, most: int) -> tuple[InventoryItem, ...]:
-    return tuple(starmap(_held, _read_pairs(value, most)))
+def _read_inventory(value: Value, most: int) -> tuple[InventoryItem, ...]:
+    return tuple(starmap(_inventory_item, _read_pairs(value, most)))
 
 
-def _held(envelope_id: bytes, bodies: Value) -> InventoryItem:
+def _inventory_item(envelope_id: bytes, bodies: Value) -> InventoryItem:
     if not _is_uint(bodies) or bodies >> MAX_GROUPS:  # PULL-3
         raise RemoteError(Layer.PULL, f"bodies are an unsigned integer of {MAX_GROUPS} bits")
     return InventoryItem(envelope_id, bodies)
