@@ -1,6 +1,6 @@
 """The wire protocol of a SAPO swarm: pure functions and values, without clock, socket, randomness or torch.
 
-A message becomes believable in steps, and each step is a type made in one place:
+Each step of checking a message makes one type, in one place:
 
     data -> decode_message -> parse_envelope -> Sealed -> open_envelope -> Opened
          -> decode_header -> Header -> match_bodies -> Rollout
@@ -11,7 +11,7 @@ from .body import Body, Completion, Finish, decode_body, encode_body
 from .envelope import ROLLOUT_DOMAIN, Opened, Sealed, open_envelope, parse_envelope, seal
 from .epochs import epoch_at, epoch_start, in_window
 from .errors import Layer, LocalError, RemoteError, SapoError
-from .evidence import Accusation, Equivocation, decode_evidence, encode_evidence, prove_equivocation
+from .evidence import Equivocation, Evidence, decode_evidence, encode_evidence, prove_equivocation
 from .header import GroupHeader, Header, decode_header, encode_header
 from .keys import peer_id, public_key_of
 from .manifest import (
@@ -26,18 +26,18 @@ from .manifest import (
 from .pull import (
     Delivered,
     GetRequest,
-    Held,
-    Introduction,
+    InventoryItem,
     ListRequest,
+    PeerAddress,
     PeersRequest,
     Request,
     decode_delivery,
-    decode_introductions,
     decode_listing,
+    decode_peers,
     decode_request,
     encode_delivery,
-    encode_introductions,
     encode_listing,
+    encode_peers,
     encode_request,
 )
 from .rollout import Rollout, decode_message, encode_message, match_bodies, open_message
@@ -57,23 +57,23 @@ from .topics import (
 __all__ = [
     "ASSIGNED_SEEDS",
     "ROLLOUT_DOMAIN",
-    "Accusation",
     "Assignment",
     "Body",
     "Completion",
     "Delivered",
     "Equivocation",
+    "Evidence",
     "Finish",
     "GetRequest",
     "GroupHeader",
     "Header",
-    "Held",
-    "Introduction",
+    "InventoryItem",
     "Layer",
     "ListRequest",
     "LocalError",
     "Manifest",
     "Opened",
+    "PeerAddress",
     "PeersRequest",
     "RemoteError",
     "Request",
@@ -88,18 +88,18 @@ __all__ = [
     "decode_delivery",
     "decode_evidence",
     "decode_header",
-    "decode_introductions",
     "decode_listing",
     "decode_manifest",
     "decode_message",
+    "decode_peers",
     "decode_request",
     "encode_body",
     "encode_delivery",
     "encode_evidence",
     "encode_header",
-    "encode_introductions",
     "encode_listing",
     "encode_message",
+    "encode_peers",
     "encode_request",
     "epoch_at",
     "epoch_start",

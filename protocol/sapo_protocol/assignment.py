@@ -1,7 +1,7 @@
-"""Tasks are assigned, not chosen: who asks, when, and how often decides which question it is.
+"""Task assignment (spec: manifest, TASK-1): issuer, epoch, counter and position determine the task.
 
-Sender and receivers derive dataset and seed alike, so no question, answer or configuration travels, and text written
-for one issuer's question answers nobody else's. What stays possible is choosing among at most `max_rounds` counters.
+Sender and receivers derive dataset and seed the same way, so a message holds no prompt, answer or configuration. Text
+written for one issuer's prompt does not answer another's. An issuer can only choose among `max_rounds` counters.
 """
 
 import hashlib
@@ -12,12 +12,12 @@ from .manifest import Manifest, TaskSpec
 
 TASK_DOMAIN = "sapo/task/1"
 ASSIGNED_SEEDS = 2**31
-"""Seeds below this are for assigned tasks; those from here up are for held-out measurement, so the two never meet."""
+"""Assigned tasks have seeds below this; held-out measurement uses the seeds from here up, so the two are disjoint."""
 
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """One task of one round: which entry of the catalogue, with which seed."""
+    """One task of one round: an entry of the catalogue and a seed."""
 
     spec: TaskSpec
     seed: int
@@ -31,10 +31,10 @@ def assign(manifest: Manifest, issuer: bytes, epoch: int, counter: int, k: int) 
     modulo 2^31, are the seed.
     """
     digest = hashlib.sha256(encode([TASK_DOMAIN, manifest.network_id, issuer, epoch, counter, k])).digest()
-    ticket = int.from_bytes(digest[:8], "big") % sum(spec.weight for spec in manifest.tasks)
+    draw = int.from_bytes(digest[:8], "big") % sum(spec.weight for spec in manifest.tasks)
     seed = int.from_bytes(digest[8:12], "big") % ASSIGNED_SEEDS
     for spec in manifest.tasks:
-        if ticket < spec.weight:
+        if draw < spec.weight:
             return Assignment(spec, seed)
-        ticket -= spec.weight
-    raise AssertionError("a ticket is below the sum of weights")
+        draw -= spec.weight
+    raise AssertionError("the draw is below the sum of weights")

@@ -1,4 +1,4 @@
-"""The text of one group (spec: rollout, BODY): the completions that a header names by the SHA-256 of these bytes."""
+"""The completions of one group (spec: rollout, BODY). The header names them by the SHA-256 of these bytes."""
 
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
@@ -12,7 +12,7 @@ from .manifest import Manifest
 
 
 class Finish(StrEnum):
-    """Why a completion ends: the model stopped by itself, or it ran into a limit."""
+    """Why a completion ends: the model stopped, or a limit cut it."""
 
     STOP = "stop"
     LENGTH = "length"
@@ -20,7 +20,7 @@ class Finish(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """One decoded answer."""
+    """One completion, decoded to text."""
 
     text: str
     finish: Finish
@@ -32,7 +32,7 @@ class Body:
 
     completions: tuple[Completion, ...]
     model: str = ""
-    """A free label by which the sender names its model; nothing depends on it."""
+    """The sender's label for its model; nothing depends on it."""
 
 
 def encode_body(body: Body) -> bytes:
@@ -45,7 +45,7 @@ def encode_body(body: Body) -> bytes:
 
 
 def decode_body(data: bytes, manifest: Manifest) -> Body:
-    """The body that `data` encodes. Raises RemoteError (body); its issuer signed its hash and is to blame."""
+    """The body that `data` encodes. Raises RemoteError (body); charge the issuer, who signed its hash."""
     value = decode(data, limit=manifest.max_message_bytes, layer=Layer.BODY)
     table = _table(value, {"completions"}, {"model", "x"})
     entries = table["completions"]
@@ -71,9 +71,9 @@ def _completion(value: Value, manifest: Manifest) -> Completion:
 
 
 def _table(value: Value, required: AbstractSet[str], optional: AbstractSet[str] = frozenset()) -> Mapping[str, Value]:
-    """A map with the required keys and no others than the optional ones."""
+    """A map that has all required keys, and beyond them only optional ones."""
     if not isinstance(value, dict):
         raise RemoteError(Layer.BODY, "a map was expected")
     if not required <= value.keys() <= required | optional:  # EXT-2
-        raise RemoteError(Layer.BODY, f"a map with other keys than {', '.join(sorted(required | optional))}")
+        raise RemoteError(Layer.BODY, f"a map with keys other than {', '.join(sorted(required | optional))}")
     return value

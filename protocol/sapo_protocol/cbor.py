@@ -1,11 +1,11 @@
-"""Deterministic CBOR (RFC 8949, section 4.2.1), and a gate that refuses everything else.
+"""Deterministic CBOR (RFC 8949, section 4.2.1). Refuses every other encoding.
 
 Values are unsigned integers, text, byte strings, booleans, arrays and maps with text keys (spec: encoding).
-A pre-scan walks the heads first, so that no library ever sees a tag, a float, a colliding integer key, deep nesting
-or a length that claims more than there is. What passes is decoded by cbor2, and the decoded tree must encode to the
-very bytes received: that one comparison refuses long integers and unsorted or duplicate keys.
+`decode` first scans the heads and refuses tags, floats, keys that are not text, deep nesting and lengths beyond the
+end, so cbor2 never reads them. It then decodes with cbor2, encodes the value again and compares: that refuses integers
+that are not in their shortest form, and unsorted or duplicate keys.
 
-What has one form only (message, envelope, header) is not decoded in general but compared with that form.
+Message, envelope and header have one form each. Their modules compare bytes with that form and do not use `decode`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,14 +28,14 @@ _ARGUMENT_BYTES = {24: 1, 25: 2, 26: 4, 27: 8}
 def encode(value: Value) -> bytes:
     """The one deterministic encoding of `value`.
 
-    cbor2's canonical mode sorts keys length-first (RFC 7049); among text keys, the only ones here, that is the
-    bytewise order of RFC 8949 too, because a longer key has a larger head.
+    cbor2's canonical mode sorts keys length-first (RFC 7049). All keys here are text, and a longer text has a larger
+    head, so this is also the bytewise order of RFC 8949.
     """
     return cbor2.dumps(value, canonical=True)
 
 
 def decode(data: bytes, *, limit: int, layer: Layer = Layer.ENCODING) -> Value:
-    """The value that `data` encodes, if it is at most `limit` bytes of deterministic CBOR; else RemoteError."""
+    """The value of at most `limit` bytes of deterministic CBOR. Raises RemoteError (`layer`) for anything else."""
     if len(data) > limit:
         raise RemoteError(layer, f"{len(data)} bytes, the limit is {limit}")
     if end_of_item(data, 0, layer) != len(data):
@@ -50,23 +50,23 @@ def decode(data: bytes, *, limit: int, layer: Layer = Layer.ENCODING) -> Value:
 
 
 def end_of_item(data: bytes, start: int, layer: Layer, *, depth: int = MAX_DEPTH) -> int:
-    """Where the item that begins at `start` ends. Builds nothing.
+    """The position after the item that begins at `start`. Builds no values.
 
-    Raises RemoteError when it has types that are not allowed, indefinite lengths, keys that are not text, more levels
-    than `depth`, or more items or bytes than there may be or are.
+    Raises RemoteError for types that are not allowed, indefinite lengths, keys that are not text, more than `depth`
+    levels, more than MAX_ITEMS items, or lengths beyond the end.
     """
     position, size = start, len(data)
-    owed, is_map = 1, False  # of the container at hand: items still to come, and whether every second one is a key
+    remaining, is_map = 1, False  # items still to come in this container, and whether every second one is a key
     outer: list[tuple[int, bool]] = []
     for _ in range(MAX_ITEMS):
         if position >= size:  # ENC-1
             raise RemoteError(layer, "ends too early")
         initial = data[position]
         major, argument = initial >> 5, initial & 0x1F
-        if is_map and owed % 2 == 0 and major != _TEXT:  # ENC-5
+        if is_map and remaining % 2 == 0 and major != _TEXT:  # ENC-5
             raise RemoteError(layer, "a map key that is not text")
         position += 1
-        owed -= 1
+        remaining -= 1
         if argument >= _ONE_BYTE:
             argument, position = _argument(data, position, initial, layer)
         if major in (_BYTES, _TEXT):
@@ -74,17 +74,17 @@ def end_of_item(data: bytes, start: int, layer: Layer, *, depth: int = MAX_DEPTH
         elif major in (_ARRAY, _MAP):
             if len(outer) >= depth:  # ENC-8
                 raise RemoteError(layer, f"nested deeper than {depth}")
-            outer.append((owed, is_map))
+            outer.append((remaining, is_map))
             is_map = major == _MAP
-            owed = argument * 2 if is_map else argument
+            remaining = argument * 2 if is_map else argument
         elif major != _UINT and initial not in (_FALSE, _TRUE):  # ENC-2
             raise RemoteError(layer, f"a type that is not allowed (initial byte 0x{initial:02x})")
-        if owed > size - position:  # ENC-10: each item takes at least one byte
-            raise RemoteError(layer, "claims more than there is")
-        while owed == 0:
+        if remaining > size - position:  # ENC-10: each item takes at least one byte
+            raise RemoteError(layer, "claims more than the bytes that remain")
+        while remaining == 0:
             if not outer:
                 return position
-            owed, is_map = outer.pop()
+            remaining, is_map = outer.pop()
     raise RemoteError(layer, f"more than {MAX_ITEMS} items")  # ENC-9
 
 
@@ -121,5 +121,5 @@ def read_byte_string(data: bytes, position: int, layer: Layer) -> tuple[bytes, i
         raise RemoteError(layer, "a byte string was expected")
     end = start + length
     if end > len(data):
-        raise RemoteError(layer, "a byte string that claims more bytes than there are")
+        raise RemoteError(layer, "a byte string that claims more than the bytes that remain")
     return data[start:end], end

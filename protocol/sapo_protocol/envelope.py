@@ -1,4 +1,4 @@
-"""The signed envelope: a COSE_Sign1 (RFC 9052) of which every byte but payload, key and signature is fixed.
+"""The signed envelope (spec: envelope): a COSE_Sign1 (RFC 9052) in which only payload, key and signature vary.
 
     D2 84                         tag 18, array of four
        58 26 A2 01 32 04 58 20 kid   protected header {1: -19 (Ed25519, RFC 9864), 4: kid}
@@ -7,8 +7,8 @@
        58 40 signature               64 bytes
 
 The signature covers Sig_structure = ["Signature1", protected, external_aad, payload], where external_aad is the
-deterministic CBOR of [domain, network id]. Both are given by the receiver and never read from the message: an envelope
-of another swarm, kind or major version fails as a bad signature.
+deterministic CBOR of [domain, network id]. The receiver supplies both and never reads them from the message. An
+envelope of another swarm, kind or major version therefore fails as a bad signature.
 """
 
 import functools
@@ -34,7 +34,7 @@ _KEY_END = len(_TEMPLATE) + PUBLIC_KEY_BYTES
 
 @dataclass(frozen=True, slots=True)
 class Sealed:
-    """An envelope taken apart. Nothing in it is believed yet."""
+    """A parsed envelope. Nothing in it is verified yet."""
 
     issuer: bytes
     """The public key (32 bytes) that the protected header names."""
@@ -50,10 +50,7 @@ class Sealed:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """An envelope whose signature and domain hold: `issuer` signed `payload` for this swarm.
-
-    Made only by `open_envelope`.
-    """
+    """An envelope with a valid signature: `issuer` signed `payload` for this swarm. Made only by `open_envelope`."""
 
     issuer: bytes
     envelope_id: bytes
@@ -66,12 +63,12 @@ _SIG_START = b"\x84" + encode("Signature1") + _PROTECTED_HEAD + _PROTECTED
 
 @functools.lru_cache(maxsize=64)
 def _external_aad(domain: str, network_id: bytes) -> bytes:
-    """The byte string that names kind, version and swarm in everything that is signed."""
+    """The signed byte string that names kind, version and swarm."""
     return encode(encode([domain, network_id]))
 
 
 def _sig_structure(issuer: bytes, payload: bytes, domain: str, network_id: bytes) -> bytes:
-    """E(["Signature1", protected, external_aad, payload]), joined from its parts; ENV-7."""
+    """E(["Signature1", protected, external_aad, payload]), without a call of the encoder for the whole; ENV-7."""
     return b"".join((_SIG_START, issuer, _external_aad(domain, network_id), encode(payload)))
 
 
@@ -83,13 +80,13 @@ def seal(
     network_id: bytes,
     domain: str = ROLLOUT_DOMAIN,
 ) -> bytes:
-    """The envelope over `payload` that `sign` (the private half of `issuer`) makes for one swarm."""
+    """The envelope of `payload` for one swarm, signed by `sign` with the private key of `issuer`."""
     signature = sign(_sig_structure(issuer, payload, domain, network_id))
     return b"".join((_TEMPLATE, issuer, _UNPROTECTED, encode(payload), _SIGNATURE_HEAD, signature))
 
 
 def parse_envelope(data: bytes, *, network_id: bytes, domain: str = ROLLOUT_DOMAIN) -> Sealed:
-    """Take an envelope apart by its fixed template. Raises RemoteError (size, envelope) on any other byte."""
+    """Parse an envelope by its fixed template. Raises RemoteError (size, envelope) on any other byte."""
     if len(data) > MAX_ENVELOPE_BYTES:  # ENV-1
         raise RemoteError(Layer.SIZE, f"envelope of {len(data)} bytes, the limit is {MAX_ENVELOPE_BYTES}")
     if not data.startswith(_TEMPLATE) or data[_KEY_END : _KEY_END + 1] != _UNPROTECTED:  # ENV-2, ENV-3, ENV-4
@@ -104,7 +101,7 @@ def parse_envelope(data: bytes, *, network_id: bytes, domain: str = ROLLOUT_DOMA
 
 
 def open_envelope(sealed: Sealed) -> Opened:
-    """Verify the signature. Raises RemoteError (signature): to blame is who sent it, never the author it names."""
+    """Verify the signature. Raises RemoteError (signature); charge the sender, never the issuer that it names."""
     if not verify_signature(sealed.issuer, sealed.signed, sealed.signature):
-        raise RemoteError(Layer.SIGNATURE, "no valid signature of the key it names, for this swarm and version")
+        raise RemoteError(Layer.SIGNATURE, "no valid signature of the key that it names, for this swarm and version")
     return Opened(sealed.issuer, sealed.envelope_id, sealed.payload, sealed.envelope)

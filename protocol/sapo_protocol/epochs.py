@@ -1,4 +1,4 @@
-"""Time on the wire: epochs counted from the genesis, and the window in which an envelope is taken."""
+"""Epochs, counted from the genesis (TIME-1), and the window of epochs that a receiver accepts (TIME-2)."""
 
 from .limits import CLOCK_SKEW_SECONDS
 from .manifest import Manifest
@@ -15,7 +15,7 @@ def epoch_start(manifest: Manifest, epoch: int) -> float:
 
 
 def in_window(manifest: Manifest, epoch: int, now: float) -> bool:
-    """Whether `epoch` is taken at `now`: the running epoch, the one before, and the next one just ahead of it."""
+    """Whether `epoch` is open at `now`: the current one, the one before, or the next from 30 s before it begins."""
     current = epoch_at(manifest, now)
     if epoch == current + 1:
         return epoch_start(manifest, epoch) - now <= CLOCK_SKEW_SECONDS

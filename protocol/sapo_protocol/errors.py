@@ -1,8 +1,8 @@
-"""The closed family of errors, split by whose fault it is.
+"""The errors that this project raises on purpose.
 
-`LocalError`: ours or our operator's to fix; its text is one line that names the fix.
-`RemoteError`: what a peer sent is wrong; it carries the layer that refused and a closed reason, so that
-every refusal can be counted. Outside data may raise nothing else: each boundary converts once.
+`LocalError`: the operator can fix it. Its text is one line that names the fix.
+`RemoteError`: a peer sent something that breaks a rule. It carries the layer that refused, so that refusals can be
+counted. Data from outside raises nothing else: each boundary converts other errors once.
 """
 
 from enum import StrEnum
@@ -11,18 +11,18 @@ from .printable import printable
 
 
 class SapoError(Exception):
-    """Root of every error this project raises on purpose. `str` is printable, whatever foreign data the text quotes."""
+    """Base of both errors. `str` gives printable text, whatever foreign data the message quotes."""
 
     def __str__(self) -> str:
         return printable(super().__str__())
 
 
 class LocalError(SapoError):
-    """Something on this machine is wrong. The message is one line and names the fix."""
+    """An error that the operator of this machine can fix. The message is one line and names the fix."""
 
 
 class Layer(StrEnum):
-    """The layer that refuses, named as in the spec (conventions): those of a message first, in the order asked."""
+    """The layer that refuses, named as in the spec (conventions). Those of a message come first, in step order."""
 
     SIZE = "size"
     FRAME = "frame"
@@ -38,7 +38,7 @@ class Layer(StrEnum):
 
 
 class RemoteError(SapoError):
-    """What a peer sent breaks a rule. `layer` decided; the message says which rule, for a log."""
+    """What a peer sent breaks a rule. `layer` refused it; the message says why, for a log."""
 
     def __init__(self, layer: Layer, message: str) -> None:
         super().__init__(layer, message)
@@ -46,5 +46,5 @@ class RemoteError(SapoError):
         self._message = message
 
     def __str__(self) -> str:
-        # Written out only where somebody reads it: a flood of refusals must stay cheap.
+        # Formatted only when it is printed: a flood of refusals must stay cheap.
         return printable(f"{self.layer}: {self._message}")

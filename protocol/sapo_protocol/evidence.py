@@ -1,7 +1,6 @@
-"""Equivocation (spec: evidence): the one offence that anybody can check from bytes alone.
+"""Equivocation (spec: evidence): an issuer signed two contents for one (epoch, counter).
 
-An issuer that signs two contents for one (epoch, counter) has lied to somebody. The two envelopes are the proof;
-nothing else about a peer is provable to a third party in version 1.0.
+The two envelopes prove it from bytes alone. Version 1.0 has no other proof about a peer for a third party.
 """
 
 from dataclasses import dataclass
@@ -15,8 +14,8 @@ from .manifest import Manifest
 
 
 @dataclass(frozen=True, slots=True)
-class Accusation:
-    """An evidence message taken apart: what its sender says that `issuer` signed. Nothing in it is believed yet."""
+class Evidence:
+    """A parsed evidence message: two envelopes that name `issuer`. Nothing in it is verified yet."""
 
     issuer: bytes
     envelopes: tuple[Sealed, Sealed]
@@ -30,7 +29,7 @@ class Equivocation:
     epoch: int
     counter: int
     evidence: bytes
-    """The message that proves it to anybody."""
+    """The evidence message, encoded."""
 
 
 def encode_evidence(one: Sealed, other: Sealed) -> bytes:
@@ -39,8 +38,8 @@ def encode_evidence(one: Sealed, other: Sealed) -> bytes:
     return encode([first.envelope, second.envelope])
 
 
-def decode_evidence(data: bytes, manifest: Manifest) -> Accusation:
-    """What an evidence message says, unverified. Raises RemoteError (size, frame, envelope, evidence)."""
+def decode_evidence(data: bytes, manifest: Manifest) -> Evidence:
+    """The parsed evidence message, unverified. Raises RemoteError (size, frame, envelope, evidence)."""
     if len(data) > MAX_EVIDENCE_BYTES:  # EVD-1
         raise RemoteError(Layer.SIZE, f"evidence of {len(data)} bytes, the limit is {MAX_EVIDENCE_BYTES}")
     if not data.startswith(b"\x82"):  # EVD-2
@@ -51,16 +50,16 @@ def decode_evidence(data: bytes, manifest: Manifest) -> Accusation:
         raise RemoteError(Layer.FRAME, "bytes after the end")
     first, second = (parse_envelope(envelope, network_id=manifest.network_id) for envelope in (one, other))
     if first.issuer != second.issuer:  # EVD-3
-        raise RemoteError(Layer.EVIDENCE, "two issuers are no equivocation")
+        raise RemoteError(Layer.EVIDENCE, "two issuers are not an equivocation")
     if first.envelope_id >= second.envelope_id:  # EVD-4
         raise RemoteError(Layer.EVIDENCE, "the ids of the two envelopes do not ascend")
-    return Accusation(first.issuer, (first, second))
+    return Evidence(first.issuer, (first, second))
 
 
-def prove_equivocation(accusation: Accusation, manifest: Manifest) -> Equivocation:
-    """Check what an accusation rests on. Raises RemoteError (signature, header, evidence): its sender made it up."""
-    opened = [open_envelope(sealed) for sealed in accusation.envelopes]
+def prove_equivocation(evidence: Evidence, manifest: Manifest) -> Equivocation:
+    """Verify evidence. Raises RemoteError (signature, header, evidence): the sender is charged, not the issuer."""
+    opened = [open_envelope(sealed) for sealed in evidence.envelopes]
     first, second = (decode_header(each.payload, manifest) for each in opened)
     if (first.epoch, first.counter) != (second.epoch, second.counter):  # EVD-3
-        raise RemoteError(Layer.EVIDENCE, "two rounds are no equivocation")
-    return Equivocation(accusation.issuer, first.epoch, first.counter, encode_evidence(*accusation.envelopes))
+        raise RemoteError(Layer.EVIDENCE, "two rounds are not an equivocation")
+    return Equivocation(evidence.issuer, first.epoch, first.counter, encode_evidence(*evidence.envelopes))

@@ -1,7 +1,7 @@
-"""Files that a person names: only regular files are opened, and no more is read than a limit.
+"""Opens files that a person names. Refuses everything but regular files, and reads at most a limit.
 
-Opening a pipe can wait for ever, and reading a device may never end. `open_regular` therefore opens without waiting and
-then asks the system what it has opened.
+Opening a pipe can block, and reading a device may never end. `open_regular` therefore opens without blocking and
+then checks the type of what it opened.
 """
 
 import os
@@ -15,13 +15,13 @@ _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
 class NoSuchFile(LocalError):
-    """There is nothing at the path."""
+    """No file exists at the path."""
 
 
 def open_regular(path: Path, what: str) -> BinaryIO:
     """Open a regular file for reading; `what` names it in errors, for example "key file".
 
-    Raises NoSuchFile where nothing is there, and LocalError for anything that is no regular file or cannot be opened.
+    Raises NoSuchFile if no file exists there, and LocalError if it is not a regular file or cannot be opened.
     """
     try:
         descriptor = os.open(path, _FLAGS)
@@ -32,7 +32,7 @@ def open_regular(path: Path, what: str) -> BinaryIO:
     except OSError as error:
         raise LocalError(f"cannot read the {what} {path}: {error.strerror}") from error
     except ValueError as error:
-        raise LocalError(f"{str(path)!r} is no path: it holds a zero byte") from error
+        raise LocalError(f"{str(path)!r} is not a path: it holds a zero byte") from error
     mode = os.fstat(descriptor).st_mode
     if not stat.S_ISREG(mode):
         os.close(descriptor)
@@ -42,12 +42,12 @@ def open_regular(path: Path, what: str) -> BinaryIO:
 
 
 def read_bounded(path: Path, limit: int, what: str) -> bytes:
-    """Return the content of a regular file of at most `limit` bytes. Raises NoSuchFile or LocalError for others."""
+    """Return the content of a regular file of at most `limit` bytes. Raises NoSuchFile or LocalError."""
     with open_regular(path, what) as file:
         try:
             data = file.read(limit + 1)
         except OSError as error:
             raise LocalError(f"cannot read the {what} {path}: {error.strerror}") from error
     if len(data) > limit:
-        raise LocalError(f"{path} is larger than {limit:,} bytes, so it is no {what}: give another file")
+        raise LocalError(f"{path} is larger than {limit:,} bytes, so it is not a {what}: give another file")
     return data

@@ -1,7 +1,7 @@
 """The signed header of a round (spec: rollout, HDR): epoch, counter, and what its issuer commits to for each group.
 
-For a given G it has one form, so it is matched against that form rather than interpreted: whatever is not exactly
-those bytes is refused, and nothing is left for a decoder to be clever about.
+For a given G a header has one form. A regular expression matches that form and refuses every other byte, so no general
+decoder reads a header.
 """
 
 import functools
@@ -18,12 +18,12 @@ DIGEST_BYTES = 32
 
 @dataclass(frozen=True, slots=True)
 class GroupHeader:
-    """What the header says of one group."""
+    """The header's entry for one group."""
 
     digest: bytes
-    """SHA-256 of the deterministic CBOR of [question, answer]."""
+    """SHA-256 of the deterministic CBOR of [prompt, answer]."""
     claims: tuple[bool, ...]
-    """The reward that the sender says each completion earns. It orders a verifier's work and never sets a reward."""
+    """The reward that the issuer claims for each completion. Claims order a verifier's work and never set a reward."""
     body: bytes
     """SHA-256 of the encoded body."""
 
@@ -96,7 +96,7 @@ def _form(completions: int) -> re.Pattern[bytes]:
 
 
 def _after_start(payload: bytes) -> int:
-    """The position of the first key after `x`. Raises RemoteError (header) if there is an `x` that breaks EXT-1."""
+    """The position of the first key after the optional `x`. Raises RemoteError (header) if `x` breaks EXT-1."""
     if payload.startswith(_THREE_KEYS):
         return len(_THREE_KEYS)
     if not payload.startswith(_FOUR_KEYS_AND_X):

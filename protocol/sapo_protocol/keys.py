@@ -1,7 +1,7 @@
-"""Identity: an Ed25519 public key, written for people as its libp2p peer id.
+"""Ed25519 public keys and their libp2p peer ids.
 
-The peer id of an Ed25519 key is base58btc of an identity multihash over its libp2p protobuf
-(libp2p specs, peer-ids): thirty-eight bytes with a constant prefix, so the key can be read back from it.
+The peer id of an Ed25519 key is base58btc of an identity multihash over its libp2p protobuf (libp2p specs, peer-ids): a
+constant prefix of 6 bytes and the 32 bytes of the key.
 """
 
 from functools import lru_cache
@@ -23,10 +23,7 @@ def peer_id(public_key: bytes) -> str:
 
 
 def public_key_of(peer: str) -> bytes:
-    """The Ed25519 public key inside a peer id.
-
-    Raises LocalError when the text is no peer id of an Ed25519 key.
-    """
+    """The Ed25519 public key in a peer id. Raises LocalError if the text is not the peer id of an Ed25519 key."""
     try:
         raw: bytes = base58.b58decode(peer)
     except ValueError as error:

@@ -1,7 +1,4 @@
-"""Every bound of the wire, in one place. Nothing is read, decoded or stored past these numbers.
-
-A manifest may set tighter limits for its swarm, never wider ones.
-"""
+"""Every limit of the wire protocol. A manifest may set lower limits for its swarm, never higher ones."""
 
 MAX_MESSAGE_BYTES = 1_000_000
 """One gossip message: envelope and bodies."""
@@ -19,16 +16,16 @@ MAX_COMPLETION_BYTES = 65_536
 """UTF-8 bytes of one completion."""
 
 MAX_MODEL_LABEL_BYTES = 64
-"""UTF-8 bytes of the free label by which a sender may name its model."""
+"""UTF-8 bytes of the sender's label for its model."""
 
 MAX_EXTENSION_BYTES = 256
 """Encoded bytes of the signed, ignored map `x`."""
 
 MAX_DEPTH = 8
-"""Nesting of arrays and maps in anything that is decoded."""
+"""Levels of arrays and maps in one decoded item."""
 
 MAX_ITEMS = 4_096
-"""Data items (keys included) in anything that is decoded."""
+"""Data items (keys included) in one decoded item."""
 
 MAX_MANIFEST_BYTES = 65_536
 """One manifest, encoded."""
@@ -37,22 +34,22 @@ MAX_EVIDENCE_BYTES = 4_096
 """One evidence message: two envelopes."""
 
 MAX_REQUEST_BYTES = 4_096
-"""One request to pull."""
+"""One request (spec: pull)."""
 
 MAX_LISTED, MAX_LISTING_BYTES = 1_024, 40_000
-"""Envelopes that one listing names, and its size."""
+"""Envelopes in one listing, and its bytes."""
 
 MAX_DELIVERED, MAX_DELIVERY_BYTES = 64, 1_048_576
-"""Messages that one request may ask for, and the size of what is delivered."""
+"""Messages in one request and in its delivery, and the bytes of the delivery."""
 
-MAX_INTRODUCED, MAX_INTRODUCTIONS_BYTES = 16, 4_096
-"""Peers that one answer introduces, and its size."""
+MAX_PX_PEERS, MAX_PX_BYTES = 16, 4_096
+"""Peers in one response of peer exchange, and its bytes."""
 
 MAX_ADDRESS_BYTES = 128
-"""Of the place at which an introduced peer is."""
+"""UTF-8 bytes of one multiaddress in peer exchange."""
 
 MAX_SHARDS = 32
-"""Topics over which rollouts are spread: few enough for a peer to follow all of them in a small swarm."""
+"""Topics among which rollouts are divided: few enough that a peer of a small swarm can subscribe to all."""
 
 MAX_TASKS = 64
 MAX_DATASET_BYTES = 64
@@ -64,7 +61,7 @@ MIN_EPOCH_SECONDS, MAX_EPOCH_SECONDS = 5, 86_400
 MAX_ROUNDS_PER_EPOCH = 100_000
 
 CLOCK_SKEW_SECONDS = 30.0
-"""How far ahead of the epoch boundary an envelope of the next epoch is taken."""
+"""An envelope of the next epoch is accepted from this many seconds before that epoch begins."""
 
 MAX_UINT = 2**64 - 1
-"""The widest integer CBOR's major type 0 can hold."""
+"""The largest integer of CBOR's major type 0."""

@@ -1,6 +1,6 @@
-"""The swarm manifest: what all nodes of one swarm agree on before they speak. Its hash is the network id.
+"""The swarm manifest (spec: manifest): what all nodes of one swarm agree on before they connect.
 
-People write it as TOML; what is hashed is its deterministic CBOR, so layout and comments do not matter.
+People write it as TOML. The network id is the SHA-256 of its deterministic CBOR, so layout and comments do not matter.
 """
 
 import hashlib
@@ -28,11 +28,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class TaskSpec:
-    """One entry of the catalogue: a reasoning-gym dataset, how it is configured, how often it is drawn."""
+    """One entry of the catalogue: a dataset, its configuration, and how often it is drawn."""
 
     dataset: str
     config: Mapping[str, Value]
-    """Configuration passed to the dataset; what is left out is the default of the pinned reasoning-gym version."""
+    """Configuration of the dataset. A missing key has the default of the manifest's reasoning-gym version."""
     weight: int
     scorer: int = 1
     """Version of this project's scorer for the dataset, so that all nodes reward alike."""
@@ -40,7 +40,7 @@ class TaskSpec:
 
 @dataclass(frozen=True)
 class Manifest:
-    """A checked manifest. Raises LocalError on any value outside the protocol's limits."""
+    """A valid manifest. Raises LocalError for a value outside the limits of the protocol."""
 
     name: str
     version: int
@@ -57,16 +57,16 @@ class Manifest:
     """UTF-8 bytes of one completion."""
     max_message_bytes: int
     shards: int
-    """Topics over which rollouts are spread; TOP-3."""
+    """Number of topics among which rollouts are divided; TOP-3."""
     reasoning_gym: str
     """Version of reasoning-gym that defines the datasets; empty where no task comes from it."""
     predecessor: str = ""
     """Network id (hex) of the swarm that this one continues; empty for none."""
     x: Mapping[str, Value] | None = None
-    """What later minor versions add: hashed, and ignored here."""
+    """Keys of later minor versions: hashed, otherwise ignored."""
 
     def __post_init__(self) -> None:
-        if self.version is True or self.version != MAJOR_VERSION:  # to Python, true equals 1
+        if self.version is True or self.version != MAJOR_VERSION:  # in Python, True equals 1
             raise LocalError(
                 f"manifest {self.name!r} is for protocol version {self.version}; this is version {MAJOR_VERSION}"
             )
@@ -95,7 +95,7 @@ class Manifest:
             raise LocalError(f"manifest {self.name!r} cannot be encoded: {error}") from error
 
     def _check_texts(self) -> None:
-        # The name becomes part of a file name, and a manifest may come from a stranger.
+        # The name becomes part of a file name, and anybody may have written the manifest.
         if not _NAME.fullmatch(self.name):
             raise LocalError(f"manifest name {self.name!r}: give 1 to 32 of a-z, 0-9 and -, not beginning with -")
         if self.predecessor and not _NETWORK_ID.fullmatch(self.predecessor):
@@ -113,11 +113,11 @@ class Manifest:
 
     @cached_property
     def network_id(self) -> bytes:
-        """SHA-256 of the encoded manifest: 32 bytes that name the swarm."""
+        """SHA-256 of the encoded manifest (32 bytes); MAN-6."""
         return hashlib.sha256(self.encoded).digest()
 
     def restarted(self, *, name: str, genesis: int, epoch_seconds: int, max_rounds: int) -> "Manifest":
-        """The same catalogue and limits on another clock: another swarm."""
+        """A manifest with the same catalogue and limits but another name and clock, so another swarm."""
         return replace(self, name=name, genesis=genesis, epoch_seconds=epoch_seconds, max_rounds=max_rounds)
 
 
@@ -127,7 +127,7 @@ def _bounded(what: str, value: object, low: int, high: int) -> None:
 
 
 def _plain(value: object) -> Any:
-    """A manifest value as a tree that the encoder takes."""
+    """A manifest value as the encoder takes it."""
     if isinstance(value, TaskSpec):
         return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, Mapping):
@@ -146,7 +146,7 @@ def parse_manifest(text: str, source: str) -> Manifest:
 
 
 def decode_manifest(data: bytes) -> Manifest:
-    """The manifest that `data` encodes. Raises RemoteError (manifest) on anything but its one encoding; MAN-1 to 5."""
+    """The manifest that `data` encodes; MAN-1 to MAN-5. Raises RemoteError (manifest) for any other bytes."""
     value = decode(data, limit=limits.MAX_MANIFEST_BYTES, layer=Layer.MANIFEST)
     try:
         manifest = _from_table(value, "the manifest")
@@ -171,7 +171,7 @@ def _from_table(table: object, source: str) -> Manifest:
 
 
 def render_manifest(manifest: Manifest) -> str:
-    """The manifest as TOML that parses to the same network id. Raises LocalError where TOML cannot say it."""
+    """The manifest as TOML that parses to the same network id. Raises LocalError if TOML cannot express it."""
     head = [
         f"{field.name} = {toml_value(getattr(manifest, field.name))}"
         for field in fields(Manifest)
@@ -195,7 +195,7 @@ def _checked(kind: type[T], table: object, source: str) -> T:
         raise LocalError(f"{source} is not a table")
     known = {field.name: field for field in fields(kind)}  # type: ignore[arg-type]
     if unknown := sorted(set(table) - set(known)):
-        names = sorted(set(known) - {"x"})  # nobody writes `x` by hand: only later versions have something to put there
+        names = sorted(set(known) - {"x"})  # only later versions define keys of `x`, so people do not write it
         raise LocalError(f"{source}: unknown key {unknown[0]!r}; known keys are {', '.join(names)}")
     if missing := [name for name, field in known.items() if field.default is MISSING and name not in table]:
         raise LocalError(f"{source}: the key {missing[0]!r} is missing")
@@ -215,7 +215,7 @@ def _checked(kind: type[T], table: object, source: str) -> T:
 
 
 def _require_wire_values(value: object, source: str) -> None:
-    """Refuse what the wire's CBOR cannot say: floats, negative integers, dates."""
+    """Raises LocalError for values that the wire's CBOR cannot hold: floats, negative integers, dates."""
     if isinstance(value, Mapping):
         for item in value.values():
             _require_wire_values(item, source)
@@ -233,10 +233,7 @@ def shipped_manifests() -> tuple[str, ...]:
 
 
 def load_manifest(name: str) -> Manifest:
-    """A shipped manifest by name, or one from a TOML file by path.
-
-    Raises LocalError when neither exists or the content is refused.
-    """
+    """A shipped manifest by name, or one from a TOML file by path. Raises LocalError if neither exists or is valid."""
     if name in shipped_manifests():
         text = resources.files(__package__).joinpath("manifests", f"{name}.toml").read_text("utf-8")
         return parse_manifest(text, f"manifest {name!r}")

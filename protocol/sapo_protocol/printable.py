@@ -1,4 +1,4 @@
-"""Foreign text made safe to print: it cannot move the cursor, colour a terminal, or change the direction of a line."""
+"""Makes foreign text safe to print: it cannot move the cursor, set colours, or change the direction of a line."""
 
 
 def printable(text: str) -> str:
@@ -6,12 +6,12 @@ def printable(text: str) -> str:
     printable becomes its escape, such as `\x1b` or `\u202e`.
 
     Python calls these characters not printable: C0 and C1 controls, DEL, bidirectional controls, line and paragraph
-    separators, lone surrogates, and code points without a meaning.
+    separators, lone surrogates, and unassigned code points.
     """
     if text.isprintable():
         return text
-    return "".join(character if character.isprintable() else _shown(character) for character in text)
+    return "".join(character if character.isprintable() else _escaped(character) for character in text)
 
 
-def _shown(character: str) -> str:
+def _escaped(character: str) -> str:
     return " " if character.isspace() else character.encode("unicode_escape").decode("ascii")

@@ -1,7 +1,7 @@
-"""Asking a peer for what gossip did not bring (spec: pull): what it holds of an epoch, messages by id, other peers.
+"""Requests to a peer (spec: pull): for the envelopes it holds of an epoch, for messages by id, or for other peers.
 
-A request is answered with a listing, a delivery or introductions. What is delivered was asked for, id by id and body by
-body; that, and its size, is all that is judged here: the messages themselves go the way of any other.
+The response is a listing, a delivery or introductions. This module checks that a response matches its request: ids,
+bodies, order and size. The messages of a delivery are then validated like messages from gossip.
 """
 
 from collections.abc import Sequence
@@ -17,27 +17,27 @@ from .limits import (
     MAX_DELIVERED,
     MAX_DELIVERY_BYTES,
     MAX_GROUPS,
-    MAX_INTRODUCED,
-    MAX_INTRODUCTIONS_BYTES,
     MAX_LISTED,
     MAX_LISTING_BYTES,
+    MAX_PX_BYTES,
+    MAX_PX_PEERS,
     MAX_REQUEST_BYTES,
     MAX_SHARDS,
 )
 from .manifest import Manifest
 from .rollout import decode_message
 
-_NAME_BYTES = 32
-"""Of an envelope id, and of a key."""
+_ID_BYTES = 32
+"""Bytes of an envelope id, and of a public key."""
 ALL_SHARDS = (1 << MAX_SHARDS) - 1
 """Every shard that a swarm may have."""
 _ARRAY, _ONE_BYTE = 0x80, 24
-"""The head of an array, and the least count that is not in its first byte."""
+"""The head of an array, and the smallest count that does not fit its first byte."""
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
-    """An envelope and which of its bodies: those that a peer holds, or those that it is asked for."""
+class InventoryItem:
+    """An envelope and some of its bodies: those that a peer holds, or those that are requested from it."""
 
     envelope_id: bytes
     bodies: int
@@ -46,36 +46,36 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class ListRequest:
-    """Which envelopes of an epoch do you hold, beginning behind this id?"""
+    """Requests the ids of the envelopes of an epoch, after a given id."""
 
     epoch: int
     after: bytes = b""
-    """32 bytes, or none for the beginning."""
+    """An envelope id (32 bytes), or empty to start from the first."""
     shards: int = ALL_SHARDS
-    """Bit s for what shard s carries."""
+    """Bit s for the rollouts of shard s."""
 
 
 @dataclass(frozen=True, slots=True)
 class GetRequest:
-    """Send me these."""
+    """Requests messages by envelope id."""
 
-    want: tuple[Held, ...]
-    """By id, ascending."""
+    want: tuple[InventoryItem, ...]
+    """In ascending order of ids."""
 
 
 @dataclass(frozen=True, slots=True)
 class PeersRequest:
-    """Whom else do you know in this swarm?"""
+    """Requests addresses of other peers of the swarm (peer exchange)."""
 
     most: int
-    """1 to MAX_INTRODUCED."""
+    """1 to MAX_PX_PEERS."""
     shards: int = ALL_SHARDS
-    """Bit s for those who follow the topic of shard s."""
+    """Bit s for peers that subscribe to the topic of shard s."""
 
 
 @dataclass(frozen=True, slots=True)
-class Introduction:
-    """A peer, and where it is to be found, by what another says."""
+class PeerAddress:
+    """A peer and its address, as another peer states them. Unverified until a handshake proves the key."""
 
     key: bytes
     address: str
@@ -84,7 +84,7 @@ class Introduction:
 
 @dataclass(frozen=True, slots=True)
 class Delivered:
-    """A rollout message that was asked for. Nothing in it is believed yet."""
+    """A rollout message that was requested. Nothing in it is verified yet."""
 
     envelope_id: bytes
     message: bytes
@@ -99,90 +99,87 @@ def encode_request(request: Request) -> bytes:
         return encode({"after": request.after, "epoch": request.epoch, "shards": request.shards})
     if isinstance(request, PeersRequest):
         return encode({"peers": request.most, "shards": request.shards})
-    return encode({"want": _pairs(request.want)})
+    return encode({"want": _inventory(request.want)})
 
 
 def decode_request(data: bytes) -> Request:
-    """What a peer asks. Raises RemoteError (pull)."""
+    """The request of a peer. Raises RemoteError (pull)."""
     value = decode(data, limit=MAX_REQUEST_BYTES, layer=Layer.PULL)
     if not isinstance(value, dict):  # PULL-1
         raise RemoteError(Layer.PULL, "a request is a map")
     if value.keys() == {"after", "epoch", "shards"}:
         after, epoch = value["after"], value["epoch"]
-        if not isinstance(after, bytes) or len(after) not in (0, _NAME_BYTES):  # PULL-2
+        if not isinstance(after, bytes) or len(after) not in (0, _ID_BYTES):  # PULL-2
             raise RemoteError(Layer.PULL, "after is an envelope id or empty")
         if not _is_uint(epoch):
             raise RemoteError(Layer.PULL, "an epoch is an unsigned integer")
         return ListRequest(epoch, after, _read_shards(value["shards"]))
     if value.keys() == {"want"}:
-        want = _read_held(value["want"], MAX_DELIVERED)
+        want = _read_inventory(value["want"], MAX_DELIVERED)
         if not want:  # PULL-3
-            raise RemoteError(Layer.PULL, "nothing is asked for")
+            raise RemoteError(Layer.PULL, "no message is requested")
         return GetRequest(want)
     if value.keys() == {"peers", "shards"}:
         most = value["peers"]
-        if not _is_uint(most) or not 1 <= most <= MAX_INTRODUCED:  # PULL-7
-            raise RemoteError(Layer.PULL, f"peers is a number from 1 to {MAX_INTRODUCED}")
+        if not _is_uint(most) or not 1 <= most <= MAX_PX_PEERS:  # PULL-7
+            raise RemoteError(Layer.PULL, f"peers is a number from 1 to {MAX_PX_PEERS}")
         return PeersRequest(most, _read_shards(value["shards"]))
-    raise RemoteError(Layer.PULL, "a request lists an epoch, wants ids, or asks for peers")
+    raise RemoteError(Layer.PULL, "a request has the keys after, epoch and shards, or want, or peers and shards")
 
 
-def encode_listing(held: Sequence[Held]) -> bytes:
-    """The answer to a ListRequest; `held` by id, ascending."""
-    return encode(_pairs(held))
+def encode_listing(held: Sequence[InventoryItem]) -> bytes:
+    """The response to a ListRequest; `held` in ascending order of ids."""
+    return encode(_inventory(held))
 
 
-def decode_listing(data: bytes, request: ListRequest) -> tuple[Held, ...]:
-    """What a peer says it holds. Raises RemoteError (pull)."""
-    held = _read_held(decode(data, limit=MAX_LISTING_BYTES, layer=Layer.PULL), MAX_LISTED)
+def decode_listing(data: bytes, request: ListRequest) -> tuple[InventoryItem, ...]:
+    """The envelopes that a peer claims to hold. Raises RemoteError (pull)."""
+    held = _read_inventory(decode(data, limit=MAX_LISTING_BYTES, layer=Layer.PULL), MAX_LISTED)
     if held and held[0].envelope_id <= request.after:  # PULL-4
-        raise RemoteError(Layer.PULL, "an id that is not behind the one asked for")
+        raise RemoteError(Layer.PULL, "an id that is not greater than the requested one")
     return held
 
 
 def encode_delivery(messages: Sequence[bytes]) -> bytes:
-    """The answer to a GetRequest: rollout messages, in the order in which they were asked for."""
+    """The response to a GetRequest: rollout messages in the order of the request."""
     return encode(list(messages))
 
 
 def decode_delivery(data: bytes, request: GetRequest, manifest: Manifest) -> tuple[Delivered, ...]:
-    """The messages that a peer delivers, each of them asked for.
-
-    Raises RemoteError: pull, or what a message by itself is refused by (size, frame, envelope).
-    """
+    """The messages of a delivery, each of them requested. Raises RemoteError (pull, size, frame, envelope)."""
     delivered = []
-    asked = iter(request.want)
+    requested = iter(request.want)
     for message in _read_messages(data):
         envelope, bodies = decode_message(message, manifest)
         envelope_id = parse_envelope(envelope, network_id=manifest.network_id).envelope_id
-        wanted = next((each for each in asked if each.envelope_id == envelope_id), None)
+        wanted = next((each for each in requested if each.envelope_id == envelope_id), None)
         if wanted is None:  # PULL-6
-            raise RemoteError(Layer.PULL, "an envelope that was not asked for, or not in this order")
+            raise RemoteError(Layer.PULL, "an envelope that was not requested, or not in this order")
         if any(body is not None and not wanted.bodies >> k & 1 for k, body in enumerate(bodies)):
-            raise RemoteError(Layer.PULL, "a body that was not asked for")
+            raise RemoteError(Layer.PULL, "a body that was not requested")
         delivered.append(Delivered(envelope_id, message))
     return tuple(delivered)
 
 
-def encode_introductions(introduced: Sequence[Introduction]) -> bytes:
-    """The answer to a PeersRequest; by key, ascending."""
-    return encode([[each.key, each.address] for each in introduced])
+def encode_peers(peers: Sequence[PeerAddress]) -> bytes:
+    """The response to a PeersRequest, in ascending order of keys."""
+    return encode([[each.key, each.address] for each in peers])
 
 
-def decode_introductions(data: bytes, request: PeersRequest) -> tuple[Introduction, ...]:
-    """Whom a peer says it knows. Raises RemoteError (pull)."""
-    value = decode(data, limit=MAX_INTRODUCTIONS_BYTES, layer=Layer.PULL)
-    return tuple(starmap(_introduction, _read_pairs(value, request.most)))
+def decode_peers(data: bytes, request: PeersRequest) -> tuple[PeerAddress, ...]:
+    """The peers that another peer names. Raises RemoteError (pull)."""
+    value = decode(data, limit=MAX_PX_BYTES, layer=Layer.PULL)
+    return tuple(starmap(_peer_address, _read_pairs(value, request.most)))
 
 
-def _introduction(key: bytes, address: Value) -> Introduction:
+def _peer_address(key: bytes, address: Value) -> PeerAddress:
     if not isinstance(address, str) or not 1 <= len(address.encode()) <= MAX_ADDRESS_BYTES:  # PULL-8
         raise RemoteError(Layer.PULL, f"an address is text of 1 to {MAX_ADDRESS_BYTES} bytes")
-    return Introduction(key, address)
+    return PeerAddress(key, address)
 
 
 def _read_messages(data: bytes) -> tuple[bytes, ...]:
-    """PULL-5. Not by the general decoder: a message is far longer than what that one is for."""
+    """PULL-5. `cbor.decode` is not used: it would scan and encode again up to 1 MB of messages."""
     if len(data) > MAX_DELIVERY_BYTES:
         raise RemoteError(Layer.PULL, f"a delivery of {len(data)} bytes, the limit is {MAX_DELIVERY_BYTES}")
     count, position = _read_array_head(data)
@@ -198,7 +195,7 @@ def _read_messages(data: bytes) -> tuple[bytes, ...]:
 
 
 def _read_array_head(data: bytes) -> tuple[int, int]:
-    """How many items the array has, and where they begin; one of more than 255 is none here."""
+    """The number of items of the array (at most 255), and the position of the first."""
     initial = data[0] if data else 0
     if _ARRAY <= initial < _ARRAY + _ONE_BYTE:
         return initial - _ARRAY, 1
@@ -209,26 +206,26 @@ def _read_array_head(data: bytes) -> tuple[int, int]:
 
 def _read_shards(value: Value) -> int:
     if not _is_uint(value) or not 1 <= value <= ALL_SHARDS:  # PULL-9
-        raise RemoteError(Layer.PULL, "shards has a bit for each of the shards")
+        raise RemoteError(Layer.PULL, f"shards is an unsigned integer from 1 to {ALL_SHARDS}")
     return value
 
 
-def _pairs(held: Sequence[Held]) -> list[Value]:
+def _inventory(held: Sequence[InventoryItem]) -> list[Value]:
     return [[each.envelope_id, each.bodies] for each in held]
 
 
-def _read_held(value: Value, most: int) -> tuple[Held, ...]:
-    return tuple(starmap(_held, _read_pairs(value, most)))
+def _read_inventory(value: Value, most: int) -> tuple[InventoryItem, ...]:
+    return tuple(starmap(_inventory_item, _read_pairs(value, most)))
 
 
-def _held(envelope_id: bytes, bodies: Value) -> Held:
+def _inventory_item(envelope_id: bytes, bodies: Value) -> InventoryItem:
     if not _is_uint(bodies) or bodies >> MAX_GROUPS:  # PULL-3
         raise RemoteError(Layer.PULL, f"bodies are an unsigned integer of {MAX_GROUPS} bits")
-    return Held(envelope_id, bodies)
+    return InventoryItem(envelope_id, bodies)
 
 
 def _read_pairs(value: Value, most: int) -> list[tuple[bytes, Value]]:
-    """Pairs of a name of 32 bytes and something else, the names ascending: PULL-3, PULL-4, PULL-8."""
+    """Pairs of 32 bytes (an id or a key) and a value, in ascending order; PULL-3, PULL-4, PULL-8."""
     if not isinstance(value, list) or len(value) > most:
         raise RemoteError(Layer.PULL, f"an array of at most {most} pairs was expected")
     pairs = list(map(_read_pair, value))
@@ -240,10 +237,10 @@ def _read_pairs(value: Value, most: int) -> list[tuple[bytes, Value]]:
 def _read_pair(value: Value) -> tuple[bytes, Value]:
     if not isinstance(value, list) or len(value) != 2:
         raise RemoteError(Layer.PULL, "a pair was expected")
-    name, more = value
-    if not isinstance(name, bytes) or len(name) != _NAME_BYTES:
+    identifier, more = value
+    if not isinstance(identifier, bytes) or len(identifier) != _ID_BYTES:
         raise RemoteError(Layer.PULL, "an id or a key has 32 bytes")
-    return name, more
+    return identifier, more
 
 
 def _is_uint(value: Value) -> TypeGuard[int]:

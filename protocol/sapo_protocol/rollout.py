@@ -1,8 +1,7 @@
-"""A round on the wire (spec: rollout): a signed envelope, and beside it one body of plain text for each group.
+"""A round on the wire (spec: rollout): a signed envelope, and one body of plain text for each group.
 
-The header inside the envelope commits to question and answer (digest), to the claimed rewards and to the text (SHA-256
-of the body) of every group of the round. A message may leave bodies out; it can never carry one that the header does
-not name.
+The header in the envelope commits, for every group, to prompt and answer (digest), to the claimed rewards and to the
+text (SHA-256 of the body). A message may leave bodies out. Every body in it must match the header.
 """
 
 import hashlib
@@ -18,16 +17,16 @@ from .manifest import Manifest
 
 @dataclass(frozen=True, slots=True)
 class Rollout:
-    """A signed round, decoded and field-checked, with the bodies that came along. Made only by `match_bodies`."""
+    """A signed round, decoded and field-checked, with the bodies of its message. Made only by `match_bodies`."""
 
     opened: Opened
     header: Header
     bodies: tuple[bytes | None, ...]
-    """The encoded body of each group, matching its hash; None where it was left out."""
+    """The encoded body of each group, which matches its hash; None if it was left out."""
 
 
 def encode_message(envelope: bytes, bodies: tuple[bytes | None, ...]) -> bytes:
-    """One gossip message: [envelope, [body, ...]]; a body left out is an empty byte string."""
+    """One gossip message: [envelope, [body, ...]]. An empty byte string stands for a body left out."""
     return encode([envelope, [body or b"" for body in bodies]])
 
 
@@ -52,23 +51,20 @@ def decode_message(data: bytes, manifest: Manifest) -> tuple[bytes, tuple[bytes 
 
 
 def match_bodies(opened: Opened, header: Header, bodies: tuple[bytes | None, ...]) -> Rollout:
-    """The rollout, if the bodies are those that its header names. Raises RemoteError (body).
+    """The rollout, if the bodies match its header. Raises RemoteError (body).
 
-    A wrong body is the sender's doing: whoever relays can swap it, the issuer signed another.
+    Charge the sender: a relay can replace a body, and the issuer signed the hash of another one.
     """
     if len(bodies) != len(header.groups):  # BODY-1
         raise RemoteError(Layer.BODY, f"{len(bodies)} bodies beside a header of {len(header.groups)} groups")
     for group, body in zip(header.groups, bodies, strict=True):
         if body is not None and hashlib.sha256(body).digest() != group.body:
-            raise RemoteError(Layer.BODY, "a body that the header does not name")
+            raise RemoteError(Layer.BODY, "a body that does not match the header")
     return Rollout(opened, header, bodies)
 
 
 def open_message(data: bytes, manifest: Manifest) -> Rollout:
-    """All steps from the bytes of a message to its rollout, for who need not stop between them.
-
-    Raises RemoteError of the first layer that refuses.
-    """
+    """All steps from the bytes of a message to its rollout. Raises RemoteError of the first layer that refuses."""
     envelope, bodies = decode_message(data, manifest)
     opened = open_envelope(parse_envelope(envelope, network_id=manifest.network_id))
     return match_bodies(opened, decode_header(opened.payload, manifest), bodies)

@@ -1,8 +1,8 @@
-"""Which Ed25519 signatures this protocol accepts: exactly libsodium's strict set, whatever else is installed.
+"""Ed25519 signatures (SIG-1 to SIG-4): accepts exactly libsodium's strict set.
 
-Libraries disagree on small-order keys, mixed-order points and non-canonical encodings; OpenSSL, for one, accepts the
-identity as a public key. A peer id checked by one rule and an envelope by another would be two identities, so there
-is one verifier. It refuses S >= L, small-order and non-canonical A and R, and checks the equation without cofactor.
+Libraries disagree on small-order keys, mixed-order points and non-canonical encodings; OpenSSL, for example, accepts
+the identity as a public key. All code therefore uses this one verifier. It refuses S >= L, and small-order and
+non-canonical A and R. It checks the equation without the cofactor.
 """
 
 from nacl.exceptions import CryptoError

@@ -1,4 +1,4 @@
-"""TOML that a stranger may have written: read within limits, and written so that it cannot steer a terminal."""
+"""TOML from an untrusted author: reads it within limits, and writes only printable characters."""
 
 import json
 import re
@@ -12,9 +12,9 @@ from .files import read_bounded
 from .limits import MAX_UINT
 
 _MAX_LEVELS = 32
-"""Tables and lists within each other. No file of ours needs more than 8."""
+"""Nested tables and lists. No file of this project has more than 8 levels."""
 _MAX_DOTS = 1_000
-"""Dots in one line. tomllib needs half a minute for one key of 32,000 parts, and a key never spans lines."""
+"""Dots in one line. A key never spans lines, and tomllib needs half a minute for one key of 32,000 parts."""
 _MIN_INTEGER = -(2**63)
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
 
@@ -22,7 +22,7 @@ _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
 def read_toml(path: Path, limit: int, what: str) -> dict[str, Any]:
     """Return the tables of a TOML file of at most `limit` bytes; `what` names the file in errors.
 
-    Raises NoSuchFile where nothing is at `path`, and LocalError for anything else that cannot be read.
+    Raises NoSuchFile if no file exists at `path`, and LocalError if it cannot be read.
     """
     data = read_bounded(path, limit, what)
     try:
@@ -33,8 +33,9 @@ def read_toml(path: Path, limit: int, what: str) -> dict[str, Any]:
 
 
 def parse_toml(text: str, source: str) -> dict[str, Any]:
-    """Return the tables that TOML `text` describes; `source` names it in errors. Raises LocalError for bad TOML, deep
-    nesting, and integers beyond 64 bits.
+    """Return the tables that TOML `text` describes; `source` names it in errors.
+
+    Raises LocalError for invalid TOML, deep nesting, and integers beyond 64 bits.
     """
     if any(line.count(".") > _MAX_DOTS for line in text.split("\n")):
         raise LocalError(f"{source} is not valid TOML for sapo-node: a line has more than {_MAX_DOTS:,} dots")
@@ -42,14 +43,14 @@ def parse_toml(text: str, source: str) -> dict[str, Any]:
         table = tomllib.loads(text)
     except RecursionError as error:
         raise LocalError(_too_deep(source)) from error
-    except ValueError as error:  # TOMLDecodeError, and what Python says of an integer with thousands of digits
+    except ValueError as error:  # TOMLDecodeError, and Python's own error for an integer of thousands of digits
         raise LocalError(f"{source} is not valid TOML: {error}") from error
     _require_bounds(table, source)
     return table
 
 
 def _require_bounds(table: dict[str, Any], source: str) -> None:
-    """Raises LocalError for what later code could not walk through or print."""
+    """Raises LocalError for nesting and integers that later code could not process."""
     waiting: list[tuple[Any, int]] = [(table, 1)]
     while waiting:
         value, level = waiting.pop()
@@ -68,7 +69,7 @@ def _too_deep(source: str) -> str:
 def toml_value(value: object) -> str:
     """Return a value as TOML in printable characters, which `parse_toml` reads back to the same value.
 
-    Raises LocalError for bytes, which TOML cannot say.
+    Raises LocalError for bytes, which TOML cannot express.
     """
     if isinstance(value, Mapping):
         return "{ " + ", ".join(f"{_key(key)} = {toml_value(item)}" for key, item in value.items()) + " }"
@@ -76,7 +77,7 @@ def toml_value(value: object) -> str:
         return "[" + ", ".join(toml_value(item) for item in value) + "]"
     if isinstance(value, bytes):
         raise LocalError("this manifest holds byte strings, which TOML cannot")
-    # JSON's strings, booleans and numbers are TOML as well, but for the characters that are escaped here.
+    # JSON strings, booleans and numbers are valid TOML, except for the characters that are escaped here.
     text = json.dumps(value, ensure_ascii=False)
     return text if text.isprintable() else "".join(map(_escaped, text))
 

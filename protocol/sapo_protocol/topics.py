@@ -1,4 +1,4 @@
-"""The gossip topics of a swarm (spec: topics and validation). What is on another topic is never parsed."""
+"""The gossip topics of a swarm (spec: topics and validation). A node subscribes to no other topic."""
 
 import hashlib
 from enum import StrEnum
@@ -30,7 +30,7 @@ def rollouts_topics(manifest: Manifest) -> tuple[str, ...]:
 def shard_of(manifest: Manifest, issuer: bytes, epoch: int) -> int:
     """The shard on which `issuer` (32-byte public key) publishes in an epoch; TOP-3.
 
-    It is drawn anew in each, so that nobody stays where it is heard by few, or can crowd one topic for long.
+    It changes each epoch, so no issuer stays on a topic with few subscribers, and none can flood one topic for long.
     """
     digest = hashlib.sha256(encode([SHARD_DOMAIN, manifest.network_id, issuer, epoch])).digest()
     return int.from_bytes(digest[:8], "big") % manifest.shards
@@ -42,9 +42,9 @@ def topic_of(manifest: Manifest, issuer: bytes, epoch: int) -> str:
 
 
 def require_shard(manifest: Manifest, shard: int, issuer: bytes, epoch: int) -> None:
-    """Raises RemoteError (topic) for a rollout on the topic of another shard than its issuer's; TOP-3."""
+    """Raises RemoteError (topic) for a rollout on a topic other than that of its issuer's shard; TOP-3."""
     if shard != shard_of(manifest, issuer, epoch):
-        raise RemoteError(Layer.TOPIC, f"shard {shard} is not its issuer's in epoch {epoch}")
+        raise RemoteError(Layer.TOPIC, f"shard {shard} is not the shard of its issuer in epoch {epoch}")
 
 
 def evidence_topic(manifest: Manifest) -> str:
@@ -53,7 +53,7 @@ def evidence_topic(manifest: Manifest) -> str:
 
 
 def pull_protocol(manifest: Manifest) -> str:
-    """The protocol of the streams on which peers of a swarm are asked for what gossip did not bring (spec: pull)."""
+    """The libp2p protocol id of request/response streams (spec: pull)."""
     return f"{_prefix(manifest)}/pull"
 
 
@@ -63,7 +63,7 @@ def carried_by(topic: str, manifest: Manifest) -> Topic:
         return Topic.EVIDENCE
     if topic in rollouts_topics(manifest):
         return Topic.ROLLOUTS
-    raise RemoteError(Layer.TOPIC, f"{topic!r} is no topic of swarm {manifest.name!r}")
+    raise RemoteError(Layer.TOPIC, f"{topic!r} is not a topic of swarm {manifest.name!r}")
 
 
 def _prefix(manifest: Manifest) -> str:

@@ -1,4 +1,4 @@
-"""Writes every case to spec/vectors; with --check only tells which files are not what the builders write."""
+"""Writes every case to spec/vectors. With --check it only lists the files that differ from what the builders write."""
 
 import re
 import sys
@@ -31,7 +31,7 @@ VECTORS = Path(__file__).resolve().parents[1] / "vectors"
 
 
 def rendered() -> dict[Path, str]:
-    """The text of every vector by its path below spec/vectors. Two cases of one name are an error."""
+    """The text of every vector by its path below spec/vectors. Exits if two cases have the same name."""
     files: dict[Path, str] = {}
     for kind in KINDS:
         for case in import_module(kind).cases():
@@ -44,7 +44,7 @@ def rendered() -> dict[Path, str]:
 
 
 def differing(files: dict[Path, str]) -> list[Path]:
-    """What is missing, different, or written by no builder."""
+    """The files that are missing, different, or written by no builder."""
     stored = {path.relative_to(VECTORS): path.read_bytes() for path in VECTORS.glob("**/*.json")}
     wanted = {path: content.encode() for path, content in files.items()}
     return sorted(path for path in stored.keys() | wanted.keys() if stored.get(path) != wanted.get(path))
@@ -64,7 +64,7 @@ def main(arguments: list[str]) -> int:
     files = rendered()
     if arguments == ["--check"]:
         differences = differing(files)
-        print(*differences, sep="\n", end="\n" if differences else "")  # noqa: T201 - what the caller asked for
+        print(*differences, sep="\n", end="\n" if differences else "")  # noqa: T201 - the output of --check
         return 1 if differences else 0
     if arguments:
         sys.exit("usage: python spec/builders [--check]")

@@ -1,4 +1,4 @@
-"""Cases of kind `answer`: whether a completion answers an item (ANS-1 to ANS-3)."""
+"""Cases of kind `answer`: whether a completion is correct (ANS-1 to ANS-3)."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -8,8 +8,8 @@ from tasks import Config, encoded_config, item
 
 
 @dataclass(frozen=True)
-class Asked:
-    """One item to be answered."""
+class Task:
+    """One item: a dataset, its configuration and a seed."""
 
     dataset: str
     config: Config
@@ -28,16 +28,16 @@ class Asked:
         }
 
 
-def _first(dataset: str, config: Config, answer: str) -> Asked:
-    """The item of the smallest seed that has this answer."""
-    return next(asked for seed in range(10_000) if (asked := Asked(dataset, config, seed)).answer == answer)
+def _first_task(dataset: str, config: Config, answer: str) -> Task:
+    """The item with this answer that has the smallest seed."""
+    return next(task for seed in range(10_000) if (task := Task(dataset, config, seed)).answer == answer)
 
 
-SUM = _first("interop_sum", {"max": 9}, "14")
-ZERO = _first("interop_sum", {"max": 9}, "0")
-WORD = _first("interop_reverse", {"letters": 2}, "ok")
-LARGEST = _first("interop_largest", {"max": 99, "count": 3}, "70")
-LONG = Asked("interop_sum", {"max": 1_000_000}, 7)
+SUM = _first_task("interop_sum", {"max": 9}, "14")
+ZERO = _first_task("interop_sum", {"max": 9}, "0")
+WORD = _first_task("interop_reverse", {"letters": 2}, "ok")
+LARGEST = _first_task("interop_largest", {"max": 99, "count": 3}, "70")
+LONG = Task("interop_sum", {"max": 1_000_000}, 7)
 
 
 def cases() -> Iterable[Case]:
@@ -50,12 +50,12 @@ def cases() -> Iterable[Case]:
     yield from _texts()
 
 
-def _passes(name: str, rule: str, asked: Asked, completion: str, note: str = "") -> Case:
-    return Case(name, rule, "answer", asked.input(completion), ACCEPT, note=note)
+def _passes(name: str, rule: str, task: Task, completion: str, note: str = "") -> Case:
+    return Case(name, rule, "answer", task.input(completion), ACCEPT, note=note)
 
 
-def _refused(name: str, rule: str, asked: Asked, completion: str, note: str = "") -> Case:
-    return Case(name, rule, "answer", asked.input(completion), "answer", note=note)
+def _refused(name: str, rule: str, task: Task, completion: str, note: str = "") -> Case:
+    return Case(name, rule, "answer", task.input(completion), "answer", note=note)
 
 
 def _tagged(answer: str) -> str:
@@ -191,10 +191,10 @@ def _refused_numbers() -> Iterator[Case]:
     yield _refused("another of the numbers asked about", "ANS-2", LARGEST, _tagged(_smaller(LARGEST)))
 
 
-def _smaller(asked: Asked) -> str:
-    """A number of the question that is not the largest."""
-    question = item(asked.dataset, asked.config, asked.seed)[0]
-    return question.removeprefix("Which is the largest of ").split(",")[0]
+def _smaller(task: Task) -> str:
+    """A number of the prompt that is not the largest."""
+    prompt = item(task.dataset, task.config, task.seed)[0]
+    return prompt.removeprefix("Which is the largest of ").split(",")[0]
 
 
 def _texts() -> Iterator[Case]:

@@ -1,4 +1,4 @@
-"""Cases of kind `assignment`: task and seed, where readers may count differently (TASK-1)."""
+"""Cases of kind `assignment`: task and seed, where implementations may differ (TASK-1)."""
 
 from collections.abc import Callable, Iterable
 from itertools import count
@@ -23,13 +23,13 @@ def _case(
     swarm: Swarm = EXAMPLE,
     note: str = "",
 ) -> Case:
-    judged = {"manifest": swarm.encoded(), "issuer": issuer, "epoch": epoch, "counter": counter, "k": k}
+    fields = {"manifest": swarm.encoded(), "issuer": issuer, "epoch": epoch, "counter": counter, "k": k}
     task, seed = assigned(issuer, epoch, counter, k, swarm=swarm)
-    return Case(name, "TASK-1", "assignment", judged, ACCEPT, {"task": task, "seed": seed}, note)
+    return Case(name, "TASK-1", "assignment", fields, ACCEPT, {"task": task, "seed": seed}, note)
 
 
 def _first(fits: Callable[[int, int], bool], swarm: Swarm = EXAMPLE) -> int:
-    """The first epoch of which ALICE's first task fits: its first eight bytes and the next four, as numbers."""
+    """The first epoch whose first task of ALICE `fits`: its first eight bytes and the next four, as integers."""
     draws = ((epoch, draw(ALICE.public, epoch, 0, 0, swarm=swarm)) for epoch in count())
     return next(
         epoch for epoch, drawn in draws if fits(int.from_bytes(drawn[:8], "big"), int.from_bytes(drawn[8:12], "big"))

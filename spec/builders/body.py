@@ -140,7 +140,7 @@ def _labels_and_extensions() -> Iterator[Case]:
 
 
 def _nested(depth: int) -> bytes:
-    """Arrays in arrays, the innermost empty."""
+    """Nested arrays, the innermost one empty."""
     return head(ARRAY, 1) * (depth - 1) + head(ARRAY, 0)
 
 

@@ -1,4 +1,4 @@
-"""A case and how it is written: one JSON file each, bytes in hexadecimal."""
+"""A case, and its JSON file, in which bytes are hexadecimal."""
 
 import json
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ ACCEPT = "accept"
 
 @dataclass(frozen=True)
 class Case:
-    """One vector. `name` says what it shows and becomes the file's name."""
+    """One vector. `name` says what it shows, and the file is named after it."""
 
     name: str
     rule: str
@@ -19,11 +19,11 @@ class Case:
     input: Mapping[str, Any]
     expect: str = ACCEPT
     output: Mapping[str, Any] | None = None
-    """What an accepting implementation must have found; None where acceptance says it all."""
+    """The output of an implementation that accepts; None where only the verdict counts."""
     note: str = ""
-    """Why it must be so, where the name does not tell."""
+    """The reason, if the name does not say it."""
     grammar: bool | None = None
-    """Whether the item fits the CDDL; None where CDDL can say nothing about it."""
+    """Whether the bytes fit the CDDL; None where the CDDL does not apply."""
 
     @property
     def path(self) -> Path:

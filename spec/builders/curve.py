@@ -1,6 +1,6 @@
-"""Edwards25519 in whole numbers (RFC 8032, section 5.1), so that a builder can make signatures no library makes.
+"""Edwards25519 in integers (RFC 8032, section 5.1), for signatures that no library makes.
 
-Slow and not constant in time: for test keys only.
+Slow and not constant-time: for test keys only.
 """
 
 import hashlib
@@ -45,7 +45,7 @@ def encoding(y: int, sign: int) -> bytes:
 
 
 def points_at(y: int) -> tuple[Point, ...]:
-    """The points with this y, the one with the even x first; none if no point of the curve has it."""
+    """The points of the curve with this y, the one with even x first; empty if there is none."""
     square = (y * y - 1) * pow(D * y * y + 1, -1, P) % P
     x = pow(square, (P + 3) // 8, P)
     if x * x % P != square:
@@ -60,7 +60,7 @@ BASE = points_at(4 * pow(5, -1, P))[0]
 
 
 def _order_eight() -> Point:
-    """L times a point lies among the eight; the first such that generates them all."""
+    """The first L * point that generates all eight points of small order."""
     y = 2
     while True:
         for point in points_at(y):
@@ -76,7 +76,7 @@ TORSION = tuple(multiple * EIGHTH for multiple in range(8))
 
 
 def small_order_encodings() -> Iterator[tuple[Point, bytes]]:
-    """All 14 encodings of the eight points: also with y + p where that fits, and with a sign at x = 0."""
+    """All 14 encodings of the eight points, including y + p where it fits and both signs at x = 0."""
     for point in TORSION:
         for y in (point.y, point.y + P):
             signs = (0, 1) if point.x == 0 else (point.x & 1,)
@@ -84,7 +84,7 @@ def small_order_encodings() -> Iterator[tuple[Point, bytes]]:
 
 
 def challenge(r: bytes, a: bytes, message: bytes) -> int:
-    """The hash of a signature as a number, not yet reduced."""
+    """The hash h of a signature as an integer, not reduced modulo L."""
     return int.from_bytes(hashlib.sha512(r + a + message).digest(), "little")
 
 
@@ -93,7 +93,7 @@ def signature(r: bytes, s: int) -> bytes:
 
 
 def secret_scalar(seed: bytes) -> int:
-    """The private number of an RFC 8032 key."""
+    """The secret scalar of an RFC 8032 key."""
     digest = bytearray(hashlib.sha512(seed).digest()[:32])
     digest[0] &= 248
     digest[31] = digest[31] & 127 | 64
@@ -101,7 +101,7 @@ def secret_scalar(seed: bytes) -> int:
 
 
 def sign(seed: bytes, message: bytes, nonce: int) -> bytes:
-    """A valid signature under a nonce of one's choice: every nonce makes another."""
+    """A valid signature with the given nonce; each nonce gives a different signature."""
     secret = secret_scalar(seed)
     public, r = (secret * BASE).encoded(), (nonce * BASE).encoded()
     return signature(r, (nonce + challenge(r, public, message) * secret) % L)

@@ -1,4 +1,4 @@
-"""Cases of kind `encoding`: one item, judged by itself (ENC-1 to ENC-10)."""
+"""Cases of kind `encoding`: one item, checked alone (ENC-1 to ENC-10)."""
 
 from collections.abc import Iterable, Iterator
 

@@ -14,7 +14,7 @@ def cases() -> Iterable[Case]:
 
 
 def _nested(levels: str, inner: bytes) -> bytes:
-    """`inner` within one array for each "a" and one map for each "m"."""
+    """`inner` nested in an array for each "a" and a map for each "m"."""
     for level in reversed(levels):
         inner = array([inner]) if level == "a" else table(("m", inner))
     return inner

@@ -1,4 +1,4 @@
-"""What the cases of kind `encoding` are made of."""
+"""Parts of the cases of kind `encoding`."""
 
 from collections.abc import Callable
 

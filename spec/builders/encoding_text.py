@@ -1,4 +1,4 @@
-"""Cases of kind `encoding`: what is UTF-8 and what is not (ENC-7)."""
+"""Cases of kind `encoding`: valid and invalid UTF-8 (ENC-7)."""
 
 from collections.abc import Iterable, Iterator
 

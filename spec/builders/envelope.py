@@ -1,4 +1,4 @@
-"""Cases of kind `envelope`: each fixed byte, each thing that is signed (ENV-1 to ENV-8)."""
+"""Cases of kind `envelope`: each fixed byte, and each signed part (ENV-1 to ENV-8)."""
 
 from collections.abc import Iterable, Iterator
 
@@ -76,7 +76,7 @@ def _starts() -> Iterator[Case]:
 
 
 def _protected_headers() -> Iterator[Case]:
-    """Each is signed as it stands, so that a COSE library would take many of them."""
+    """The signature covers each header as given, so a COSE library would accept many of them."""
     headers = {
         "algorithm minus 8": b"\xa2\x01\x27" + KID,
         "algorithm minus 7": b"\xa2\x01\x26" + KID,

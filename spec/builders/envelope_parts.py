@@ -1,4 +1,4 @@
-"""What the cases of kind `envelope` are made of."""
+"""Parts of the cases of kind `envelope`."""
 
 from collections.abc import Mapping
 
@@ -15,7 +15,7 @@ NETWORK = EXAMPLE.network_id
 def assembled(
     header: bytes = PROTECTED, content: bytes = PAYLOAD, *, signed: bytes | None = None, **parts: bytes
 ) -> bytes:
-    """An envelope of ALICE whose signature covers what it holds, or `signed`; `parts` replaces encoded parts."""
+    """An envelope of ALICE. The signature covers its content, or `signed`; `parts` replaces encoded parts."""
     signature = ALICE.sign(signed or sig_structure(header, content, network_id=NETWORK))
     whole = {
         "start": bytes.fromhex("d2 84"),

@@ -1,4 +1,4 @@
-"""Cases of kind `envelope` whose form is right and whose signature covers something else (ENV-7)."""
+"""Cases of kind `envelope` of valid form whose signature covers something else (ENV-7)."""
 
 from collections.abc import Iterable, Iterator
 
@@ -33,7 +33,7 @@ def unsigned(name: str, data: bytes, rule: str = "ENV-7", note: str = "") -> Cas
 
 
 def _other_structures() -> Iterator[Case]:
-    """Signatures of ALICE over something near the Sig_structure."""
+    """Signatures of ALICE over bytes similar to the Sig_structure."""
     aad = array([text(ROLLOUT_DOMAIN), bstr(NETWORK)])
 
     def structure(

@@ -1,4 +1,4 @@
-"""Cases of kind `evidence`: two envelopes that prove an equivocation, and pairs that prove nothing (EVD-1 to EVD-4)."""
+"""Cases of kind `evidence`: pairs of envelopes that prove equivocation, and pairs that do not (EVD-1 to EVD-4)."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -27,7 +27,7 @@ from wire import (
 )
 
 RECLAIMED = Round((sorted_table(GROUP_FIELDS | {"claims": array([TRUE, TRUE])}),))
-"""The example's round again, with a better claim."""
+"""The round of the example, with both rewards claimed."""
 
 
 def cases() -> Iterable[Case]:
@@ -48,7 +48,7 @@ def _evidence(*envelopes: bytes) -> bytes:
 
 
 def _ordered(by_id: Mapping[bytes, bytes]) -> bytes:
-    """Evidence of the envelopes whose ids are given, in the order of these."""
+    """Evidence of the envelopes, in the order of their ids."""
     return _evidence(*(by_id[each] for each in sorted(by_id)))
 
 
@@ -57,9 +57,9 @@ def _pair(first: Round, second: Round) -> bytes:
 
 
 def _passes(name: str, rule: str, data: bytes, content: Round = ROUND, note: str = "", *, shown: bool = True) -> Case:
-    """`content` is either of the two; its slot is the output unless JSON numbers cannot hold it (`shown`)."""
-    judged = {"manifest": content.swarm.encoded(), "bytes": data}
-    return Case(name, rule, "evidence", judged, ACCEPT, content.slot if shown else None, note, grammar=True)
+    """`content` is one of the two rounds. Its slot is the output; `shown` is false if JSON numbers cannot hold it."""
+    fields = {"manifest": content.swarm.encoded(), "bytes": data}
+    return Case(name, rule, "evidence", fields, ACCEPT, content.slot if shown else None, note, grammar=True)
 
 
 def _refused(
@@ -101,7 +101,7 @@ def _ids() -> Iterator[Case]:
 
 
 def _found(wanted: Callable[[bytes], bool]) -> Round:
-    """The example's round with the first x that gives it such an id."""
+    """The round of the example with the first `x` whose envelope id is wanted."""
     rounds = (Round(x=table(("a", uint(number)))) for number in count())
     return next(each for each in rounds if wanted(each.envelope_id))
 

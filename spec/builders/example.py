@@ -1,4 +1,4 @@
-"""The round that the text shows: Alice's first group of (epoch 5, counter 24), of which one completion is right."""
+"""The round in the text: Alice's first group of (epoch 5, counter 24), with one correct completion."""
 
 from tasks import digest, example_item
 from wire import ALICE, FALSE, TRUE, array, body, bstr, completion, envelope, header, sha256, sorted_table, uint

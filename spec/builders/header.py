@@ -47,7 +47,7 @@ def cases() -> Iterable[Case]:
 
 
 def _passes(name: str, rule: str, data: bytes, *, swarm: Swarm = EXAMPLE, note: str = "", **different: int) -> Case:
-    """`different`: what of the output differs from that of the example."""
+    """`different`: outputs that differ from those of the example."""
     output = {"epoch": EPOCH, "counter": COUNTER, "groups": 1} | different
     return Case(name, rule, "header", _input(data, swarm), ACCEPT, output, note, grammar=True)
 
@@ -79,7 +79,7 @@ def _claiming(*claims: bool) -> bytes:
 
 
 def _nested(depth: int) -> bytes:
-    """Arrays in arrays, the innermost empty."""
+    """Nested arrays, the innermost one empty."""
     return head(ARRAY, 1) * (depth - 1) + head(ARRAY, 0)
 
 
@@ -290,7 +290,7 @@ def _types() -> Iterator[Case]:
 
 
 def _long_forms() -> Iterator[Case]:
-    # It sorts behind the short ones, so the order holds.
+    # It sorts after the short keys, so the keys ascend.
     long_key = head(TEXT, 5, 1) + b"epoch" + uint(EPOCH)
     refused = {
         "epoch 23 in one byte": _with(epoch=head(UINT, 23, 1)),

@@ -1,4 +1,4 @@
-"""Cases of kind `item`: the datasets that the text defines, and configurations they do not take (ITEM-1 to ITEM-3)."""
+"""Cases of kind `item`: the datasets that the text defines, and configurations that they refuse (ITEM-1 to ITEM-3)."""
 
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -12,15 +12,15 @@ LAST_SEED = 2**31 - 1
 
 
 def _passes(name: str, dataset: str, config: Config, seed: int = SEED, *, rule: str = "", note: str = "") -> Case:
-    question, answer = item(dataset, config, seed)
-    output = {"question": question, "answer": answer, "digest": digest(question, answer)}
-    judged = {"dataset": dataset, "config": encoded_config(config), "seed": seed}
-    return Case(name, rule or RULES[dataset], "item", judged, ACCEPT, output, note)
+    prompt, answer = item(dataset, config, seed)
+    output = {"question": prompt, "answer": answer, "digest": digest(prompt, answer)}
+    fields = {"dataset": dataset, "config": encoded_config(config), "seed": seed}
+    return Case(name, rule or RULES[dataset], "item", fields, ACCEPT, output, note)
 
 
 def _fails(name: str, dataset: str, config: bytes, rule: str = "", note: str = "") -> Case:
-    judged = {"dataset": dataset, "config": config, "seed": SEED}
-    return Case(name, rule or RULES[dataset], "item", judged, "task", note=note)
+    fields = {"dataset": dataset, "config": config, "seed": SEED}
+    return Case(name, rule or RULES[dataset], "item", fields, "task", note=note)
 
 
 def cases() -> Iterable[Case]:
@@ -31,12 +31,12 @@ def cases() -> Iterable[Case]:
 
 
 def _number(dataset: str, key: str, low: int, high: int, config: Config) -> Iterator[Case]:
-    """`key` of the dataset at its bounds, beyond them, and of other types."""
+    """`key` of the dataset at its bounds, outside them, and of other types."""
     short = dataset.removeprefix("interop_")
     for value in (low, high):
         yield _passes(f"{short} with {key} {value}", dataset, {**config, key: value})
     encoded = {name: uint(value) for name, value in config.items()}
-    wrong = {
+    invalid = {
         str(low - 1): uint(low - 1),
         str(high + 1): uint(high + 1),
         "2 to the 64 less one": uint(2**64 - 1),
@@ -44,7 +44,7 @@ def _number(dataset: str, key: str, low: int, high: int, config: Config) -> Iter
         "that is true": TRUE,
         "in an array": array([uint(high)]),
     }
-    for what, value in wrong.items():
+    for what, value in invalid.items():
         yield _fails(f"{short} with {key} {what}", dataset, sorted_table({**encoded, key: value}))
     missing = sorted_table({name: value for name, value in encoded.items() if name != key})
     yield _fails(f"{short} without {key}", dataset, missing)
@@ -97,6 +97,6 @@ def _datasets() -> Iterator[Case]:
     }
     for name, dataset in names.items():
         yield _fails(name, dataset, config, "ITEM-1")
-    for what, wrong in {"an array": array([uint(9)]), "an integer": uint(9), "bytes": bstr(config)}.items():
-        yield _fails(f"a configuration that is {what}", "interop_sum", wrong)
+    for what, invalid in {"an array": array([uint(9)]), "an integer": uint(9), "bytes": bstr(config)}.items():
+        yield _fails(f"a configuration that is {what}", "interop_sum", invalid)
     yield _fails("an empty configuration", "interop_reverse", table())

@@ -1,10 +1,10 @@
-"""Cases of kind `listing`: what a peer says that it holds, and what it was asked (PULL-4)."""
+"""Cases of kind `listing`: the envelopes that a peer claims to hold, and the request (PULL-4)."""
 
 from collections.abc import Iterable, Iterator
 
 from cases import ACCEPT, Case
 from example import EPOCH
-from held import IDS, held
+from inventory import IDS, inventory_item
 from wire import ARRAY, array, bstr, head, sorted_table, table, text, uint
 
 
@@ -13,19 +13,19 @@ def cases() -> Iterable[Case]:
     yield from _refusals()
 
 
-def _asked(after: bytes) -> bytes:
+def _request(after: bytes) -> bytes:
     return sorted_table({"epoch": uint(EPOCH), "after": bstr(after), "shards": uint(1)})
 
 
 def _passes(name: str, pairs: list[tuple[bytes, int]], after: bytes = b"", note: str = "") -> Case:
-    judged = {"request": _asked(after), "bytes": array(held(*pair) for pair in pairs)}
-    return Case(name, "PULL-4", "listing", judged, ACCEPT, {"held": [list(pair) for pair in pairs]}, note, grammar=True)
+    fields = {"request": _request(after), "bytes": array(inventory_item(*pair) for pair in pairs)}
+    return Case(name, "PULL-4", "listing", fields, ACCEPT, {"held": [list(pair) for pair in pairs]}, note, grammar=True)
 
 
 def _refused(
     name: str, data: bytes, after: bytes = b"", *, rule: str = "PULL-4", grammar: bool | None = False, note: str = ""
 ) -> Case:
-    return Case(name, rule, "listing", {"request": _asked(after), "bytes": data}, "pull", note=note, grammar=grammar)
+    return Case(name, rule, "listing", {"request": _request(after), "bytes": data}, "pull", note=note, grammar=grammar)
 
 
 def _accepted() -> Iterator[Case]:
@@ -38,15 +38,15 @@ def _accepted() -> Iterator[Case]:
 
 
 def _refusals() -> Iterator[Case]:
-    one, two = held(IDS[0], 1), held(IDS[1], 1)
+    one, two = inventory_item(IDS[0], 1), inventory_item(IDS[1], 1)
     yield _refused("the id asked behind", array([one]), IDS[0], grammar=True)
     yield _refused("an id before the one asked behind", array([one]), IDS[1], grammar=True)
-    yield _refused("an id of zeros behind zeros", array([held(bytes(32), 1)]), bytes(32), grammar=True)
+    yield _refused("an id of zeros behind zeros", array([inventory_item(bytes(32), 1)]), bytes(32), grammar=True)
     yield _refused("ids in descending order", array([two, one]), grammar=True)
     yield _refused("one id twice", array([one, one]), grammar=True)
-    yield _refused("an id of 31 bytes", array([held(IDS[0][:-1], 1)]))
-    yield _refused("bodies beyond sixteen", array([held(IDS[0], 65_536)]))
-    yield _refused("1025 envelopes", array(held(each, 1) for each in IDS))
+    yield _refused("an id of 31 bytes", array([inventory_item(IDS[0][:-1], 1)]))
+    yield _refused("bodies beyond sixteen", array([inventory_item(IDS[0], 65_536)]))
+    yield _refused("1025 envelopes", array(inventory_item(each, 1) for each in IDS))
     yield _refused("no bytes", b"")
     yield _refused("a map", table())
     yield _refused("ids as text", array([array([text("id"), uint(1)])]))

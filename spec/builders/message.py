@@ -1,12 +1,12 @@
-"""Cases of kind `message`: what envelope, header and bodies must be in it, in the order in which they are asked."""
+"""Cases of kind `message`: envelope, header and bodies, in the order of the steps."""
 
 from collections.abc import Iterable, Iterator
 
-import message_books
 import message_frame
+import message_replay
 from cases import Case
 from example import BODY, COUNTER, EPOCH, FIELDS, GROUP, GROUP_FIELDS, HEADER
-from judged import passes, refused
+from message_cases import passes, refused
 from rounds import OTHER_BODY, OTHER_GROUP, ROUND, TWO_GROUPS, Round, begins, sealed_in
 from wire import (
     BOB,
@@ -41,8 +41,8 @@ def cases() -> Iterable[Case]:
     yield from _headers()
     yield from _windows()
     yield from _bodies()
-    yield from _wrong_bodies()
-    yield from message_books.cases()
+    yield from _invalid_bodies()
+    yield from message_replay.cases()
     yield from _versions()
 
 
@@ -174,7 +174,7 @@ def _bodies() -> Iterator[Case]:
     yield passes("a body left out whose hash is that of no bytes", "MSG-2", nothing.message(b""), nothing, note=note)
 
 
-def _wrong_bodies() -> Iterator[Case]:
+def _invalid_bodies() -> Iterator[Case]:
     swapped = {
         "two bodies swapped": (OTHER_BODY, BODY),
         "the first body twice": (BODY, BODY),

@@ -4,12 +4,12 @@ from collections.abc import Iterable, Iterator
 
 from cases import Case
 from example import GROUP
-from judged import refused
+from message_cases import refused
 from rounds import Round
 from wire import ARRAY, BYTES, FALSE, NULL, array, bstr, group, head, table, text, uint
 
 BODY = b"plain"
-"""No body to a reader of bodies, but it reads as bytes and as text: at this layer any bytes will do."""
+"""Not a valid body, but valid as the content of a byte string or a text: this layer accepts any bytes."""
 
 CONTENT = Round((group(BODY),))
 ENVELOPE, BODIES = bstr(CONTENT.envelope), array([bstr(BODY)])

@@ -1,10 +1,10 @@
-"""Cases of kind `request`: what a peer may ask another for (PULL-1 to PULL-3, PULL-7, PULL-9)."""
+"""Cases of kind `request`: what a peer may request (PULL-1 to PULL-3, PULL-7, PULL-9)."""
 
 from collections.abc import Iterable, Iterator
 
 from cases import ACCEPT, Case
 from example import EPOCH
-from held import IDS, held
+from inventory import IDS, inventory_item
 from rounds import ROUND
 from wire import NULL, TRUE, array, bstr, head, sorted_table, table, text, uint
 
@@ -36,7 +36,7 @@ def _list(**changes: bytes) -> bytes:
     return sorted_table(LIST | changes)
 
 
-def _acquaint(**changes: bytes) -> bytes:
+def _peers_request(**changes: bytes) -> bytes:
     return sorted_table({"peers": uint(1), "shards": uint(1)} | changes)
 
 
@@ -57,15 +57,15 @@ def _wants() -> Iterator[Case]:
         return NOTHING | {"want": [list(pair) for pair in pairs]}
 
     one = ROUND.envelope_id
-    yield _passes("one message without bodies", "PULL-3", _want(held(one, 0)), output((one, 0)))
-    yield _passes("one message with all bodies", "PULL-3", _want(held(one, 65_535)), output((one, 65_535)))
-    two = _want(held(IDS[0], 1), held(IDS[1], 5))
+    yield _passes("one message without bodies", "PULL-3", _want(inventory_item(one, 0)), output((one, 0)))
+    yield _passes("one message with all bodies", "PULL-3", _want(inventory_item(one, 65_535)), output((one, 65_535)))
+    two = _want(inventory_item(IDS[0], 1), inventory_item(IDS[1], 5))
     yield _passes("two messages", "PULL-3", two, output((IDS[0], 1), (IDS[1], 5)))
     full = [(each, 1) for each in IDS[:64]]
-    yield _passes("sixty-four messages", "PULL-3", _want(*(held(*pair) for pair in full)), output(*full))
+    yield _passes("sixty-four messages", "PULL-3", _want(*(inventory_item(*pair) for pair in full)), output(*full))
     near = [bytes(31) + b"\x7f", bytes(31) + b"\x80"]
     note = "Bytes are compared without a sign."
-    yield _passes("ids on both sides of 80", "PULL-3", _want(*(held(each, 0) for each in near)),
+    yield _passes("ids on both sides of 80", "PULL-3", _want(*(inventory_item(each, 0) for each in near)),
                   output(*((each, 0) for each in near)), note)  # fmt: skip
 
 
@@ -77,11 +77,11 @@ def _shapes() -> Iterator[Case]:
         "an empty map": table(),
         "an array of epoch and after": array([uint(EPOCH), bstr(b"")]),
         "a list without shards": table(("after", bstr(b"")), ("epoch", uint(EPOCH))),
-        "a want with shards": sorted_table({"want": array([held(IDS[0], 0)]), "shards": uint(1)}),
+        "a want with shards": sorted_table({"want": array([inventory_item(IDS[0], 0)]), "shards": uint(1)}),
         "peers without shards": table(("peers", uint(1))),
-        "a list and a want": sorted_table(LIST | {"want": array([held(IDS[0], 0)])}),
+        "a list and a want": sorted_table(LIST | {"want": array([inventory_item(IDS[0], 0)])}),
         "a list with an x": _list(x=table()),
-        "a want with an unknown key": sorted_table({"want": array([held(IDS[0], 0)]), "y": uint(0)}),
+        "a want with an unknown key": sorted_table({"want": array([inventory_item(IDS[0], 0)]), "y": uint(0)}),
     }
     for name, data in shapes.items():
         yield _refused(name, "PULL-1", data)
@@ -108,14 +108,14 @@ def _wants_refused() -> Iterator[Case]:
     one = IDS[0]
     wants = {
         "nothing is wanted": _want(),
-        "sixty-five messages": _want(*(held(each, 0) for each in IDS[:65])),
-        "ids in descending order": _want(held(IDS[1], 0), held(one, 0)),
-        "one id twice": _want(held(one, 0), held(one, 0)),
-        "one id twice with other bodies": _want(held(one, 0), held(one, 1)),
-        "an id of 31 bytes": _want(held(one[:-1], 0)),
-        "an id of 33 bytes": _want(held(one + b"\x00", 0)),
+        "sixty-five messages": _want(*(inventory_item(each, 0) for each in IDS[:65])),
+        "ids in descending order": _want(inventory_item(IDS[1], 0), inventory_item(one, 0)),
+        "one id twice": _want(inventory_item(one, 0), inventory_item(one, 0)),
+        "one id twice with other bodies": _want(inventory_item(one, 0), inventory_item(one, 1)),
+        "an id of 31 bytes": _want(inventory_item(one[:-1], 0)),
+        "an id of 33 bytes": _want(inventory_item(one + b"\x00", 0)),
         "an id in hexadecimal": _want(array([text(one.hex()), uint(0)])),
-        "bodies beyond sixteen": _want(held(one, 65_536)),
+        "bodies beyond sixteen": _want(inventory_item(one, 65_536)),
         "bodies as an array": _want(array([bstr(one), array([uint(0)])])),
         "bodies that are true": _want(array([bstr(one), TRUE])),
         "an id without bodies": _want(array([bstr(one)])),
@@ -131,31 +131,31 @@ def _wants_refused() -> Iterator[Case]:
 def _peers() -> Iterator[Case]:
     for count in (1, 16):
         output = NOTHING | {"peers": count, "shards": 1}
-        yield _passes(f"{count} peers", "PULL-7", _acquaint(peers=uint(count)), output)
-    wrong = {
+        yield _passes(f"{count} peers", "PULL-7", _peers_request(peers=uint(count)), output)
+    invalid = {
         "no peers": uint(0),
         "seventeen peers": uint(17),
         "peers as text": text("1"),
         "peers that are true": TRUE,
         "a list of peers": array([bstr(IDS[0])]),
     }
-    for name, value in wrong.items():
-        yield _refused(name, "PULL-7", _acquaint(peers=value))
-    yield _refused("peers and a want", "PULL-1", _acquaint(want=array([held(IDS[0], 0)])))
+    for name, value in invalid.items():
+        yield _refused(name, "PULL-7", _peers_request(peers=value))
+    yield _refused("peers and a want", "PULL-1", _peers_request(want=array([inventory_item(IDS[0], 0)])))
 
 
 def _shards() -> Iterator[Case]:
     for name, shards in (("shard 31", 2**31), ("every shard", ALL_SHARDS), ("shards 0 and 2", 5)):
         listed = NOTHING | {"epoch": EPOCH, "after": b"", "shards": shards}
         yield _passes(f"a list of {name}", "PULL-9", _list(shards=uint(shards)), listed)
-        introduced = NOTHING | {"peers": 1, "shards": shards}
-        yield _passes(f"peers of {name}", "PULL-9", _acquaint(shards=uint(shards)), introduced)
-    wrong = {
+        peers = NOTHING | {"peers": 1, "shards": shards}
+        yield _passes(f"peers of {name}", "PULL-9", _peers_request(shards=uint(shards)), peers)
+    invalid = {
         "no shard": uint(0),
         "a shard beyond the last": uint(2**32),
         "a shard that is true": TRUE,
         "an array of shards": array([uint(0)]),
     }
-    for name, value in wrong.items():
+    for name, value in invalid.items():
         yield _refused(f"a list of {name}", "PULL-9", _list(shards=value))
-        yield _refused(f"peers of {name}", "PULL-9", _acquaint(shards=value))
+        yield _refused(f"peers of {name}", "PULL-9", _peers_request(shards=value))

@@ -1,4 +1,4 @@
-"""Cases of kind `rollout`: rewards computed anew and compared with what the header says (VER-1, VER-2)."""
+"""Cases of kind `rollout`: rewards that the receiver computes and compares with the claims (VER-1, VER-2)."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -27,12 +27,12 @@ from wire import (
     uint,
 )
 
-WRONG = completion("no idea")
+INCORRECT = completion("no idea")
 
 
 @dataclass(frozen=True)
 class Answered:
-    """A group and its body: the answer to one task, and a completion that is none."""
+    """A group and its body: a correct and an incorrect completion of one task."""
 
     k: int = 0
     key: Key = ALICE
@@ -47,12 +47,12 @@ class Answered:
         return example_item(self.key.public, self.epoch, self.counter, self.k)
 
     @property
-    def right(self) -> bytes:
+    def correct(self) -> bytes:
         return completion(f"<answer>{self.item[1]}</answer>")
 
     @property
     def body(self) -> bytes:
-        return body(self.completions or (self.right, WRONG))
+        return body(self.completions or (self.correct, INCORRECT))
 
     @property
     def group(self) -> bytes:
@@ -60,7 +60,7 @@ class Answered:
 
 
 SUM, REVERSED, LARGEST = Answered(0), Answered(1), Answered(2)
-"""The first three tasks of the example's round are one of each dataset."""
+"""The first three tasks of the example's round. Each has another dataset."""
 
 
 def cases() -> Iterable[Case]:
@@ -74,15 +74,15 @@ def cases() -> Iterable[Case]:
 
 
 def _rollout(answers: Sequence[Answered], without: Iterable[int] = ()) -> bytes:
-    """A message with all bodies but those of the groups named."""
+    """A message with all bodies except those of the groups in `without`."""
     content = Round([each.group for each in answers], answers[0].epoch, answers[0].counter, key=answers[0].key)
     missing = set(without)
     return content.message(*(b"" if k in missing else each.body for k, each in enumerate(answers)))
 
 
 def _passes(name: str, rule: str, data: bytes, rewards: Sequence[object], note: str = "") -> Case:
-    judged = {"manifest": EXAMPLE.encoded(), "bytes": data}
-    return Case(name, rule, "rollout", judged, ACCEPT, {"rewards": rewards}, note)
+    fields = {"manifest": EXAMPLE.encoded(), "bytes": data}
+    return Case(name, rule, "rollout", fields, ACCEPT, {"rewards": rewards}, note)
 
 
 def _refused(name: str, rule: str, layer: str, data: bytes, note: str = "") -> Case:
@@ -90,7 +90,7 @@ def _refused(name: str, rule: str, layer: str, data: bytes, note: str = "") -> C
 
 
 def _tasks() -> Iterator[Case]:
-    """Swarms of one task, which is so asked of everybody in every round."""
+    """Swarms of one task, which every round therefore assigns."""
     sums = EXAMPLE.tasks[0]
     note = "Version 65,536 is never given out."
     faults = {
@@ -105,12 +105,12 @@ def _tasks() -> Iterator[Case]:
 
 
 def _of_one_task(name: str, task: TaskEntry, expect: str = ACCEPT, note: str = "") -> Case:
-    """A round that would be right in every way if its task were `interop_sum` up to 9."""
+    """A round that would be valid if its task were `interop_sum` up to 9."""
     swarm = Swarm(tasks=(task,))
     _, seed = assigned(ALICE.public, EPOCH, COUNTER, 0, swarm=swarm)
-    question, answer = item("interop_sum", {"max": 9}, seed)
-    content = body((completion(f"<answer>{answer}</answer>"), WRONG))
-    data = Round([group(content, (True, False), digest(question, answer))], swarm=swarm).message(content)
+    prompt, answer = item("interop_sum", {"max": 9}, seed)
+    content = body((completion(f"<answer>{answer}</answer>"), INCORRECT))
+    data = Round([group(content, (True, False), digest(prompt, answer))], swarm=swarm).message(content)
     output = {"rewards": [[True, False]]} if expect == ACCEPT else None
     return Case(name, "VER-3", "rollout", {"manifest": swarm.encoded(), "bytes": data}, expect, output, note)
 
@@ -118,20 +118,20 @@ def _of_one_task(name: str, task: TaskEntry, expect: str = ACCEPT, note: str = "
 def _rewards() -> Iterator[Case]:
     yield _passes("one group", "VER-2", ROUND.message(BODY), [[True, False]])
     yield _passes("a group of each dataset", "VER-2", _rollout([SUM, REVERSED, LARGEST]), [[True, False]] * 3)
-    both = replace(SUM, completions=(SUM.right, SUM.right), claims=(True, True))
+    both = replace(SUM, completions=(SUM.correct, SUM.correct), claims=(True, True))
     yield _passes("both completions right", "VER-2", _rollout([both]), [[True, True]])
-    neither = replace(SUM, completions=(WRONG, WRONG), claims=(False, False))
+    neither = replace(SUM, completions=(INCORRECT, INCORRECT), claims=(False, False))
     yield _passes("both completions wrong", "VER-2", _rollout([neither]), [[False, False]])
-    second = replace(SUM, completions=(WRONG, SUM.right), claims=(False, True))
+    second = replace(SUM, completions=(INCORRECT, SUM.correct), claims=(False, True))
     yield _passes("the second completion right", "VER-2", _rollout([second]), [[False, True]])
-    cut = replace(SUM, completions=(completion(f"<answer>{SUM.item[1]}</answer>", "length"), WRONG))
+    cut = replace(SUM, completions=(completion(f"<answer>{SUM.item[1]}</answer>", "length"), INCORRECT))
     note = "A reward does not depend on the finish reason."
     yield _passes("right and ended by a limit", "VER-2", _rollout([cut]), [[True, False]], note)
     yield _passes("another issuer", "VER-1", _rollout([Answered(key=BOB)]), [[True, False]])
     note = "Rewards have no window. The epoch is part of the assignment with all its 64 bits."
     last = Answered(epoch=2**64 - 1)
     yield _passes("the last of all epochs", "VER-1", _rollout([last]), [[True, False]], note)
-    extended = body([SUM.right, WRONG], ("x", table(("entropy", uint(7)))), ("model", text("m")))
+    extended = body([SUM.correct, INCORRECT], ("x", table(("entropy", uint(7)))), ("model", text("m")))
     labelled = Round([group(extended, (True, False), digest(*SUM.item))], x=table(("stake", uint(1))))
     yield _passes("a label and an x in header and body", "EXT-1", labelled.message(extended), [[True, False]])
 
@@ -141,34 +141,34 @@ def _left_out() -> Iterator[Case]:
     yield _passes("the second body left out", "VER-2", _rollout(three, [1]), [[True, False], None, [True, False]])
     yield _passes("all bodies left out", "VER-2", _rollout(three, range(3)), [None] * 3)
     note = "What nobody wants to use is not verified."
-    drifted, lying = replace(SUM, digest=bytes(32)), replace(SUM, claims=(True, True))
-    yield _passes("a wrong digest without its body", "VER-1", _rollout([drifted], [0]), [None], note)
-    yield _passes("a false claim without its body", "VER-2", _rollout([lying], [0]), [None], note)
+    other_digest, false_claim = replace(SUM, digest=bytes(32)), replace(SUM, claims=(True, True))
+    yield _passes("a wrong digest without its body", "VER-1", _rollout([other_digest], [0]), [None], note)
+    yield _passes("a false claim without its body", "VER-2", _rollout([false_claim], [0]), [None], note)
 
 
 def _digests() -> Iterator[Case]:
-    question, answer = SUM.item
+    prompt, answer = SUM.item
     others = {
         "the digest of another k": digest(*REVERSED.item),
         "the digest of another counter": digest(*replace(SUM, counter=COUNTER + 1).item),
         "the digest of another epoch": digest(*replace(SUM, epoch=EPOCH + 1).item),
         "the digest of another issuer": digest(*replace(SUM, key=BOB).item),
         "the digest of another question with this answer": digest("What is 6 + 8?", answer),
-        "the digest of this question with another answer": digest(question, "15"),
+        "the digest of this question with another answer": digest(prompt, "15"),
         "a digest of zeros": bytes(32),
     }
     for name, value in others.items():
         yield _refused(name, "VER-1", "digest", _rollout([replace(SUM, digest=value)]))
     otherwise = {
-        "question and answer exchanged": digest(answer, question),
-        "the digest of the joined texts": sha256((question + answer).encode()),
-        "the digest of the question alone": sha256(array([text(question)])),
-        "the digest of the answer as a number": sha256(array([text(question), uint(int(answer))])),
+        "question and answer exchanged": digest(answer, prompt),
+        "the digest of the joined texts": sha256((prompt + answer).encode()),
+        "the digest of the question alone": sha256(array([text(prompt)])),
+        "the digest of the answer as a number": sha256(array([text(prompt), uint(int(answer))])),
     }
     for name, value in otherwise.items():
         yield _refused(name, "TASK-2", "digest", _rollout([replace(SUM, digest=value)]))
-    drifted = replace(REVERSED, digest=bytes(32))
-    yield _refused("a wrong digest in the second group", "VER-1", "digest", _rollout([SUM, drifted]))
+    other_digest = replace(REVERSED, digest=bytes(32))
+    yield _refused("a wrong digest in the second group", "VER-1", "digest", _rollout([SUM, other_digest]))
     note = "Task k belongs to place k."
     yield _refused(
         "two groups in each other's place".replace("'", ""), "TASK-1", "digest", _rollout([REVERSED, SUM]), note
@@ -183,27 +183,27 @@ def _claims() -> Iterator[Case]:
     }
     for name, claims in false.items():
         yield _refused(name, "VER-2", "claims", _rollout([replace(SUM, claims=claims)]))
-    lying = replace(LARGEST, claims=(True, True))
-    yield _refused("a false claim in the third group", "VER-2", "claims", _rollout([SUM, REVERSED, lying]))
+    false_claim = replace(LARGEST, claims=(True, True))
+    yield _refused("a false claim in the third group", "VER-2", "claims", _rollout([SUM, REVERSED, false_claim]))
     note = "Bob's question was another one."
-    copied = replace(SUM, completions=(Answered(key=BOB).right, WRONG))
+    copied = replace(SUM, completions=(Answered(key=BOB).correct, INCORRECT))
     yield _refused("a claim for the answer of another issuer", "VER-2", "claims", _rollout([copied]), note)
-    unclosed = replace(SUM, completions=(completion(f"<answer>{SUM.item[1]}"), WRONG))
+    unclosed = replace(SUM, completions=(completion(f"<answer>{SUM.item[1]}"), INCORRECT))
     yield _refused("a claim for an answer without an end", "VER-2", "claims", _rollout([unclosed]))
 
 
 def _bodies() -> Iterator[Case]:
     extended = sorted_table({"x": table(), "text": text("no idea"), "finish": text("stop")})
-    wrong = {
-        "three completions": ("BODY-3", [SUM.right, WRONG, WRONG]),
+    invalid = {
+        "three completions": ("BODY-3", [SUM.correct, INCORRECT, INCORRECT]),
         "a completion with an x": (
             "EXT-2",
-            [SUM.right, extended],
+            [SUM.correct, extended],
         ),
-        "a text of 65 bytes": ("BODY-4", [SUM.right, completion("a" * 65)]),
-        "a finish of another name": ("BODY-5", [SUM.right, completion("no idea", "eos")]),
+        "a text of 65 bytes": ("BODY-4", [SUM.correct, completion("a" * 65)]),
+        "a finish of another name": ("BODY-5", [SUM.correct, completion("no idea", "eos")]),
     }
-    for name, (rule, completions) in wrong.items():
+    for name, (rule, completions) in invalid.items():
         yield _refused(f"a body with {name}", rule, "body", _rollout([replace(SUM, completions=completions)]))
     no_body = b"\xff"
     content = Round([SUM.group, group(no_body, digest=digest(*REVERSED.item))])

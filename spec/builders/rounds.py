@@ -1,4 +1,4 @@
-"""Rounds of the example swarm, as their issuers sign them."""
+"""Signed rounds of the example swarm."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ def begins(epoch: int) -> int:
 
 
 NOW_MS = begins(EPOCH) + 60_000
-"""A minute into the epoch of the example."""
+"""One minute after the epoch of the example begins."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Round:
 
 
 def sealed_in(size: int, filler: bytes = b"\0") -> Round:
-    """A round whose envelope has about 2,000 bytes, exactly these: 16 groups of 16 completions, filled up by an x."""
+    """A round of 16 groups of 16 completions, with an `x` that fills its envelope up to exactly `size` bytes."""
     swarm, groups = Swarm(completions=16), [group(BODY, [True] * 16)] * 16
     missing = size - len(Round(groups, x=table(("a", b"")), swarm=swarm).envelope)
     return Round(groups, x=table(("a", bstr(filler * (missing - 2)))), swarm=swarm)

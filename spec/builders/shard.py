@@ -1,4 +1,4 @@
-"""Cases of kind `shard`: on which of a swarm's topics an issuer publishes in an epoch (TOP-3)."""
+"""Cases of kind `shard`: the shard of an issuer in an epoch (TOP-3)."""
 
 from collections.abc import Iterable, Iterator
 
@@ -16,7 +16,7 @@ def drawn(issuer: bytes, epoch: int, swarm: Swarm) -> int:
     return int.from_bytes(sha256(asked)[:8], "big")
 
 
-def _judged(shard: int, issuer: bytes, epoch: int, swarm: Swarm) -> dict[str, object]:
+def _fields(shard: int, issuer: bytes, epoch: int, swarm: Swarm) -> dict[str, object]:
     topic = f"/sapo/1/{swarm.network_id.hex()}/rollouts/{shard}"
     return {"manifest": swarm.encoded(), "topic": topic, "issuer": issuer, "epoch": epoch}
 
@@ -25,11 +25,11 @@ def _passes(
     name: str, shards: int, swarm: Swarm, *, issuer: bytes = ALICE.public, epoch: int = 5, note: str = ""
 ) -> Case:
     shard = drawn(issuer, epoch, swarm) % shards
-    return Case(name, "TOP-3", "shard", _judged(shard, issuer, epoch, swarm), ACCEPT, {"shard": shard}, note)
+    return Case(name, "TOP-3", "shard", _fields(shard, issuer, epoch, swarm), ACCEPT, {"shard": shard}, note)
 
 
 def _fails(name: str, shard: int, swarm: Swarm, *, issuer: bytes = ALICE.public, epoch: int = 5) -> Case:
-    return Case(name, "TOP-3", "shard", _judged(shard, issuer, epoch, swarm), "topic")
+    return Case(name, "TOP-3", "shard", _fields(shard, issuer, epoch, swarm), "topic")
 
 
 def cases() -> Iterable[Case]:

@@ -1,7 +1,8 @@
 """Cases of kind `signature`: where Ed25519 libraries disagree (SIG-1 to SIG-4).
 
-Keys and nonces are known numbers plus a point of small order, and messages are tried until the hash makes such points
-cancel, or not. So most refused signatures satisfy the equation, and only the rule they show refuses them.
+Keys and nonces are known multiples of the base point plus a point of small order. A search over messages finds a hash
+for which these points cancel, or do not. Most refused signatures therefore satisfy the equation, and only one rule
+refuses them.
 """
 
 import hashlib
@@ -64,8 +65,8 @@ def _case(
     expect: str = "signature",
     note: str = "",
 ) -> Case:
-    judged: Mapping[str, bytes] = {"public_key": key, "message": message, "signature": signature}
-    return Case(name, rule, "signature", judged, expect, note=note)
+    fields: Mapping[str, bytes] = {"public_key": key, "message": message, "signature": signature}
+    return Case(name, rule, "signature", fields, expect, note=note)
 
 
 def cases() -> Iterable[Case]:
@@ -82,8 +83,8 @@ def cases() -> Iterable[Case]:
 def _ordinary() -> Iterator[Case]:
     yield _case("a signature", "SIG-4", expect=ACCEPT)
     for name, (key, message, signature) in RFC_8032.items():
-        judged = {"key": bytes.fromhex(key), "message": bytes.fromhex(message), "signature": bytes.fromhex(signature)}
-        yield _case(f"rfc 8032 {name}", "SIG-4", **judged, expect=ACCEPT, note="From section 7.1.")
+        fields = {"key": bytes.fromhex(key), "message": bytes.fromhex(message), "signature": bytes.fromhex(signature)}
+        yield _case(f"rfc 8032 {name}", "SIG-4", **fields, expect=ACCEPT, note="From section 7.1.")
     for name, message in {"an empty message": b"", "a message of 4000 bytes": bytes(4000)}.items():
         yield _case(name, "SIG-4", message=message, signature=curve.sign(SEED, message, NONCE), expect=ACCEPT)
     signs = {point.x & 1: seed for seed in (SEED, OTHER_SEED) for point in [curve.secret_scalar(seed) * BASE]}
@@ -112,12 +113,12 @@ def _large_s() -> Iterator[Case]:
 
 @dataclass(frozen=True)
 class Made:
-    """A point of which it is known how it came about: `number` times the base point, plus TORSION[small]."""
+    """A point with known parts: `number` times the base point, plus TORSION[small]."""
 
     number: int
     small: int = 0
     written: bytes = b""
-    """Its encoding, where that is not the canonical one."""
+    """Its encoding, if not canonical."""
 
     @property
     def encoded(self) -> bytes:
@@ -125,8 +126,8 @@ class Made:
 
 
 def _signed(key: Made, r: Made, *, cancels: bool = True, cancels_unreduced: bool | None = None) -> dict[str, bytes]:
-    """A signature whose equation holds but for points of small order, and the first message with which these cancel
-    (or do not): under the hash reduced modulo L, and under the whole hash, alike if nothing else is asked for.
+    """A signature whose equation holds except for points of small order, over the first message for which these cancel
+    (or do not) under the hash reduced modulo L, and under the whole hash (by default the same).
     """
     a, r_bytes = key.encoded, r.encoded
     wanted = (cancels, cancels if cancels_unreduced is None else cancels_unreduced)
@@ -165,7 +166,7 @@ def _bad_encodings() -> Iterator[Case]:
 
 
 def _mixed_order() -> Iterator[Case]:
-    """Points of small order in key and R: accepted where they cancel; multiplied by eight they always would."""
+    """Points of small order in key and R: accepted if they cancel. Multiplied by the cofactor they always cancel."""
     note = "The equation holds only once multiplied by the cofactor."
     for small, order in ((4, 2), (2, 4), (1, 8)):
         key, r = Made(SECRET, small), Made(NONCE, small)

@@ -7,7 +7,7 @@ from wire import EXAMPLE, Swarm, array, bstr, sha256, sorted_table, text, uint
 Config = Mapping[str, int]
 
 CONFIGS: Sequence[Config] = ({"max": 9}, {"letters": 3}, {"max": 99, "count": 3})
-"""Those of the example swarm's tasks, in order."""
+"""The configurations of the example swarm's tasks, in order."""
 
 
 def encoded_config(config: Config) -> bytes:
@@ -15,31 +15,31 @@ def encoded_config(config: Config) -> bytes:
 
 
 def draw(issuer: bytes, epoch: int, counter: int, k: int, *, swarm: Swarm = EXAMPLE) -> bytes:
-    asked = [text("sapo/task/1"), bstr(swarm.network_id), bstr(issuer), uint(epoch), uint(counter), uint(k)]
-    return sha256(array(asked))
+    parts = [text("sapo/task/1"), bstr(swarm.network_id), bstr(issuer), uint(epoch), uint(counter), uint(k)]
+    return sha256(array(parts))
 
 
 def assigned(issuer: bytes, epoch: int, counter: int, k: int, *, swarm: Swarm = EXAMPLE) -> tuple[int, int]:
     """Index in the catalogue and seed of one task."""
     drawn = draw(issuer, epoch, counter, k, swarm=swarm)
-    ticket = int.from_bytes(drawn[:8], "big") % sum(task.weight for task in swarm.tasks)
+    number = int.from_bytes(drawn[:8], "big") % sum(task.weight for task in swarm.tasks)
     sums = [sum(task.weight for task in swarm.tasks[: i + 1]) for i in range(len(swarm.tasks))]
-    index = next(i for i, weights in enumerate(sums) if weights > ticket)
+    index = next(i for i, weights in enumerate(sums) if weights > number)
     return index, int.from_bytes(drawn[8:12], "big") % 2**31
 
 
 def item(dataset: str, config: Config, seed: int) -> tuple[str, str]:
-    """Question and answer."""
+    """Prompt and answer."""
     drawn = sha256(array([text("sapo/item/1"), text(dataset), uint(seed)]))
     return _FORMULAS[dataset]([int.from_bytes(drawn[4 * i : 4 * i + 4], "big") for i in range(8)], config)
 
 
-def digest(question: str, answer: str) -> bytes:
-    return sha256(array([text(question), text(answer)]))
+def digest(prompt: str, answer: str) -> bytes:
+    return sha256(array([text(prompt), text(answer)]))
 
 
 def example_item(issuer: bytes, epoch: int, counter: int, k: int) -> tuple[str, str]:
-    """Question and answer of one task of the example swarm."""
+    """Prompt and answer of one task of the example swarm."""
     index, seed = assigned(issuer, epoch, counter, k)
     return item(EXAMPLE.tasks[index].dataset, CONFIGS[index], seed)
 

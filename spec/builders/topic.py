@@ -1,4 +1,4 @@
-"""Cases of kind `topic`: the two names of a swarm, and names near them (TOP-1, TOP-2)."""
+"""Cases of kind `topic`: the two topic names of a swarm, and similar names (TOP-1, TOP-2)."""
 
 from collections.abc import Iterable, Iterator
 
@@ -10,8 +10,8 @@ OTHER = Swarm(genesis=0)
 
 
 def _passes(name: str, rule: str, topic: str, carries: str, swarm: Swarm = EXAMPLE) -> Case:
-    judged = {"manifest": swarm.encoded(), "topic": topic}
-    return Case(name, rule, "topic", judged, ACCEPT, {"carries": carries})
+    fields = {"manifest": swarm.encoded(), "topic": topic}
+    return Case(name, rule, "topic", fields, ACCEPT, {"carries": carries})
 
 
 def _fails(name: str, rule: str, topic: str, note: str = "") -> Case:

@@ -1,4 +1,4 @@
-"""Cases of kind `window`: which epochs are open at a moment (TIME-1, TIME-2)."""
+"""Cases of kind `window`: the epochs that are open at a given time (TIME-1, TIME-2)."""
 
 from collections.abc import Iterable
 
@@ -15,8 +15,8 @@ FAR = Swarm(genesis=2**40, epoch_seconds=86_400)
 def _case(
     name: str, rule: str, now_ms: int, epoch: int, expect: str = "window", *, swarm: Swarm = EXAMPLE, note: str = ""
 ) -> Case:
-    judged = {"manifest": swarm.encoded(), "now_ms": now_ms, "epoch": epoch}
-    return Case(name, rule, "window", judged, expect, note=note)
+    fields = {"manifest": swarm.encoded(), "now_ms": now_ms, "epoch": epoch}
+    return Case(name, rule, "window", fields, expect, note=note)
 
 
 def cases() -> Iterable[Case]:
@@ -27,7 +27,7 @@ def cases() -> Iterable[Case]:
 
 
 def _epochs() -> Iterable[Case]:
-    """TIME-1: which epoch it is, seen by which one before it is still open."""
+    """TIME-1: the current epoch, shown by the earliest epoch that is open."""
     yield _case("epoch 0 at genesis", "TIME-1", BEGIN, 0, ACCEPT)
     yield _case("epoch 0 in the last millisecond of epoch 1", "TIME-1", BEGIN + 2 * EPOCH - 1, 0, ACCEPT)
     yield _case("epoch 0 in the first millisecond of epoch 2", "TIME-1", BEGIN + 2 * EPOCH, 0)

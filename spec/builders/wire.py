@@ -1,4 +1,4 @@
-"""The wire, written by hand: bytes joined from heads and contents, so that a builder can say anything, right or wrong.
+"""The wire by hand: joins bytes from heads and contents, so that a builder can write valid and invalid bytes.
 
 Nothing of the implementation is imported. Only Ed25519 signing comes from a library (`cryptography`).
 """
@@ -16,7 +16,7 @@ ROLLOUT_DOMAIN = "sapo/rollout/1"
 
 
 def head(major: int, argument: int, width: int | None = None) -> bytes:
-    """A CBOR head; `width` (0, 1, 2, 4 or 8 bytes of argument) other than the shortest makes it wrong on purpose."""
+    """A CBOR head. `width` is the bytes of its argument (0, 1, 2, 4 or 8); by default the shortest."""
     if width is None:
         width = next(size for size in (0, 1, 2, 4, 8) if argument < (24 if size == 0 else 1 << (8 * size)))
     if width == 0:
@@ -43,12 +43,12 @@ def array(items: Iterable[bytes]) -> bytes:
 
 
 def table(*pairs: tuple[str, bytes]) -> bytes:
-    """A map of text keys, in the order given: who wants the right order writes it."""
+    """A map of text keys, in the given order, which may be invalid."""
     return head(MAP, len(pairs)) + b"".join(text(key) + value for key, value in pairs)
 
 
 def sorted_table(values: Mapping[str, bytes]) -> bytes:
-    """A map of text keys in their order: shorter heads first, then bytewise."""
+    """A map of text keys in deterministic order: shorter heads first, then bytewise."""
     return table(*sorted(values.items(), key=lambda pair: text(pair[0])))
 
 
@@ -93,7 +93,7 @@ class TaskEntry:
 
 @dataclass(frozen=True)
 class Swarm:
-    """The example swarm, small enough for its limits to be reached; `fields` overrides encoded values by key."""
+    """The example swarm, with limits low enough to reach; `fields` overrides encoded values by key."""
 
     fields: dict[str, bytes] = field(default_factory=dict)
     tasks: Sequence[TaskEntry] = (

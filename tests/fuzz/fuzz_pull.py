@@ -9,20 +9,20 @@ from sapo_protocol import (
     GetRequest,
     GroupHeader,
     Header,
-    Held,
-    Introduction,
+    InventoryItem,
     ListRequest,
+    PeerAddress,
     PeersRequest,
     RemoteError,
     decode_delivery,
-    decode_introductions,
     decode_listing,
+    decode_peers,
     decode_request,
     encode_delivery,
     encode_header,
-    encode_introductions,
     encode_listing,
     encode_message,
+    encode_peers,
     encode_request,
     parse_envelope,
 )
@@ -37,7 +37,7 @@ BY_ID = {
     parse_envelope(each, network_id=MANIFEST.network_id).envelope_id: each for each in (_signed(n) for n in range(4))
 }
 IDS = sorted(BY_ID)
-WANTED = GetRequest(tuple(Held(each, 1 + number % 3) for number, each in enumerate(IDS[:3])))
+WANTED = GetRequest(tuple(InventoryItem(each, 1 + number % 3) for number, each in enumerate(IDS[:3])))
 
 
 def fuzz(data: bytes) -> None:
@@ -64,8 +64,8 @@ def _introductions(source: Source) -> None:
     request = PeersRequest(1 + source.below(16))
     data = source.rest()
     with contextlib.suppress(RemoteError), refusal_is_short():
-        introduced = decode_introductions(data, request)
-        assert encode_introductions(introduced) == data
+        introduced = decode_peers(data, request)
+        assert encode_peers(introduced) == data
         assert len(introduced) <= request.most
 
 
@@ -94,13 +94,13 @@ def _built(source: Source) -> None:
 
 
 def seeds() -> Iterator[bytes]:
-    held = [Held(each, number) for number, each in enumerate(IDS)]
+    held = [InventoryItem(each, number) for number, each in enumerate(IDS)]
     for request in (ListRequest(5), ListRequest(5, IDS[0]), GetRequest(tuple(held)), PeersRequest(7)):
         yield b"\0" + encode_request(request)
     yield b"\1\0" + encode_listing(held)
     yield b"\1\1" + encode_listing(held[1:])
     keys = sorted(key.issuer for key in KEYS)
-    yield b"\2\x0f" + encode_introductions([Introduction(key, "/ip4/192.0.2.7/tcp/4001") for key in keys])
+    yield b"\2\x0f" + encode_peers([PeerAddress(key, "/ip4/192.0.2.7/tcp/4001") for key in keys])
     yield b"\3" + encode_delivery([encode_message(BY_ID[each], (None, None)) for each in IDS[:3]])
     yield b"\4\2\0\1a\0\1\0\1b"
     yield b"\4\1\3\0\0"

@@ -16,12 +16,12 @@ from sapo_node.trust.constants import Fact
 from sapo_node.trust.ledger import Ledger
 from sapo_protocol import (
     GetRequest,
-    Held,
+    InventoryItem,
     ListRequest,
     PeersRequest,
     decode_delivery,
-    decode_introductions,
     decode_listing,
+    decode_peers,
     decode_request,
     encode_delivery,
     encode_listing,
@@ -53,7 +53,7 @@ def message_of(one):
 
 
 def asked(*rollouts, bodies=0xFFFF):
-    return GetRequest(tuple(Held(each, bodies) for each in sorted(map(id_of, rollouts))))
+    return GetRequest(tuple(InventoryItem(each, bodies) for each in sorted(map(id_of, rollouts))))
 
 
 # The shelf.
@@ -66,7 +66,7 @@ def test_a_shelf_lists_an_epoch_by_id_with_the_bodies_that_are_there(author):
         shelf.put(each)
     shelf.put(round_of(author, 3, epoch=EPOCH + 1))
     listed = {id_of(rounds[0]): 0b1, id_of(rounds[1]): 0b10, id_of(rounds[2]): 0b1}
-    whole = [Held(each, listed[each]) for each in sorted(listed)]
+    whole = [InventoryItem(each, listed[each]) for each in sorted(listed)]
     assert shelf.listing(EPOCH, ALL_SHARDS, b"", 10) == whole
     assert shelf.listing(EPOCH, ALL_SHARDS, whole[0].envelope_id, 1) == whole[1:2]
 
@@ -75,14 +75,14 @@ def test_bodies_that_come_later_are_put_beside_the_earlier(author):
     shelf, whole = Shelf(author.manifest), round_of(author, 0, groups=2)
     shelf.put(round_of(author, 0, groups=2, without=(0,)))
     shelf.put(round_of(author, 0, groups=2, without=(1,)))
-    assert shelf.message(Held(id_of(whole), 0b11)) == message_of(whole)
+    assert shelf.message(InventoryItem(id_of(whole), 0b11)) == message_of(whole)
 
 
 def test_only_the_wanted_bodies_are_in_a_message(author):
     shelf, whole = Shelf(author.manifest), round_of(author, 0, groups=2)
     shelf.put(whole)
     second = message_of(replace(whole, bodies=(None, whole.bodies[1])))
-    assert shelf.message(Held(id_of(whole), 0b10)) == second
+    assert shelf.message(InventoryItem(id_of(whole), 0b10)) == second
 
 
 def test_a_full_shelf_forgets_what_came_first(author):
@@ -90,7 +90,7 @@ def test_a_full_shelf_forgets_what_came_first(author):
     shelf = Shelf(author.manifest, max_bytes=3 * len(message_of(rounds[0])))
     for each in rounds:
         shelf.put(each)
-    assert shelf.message(Held(id_of(rounds[0]), 1)) is None
+    assert shelf.message(InventoryItem(id_of(rounds[0]), 1)) is None
     assert len(shelf.listing(EPOCH, ALL_SHARDS, b"", 10)) == 3
 
 
@@ -107,7 +107,7 @@ def test_only_what_the_asked_shards_carry_is_listed(author):
     shelf, whole = Shelf(swarm), round_of(author, 0)
     shelf.put(whole)
     own = 1 << shard_of(swarm, author.issuer, EPOCH)
-    assert shelf.listing(EPOCH, own, b"", 10) == [Held(id_of(whole), 1)]
+    assert shelf.listing(EPOCH, own, b"", 10) == [InventoryItem(id_of(whole), 1)]
     assert shelf.listing(EPOCH, ALL_SHARDS & ~own, b"", 10) == []
 
 
@@ -137,7 +137,7 @@ async def test_what_was_accepted_can_be_had(gate, giver, author):
     (delivered,) = decode_delivery(giver.answer(ASKER, encode_request(request)), request, author.manifest)
     assert delivered.message == message_of(whole)
     listing = ListRequest(EPOCH)
-    assert decode_listing(giver.answer(ASKER, encode_request(listing)), listing) == (Held(id_of(whole), 1),)
+    assert decode_listing(giver.answer(ASKER, encode_request(listing)), listing) == (InventoryItem(id_of(whole), 1),)
 
 
 def test_a_request_that_is_none_is_charged_to_who_asks(gate, giver):
@@ -276,7 +276,7 @@ async def test_what_came_and_was_not_taken_is_not_asked_of_the_same_peer_again(g
 
 @pytest.mark.parametrize(
     "answer",
-    [b"\xff", encode_listing([Held(bytes([2]) * 32, 1), Held(bytes([1]) * 32, 1)])],
+    [b"\xff", encode_listing([InventoryItem(bytes([2]) * 32, 1), InventoryItem(bytes([1]) * 32, 1)])],
     ids=["no listing", "ids in no order"],
 )
 async def test_a_wrong_listing_is_charged_to_who_sent_it_and_nothing_more_is_asked(gate, manifest, answer):
@@ -308,7 +308,7 @@ async def test_a_message_with_a_broken_signature_is_charged_to_who_sent_it_not_t
 
 async def test_who_lists_without_end_and_delivers_nothing_is_asked_once_each_time(gate, manifest):
     server = Server(gate)
-    server.says[1] = encode_listing([Held(number.to_bytes(32, "big"), 1) for number in range(1, 1_025)])
+    server.says[1] = encode_listing([InventoryItem(number.to_bytes(32, "big"), 1) for number in range(1, 1_025)])
     await puller(gate, manifest, server).pull(server.peer)
     # Two parts of the list, one request for messages, and the list of the epoch before.
     assert len(server.asked) == 4
@@ -348,7 +348,7 @@ def test_those_in_good_standing_are_named_first_and_who_asks_is_not(gate):
     peers = [*(info(gate.manifest, number) for number in range(20, 29)), trusted]
     giver = giver_of(gate, peers=lambda: peers)
     request = PeersRequest(2)
-    answer = decode_introductions(giver.answer(peers[0].peer_id, encode_request(request)), request)
+    answer = decode_peers(giver.answer(peers[0].peer_id, encode_request(request)), request)
     named = {peer_id(each.key) for each in answer}
     assert len(named) == 2
     assert trusted.peer_id in named
@@ -360,7 +360,7 @@ def test_only_who_follows_what_is_asked_about_is_named(gate):
     peers = [info(gate.manifest, 20 + shard, shard=shard) for shard in range(4)]
     giver = giver_of(gate, peers=lambda: peers)
     request = PeersRequest(16, shards=0b0110)
-    answer = decode_introductions(giver.answer(ASKER, encode_request(request)), request)
+    answer = decode_peers(giver.answer(ASKER, encode_request(request)), request)
     assert {peer_id(each.key) for each in answer} == {peers[1].peer_id, peers[2].peer_id}
 
 

@@ -11,7 +11,7 @@ from sapo_protocol import (
     Delivered,
     GetRequest,
     GroupHeader,
-    Held,
+    InventoryItem,
     Layer,
     ListRequest,
     RemoteError,
@@ -27,7 +27,7 @@ from sapo_protocol import (
 from sapo_protocol.limits import MAX_DELIVERY_BYTES
 
 ids = st.binary(min_size=32, max_size=32)
-held = st.builds(Held, ids, st.integers(0, 2**16 - 1))
+held = st.builds(InventoryItem, ids, st.integers(0, 2**16 - 1))
 ascending = st.lists(held, min_size=1, max_size=64, unique_by=lambda each: each.envelope_id).map(
     lambda each: tuple(sorted(each, key=lambda one: one.envelope_id))
 )
@@ -50,7 +50,7 @@ def delivered(author, manifest, size):
     envelope = author.envelope(replace(author.header([b""]), groups=(group,)))
     envelope_id = parse_envelope(envelope, network_id=manifest.network_id).envelope_id
     message = encode_message(envelope, (body,))
-    return Delivered(envelope_id, message), GetRequest((Held(envelope_id, 1),))
+    return Delivered(envelope_id, message), GetRequest((InventoryItem(envelope_id, 1),))
 
 
 def test_a_delivery_is_read_as_it_was_written(author, manifest):
@@ -60,12 +60,12 @@ def test_a_delivery_is_read_as_it_was_written(author, manifest):
 
 def test_a_delivery_longer_than_one_may_be_is_not_looked_into(manifest):
     with pytest.raises(RemoteError) as refusal:
-        decode_delivery(bytes(MAX_DELIVERY_BYTES + 1), GetRequest((Held(bytes(32), 0),)), manifest)
+        decode_delivery(bytes(MAX_DELIVERY_BYTES + 1), GetRequest((InventoryItem(bytes(32), 0),)), manifest)
     assert refusal.value.layer is Layer.PULL
     assert "limit" in str(refusal.value)
 
 
 def test_a_delivery_as_long_as_one_may_be_is(manifest):
     with pytest.raises(RemoteError) as refusal:
-        decode_delivery(bytes(MAX_DELIVERY_BYTES), GetRequest((Held(bytes(32), 0),)), manifest)
+        decode_delivery(bytes(MAX_DELIVERY_BYTES), GetRequest((InventoryItem(bytes(32), 0),)), manifest)
     assert "limit" not in str(refusal.value)

@@ -32,7 +32,7 @@ from sapo_node.verification.verifier import Unusable, compare, request_for
 from sapo_protocol import (
     Body,
     GetRequest,
-    Held,
+    InventoryItem,
     ListRequest,
     LocalError,
     Manifest,
@@ -45,9 +45,9 @@ from sapo_protocol import (
     decode_delivery,
     decode_evidence,
     decode_header,
-    decode_introductions,
     decode_listing,
     decode_manifest,
+    decode_peers,
     decode_request,
     evidence_topic,
     in_window,
@@ -246,7 +246,7 @@ def _introductions(given: Input) -> Output:
     request = decode_request(_bytes(given, "request"))
     if not isinstance(request, PeersRequest):
         raise _Refused("request")
-    return {"introduced": [[each.key.hex(), each.address] for each in decode_introductions(_bytes(given), request)]}
+    return {"introduced": [[each.key.hex(), each.address] for each in decode_peers(_bytes(given), request)]}
 
 
 def _delivery(given: Input) -> Output:
@@ -256,7 +256,7 @@ def _delivery(given: Input) -> Output:
     return {"ids": [each.envelope_id.hex() for each in decode_delivery(_bytes(given), request, manifest)]}
 
 
-def _pairs(held: Sequence[Held]) -> list[list[Any]]:
+def _pairs(held: Sequence[InventoryItem]) -> list[list[Any]]:
     return [[each.envelope_id.hex(), each.bodies] for each in held]
 
 

@@ -8,7 +8,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from itertools import islice
 
-from sapo_protocol import Held, Manifest, Rollout, encode_message, shard_of
+from sapo_protocol import InventoryItem, Manifest, Rollout, encode_message, shard_of
 
 MAX_BYTES = 64 * 1024 * 1024
 
@@ -58,14 +58,14 @@ class Shelf:
         kept = self._kept.get(envelope_id)
         return kept.held() if kept else None
 
-    def listing(self, epoch: int, shards: int, after: bytes, most: int) -> list[Held]:
+    def listing(self, epoch: int, shards: int, after: bytes, most: int) -> list[InventoryItem]:
         """The first envelopes of an epoch, and of shards (bit s for shard s), behind an id, which need not be there."""
         ids = self._ids.get(epoch, [])
         behind = ((each, self._kept[each]) for each in islice(ids, bisect_right(ids, after), None))
-        asked = (Held(each, kept.held()) for each, kept in behind if shards >> kept.shard & 1)
+        asked = (InventoryItem(each, kept.held()) for each, kept in behind if shards >> kept.shard & 1)
         return list(islice(asked, most))
 
-    def message(self, wanted: Held) -> bytes | None:
+    def message(self, wanted: InventoryItem) -> bytes | None:
         """A message with those of the wanted bodies that are there; None where the envelope is not."""
         kept = self._kept.get(wanted.envelope_id)
         if kept is None:

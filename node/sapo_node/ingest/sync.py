@@ -24,25 +24,25 @@ from sapo_node.trust.constants import Fact, Standing
 from sapo_node.trust.ledger import Ledger
 from sapo_protocol import (
     GetRequest,
-    Held,
-    Introduction,
+    InventoryItem,
     ListRequest,
     Manifest,
+    PeerAddress,
     PeersRequest,
     RemoteError,
     decode_delivery,
-    decode_introductions,
     decode_listing,
+    decode_peers,
     decode_request,
     encode_delivery,
-    encode_introductions,
     encode_listing,
+    encode_peers,
     encode_request,
     peer_id,
     public_key_of,
     rollouts_topics,
 )
-from sapo_protocol.limits import MAX_DELIVERED, MAX_DELIVERY_BYTES, MAX_INTRODUCED, MAX_LISTED
+from sapo_protocol.limits import MAX_DELIVERED, MAX_DELIVERY_BYTES, MAX_LISTED, MAX_PX_PEERS
 from sapo_protocol.pull import ALL_SHARDS
 
 logger = logging.getLogger(__name__)
@@ -139,8 +139,8 @@ class Giver:
         known = [each for each in met if not topics.isdisjoint(each.follows)]
         self._rng.shuffle(known)
         known.sort(key=lambda each: self._ledger.standing(each.peer_id) is not Standing.HEALTHY)
-        introduced = [Introduction(public_key_of(each.peer_id), each.addresses[0]) for each in known[: request.most]]
-        return encode_introductions(sorted(introduced, key=lambda each: each.key))
+        introduced = [PeerAddress(public_key_of(each.peer_id), each.addresses[0]) for each in known[: request.most]]
+        return encode_peers(sorted(introduced, key=lambda each: each.key))
 
 
 class Puller:
@@ -196,14 +196,14 @@ class Puller:
         known = {each.peer_id for each in self._peers()}
         sought = self._sought()
         with self._charging(peer):
-            named = await self._meet_through(peer, PeersRequest(MAX_INTRODUCED, sought))
+            named = await self._meet_through(peer, PeersRequest(MAX_PX_PEERS, sought))
             if sought != ALL_SHARDS and named <= known:
                 # Somebody else then, who may know some: what one's acquaintances know comes to an end.
                 await self._meet_through(peer, PeersRequest(1))
 
     async def _meet_through(self, peer: str, request: PeersRequest) -> set[str]:
         """Seek whom a peer names."""
-        introduced = decode_introductions(await self._ask(peer, encode_request(request)), request)
+        introduced = decode_peers(await self._ask(peer, encode_request(request)), request)
         for each in introduced:
             self._introduce(peer, peer_id(each.key), each.address)
         return {peer_id(each.key) for each in introduced}
@@ -242,16 +242,16 @@ class Puller:
                 return
             missing = missing[settled:]
 
-    def _missing(self, peer: str, held: Sequence[Held]) -> list[Held]:
+    def _missing(self, peer: str, held: Sequence[InventoryItem]) -> list[InventoryItem]:
         """What of it this node has not, by id, without what this peer was asked for in vain."""
         wanted = {each.envelope_id: self._ingest.wants(each) for each in held}
         return [
-            Held(envelope_id, bodies)
+            InventoryItem(envelope_id, bodies)
             for envelope_id, bodies in sorted(wanted.items())
             if bodies is not None and not self._in_vain.has(_asked(peer, envelope_id))
         ]
 
-    async def _get(self, peer: str, wanted: Sequence[Held]) -> int:
+    async def _get(self, peer: str, wanted: Sequence[InventoryItem]) -> int:
         """Ask for messages. Returns how many of `wanted` are settled: the others may have found no room in the answer.
         None is where nothing came that could be taken.
         """

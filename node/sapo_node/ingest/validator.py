@@ -26,7 +26,7 @@ from sapo_node.trust.equivocation import Court
 from sapo_node.trust.ledger import Ledger
 from sapo_protocol import (
     Header,
-    Held,
+    InventoryItem,
     Layer,
     LocalError,
     Manifest,
@@ -125,7 +125,7 @@ class Ingest:
         self.pulled += verdict is Verdict.ACCEPT
         return verdict
 
-    def wants(self, held: Held) -> int | None:
+    def wants(self, held: InventoryItem) -> int | None:
         """Which bodies of an envelope that a peer holds are not here, as bits by k; None where nothing is missing."""
         here = self._window.received(held.envelope_id)
         if here is None:

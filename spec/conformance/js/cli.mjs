@@ -1,4 +1,4 @@
-// The reader: one request per line in, one answer per line out, as ../README.md says.
+// The implementation under test: reads one request per line and writes one response per line (../README.md).
 
 import { Refusal, decode } from './encoding.mjs';
 import { envelopeId, readEnvelope, verifyEnvelope, verifySignature } from './envelope.mjs';
@@ -109,7 +109,7 @@ function toManifest(text) {
   return readManifest(fromHex(text));
 }
 
-function answer({ kind, input }) {
+function respond({ kind, input }) {
   if (!Object.hasOwn(KINDS, kind)) return { verdict: 'unknown kind' };
   try {
     return { verdict: 'accept', output: KINDS[kind](input) };
@@ -120,7 +120,7 @@ function answer({ kind, input }) {
 }
 
 function toJson(value) {
-  // `this[key]` is the value before Buffer's own toJSON has had its say.
+  // `this[key]` is the value before Buffer's own toJSON changes it.
   return JSON.stringify(value, function (key, plain) {
     const original = this[key];
     if (Buffer.isBuffer(original)) return original.toString('hex');
@@ -128,12 +128,12 @@ function toJson(value) {
   });
 }
 
-// Lines are split here, by bytes: `readline` would also split at U+2028, which JSON may hold.
+// Lines are split here, by bytes, because `readline` also splits at U+2028, which JSON may hold.
 let rest = Buffer.alloc(0);
 for await (const chunk of process.stdin) {
   rest = Buffer.concat([rest, chunk]);
   for (let end = rest.indexOf('\n'); end >= 0; end = rest.indexOf('\n')) {
-    process.stdout.write(`${toJson(answer(JSON.parse(rest.subarray(0, end))))}\n`);
+    process.stdout.write(`${toJson(respond(JSON.parse(rest.subarray(0, end))))}\n`);
     rest = rest.subarray(end + 1);
   }
 }

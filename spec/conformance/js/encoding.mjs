@@ -1,4 +1,4 @@
-// Chapter "Encoding": ENC-1 to ENC-10, and the two functions on bytes that every other chapter uses.
+// Section "Encoding": ENC-1 to ENC-10, and helpers that every other section uses.
 
 import { isUtf8 } from 'node:buffer';
 import { createHash } from 'node:crypto';
@@ -7,7 +7,7 @@ import * as cborg from 'cborg';
 const MAX_DEPTH = 8;
 const MAX_ITEMS = 4096;
 
-/** A refusal by one of the layers of the standard. Anything else that is thrown is a defect of this reader. */
+/** A refusal by a layer of the specification. Any other exception is a defect of this implementation. */
 export class Refusal extends Error {
   constructor(layer, note) {
     super(note);
@@ -15,7 +15,7 @@ export class Refusal extends Error {
   }
 }
 
-/** Throw a refusal by `layer` unless `condition` holds. */
+/** Throw a Refusal by `layer` unless `condition` holds. */
 export function require(condition, layer, note) {
   if (!condition) throw new Refusal(layer, note);
 }
@@ -25,16 +25,16 @@ export function sha256(bytes) {
   return createHash('sha256').update(bytes).digest();
 }
 
-/** E(value): the one encoding of texts, byte strings, non-negative integers, booleans, and arrays and Maps of them. */
+/** E(value): the encoding of texts, byte strings, unsigned integers, booleans, and arrays and Maps of them. */
 export function encode(value) {
   return Buffer.from(cborg.encode(value));
 }
 
 /**
- * The value of exactly one item, or a refusal by `layer`.
+ * The value of exactly one item. Throws a Refusal by `layer` for anything else.
  *
- * Integers become numbers, from 2^53 up BigInts; byte strings Buffers; maps Maps, in which no key has a meaning to
- * JavaScript. This is not the decoder of the library: that one drops a U+FEFF at the beginning of a text.
+ * Integers become numbers, or BigInts from 2^53 up. Byte strings become Buffers, and maps Maps, so that keys such as
+ * `__proto__` have no effect. The decoder of cborg is not used: it drops a U+FEFF at the beginning of a text.
  */
 export function decode(bytes, layer = 'encoding') {
   const source = { bytes, at: 0, items: 0, layer };
@@ -58,7 +58,7 @@ export function isBytes(value, length = value?.length) {
   return Buffer.isBuffer(value) && value.length === length;
 }
 
-/** Whether a decoded value is a map that has all the keys `needed` and beyond them at most those `allowed`. */
+/** Whether a decoded value is a map with all keys of `needed`, and beyond them only keys of `allowed`. */
 export function isMapOf(value, needed, allowed = []) {
   return value instanceof Map && needed.every((key) => value.has(key))
     && [...value.keys()].every((key) => needed.includes(key) || allowed.includes(key));
@@ -79,7 +79,7 @@ function readItem(source, depth) {
   require([0, 2, 3, 4, 5].includes(major), layer, `major type ${major}`);
   const argument = readArgument(source);
   if (major === 0) return argument;
-  // Before anything is built: a map of n pairs takes at least 2n bytes, everything else at least one for each that it claims.
+  // ENC-10, before anything is built: a map of n pairs takes at least 2n bytes, a string or array of length n at least n.
   const remaining = bytes.length - source.at;
   require(argument <= (major === 5 ? remaining / 2 : remaining), layer, 'claims more than the bytes that remain');
   if (major === 2) return readBytes(source, argument);

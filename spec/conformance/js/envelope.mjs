@@ -1,4 +1,4 @@
-// Chapter "Envelope": ENV-1 to ENV-8, SIG-1 to SIG-4.
+// Section "Envelope": ENV-1 to ENV-8, SIG-1 to SIG-4.
 
 import sodium from 'libsodium-wrappers';
 import { decode, encode, isBytes, require, sha256 } from './encoding.mjs';
@@ -13,23 +13,23 @@ export const ROLLOUT_DOMAIN = 'sapo/rollout/1';
 
 await sodium.ready;
 
-/** Refuse, by layer `signature`, all but the signatures of SIG-1 to SIG-4, which are those that libsodium accepts. */
+/** Refuse, by layer `signature`, all signatures that break SIG-1 to SIG-4. libsodium accepts exactly the others. */
 export function verifySignature(publicKey, message, signature) {
-  require(publicKey.length === 32 && signature.length === SIGNATURE_BYTES, 'signature', 'key or signature of another length');
-  require(sodium.crypto_sign_verify_detached(signature, message, publicKey), 'signature', 'the signature does not hold');
+  require(publicKey.length === 32 && signature.length === SIGNATURE_BYTES, 'signature', 'a key or signature of wrong length');
+  require(sodium.crypto_sign_verify_detached(signature, message, publicKey), 'signature', 'the signature is invalid');
 }
 
-/** ENV-1 to ENV-6: the parts of an envelope, nothing verified. */
+/** ENV-1 to ENV-6: the parts of an envelope. Nothing is verified. */
 export function readEnvelope(bytes) {
   require(bytes.length <= MAX_ENVELOPE_BYTES, 'size', 'an envelope of more than 2,000 bytes');
   const payloadAt = PROTECTED[1] + 1;
   const payloadEnd = bytes.length - SIGNATURE_BYTES - 2;
   require(payloadEnd > payloadAt, 'envelope', 'too short');
-  require(bytes.subarray(0, HEAD.length).equals(HEAD), 'envelope', 'another beginning');
+  require(bytes.subarray(0, HEAD.length).equals(HEAD), 'envelope', 'not the fixed start');
   require(bytes[PROTECTED[1]] === 0xa0, 'envelope', 'the unprotected header is not empty');
-  require(bytes[payloadEnd] === 0x58 && bytes[payloadEnd + 1] === SIGNATURE_BYTES, 'envelope', 'another signature field');
+  require(bytes[payloadEnd] === 0x58 && bytes[payloadEnd + 1] === SIGNATURE_BYTES, 'envelope', 'not a signature field');
   const payload = decode(bytes.subarray(payloadAt, payloadEnd), 'envelope');
-  require(isBytes(payload), 'envelope', 'the payload is no byte string');
+  require(isBytes(payload), 'envelope', 'the payload is not a byte string');
   return {
     bytes,
     protected: bytes.subarray(...PROTECTED),
@@ -39,7 +39,7 @@ export function readEnvelope(bytes) {
   };
 }
 
-/** What the signature of an envelope covers, for the domain and the network id that the receiver expects. */
+/** ENV-7: the bytes that the signature covers, for the domain and the network id that the receiver expects. */
 export function signedStructure(envelope, domain, networkId) {
   return encode(['Signature1', envelope.protected, encode([domain, networkId]), envelope.payload]);
 }
@@ -54,7 +54,7 @@ export function verifyEnvelope(envelope, domain, networkId) {
   verifySignature(envelope.issuer, signedStructure(envelope, domain, networkId), envelope.signature);
 }
 
-/** The envelope of `payload` signed by the key pair made from the 32 bytes of `seed`. */
+/** The envelope of `payload`, signed by the key pair of `seed` (32 bytes). */
 export function signEnvelope(seed, payload, domain, networkId) {
   const { publicKey, privateKey } = sodium.crypto_sign_seed_keypair(seed);
   const beginning = Buffer.concat([HEAD, publicKey]);

@@ -1,4 +1,4 @@
-// Chapters "Topics and validation", "Evidence" and "Verification": what a receiver does with what arrives.
+// Sections "Topics and validation", "Evidence" and "Verification": the steps of a receiver.
 
 import { decode, isBytes, require, sha256 } from './encoding.mjs';
 import { ROLLOUT_DOMAIN, envelopeId, readEnvelope, verifyEnvelope } from './envelope.mjs';
@@ -9,7 +9,7 @@ import { earns, makeTaskItem } from './tasks.mjs';
 const MAX_EVIDENCE_BYTES = 4096;
 const IGNORED = ['window', 'replay', 'equivocation'];
 
-/** The verdict in gossip on a refusal by this layer. */
+/** The gossip verdict for a refusal by this layer. */
 export function gossipVerdict(layer) {
   return IGNORED.includes(layer) ? 'ignore' : 'reject';
 }
@@ -19,18 +19,18 @@ export function gossipId(topic, data) {
   return sha256(Buffer.concat([Buffer.from(`${topic}\0`), data]));
 }
 
-/** What a receiver remembers of the rollouts it accepted. */
+/** The state of a receiver: the rollouts that it accepted. */
 export class Receiver {
   #rounds = new Map(); // issuer, epoch and counter: the id of the envelope accepted for it
-  #bodies = new Map(); // id of an envelope: positions of the bodies that came with it
+  #bodies = new Map(); // id of an envelope: positions of the bodies accepted for it
 
   constructor(manifest) {
     this.manifest = manifest;
   }
 
   /**
-   * Steps 2 to 5, 7 to 11, 13 and 15 for a rollout message that arrives at a Unix time in milliseconds, on the topic of a
-   * shard; null for one that was asked for.
+   * Steps 2 to 5, 7 to 11, 13 and 15 for a rollout message that arrives at `nowMs` (Unix time in milliseconds) on the
+   * topic of `shard`; `shard` is null for a message that was requested.
    */
   accept(bytes, nowMs, shard = null) {
     const { networkId } = this.manifest;
@@ -40,7 +40,7 @@ export class Receiver {
     const key = id.toString('hex');
     const known = this.#bodies.get(key);
     const brought = message.bodies.flatMap((body, k) => (body.length > 0 ? [k] : []));
-    require(known === undefined || brought.some((k) => !known.has(k)), 'replay', 'nothing new');
+    require(known === undefined || brought.some((k) => !known.has(k)), 'replay', 'no new body');
     const header = verifyRollout(this.manifest, envelope);
     if (shard !== null) requireShard(this.manifest, shard, envelope.issuer, header.epoch);
     requireOpen(this.manifest, nowMs, header.epoch);
@@ -53,7 +53,7 @@ export class Receiver {
   }
 }
 
-/** Steps 2 to 4, 7, 8 and 11 for a rollout message: all that does not depend on the receiver. */
+/** Steps 2 to 4, 7, 8 and 11 for a rollout message: those that do not depend on the state of the receiver. */
 export function openMessage(manifest, bytes) {
   const message = readMessage(manifest, bytes);
   const envelope = readEnvelope(message.envelope);
@@ -66,7 +66,7 @@ export function openMessage(manifest, bytes) {
 export function acceptEvidence(manifest, bytes) {
   require(bytes.length <= MAX_EVIDENCE_BYTES, 'size', 'more than 4,096 bytes');
   const parts = decode(bytes, 'frame');
-  require(Array.isArray(parts) && parts.length === 2 && parts.every((part) => isBytes(part)), 'frame', 'no two envelopes');
+  require(Array.isArray(parts) && parts.length === 2 && parts.every((part) => isBytes(part)), 'frame', 'not two envelopes');
   const envelopes = parts.map(readEnvelope);
   const [first, second] = envelopes;
   require(first.issuer.equals(second.issuer), 'evidence', 'two issuers');
@@ -78,16 +78,16 @@ export function acceptEvidence(manifest, bytes) {
   return { issuer: first.issuer, epoch: one.epoch, counter: one.counter };
 }
 
-/** Verification, steps 1 to 4, for each group whose body is there: its rewards; null for the others. */
+/** Verification, steps 1 to 4: the rewards of each group, or null if its body was left out. */
 export function verifyGroups(manifest, { issuer, header, bodies }) {
   return header.groups.map((group, k) => {
     if (bodies[k].length === 0) return null;
     const completions = readBody(manifest, bodies[k]);
     const { task, seed } = assign(manifest, issuer, header.epoch, header.counter, k);
     const item = makeTaskItem(manifest.tasks[task], seed);
-    require(item.digest.equals(group.digest), 'digest', `group ${k} has another question or answer`);
+    require(item.digest.equals(group.digest), 'digest', `group ${k} has another prompt or answer`);
     const rewards = completions.map(({ text }) => earns(manifest.tasks[task].dataset, item.answer, text));
-    require(rewards.every((reward, i) => reward === group.claims[i]), 'claims', `group ${k} claims other rewards`);
+    require(rewards.every((reward, i) => reward === group.claims[i]), 'claims', `group ${k} claims false rewards`);
     return rewards;
   });
 }

@@ -1,4 +1,4 @@
-// Chapter "Manifest, time and assignment": MAN-1 to MAN-6, TIME-1, TIME-2, TASK-1, and the topics TOP-1 to TOP-3.
+// Section "Manifest, time and assignment": MAN-1 to MAN-6, TIME-1, TIME-2, TASK-1, and the topics TOP-1 to TOP-3.
 
 import { decode, encode, isExtension, isInteger, isMapOf, isText, require, sha256 } from './encoding.mjs';
 
@@ -16,12 +16,12 @@ const BOUNDS = {
 };
 const TASK_BOUNDS = { weight: [1, 2 ** 32], scorer: [1, 65536] };
 
-/** MAN-1 to MAN-6: the manifest as an object with the names of the text, and its `networkId`. */
+/** MAN-1 to MAN-6: the manifest as an object with the keys of the text, and its `networkId`. */
 export function readManifest(bytes) {
   require(bytes.length <= MAX_MANIFEST_BYTES, 'manifest', 'more than 65,536 bytes');
   const map = decode(bytes, 'manifest');
   const keys = [...Object.keys(BOUNDS), 'name', 'reasoning_gym', 'predecessor', 'tasks'];
-  require(isMapOf(map, keys, ['x']) && isExtension(map.get('x')), 'manifest', 'other keys, or another x');
+  require(isMapOf(map, keys, ['x']) && isExtension(map.get('x')), 'manifest', 'unknown or missing keys, or an invalid x');
   requireBounds(map, BOUNDS);
   require(isMatch(map.get('name'), /^[a-z0-9][a-z0-9-]{0,31}$/), 'manifest', 'name');
   require(isText(map.get('reasoning_gym'), 32), 'manifest', 'reasoning_gym');
@@ -38,7 +38,7 @@ export function topics(manifest) {
   return { rollouts, evidence: `${swarm}/evidence` };
 }
 
-/** TOP-1, TOP-2: what the topic of this name carries, and the shard; null for that of evidence. */
+/** TOP-1, TOP-2: what the topic of this name carries, and its shard (null for evidence). */
 export function readTopic(manifest, name) {
   const { rollouts, evidence } = topics(manifest);
   const shard = rollouts.indexOf(name);
@@ -52,9 +52,9 @@ export function shardOf(manifest, issuer, epoch) {
   return Number(d.readBigUInt64BE(0) % BigInt(manifest.shards));
 }
 
-/** TOP-3: refuse, by layer `topic`, a rollout on the topic of another shard than its issuer's. */
+/** TOP-3: refuse, by layer `topic`, a rollout on a topic other than that of its issuer's shard. */
 export function requireShard(manifest, shard, issuer, epoch) {
-  require(shard === shardOf(manifest, issuer, epoch), 'topic', `shard ${shard} is not its issuer's in epoch ${epoch}`);
+  require(shard === shardOf(manifest, issuer, epoch), 'topic', `shard ${shard} is not the shard of its issuer in epoch ${epoch}`);
 }
 
 /** TIME-1: the epoch at a Unix time in milliseconds. */
@@ -79,7 +79,7 @@ export function assign(manifest, issuer, epoch, counter, k) {
 }
 
 function readTask(map) {
-  require(isMapOf(map, ['config', 'dataset', 'scorer', 'weight']), 'manifest', 'a task has other keys');
+  require(isMapOf(map, ['config', 'dataset', 'scorer', 'weight']), 'manifest', 'a task has unknown or missing keys');
   requireBounds(map, TASK_BOUNDS);
   require(isText(map.get('dataset'), 64) && map.get('dataset') !== '', 'manifest', 'dataset');
   require(map.get('config') instanceof Map, 'manifest', 'config');

@@ -1,4 +1,4 @@
-// A js-libp2p peer of a swarm: judges everything that arrives, publishes rounds of its own, prints one JSON line for each.
+// A js-libp2p peer of a swarm: validates each message, publishes rounds of its own, and prints a JSON line for each.
 
 import './polyfill.mjs';
 import { randomBytes } from 'node:crypto';
@@ -66,17 +66,17 @@ function report(event, fields) {
   console.log(JSON.stringify({ event, ...fields }, (_, value) => (typeof value === 'bigint' ? value.toString() : value)));
 }
 
-// gossipsub takes whatever a validator throws for a message to ignore, and would hide a defect.
+// gossipsub ignores a message when its validator throws, which would hide a defect.
 function end(error) {
   console.error(error);
   process.exit(1);
 }
 
-/** A validator of gossip that reports each verdict; `judge` returns what to report of a message that it accepts. */
-function validator(event, judge) {
+/** A gossip validator that reports each verdict. `validate` returns the fields to report for an accepted message. */
+function validator(event, validate) {
   return (sender, { data, topic }) => {
     try {
-      report(event, { verdict: 'accept', ...judge(Buffer.from(data), topic) });
+      report(event, { verdict: 'accept', ...validate(Buffer.from(data), topic) });
       return TopicValidatorResult.Accept;
     } catch (error) {
       if (!(error instanceof Refusal)) end(error);
@@ -86,7 +86,7 @@ function validator(event, judge) {
   };
 }
 
-/** Verification of an accepted message: its rewards, or the layer that refuses. Neither changes what is forwarded. */
+/** Verification of an accepted message: its rewards, or the layer that refuses. The peer forwards it either way. */
 function verified(message) {
   try {
     return { verification: 'accept', rewards: verifyGroups(manifest, message) };
@@ -96,38 +96,38 @@ function verified(message) {
   }
 }
 
-/** Chapter "Pulling": one request to a peer, and its answer. */
-async function ask(peer, request) {
+/** Section "Pulling": sends one request to a peer and returns the response. */
+async function requestFrom(peer, request) {
   const stream = await node.dialProtocol(peer, pullProtocol(manifest));
   const framed = lpStream(stream);
   await framed.write(request);
-  const answer = Buffer.from((await framed.read()).subarray());
+  const response = Buffer.from((await framed.read()).subarray());
   await stream.close();
-  return answer;
+  return response;
 }
 
-/** Ask a peer for all that it holds of the running epoch, as far as one answer goes, and judge it like any other message. */
+/** Request what a peer holds of the current epoch, up to one delivery, and validate it like any other message. */
 async function pullFrom(peer) {
   const list = listRequest(epochAt(manifest, Date.now()));
-  const held = readListing(readRequest(list), await ask(peer, list));
+  const held = readListing(readRequest(list), await requestFrom(peer, list));
   const get = getRequest(held.slice(0, 64));
-  for (const { message } of held.length > 0 ? readDelivery(manifest, readRequest(get), await ask(peer, get)) : []) {
-    judgeMessage(null, { data: message, topic: null });
+  for (const { message } of held.length > 0 ? readDelivery(manifest, readRequest(get), await requestFrom(peer, get)) : []) {
+    validateMessage(null, { data: message, topic: null });
   }
   report('pulled', { listed: held.length });
 }
 
-const judgeMessage = validator('message', (data, topic) => {
+const validateMessage = validator('message', (data, topic) => {
   const shard = topic === null ? null : readTopic(manifest, topic).shard;
   const message = receiver.accept(data, Date.now(), shard);
   const { epoch, counter } = message.header;
   return { issuer: message.issuer.toString('hex'), epoch, counter, ...verified(message) };
 });
 
-rollouts.forEach((topic) => pubsub.topicValidators.set(topic, judgeMessage));
+rollouts.forEach((topic) => pubsub.topicValidators.set(topic, validateMessage));
 pubsub.topicValidators.set(evidence, validator('evidence', (data) => {
-  const { issuer: convicted, ...round } = acceptEvidence(manifest, data);
-  return { issuer: convicted.toString('hex'), ...round };
+  const { issuer: equivocator, ...round } = acceptEvidence(manifest, data);
+  return { issuer: equivocator.toString('hex'), ...round };
 }));
 rollouts.forEach((topic) => pubsub.subscribe(topic));
 pubsub.subscribe(evidence);
@@ -140,9 +140,9 @@ if (options.pull) await pullFrom(connection.remotePeer);
 let epoch = -1;
 let counter = 0;
 for (let round = 0; round < Number(options.rounds); round += 1) {
-  const running = epochAt(manifest, Date.now());
-  // DUTY-4: the epoch never runs backwards. Counters begin anew in each.
-  if (running > epoch) [epoch, counter] = [running, 0];
+  const current = epochAt(manifest, Date.now());
+  // DUTY-4: the epoch never runs backwards. Counters start at 0 in each.
+  if (current > epoch) [epoch, counter] = [current, 0];
   const topic = rollouts[shardOf(manifest, issuer, epoch)];
   const { recipients } = await pubsub.publish(topic, makeRound(manifest, seed, issuer, epoch, counter));
   report('published', { epoch, counter, recipients: recipients.length });

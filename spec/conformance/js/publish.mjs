@@ -1,4 +1,4 @@
-// What a peer publishes: rounds of its assigned tasks, with completions that are computed, half of them wrong on purpose.
+// The rounds that a peer publishes: computed completions of its assigned tasks, half of them incorrect on purpose.
 
 import { encode, sha256 } from './encoding.mjs';
 import { ROLLOUT_DOMAIN, signEnvelope } from './envelope.mjs';
@@ -8,10 +8,10 @@ import { earns, makeTaskItem } from './tasks.mjs';
 const GROUPS = 4;
 
 /**
- * The message of one round of the issuer whose key pair is made from the 32 bytes of `seed`.
+ * The message of one round of the issuer with the key pair of `seed` (32 bytes).
  *
- * It follows from its arguments alone, so a peer that starts again with the same key says the same again and never
- * contradicts itself (DUTY-1), although it keeps no books.
+ * It depends on the arguments alone, so a peer that restarts with the same key publishes the same content (DUTY-1),
+ * although it stores nothing.
  */
 export function makeRound(manifest, seed, issuer, epoch, counter) {
   const made = Array.from({ length: GROUPS }, (_, k) => makeGroup(manifest, issuer, epoch, counter, k));
@@ -24,7 +24,7 @@ function makeGroup(manifest, issuer, epoch, counter, k) {
   const { task, seed } = assign(manifest, issuer, epoch, counter, k);
   const { dataset } = manifest.tasks[task];
   const { answer, digest } = makeTaskItem(manifest.tasks[task], seed);
-  // A 1 before it makes any answer wrong: a larger number, another word.
+  // A 1 before an answer makes it incorrect: a larger number or another word.
   const texts = Array.from({ length: manifest.completions }, (_, i) => `<answer>${i % 2 === 0 ? answer : `1${answer}`}</answer>`);
   const body = encode(toMap({ completions: texts.map((text) => toMap({ text, finish: 'stop' })), model: 'computed' }));
   const claims = texts.map((text) => earns(dataset, answer, text));

@@ -1,4 +1,4 @@
-// Chapter "Pulling": PULL-1 to PULL-9.
+// Section "Pulling": PULL-1 to PULL-9.
 
 import { decode, encode, isBytes, isInteger, isMapOf, isText, require } from './encoding.mjs';
 import { ROLLOUT_DOMAIN, envelopeId, readEnvelope } from './envelope.mjs';
@@ -6,8 +6,8 @@ import { readMessage } from './rollout.mjs';
 
 const MAX_REQUEST_BYTES = 4096;
 const MAX_WANTED = 64;
-const MAX_INTRODUCED = 16;
-const MAX_INTRODUCTIONS_BYTES = 4096;
+const MAX_PX_PEERS = 16;
+const MAX_PX_BYTES = 4096;
 const MAX_ADDRESS_BYTES = 128;
 const MAX_LISTED = 1024;
 const MAX_LISTING_BYTES = 40_000;
@@ -15,28 +15,28 @@ const MAX_DELIVERY_BYTES = 1_048_576;
 const ALL_SHARDS = 2 ** 32 - 1;
 const NOTHING = { epoch: null, after: null, shards: null, want: null, peers: null };
 
-/** The protocol of the streams of a swarm. */
+/** The libp2p protocol id of request/response streams of a swarm. */
 export function pullProtocol(manifest) {
   return `/sapo/1/${manifest.networkId.toString('hex')}/pull`;
 }
 
-/** PULL-1 to PULL-3, PULL-7, PULL-9: what a peer asks for. What the request does not hold is null. */
+/** PULL-1 to PULL-3, PULL-7, PULL-9: the request of a peer. Keys that it does not have are null. */
 export function readRequest(bytes) {
   require(bytes.length <= MAX_REQUEST_BYTES, 'pull', 'a request of more than 4,096 bytes');
   const map = decode(bytes, 'pull');
   if (isMapOf(map, ['want'])) {
     const want = readPairs(map.get('want'), MAX_WANTED);
-    require(want.length > 0, 'pull', 'nothing is wanted');
+    require(want.length > 0, 'pull', 'no message is requested');
     return { ...NOTHING, want };
   }
   const shards = map instanceof Map ? map.get('shards') : undefined;
   if (isMapOf(map, ['peers', 'shards'])) {
     const peers = map.get('peers');
-    require(isInteger(peers) && peers >= 1 && peers <= MAX_INTRODUCED, 'pull', 'peers');
+    require(isInteger(peers) && peers >= 1 && peers <= MAX_PX_PEERS, 'pull', 'peers');
     requireShards(shards);
     return { ...NOTHING, peers, shards };
   }
-  require(isMapOf(map, ['after', 'epoch', 'shards']), 'pull', 'other keys');
+  require(isMapOf(map, ['after', 'epoch', 'shards']), 'pull', 'unknown or missing keys');
   const [after, epoch] = [map.get('after'), map.get('epoch')];
   requireShards(shards);
   require(isInteger(epoch), 'pull', 'epoch');
@@ -48,7 +48,7 @@ export function readRequest(bytes) {
 export function readListing(request, bytes) {
   require(bytes.length <= MAX_LISTING_BYTES, 'pull', 'a listing of more than 40,000 bytes');
   const held = readPairs(decode(bytes, 'pull'), MAX_LISTED);
-  require(held.length === 0 || Buffer.compare(request.after, held[0][0]) < 0, 'pull', 'an id that is not behind');
+  require(held.length === 0 || Buffer.compare(request.after, held[0][0]) < 0, 'pull', 'an id that is not greater than the requested one');
   return held;
 }
 
@@ -56,41 +56,41 @@ export function readListing(request, bytes) {
 export function readDelivery(manifest, request, bytes) {
   require(bytes.length <= MAX_DELIVERY_BYTES, 'pull', 'a delivery of more than 1,048,576 bytes');
   const messages = decode(bytes, 'pull');
-  require(Array.isArray(messages) && messages.length <= MAX_WANTED, 'pull', 'no array of up to 64');
-  require(messages.every((message) => isBytes(message)), 'pull', 'a message is no byte string');
+  require(Array.isArray(messages) && messages.length <= MAX_WANTED, 'pull', 'not an array of at most 64');
+  require(messages.every((message) => isBytes(message)), 'pull', 'a message is not a byte string');
   let next = 0;
   return messages.map((message) => {
     const { envelope, bodies } = readMessage(manifest, message);
     const id = envelopeId(readEnvelope(envelope), ROLLOUT_DOMAIN, manifest.networkId);
     const place = request.want.findIndex(([wanted], at) => at >= next && wanted.equals(id));
-    require(place >= 0, 'pull', 'an envelope that was not asked for, or not in this order');
+    require(place >= 0, 'pull', 'an envelope that was not requested, or not in this order');
     next = place + 1;
-    const asked = request.want[place][1];
-    require(bodies.every((body, k) => body.length === 0 || ((asked >> k) & 1) === 1), 'pull', 'a body that was not asked for');
+    const requested = request.want[place][1];
+    require(bodies.every((body, k) => body.length === 0 || ((requested >> k) & 1) === 1), 'pull', 'a body that was not requested');
     return { id, message };
   });
 }
 
 /** PULL-8: the pairs of key and address that answer `request`. */
 export function readIntroductions(request, bytes) {
-  require(bytes.length <= MAX_INTRODUCTIONS_BYTES, 'pull', 'introductions of more than 4,096 bytes');
+  require(bytes.length <= MAX_PX_BYTES, 'pull', 'introductions of more than 4,096 bytes');
   const pairs = decode(bytes, 'pull');
-  require(Array.isArray(pairs) && pairs.length <= request.peers, 'pull', 'no array, or more than were asked for');
+  require(Array.isArray(pairs) && pairs.length <= request.peers, 'pull', 'not an array, or more pairs than requested');
   pairs.forEach((pair, at) => {
-    require(Array.isArray(pair) && pair.length === 2, 'pull', 'no pair');
+    require(Array.isArray(pair) && pair.length === 2, 'pull', 'not a pair');
     const [key, address] = pair;
-    require(isBytes(key, 32) && isText(address, MAX_ADDRESS_BYTES) && address !== '', 'pull', 'no key and address');
+    require(isBytes(key, 32) && isText(address, MAX_ADDRESS_BYTES) && address !== '', 'pull', 'not a key and an address');
     require(at === 0 || Buffer.compare(pairs[at - 1][0], key) < 0, 'pull', 'keys do not ascend');
   });
   return pairs;
 }
 
-/** The bytes of a request for what a peer holds of an epoch and of every shard, from the beginning. */
+/** The bytes of a request for the list of an epoch, of every shard, from the first id. */
 export function listRequest(epoch) {
   return encode(new Map([['after', Buffer.alloc(0)], ['epoch', epoch], ['shards', ALL_SHARDS]]));
 }
 
-/** The bytes of a request for messages, by pairs of an envelope id and bodies. */
+/** The bytes of a request for messages, given pairs of an envelope id and bodies. */
 export function getRequest(want) {
   return encode(new Map([['want', want]]));
 }
@@ -100,11 +100,11 @@ function requireShards(shards) {
 }
 
 function readPairs(value, most) {
-  require(Array.isArray(value) && value.length <= most, 'pull', `no array of up to ${most}`);
+  require(Array.isArray(value) && value.length <= most, 'pull', `not an array of at most ${most}`);
   value.forEach((pair, at) => {
-    require(Array.isArray(pair) && pair.length === 2, 'pull', 'no pair');
+    require(Array.isArray(pair) && pair.length === 2, 'pull', 'not a pair');
     const [id, bodies] = pair;
-    require(isBytes(id, 32) && isInteger(bodies) && bodies < 2 ** 16, 'pull', 'no id and bodies');
+    require(isBytes(id, 32) && isInteger(bodies) && bodies < 2 ** 16, 'pull', 'not an id and bodies');
     require(at === 0 || Buffer.compare(value[at - 1][0], id) < 0, 'pull', 'ids do not ascend');
   });
   return value;

@@ -1,4 +1,4 @@
-// Chapter "Rollout": MSG-1, MSG-2, HDR-1 to HDR-4, BODY-1 to BODY-6.
+// Section "Rollout": MSG-1, MSG-2, HDR-1 to HDR-4, BODY-1 to BODY-6.
 
 import { decode, isBytes, isExtension, isInteger, isMapOf, isText, require, sha256 } from './encoding.mjs';
 
@@ -9,18 +9,18 @@ const MAX_MODEL_BYTES = 64;
 export function readMessage(manifest, bytes) {
   require(bytes.length <= manifest.max_message_bytes, 'size', 'a message of more than max_message_bytes');
   const parts = decode(bytes, 'frame');
-  require(Array.isArray(parts) && parts.length === 2, 'frame', 'no array of two');
+  require(Array.isArray(parts) && parts.length === 2, 'frame', 'not an array of two');
   const [envelope, bodies] = parts;
-  require(isBytes(envelope), 'frame', 'the envelope is no byte string');
-  require(Array.isArray(bodies) && bodies.length <= MAX_GROUPS, 'frame', 'bodies are no array of up to 16');
-  require(bodies.every((body) => isBytes(body)), 'frame', 'a body is no byte string');
+  require(isBytes(envelope), 'frame', 'the envelope is not a byte string');
+  require(Array.isArray(bodies) && bodies.length <= MAX_GROUPS, 'frame', 'bodies are not an array of at most 16');
+  require(bodies.every((body) => isBytes(body)), 'frame', 'a body is not a byte string');
   return { envelope, bodies };
 }
 
 /** HDR-1 to HDR-4: epoch, counter and groups of a payload. */
 export function readHeader(manifest, payload) {
   const map = decode(payload, 'header');
-  require(isMapOf(map, ['counter', 'epoch', 'groups'], ['x']) && isExtension(map.get('x')), 'header', 'other keys, or another x');
+  require(isMapOf(map, ['counter', 'epoch', 'groups'], ['x']) && isExtension(map.get('x')), 'header', 'unknown or missing keys, or an invalid x');
   const [epoch, counter, groups] = ['epoch', 'counter', 'groups'].map((key) => map.get(key));
   require(isInteger(epoch), 'header', 'epoch');
   require(isInteger(counter) && counter < manifest.max_rounds, 'header', 'counter');
@@ -28,18 +28,18 @@ export function readHeader(manifest, payload) {
   return { epoch, counter, groups: groups.map((group) => readGroup(manifest, group)) };
 }
 
-/** BODY-1: refuse bodies that the header does not name. */
+/** BODY-1: refuse bodies that do not match the header. */
 export function requireBodies(header, bodies) {
-  require(bodies.length === header.groups.length, 'body', 'another number of bodies than of groups');
+  require(bodies.length === header.groups.length, 'body', 'not one body for each group');
   bodies.forEach((body, k) => {
-    require(body.length === 0 || sha256(body).equals(header.groups[k].body), 'body', `body ${k} is another`);
+    require(body.length === 0 || sha256(body).equals(header.groups[k].body), 'body', `body ${k} does not match its hash`);
   });
 }
 
 /** BODY-2 to BODY-6: the completions of a body, as objects of text and finish. */
 export function readBody(manifest, bytes) {
   const map = decode(bytes, 'body');
-  require(isMapOf(map, ['completions'], ['model', 'x']) && isExtension(map.get('x')), 'body', 'other keys, or another x');
+  require(isMapOf(map, ['completions'], ['model', 'x']) && isExtension(map.get('x')), 'body', 'unknown or missing keys, or an invalid x');
   require(!map.has('model') || isText(map.get('model'), MAX_MODEL_BYTES), 'body', 'model');
   const completions = map.get('completions');
   require(Array.isArray(completions) && completions.length === manifest.completions, 'body', 'completions');
@@ -52,10 +52,10 @@ export function readBody(manifest, bytes) {
 }
 
 function readGroup(manifest, group) {
-  require(isMapOf(group, ['body', 'claims', 'digest']), 'header', 'a group has other keys');
+  require(isMapOf(group, ['body', 'claims', 'digest']), 'header', 'a group has unknown or missing keys');
   const { body, claims, digest } = Object.fromEntries(group);
   require(isBytes(body, 32) && isBytes(digest, 32), 'header', 'body or digest are not 32 bytes');
-  require(Array.isArray(claims) && claims.length === manifest.completions, 'header', 'another number of claims');
-  require(claims.every((claim) => typeof claim === 'boolean'), 'header', 'a claim is no boolean');
+  require(Array.isArray(claims) && claims.length === manifest.completions, 'header', 'wrong number of claims');
+  require(claims.every((claim) => typeof claim === 'boolean'), 'header', 'a claim is not a boolean');
   return { body, claims, digest };
 }

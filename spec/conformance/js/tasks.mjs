@@ -1,4 +1,4 @@
-// Chapter "Verification", tasks and answers: ITEM-1 to ITEM-3, TASK-2, ANS-1 to ANS-3.
+// Section "Verification", tasks and answers: ITEM-1 to ITEM-3, TASK-2, ANS-1 to ANS-3.
 
 import { encode, isInteger, isMapOf, require, sha256 } from './encoding.mjs';
 
@@ -8,17 +8,17 @@ const OPEN = '<answer>';
 const CLOSE = '</answer>';
 const SCORER = 1;
 
-// Each dataset: the bounds of its configuration, how its item follows from eight numbers, and how an answer is compared.
+// For each dataset: the bounds of its configuration, how eight numbers make its item, and how answers are compared.
 const DATASETS = {
   interop_sum: { config: { max: [1, 1_000_000] }, make: makeSum, equal: equalIntegers },
   interop_reverse: { config: { letters: [2, 7] }, make: makeReverse, equal: equalTexts },
   interop_largest: { config: { count: [2, 7], max: [1, 1_000_000] }, make: makeLargest, equal: equalIntegers },
 };
 
-/** The item of a dataset: its question, its answer and their digest. `config` is a decoded map. */
+/** The item of a dataset: prompt (`question`), answer and their digest. `config` is a decoded map. */
 export function makeItem(dataset, config, seed) {
   const { config: bounds, make } = requireDataset(dataset);
-  require(isMapOf(config, Object.keys(bounds)), 'task', 'the configuration has other keys');
+  require(isMapOf(config, Object.keys(bounds)), 'task', 'the configuration has unknown or missing keys');
   for (const [key, [least, most]] of Object.entries(bounds)) {
     const value = config.get(key);
     require(isInteger(value) && value >= least && value <= most, 'task', key);
@@ -31,19 +31,19 @@ export function makeItem(dataset, config, seed) {
 
 /** The item of a task of a manifest. */
 export function makeTaskItem({ dataset, config, scorer }, seed) {
-  require(scorer === SCORER, 'task', 'another version of the scorer');
+  require(scorer === SCORER, 'task', 'an unknown scorer version');
   return makeItem(dataset, config, seed);
 }
 
-/** Refuse, by layer `answer`, a completion that earns nothing. */
+/** Refuse, by layer `answer`, an incorrect completion. */
 export function requireAnswer(dataset, reference, completion) {
   const end = completion.lastIndexOf(CLOSE);
   const start = end < 0 ? -1 : completion.lastIndexOf(OPEN, end);
   require(start >= 0, 'answer', 'no answer');
   const answer = trimBlanks(completion.slice(start + OPEN.length, end));
   const limit = 4 * countCharacters(reference) + 64;
-  require(answer !== '' && countCharacters(answer) <= limit, 'answer', 'an empty answer, or a long one');
-  require(requireDataset(dataset).equal(answer, reference), 'answer', 'another answer');
+  require(answer !== '' && countCharacters(answer) <= limit, 'answer', 'the answer is empty or too long');
+  require(requireDataset(dataset).equal(answer, reference), 'answer', 'the answer differs from the reference');
 }
 
 /** The reward of a completion. */
@@ -58,7 +58,7 @@ export function earns(dataset, reference, completion) {
 }
 
 function requireDataset(name) {
-  require(Object.hasOwn(DATASETS, name), 'task', 'a dataset that this reader does not have');
+  require(Object.hasOwn(DATASETS, name), 'task', 'an unknown dataset');
   return DATASETS[name];
 }
 
@@ -85,7 +85,7 @@ function equalTexts(answer, reference) {
   return answer === reference;
 }
 
-// Neither `trim`, which knows more blanks, nor a pattern, which is slow where a completion is a long run of blanks.
+// `trim` would remove more kinds of blanks, and a regular expression is slow on a long run of blanks.
 function trimBlanks(text) {
   let [start, end] = [0, text.length];
   while (start < end && BLANKS.includes(text[start])) start += 1;
@@ -93,7 +93,7 @@ function trimBlanks(text) {
   return text.slice(start, end);
 }
 
-// Code points, where `length` counts units of UTF-16.
+// Counts code points; `length` counts UTF-16 units.
 function countCharacters(text) {
   return [...text].length;
 }

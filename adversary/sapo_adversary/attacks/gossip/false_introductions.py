@@ -6,8 +6,8 @@ import trio
 from sapo_adversary.attacks.gossip.addresses import nowhere, peer_of
 from sapo_adversary.attacks.gossip.kit import GossipKit
 from sapo_adversary.attacks.gossip.sybils import Sybils
-from sapo_protocol import Introduction, PeersRequest, decode_request, encode_introductions, encode_listing
-from sapo_protocol.limits import MAX_INTRODUCED
+from sapo_protocol import PeerAddress, PeersRequest, decode_request, encode_listing, encode_peers
+from sapo_protocol.limits import MAX_PX_PEERS
 
 if TYPE_CHECKING:
     from sapo_adversary.attacks.gossip.peer import Link, Peer
@@ -38,10 +38,9 @@ class FalseIntroductions(Sybils):
             return encode_listing([])
         dice = self.kit.rng
         named = [
-            Introduction(next(self._turn).to_bytes(2) + dice.randbytes(30), nowhere(dice))
-            for _ in range(MAX_INTRODUCED)
+            PeerAddress(next(self._turn).to_bytes(2) + dice.randbytes(30), nowhere(dice)) for _ in range(MAX_PX_PEERS)
         ]
-        return encode_introductions(named)
+        return encode_peers(named)
 
     async def greet(self, link: "Link") -> None:
         """Send the true peer record, as every peer does: nodes ask only peers whose record they have."""

@@ -14,7 +14,8 @@ from sapo_node.ingest.sync import HURRIED_INTERVAL
 from sapo_node.net.dialer import ENOUGH, MOST, NAMED
 from sapo_node.net.host import CONNECTIONS, RESERVED_OUTBOUND
 from sapo_node.net.interface import COMPANY
-from sapo_protocol.limits import MAX_INTRODUCED
+from sapo_node.pull import HURRIED_INTERVAL
+from sapo_protocol.limits import MAX_PX_PEERS
 
 PATIENCE_SECONDS = 600.0
 _CHANGES = 2
@@ -90,7 +91,7 @@ def _meet(seekers: list[Seeker], number: int, asked: int, sought: set[int], dice
     here = seekers[number]
     met = sorted(seekers[asked].connected - {number})
     useful = [other for other in met if seekers[other].follows & sought]
-    named = dice.sample(useful, min(len(useful), MAX_INTRODUCED))
+    named = dice.sample(useful, min(len(useful), MAX_PX_PEERS))
     news = [other for other in named if other not in here.connected] or dice.sample(met, min(len(met), 1))
     for other in news[:NAMED]:
         if len(here.dialled) < MOST and len(seekers[other].connected) < CONNECTIONS - RESERVED_OUTBOUND:

@@ -1,4 +1,4 @@
-"""Cases of kind `message`, put together."""
+"""Builds cases of kind `message`."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -17,10 +17,10 @@ def passes(
     earlier: Iterable[bytes] = (),
     note: str = "",
 ) -> Case:
-    """`content` is what the message must be found to hold."""
+    """`content` is the round that the message must hold."""
     output = content.slot | {"envelope_id": content.envelope_id}
-    judged = _input(data, content.swarm, now_ms, list(earlier))
-    return Case(name, rule, "message", judged, ACCEPT, output, note, grammar=True)
+    fields = _input(data, content.swarm, now_ms, list(earlier))
+    return Case(name, rule, "message", fields, ACCEPT, output, note, grammar=True)
 
 
 def refused(
@@ -35,8 +35,8 @@ def refused(
     earlier: Iterable[bytes] = (),
     note: str = "",
 ) -> Case:
-    judged = _input(data, swarm, now_ms, list(earlier))
-    return Case(name, rule, "message", judged, layer, note=note, grammar=grammar)
+    fields = _input(data, swarm, now_ms, list(earlier))
+    return Case(name, rule, "message", fields, layer, note=note, grammar=grammar)
 
 
 def _input(data: bytes, swarm: Swarm, now_ms: int, earlier: Sequence[bytes]) -> Mapping[str, object]:

@@ -1,16 +1,16 @@
-"""Cases of kind `message`: what a receiver's books say of messages after others (REP-1, REP-2)."""
+"""Cases of kind `message`: messages that arrive after others (REP-1, REP-2)."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from cases import Case
 from example import BODY, COUNTER, EPOCH, GROUP_FIELDS
-from judged import passes, refused
+from message_cases import passes, refused
 from rounds import OTHER_BODY, ROUND, TWO_GROUPS, Round, signed_again
 from wire import BOB, TRUE, array, bstr, group, message, sorted_table, table, uint
 
 AGAIN = signed_again(TWO_GROUPS.payload)
-"""The two groups under another valid signature."""
+"""The envelope of the two groups with another valid signature."""
 
 WHOLE = TWO_GROUPS.message(BODY, OTHER_BODY)
 FIRST = TWO_GROUPS.message(BODY, b"")
@@ -20,8 +20,8 @@ STRIPPED = TWO_GROUPS.message(b"", b"")
 
 def cases() -> Iterable[Case]:
     yield from _replays()
-    yield from _news()
-    yield from _wrong_news()
+    yield from _new_bodies()
+    yield from _invalid_new_bodies()
     yield from _equivocations()
     yield from _other_rounds()
 
@@ -45,8 +45,8 @@ def _replays() -> Iterator[Case]:
     yield refused("again under another signature", "ENV-8", "replay", resigned, earlier=[WHOLE], note=note)
 
 
-def _news() -> Iterator[Case]:
-    news = {
+def _new_bodies() -> Iterator[Case]:
+    new_bodies = {
         "the body that was left out": (ROUND.message(BODY), [ROUND.message(b"")], ROUND),
         "both bodies that were left out": (WHOLE, [STRIPPED], TWO_GROUPS),
         "two bodies of which the second is new": (WHOLE, [FIRST], TWO_GROUPS),
@@ -54,7 +54,7 @@ def _news() -> Iterator[Case]:
         "the first body after the second": (FIRST, [SECOND], TWO_GROUPS),
         "a body after a part without any": (FIRST, [STRIPPED, SECOND], TWO_GROUPS),
     }
-    for name, (data, earlier, content) in news.items():
+    for name, (data, earlier, content) in new_bodies.items():
         yield passes(name, "REP-1", data, content, earlier=earlier)
     short = Round((group(b"\0"),))
     yield passes("a new body of one byte", "REP-1", short.message(b"\0"), short, earlier=[short.message(b"")])
@@ -66,13 +66,13 @@ def _news() -> Iterator[Case]:
     yield passes("the second of two equal bodies", "REP-1", second, equal, earlier=[first], note=note)
 
 
-def _wrong_news() -> Iterator[Case]:
+def _invalid_new_bodies() -> Iterator[Case]:
     note = "The id was accepted before, but not this signature: what brings news is verified anew."
     broken = AGAIN[:-1] + bytes([AGAIN[-1] ^ 1])
     unsigned = message(broken, [b"", OTHER_BODY])
     yield refused("a new body under a broken signature", "ENV-7", "signature", unsigned, earlier=[FIRST], note=note)
-    wrong = TWO_GROUPS.message(b"", OTHER_BODY + b"\x00")
-    yield refused("a new body that is wrong", "BODY-1", "body", wrong, earlier=[FIRST])
+    invalid = TWO_GROUPS.message(b"", OTHER_BODY + b"\x00")
+    yield refused("a new body that is wrong", "BODY-1", "body", invalid, earlier=[FIRST])
     mixed = TWO_GROUPS.message(OTHER_BODY, OTHER_BODY)
     yield refused("a new body beside a wrong one", "BODY-1", "body", mixed, earlier=[FIRST])
 
