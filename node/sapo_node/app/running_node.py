@@ -16,10 +16,11 @@ from urllib.parse import urlsplit
 import trio
 
 from sapo_node.app.config import Config
+from sapo_node.app.learner_options import learner_options
 from sapo_node.app.node import Node
 from sapo_node.app.state import SCHEMA, locked, state_folder
 from sapo_node.groups.types import ContributionReport
-from sapo_node.learner.client import Learner, learner_options
+from sapo_node.learner.client import Learner
 from sapo_node.net.anchors import Anchors
 from sapo_node.net.interface import NetworkNotice, PeerConnected
 from sapo_node.net.libp2p import Libp2pNetwork, NetworkSettings

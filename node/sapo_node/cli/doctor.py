@@ -18,8 +18,8 @@ import trio
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from sapo_node.app.config import Config
+from sapo_node.app.learner_options import learner_options
 from sapo_node.app.state import StateFolder, is_running, read_database, state_folder
-from sapo_node.learner.client import learner_options
 from sapo_node.net import addresses, listening
 from sapo_node.net.interface import BootstrapUnreachable, Channel, NetworkNotice, OtherSwarm, PeerConnected, Verdict
 from sapo_node.net.libp2p import Libp2pNetwork, NetworkSettings

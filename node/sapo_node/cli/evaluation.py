@@ -8,8 +8,9 @@ from pathlib import Path
 import trio
 
 from sapo_node.app.config import Config
+from sapo_node.app.learner_options import learner_options
 from sapo_node.app.state import StateFolder
-from sapo_node.learner.client import Learner, learner_options
+from sapo_node.learner.client import Learner
 from sapo_node.training.evaluation import HeldOut, measure
 from sapo_node.verification.sandbox import Jail
 from sapo_protocol import Manifest

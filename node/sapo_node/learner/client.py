@@ -10,8 +10,6 @@ from typing import Any
 
 import trio
 
-from sapo_node.app.config import Config
-from sapo_node.app.state import StateFolder
 from sapo_node.groups.messages import (
     Correction,
     GenerateRequest,
@@ -28,7 +26,7 @@ from sapo_node.groups.messages import (
     train_to_json,
 )
 from sapo_node.processes.worker import TaskStatus, Worker, WorkerFailed
-from sapo_protocol import LocalError, Manifest
+from sapo_protocol import LocalError
 
 START_DEADLINE = 300.0
 GENERATE_DEADLINE = 900.0
@@ -46,27 +44,6 @@ def require_installed() -> None:
             f"{missing[0]} is not installed, without which nothing is learnt here: pip install 'sapo-node[train]', or "
             f"start with --no-train"
         )
-
-
-def learner_options(config: Config, manifest: Manifest, folder: StateFolder) -> LearnerOptions:
-    """What the learner process is told at its start. Raises LocalError where none can be started."""
-    require_installed()
-    return LearnerOptions(
-        checkpoints=str(folder.checkpoints),
-        model=config.model,
-        lora=config.lora,
-        dtype=config.dtype,
-        gradient_checkpointing=config.gradient_checkpointing,
-        device=config.device,
-        threads=config.threads,
-        learning_rate=config.learning_rate,
-        warmup=config.warmup,
-        groups=config.groups,
-        completions=manifest.completions,
-        max_tokens=config.max_tokens,
-        max_completion_bytes=manifest.max_completion_bytes,
-        gates=config.gates,
-    )
 
 
 def offline() -> dict[str, str]:

@@ -14,7 +14,6 @@ from sapo_node.ingest.sync import HURRIED_INTERVAL
 from sapo_node.net.dialer import ENOUGH, MOST, NAMED
 from sapo_node.net.host import CONNECTIONS, RESERVED_OUTBOUND
 from sapo_node.net.interface import COMPANY
-from sapo_node.pull import HURRIED_INTERVAL
 from sapo_protocol.limits import MAX_PX_PEERS
 
 PATIENCE_SECONDS = 600.0

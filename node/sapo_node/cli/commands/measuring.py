@@ -16,11 +16,12 @@ from rich.progress import Progress
 from rich.table import Table
 
 from sapo_node.app.config import Config, load_config
+from sapo_node.app.learner_options import learner_options
 from sapo_node.cli.commands.options import as_json, configured, database_of, fetch_model, folder_of, stderr
 from sapo_node.cli.evaluation import evaluate
 from sapo_node.cli.terminal import Terminal
 from sapo_node.groups.stats import LEVEL, Interval
-from sapo_node.learner.client import learner_options, offline
+from sapo_node.learner.client import offline
 from sapo_node.observability.history import History
 from sapo_node.observability.metrics import METRICS
 from sapo_node.training.evaluation import HeldOut
