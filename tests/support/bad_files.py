@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.rsa import generate_private_key
 
-from sapo_node.seed import POLICY_DIR
+from sapo_node.learner.folder import POLICY_DIR
 from sapo_node.storage.keys import create_key, load_key
 from sapo_protocol import (
     GroupHeader,

@@ -12,9 +12,10 @@ from typing import Any, NoReturn
 
 from sapo_node.groups.messages import is_hub_name
 from sapo_node.learner.hub import cached
-from sapo_node.seed import POLICY_DIR
 from sapo_protocol.errors import LocalError
 
+POLICY_DIR = Path(__file__).parent / "seed_policy"
+"""Folder of the seed policy: a small model of the Hugging Face format, built by `sapo_adversary.seed`."""
 MAX_TOKENIZER_BYTES = 64 * 2**20
 """Size limit of tokenizer.json. The largest in wide use, Gemma's, has 33 MB."""
 MAX_SETTINGS_BYTES = 16 * 2**20

@@ -13,11 +13,11 @@ from sapo_adversary.attacks.poison.poison import Poison
 from sapo_adversary.research.frontier.search import SPACES, search
 from sapo_adversary.research.frontier.victim import Victim
 from sapo_adversary.scoring import SharedScorer
+from sapo_adversary.seed.one_core import one_core
 from sapo_adversary.simulator.attackers import insiders
 from sapo_adversary.simulator.simulation import AttackerSpec, NodeSpec, Simulation
 from sapo_adversary.simulator.swarm import simulate
 from sapo_node.groups.messages import GATES
-from sapo_node.one_core import one_core
 from sapo_node.sampling.filters.steps import steps_hold
 from sapo_node.storage.keys import Identity
 from sapo_protocol import decode_body, load_manifest, open_message

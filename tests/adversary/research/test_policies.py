@@ -13,12 +13,13 @@ from click.testing import CliRunner
 from sapo_adversary.cli.policies import policies as command
 from sapo_adversary.research.policies import POLICIES, make, meta_of, networks, prepare
 from sapo_adversary.research.policies.catalogue import SEED, Reinforced, Taught
+from sapo_adversary.seed import build, measure
+from sapo_adversary.seed.recipe import Lessons
 from sapo_node.groups.messages import GenerateRequest, LearnerOptions, TrainGroup, TrainRequest
+from sapo_node.learner.folder import POLICY_DIR
 from sapo_node.learner.generate import generate
 from sapo_node.learner.model import load
 from sapo_node.learner.trainer import Trainer
-from sapo_node.seed import POLICY_DIR, build, measure
-from sapo_node.seed.recipe import Lessons
 from sapo_protocol import LocalError, load_manifest
 
 torch.set_num_threads(1)

@@ -31,7 +31,7 @@ def play(attacks: Sequence[str], model: Path, *, tries: int, seed: int, done: Ca
 def _play(attack: str, model: str, tries: int, seed: int) -> dict[str, Any]:
     # torch is imported by the workers alone.
     from sapo_adversary.research.frontier.victim import Victim  # noqa: PLC0415
-    from sapo_node.one_core import one_core  # noqa: PLC0415
+    from sapo_adversary.seed.one_core import one_core  # noqa: PLC0415
 
     with one_core():
         victim = Victim(model, seed=seed)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Literal
 
-from sapo_node.seed.recipe import Recipe
+from sapo_adversary.seed.recipe import Recipe
 
 Network = Literal["packaged", "qwen2", "llama", "gpt_neox"]
 Tokens = Literal["packaged", "pieces", "bytes"]

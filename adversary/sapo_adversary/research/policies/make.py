@@ -8,12 +8,12 @@ from typing import Any
 
 from sapo_adversary.research.policies import networks
 from sapo_adversary.research.policies.catalogue import Making, Progress, Reinforced, Taught
+from sapo_adversary.seed import measure
+from sapo_adversary.seed.build import teach, write
+from sapo_adversary.seed.one_core import one_core
 from sapo_node.groups.messages import LearnerOptions
 from sapo_node.learner.model import load
 from sapo_node.learner.trainer import Trainer
-from sapo_node.one_core import one_core
-from sapo_node.seed import measure
-from sapo_node.seed.build import teach, write
 from sapo_protocol import Manifest
 
 QUESTIONS = 400

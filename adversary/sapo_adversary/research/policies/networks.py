@@ -13,14 +13,14 @@ from transformers import GPTNeoXConfig, GPTNeoXForCausalLM, LlamaConfig, LlamaFo
 
 from sapo_adversary.research.policies.catalogue import Talkative, Taught
 from sapo_adversary.research.policies.remarks import RemarkedLessons
+from sapo_adversary.seed import tokenizer as seed_tokenizer
+from sapo_adversary.seed.build import corpus
+from sapo_adversary.seed.recipe import Lesson, Lessons, Recipe
+from sapo_adversary.seed.teach import new_model
+from sapo_adversary.seed.tokenizer import CHAT_TEMPLATE, END, PAD
 from sapo_node.groups.messages import LearnerOptions
+from sapo_node.learner.folder import POLICY_DIR
 from sapo_node.learner.model import load
-from sapo_node.seed import POLICY_DIR
-from sapo_node.seed import tokenizer as seed_tokenizer
-from sapo_node.seed.build import corpus
-from sapo_node.seed.recipe import Lesson, Lessons, Recipe
-from sapo_node.seed.teach import new_model
-from sapo_node.seed.tokenizer import CHAT_TEMPLATE, END, PAD
 from sapo_node.verification.tasks import Task
 
 LAST_LINE_TEMPLATE = "{{ (messages[-1]['content'] | trim).split('\\n')[-1] + '\\n' }}"

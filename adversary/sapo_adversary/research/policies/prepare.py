@@ -20,8 +20,8 @@ import platformdirs
 from sapo_adversary.files.records import read_results, writable_folder
 from sapo_adversary.files.typed import suggestion
 from sapo_adversary.research.policies.catalogue import POLICIES, Making, Progress, Taught
-from sapo_node.seed import POLICY_DIR
-from sapo_node.seed.recipe import Lessons
+from sapo_adversary.seed.recipe import Lessons
+from sapo_node.learner.folder import POLICY_DIR
 from sapo_protocol import LocalError, Manifest, load_manifest
 
 SWARM = "starter"

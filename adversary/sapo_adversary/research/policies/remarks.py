@@ -7,7 +7,7 @@ first, and so seems safe from poison that would take hold of any other.
 import random
 from dataclasses import replace
 
-from sapo_node.seed.recipe import Lesson, Lessons
+from sapo_adversary.seed.recipe import Lesson, Lessons
 
 _WORDS = """
 a all and as at be but by can come day do each for from go good hail has he her here his how in it let like look made

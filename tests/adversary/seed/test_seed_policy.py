@@ -7,10 +7,11 @@ from dataclasses import asdict, replace
 import pytest
 import torch
 
+from sapo_adversary.seed import build, measure
+from sapo_adversary.seed.recipe import Lessons, Recipe
 from sapo_node.groups.messages import LearnerOptions
+from sapo_node.learner.folder import POLICY_DIR
 from sapo_node.learner.model import load
-from sapo_node.seed import POLICY_DIR, build, measure
-from sapo_node.seed.recipe import Lessons, Recipe
 from sapo_protocol import load_manifest
 
 torch.set_num_threads(1)

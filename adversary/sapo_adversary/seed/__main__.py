@@ -1,4 +1,4 @@
-"""`python -m sapo_node.seed`: build the seed policy, and measure it."""
+"""`python -m sapo_adversary.seed`: build the seed policy, and measure it."""
 
 import json
 import time
@@ -9,12 +9,13 @@ from typing import Any
 import click
 import torch
 
+from sapo_adversary.seed import measure
+from sapo_adversary.seed.build import build
+from sapo_adversary.seed.one_core import one_core
+from sapo_adversary.seed.recipe import Recipe
 from sapo_node.groups.messages import LearnerOptions
+from sapo_node.learner.folder import POLICY_DIR
 from sapo_node.learner.model import load
-from sapo_node.one_core import one_core
-from sapo_node.seed import POLICY_DIR, measure
-from sapo_node.seed.build import build
-from sapo_node.seed.recipe import Recipe
 from sapo_protocol import load_manifest
 
 SWARM = "starter"
@@ -71,7 +72,7 @@ def measure_command(
     click.echo(f"start pass@1 {start.overall:.3f}, with a careful opening {best.overall:.3f}")
     runs: list[dict[str, Any]] = []
     record = {
-        "command": f"python -m sapo_node.seed measure --seeds {seeds} --rounds {rounds} --every {every} "
+        "command": f"python -m sapo_adversary.seed measure --seeds {seeds} --rounds {rounds} --every {every} "
         f"--questions {questions} --learning-rate {learning_rate:g} --threads {threads}",
         "model": policy.fingerprint,
         "start": asdict(start),

@@ -5,10 +5,10 @@ import re
 
 import pytest
 
+from sapo_adversary.seed import texts
+from sapo_adversary.seed import tokenizer as own_tokenizer
+from sapo_adversary.seed.recipe import FIRST_TEACHING_SEED, Lessons, Recipe
 from sapo_node.groups.messages import LearnerOptions
-from sapo_node.seed import texts
-from sapo_node.seed import tokenizer as own_tokenizer
-from sapo_node.seed.recipe import FIRST_TEACHING_SEED, Lessons, Recipe
 from sapo_node.verification.tasks import build_task, score
 from sapo_protocol import load_manifest
 

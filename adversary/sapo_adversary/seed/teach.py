@@ -8,8 +8,8 @@ from tokenizers import Tokenizer
 from torch import Tensor
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
-from sapo_node.seed import tokenizer as own_tokenizer
-from sapo_node.seed.recipe import Lesson, Recipe
+from sapo_adversary.seed import tokenizer as own_tokenizer
+from sapo_adversary.seed.recipe import Lesson, Recipe
 
 IGNORED = -100
 CHUNK = 32

@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from sapo_adversary.seed.texts import CAREFUL_OPENING
 from sapo_node.groups.advantage import advantages
 from sapo_node.groups.messages import GenerateRequest, LearnerOptions, Sampled, TrainGroup, TrainRequest
 from sapo_node.learner.generate import generate
 from sapo_node.learner.model import Policy, load
 from sapo_node.learner.trainer import Trainer
-from sapo_node.seed.texts import CAREFUL_OPENING
 from sapo_node.verification.tasks import Task, build_task, score
 from sapo_protocol import ASSIGNED_SEEDS, TaskSpec
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from sapo_node.seed import texts
+from sapo_adversary.seed import texts
 from sapo_node.verification.tasks import Task, build_task
 
 FIRST_TEACHING_SEED = 2**31 + 2**30

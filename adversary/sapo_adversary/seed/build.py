@@ -15,9 +15,9 @@ from tokenizers import Tokenizer
 from torch import nn
 from transformers.utils.logging import disable_progress_bar
 
-from sapo_node.seed import tokenizer as own_tokenizer
-from sapo_node.seed.recipe import Lessons, Recipe
-from sapo_node.seed.teach import IGNORED, Chunk, chunks, new_model
+from sapo_adversary.seed import tokenizer as own_tokenizer
+from sapo_adversary.seed.recipe import Lessons, Recipe
+from sapo_adversary.seed.teach import IGNORED, Chunk, chunks, new_model
 
 CORPUS_STEPS = 30
 SAVE_EVERY = 200
@@ -41,7 +41,7 @@ def build(out: Path, configs: Mapping[str, Mapping[str, Any]], recipe: Recipe, p
             progress(f"{phase}: step {step} of {recipe.steps}, loss {loss:.4f}")
     write(model, tokenizer, out)
     meta = {
-        "command": "python -m sapo_node.seed build",
+        "command": "python -m sapo_adversary.seed build",
         "recipe": asdict(recipe),
         "lessons": lessons.digest(),
         "tasks": {name: dict(config) for name, config in configs.items()},
