@@ -6,11 +6,11 @@ from dataclasses import replace
 import pytest
 
 from rollouts import right_and_wrong, rollout
+from sapo_node.ingest import sync
 from sapo_node.ingest.pending import Inbox
 from sapo_node.ingest.shards import Earshot
 from sapo_node.ingest.store import Shelf
 from sapo_node.ingest.sync import Giver, Puller
-from sapo_node.ingest.validator import sync
 from sapo_node.net.interface import COMPANY, AskFailed, PeerInfo, Verdict
 from sapo_node.trust.constants import Fact
 from sapo_node.trust.ledger import Ledger

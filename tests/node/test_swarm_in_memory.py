@@ -17,7 +17,7 @@ from sapo_node.app.node import Node
 from sapo_node.app.state import SCHEMA
 from sapo_node.groups.messages import Refusal
 from sapo_node.groups.types import VerifiedGroup
-from sapo_node.ingest.validator import shards
+from sapo_node.ingest import shards
 from sapo_node.net.interface import Channel, NotRunningError, Verdict
 from sapo_node.net.memory import LinkQuality, MemoryHub
 from sapo_node.observability.journal import UNWRITTEN, Fate, Journal

@@ -9,8 +9,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
+from sapo_node.ingest import pending
 from sapo_node.ingest.pending import Inbox
-from sapo_node.ingest.validator import pending
 from sapo_node.storage.database import Database
 from sapo_node.trust.constants import MAX_AGE
 from sapo_protocol import (

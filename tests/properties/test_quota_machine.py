@@ -9,8 +9,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
+from sapo_node.ingest import rate_limit
 from sapo_node.ingest.rate_limit import SenderQuota
-from sapo_node.ingest.validator import rate_limit
 
 SENDERS = ("one", "two", "three", "four", "five")
 REMEMBERED = 3

@@ -6,8 +6,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
+from sapo_node.ingest import seen
 from sapo_node.ingest.seen import ReplayWindow
-from sapo_node.ingest.validator import seen
 from sapo_node.storage.database import Database
 from sapo_protocol import Header, Opened
 
