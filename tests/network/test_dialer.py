@@ -16,7 +16,7 @@ class World:
 
     answering: set[str] = field(default_factory=set)
     linked: set[str] = field(default_factory=set)
-    lonely: bool = False
+    below_target: bool = False
     banned: set[str] = field(default_factory=set)
     dialled: list[tuple[str, str]] = field(default_factory=list)
     times: list[float] = field(default_factory=list)
@@ -26,7 +26,7 @@ class World:
         return Dialer(
             self.dial,
             lambda: frozenset(self.linked),
-            lonely=lambda: self.lonely,
+            below_target=lambda: self.below_target,
             admit=lambda peer: peer not in self.banned,
             notify=self.notices.append,
         )
@@ -232,7 +232,7 @@ def named(book: Dialer, addresses: list[str]) -> None:
 async def test_who_lacks_company_dials_more_of_those_named_but_not_without_end(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
-    world = World(answering=set(places(40)), lonely=True)
+    world = World(answering=set(places(40)), below_target=True)
     book = world.dialer()
     named(book, places(40))
     nursery.start_soon(book.run)
@@ -243,7 +243,7 @@ async def test_who_lacks_company_dials_more_of_those_named_but_not_without_end(
 async def test_who_lacks_company_dials_nobody_for_it_who_was_not_named(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
-    world = World(answering=set(places(40)), lonely=True)
+    world = World(answering=set(places(40)), below_target=True)
     book = world.dialer()
     for address in places(40):
         book.want(address, [address])
@@ -255,7 +255,7 @@ async def test_who_lacks_company_dials_nobody_for_it_who_was_not_named(
 async def test_with_other_topics_those_are_left_who_were_dialled_for_the_old_ones(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
-    world = World(answering={*places(20), "way in"}, lonely=True)
+    world = World(answering={*places(20), "way in"}, below_target=True)
     book = world.dialer()
     book.want("bootstrap", ["way in"], bootstrap=True)
     named(book, places(20))

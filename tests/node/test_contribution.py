@@ -22,7 +22,7 @@ from sapo_node.storage.counters import Counters
 from sapo_node.storage.database import Database
 from sapo_node.storage.keys import Identity
 from sapo_node.training.batch_log import trained_per_peer
-from sapo_node.training.rollout import AnswerFailed, QuestionSkipped
+from sapo_node.training.rollout import AnswerFailed, TaskSkipped
 from sapo_protocol import decode_body, open_message
 from swarm_parts import KnowingScorer, Oracle
 
@@ -43,11 +43,11 @@ class Answerer:
     before: object = None
     asked: list = field(default_factory=list)
 
-    async def generate(self, questions, *, completions, max_tokens, seed):
-        self.asked.append((trio.current_time(), tuple(questions)))
+    async def generate(self, prompts, *, completions, max_tokens, seed):
+        self.asked.append((trio.current_time(), tuple(prompts)))
         if self.before:
             await self.before(len(self.asked))
-        return await self.oracle.generate(questions, completions=completions, max_tokens=max_tokens, seed=seed)
+        return await self.oracle.generate(prompts, completions=completions, max_tokens=max_tokens, seed=seed)
 
 
 class Member:
@@ -156,8 +156,8 @@ def answering(member, *rounds):
     oracle, calls = member.answerer.oracle, iter(rounds)
     generate = oracle.generate
 
-    async def some(questions, **options):
-        groups, given = await generate(questions, **options), next(calls, range(len(questions)))
+    async def some(prompts, **options):
+        groups, given = await generate(prompts, **options), next(calls, range(len(prompts)))
         return [group if k in given else (Sampled("", "length"),) * len(group) for k, group in enumerate(groups)]
 
     oracle.generate = some
@@ -236,8 +236,8 @@ async def test_who_fails_is_asked_the_same_again_with_longer_and_longer_pauses(f
 
     member = Member(1, fast, MemoryHub(), before=failing)
     await play(1, member)
-    times, questions = zip(*member.answerer.asked, strict=True)
-    assert len(set(questions)) == 1
+    times, prompts = zip(*member.answerer.asked, strict=True)
+    assert len(set(prompts)) == 1
     assert [round(after - before) for before, after in pairwise(times)] == [1, 2, 4]
     ((_, rollout),) = member.sent
     assert rollout.header.counter == 0
@@ -252,13 +252,13 @@ async def test_a_node_goes_on_serving_while_who_answers_fails_for_ever(fast, aut
     await play(60, learner, contributor)
     assert contributor.sent == []
     assert contributor.node.verifier.verified > 0
-    assert len({questions for _, questions in contributor.answerer.asked}) <= 1 + trio.current_time() / (EPOCH / 2)
+    assert len({prompts for _, prompts in contributor.answerer.asked}) <= 1 + trio.current_time() / (EPOCH / 2)
 
 
 async def test_a_skipped_question_is_left_out_and_the_next_one_asked(fast, autojump_clock):
     async def skipping(call):
         if call == 1:
-            raise QuestionSkipped("no idea")
+            raise TaskSkipped("no idea")
 
     member = Member(1, fast, MemoryHub(), before=skipping)
     await play(1, member)

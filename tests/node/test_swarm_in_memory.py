@@ -23,7 +23,7 @@ from sapo_node.net.memory import LinkQuality, MemoryHub
 from sapo_node.observability.journal import UNWRITTEN, Fate, Journal
 from sapo_node.processes.clock import TrioClock
 from sapo_node.processes.worker import WorkerFailed
-from sapo_node.sampling.sampler import PassedOver
+from sapo_node.sampling.sampler import NotDrawn
 from sapo_node.storage.counters import Counters
 from sapo_node.storage.database import Database
 from sapo_node.storage.keys import Identity
@@ -108,7 +108,7 @@ async def play(peers, rounds, *others):
     async with trio.open_nursery() as nursery:
         for peer in peers:
             await nursery.start(peer.network.run)
-            nursery.start_soon(peer.node.testify, peer.network.publish)
+            nursery.start_soon(peer.node.broadcast_evidence, peer.network.publish)
             nursery.start_soon(peer.node.listen, peer.network)
         for other in others:
             nursery.start_soon(other)
@@ -190,8 +190,8 @@ async def test_what_gates_stop_and_what_grows_too_old_is_counted_as_left_out_onc
     peers = [Peer(1, fast, hub, gates=("steps",)), Peer(2, fast, hub)]
     answer = peers[1].policy.generate
 
-    async def with_a_false_step(questions, **settings):
-        groups = await answer(questions, **settings)
+    async def with_a_false_step(prompts, **settings):
+        groups = await answer(prompts, **settings)
         return [tuple(replace(each, text=f"2 + 2 = 5. {each.text}") for each in group) for group in groups]
 
     peers[1].policy.generate = with_a_false_step
@@ -202,7 +202,7 @@ async def test_what_gates_stop_and_what_grows_too_old_is_counted_as_left_out_onc
     node._advance(node.counters.epoch(node._clock.now()) + 1_000)
     node._count()
     too_old = node.history.counts()
-    assert too_old[PassedOver.TOO_OLD] >= 3
+    assert too_old[NotDrawn.TOO_OLD] >= 3
     again = Peer(1, fast, MemoryHub(), database=peers[0].database).node
     again._count()
     assert again.history.counts() == too_old
@@ -375,7 +375,7 @@ async def test_a_partition_heals_and_the_exchange_goes_on(fast, autojump_clock):
     async def weather():
         hub.partition([peers[0].id], [peers[1].id])
         await trio.sleep(40)
-        heard_alone.append(len(peers[0].node.inbox))
+        heard_alone.append(len(peers[0].node.pending_queue))
         hub.heal()
 
     heard_alone = []
@@ -514,44 +514,44 @@ async def test_the_same_seed_plays_the_same_swarm():
 
 
 async def test_a_node_looks_at_held_out_questions_before_its_first_round_and_every_so_many(fast, autojump_clock):
-    peer = Peer(1, fast, MemoryHub(), examine_every=3)
+    peer = Peer(1, fast, MemoryHub(), eval_every=3)
     phases = []
     async with trio.open_nursery() as nursery:
         await nursery.start(peer.network.run)
         await peer.node.run(peer.network.publish, rounds=7, on_phase=phases.append)
         nursery.cancel_scope.cancel()
-    exams = peer.node.history.exams()
-    assert [each["step"] for each in exams] == [0, 3, 6]
-    assert phases[:3] == ["examine", None, "generate"]
-    assert all(0 < each["low"] <= each["pass_at_1"] <= each["high"] < 1 for each in exams)
-    assert phases.count("examine") == 3
+    evaluations = peer.node.history.evaluations()
+    assert [each["step"] for each in evaluations] == [0, 3, 6]
+    assert phases[:3] == ["evaluate", None, "generate"]
+    assert all(0 < each["low"] <= each["pass_at_1"] <= each["high"] < 1 for each in evaluations)
+    assert phases.count("evaluate") == 3
 
 
 async def test_a_node_that_starts_again_does_not_repeat_its_first_look(fast, autojump_clock):
-    peer = Peer(1, fast, MemoryHub(), examine_every=100)
+    peer = Peer(1, fast, MemoryHub(), eval_every=100)
     phases = []
     async with trio.open_nursery() as nursery:
         await nursery.start(peer.network.run)
         for rounds in (0, 0, 2, 0):
             await peer.node.run(peer.network.publish, rounds=rounds, on_phase=phases.append)
         nursery.cancel_scope.cancel()
-    assert phases.count("examine") == 1
-    assert [each["step"] for each in peer.node.history.exams()] == [0]
+    assert phases.count("evaluate") == 1
+    assert [each["step"] for each in peer.node.history.evaluations()] == [0]
 
 
 async def test_a_look_that_fails_costs_no_round(fast, autojump_clock, caplog):
-    peer = Peer(1, fast, MemoryHub(), examine_every=1)
+    peer = Peer(1, fast, MemoryHub(), eval_every=1)
     answer = peer.policy.generate
 
-    async def fails_in_exams(questions, **settings):
+    async def fails_in_exams(prompts, **settings):
         if settings["completions"] == 1:
             raise WorkerFailed("the learner died")
-        return await answer(questions, **settings)
+        return await answer(prompts, **settings)
 
     peer.policy.generate = fails_in_exams
     await play([peer], 3)
     assert len(peer.reports) == 3
-    assert peer.node.history.exams() == []
+    assert peer.node.history.evaluations() == []
     assert "no look at held-out questions after round 1: the learner died" in caplog.text
 
 
@@ -562,7 +562,7 @@ async def test_a_swarm_on_several_topics_exchanges_as_on_one(fast, autojump_cloc
     await play(peers, 15)
     assert all(sum(peer.external) > 0 for peer in peers)
     assert all(not peer.node.ingest.refused for peer in peers)
-    assert all(peer.node.earshot.shards == frozenset(range(4)) for peer in peers)
+    assert all(peer.node.subscriptions.shards == frozenset(range(4)) for peer in peers)
 
 
 async def test_nodes_that_hear_a_part_of_the_swarm_learn_from_it(fast, autojump_clock, monkeypatch):
@@ -572,7 +572,7 @@ async def test_nodes_that_hear_a_part_of_the_swarm_learn_from_it(fast, autojump_
     peers = [Peer(number, spread, hub) for number in range(1, 8)]
     await play(peers, 40)
     for peer in peers:
-        assert len(peer.node.earshot.shards) < 4
+        assert len(peer.node.subscriptions.shards) < 4
         assert len(issuers_of(peer, epoch=10)) == len(peers) - 1
         assert len(issuers_of(peer, epoch=11)) < len(peers) - 1
         assert sum(peer.external[-10:]) > 0

@@ -44,7 +44,7 @@ async def test_an_honest_group_is_verified_with_rewards_computed_here(verifier, 
     group, body, task = right_and_wrong(author)
     (verified,) = await verifier.verify(rollout(author, [group], [body]))
     assert verified.rewards == (True,) * 3 + (False,) * 5
-    assert verified.question == task.question
+    assert verified.prompt == task.prompt
     assert verified.completions == body.completions
 
 
@@ -81,7 +81,7 @@ async def test_a_group_claimed_flat_is_not_scored_unless_audited(manifest, datab
     verifier = Verifier(manifest, OpenScorer(), ledger, random.Random(1))
     group, body, _ = right_and_wrong(author, right=0)
     assert await verifier.verify(rollout(author, [group], [body])) == []
-    assert verifier.unusable == {Unusable.CLAIMED_FLAT: 1}
+    assert verifier.unusable == {Unusable.CLAIMED_ZERO_ADVANTAGE: 1}
 
 
 @pytest.mark.parametrize("right", [0, 8])
@@ -89,7 +89,7 @@ async def test_a_newcomer_earns_standing_by_groups_that_are_truly_flat_as_by_oth
     """Who is nearly always right has few others."""
     group, body, _ = right_and_wrong(author, right=right)
     assert await verifier.verify(rollout(author, [group], [body])) == []
-    assert verifier.unusable == {Unusable.FLAT: 1}
+    assert verifier.unusable == {Unusable.ZERO_ADVANTAGE: 1}
     assert ledger.of(peer_id(author.issuer)).earned == 1
 
 

@@ -2,14 +2,14 @@
 
 import random
 
-from sapo_node.ingest.pending import Inbox
-from sapo_node.ingest.store import Shelf
+from sapo_node.ingest.pending import PendingQueue
+from sapo_node.ingest.store import MessageStore
 from sapo_node.ingest.validator import Ingest
 from sapo_node.net.interface import Verdict
 from sapo_node.processes.clock import Clock
 from sapo_node.storage.counters import Counters
 from sapo_node.storage.database import Database
-from sapo_node.trust.equivocation import Court
+from sapo_node.trust.equivocation import EquivocationHandler
 from sapo_node.trust.ledger import Ledger
 from sapo_protocol import LocalError, Manifest, peer_id
 
@@ -42,9 +42,9 @@ class Gate:
         self.clock = ManualClock(3_100)
         self.fatal: list[LocalError] = []
         self.ledger = Ledger(database, trusted=trusted, rng=rng)
-        self.court = Court(self.ledger)
-        self.inbox = Inbox(database, manifest)
-        self.shelf = Shelf(manifest)
+        self.equivocation_handler = EquivocationHandler(self.ledger)
+        self.pending_queue = PendingQueue(database, manifest)
+        self.message_store = MessageStore(manifest)
         self.counters = Counters(database, manifest, now=self.clock.now(), key_is_new=True, rng=rng)
         self.ingest = Ingest(
             database=database,
@@ -52,9 +52,9 @@ class Gate:
             clock=self.clock,
             counters=self.counters,
             ledger=self.ledger,
-            court=self.court,
-            inbox=self.inbox,
-            shelf=self.shelf,
+            equivocation_handler=self.equivocation_handler,
+            pending_queue=self.pending_queue,
+            message_store=self.message_store,
             issuer=issuer,
             on_fatal=self.fatal.append,
         )

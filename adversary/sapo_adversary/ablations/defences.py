@@ -30,8 +30,8 @@ from sapo_adversary.ablations.replacements import (
     believe_accusers,
     blame_the_carrier,
     forget_whom_it_refuses,
-    keep_flat,
     keep_unscored_mesh,
+    keep_zero_advantage,
     note_who_carries,
     open_unseen,
 )
@@ -45,7 +45,7 @@ from sapo_node.sampling.sampler import Sampler
 from sapo_node.storage.counters import Counters
 from sapo_node.trust import constants
 from sapo_node.trust.ledger import Ledger
-from sapo_node.verification.scheduler import Intake
+from sapo_node.verification.scheduler import VerificationScheduler
 from sapo_node.verification.verifier import Verifier
 from sapo_protocol import (
     LocalError,
@@ -108,9 +108,11 @@ DEFENCES: Mapping[str, Defence] = {
     ),
     "own scorers": Defence("node/sapo_node/verification/tasks/scorers.py", ((SharedScorer, "score", stock.score),)),
     "measured by the healthy": Defence(
-        "node/sapo_node/sampling/sampler.py", ((Sampler, "yardstick", lambda _self, groups: groups),)
+        "node/sapo_node/sampling/sampler.py", ((Sampler, "reference_set", lambda _self, groups: groups),)
     ),
-    "flat groups dropped": Defence("node/sapo_node/verification/verifier.py", ((Verifier, "__init__", keep_flat),)),
+    "flat groups dropped": Defence(
+        "node/sapo_node/verification/verifier.py", ((Verifier, "__init__", keep_zero_advantage),)
+    ),
     "replay window": Defence(
         "node/sapo_node/ingest/seen.py",
         (
@@ -131,15 +133,15 @@ DEFENCES: Mapping[str, Defence] = {
             (ReplayWindow, "remembers", lambda _self, _epoch: True),
         ),
     ),
-    "proof of equivocation": Defence("node/sapo_node/trust/equivocation.py", ((Ingest, "_convict", believe_accusers),)),
-    "evidence budget": Defence("node/sapo_node/trust/equivocation.py", ((constants, "STRANGERS_CONVICTED", 10**9),)),
+    "proof of equivocation": Defence("node/sapo_node/trust/equivocation.py", ((Ingest, "_ban", believe_accusers),)),
+    "evidence budget": Defence("node/sapo_node/trust/equivocation.py", ((constants, "UNKNOWN_BANS", 10**9),)),
     "durable ledger": Defence("node/sapo_node/trust/ledger.py", ((Ledger, "admits", forget_whom_it_refuses),)),
     "blame to the author": Defence(
         "node/sapo_node/ingest/validator.py",
         ((Ingest, "handle", note_who_carries), (Ledger, "report", blame_the_carrier)),
     ),
     "begun first": Defence(
-        "node/sapo_node/verification/scheduler.py", ((Intake, "_first", lambda _self, peers: peers),)
+        "node/sapo_node/verification/scheduler.py", ((VerificationScheduler, "_first", lambda _self, peers: peers),)
     ),
     "inbox bounds": Defence(
         "node/sapo_node/ingest/pending.py",
@@ -186,7 +188,7 @@ DEFENCES: Mapping[str, Defence] = {
     "anchors": Defence("node/sapo_node/net/anchors.py", ((Anchors, "addresses", ()),)),
     "reserved slots": Defence("node/sapo_node/net/host.py", ((sapo_node.net.host, "RESERVED_OUTBOUND", 0),)),
     "no peer exchange": Defence(
-        "node/sapo_node/net/pubsub.py", ((sapo_node.net.pubsub, "_tame", lambda _control, _topics: None),)
+        "node/sapo_node/net/pubsub.py", ((sapo_node.net.pubsub, "_sanitise", lambda _control, _topics: None),)
     ),
     "records where they are": Defence(
         "node/sapo_node/net/service.py",
@@ -210,14 +212,14 @@ DEFENCES: Mapping[str, Defence] = {
     "control caps": Defence(
         "node/sapo_node/net/router.py",
         (
-            (ScoredGossipSub, "bears", lambda _self, _peer, _rpc: True),
+            (ScoredGossipSub, "within_rate", lambda _self, _peer, _rpc: True),
             (ScoredGossipSub, "handle_graft", GossipSub.handle_graft),
             (ScoredGossipSub, "handle_ihave", GossipSub.handle_ihave),
             (ScoredGossipSub, "handle_iwant", GossipSub.handle_iwant),
         ),
     ),
     "peer share": Defence("node/sapo_node/sampling/sampler.py", ((constants, "PEER_SHARE", 1.0),)),
-    "mass limit": Defence("node/sapo_node/sampling/sampler.py", ((constants, "MASS_LIMIT", inf),)),
+    "mass limit": Defence("node/sapo_node/sampling/sampler.py", ((constants, "LOSS_WEIGHT_LIMIT", inf),)),
     "costly lies": Defence(
         "node/sapo_node/trust/constants.py", ((constants, "OFFENCE", dict.fromkeys(constants.OFFENCE, 0.0)),)
     ),

@@ -36,7 +36,7 @@ async def believe(verifier: Verifier, rollout: Rollout) -> list[VerifiedGroup]:
         [task] = await verifier._scorer.score([ScoreRequest(request.dataset, request.config, request.seed, ())])  # noqa: SLF001
         place = (peer_id(rollout.opened.issuer), rollout.header.epoch, rollout.header.counter, k)
         if task is not None:
-            groups.append(VerifiedGroup(*place, request.dataset, task.question, body.completions, header.claims))
+            groups.append(VerifiedGroup(*place, request.dataset, task.prompt, body.completions, header.claims))
     return groups
 
 
@@ -50,7 +50,7 @@ def believe_accusers(ingest: Ingest, evidence: bytes, *, publish: bool) -> None:
     accusation = decode_evidence(evidence, ingest._manifest)  # noqa: SLF001 - stands for a method of it
     if accusation.issuer != ingest._issuer:  # noqa: SLF001
         proof = Equivocation(accusation.issuer, 0, 0, evidence)
-        ingest._inbox.forget(ingest._court.convict(proof, publish=publish))  # noqa: SLF001
+        ingest._pending_queue.forget(ingest._equivocation_handler.ban(proof, publish=publish))  # noqa: SLF001
 
 
 def forget_whom_it_refuses(ledger: Ledger, peer: str) -> bool:
@@ -86,9 +86,9 @@ def blame_the_carrier(ledger: Ledger, peer: str, fact: Fact) -> Account:
 _verifier_begins = Verifier.__init__
 
 
-def keep_flat(verifier: Verifier, *parts: Any, **settings: Any) -> None:
+def keep_zero_advantage(verifier: Verifier, *parts: Any, **settings: Any) -> None:
     """Verify and keep zero-advantage groups as well."""
-    _verifier_begins(verifier, *parts, **{**settings, "keep_flat": True})
+    _verifier_begins(verifier, *parts, **{**settings, "keep_zero_advantage": True})
 
 
 def keep_unscored_mesh(router: ScoredGossipSub) -> tuple[Any, Any]:

@@ -104,7 +104,7 @@ def _scored(scorer: SharedScorer, request: ScoreRequest) -> Scored:
     truth = scorer.result(ScoreRequest(request.dataset, request.config, request.seed, ()))
     config = json.dumps(request.config, sort_keys=True, default=list)
     rewards = tuple(library_reward(request.dataset, config, request.seed, text) for text in request.completions)
-    return Scored(truth.question, truth.digest, rewards)
+    return Scored(truth.prompt, truth.digest, rewards)
 
 
 @lru_cache(maxsize=100_000)

@@ -75,7 +75,7 @@ class Crowd:
         self._rng = random.Random(f"crowd/{simulation.seed}")  # noqa: S311 - simulation
         self._kit = Kit(manifest, self.keys, scorer.solve, self._rng)
         self._evidence = evidence_topic(manifest)
-        channels = dict.fromkeys(rollouts_topics(manifest), Channel(self._hear, manifest.max_message_bytes))
+        channels = dict.fromkeys(rollouts_topics(manifest), Channel(self._accept_evidence, manifest.max_message_bytes))
         channels[self._evidence] = Channel(self._hear_evidence, MAX_EVIDENCE_BYTES)
         self._network = hub.join(self.forwarder, channels, admit=lambda _: True, notify=lambda _: None)
         self._passed = RecentIds()
@@ -152,7 +152,7 @@ class Crowd:
             return False
         return True
 
-    async def _hear(self, _sender: str, data: bytes) -> Verdict:
+    async def _accept_evidence(self, _sender: str, data: bytes) -> Verdict:
         """What a full node shares."""
         for hear in self._listeners:
             hear(data)

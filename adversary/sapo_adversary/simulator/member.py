@@ -139,11 +139,11 @@ class Member:
     async def play(self, played: Progress) -> None:
         """Join, play all rounds, leave."""
         await trio.sleep(self.spec.joins + self._offset)
-        self._examine(self._simulation.final_questions)
+        self._evaluate(self._simulation.final_questions)
         rounds = self.spec.rounds(self._simulation.seconds)
         async with trio.open_nursery() as nursery:
             await nursery.start(self._network.run)
-            nursery.start_soon(self.node.testify, self._network.publish)
+            nursery.start_soon(self.node.broadcast_evidence, self._network.publish)
             nursery.start_soon(self.node.listen, self._network)
             if self._simulation.pulls:
                 nursery.start_soon(self.node.pull, self._network)
@@ -151,7 +151,7 @@ class Member:
             nursery.cancel_scope.cancel()
         if self._fatal:
             raise self._fatal
-        self._examine(self._simulation.final_questions)
+        self._evaluate(self._simulation.final_questions)
 
     async def _publish(self, topic: str, message: bytes) -> None:
         if self._audit:
@@ -172,14 +172,14 @@ class Member:
         if self._audit:
             self.log.standings.look(self.node.ledger, self._audit.roles, report.step)
         self.log.cpu_seconds.append(round(self.learner.meter.cpu_seconds, 3))
-        every = self._simulation.examine_every
+        every = self._simulation.eval_every
         before, now = ((report.step - past) * self.spec.round_seconds for past in (1, 0))
         if (
             every
             and int(now / every) > int(before / every)
             and report.step < self.spec.rounds(self._simulation.seconds)
         ):
-            self._examine(self._simulation.examine_questions)
+            self._evaluate(self._simulation.examine_questions)
         played(1)
 
     def _tally(self, report: RoundReport) -> None:
@@ -187,18 +187,18 @@ class Member:
         row = self._database.row("SELECT request, peers FROM batches WHERE step = ?", report.step)
         if row is None:
             return
-        questions = [group["question"] for group in json.loads(row[0])["groups"]]
-        for question, peer, tokens in zip(questions, json.loads(row[1]), report.training.group_tokens, strict=True):
-            self.log.carried[self._scorer.tasks[question].dataset, peer] += tokens
+        prompts = [group["question"] for group in json.loads(row[0])["groups"]]
+        for prompt, peer, tokens in zip(prompts, json.loads(row[1]), report.training.group_tokens, strict=True):
+            self.log.carried[self._scorer.tasks[prompt].dataset, peer] += tokens
 
-    def _examine(self, questions: int) -> None:
-        per_task = self.learner.examine(self._scorer, questions)
+    def _evaluate(self, prompts: int) -> None:
+        per_task = self.learner.examine(self._scorer, prompts)
         self.log.examined.append(
             {
                 "round": self.learner.step,
                 "pass_at_1": sum(per_task.values()) / len(per_task),
                 "per_task": per_task,
-                "questions": questions,
+                "questions": prompts,
             }
         )
 
@@ -237,7 +237,7 @@ def _config_of(simulation: Simulation, spec: NodeSpec) -> Config:
         correction=spec.correction,
         gates=simulation.gates_of(spec),
         max_tokens=spec.max_tokens,
-        examine_every=0,
+        eval_every=0,
     )
 
 

@@ -14,10 +14,10 @@ import trio
 from sapo_node.app.config import Config
 from sapo_node.contributors.rounds import ContributionRounds
 from sapo_node.groups.types import ContributionReport
-from sapo_node.ingest.pending import Inbox
-from sapo_node.ingest.shards import Earshot
-from sapo_node.ingest.store import Shelf
-from sapo_node.ingest.sync import Giver, Peers, Puller
+from sapo_node.ingest.pending import PendingQueue
+from sapo_node.ingest.shards import ShardSubscriptions
+from sapo_node.ingest.store import MessageStore
+from sapo_node.ingest.sync import Peers, Responder, Synchroniser
 from sapo_node.ingest.validator import Ingest
 from sapo_node.net.interface import Acquaintances, Channel, Network, NotRunningError, Requests
 from sapo_node.observability.history import ACCEPTED, EVIDENCE, PULLED, VERIFIED, History
@@ -26,9 +26,9 @@ from sapo_node.processes.clock import Clock
 from sapo_node.processes.worker import WorkerFailed
 from sapo_node.sampling.buffer import Pool
 from sapo_node.sampling.filters import Gates
-from sapo_node.sampling.mix import balance_of
-from sapo_node.sampling.pass_rates import Competence
-from sapo_node.sampling.sampler import PassedOver, Sampler
+from sapo_node.sampling.mix import ratio_of
+from sapo_node.sampling.pass_rates import PassRates
+from sapo_node.sampling.sampler import NotDrawn, Sampler
 from sapo_node.storage.counters import Counters, Slot
 from sapo_node.storage.database import Database
 from sapo_node.storage.keys import Identity
@@ -36,9 +36,9 @@ from sapo_node.training.batch_log import Policy, Trainer
 from sapo_node.training.evaluation import measure
 from sapo_node.training.rollout import Answerer, Contribution, RoundFailed
 from sapo_node.training.round import Choices, Phase, RoundReport, Rounds
-from sapo_node.trust.equivocation import Court
+from sapo_node.trust.equivocation import EquivocationHandler
 from sapo_node.trust.ledger import Ledger
-from sapo_node.verification.scheduler import Intake
+from sapo_node.verification.scheduler import VerificationScheduler
 from sapo_node.verification.verifier import Scorer, Verifier
 from sapo_protocol import (
     LocalError,
@@ -60,7 +60,7 @@ Publish = Callable[[str, bytes], Awaitable[None]]
 
 MAX_FAILED_ROUNDS = 5
 """Rounds that may fail in a row before the node gives up with the last error."""
-EXAM_QUESTIONS = 16
+EVAL_PROMPTS = 16
 """Of each task, always the same: enough for a curve of many looks; one alone has a wide interval."""
 _PAUSE = 1.0
 """Seconds between attempts, and between looks at the inbox of a node that does not train and at evidence to send."""
@@ -101,26 +101,26 @@ class Node:
         self.ledger = Ledger(
             database, epoch=epoch, trusted=config.trusted, banned=config.banned, rng=rng, now=clock.now
         )
-        self._court = Court(self.ledger)
-        self.earshot = Earshot(manifest, self.ledger, rng)
-        self.inbox = Inbox(database, manifest)
+        self._equivocation_handler = EquivocationHandler(self.ledger)
+        self.subscriptions = ShardSubscriptions(manifest, self.ledger, rng)
+        self.pending_queue = PendingQueue(database, manifest)
         self.pool = Pool(database)
         for peer in config.banned:
-            self.inbox.forget(peer)
+            self.pending_queue.forget(peer)
             self.pool.forget(peer)
         self.history = History(database)
-        self._shelf = Shelf(manifest)
+        self._message_store = MessageStore(manifest)
         for message in self.counters.recent():
-            self._shelf.put(open_message(message, manifest))
+            self._message_store.put(open_message(message, manifest))
         self.ingest = Ingest(
             database=database,
             manifest=manifest,
             clock=clock,
             counters=self.counters,
             ledger=self.ledger,
-            court=self._court,
-            inbox=self.inbox,
-            shelf=self._shelf,
+            equivocation_handler=self._equivocation_handler,
+            pending_queue=self.pending_queue,
+            message_store=self._message_store,
             issuer=identity.public_key,
             on_fatal=on_fatal,
             on_refused=journal.refused,
@@ -130,10 +130,12 @@ class Node:
             scorer,
             self.ledger,
             rng,
-            keep_flat=config.selection == "unfiltered",
-            on_judged=journal.judged,
+            keep_zero_advantage=config.selection == "unfiltered",
+            on_verified=journal.verified_or_unusable,
         )
-        self._intake = Intake(inbox=self.inbox, verifier=self.verifier, pool=self.pool, ledger=self.ledger, rng=rng)
+        self._scheduler = VerificationScheduler(
+            pending_queue=self.pending_queue, verifier=self.verifier, pool=self.pool, ledger=self.ledger, rng=rng
+        )
         self._scorer = scorer
         self._policy = policy
         self._contributor = contributor
@@ -166,15 +168,15 @@ class Node:
 
     def requests(self, peers: Peers) -> Requests:
         """How this node answers peers that ask for what gossip did not bring them, and whom of its `peers` it knows."""
-        giver = Giver(
+        responder = Responder(
             manifest=self._manifest,
-            shelf=self._shelf,
+            message_store=self._message_store,
             ledger=self.ledger,
             clock=self._clock,
             peers=peers,
             rng=self._rng,
         )
-        return Requests(pull_protocol(self._manifest), giver.answer)
+        return Requests(pull_protocol(self._manifest), responder.answer)
 
     def admits(self, peer: str) -> bool:
         """Whether a peer may connect and be heard."""
@@ -195,24 +197,24 @@ class Node:
         if self._policy is None or self.trainer is None:
             await self._contribute(publish, rounds, on_contribution)
             return
-        competence = Competence()
-        gates = Gates(self._config.gates, competence)
+        pass_rates = PassRates()
+        gates = Gates(self._config.gates, pass_rates)
         play = Rounds(
             contribution=self._contribution(self._policy, publish),
-            intake=self._intake,
-            sampler=Sampler(self.ledger, self._rng, competence, self._config.selection, gates),
-            competence=competence,
+            scheduler=self._scheduler,
+            sampler=Sampler(self.ledger, self._rng, pass_rates, self._config.selection, gates),
+            pass_rates=pass_rates,
             gates=gates,
             pool=self.pool,
             trainer=self.trainer,
-            balance=balance_of(self._config.local, self._config.external, competence),
+            ratio=ratio_of(self._config.local, self._config.external, pass_rates),
             now=self._clock.now,
             on_phase=on_phase,
             on_chosen=self._note,
         )
         await self.trainer.recover()
-        if self.trainer.stored_step == 0 and not self.history.exams():
-            await self._examine(0, on_phase)  # where the curve of held-out questions begins
+        if self.trainer.stored_step == 0 and not self.history.evaluations():
+            await self._evaluate(0, on_phase)  # where the curve of held-out questions begins
         played = failed = 0
         while not self.stopping.is_set() and played != rounds:
             try:
@@ -231,7 +233,7 @@ class Node:
             played += 1
             self._record(report)
             on_round(report)
-            await self._examine(report.step, on_phase)
+            await self._evaluate(report.step, on_phase)
         await self.trainer.checkpoint()
 
     async def resend(self, publish: Publish) -> None:
@@ -241,7 +243,7 @@ class Node:
 
     async def pull(self, network: Acquaintances) -> None:
         """Ask peers for what gossip did not bring, and for other peers, until cancelled."""
-        puller = Puller(
+        synchroniser = Synchroniser(
             ask=network.ask,
             peers=network.peers,
             introduce=network.introduce,
@@ -250,27 +252,27 @@ class Node:
             manifest=self._manifest,
             counters=self.counters,
             clock=self._clock,
-            earshot=self.earshot,
+            subscriptions=self.subscriptions,
             rng=self._rng,
         )
-        await puller.run()
+        await synchroniser.run()
 
     async def listen(self, network: Network) -> None:
         """Follow the shards that this node can hear, until cancelled."""
-        followed = self.earshot.shards
+        followed = self.subscriptions.shards
         while len(self._rollouts) > 1:
             now = self._clock.now()
-            shards = self.earshot.at(now, self.counters.epoch(now), self.ingest.accepted - self.ingest.pulled)
+            shards = self.subscriptions.at(now, self.counters.epoch(now), self.ingest.accepted - self.ingest.pulled)
             if shards != followed:
                 logger.info("follows %d of %d shards: %s", len(shards), len(self._rollouts), sorted(shards))
                 await network.follow([self._rollouts[shard] for shard in sorted(shards)])
                 followed = shards
             await trio.sleep(_PAUSE)
 
-    async def testify(self, publish: Publish) -> None:
+    async def broadcast_evidence(self, publish: Publish) -> None:
         """Publish evidence against equivocators as it comes up, until cancelled."""
         while True:
-            for evidence in self._court.take_announcements():
+            for evidence in self._equivocation_handler.take_announcements():
                 await _send(publish, self._evidence, evidence)
             await trio.sleep(_PAUSE)
 
@@ -289,7 +291,7 @@ class Node:
 
     async def _share(self, publish: Publish, message: bytes) -> None:
         rollout = open_message(message, self._manifest)
-        self._shelf.put(rollout)
+        self._message_store.put(rollout)
         await self._publish(publish, rollout, message)
 
     async def _publish(self, publish: Publish, rollout: Rollout, message: bytes) -> None:
@@ -347,7 +349,7 @@ class Node:
     async def _watch(self) -> None:
         while not self.stopping.is_set():
             self._advance(self.counters.epoch(self._clock.now()))
-            await self._intake.take_in(self._config.most_external)
+            await self._scheduler.verify_pending(self._config.most_external)
             self._count()
             await self._pause(_PAUSE)
 
@@ -362,33 +364,33 @@ class Node:
         self._epoch = epoch
         self.ledger.at(epoch)
         self.ingest.advance(epoch)
-        self._left_out[PassedOver.TOO_OLD] += self.pool.advance(epoch)
+        self._left_out[NotDrawn.TOO_OLD] += self.pool.advance(epoch)
 
     def _note(self, choices: Choices) -> None:
         """Count and write down what became of the groups that a round looked at."""
         self._journal.chosen(choices)
         self._left_out.update(f"{gate} gate" for _, gate in choices.stopped)
-        self._left_out.update(taught.left_out for taught in choices.external if taught.left_out)
+        self._left_out.update(trained.left_out for trained in choices.external if trained.left_out)
 
     def _record(self, report: RoundReport) -> None:
         with self._database.transaction():
             self.history.record(report)
             self._count()
 
-    async def _examine(self, step: int, on_phase: Callable[[Phase | None], None]) -> None:
+    async def _evaluate(self, step: int, on_phase: Callable[[Phase | None], None]) -> None:
         """Before the first round and every so many rounds: how the policy answers questions that no round assigns. What
         fails is left out.
         """
-        every = self._config.examine_every
+        every = self._config.eval_every
         if self._policy is None or not every or step % every:
             return
-        on_phase("examine")
+        on_phase("evaluate")
         try:
             result = await measure(
                 self._manifest,
                 self._policy,
                 self._scorer,
-                questions=EXAM_QUESTIONS,
+                prompts=EVAL_PROMPTS,
                 samples=1,
                 max_tokens=self._config.max_tokens,
             )

@@ -32,12 +32,12 @@ from sapo_node.observability.overview import Overview, overview
 from sapo_node.processes.clock import SystemClock
 from sapo_node.storage.counters import Counters
 from sapo_node.storage.database import Database
-from sapo_node.storage.fingerprint import Place
+from sapo_node.storage.fingerprint import GroupKey
 from sapo_node.storage.keys import Identity
 from sapo_node.training.rollout import Answerer
 from sapo_node.training.round import Phase, RoundReport
 from sapo_node.verification.compatibility import require_catalogue
-from sapo_node.verification.sandbox import Jail
+from sapo_node.verification.sandbox import Sandbox
 from sapo_protocol import LocalError, Manifest, load_manifest
 from sapo_protocol.printable import printable
 
@@ -203,7 +203,7 @@ class RunningNode:
             now=SystemClock().now(),
             key_is_new=self._key_is_new,
             rng=random.SystemRandom(),
-            place=Place(self._folder.path),
+            place=GroupKey(self._folder.path),
         )
 
     async def _run(
@@ -218,14 +218,14 @@ class RunningNode:
         settings = network_settings(self._config, self._manifest, self._identity, anchors.addresses)
         settings.require_usable()
         page = parse_place(self._config.dashboard)
-        jail = Jail()
+        sandbox = Sandbox()
         learner = Learner(learner_options(self._config, self._manifest, self._folder)) if self._config.train else None
         async with trio.open_nursery() as starting:
-            starting.start_soon(nursery.start, jail.run)
+            starting.start_soon(nursery.start, sandbox.run)
             if learner:
                 starting.start_soon(nursery.start, learner.run)
-        await require_catalogue(self._manifest, jail)
-        config = self._confined_config(jail)
+        await require_catalogue(self._manifest, sandbox)
+        config = self._sandboxed_config(sandbox)
         node = Node(
             config=config,
             manifest=self._manifest,
@@ -233,7 +233,7 @@ class RunningNode:
             counters=counters,
             database=database,
             clock=SystemClock(),
-            scorer=jail,
+            scorer=sandbox,
             policy=learner,
             rng=random.SystemRandom(),
             on_fatal=self._stop_for,
@@ -255,7 +255,7 @@ class RunningNode:
         if learner and learner.ready.fallback:
             self._tell(f"checkpoint {learner.ready.fallback}")
         self._tell_of_listening(node)
-        facts = Facts(database, {"jail": jail.describe()})
+        facts = Facts(database, {"jail": sandbox.describe()})
         if page:
             await self._serve_page(nursery, facts, database, page)
         self._describe(node, network)
@@ -264,7 +264,7 @@ class RunningNode:
         nursery.start_soon(self._resend, node, network)
         nursery.start_soon(self._keep_out, node, network)
         nursery.start_soon(self._remember, anchors, network)
-        nursery.start_soon(node.testify, network.publish)
+        nursery.start_soon(node.broadcast_evidence, network.publish)
         nursery.start_soon(node.pull, network)
         nursery.start_soon(node.listen, network)
 
@@ -301,11 +301,11 @@ class RunningNode:
                 f"machine, put this machine's address in the place of {urlsplit(self._dashboard.address).hostname}"
             )
 
-    def _confined_config(self, jail: Jail) -> Config:
+    def _sandboxed_config(self, sandbox: Sandbox) -> Config:
         """Without a jail that holds, other peers' text is not scored, so nothing of theirs can be taken."""
-        if jail.confined or self._config.unconfined or not self._config.external:
+        if sandbox.confined or self._config.no_sandbox or not self._config.external:
             return self._config
-        self._tell(f"takes nothing from other peers: {jail.describe()}; --unconfined accepts that")
+        self._tell(f"takes nothing from other peers: {sandbox.describe()}; --no-sandbox accepts that")
         return replace(self._config, external=0)
 
     def _tell_of_listening(self, node: Node) -> None:
@@ -326,8 +326,8 @@ class RunningNode:
             "addresses": network.addresses,
             "page": self._dashboard.address_without_token if self._dashboard else "",
             "connected": [peer.peer_id for peer in network.peers()],
-            "waiting": len(node.inbox),
-            "shards": {"followed": sorted(node.earshot.shards), "all": self._manifest.shards},
+            "waiting": len(node.pending_queue),
+            "shards": {"followed": sorted(node.subscriptions.shards), "all": self._manifest.shards},
             "notices": list(self._notices),
         }
         if facts != self._described:

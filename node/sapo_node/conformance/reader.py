@@ -16,15 +16,15 @@ from typing import Any, TypeAlias
 import trio
 
 from sapo_node.app.state import SCHEMA
-from sapo_node.ingest.pending import Inbox
-from sapo_node.ingest.store import Shelf
+from sapo_node.ingest.pending import PendingQueue
+from sapo_node.ingest.store import MessageStore
 from sapo_node.ingest.validator import Ignored, Ingest
 from sapo_node.net.interface import Verdict
 from sapo_node.processes.clock import Clock
 from sapo_node.storage.counters import Counters
 from sapo_node.storage.database import Database
 from sapo_node.trust.constants import Standing
-from sapo_node.trust.equivocation import Court
+from sapo_node.trust.equivocation import EquivocationHandler
 from sapo_node.trust.ledger import Account, Ledger
 from sapo_node.verification.sandbox.messages import Scored
 from sapo_node.verification.tasks import SCORER_VERSION, Task, TaskError, build_task, interop, score, task_digest
@@ -155,9 +155,9 @@ def _message(given: Input) -> Output:
     manifest, data = _manifest(given), _bytes(given)
     gate = _gate(manifest, given["now_ms"] / 1_000)
     for earlier in given["earlier"]:
-        if refusal := _refusal(gate, gate.handle_pulled, bytes.fromhex(earlier)):
+        if refusal := _refusal(gate, gate.handle_synchronised, bytes.fromhex(earlier)):
             raise _Refused(f"{refusal} of an earlier message")
-    if refusal := _refusal(gate, gate.handle_pulled, data):
+    if refusal := _refusal(gate, gate.handle_synchronised, data):
         raise _Refused(refusal)
     rollout = open_message(data, manifest)
     return {
@@ -193,9 +193,9 @@ def _gate(manifest: Manifest, now: float = 0.0) -> Ingest:
         clock=_StandingClock(now),
         counters=Counters(database, manifest, now=now, key_is_new=True, rng=rng),
         ledger=ledger,
-        court=Court(ledger),
-        inbox=Inbox(database, manifest),
-        shelf=Shelf(manifest),
+        equivocation_handler=EquivocationHandler(ledger),
+        pending_queue=PendingQueue(database, manifest),
+        message_store=MessageStore(manifest),
         issuer=_NOBODY,
         on_fatal=_stop,
     )
@@ -304,9 +304,9 @@ def _item(given: Input) -> Output:
         raise _Refused("task")
     task = _built(given)
     return {
-        "question": task.question,
+        "question": task.prompt,
         "answer": task.answer,
-        "digest": task_digest(task.question, task.answer).hex(),
+        "digest": task_digest(task.prompt, task.answer).hex(),
     }
 
 
@@ -334,7 +334,7 @@ def _rewards(manifest: Manifest, rollout: Rollout, k: int, body: Body) -> list[b
     request = request_for(manifest, rollout, k, body)
     task = build_task(request.dataset, request.config, request.seed)
     rewards = tuple(score(request.dataset, task, text) for text in request.completions)
-    scored = Scored(task.question, task_digest(task.question, task.answer), rewards)
+    scored = Scored(task.prompt, task_digest(task.prompt, task.answer), rewards)
     if finding := compare(rollout.header.groups[k], scored):
         raise _Refused(_REFUSALS.get(finding, finding))
     return list(rewards)

@@ -10,7 +10,7 @@ from sapo_node.ingest.pending import MAX_PER_PEER
 from sapo_node.processes.clock import Clock
 from sapo_node.processes.worker import WorkerFailed
 from sapo_node.storage.counters import Counters, Slot
-from sapo_node.training.rollout import AnswerFailed, Contribution, QuestionSkipped, RoundFailed
+from sapo_node.training.rollout import AnswerFailed, Contribution, RoundFailed, TaskSkipped
 from sapo_node.trust.constants import NEWCOMER_COUNTERS
 from sapo_protocol import Manifest, in_window
 from sapo_protocol.limits import CLOCK_SKEW_SECONDS
@@ -98,7 +98,7 @@ class ContributionRounds:
         with trio.move_on_after(answer_seconds(self._manifest)):
             try:
                 local = await self._ask(slot)
-            except QuestionSkipped:
+            except TaskSkipped:
                 return None
             except (RoundFailed, WorkerFailed) as failure:
                 logger.warning("round failed: %s", failure)

@@ -29,7 +29,7 @@ MAX_ROLLOUTS = 2_048
 MAX_PER_PEER = 64
 
 
-class Inbox:
+class PendingQueue:
     """Rollouts that wait for verification."""
 
     def __init__(self, database: Database, manifest: Manifest) -> None:

@@ -13,10 +13,10 @@ from contextlib import contextmanager
 import trio
 
 from sapo_node.ingest.rate_limit import SenderQuota
-from sapo_node.ingest.shards import Earshot
-from sapo_node.ingest.store import Shelf
+from sapo_node.ingest.shards import ShardSubscriptions
+from sapo_node.ingest.store import MessageStore
 from sapo_node.ingest.validator import Ingest
-from sapo_node.net.interface import COMPANY, AskFailed, PeerInfo, Verdict
+from sapo_node.net.interface import TARGET_PEERS, AskFailed, PeerInfo, Verdict
 from sapo_node.net.seen_cache import RecentIds
 from sapo_node.processes.clock import Clock
 from sapo_node.storage.counters import Counters
@@ -72,16 +72,23 @@ _FRAME_BYTES = 5
 """What a message costs in a delivery beyond its own bytes, at most."""
 
 
-class Giver:
+class Responder:
     """Answers what peers ask, as far as they have not used up their bytes."""
 
     def __init__(
-        self, *, manifest: Manifest, shelf: Shelf, ledger: Ledger, clock: Clock, peers: Peers, rng: random.Random
+        self,
+        *,
+        manifest: Manifest,
+        message_store: MessageStore,
+        ledger: Ledger,
+        clock: Clock,
+        peers: Peers,
+        rng: random.Random,
     ) -> None:
         """`peers` are those that are connected now."""
         self._topics = rollouts_topics(manifest)
         self._rng = rng
-        self._shelf = shelf
+        self._message_store = message_store
         self._peers = peers
         self._ledger = ledger
         self._clock = clock
@@ -114,14 +121,14 @@ class Giver:
         return answer
 
     def _listing(self, request: ListRequest, room: int) -> bytes:
-        listing = encode_listing(self._shelf.listing(request.epoch, request.shards, request.after, MAX_LISTED))
+        listing = encode_listing(self._message_store.listing(request.epoch, request.shards, request.after, MAX_LISTED))
         return listing if len(listing) <= room else encode_listing([])
 
     def _delivery(self, request: GetRequest, room: int) -> bytes:
         messages = []
         room -= _FRAME_BYTES
         for wanted in request.want:
-            message = self._shelf.message(wanted)
+            message = self._message_store.message(wanted)
             if message is None:
                 continue
             room -= len(message) + _FRAME_BYTES
@@ -143,7 +150,7 @@ class Giver:
         return encode_peers(sorted(introduced, key=lambda each: each.key))
 
 
-class Puller:
+class Synchroniser:
     """Asks one connected peer after another what it holds, and for what is missing here."""
 
     def __init__(
@@ -157,7 +164,7 @@ class Puller:
         manifest: Manifest,
         counters: Counters,
         clock: Clock,
-        earshot: Earshot,
+        subscriptions: ShardSubscriptions,
         rng: random.Random,
     ) -> None:
         self._ask = ask
@@ -168,7 +175,7 @@ class Puller:
         self._manifest = manifest
         self._counters = counters
         self._clock = clock
-        self._earshot = earshot
+        self._subscriptions = subscriptions
         self._rng = rng
         self._in_vain = RecentIds()
 
@@ -210,11 +217,11 @@ class Puller:
 
     def _sought(self) -> int:
         """The shards for which a node that follows a part of them lacks company; all of them where it lacks none."""
-        if len(self._earshot.shards) == self._manifest.shards:
+        if len(self._subscriptions.shards) == self._manifest.shards:
             return ALL_SHARDS
         topics = rollouts_topics(self._manifest)
         follow = Counter(topic for peer in self._peers() for topic in peer.follows)
-        return bits(shard for shard in self._earshot.shards if follow[topics[shard]] < COMPANY) or ALL_SHARDS
+        return bits(shard for shard in self._subscriptions.shards if follow[topics[shard]] < TARGET_PEERS) or ALL_SHARDS
 
     @contextmanager
     def _charging(self, peer: str) -> Iterator[None]:
@@ -228,7 +235,7 @@ class Puller:
             self._ledger.report(peer, Fact.INVALID_MESSAGE)
 
     async def _pull_epoch(self, peer: str, epoch: int) -> None:
-        shards = bits(self._earshot.shards)
+        shards = bits(self._subscriptions.shards)
         request = ListRequest(epoch, shards=shards)
         held = decode_listing(await self._ask(peer, encode_request(request)), request)
         if len(held) == MAX_LISTED:
@@ -261,7 +268,7 @@ class Puller:
         delivered = decode_delivery(await self._ask(peer, encode_request(request)), request, self._manifest)
         taken = 0
         for each in delivered:
-            if await self._ingest.handle_pulled(peer, each.message) is Verdict.ACCEPT:
+            if await self._ingest.handle_synchronised(peer, each.message) is Verdict.ACCEPT:
                 taken += 1
             else:
                 self._in_vain.add(_asked(peer, each.envelope_id), IN_VAIN_SECONDS)

@@ -12,17 +12,17 @@ from dataclasses import replace
 from enum import StrEnum
 from functools import partial
 
-from sapo_node.ingest.pending import Inbox
+from sapo_node.ingest.pending import PendingQueue
 from sapo_node.ingest.rate_limit import SenderQuota
 from sapo_node.ingest.seen import ReplayWindow
-from sapo_node.ingest.store import Shelf
+from sapo_node.ingest.store import MessageStore
 from sapo_node.net.interface import Verdict
 from sapo_node.processes.clock import Clock
 from sapo_node.storage.counters import Counters, KeyInUseElsewhere
 from sapo_node.storage.database import Database, StateError
 from sapo_node.trust import constants
 from sapo_node.trust.constants import Fact, Standing
-from sapo_node.trust.equivocation import Court
+from sapo_node.trust.equivocation import EquivocationHandler
 from sapo_node.trust.ledger import Ledger
 from sapo_protocol import (
     Header,
@@ -84,9 +84,9 @@ class Ingest:
         clock: Clock,
         counters: Counters,
         ledger: Ledger,
-        court: Court,
-        inbox: Inbox,
-        shelf: Shelf,
+        equivocation_handler: EquivocationHandler,
+        pending_queue: PendingQueue,
+        message_store: MessageStore,
         issuer: bytes,
         on_fatal: Callable[[LocalError], None],
         on_refused: Refused = lambda _sender, _sealed, _why: None,
@@ -99,9 +99,9 @@ class Ingest:
         self._clock = clock
         self._counters = counters
         self._ledger = ledger
-        self._court = court
-        self._inbox = inbox
-        self._shelf = shelf
+        self._equivocation_handler = equivocation_handler
+        self._pending_queue = pending_queue
+        self._message_store = message_store
         self._issuer = issuer
         self._on_fatal = on_fatal
         self._on_refused = on_refused
@@ -119,7 +119,7 @@ class Ingest:
         """Judge one rollout message of `sender` (a peer id) on the topic of a shard. Never raises and never waits."""
         return self._judge(sender, data, partial(self._admit, shard=shard))
 
-    async def handle_pulled(self, sender: str, data: bytes) -> Verdict:
+    async def handle_synchronised(self, sender: str, data: bytes) -> Verdict:
         """Judge one rollout message that `sender` was asked for, and so is not charged for. Never raises or waits."""
         verdict = self._judge(sender, data, self._admit, asked=True)
         self.pulled += verdict is Verdict.ACCEPT
@@ -129,14 +129,14 @@ class Ingest:
         """Which bodies of an envelope that a peer holds are not here, as bits by k; None where nothing is missing."""
         here = self._window.received(held.envelope_id)
         if here is None:
-            here = self._shelf.bodies(held.envelope_id)  # this node's own
+            here = self._message_store.bodies(held.envelope_id)  # this node's own
         if here is None:
             return held.bodies
         return held.bodies & ~here or None
 
     async def handle_evidence(self, sender: str, data: bytes) -> Verdict:
         """Judge one evidence message of `sender`. Never raises and never waits."""
-        return self._judge(sender, data, self._hear)
+        return self._judge(sender, data, self._accept_evidence)
 
     def _judge(
         self, sender: str, data: bytes, admit: Callable[[bytes, float], None], *, asked: bool = False
@@ -168,9 +168,9 @@ class Ingest:
         """Enter an epoch: drop what its window and the age limit refuse anyway."""
         with self._database.transaction():
             self._window.forget_before(epoch - 1)
-            self._court.advance()
-            self._inbox.advance(epoch)
-        self._shelf.forget_before(epoch - 1)
+            self._equivocation_handler.advance()
+            self._pending_queue.advance(epoch)
+        self._message_store.forget_before(epoch - 1)
 
     def _require_welcome(self, sender: str, now: float, *, asked: bool) -> None:
         """Step 1 of both tables of the spec: local."""
@@ -213,8 +213,8 @@ class Ingest:
         fresh = tuple(None if received >> k & 1 else body for k, body in enumerate(bodies))
         with self._database.transaction():
             self._window.accept(rollout.opened, rollout.header, received=received | _bits(bodies), newcomer=newcomer)
-            self._inbox.put(replace(rollout, bodies=fresh))
-        self._shelf.put(rollout)
+            self._pending_queue.put(replace(rollout, bodies=fresh))
+        self._message_store.put(rollout)
         self.accepted += 1
 
     def _require_news(self, sealed: Sealed, bodies: tuple[bytes | None, ...]) -> int:
@@ -231,7 +231,7 @@ class Ingest:
         """Refuse a banned issuer. The peer that forwards a convicted issuer has not seen the evidence: DUTY-6."""
         issuer = peer_id(sealed.issuer)
         if not self._ledger.admits(issuer):
-            self._court.remind(issuer)
+            self._equivocation_handler.next_evidence(issuer)
             raise _Ignore(Ignored.ISSUER_BANNED)
 
     def _recognise(self, opened: Opened, header: Header) -> None:
@@ -246,9 +246,9 @@ class Ingest:
         first = self._window.first(sealed.issuer, header)
         if first is None or self._window.received(sealed.envelope_id) is not None:
             return
-        if self._court.hears(sealed.issuer):
+        if self._equivocation_handler.hears(sealed.issuer):
             accepted = parse_envelope(first, network_id=self._manifest.network_id)
-            self._convict(encode_evidence(accepted, sealed), publish=True)
+            self._ban(encode_evidence(accepted, sealed), publish=True)
         raise _Ignore(Ignored.EQUIVOCATION)
 
     def _require_place(self, rollout: Rollout) -> None:
@@ -262,7 +262,7 @@ class Ingest:
             if over or (crowded and not account.earned):
                 raise _Ignore(Ignored.OVER_QUOTA)
 
-    def _hear(self, data: bytes, now: float) -> None:
+    def _accept_evidence(self, data: bytes, now: float) -> None:
         """Steps 2 to 11 of the spec for evidence (spec/gossip.md), in its order. Evidence has no window: `now` does not
         matter.
         """
@@ -270,13 +270,13 @@ class Ingest:
         # Steps 2 to 5: EVD-1, EVD-2, ENV-1 to ENV-6, EVD-3, EVD-4.
         accusation = decode_evidence(data, self._manifest)
         # Steps 6 and 7: convicted already, or over the budget (local).
-        if not self._court.hears(accusation.issuer):
+        if not self._equivocation_handler.hears(accusation.issuer):
             raise _Ignore(Ignored.KNOWN_EVIDENCE)
         # Steps 8 to 11: ENV-7, SIG-1 to SIG-4, HDR-1 to HDR-4, EXT-1, EXT-2, EVD-3.
-        self._convict(data, publish=False)
+        self._ban(data, publish=False)
         self.evidence += 1
 
-    def _convict(self, evidence: bytes, *, publish: bool) -> None:
+    def _ban(self, evidence: bytes, *, publish: bool) -> None:
         proof = prove_equivocation(decode_evidence(evidence, self._manifest), self._manifest)
         if proof.issuer == self._issuer:
             self._on_fatal(
@@ -286,7 +286,7 @@ class Ingest:
                 )
             )
             raise _Ignore(Ignored.EQUIVOCATION)
-        self._inbox.forget(self._court.convict(proof, publish=publish))
+        self._pending_queue.forget(self._equivocation_handler.ban(proof, publish=publish))
 
 
 def _bits(bodies: tuple[bytes | None, ...]) -> int:

@@ -73,13 +73,13 @@ class Dialer:
         dial: Dial,
         connected: Callable[[], frozenset[str]],
         *,
-        lonely: Callable[[], bool],
+        below_target: Callable[[], bool],
         admit: Admit,
         notify: Notify,
     ) -> None:
         """`lonely()` says whether too few that are connected follow a topic that we follow."""
         self._dial = dial
-        self._lonely = lonely
+        self._below_target = below_target
         self._connected = connected
         self._admit = admit
         self._notify = notify
@@ -87,7 +87,7 @@ class Dialer:
         self._wrong: OrderedDict[str, tuple[int, float]] = OrderedDict()
         """How many that were not there a peer named, and until when that counts."""
         self._news = trio.Event()
-        self._dice = random.Random()  # noqa: S311 - jitter
+        self._rng = random.Random()  # noqa: S311 - jitter
 
     def want(
         self, peer_id: str, addresses: Sequence[str], *, bootstrap: bool = False, anchor: bool = False, by: str = ""
@@ -174,7 +174,7 @@ class Dialer:
         # Whoever dials us has no say in this: else a crowd of strangers would keep us from those we chose.
         dialled = len(self._dialled(here))
         enough = dialled >= ENOUGH
-        seeking = enough and dialled < MOST and self._lonely()
+        seeking = enough and dialled < MOST and self._below_target()
         return [
             entry
             for entry in self._book.values()
@@ -254,7 +254,7 @@ class Dialer:
 
     def _delay(self, failures: int) -> float:
         longest = min(FIRST_DELAY * 2.0**failures, LONGEST_DELAY)
-        return longest * self._dice.uniform(0.5, 1.0)
+        return longest * self._rng.uniform(0.5, 1.0)
 
     def _make_room(self) -> bool:
         """Drop the entry that failed most often when the book is full. False if none can go."""

@@ -18,7 +18,7 @@ from sapo_node.net import addresses, listening
 from sapo_node.net.dialer import Dialer
 from sapo_node.net.discovery import Beacon, discover
 from sapo_node.net.interface import (
-    COMPANY,
+    TARGET_PEERS,
     Admit,
     AskFailed,
     Channel,
@@ -108,7 +108,9 @@ class Libp2pNetwork:
         self._shared = frozenset(topic for topic, channel in channels.items() if channel.everybodys)
         self._part = self._parts = frozenset(channels) - self._shared
         self._service: Service | None = None
-        self._dialer = Dialer(self._dial, self._linked, lonely=self._lonely, admit=self._admits, notify=notify)
+        self._dialer = Dialer(
+            self._dial, self._linked, below_target=self._below_target, admit=self._admits, notify=notify
+        )
         for text in settings.bootstrap:
             bootstrap, address = addresses.parse_dial(text)
             if bootstrap != peer_id:
@@ -217,7 +219,7 @@ class Libp2pNetwork:
             nursery.cancel_scope.cancel()
 
     async def publish(self, topic: str, data: bytes) -> None:
-        self._judges[topic].settle(data)
+        self._judges[topic].mark_seen(data)
         if not self._stop.is_set():
             await self._up.wait()
         if self._service is None:
@@ -263,19 +265,19 @@ class Libp2pNetwork:
             await self._service.follow(self._part | self._shared)
         except Exception as error:  # noqa: BLE001 - the next life of the service follows them from its beginning
             log.debug("following %d topics failed: %r", len(self._part), error)
-        for peer_id in self._dialer.seek_anew(self._is_company):
+        for peer_id in self._dialer.seek_anew(self._shares_topic):
             await self.disconnect(peer_id)
 
-    def _is_company(self, peer_id: str) -> bool:
+    def _shares_topic(self, peer_id: str) -> bool:
         """Whether a peer follows what we follow beyond what everybody does."""
         return self._service is not None and not self._part.isdisjoint(self._service.followed_by(peer_id))
 
-    def _lonely(self) -> bool:
+    def _below_target(self) -> bool:
         """Whether we follow a part only, and too few connected peers something of it."""
         service = self._service
         if service is None or self._part == self._parts:
             return False
-        return any(service.followers(topic) < COMPANY for topic in self._part)
+        return any(service.followers(topic) < TARGET_PEERS for topic in self._part)
 
     async def disconnect(self, peer_id: str) -> None:
         if self._service is not None:

@@ -26,7 +26,7 @@ from sapo_node.net.gossip_score import Offence
 from sapo_node.net.interface import Admit, Verdict
 from sapo_node.net.patches import forget_record
 from sapo_node.net.router import ScoredGossipSub
-from sapo_node.net.seen_cache import Judge, RecentIds, content_id, message_id
+from sapo_node.net.seen_cache import RecentIds, SeenCache, content_id, message_id
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +50,7 @@ SWARM_TOPIC = re.compile(r"/sapo/[0-9]{1,4}/([0-9a-f]{64})/")
 class Gossip:
     """What the gossip layer needs to know, and whom to tell."""
 
-    judges: Mapping[str, Judge]
+    judges: Mapping[str, SeenCache]
     """By topic; there are no other topics for us."""
     admit: Admit
     offended: Callable[[str, str], None]
@@ -157,10 +157,10 @@ class HardenedPubsub(pubsub.Pubsub):  # type: ignore[misc]
                 await self.push_msg(peer_id, message)
         for subscription in rpc.subscriptions:
             self.handle_subscription(peer_id, subscription)
-        if not self.router.bears(peer_id, rpc):
+        if not self.router.within_rate(peer_id, rpc):
             await self._expel(peer_id, "control messages beyond measure")
         elif rpc.HasField("control"):
-            _tame(rpc.control, self.topic_ids)
+            _sanitise(rpc.control, self.topic_ids)
             await self.router.handle_rpc(rpc, peer_id)
 
     async def push_msg(self, msg_forwarder: Any, msg: Any) -> None:
@@ -285,7 +285,7 @@ def _id(message: Any) -> bytes:
     return message_id("".join(message.topicIDs), message.data)
 
 
-def _tame(control: Any, topics: Collection[str]) -> None:
+def _sanitise(control: Any, topics: Collection[str]) -> None:
     """Leave in a control message only what concerns topics that we follow, and no addresses for us to dial.
 
     The router keeps a back-off for each topic it hears of and never drops it, and it would connect to

@@ -79,7 +79,7 @@ class ScoredGossipSub(SteadyGossipSub):
         super().__init__(**settings)
         self.scorer = None
         self.scores = Scores()
-        self._beats = 0
+        self._heartbeats = 0
         self._arrivals: OrderedDict[bytes, Arrival] = OrderedDict()
         self._promises: dict[tuple[Any, str], Promise] = {}
         self._spent: dict[Any, Spent] = {}
@@ -121,7 +121,7 @@ class ScoredGossipSub(SteadyGossipSub):
 
     # Control messages.
 
-    def bears(self, peer: Any, rpc: Any) -> bool:
+    def within_rate(self, peer: Any, rpc: Any) -> bool:
         """Whether the control messages of an RPC are still bearable, after all that this peer sent."""
         now, name = trio.current_time(), str(peer)
         excess = self._spent.setdefault(peer, Spent(now)).add(now, _counts(rpc))
@@ -190,7 +190,7 @@ class ScoredGossipSub(SteadyGossipSub):
                 self._dismiss(peer, topic)
         for peer, topic in negative:
             prunes[peer].append(topic)
-        for topic in self.mesh if self._beats % OPPORTUNITY_BEATS == 0 else ():
+        for topic in self.mesh if self._heartbeats % OPPORTUNITY_BEATS == 0 else ():
             for peer in self._better(topic):
                 self._admit(peer, topic)
                 grafts[peer].append(topic)
@@ -198,7 +198,7 @@ class ScoredGossipSub(SteadyGossipSub):
 
     def _settle(self) -> None:
         """Give credit for deliveries, look for broken promises, and forget what has passed."""
-        self._beats += 1
+        self._heartbeats += 1
         now = trio.current_time()
         for key in [key for key, arrival in self._arrivals.items() if now - arrival.time > NEAR_SECONDS]:
             self._credit(self._arrivals.pop(key))

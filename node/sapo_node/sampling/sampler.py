@@ -25,7 +25,7 @@ from sapo_node.groups.messages import Gate
 from sapo_node.groups.types import VerifiedGroup
 from sapo_node.sampling.filters import Gates
 from sapo_node.sampling.filters.habits import Span
-from sapo_node.sampling.pass_rates import Competence
+from sapo_node.sampling.pass_rates import PassRates
 from sapo_node.sampling.weights import Selection, own_advantages, preference
 from sapo_node.trust import constants
 from sapo_node.trust.constants import Standing
@@ -49,7 +49,7 @@ class WeightedGroup:
     """The right answers that are not taught at all, by number, and which gate says so."""
 
 
-class PassedOver(StrEnum):
+class NotDrawn(StrEnum):
     """Why a group on offer was not drawn; it may be another time, while it is young enough."""
 
     ENOUGH = "enough others were drawn"
@@ -65,7 +65,7 @@ class Draw:
 
     groups: list[WeightedGroup]
     """In the order drawn."""
-    passed_over: list[tuple[VerifiedGroup, PassedOver]]
+    not_drawn: list[tuple[VerifiedGroup, NotDrawn]]
 
 
 class _Room:
@@ -96,10 +96,10 @@ class Sampler:
     """Draws external groups within the bounds of the trust policy."""
 
     def __init__(
-        self, ledger: Ledger, rng: random.Random, competence: Competence, selection: Selection, gates: Gates
+        self, ledger: Ledger, rng: random.Random, pass_rates: PassRates, selection: Selection, gates: Gates
     ) -> None:
         self._ledger = ledger
-        self._competence = competence
+        self._pass_rates = pass_rates
         self._selection = selection
         self._gates = gates
         self._rng = rng
@@ -111,22 +111,22 @@ class Sampler:
             constants.NEWCOMER_CREDIT_LIMIT, self._newcomer_credit + constants.NEWCOMER_SHARE * count
         )
         fresh = [group for group in offered if epoch - group.epoch <= constants.MAX_AGE]
-        passed = [(group, PassedOver.TOO_OLD) for group in offered if epoch - group.epoch > constants.MAX_AGE]
+        passed = [(group, NotDrawn.TOO_OLD) for group in offered if epoch - group.epoch > constants.MAX_AGE]
         if not fresh or count == 0:
-            return Draw([], [*passed, *((group, PassedOver.NONE_WANTED) for group in fresh)])
-        unit = median(map(self._mass, self.yardstick(fresh)))
+            return Draw([], [*passed, *((group, NotDrawn.NONE_WANTED) for group in fresh)])
+        unit = median(map(self._loss_weight, self.reference_set(fresh)))
         room = _Room(self._ledger, count)
         drawn: list[WeightedGroup] = []
         for group in self._order(fresh, epoch):
             if len(drawn) == count:
-                passed.append((group, PassedOver.ENOUGH))
+                passed.append((group, NotDrawn.ENOUGH))
                 continue
-            units = self._mass(group) / unit
-            share = min(1.0, constants.MASS_LIMIT / units, room.left(group.peer) / units)
+            units = self._loss_weight(group) / unit
+            share = min(1.0, constants.LOSS_WEIGHT_LIMIT / units, room.left(group.peer) / units)
             if share < _LEAST_SHARE:
-                passed.append((group, PassedOver.PEER_SHARE))
+                passed.append((group, NotDrawn.PEER_SHARE))
             elif not self._affords(group.peer, share * units):
-                passed.append((group, PassedOver.NEWCOMERS))
+                passed.append((group, NotDrawn.NEWCOMERS))
             else:
                 room.take(group.peer, share * units)
                 weight = share * constants.AGE_WEIGHT ** max(0, epoch - group.epoch)
@@ -134,7 +134,7 @@ class Sampler:
                 drawn.append(WeightedGroup(group, weight, self._advantages(group), silent, stopped))
         return Draw(drawn, passed)
 
-    def yardstick(self, groups: Sequence[VerifiedGroup]) -> Sequence[VerifiedGroup]:
+    def reference_set(self, groups: Sequence[VerifiedGroup]) -> Sequence[VerifiedGroup]:
         """The groups by which all are measured: those of healthy peers, while there are any. Else newcomers, by many
         groups of hardly any mass or worth, could make everybody else's look too heavy or not worth taking, and by many
         long ones pass as light themselves.
@@ -159,11 +159,11 @@ class Sampler:
         if self._selection in ("uniform", "unfiltered"):
             return 1.0
         weight = self._ledger.of(group.peer).trust * constants.AGE_WEIGHT ** max(0, epoch - group.epoch)
-        return weight * preference(group, self._competence) if self._selection == "informative" else weight
+        return weight * preference(group, self._pass_rates) if self._selection == "informative" else weight
 
     def _advantages(self, group: VerifiedGroup) -> tuple[float, ...]:
         if self._selection == "informative":
-            weighed = own_advantages(group.rewards, self._competence.pass_rate(group.dataset))
+            weighed = own_advantages(group.rewards, self._pass_rates.pass_rate(group.dataset))
         else:
             weighed = advantages(group.rewards)
         return self._gates.judge(group, weighed)
@@ -180,11 +180,11 @@ class Sampler:
         self._newcomer_credit -= max(1.0, units)
         return True
 
-    def _mass(self, group: VerifiedGroup) -> float:
-        return mass(self._advantages(group), group.lengths)
+    def _loss_weight(self, group: VerifiedGroup) -> float:
+        return loss_weight(self._advantages(group), group.lengths)
 
 
-def mass(weighed: Sequence[float], lengths: Sequence[int]) -> float:
+def loss_weight(weighed: Sequence[float], lengths: Sequence[int]) -> float:
     """Training mass of a group: sum over its completions of |advantage| x UTF-8 bytes, with one byte for each end;
     never 0.
     """

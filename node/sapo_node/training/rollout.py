@@ -45,7 +45,7 @@ class AnswerFailed(LocalError):
     """Who answers could not; the same questions may be asked again."""
 
 
-class QuestionSkipped(LocalError):
+class TaskSkipped(LocalError):
     """Who answers does not want to; the round is left out."""
 
 
@@ -53,7 +53,7 @@ class Answerer(Protocol):
     """Who answers questions: a model, a program or a person."""
 
     async def generate(
-        self, questions: Sequence[str], *, completions: int, max_tokens: int, seed: int
+        self, prompts: Sequence[str], *, completions: int, max_tokens: int, seed: int
     ) -> list[tuple[Sampled, ...]]:
         """G completions for each question. One that does not train may raise AnswerFailed or QuestionSkipped."""
         ...
@@ -86,16 +86,14 @@ class Contribution:
         self._max_tokens = max_tokens
         self._model = model
 
-    async def generate(self, slot: Slot, questions: int) -> list[LocalGroup]:
+    async def generate(self, slot: Slot, prompts: int) -> list[LocalGroup]:
         """Answer the first I = `questions` questions of a reserved counter G times each, and score the answers as
         everybody else's.
         """
-        tasks = [
-            assign(self._manifest, self._identity.public_key, slot.epoch, slot.counter, k) for k in range(questions)
-        ]
+        tasks = [assign(self._manifest, self._identity.public_key, slot.epoch, slot.counter, k) for k in range(prompts)]
         specs = [(task.spec.dataset, task.spec.config, task.seed) for task in tasks]
         built = await self._scorer.score([ScoreRequest(*spec, ()) for spec in specs])
-        asked = [task.question for task in built if task is not None]
+        asked = [task.prompt for task in built if task is not None]
         if len(asked) < len(specs):
             raise RoundFailed("this node's own tasks could not be built; its log names the cause")
         groups = await self._answerer.generate(
@@ -115,7 +113,7 @@ class Contribution:
                 )
             local.append(
                 LocalGroup(
-                    request.dataset, scored.question, scored.digest, group, scored.rewards, advantages(scored.rewards)
+                    request.dataset, scored.prompt, scored.digest, group, scored.rewards, advantages(scored.rewards)
                 )
             )
         return local

@@ -73,7 +73,7 @@ COHORT_SHARE = 0.25
 healthy peers; never less than one group."""
 AGE_WEIGHT, MAX_AGE = 0.7, 4
 """Weight per epoch of age, and the age in epochs after which a group is no longer trained on."""
-MASS_LIMIT = 2.0
+LOSS_WEIGHT_LIMIT = 2.0
 """How far the training mass of one group may exceed the median of the groups on offer."""
 
 NEWCOMER_VERIFICATIONS = 2
@@ -86,7 +86,7 @@ MESSAGES_PER_SECOND, MESSAGE_BURST = 200.0, 1_000.0
 """Messages taken from one sender, who may carry those of a whole swarm."""
 NEWCOMER_COUNTERS = 0.5
 """Counters that a newcomer may advance in an epoch, as a share of the swarm's maximum. Skipped ones count."""
-STRANGERS_CONVICTED = 64
+UNKNOWN_BANS = 64
 """Equivocators who never earned anything here that are convicted in an epoch, and reminders sent in one."""
 NEWCOMER_ENVELOPES = 5_000
 """Envelopes of all newcomers together after which those who never earned anything here are not heard in an epoch."""

@@ -141,7 +141,9 @@ class Ledger:
 
     def _keep_word(self) -> None:
         """Store whom the operator names at this start, in place of whom was named at the last."""
-        for peer in [peer for peer, word in self._named.items() if word is Standing.HEALTHY and self.convicted(peer)]:
+        for peer in [
+            peer for peer, word in self._named.items() if word is Standing.HEALTHY and self.banned_by_evidence(peer)
+        ]:
             logger.warning("%s is named in `trusted`, and stays banned: it signed two contents for one round", peer)
             self._named[peer] = Standing.BANNED
         with self._database.transaction():
@@ -151,7 +153,7 @@ class Ledger:
             # Version 0.1 wrote an operator's ban into the account, where no offence explains it.
             for account in tuple(self._accounts.values()):
                 unexplained = account.standing is Standing.BANNED and account.trust >= constants.PROBATION_TRUST
-                if unexplained and not self.offences(account.peer) and not self.convicted(account.peer):
+                if unexplained and not self.offences(account.peer) and not self.banned_by_evidence(account.peer):
                     self._write(replace(account, standing=Standing.NEWCOMER))
 
     def of(self, peer: str) -> Account:
@@ -226,7 +228,7 @@ class Ledger:
         """Verified groups that counted in the epoch that runs."""
         return account.earned_now if account.earned_epoch == self._epoch else 0
 
-    def convict(self, proof: Equivocation) -> Account:
+    def ban(self, proof: Equivocation) -> Account:
         """Ban an issuer for good; the evidence is kept."""
         peer = peer_id(proof.issuer)
         guilty = Evidence(bad=constants.BAN_OFFENCES)
@@ -239,7 +241,7 @@ class Ledger:
             self._named[peer] = Standing.BANNED
         return self.of(peer)
 
-    def convicted(self, peer: str) -> bytes | None:
+    def banned_by_evidence(self, peer: str) -> bytes | None:
         """The evidence message against an equivocator, if there is any."""
         row = self._database.row("SELECT message FROM evidence WHERE peer = ?", peer)
         return row[0] if row else None
@@ -254,12 +256,12 @@ class Ledger:
             self._database.execute("INSERT INTO settled VALUES (?)", epoch)
             self._release()
             self._promote()
-            self._forget_strangers()
+            self._forget_unknown()
 
     def _release(self) -> None:
         for account in tuple(self._accounts.values()):
             served = account.standing is Standing.BANNED and self._epoch - account.since >= constants.BAN_EPOCHS
-            if served and self.convicted(account.peer) is None:
+            if served and self.banned_by_evidence(account.peer) is None:
                 self._write(Account(account.peer, Standing.PROBATION, Evidence(), since=self._epoch))
 
     def _promote(self) -> None:
@@ -276,8 +278,8 @@ class Ledger:
         for account in self._rng.sample(ready, min(ration, len(ready))):
             self._write(replace(account, standing=Standing.HEALTHY, since=self._epoch))
 
-    def _forget_strangers(self) -> None:
-        strangers = [
+    def _forget_unknown(self) -> None:
+        unknown_peers = [
             account
             for account in self.accounts()
             if account.earned == 0
@@ -285,8 +287,8 @@ class Ledger:
             and account.standing is not Standing.HEALTHY
             and not account.named
         ]
-        strangers.sort(key=lambda account: (account.standing is Standing.BANNED, account.since))
-        for account in strangers[: max(0, len(strangers) - MAX_STRANGERS)]:
+        unknown_peers.sort(key=lambda account: (account.standing is Standing.BANNED, account.since))
+        for account in unknown_peers[: max(0, len(unknown_peers) - MAX_STRANGERS)]:
             del self._accounts[account.peer]
             self._database.execute("DELETE FROM ledger WHERE peer = ?", account.peer)
             self._database.execute("DELETE FROM evidence WHERE peer = ?", account.peer)

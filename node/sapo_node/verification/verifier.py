@@ -41,16 +41,16 @@ class Scorer(Protocol):
 class Unusable(StrEnum):
     """Why a group of an accepted rollout cannot be trained on."""
 
-    CLAIMED_FLAT = "claimed flat"
+    CLAIMED_ZERO_ADVANTAGE = "claimed flat"
     NO_BODY = "body left out"
     MALFORMED_BODY = "malformed body"
     UNSCORED = "scoring failed"
     OTHER_TASK = "question or answer differs"
     FALSE_CLAIM = "false claim"
-    FLAT = "flat"
+    ZERO_ADVANTAGE = "flat"
 
 
-Judged = Callable[[Rollout, int, VerifiedGroup | Unusable], None]
+OnVerified = Callable[[Rollout, int, VerifiedGroup | Unusable], None]
 """`judged(rollout, k, what was found)`."""
 
 
@@ -64,16 +64,16 @@ class Verifier:
         ledger: Ledger,
         rng: random.Random,
         *,
-        keep_flat: bool = False,
-        on_judged: Judged = lambda _rollout, _k, _finding: None,
+        keep_zero_advantage: bool = False,
+        on_verified: OnVerified = lambda _rollout, _k, _finding: None,
     ) -> None:
         """With `keep_flat` groups without advantage are verified and kept as well; `on_judged` hears of every group."""
         self._manifest = manifest
         self._scorer = scorer
         self._ledger = ledger
         self._rng = rng
-        self._keep_flat = keep_flat
-        self._on_judged = on_judged
+        self._keep_zero_advantage = keep_zero_advantage
+        self._on_verified = on_verified
         self.verified = 0
         self.unusable: Counter[str] = Counter()
 
@@ -87,7 +87,7 @@ class Verifier:
         for (k, body), request, scored in zip(bodies.items(), requests, results, strict=True):
             finding = self._finding(rollout, k, body, request, scored)
             if isinstance(finding, VerifiedGroup):
-                self._on_judged(rollout, k, finding)
+                self._on_verified(rollout, k, finding)
                 groups.append(finding)
             else:
                 self._leave_out(rollout, k, finding)
@@ -95,7 +95,7 @@ class Verifier:
 
     def _leave_out(self, rollout: Rollout, k: int, reason: Unusable) -> None:
         self.unusable[reason] += 1
-        self._on_judged(rollout, k, reason)
+        self._on_verified(rollout, k, reason)
 
     def _readable_bodies(self, rollout: Rollout, peer: str) -> dict[int, Body]:
         """The bodies worth scoring, by k: those that are there, decode, and are not claimed flat unless audited."""
@@ -103,8 +103,8 @@ class Verifier:
         for k, (group, data) in enumerate(zip(rollout.header.groups, rollout.bodies, strict=True)):
             if data is None:
                 self._leave_out(rollout, k, Unusable.NO_BODY)
-            elif len(set(group.claims)) == 1 and not self._keep_flat and not self._audits(peer):
-                self._leave_out(rollout, k, Unusable.CLAIMED_FLAT)
+            elif len(set(group.claims)) == 1 and not self._keep_zero_advantage and not self._audits(peer):
+                self._leave_out(rollout, k, Unusable.CLAIMED_ZERO_ADVANTAGE)
             else:
                 try:
                     bodies[k] = decode_body(data, self._manifest)
@@ -133,10 +133,10 @@ class Verifier:
             return reason or Unusable.UNSCORED
         self._ledger.report(peer, Fact.VERIFIED_GROUP)
         self.verified += 1
-        if len(set(scored.rewards)) == 1 and not self._keep_flat:
-            return Unusable.FLAT
+        if len(set(scored.rewards)) == 1 and not self._keep_zero_advantage:
+            return Unusable.ZERO_ADVANTAGE
         return VerifiedGroup(
-            *(peer, header.epoch, header.counter, k, request.dataset, scored.question),
+            *(peer, header.epoch, header.counter, k, request.dataset, scored.prompt),
             body.completions,
             scored.rewards,
         )

@@ -105,8 +105,8 @@ class Loopback:
 def _earlier(simulation: Simulation, identities: Sequence[Identity], number: int) -> Sequence[Identity]:
     """The nodes that a node gets as its bootstrap peers: `degree` of those before it, or all."""
     others = identities[:number]
-    dice = random.Random(f"{simulation.seed}/{number}")  # noqa: S311 - simulation
-    return dice.sample(others, simulation.degree) if 0 < simulation.degree < len(others) else others
+    rng = random.Random(f"{simulation.seed}/{number}")  # noqa: S311 - simulation
+    return rng.sample(others, simulation.degree) if 0 < simulation.degree < len(others) else others
 
 
 def address(place: tuple[str, int], peer: str) -> str:
