@@ -6,6 +6,7 @@ import trio
 from trio.testing import MockClock
 
 from sapo_node.net import dialer
+from sapo_node.net.defences import NAMED, WRONG
 from sapo_node.net.dialer import Dialer
 from sapo_node.net.interface import BootstrapReached, BootstrapUnreachable, NetworkNotice
 
@@ -353,7 +354,7 @@ async def test_who_named_three_that_are_not_there_is_heeded_no_more_for_a_while(
     for number in range(20):
         book.want(f"peer {number}", ["a"], by="liar")
         await trio.sleep(1)
-    assert len(world.dialled) == dialer.WRONG
+    assert len(world.dialled) == WRONG
     book.want("other", ["b"], by="namer")
     await trio.sleep(1)
     assert world.linked == {"other"}
@@ -367,7 +368,7 @@ async def test_one_peer_fills_no_more_than_its_part_of_the_book() -> None:
     book = World().dialer()
     for number in range(20):
         book.want(f"peer {number}", ["a"], by="namer")
-    assert len(book.wanted()) == dialer.NAMED
+    assert len(book.wanted()) == NAMED
 
 
 async def test_what_is_said_of_a_peer_that_is_known_changes_nothing(

@@ -15,7 +15,6 @@ from sapo_node.app.state import SCHEMA
 from sapo_node.cli.tables import answer_table
 from sapo_node.groups.messages import Sampled
 from sapo_node.groups.types import TaskAnswers
-from sapo_node.ingest.pending import MAX_PER_PEER
 from sapo_node.net.memory import MemoryHub
 from sapo_node.processes.clock import TrioClock
 from sapo_node.storage.counters import Counters
@@ -23,6 +22,7 @@ from sapo_node.storage.database import Database
 from sapo_node.storage.keys import Identity
 from sapo_node.training.batch_log import trained_per_peer
 from sapo_node.training.rollout import AnswerFailed, TaskSkipped
+from sapo_node.trust.constants import PENDING_PER_PEER
 from sapo_protocol import decode_body, open_message
 from swarm_parts import KnowingScorer, Oracle
 
@@ -148,7 +148,7 @@ async def test_rounds_come_no_faster_than_a_peer_keeps_their_rollouts(fast, auto
     member.answerer.oracle.seconds = 0.0
     await play(8, member)
     times = [time for time, _ in member.sent]
-    assert [after - before for before, after in pairwise(times)] == pytest.approx([EPOCH / MAX_PER_PEER] * 7)
+    assert [after - before for before, after in pairwise(times)] == pytest.approx([EPOCH / PENDING_PER_PEER] * 7)
 
 
 def answering(member, *rounds):

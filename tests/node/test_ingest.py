@@ -5,12 +5,12 @@ from dataclasses import replace
 import pytest
 
 from gate import SENDER, Gate
-from sapo_node.ingest.pending import MAX_PER_PEER
 from sapo_node.ingest.validator import Ignored
 from sapo_node.net.interface import Verdict
 from sapo_node.storage.counters import KeyInUseElsewhere
 from sapo_node.trust import constants
 from sapo_node.trust.constants import Fact, Standing
+from sapo_node.trust.defences import Defences
 from sapo_protocol import Layer, encode_body, encode_message, peer_id, shard_of
 
 
@@ -185,9 +185,9 @@ async def test_skipping_counters_spends_a_newcomers_quota(gate, author, manifest
 
 
 async def test_names_without_number_do_not_keep_out_a_newcomer_who_gave_something(
-    gate, author, other_author, monkeypatch
+    database, manifest, rng, author, other_author
 ):
-    monkeypatch.setattr(constants, "NEWCOMER_ENVELOPES", 1)
+    gate = Gate(database, manifest, rng, defences=Defences(newcomer_envelopes=1))
     gate.ledger.report(peer_id(author.issuer), Fact.VERIFIED_GROUP)
     assert await gate.verdict(other_author.message(epoch=5)) is Verdict.ACCEPT
     assert await gate.verdict(other_author.message(epoch=5, counter=1)) is Verdict.IGNORE
@@ -218,10 +218,10 @@ async def test_nobody_can_stop_a_node_by_forging_its_key(author, database, manif
 
 
 async def test_one_peer_cannot_fill_the_inbox(gate, author):
-    for counter in range(2 * MAX_PER_PEER):
+    for counter in range(2 * constants.PENDING_PER_PEER):
         gate.clock.time += 0.02
         await gate.verdict(author.message(epoch=5, counter=counter))
-    assert len(gate.pending_queue) == MAX_PER_PEER
+    assert len(gate.pending_queue) == constants.PENDING_PER_PEER
 
 
 async def test_a_database_that_cannot_be_written_stops_the_node_and_accepts_nothing(gate, author, database):

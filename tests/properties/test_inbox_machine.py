@@ -13,6 +13,7 @@ from sapo_node.ingest import pending
 from sapo_node.ingest.pending import PendingQueue
 from sapo_node.storage.database import Database
 from sapo_node.trust.constants import MAX_AGE
+from sapo_node.trust.defences import Defences
 from sapo_protocol import (
     Body,
     Completion,
@@ -34,6 +35,7 @@ KEYS = [Ed25519PrivateKey.from_private_bytes(bytes([n]) * 32) for n in range(4)]
 ISSUERS = [key.public_key().public_bytes_raw() for key in KEYS]
 PEERS = [peer_id(issuer) for issuer in ISSUERS]
 PER_PEER, IN_ALL = 3, 8
+SMALL = Defences(pending_per_peer=PER_PEER, pending_rollouts=IN_ALL)
 
 arriving = st.tuples(
     st.integers(0, len(KEYS) - 1),
@@ -60,7 +62,7 @@ class InboxMachine(RuleBasedStateMachine):
     def __init__(self):
         super().__init__()
         self.database = Database(None, (pending.SCHEMA,))
-        self.pending_queue = PendingQueue(self.database, MANIFEST)
+        self.pending_queue = PendingQueue(self.database, MANIFEST, defences=SMALL)
         self.waiting: dict[bytes, Rollout] = {}
         """By envelope id, in the order of arrival."""
 
@@ -91,7 +93,7 @@ class InboxMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.waiting)
     @rule()
     def the_node_restarts(self):
-        self.pending_queue = PendingQueue(self.database, MANIFEST)
+        self.pending_queue = PendingQueue(self.database, MANIFEST, defences=SMALL)
 
     @invariant()
     def it_holds_what_waits_and_within_its_bounds(self):
@@ -124,8 +126,6 @@ class InboxMachine(RuleBasedStateMachine):
         return peer_id(rollout.opened.issuer)
 
 
-def test_the_inbox_gives_the_newest_first_and_makes_room_where_most_is_held_and_oldest(monkeypatch):
+def test_the_inbox_gives_the_newest_first_and_makes_room_where_most_is_held_and_oldest():
     """With its bounds made small enough to be met."""
-    monkeypatch.setattr(pending, "MAX_PER_PEER", PER_PEER)
-    monkeypatch.setattr(pending, "MAX_ROLLOUTS", IN_ALL)
     run_state_machine_as_test(InboxMachine, settings=settings())

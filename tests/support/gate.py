@@ -9,6 +9,7 @@ from sapo_node.net.interface import Verdict
 from sapo_node.processes.clock import Clock
 from sapo_node.storage.counters import Counters
 from sapo_node.storage.database import Database
+from sapo_node.trust.defences import DEFENDED, Defences
 from sapo_node.trust.equivocation import EquivocationHandler
 from sapo_node.trust.ledger import Ledger
 from sapo_protocol import LocalError, Manifest, peer_id
@@ -37,13 +38,14 @@ class Gate:
         issuer: bytes = bytes(32),
         *,
         trusted: tuple[str, ...] = (),
+        defences: Defences = DEFENDED,
     ) -> None:
         self.manifest = manifest
         self.clock = ManualClock(3_100)
         self.fatal: list[LocalError] = []
-        self.ledger = Ledger(database, trusted=trusted, rng=rng)
-        self.equivocation_handler = EquivocationHandler(self.ledger)
-        self.pending_queue = PendingQueue(database, manifest)
+        self.ledger = Ledger(database, trusted=trusted, rng=rng, defences=defences)
+        self.equivocation_handler = EquivocationHandler(self.ledger, defences=defences)
+        self.pending_queue = PendingQueue(database, manifest, defences=defences)
         self.message_store = MessageStore(manifest)
         self.counters = Counters(database, manifest, now=self.clock.now(), key_is_new=True, rng=rng)
         self.ingest = Ingest(
@@ -57,6 +59,7 @@ class Gate:
             message_store=self.message_store,
             issuer=issuer,
             on_fatal=self.fatal.append,
+            defences=defences,
         )
 
     async def verdict(self, message: bytes, sender: str = SENDER, *, shard: int = 0) -> Verdict:

@@ -22,6 +22,7 @@ from sapo_node.net.memory import LinkQuality, MemoryHub
 from sapo_node.net.seen_cache import RecentIds, content_id
 from sapo_node.processes.clock import TrioClock
 from sapo_node.storage.keys import Identity
+from sapo_node.trust.defences import DEFENDED, Defences
 from sapo_protocol import (
     Manifest,
     RemoteError,
@@ -29,7 +30,6 @@ from sapo_protocol import (
     decode_evidence,
     epoch_at,
     evidence_topic,
-    open_message,
     prove_equivocation,
     rollouts_topics,
     topic_of,
@@ -63,8 +63,10 @@ class Crowd:
         hub: MemoryHub,
         clock: TrioClock,
         audit: Audit | None,
+        defences: Defences = DEFENDED,
     ) -> None:
         self._manifest = manifest
+        self._defences = defences
         self._scorer = scorer
         self._clock = clock
         self._audit = audit
@@ -140,7 +142,7 @@ class Crowd:
 
     def _is_rollout(self, data: bytes) -> bool:
         try:
-            open_message(data, self._manifest)
+            self._defences.open_message(data, self._manifest)
         except RemoteError:
             return False
         return True

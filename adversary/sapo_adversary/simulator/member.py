@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 import trio
 import trio.testing
 
+from sapo_adversary.ablations.defences import Undefended
+from sapo_adversary.ablations.replacements import Carriers
 from sapo_adversary.scoring import SharedScorer
 from sapo_adversary.simulator.attackers import insiders
 from sapo_adversary.simulator.learners import learner_for
@@ -86,6 +88,7 @@ class Member:
         scorer: SharedScorer,
         hub: "MemoryHub | Loopback",
         audit: Audit | None,
+        undefended: Undefended,
     ) -> None:
         self.spec = spec
         self.log = _Log()
@@ -99,6 +102,7 @@ class Member:
         self._offset = _STAGGER * number
         if simulation.trusted:
             _acquaint(self._database, (*(each.peer_id for each in identities), *insiders(simulation)))
+        carriers = Carriers(manifest)
         self.node = Node(
             config=_config_of(simulation, spec),
             manifest=manifest,
@@ -110,6 +114,7 @@ class Member:
             policy=self.learner,
             rng=rng,
             on_fatal=self._stop,
+            defences=undefended.of_node(identities[number].public_key, carriers),
         )
         if audit:
             self.node.trainer = WatchedTrainer(
@@ -123,7 +128,7 @@ class Member:
         self.peer = self.node.identity.peer_id
         self._network: MemoryNetwork | HonestNetwork = hub.join(
             self.peer,
-            self.node.channels,
+            carriers.noting(self.node.channels) if undefended.blames_carriers else self.node.channels,
             requests=self.node.requests(self._peers) if simulation.pulls else None,
             admit=self.node.admits,
             notify=lambda _: None,
@@ -250,6 +255,7 @@ def members_of(
     scorer: SharedScorer,
     hub: "MemoryHub | Loopback",
     audit: Audit | None,
+    undefended: Undefended,
     policies: Path = Path(),
 ) -> list[Member]:
     """All nodes of a simulation, by number."""
@@ -265,6 +271,7 @@ def members_of(
             scorer=scorer,
             hub=hub,
             audit=audit,
+            undefended=undefended,
         )
         for number, spec in enumerate(simulation.members)
     ]

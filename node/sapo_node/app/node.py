@@ -36,6 +36,7 @@ from sapo_node.training.batch_log import Policy, Trainer
 from sapo_node.training.evaluation import measure
 from sapo_node.training.rollout import Answerer, Contribution, RoundFailed
 from sapo_node.training.round import Choices, Phase, RoundReport, Rounds
+from sapo_node.trust.defences import DEFENDED, Defences
 from sapo_node.trust.equivocation import EquivocationHandler
 from sapo_node.trust.ledger import Ledger
 from sapo_node.verification.scheduler import VerificationScheduler
@@ -84,6 +85,7 @@ class Node:
         on_fatal: Callable[[LocalError], None],
         contributor: Answerer | None = None,
         journal: Journal | Unwritten = UNWRITTEN,
+        defences: Defences = DEFENDED,
     ) -> None:
         """`counters` are this key's, in the same database; `on_fatal` hears what must stop the node. `policy` is None
         for one that does not train: it shares the answers of its `contributor`, or only verifies and relays without
@@ -95,16 +97,23 @@ class Node:
         self._clock = clock
         self._database = database
         self._journal = journal
+        self._defences = defences
         self.identity = identity
         self.counters = counters
         epoch = self.counters.epoch(clock.now())
         self.ledger = Ledger(
-            database, epoch=epoch, trusted=config.trusted, banned=config.banned, rng=rng, now=clock.now
+            database,
+            epoch=epoch,
+            trusted=config.trusted,
+            banned=config.banned,
+            rng=rng,
+            now=clock.now,
+            defences=defences,
         )
-        self._equivocation_handler = EquivocationHandler(self.ledger)
+        self._equivocation_handler = EquivocationHandler(self.ledger, defences=defences)
         self.subscriptions = ShardSubscriptions(manifest, self.ledger, rng)
-        self.pending_queue = PendingQueue(database, manifest)
-        self.pool = Pool(database)
+        self.pending_queue = PendingQueue(database, manifest, defences=defences)
+        self.pool = Pool(database, defences=defences)
         for peer in config.banned:
             self.pending_queue.forget(peer)
             self.pool.forget(peer)
@@ -124,6 +133,7 @@ class Node:
             issuer=identity.public_key,
             on_fatal=on_fatal,
             on_refused=journal.refused,
+            defences=defences,
         )
         self.verifier = Verifier(
             manifest,
@@ -132,9 +142,15 @@ class Node:
             rng,
             keep_zero_advantage=config.selection == "unfiltered",
             on_verified=journal.verified_or_unusable,
+            defences=defences,
         )
         self._scheduler = VerificationScheduler(
-            pending_queue=self.pending_queue, verifier=self.verifier, pool=self.pool, ledger=self.ledger, rng=rng
+            pending_queue=self.pending_queue,
+            verifier=self.verifier,
+            pool=self.pool,
+            ledger=self.ledger,
+            rng=rng,
+            defences=defences,
         )
         self._scorer = scorer
         self._policy = policy
@@ -202,7 +218,7 @@ class Node:
         play = Rounds(
             contribution=self._contribution(self._policy, publish),
             scheduler=self._scheduler,
-            sampler=Sampler(self.ledger, self._rng, pass_rates, self._config.selection, gates),
+            sampler=Sampler(self.ledger, self._rng, pass_rates, self._config.selection, gates, defences=self._defences),
             pass_rates=pass_rates,
             gates=gates,
             pool=self.pool,

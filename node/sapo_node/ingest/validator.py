@@ -20,8 +20,8 @@ from sapo_node.net.interface import Verdict
 from sapo_node.processes.clock import Clock
 from sapo_node.storage.counters import Counters, KeyInUseElsewhere
 from sapo_node.storage.database import Database, StateError
-from sapo_node.trust import constants
 from sapo_node.trust.constants import Fact, Standing
+from sapo_node.trust.defences import DEFENDED, Defences
 from sapo_node.trust.equivocation import EquivocationHandler
 from sapo_node.trust.ledger import Ledger
 from sapo_protocol import (
@@ -35,15 +35,10 @@ from sapo_protocol import (
     Rollout,
     Sealed,
     decode_evidence,
-    decode_header,
-    decode_message,
     encode_evidence,
     in_window,
     match_bodies,
-    open_envelope,
-    parse_envelope,
     peer_id,
-    prove_equivocation,
     require_shard,
 )
 
@@ -90,6 +85,7 @@ class Ingest:
         issuer: bytes,
         on_fatal: Callable[[LocalError], None],
         on_refused: Refused = lambda _sender, _sealed, _why: None,
+        defences: Defences = DEFENDED,
     ) -> None:
         """`issuer` is this node's own public key; `on_fatal` hears what must stop the node, `on_refused` what was not
         taken.
@@ -105,10 +101,11 @@ class Ingest:
         self._issuer = issuer
         self._on_fatal = on_fatal
         self._on_refused = on_refused
+        self._defences = defences
         self._sealed: Sealed | None = None
         """The envelope of the rollout at hand, as soon as there is one."""
-        self._window = ReplayWindow(database)
-        self._quota = SenderQuota(rate=constants.MESSAGES_PER_SECOND, burst=constants.MESSAGE_BURST)
+        self._window = ReplayWindow(database, defences=defences)
+        self._quota = SenderQuota(rate=defences.messages_per_second, burst=defences.message_burst)
         self.accepted = 0
         self.pulled = 0
         """Of the accepted ones, those that this node had asked for."""
@@ -181,23 +178,25 @@ class Ingest:
 
     def _admit(self, data: bytes, now: float, *, shard: int | None = None) -> None:
         """Steps 2 to 15 of the spec for rollouts (spec/gossip.md), in its order; no shard for what came on no topic."""
+        defences = self._defences
         # Steps 2 and 3: MSG-1, MSG-2.
-        envelope, bodies = decode_message(data, self._manifest)
+        envelope, bodies = defences.decode_message(data, self._manifest)
         # Step 4: ENV-1 to ENV-6.
-        self._sealed = sealed = parse_envelope(envelope, network_id=self._manifest.network_id)
+        self._sealed = sealed = defences.parse_envelope(envelope, network_id=self._manifest.network_id)
         # Step 5: REP-1.
         received = self._require_news(sealed, bodies)
         # Step 6: local.
         self._require_admitted(sealed)
         # Step 7: ENV-7, SIG-1 to SIG-4.
-        opened = open_envelope(sealed)
+        opened = defences.open_envelope(sealed)
         # Step 8: HDR-1 to HDR-4, EXT-1, EXT-2.
-        header = decode_header(opened.payload, self._manifest)
+        header = defences.decode_header(opened.payload, self._manifest)
         # Step 9: TOP-3.
         if shard is not None:
             require_shard(self._manifest, shard, opened.issuer, header.epoch)
         # Step 10: TIME-2. Before step 12: an own envelope may be replayed long after this node forgot it.
-        if not in_window(self._manifest, header.epoch, now) or not self._window.remembers(header.epoch):
+        is_open = in_window(self._manifest, header.epoch, now) and self._window.remembers(header.epoch)
+        if defences.epoch_window and not is_open:
             raise _Ignore(Ignored.OUTSIDE_WINDOW)
         # Step 11: BODY-1.
         rollout = match_bodies(opened, header, bodies)
@@ -236,7 +235,7 @@ class Ingest:
 
     def _recognise(self, opened: Opened, header: Header) -> None:
         try:
-            self._counters.recognise(opened.envelope_id, header.epoch)
+            self._defences.recognise(self._counters, opened.envelope_id, header.epoch)
         except KeyInUseElsewhere as error:
             self._on_fatal(error)
         raise _Ignore(Ignored.DUPLICATE)
@@ -247,7 +246,7 @@ class Ingest:
         if first is None or self._window.received(sealed.envelope_id) is not None:
             return
         if self._equivocation_handler.hears(sealed.issuer):
-            accepted = parse_envelope(first, network_id=self._manifest.network_id)
+            accepted = self._defences.parse_envelope(first, network_id=self._manifest.network_id)
             self._ban(encode_evidence(accepted, sealed), publish=True)
         raise _Ignore(Ignored.EQUIVOCATION)
 
@@ -257,8 +256,8 @@ class Ingest:
         """
         header, account = rollout.header, self._ledger.of(peer_id(rollout.opened.issuer))
         if account.standing is not Standing.HEALTHY:
-            over = header.counter >= self._manifest.max_rounds * constants.NEWCOMER_COUNTERS
-            crowded = self._window.newcomers(header.epoch) >= constants.NEWCOMER_ENVELOPES
+            over = header.counter >= self._manifest.max_rounds * self._defences.newcomer_counters
+            crowded = self._window.newcomers(header.epoch) >= self._defences.newcomer_envelopes
             if over or (crowded and not account.earned):
                 raise _Ignore(Ignored.OVER_QUOTA)
 
@@ -277,7 +276,9 @@ class Ingest:
         self.evidence += 1
 
     def _ban(self, evidence: bytes, *, publish: bool) -> None:
-        proof = prove_equivocation(decode_evidence(evidence, self._manifest), self._manifest)
+        proof = self._defences.prove_equivocation(decode_evidence(evidence, self._manifest), self._manifest)
+        if proof is None:
+            return
         if proof.issuer == self._issuer:
             self._on_fatal(
                 KeyInUseElsewhere(

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from sapo_node.net import addresses, listening
+from sapo_node.net.defences import NETWORK_DEFENDED, NetworkDefences
 from sapo_node.net.dialer import Dialer
 from sapo_node.net.discovery import Beacon, discover
 from sapo_node.net.interface import (
@@ -67,6 +68,7 @@ class NetworkSettings:
     """Peers that served us before a restart; like `bootstrap`, but nobody is told when they are gone."""
     discover: bool = True
     """Find nodes of the same swarm on the LAN and on this machine."""
+    defences: NetworkDefences = NETWORK_DEFENDED
 
     def require_usable(self) -> None:
         """Raises AddressError for an address that cannot be used, and PortBusyError for a port that is taken."""
@@ -109,13 +111,18 @@ class Libp2pNetwork:
         self._part = self._parts = frozenset(channels) - self._shared
         self._service: Service | None = None
         self._dialer = Dialer(
-            self._dial, self._linked, below_target=self._below_target, admit=self._admits, notify=notify
+            self._dial,
+            self._linked,
+            below_target=self._below_target,
+            admit=self._admits,
+            notify=notify,
+            defences=settings.defences,
         )
         for text in settings.bootstrap:
             bootstrap, address = addresses.parse_dial(text)
             if bootstrap != peer_id:
                 self._dialer.want(bootstrap, [address], bootstrap=True)
-        for text in settings.anchors:
+        for text in settings.anchors if settings.defences.anchors else ():
             anchor, address = addresses.parse_dial(text)
             self._dialer.want(anchor, [address], anchor=True)
         self._up = trio.Event()  # while a service runs
@@ -197,6 +204,7 @@ class Libp2pNetwork:
             offended=self._offended,
             joined=self._joined,
             foreign=self._follows_other,
+            defences=self._settings.defences,
         )
         where = Listening(self._listen, self._announce)
         return Service(

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from sapo_node.groups.types import GroupKey, VerifiedGroup
 from sapo_node.storage.database import Database
-from sapo_node.trust import constants
+from sapo_node.trust.defences import DEFENDED, Defences
 from sapo_protocol import Completion, Finish
 
 SCHEMA = """
@@ -26,8 +26,9 @@ MAX_PER_PEER = 64
 class Pool:
     """The verified groups of all peers."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, *, defences: Defences = DEFENDED) -> None:
         self._database = database
+        self._max_age = defences.max_age
         self._read: dict[GroupKey, VerifiedGroup] = {}
         """Those that were there when they were last asked for: most wait for many rounds."""
         self._recount()
@@ -76,7 +77,7 @@ class Pool:
 
     def advance(self, epoch: int) -> int:
         """Enter an epoch: drop the groups that are too old to be trained on; how many they are."""
-        dropped = self._database.execute("DELETE FROM pool WHERE epoch < ?", epoch - constants.MAX_AGE)
+        dropped = self._database.execute("DELETE FROM pool WHERE epoch < ?", epoch - self._max_age)
         self._recount()
         return dropped
 

@@ -29,6 +29,7 @@ from sapo_node.sampling.pass_rates import PassRates
 from sapo_node.sampling.weights import Selection, own_advantages, preference
 from sapo_node.trust import constants
 from sapo_node.trust.constants import Standing
+from sapo_node.trust.defences import DEFENDED, Defences
 from sapo_node.trust.ledger import Ledger
 
 _LEAST_SHARE = 0.25
@@ -71,12 +72,12 @@ class Draw:
 class _Room:
     """What each peer and each cohort may still take in one draw, in groups of the usual mass."""
 
-    def __init__(self, ledger: Ledger, count: int) -> None:
+    def __init__(self, ledger: Ledger, count: int, defences: Defences) -> None:
         self._ledger = ledger
-        self._peers: defaultdict[str, float] = defaultdict(lambda: max(1.0, constants.PEER_SHARE * count))
+        self._peers: defaultdict[str, float] = defaultdict(lambda: max(1.0, defences.peer_share * count))
         heads = Counter(each.cohort for each in ledger.accounts() if each.standing is Standing.HEALTHY)
         self._cohorts = {
-            cohort: max(1.0, max(constants.COHORT_SHARE, number / heads.total()) * count)
+            cohort: max(1.0, max(defences.cohort_share, number / heads.total()) * count)
             for cohort, number in heads.items()
             if cohort is not None
         }
@@ -96,33 +97,42 @@ class Sampler:
     """Draws external groups within the bounds of the trust policy."""
 
     def __init__(
-        self, ledger: Ledger, rng: random.Random, pass_rates: PassRates, selection: Selection, gates: Gates
+        self,
+        ledger: Ledger,
+        rng: random.Random,
+        pass_rates: PassRates,
+        selection: Selection,
+        gates: Gates,
+        *,
+        defences: Defences = DEFENDED,
     ) -> None:
         self._ledger = ledger
         self._pass_rates = pass_rates
         self._selection = selection
         self._gates = gates
         self._rng = rng
+        self._defences = defences
         self._newcomer_credit = 0.0
 
     def draw(self, offered: Sequence[VerifiedGroup], count: int, *, epoch: int) -> Draw:
         """At most `count` groups (J) of those on offer."""
+        defences = self._defences
         self._newcomer_credit = min(
-            constants.NEWCOMER_CREDIT_LIMIT, self._newcomer_credit + constants.NEWCOMER_SHARE * count
+            defences.newcomer_credit_limit, self._newcomer_credit + defences.newcomer_share * count
         )
-        fresh = [group for group in offered if epoch - group.epoch <= constants.MAX_AGE]
-        passed = [(group, NotDrawn.TOO_OLD) for group in offered if epoch - group.epoch > constants.MAX_AGE]
+        fresh = [group for group in offered if epoch - group.epoch <= defences.max_age]
+        passed = [(group, NotDrawn.TOO_OLD) for group in offered if epoch - group.epoch > defences.max_age]
         if not fresh or count == 0:
             return Draw([], [*passed, *((group, NotDrawn.NONE_WANTED) for group in fresh)])
         unit = median(map(self._loss_weight, self.reference_set(fresh)))
-        room = _Room(self._ledger, count)
+        room = _Room(self._ledger, count, defences)
         drawn: list[WeightedGroup] = []
         for group in self._order(fresh, epoch):
             if len(drawn) == count:
                 passed.append((group, NotDrawn.ENOUGH))
                 continue
             units = self._loss_weight(group) / unit
-            share = min(1.0, constants.LOSS_WEIGHT_LIMIT / units, room.left(group.peer) / units)
+            share = min(1.0, defences.mass_limit / units, room.left(group.peer) / units)
             if share < _LEAST_SHARE:
                 passed.append((group, NotDrawn.PEER_SHARE))
             elif not self._affords(group.peer, share * units):
@@ -139,6 +149,8 @@ class Sampler:
         groups of hardly any mass or worth, could make everybody else's look too heavy or not worth taking, and by many
         long ones pass as light themselves.
         """
+        if not self._defences.healthy_reference:
+            return groups
         return [group for group in groups if self._ledger.standing(group.peer) is Standing.HEALTHY] or groups
 
     def _order(self, groups: list[VerifiedGroup], epoch: int) -> list[VerifiedGroup]:

@@ -7,8 +7,8 @@ budget per epoch, and evidence against those who did is never kept out by it.
 import logging
 from collections import deque
 
-from sapo_node.trust import constants
 from sapo_node.trust.constants import Standing
+from sapo_node.trust.defences import DEFENDED, Defences
 from sapo_node.trust.ledger import Ledger
 from sapo_protocol import Equivocation, peer_id
 
@@ -18,11 +18,12 @@ logger = logging.getLogger(__name__)
 class EquivocationHandler:
     """What this node does with proofs of equivocation."""
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: Ledger, *, defences: Defences = DEFENDED) -> None:
         self._ledger = ledger
+        self._most = defences.strangers_convicted
         self._unknown_peers = 0
         self._broadcast: set[str] = set()
-        self._to_publish: deque[bytes] = deque(maxlen=constants.UNKNOWN_BANS)
+        self._to_publish: deque[bytes] = deque(maxlen=self._most)
 
     def advance(self) -> None:
         """Enter an epoch, which comes with new budgets."""
@@ -34,7 +35,7 @@ class EquivocationHandler:
         peer = peer_id(issuer)
         if self._ledger.banned_by_evidence(peer) is not None:
             return False
-        return not self._is_unknown(peer) or self._unknown_peers < constants.UNKNOWN_BANS
+        return not self._is_unknown(peer) or self._unknown_peers < self._most
 
     def ban(self, proof: Equivocation, *, publish: bool) -> str:
         """Ban the issuer for good; the peer id. `publish` when this node found it: what was received is forwarded."""
@@ -49,7 +50,7 @@ class EquivocationHandler:
     def next_evidence(self, peer: str) -> None:
         """Somebody still passes on what a convicted peer sends: publish the evidence again, once per peer and epoch."""
         evidence = self._ledger.banned_by_evidence(peer)
-        if evidence is None or peer in self._broadcast or len(self._broadcast) >= constants.UNKNOWN_BANS:
+        if evidence is None or peer in self._broadcast or len(self._broadcast) >= self._most:
             return
         self._broadcast.add(peer)
         self._to_publish.append(evidence)

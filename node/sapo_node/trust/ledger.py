@@ -20,6 +20,7 @@ from typing import Any
 from sapo_node.storage.database import Database
 from sapo_node.trust import constants
 from sapo_node.trust.constants import Evidence, Fact, Standing
+from sapo_node.trust.defences import DEFENDED, Defences
 from sapo_protocol import Equivocation, peer_id
 
 logger = logging.getLogger(__name__)
@@ -124,6 +125,7 @@ class Ledger:
         banned: Iterable[str] = (),
         rng: random.Random,
         now: Callable[[], float] = time.time,
+        defences: Defences = DEFENDED,
     ) -> None:
         """`epoch` is the one that runs; `trusted` and `banned` are the peer ids that the operator names; `now` gives
         Unix time.
@@ -131,6 +133,7 @@ class Ledger:
         self._database = database
         self._rng = rng
         self._now = now
+        self._defences = defences
         self._epoch = epoch
         self._named = dict.fromkeys(trusted, Standing.HEALTHY) | dict.fromkeys(banned, Standing.BANNED)
         self._accounts = {account.peer: account for account in map(_account, database.rows("SELECT * FROM ledger"))}
@@ -183,20 +186,24 @@ class Ledger:
 
     def admits(self, peer: str) -> bool:
         """Whether this node deals with the peer at all."""
-        return self.standing(peer) is not Standing.BANNED
+        if self.standing(peer) is not Standing.BANNED:
+            return True
+        if not self._defences.durable_bans:
+            self._accounts.pop(peer, None)
+        return False
 
     def can_earn(self, peer: str) -> bool:
         """Whether another verified group would bring a newcomer nearer to good standing in this epoch."""
         account = self.of(peer)
         has_more_to_earn = account.standing is Standing.NEWCOMER and account.earned < constants.HEALTHY_AFTER
-        return has_more_to_earn and self._earned_now(account) < constants.EARNED_PER_EPOCH
+        return has_more_to_earn and self._earned_now(account) < self._defences.earned_per_epoch
 
     def report(self, peer: str, fact: Fact) -> Account:
         """Enter one fact that this node saw first-hand; the account after it."""
         before = self._earned(peer)
-        evidence = before.evidence.after(fact)
+        evidence = before.evidence.after(fact, self._defences.offence)
         earned_now = self._earned_now(before)
-        counts = fact is Fact.VERIFIED_GROUP and earned_now < constants.EARNED_PER_EPOCH
+        counts = fact is Fact.VERIFIED_GROUP and earned_now < self._defences.earned_per_epoch
         standing = constants.standing_after(before.standing, evidence)
         newly_banned = standing is Standing.BANNED and before.standing is not Standing.BANNED
         account = Account(
@@ -274,7 +281,7 @@ class Ledger:
             and account.trust >= constants.RECOVERED_TRUST
         ]
         healthy = sum(account.standing is Standing.HEALTHY for account in self.accounts())
-        ration = max(constants.PROMOTIONS_LEAST, int(healthy * constants.PROMOTIONS_SHARE))
+        ration = max(constants.PROMOTIONS_LEAST, int(healthy * self._defences.promotions_share))
         for account in self._rng.sample(ready, min(ration, len(ready))):
             self._write(replace(account, standing=Standing.HEALTHY, since=self._epoch))
 

@@ -5,8 +5,8 @@ import random
 
 from sapo_node.ingest.pending import PendingQueue
 from sapo_node.sampling.buffer import Pool
-from sapo_node.trust import constants
 from sapo_node.trust.constants import Standing
+from sapo_node.trust.defences import DEFENDED, Defences
 from sapo_node.trust.ledger import Ledger
 from sapo_node.verification.verifier import Verifier
 
@@ -20,13 +20,21 @@ class VerificationScheduler:
     """Draws rollouts, peers at random, has them verified, and keeps what holds."""
 
     def __init__(
-        self, *, pending_queue: PendingQueue, verifier: Verifier, pool: Pool, ledger: Ledger, rng: random.Random
+        self,
+        *,
+        pending_queue: PendingQueue,
+        verifier: Verifier,
+        pool: Pool,
+        ledger: Ledger,
+        rng: random.Random,
+        defences: Defences = DEFENDED,
     ) -> None:
         self._pending_queue = pending_queue
         self._verifier = verifier
         self._pool = pool
         self._ledger = ledger
         self._rng = rng
+        self._defences = defences
         self._giving: dict[str, None] = {}
         """Peers whose rollout that was verified last brought them nearer to good standing, longest ago first."""
 
@@ -45,7 +53,7 @@ class VerificationScheduler:
             if fresh is None:
                 break
             have += fresh
-        for _ in range(constants.NEWCOMER_VERIFICATIONS):
+        for _ in range(self._defences.newcomer_verifications):
             if await self._verify_one(healthy=False) is None:
                 break
 
@@ -73,6 +81,8 @@ class VerificationScheduler:
         """Of those who wait, whose turn it is: where strangers are many, turns spread over all would promote nobody, so
         who has begun to earn standing ends it first. Who then gives nothing is one of many again.
         """
+        if not self._defences.begun_first:
+            return peers
         return [peer for peer in peers if peer in self._giving and self._ledger.can_earn(peer)] or peers
 
     def _note(self, peer: str, *, gave: bool) -> None:

@@ -14,6 +14,7 @@ from typing import Protocol
 from sapo_node.groups.types import VerifiedGroup
 from sapo_node.trust import constants
 from sapo_node.trust.constants import Fact
+from sapo_node.trust.defences import DEFENDED, Defences
 from sapo_node.trust.ledger import Ledger
 from sapo_node.verification.sandbox.messages import Scored, ScoreRequest
 from sapo_protocol import (
@@ -23,7 +24,6 @@ from sapo_protocol import (
     RemoteError,
     Rollout,
     assign,
-    decode_body,
     peer_id,
 )
 
@@ -66,19 +66,23 @@ class Verifier:
         *,
         keep_zero_advantage: bool = False,
         on_verified: OnVerified = lambda _rollout, _k, _finding: None,
+        defences: Defences = DEFENDED,
     ) -> None:
         """With `keep_flat` groups without advantage are verified and kept as well; `on_judged` hears of every group."""
         self._manifest = manifest
         self._scorer = scorer
         self._ledger = ledger
         self._rng = rng
-        self._keep_zero_advantage = keep_zero_advantage
+        self._keep_zero_advantage = keep_zero_advantage or not defences.drops_flat
+        self._defences = defences
         self._on_verified = on_verified
         self.verified = 0
         self.unusable: Counter[str] = Counter()
 
     async def verify(self, rollout: Rollout) -> list[VerifiedGroup]:
         """The groups of one rollout that hold and are worth keeping. One batch in the jail, of this peer alone."""
+        if self._defences.verify:
+            return await self._defences.verify(self._manifest, self._scorer, rollout)
         peer = peer_id(rollout.opened.issuer)
         bodies = self._readable_bodies(rollout, peer)
         requests = [request_for(self._manifest, rollout, k, body) for k, body in bodies.items()]
@@ -107,11 +111,11 @@ class Verifier:
                 self._leave_out(rollout, k, Unusable.CLAIMED_ZERO_ADVANTAGE)
             else:
                 try:
-                    bodies[k] = decode_body(data, self._manifest)
+                    bodies[k] = self._defences.decode_body(data, self._manifest)
                 except RemoteError as error:
                     logger.info("a body of %s is malformed: %s", peer, error)
                     self._leave_out(rollout, k, Unusable.MALFORMED_BODY)
-                    self._ledger.report(peer, Fact.MALFORMED_BODY)
+                    self._ledger.report(self._defences.blamed(peer), Fact.MALFORMED_BODY)
         return bodies
 
     def _audits(self, peer: str) -> bool:
@@ -128,7 +132,7 @@ class Verifier:
         reason = compare(header.groups[k], scored)
         if reason is Unusable.FALSE_CLAIM:
             logger.info("%s claims rewards that its completions do not earn", peer)
-            self._ledger.report(peer, Fact.FALSE_CLAIM)
+            self._ledger.report(self._defences.blamed(peer), Fact.FALSE_CLAIM)
         if reason is not None or scored is None:
             return reason or Unusable.UNSCORED
         self._ledger.report(peer, Fact.VERIFIED_GROUP)

@@ -11,8 +11,9 @@ from math import inf
 
 from sapo_adversary.research.reach.overlay import Peer, links
 from sapo_node.ingest.sync import HURRIED_INTERVAL
-from sapo_node.net.dialer import ENOUGH, MOST, NAMED
-from sapo_node.net.host import CONNECTIONS, RESERVED_OUTBOUND
+from sapo_node.net.defences import NAMED, RESERVED_OUTBOUND
+from sapo_node.net.dialer import ENOUGH, MOST
+from sapo_node.net.host import CONNECTIONS
 from sapo_node.net.interface import TARGET_PEERS
 from sapo_protocol.limits import MAX_PX_PEERS
 
