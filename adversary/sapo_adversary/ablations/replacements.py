@@ -11,8 +11,8 @@ from sapo_node.verification.sandbox.messages import ScoreRequest
 from sapo_node.verification.verifier import request_for
 from sapo_protocol import (
     ROLLOUT_DOMAIN,
-    Accusation,
     Equivocation,
+    Evidence,
     Manifest,
     Opened,
     Rollout,
@@ -54,7 +54,7 @@ def parse_unbound(data: bytes, *, network_id: bytes) -> Sealed:
     return next(signed, parsed[0])
 
 
-def believe_accuser(own: bytes, accusation: Accusation, _manifest: Manifest) -> Equivocation | None:
+def believe_accuser(own: bytes, accusation: Evidence, _manifest: Manifest) -> Equivocation | None:
     """Take any two envelopes of one issuer for a proof of equivocation; the node of the key `own` knows better of
     itself.
     """

@@ -19,9 +19,9 @@ from sapo_node.storage.counters import Counters
 from sapo_node.trust import constants
 from sapo_node.trust.constants import Fact
 from sapo_protocol import (
-    Accusation,
     Body,
     Equivocation,
+    Evidence,
     Header,
     Manifest,
     Opened,
@@ -55,7 +55,7 @@ class Defences:
     open_envelope: Callable[[Sealed], Opened] = open_envelope
     decode_header: Callable[[bytes, Manifest], Header] = decode_header
     decode_body: Callable[[bytes, Manifest], Body] = decode_body
-    prove_equivocation: Callable[[Accusation, Manifest], Equivocation | None] = prove_equivocation
+    prove_equivocation: Callable[[Evidence, Manifest], Equivocation | None] = prove_equivocation
     """None where the node has nothing to do about an accusation. Raises RemoteError for one that is made up."""
 
     # ingest/
