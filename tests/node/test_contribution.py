@@ -10,13 +10,15 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from rich.console import Console
 
 from sapo_node.app.config import Config
-from sapo_node.app.node import Node
+from sapo_node.app.node import build_node
+from sapo_node.app.run import run_node
 from sapo_node.app.state import SCHEMA
 from sapo_node.cli.tables import answer_table
 from sapo_node.groups.messages import Sampled
 from sapo_node.groups.types import TaskAnswers
 from sapo_node.net.memory import MemoryHub
 from sapo_node.processes.clock import TrioClock
+from sapo_node.storage.context import SwarmContext
 from sapo_node.storage.counters import Counters
 from sapo_node.storage.database import Database
 from sapo_node.storage.keys import Identity
@@ -64,31 +66,29 @@ class Member:
         self.sent = []
         clock = clock or TrioClock(10 * manifest.epoch_seconds)
         rng = random.Random(number)
-        self.node = Node(
-            config=replace(Config(external=4), **settings),
-            manifest=manifest,
-            identity=Identity(Ed25519PrivateKey.from_private_bytes(bytes([number]) * 32)),
+        identity = Identity(Ed25519PrivateKey.from_private_bytes(bytes([number]) * 32))
+        self.node = build_node(
+            replace(Config(external=4), **settings),
+            SwarmContext(manifest, clock, identity, rng),
             counters=Counters(self.database, manifest, now=clock.now(), key_is_new=key_is_new, rng=rng),
             database=self.database,
-            clock=clock,
             scorer=KnowingScorer(oracle.answers),
             policy=None if contributes else oracle,
             contributor=self.answerer if contributes else None,
-            rng=rng,
             on_fatal=lambda error: None,
         )
         self.network = hub.join(self.id, self.node.channels, admit=self.node.admits, notify=lambda _: None)
 
     @property
     def id(self):
-        return self.node.identity.peer_id
+        return self.node.peer_id
 
     async def publish(self, topic, message):
         self.sent.append((trio.current_time(), open_message(message, self.manifest)))
         await self.network.publish(topic, message)
 
     async def play(self, rounds):
-        await self.node.run(self.publish, rounds=rounds, on_round=self._heard, on_contribution=self._heard)
+        await run_node(self.node, self.publish, rounds=rounds, on_round=self._heard, on_contribution=self._heard)
 
     def _heard(self, report):
         self.reports.append(report)

@@ -141,7 +141,7 @@ async def test_a_convicts_envelope_makes_this_node_name_it_again(gate, author):
 
 
 async def test_evidence_against_the_own_key_stops_the_node_with_a_word_of_advice(gate_of, author):
-    gate = gate_of(author.issuer)
+    gate = gate_of(author.key)
     assert await gate.ingest.handle_evidence(gate.sender, evidence_against(author)) is Verdict.IGNORE
     assert "start with a new one" in str(gate.fatal[0])
 

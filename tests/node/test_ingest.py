@@ -195,13 +195,13 @@ async def test_names_without_number_do_not_keep_out_a_newcomer_who_gave_somethin
 
 
 async def test_an_unknown_envelope_of_the_own_key_stops_the_node(author, database, manifest, rng):
-    gate = Gate(database, manifest, rng, issuer=author.issuer)
+    gate = Gate(database, manifest, rng, author.key)
     assert await gate.verdict(author.message(epoch=5)) is Verdict.IGNORE
     assert [type(error) for error in gate.fatal] == [KeyInUseElsewhere]
 
 
 async def test_an_own_envelope_replayed_long_after_stops_nothing(author, database, manifest, rng):
-    gate = Gate(database, manifest, rng, issuer=author.issuer)
+    gate = Gate(database, manifest, rng, author.key)
     gate.clock.time += 100 * manifest.epoch_seconds
     assert await gate.verdict(author.message(epoch=5)) is Verdict.IGNORE
     assert gate.fatal == []
@@ -209,7 +209,7 @@ async def test_an_own_envelope_replayed_long_after_stops_nothing(author, databas
 
 
 async def test_nobody_can_stop_a_node_by_forging_its_key(author, database, manifest, rng):
-    gate = Gate(database, manifest, rng, issuer=author.issuer)
+    gate = Gate(database, manifest, rng, author.key)
     message = author.message(epoch=5)
     forged = replace(author, manifest=replace(manifest, name="elsewhere")).message(epoch=5)
     assert forged != message

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from context import context_of
 from rollouts import right_and_wrong, rollout
 from sapo_node.ingest.pending import PendingQueue
 from sapo_node.sampling.buffer import Pool
@@ -33,7 +34,7 @@ def pending_queue(database, manifest):
 
 @pytest.fixture
 def scheduler(database, manifest, pending_queue, ledger, rng):
-    verifier = Verifier(manifest, OpenScorer(), ledger, rng)
+    verifier = Verifier(context_of(manifest, rng), OpenScorer(), ledger)
     return VerificationScheduler(
         pending_queue=pending_queue, verifier=verifier, pool=Pool(database), ledger=ledger, rng=rng
     )

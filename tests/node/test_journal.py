@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from context import context_of
 from rollouts import right_and_wrong, rollout
 from sapo_node.groups.messages import GATES, Refusal, Sampled
 from sapo_node.groups.types import LocalGroup, VerifiedGroup
@@ -43,7 +44,10 @@ def journal(database):
 @pytest.fixture
 def verifier(manifest, database, rng, journal):
     return Verifier(
-        manifest, OpenScorer(), Ledger(database, rng=rng), random.Random(1), on_verified=journal.verified_or_unusable
+        context_of(manifest, random.Random(1)),
+        OpenScorer(),
+        Ledger(database, rng=rng),
+        on_verified=journal.verified_or_unusable,
     )
 
 

@@ -10,14 +10,16 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from rich.console import Console
 
 from sapo_node.app.config import Config
-from sapo_node.app.node import Node
-from sapo_node.app.running_node import Noticed, Phased, Played, Refreshed, Started, Stopped
+from sapo_node.app.events import Noticed, Phased, Played, Refreshed, Started, Stopped
+from sapo_node.app.node import build_node
+from sapo_node.app.run import run_node
 from sapo_node.app.state import SCHEMA
 from sapo_node.cli.live_view import LiveView, _Screen, print_json_line
 from sapo_node.observability.history import MAX_EVALUATIONS, MAX_ROUNDS, History
 from sapo_node.observability.metrics import METRICS, metrics
 from sapo_node.observability.overview import overview
 from sapo_node.processes.clock import TrioClock
+from sapo_node.storage.context import SwarmContext
 from sapo_node.storage.counters import Counters
 from sapo_node.storage.keys import Identity
 from sapo_node.training.evaluation import HeldOut
@@ -132,7 +134,7 @@ def test_only_the_newest_rounds_are_kept(database):
 
 def test_phases_and_refreshed_facts_are_no_json_lines(database, capsys):
     print_json_line(Phased("verify"))
-    print_json_line(Refreshed(overview(database)))
+    print_json_line(Refreshed(lambda: overview(database)))
     print_json_line(Played(REPORT, overview(database)))
     (line,) = capsys.readouterr().out.splitlines()
     assert json.loads(line)["entropy"] == 0.4
@@ -212,20 +214,17 @@ async def test_a_round_tells_its_phases_in_order(manifest, database, key_is_new,
     policy = Oracle(manifest, random.Random(1), seconds=2.0)
     clock = TrioClock(10 * manifest.epoch_seconds)
     rng = random.Random(1)
-    node = Node(
-        config=Config(external=4, eval_every=0),
-        manifest=manifest,
-        identity=Identity(Ed25519PrivateKey.generate()),
+    node = build_node(
+        Config(external=4, eval_every=0),
+        SwarmContext(manifest, clock, Identity(Ed25519PrivateKey.generate()), rng),
         counters=Counters(database, manifest, now=clock.now(), key_is_new=key_is_new, rng=rng),
         database=database,
-        clock=clock,
         scorer=KnowingScorer(policy.answers),
         policy=policy,
-        rng=rng,
         on_fatal=lambda _: None,
     )
     told, reports = [], []
-    await node.run(publish, rounds=2, on_round=reports.append, on_phase=told.append)
+    await run_node(node, publish, rounds=2, on_round=reports.append, on_phase=told.append)
     phases = ["generate", *shares, "verify", "train"]
     assert told == 2 * [each for phase in phases for each in (phase, None)]
     assert [list(report.seconds) for report in reports] == [phases, phases]

@@ -1,7 +1,7 @@
 """What a peer can be asked for, what it costs whoever asks, and what becomes of what is delivered."""
 
 import random
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pytest
 
@@ -116,12 +116,10 @@ def test_only_what_the_asked_shards_carry_is_listed(author):
 
 def giver_of(gate, *, message_store=None, peers=list):
     return Responder(
-        manifest=gate.manifest,
+        replace(gate.swarm, manifest=gate.manifest, rng=random.Random(0)),
         message_store=message_store or gate.message_store,
         ledger=gate.ledger,
-        clock=gate.clock,
         peers=peers,
-        rng=random.Random(0),
     )
 
 
@@ -212,18 +210,30 @@ class Server:
         return answer
 
 
+@dataclass
+class OnePeer:
+    """The network of a node that is connected with a server alone."""
+
+    server: Server
+
+    async def ask(self, peer, request):
+        return await self.server.ask(peer, request)
+
+    def peers(self):
+        return [PeerInfo(self.server.peer, (), outbound=True, connected_at=0.0)]
+
+    def introduce(self, *told):
+        self.server.introduced.append(told)
+
+
 def synchroniser(gate, manifest, server):
     return Synchroniser(
-        ask=server.ask,
-        peers=lambda: [PeerInfo(server.peer, (), outbound=True, connected_at=0.0)],
-        introduce=lambda *told: server.introduced.append(told),
+        replace(gate.swarm, manifest=manifest, rng=random.Random(0)),
+        OnePeer(server),
         ingest=gate.ingest,
         ledger=gate.ledger,
-        manifest=manifest,
         counters=gate.counters,
-        clock=gate.clock,
         subscriptions=ShardSubscriptions(manifest, gate.ledger, random.Random(0)),
-        rng=random.Random(0),
     )
 
 
@@ -383,7 +393,7 @@ def company(swarm, shard, count=TARGET_PEERS):
 
 async def test_who_lacks_company_asks_for_those_who_follow_the_same(parted, gate):
     asker, server = parted
-    asker._peers = lambda: company(gate.manifest, 2)
+    asker._network.peers = lambda: company(gate.manifest, 2)
     server.peers = [*company(gate.manifest, 1), *company(gate.manifest, 3)]
     await asker.meet(server.peer)
     assert [decode_request(request).shards for request in server.asked] == [0b1000]
@@ -393,7 +403,7 @@ async def test_who_lacks_company_asks_for_those_who_follow_the_same(parted, gate
 async def test_who_is_named_nobody_new_asks_for_somebody_else(parted, gate):
     asker, server = parted
     known = company(gate.manifest, 3, count=1)
-    asker._peers = lambda: known
+    asker._network.peers = lambda: known
     server.peers = [*known, *company(gate.manifest, 1)]
     await asker.meet(server.peer)
     assert [decode_request(request).shards for request in server.asked] == [0b1100, ALL_SHARDS]
@@ -402,10 +412,10 @@ async def test_who_is_named_nobody_new_asks_for_somebody_else(parted, gate):
 
 async def test_who_has_company_or_follows_all_asks_for_anybody(parted, gate):
     asker, server = parted
-    asker._peers = lambda: [*company(gate.manifest, 2), *company(gate.manifest, 3)]
+    asker._network.peers = lambda: [*company(gate.manifest, 2), *company(gate.manifest, 3)]
     await asker.meet(server.peer)
     asker._subscriptions.shards = frozenset(range(4))
-    asker._peers = list
+    asker._network.peers = list
     await asker.meet(server.peer)
     assert [decode_request(request).shards for request in server.asked] == [ALL_SHARDS] * 2
 

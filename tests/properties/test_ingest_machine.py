@@ -273,7 +273,7 @@ class IngestMachine(RuleBasedStateMachine):
 
     @rule()
     def the_node_starts_again(self):
-        self.gate = Gate(self.database, MANIFEST, random.Random(0), issuer=ISSUERS[OWN])
+        self.gate = Gate(self.database, MANIFEST, random.Random(0), KEYS[OWN])
         self.gate.clock.time = self.now
         self.an_epoch_is_entered()
 

@@ -2,12 +2,12 @@
 
 import random
 
+from context import context_of
 from sapo_node.app.state import SCHEMA
 from sapo_node.ingest.shards import ShardSubscriptions
 from sapo_node.ingest.store import MessageStore
 from sapo_node.ingest.sync import Responder, Synchroniser
 from sapo_node.net.interface import Requests
-from sapo_node.processes.clock import SystemClock
 from sapo_node.storage.counters import Counters
 from sapo_node.storage.database import Database
 from sapo_node.trust.ledger import Ledger
@@ -18,12 +18,10 @@ def answering(manifest, network, *, seed):
     """What a node answers whose network is `network()`, when it is asked."""
     rng = random.Random(seed)
     responder = Responder(
-        manifest=manifest,
+        context_of(manifest, rng),
         message_store=MessageStore(manifest),
         ledger=Ledger(Database(None, SCHEMA), rng=rng),
-        clock=SystemClock(),
         peers=lambda: network().peers(),
-        rng=rng,
     )
     return Requests(pull_protocol(manifest), responder.answer)
 
@@ -36,14 +34,10 @@ def asking(manifest, network, *, shards=None):
     if shards is not None:
         subscriptions.shards = frozenset(shards)
     return Synchroniser(
-        ask=network.ask,
-        peers=network.peers,
-        introduce=network.introduce,
+        context_of(manifest, rng),
+        network,
         ingest=None,
         ledger=ledger,
-        manifest=manifest,
         counters=Counters(database, manifest, now=0.0, key_is_new=True, rng=rng),
-        clock=SystemClock(),
         subscriptions=subscriptions,
-        rng=rng,
     )

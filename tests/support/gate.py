@@ -2,6 +2,9 @@
 
 import random
 
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from context import KEY, context_of
 from sapo_node.ingest.pending import PendingQueue
 from sapo_node.ingest.store import MessageStore
 from sapo_node.ingest.validator import Ingest
@@ -35,13 +38,14 @@ class Gate:
         database: Database,
         manifest: Manifest,
         rng: random.Random,
-        issuer: bytes = bytes(32),
+        key: Ed25519PrivateKey = KEY,
         *,
         trusted: tuple[str, ...] = (),
         defences: Defences = DEFENDED,
     ) -> None:
         self.manifest = manifest
         self.clock = ManualClock(3_100)
+        self.swarm = context_of(manifest, rng, clock=self.clock, key=key)
         self.fatal: list[LocalError] = []
         self.ledger = Ledger(database, trusted=trusted, rng=rng, defences=defences)
         self.equivocation_handler = EquivocationHandler(self.ledger, defences=defences)
@@ -49,15 +53,13 @@ class Gate:
         self.message_store = MessageStore(manifest)
         self.counters = Counters(database, manifest, now=self.clock.now(), key_is_new=True, rng=rng)
         self.ingest = Ingest(
+            self.swarm,
             database=database,
-            manifest=manifest,
-            clock=self.clock,
             counters=self.counters,
             ledger=self.ledger,
             equivocation_handler=self.equivocation_handler,
             pending_queue=self.pending_queue,
             message_store=self.message_store,
-            issuer=issuer,
             on_fatal=self.fatal.append,
             defences=defences,
         )

@@ -21,11 +21,14 @@ from sapo_adversary.simulator.oracle.audit import Audit, Findings, WatchedTraine
 from sapo_adversary.simulator.oracle.standings import Standings
 from sapo_adversary.simulator.simulation import NodeSpec, Simulation
 from sapo_node.app.config import Config
-from sapo_node.app.node import Node
+from sapo_node.app.exchange import broadcast_evidence, follow_shards, pull
+from sapo_node.app.node import build_node
+from sapo_node.app.run import run_node
 from sapo_node.app.state import SCHEMA
 from sapo_node.net.interface import PeerInfo
 from sapo_node.net.memory import MemoryHub
 from sapo_node.processes.clock import TrioClock
+from sapo_node.storage.context import SwarmContext
 from sapo_node.storage.counters import Counters
 from sapo_node.storage.database import Database
 from sapo_node.storage.keys import Identity
@@ -103,16 +106,13 @@ class Member:
         if simulation.trusted:
             _acquaint(self._database, (*(each.peer_id for each in identities), *insiders(simulation)))
         carriers = Carriers(manifest)
-        self.node = Node(
-            config=_config_of(simulation, spec),
-            manifest=manifest,
-            identity=identities[number],
-            counters=Counters(self._database, manifest, now=clock.now(), key_is_new=True, rng=rng),
+        self.node = build_node(
+            _config_of(simulation, spec),
+            SwarmContext(manifest, clock, identities[number], rng),
             database=self._database,
-            clock=clock,
+            counters=Counters(self._database, manifest, now=clock.now(), key_is_new=True, rng=rng),
             scorer=scorer,
             policy=self.learner,
-            rng=rng,
             on_fatal=self._stop,
             defences=undefended.of_node(identities[number].public_key, carriers),
         )
@@ -125,7 +125,7 @@ class Member:
                 checkpoint_every=Config().checkpoint_every,
                 look=partial(audit.trained, self.log.findings),
             )
-        self.peer = self.node.identity.peer_id
+        self.peer = self.node.peer_id
         self._network: MemoryNetwork | HonestNetwork = hub.join(
             self.peer,
             carriers.noting(self.node.channels) if undefended.blames_carriers else self.node.channels,
@@ -148,11 +148,11 @@ class Member:
         rounds = self.spec.rounds(self._simulation.seconds)
         async with trio.open_nursery() as nursery:
             await nursery.start(self._network.run)
-            nursery.start_soon(self.node.broadcast_evidence, self._network.publish)
-            nursery.start_soon(self.node.listen, self._network)
+            nursery.start_soon(broadcast_evidence, self.node, self._network.publish)
+            nursery.start_soon(follow_shards, self.node, self._network)
             if self._simulation.pulls:
-                nursery.start_soon(self.node.pull, self._network)
-            await self.node.run(self._publish, rounds=rounds, on_round=lambda r: self._played(r, played))
+                nursery.start_soon(pull, self.node, self._network)
+            await run_node(self.node, self._publish, rounds=rounds, on_round=lambda r: self._played(r, played))
             nursery.cancel_scope.cancel()
         if self._fatal:
             raise self._fatal

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.panel import Panel
 from rich.text import Text
 
-from sapo_node.app.running_node import Event, Noticed, Shared, Started, Stopped
+from sapo_node.app.events import Event, Noticed, Shared, Started, Stopped
 from sapo_node.contributors.text import completion, filled
 from sapo_node.groups.messages import Sampled
 from sapo_node.observability.overview import Overview

@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import Any, TypeAlias
 
 import trio
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from sapo_node.app.state import SCHEMA
 from sapo_node.ingest.pending import PendingQueue
@@ -21,8 +22,10 @@ from sapo_node.ingest.store import MessageStore
 from sapo_node.ingest.validator import Ignored, Ingest
 from sapo_node.net.interface import Verdict
 from sapo_node.processes.clock import Clock
+from sapo_node.storage.context import SwarmContext
 from sapo_node.storage.counters import Counters
 from sapo_node.storage.database import Database
+from sapo_node.storage.keys import Identity
 from sapo_node.trust.constants import Standing
 from sapo_node.trust.equivocation import EquivocationHandler
 from sapo_node.trust.ledger import Account, Ledger
@@ -66,8 +69,10 @@ from sapo_protocol.cbor import decode
 Input: TypeAlias = Mapping[str, Any]
 Output: TypeAlias = Mapping[str, Any] | None
 
-_NOBODY = bytes(32)
-"""The reader's own key and the peer that sends everything: of a key like this no signature is valid."""
+_OWN_KEY = Identity(Ed25519PrivateKey.generate())
+"""The reader's own key. It signs nothing, and no vector is of it."""
+_SENDER = peer_id(bytes(32))
+"""The peer that sends every message."""
 
 _REFUSALS: Mapping[str, str] = MappingProxyType(
     {
@@ -188,15 +193,13 @@ def _gate(manifest: Manifest, now: float = 0.0) -> Ingest:
     database, rng = Database(None, SCHEMA), random.Random(0)  # noqa: S311
     ledger = _OpenLedger(database, rng=rng)
     return Ingest(
+        SwarmContext(manifest, _StandingClock(now), _OWN_KEY, rng),
         database=database,
-        manifest=manifest,
-        clock=_StandingClock(now),
         counters=Counters(database, manifest, now=now, key_is_new=True, rng=rng),
         ledger=ledger,
         equivocation_handler=EquivocationHandler(ledger),
         pending_queue=PendingQueue(database, manifest),
         message_store=MessageStore(manifest),
-        issuer=_NOBODY,
         on_fatal=_stop,
     )
 
@@ -208,7 +211,7 @@ def _stop(error: LocalError) -> None:
 def _refusal(gate: Ingest, handle: Callable[[str, bytes], Awaitable[Verdict]], data: bytes) -> str | None:
     """The layer by which the gate refuses a message; None where it accepts."""
     before = gate.refused.copy()
-    if trio.run(handle, peer_id(_NOBODY), data) is Verdict.ACCEPT:
+    if trio.run(handle, _SENDER, data) is Verdict.ACCEPT:
         return None
     (reason,) = gate.refused - before
     return _REFUSALS.get(reason, reason)

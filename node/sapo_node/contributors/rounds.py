@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable
 import trio
 
 from sapo_node.groups.types import ContributionReport, LocalGroup, by_task
-from sapo_node.processes.clock import Clock
 from sapo_node.processes.worker import WorkerFailed
+from sapo_node.storage.context import SwarmContext
 from sapo_node.storage.counters import Counters, Slot
 from sapo_node.training.rollout import AnswerFailed, Contribution, RoundFailed, TaskSkipped
 from sapo_node.trust.constants import NEWCOMER_COUNTERS, PENDING_PER_PEER
@@ -55,10 +55,9 @@ class ContributionRounds:
 
     def __init__(
         self,
+        swarm: SwarmContext,
         contribution: Contribution,
         *,
-        manifest: Manifest,
-        clock: Clock,
         counters: Counters,
         local: int,
         reserve: Callable[[], Awaitable[Slot | None]],
@@ -66,8 +65,8 @@ class ContributionRounds:
     ) -> None:
         """`local` is I; `reserve` gives the next counter, or None after waiting for the epoch that has one."""
         self._contribution = contribution
-        self._manifest = manifest
-        self._clock = clock
+        self._manifest = swarm.manifest
+        self._clock = swarm.clock
         self._counters = counters
         self._local = local
         self._reserve = reserve

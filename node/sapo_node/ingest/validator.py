@@ -17,7 +17,7 @@ from sapo_node.ingest.rate_limit import SenderQuota
 from sapo_node.ingest.seen import ReplayWindow
 from sapo_node.ingest.store import MessageStore
 from sapo_node.net.interface import Verdict
-from sapo_node.processes.clock import Clock
+from sapo_node.storage.context import SwarmContext
 from sapo_node.storage.counters import Counters, KeyInUseElsewhere
 from sapo_node.storage.database import Database, StateError
 from sapo_node.trust.constants import Fact, Standing
@@ -29,7 +29,6 @@ from sapo_protocol import (
     InventoryItem,
     Layer,
     LocalError,
-    Manifest,
     Opened,
     RemoteError,
     Rollout,
@@ -73,32 +72,28 @@ class Ingest:
 
     def __init__(
         self,
+        swarm: SwarmContext,
         *,
         database: Database,
-        manifest: Manifest,
-        clock: Clock,
         counters: Counters,
         ledger: Ledger,
         equivocation_handler: EquivocationHandler,
         pending_queue: PendingQueue,
         message_store: MessageStore,
-        issuer: bytes,
         on_fatal: Callable[[LocalError], None],
-        on_refused: Refused = lambda _sender, _sealed, _why: None,
+        on_refused: Refused | None = None,
         defences: Defences = DEFENDED,
     ) -> None:
-        """`issuer` is this node's own public key; `on_fatal` hears what must stop the node, `on_refused` what was not
-        taken.
-        """
+        """`on_fatal` is called with what must stop the node, `on_refused` with every message that was not accepted."""
         self._database = database
-        self._manifest = manifest
-        self._clock = clock
+        self._manifest = swarm.manifest
+        self._clock = swarm.clock
+        self._issuer = swarm.identity.public_key
         self._counters = counters
         self._ledger = ledger
         self._equivocation_handler = equivocation_handler
         self._pending_queue = pending_queue
         self._message_store = message_store
-        self._issuer = issuer
         self._on_fatal = on_fatal
         self._on_refused = on_refused
         self._defences = defences
@@ -159,7 +154,8 @@ class Ingest:
 
     def _refuse(self, sender: str, why: str) -> None:
         self.refused[why] += 1
-        self._on_refused(sender, self._sealed, why)
+        if self._on_refused:
+            self._on_refused(sender, self._sealed, why)
 
     def advance(self, epoch: int) -> None:
         """Enter an epoch: drop what its window and the age limit refuse anyway."""

@@ -197,25 +197,6 @@ class Journal:
         return [Entry(**{**row, "fate": Fate(row["fate"]), "facts": json.loads(row["facts"])}) for row in stored]
 
 
-class Unwritten:
-    """The journal of a node that nobody asks."""
-
-    def refused(self, sender: str, sealed: Sealed | None, why: str) -> None:
-        """As in a journal."""
-
-    def flush(self) -> None:
-        """As in a journal."""
-
-    def verified_or_unusable(self, rollout: Rollout, k: int, finding: VerifiedGroup | Unusable) -> None:
-        """As in a journal."""
-
-    def chosen(self, choices: Choices) -> None:
-        """As in a journal."""
-
-
-UNWRITTEN = Unwritten()
-
-
 def _of_verified(group: VerifiedGroup) -> dict[str, Any]:
     return _facts(group.dataset, group.prompt, group.completions, group.rewards)
 

@@ -5,15 +5,14 @@ assign -> generate -> score -> share
 
 import hashlib
 import logging
-import random
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
 from sapo_node.groups.advantage import advantages
 from sapo_node.groups.messages import Sampled
 from sapo_node.groups.types import LocalGroup
+from sapo_node.storage.context import SwarmContext
 from sapo_node.storage.counters import Counters, Slot
-from sapo_node.storage.keys import Identity
 from sapo_node.verification.sandbox.messages import ScoreRequest
 from sapo_node.verification.verifier import Scorer
 from sapo_protocol import (
@@ -23,7 +22,6 @@ from sapo_protocol import (
     GroupHeader,
     Header,
     LocalError,
-    Manifest,
     assign,
     encode_body,
     encode_header,
@@ -64,25 +62,23 @@ class Contribution:
 
     def __init__(
         self,
+        swarm: SwarmContext,
         *,
-        manifest: Manifest,
-        identity: Identity,
         answerer: Answerer,
         scorer: Scorer,
         counters: Counters,
         publish: Publish,
-        rng: random.Random,
         max_tokens: int,
         model: str,
     ) -> None:
         """`model` is the free label in what is shared, of at most MAX_MODEL_LABEL_BYTES."""
-        self._manifest = manifest
-        self._identity = identity
+        self._manifest = swarm.manifest
+        self._identity = swarm.identity
+        self._rng = swarm.rng
         self._answerer = answerer
         self._scorer = scorer
         self._counters = counters
         self._publish = publish
-        self._rng = rng
         self._max_tokens = max_tokens
         self._model = model
 

@@ -5,13 +5,13 @@ completions: dataset, configuration and seed follow from the assignment, questio
 """
 
 import logging
-import random
 from collections import Counter
 from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import Protocol
 
 from sapo_node.groups.types import VerifiedGroup
+from sapo_node.storage.context import SwarmContext
 from sapo_node.trust import constants
 from sapo_node.trust.constants import Fact
 from sapo_node.trust.defences import DEFENDED, Defences
@@ -59,20 +59,19 @@ class Verifier:
 
     def __init__(
         self,
-        manifest: Manifest,
+        swarm: SwarmContext,
         scorer: Scorer,
         ledger: Ledger,
-        rng: random.Random,
         *,
         keep_zero_advantage: bool = False,
-        on_verified: OnVerified = lambda _rollout, _k, _finding: None,
+        on_verified: OnVerified | None = None,
         defences: Defences = DEFENDED,
     ) -> None:
-        """With `keep_flat` groups without advantage are verified and kept as well; `on_judged` hears of every group."""
-        self._manifest = manifest
+        """With `keep_flat` it verifies and keeps zero-advantage groups too; `on_judged` is called for every group."""
+        self._manifest = swarm.manifest
         self._scorer = scorer
         self._ledger = ledger
-        self._rng = rng
+        self._rng = swarm.rng
         self._keep_zero_advantage = keep_zero_advantage or not defences.drops_flat
         self._defences = defences
         self._on_verified = on_verified
@@ -90,31 +89,31 @@ class Verifier:
         groups = []
         for (k, body), request, scored in zip(bodies.items(), requests, results, strict=True):
             finding = self._finding(rollout, k, body, request, scored)
+            self._note(rollout, k, finding)
             if isinstance(finding, VerifiedGroup):
-                self._on_verified(rollout, k, finding)
                 groups.append(finding)
-            else:
-                self._leave_out(rollout, k, finding)
         return groups
 
-    def _leave_out(self, rollout: Rollout, k: int, reason: Unusable) -> None:
-        self.unusable[reason] += 1
-        self._on_verified(rollout, k, reason)
+    def _note(self, rollout: Rollout, k: int, finding: VerifiedGroup | Unusable) -> None:
+        if not isinstance(finding, VerifiedGroup):
+            self.unusable[finding] += 1
+        if self._on_verified:
+            self._on_verified(rollout, k, finding)
 
     def _readable_bodies(self, rollout: Rollout, peer: str) -> dict[int, Body]:
         """The bodies worth scoring, by k: those that are there, decode, and are not claimed flat unless audited."""
         bodies: dict[int, Body] = {}
         for k, (group, data) in enumerate(zip(rollout.header.groups, rollout.bodies, strict=True)):
             if data is None:
-                self._leave_out(rollout, k, Unusable.NO_BODY)
+                self._note(rollout, k, Unusable.NO_BODY)
             elif len(set(group.claims)) == 1 and not self._keep_zero_advantage and not self._audits(peer):
-                self._leave_out(rollout, k, Unusable.CLAIMED_ZERO_ADVANTAGE)
+                self._note(rollout, k, Unusable.CLAIMED_ZERO_ADVANTAGE)
             else:
                 try:
                     bodies[k] = self._defences.decode_body(data, self._manifest)
                 except RemoteError as error:
                     logger.info("a body of %s is malformed: %s", peer, error)
-                    self._leave_out(rollout, k, Unusable.MALFORMED_BODY)
+                    self._note(rollout, k, Unusable.MALFORMED_BODY)
                     self._ledger.report(self._defences.blamed(peer), Fact.MALFORMED_BODY)
         return bodies
 

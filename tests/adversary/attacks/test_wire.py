@@ -9,6 +9,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from attacked import attacked, poison, refused, violations
+from context import context_of
 from gate import Gate
 from sapo_adversary.ablations import stock
 from sapo_adversary.attacks.catalogue import ATTACKS
@@ -63,7 +64,7 @@ async def verified_or_unusable(case, number):
     verdict = await node.verdict(case.make(Draft(kit, author, EPOCH, 3, groups=case.groups)))
     reasons = set(node.refused())
     if verdict is Verdict.ACCEPT:
-        verifier = Verifier(MANIFEST, SCORER, node.ledger, random.Random(1), keep_zero_advantage=True)
+        verifier = Verifier(context_of(MANIFEST, random.Random(1)), SCORER, node.ledger, keep_zero_advantage=True)
         await verifier.verify(node.pending_queue.draw(author.peer))
         reasons = set(verifier.unusable) & {Unusable.MALFORMED_BODY}
     return verdict, reasons
@@ -135,7 +136,7 @@ async def test_no_bomb_ever_reaches_the_library(name, options, monkeypatch):
         node = gate()
         verdict = await node.verdict(message)
         if verdict is Verdict.ACCEPT:
-            verifier = Verifier(MANIFEST, SCORER, node.ledger, random.Random(1), keep_zero_advantage=True)
+            verifier = Verifier(context_of(MANIFEST, random.Random(1)), SCORER, node.ledger, keep_zero_advantage=True)
             assert await verifier.verify(node.pending_queue.draw(author.peer)) == []
             assert verifier.unusable == {Unusable.MALFORMED_BODY: band.groups}
         else:
