@@ -16,6 +16,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from libp2p.host.exceptions import StreamFailure
 from libp2p.peer.id import ID
 from libp2p.pubsub.pb import rpc_pb2
+from sapo_node.one_core import one_core
 
 from gate import SENDER, Gate
 from sapo_adversary.ablations.defences import DEFENCES, Undefended, ablated
@@ -40,7 +41,6 @@ from sapo_node.net.host import build_host
 from sapo_node.net.interface import Channel, Verdict
 from sapo_node.net.libp2p import Libp2pNetwork, NetworkSettings
 from sapo_node.net.tcp import TrackedTcp
-from sapo_node.one_core import one_core
 from sapo_node.sampling.buffer import Pool
 from sapo_node.sampling.filters import Gates
 from sapo_node.sampling.filters.agreement import GradientVote
