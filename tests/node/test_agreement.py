@@ -5,17 +5,17 @@ from dataclasses import replace
 import pytest
 import torch
 
-from sapo_node.groups.messages import LearnerOptions, Sampled, TrainGroup, TrainRequest
+from sapo_node.groups.messages import GroupReport, LearnerOptions, Sampled, TrainGroup, TrainRequest
 from sapo_node.groups.types import VerifiedGroup
 from sapo_node.learner.model import load
 from sapo_node.learner.trainer import Trainer
-from sapo_node.sampling.filters import Gates
-from sapo_node.sampling.filters.agreement import LEAST, WINDOW, AgreementGate, GradientVote
+from sapo_node.sampling.filters import Filters, Offered
+from sapo_node.sampling.filters.agreement import LEAST, WINDOW, AgreementGate
+from sapo_node.sampling.filters.interface import GradientVote
 from sapo_node.sampling.pass_rates import PassRates
 from sapo_node.sampling.sampler import WeightedGroup
-from sapo_node.training.round import _heard
+from sapo_node.training.round import TrainedGroup, heard
 from sapo_protocol import Completion, Finish
-from swarm_parts import TRAINING
 
 torch.set_num_threads(1)
 
@@ -57,30 +57,28 @@ def test_own_learning_speaks_for_what_pays_here_and_against_what_does_not(dtype)
     trainer = trained(learner(dtype=dtype))
     group = others(PAYS, FAILS, advantages=(1.0, 1.0))
     report = trainer.train(TrainRequest(trainer.step + 1, (own(trainer), group)))
-    assert report.agreement == ((1, 0, True), (1, 1, False))
+    assert report.groups["1"].agreement == {0: True, 1: False}
 
 
 def test_nothing_is_asked_of_wrong_answers():
     trainer = trained(learner())
     group = others(PAYS, FAILS, advantages=(1.0, -1.0))
     report = trainer.train(TrainRequest(trainer.step + 1, (own(trainer), group), "paper"))
-    assert report.agreement == ((1, 0, True),)
+    assert report.groups["1"].agreement == {0: True}
 
 
 def test_words_that_are_not_taught_are_not_asked_about():
     trainer = trained(learner())
     whole = others(FAILS, FAILS, advantages=(1.0, -1.0))
     only_the_end = others(FAILS, FAILS, advantages=(1.0, -1.0), silent=((0, len(FAILS)),))
-    [(_, _, of_all), (_, _, of_the_end)] = trainer.train(
-        TrainRequest(trainer.step + 1, (own(trainer), whole, only_the_end))
-    ).agreement
-    assert (of_all, of_the_end) == (False, True)
+    report = trainer.train(TrainRequest(trainer.step + 1, (own(trainer), whole, only_the_end)))
+    assert (report.groups["1"].agreement, report.groups["2"].agreement) == ({0: False}, {0: True})
 
 
 def test_before_own_answers_taught_anything_nothing_is_said():
     trainer = learner()
     group = others(PAYS, FAILS, advantages=(1.0, 1.0))
-    assert trainer.train(TrainRequest(1, (own(trainer), group))).agreement == ()
+    assert trainer.train(TrainRequest(1, (own(trainer), group))).groups["1"].agreement == {}
 
 
 def test_to_ask_whether_own_learning_is_known_leaves_the_optimizer_as_it_was():
@@ -93,7 +91,7 @@ def test_to_ask_whether_own_learning_is_known_leaves_the_optimizer_as_it_was():
 def test_without_the_gate_nothing_is_said():
     trainer = trained(learner(gates=()))
     group = others(PAYS, FAILS, advantages=(1.0, 1.0))
-    assert trainer.train(TrainRequest(trainer.step + 1, (own(trainer), group))).agreement == ()
+    assert trainer.train(TrainRequest(trainer.step + 1, (own(trainer), group))).groups["1"].agreement == {}
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
@@ -112,47 +110,47 @@ def test_a_gradient_that_is_not_finite_is_not_learnt_from():
     trainer.optimizer.zero_grad()
     group = others(PAYS, FAILS, advantages=(1.0, 1.0))
     report = trainer.train(TrainRequest(trainer.step + 1, (own(trainer), group)))
-    assert report.agreement == ((1, 0, True), (1, 1, False))
+    assert report.groups["1"].agreement == {0: True, 1: False}
 
 
-def heard(against, *, of=LEAST, peer="a", dataset="products"):
+def said(against, *, of=LEAST, peer="a", dataset="products"):
     return [GradientVote(peer, dataset, agrees=number >= against) for number in range(of)]
 
 
 def after(*rounds):
     gate = AgreementGate()
     for each in rounds:
-        gate.observe(each)
+        gate.observe([], each)
     return gate
 
 
 def test_a_peer_most_of_whose_answers_are_spoken_against_is_not_taught():
-    assert not after(heard(10)).admits("a", "products")
+    assert not after(said(10)).admits("a", "products")
 
 
 def test_half_is_not_most():
-    assert after(heard(50, of=100)).admits("a", "products")
+    assert after(said(50, of=100)).admits("a", "products")
 
 
 def test_few_answers_say_nothing():
-    assert after(heard(LEAST - 1, of=LEAST - 1)).admits("a", "products")
+    assert after(said(LEAST - 1, of=LEAST - 1)).admits("a", "products")
 
 
 def test_answers_of_several_rounds_count_together():
-    assert not after(heard(6, of=6), heard(6, of=6)).admits("a", "products")
+    assert not after(said(6, of=6), said(6, of=6)).admits("a", "products")
 
 
 def test_other_tasks_of_that_peer_are_taught():
-    assert after(heard(12)).admits("a", "chain_sum")
+    assert after(said(12)).admits("a", "chain_sum")
 
 
 def test_other_peers_are_taught_in_that_task():
-    assert after(heard(12)).admits("b", "products")
+    assert after(said(12)).admits("b", "products")
 
 
 def test_who_was_not_heard_for_a_while_is_heard_again():
-    assert not after(heard(12), *[[]] * (WINDOW - 1)).admits("a", "products")
-    assert after(heard(12), *[[]] * WINDOW).admits("a", "products")
+    assert not after(said(12), *[[]] * (WINDOW - 1)).admits("a", "products")
+    assert after(said(12), *[[]] * WINDOW).admits("a", "products")
 
 
 def group_of(peer, rewards=(True, False)):
@@ -161,16 +159,15 @@ def group_of(peer, rewards=(True, False)):
 
 
 def test_a_group_that_is_spoken_against_makes_room_for_others():
-    gates = Gates(["agreement"], PassRates())
-    gates.observe([], heard(12))
+    filters = Filters(["agreement"], PassRates())
+    filters.observe([], said(12))
     good, bad = group_of("b"), group_of("a")
-    assert gates.sift([bad, good]) == ([good], [(bad, "agreement")])
+    assert filters.offer([bad, good]) == ([Offered(good)], [(bad, "agreement")])
 
 
 def test_what_the_learner_says_of_an_answer_is_said_of_its_peer_and_task():
-    external = [WeightedGroup(group_of(peer), 1.0, (1.0, -1.0)) for peer in ("a", "b")]
-    training = replace(TRAINING, agreement=((4, 0, True), (5, 0, False)))
-    assert list(_heard(external, training, local=4)) == [
-        GradientVote("a", "products", True),
-        GradientVote("b", "products", False),
+    trained = [
+        TrainedGroup(WeightedGroup(group_of(peer), 1.0, (1.0, -1.0)), GroupReport(agreement={0: agrees}))
+        for peer, agrees in (("a", True), ("b", False))
     ]
+    assert list(heard(trained)) == [GradientVote("a", "products", True), GradientVote("b", "products", False)]

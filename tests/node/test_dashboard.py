@@ -13,6 +13,7 @@ import trio
 from sapo_node.groups.types import VerifiedGroup
 from sapo_node.observability.dashboard import Dashboard, parse_place
 from sapo_node.observability.dashboard.facts import SHOWN_GROUPS, Facts
+from sapo_node.observability.dashboard.prometheus import table
 from sapo_node.observability.history import History
 from sapo_node.observability.journal import Fate, Journal, _of_verified
 from sapo_node.observability.overview import overview
@@ -150,6 +151,11 @@ async def test_every_metric_is_documented(page, database):
     names = [line.split()[2] for line in (await page.get("/metrics")).text.splitlines() if line.startswith("# TYPE")]
     assert len(names) >= 8
     assert all(f"`{name}`" in documented for name in names)
+
+
+def test_the_table_of_metrics_is_what_the_code_says():
+    page = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text()
+    assert table() in page, "run: python scripts/metrics.py"
 
 
 def test_the_grafana_dashboard_asks_for_nothing_that_is_not_documented():

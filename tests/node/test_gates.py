@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sapo_node.groups.advantage import advantages
 from sapo_node.groups.types import VerifiedGroup
 from sapo_node.learner import filters
-from sapo_node.sampling.filters import Gates
+from sapo_node.sampling.filters import Filters, Offered
 from sapo_node.sampling.filters.habits import PEERS, REMEMBERED, RIGHT, SAID, WINDOW, HabitGate, habits_of
 from sapo_node.sampling.filters.length import KNOWN, LengthGate
 from sapo_node.sampling.filters.steps import steps_hold
@@ -66,7 +66,7 @@ def gate_that_knows(rng, *, said, right=True, rounds=10):
 
 def silent(gate, said):
     """What of a text is not taught."""
-    return [said[begin:end] for begin, end in gate.silent(said)]
+    return [said[begin:end] for begin, end in gate.mask(said)]
 
 
 def offered(rng, phrase=PHRASE, count=12, **which):
@@ -288,28 +288,32 @@ def test_only_right_answers_are_kept_out():
         tuple(Completion("2+2=5 <answer>4</answer>", Finish.STOP) for _ in group.rewards),
         group.rewards,
     )
-    through = Gates(["steps"], PassRates())
-    assert through.judge(bad, (0.9,) * 4 + (-0.9,) * 4) == (0.0,) * 4 + (-0.9,) * 4
+    good = replace(bad, completions=(Completion("2+2=4", Finish.STOP), *bad.completions[1:]))
+    [offered], _ = Filters(["steps"], PassRates()).offer([good])
+    assert offered.rejected == {1: "steps", 2: "steps", 3: "steps"}
+    assert offered.advantages((0.9,) * 4 + (-0.9,) * 4) == (0.9, 0.0, 0.0, 0.0) + (-0.9,) * 4
 
 
 def test_a_group_of_which_nothing_is_left_makes_room_for_others():
     good = others(random.Random(1), 1)
     wrong = tuple(Completion("2+2=5 <answer>4</answer>", Finish.STOP) for _ in good.rewards)
     bad = VerifiedGroup("a", 10, 0, 0, "products", "?", wrong, good.rewards)
-    through = Gates(["steps"], PassRates())
-    assert through.sift([bad, good]) == ([good], [(bad, "steps")])
+    assert Filters(["steps"], PassRates()).offer([bad, good]) == ([Offered(good)], [(bad, "steps")])
 
 
 @pytest.mark.parametrize("reward", [True, False])
 def test_a_group_without_advantage_is_for_others_to_leave_out(reward):
     group = others(random.Random(1), 1)
     flat = VerifiedGroup("a", 10, 0, 0, "products", "?", group.completions, (reward,) * 8)
-    assert Gates(["steps", "length"], PassRates()).sift([flat]) == ([flat], [])
+    assert Filters(["steps", "length"], PassRates()).offer([flat]) == ([Offered(flat)], [])
 
 
 def test_without_gates_everything_passes():
     group = others(random.Random(1), 0)
-    assert Gates((), PassRates()).judge(group, (0.9,) * 8) == (0.9,) * 8
+    filters = Filters((), PassRates())
+    [offered], _ = filters.offer([group])
+    assert offered.advantages((0.9,) * 8) == (0.9,) * 8
+    assert filters.mask(group) == ()
 
 
 def test_a_right_answer_counts_by_ones_own_pass_rate_whatever_junk_stands_beside_it():
@@ -317,8 +321,8 @@ def test_a_right_answer_counts_by_ones_own_pass_rate_whatever_junk_stands_beside
     pass_rates.observe([own(random.Random(1), phrases=4, right=False)])
     group = others(random.Random(1), 0)
     few = VerifiedGroup("a", 10, 0, 0, "products", "?", group.completions, (True,) + (False,) * 7)
-    through = Gates(["baseline"], pass_rates)
-    assert through.judge(few, advantages(few.rewards))[0] == through.judge(group, advantages(group.rewards))[0] == 1.0
+    offered, _ = Filters(["baseline"], pass_rates).offer([few, group])
+    assert [each.advantages(advantages(each.group.rewards))[0] for each in offered] == [1.0, 1.0]
 
 
 def probabilities(*rows):

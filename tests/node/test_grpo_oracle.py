@@ -94,7 +94,7 @@ def random_rows(seed):
     prompts = [tokens(length) for length in (3, 17, 8)]
     return [
         Row(
-            n // 4,
+            str(n // 4),
             n % 4,
             external=False,
             prompt=prompts[n // 4],
@@ -202,14 +202,14 @@ def test_a_step_that_skips_the_flat_group_has_the_loss_and_the_gradient_of_trl_w
         for row, value in zip(random_rows(1), [a for group in REWARDS for a in advantages(group)], strict=True)
     ]
     prompts = ("Why?", "What is 2 + 2?", "What is the longest of these questions?")
-    rows = [replace(row, prompt=tuple(policy.prompt_tokens(prompts[row.group]))) for row in rows]
+    rows = [replace(row, prompt=tuple(policy.prompt_tokens(prompts[int(row.group)]))) for row in rows]
     groups = tuple(
         TrainGroup(
             "local",
             prompt,
             1.0,
-            tuple(row.advantage for row in rows if row.group == index),
-            tuple(Sampled("", "length", row.completion) for row in rows if row.group == index),
+            tuple(row.advantage for row in rows if row.group == str(index)),
+            tuple(Sampled("", "length", row.completion) for row in rows if row.group == str(index)),
         )
         for index, prompt in enumerate(prompts)
     )
@@ -217,7 +217,7 @@ def test_a_step_that_skips_the_flat_group_has_the_loss_and_the_gradient_of_trl_w
     loss = oracle._compute_loss(oracle.model, as_trl(policy, rows))
     loss.backward()
     norm = torch.linalg.vector_norm(torch.stack([g.norm() for g in gradients(oracle.model).values()]))
-    assert report.group_tokens[1] == 0
+    assert report.groups["1"].tokens == 0
     assert report.loss == pytest.approx(loss.item(), abs=1e-5)
     assert report.grad_norm == pytest.approx(norm.item(), abs=1e-5)
 

@@ -299,8 +299,8 @@ def test_a_peers_text_on_which_the_tokenizer_panics_costs_its_group_alone(folder
     good = TrainGroup("external", "2 + 2?", 1.0, (1.0,), (Sampled("4", "stop"),))
     bad = replace(good, completions=(Sampled("a" * 60 + "!", "stop"),))
     with pytest.raises(Unreadable, match="the tokenizer cannot read a text"):
-        rows_of(policy, 0, bad, 80)
-    assert rows_of(policy, 0, good, 80)
+        rows_of(policy, bad, 80)
+    assert rows_of(policy, good, 80)
 
 
 def test_a_peers_text_of_tokens_that_the_model_lacks_is_refused(folder):

@@ -9,7 +9,7 @@ import pytest
 
 from context import context_of
 from rollouts import right_and_wrong, rollout
-from sapo_node.groups.messages import GATES, Refusal, Sampled
+from sapo_node.groups.messages import GATES, GroupReport, Refusal, Sampled
 from sapo_node.groups.types import LocalGroup, VerifiedGroup
 from sapo_node.ingest.validator import Ignored
 from sapo_node.observability import explain
@@ -22,15 +22,16 @@ from sapo_node.observability.journal import (
     _of_verified,
 )
 from sapo_node.observability.reasons import REASONS
-from sapo_node.sampling.filters import Gates
+from sapo_node.sampling.filters import Filters
+from sapo_node.sampling.pass_rates import PassRates
 from sapo_node.sampling.sampler import NotDrawn, WeightedGroup
-from sapo_node.training.round import NOTHING_LEFT, Choices, TrainedGroup, trained_groups
+from sapo_node.training.round import NOTHING_LEFT, Choices, TrainedGroup
 from sapo_node.trust import constants
 from sapo_node.trust.constants import Fact
 from sapo_node.trust.ledger import Ledger
 from sapo_node.verification.verifier import Unusable, Verifier
 from sapo_protocol import Completion, Finish, Layer, LocalError, epoch_start, peer_id
-from swarm_parts import TRAINING, OpenScorer
+from swarm_parts import OpenScorer
 
 KEEP_OUT = [name for name in REASONS if name.endswith(" gate")]
 MESSAGE_LAYERS = [Layer.SIZE, Layer.FRAME, Layer.ENVELOPE, Layer.SIGNATURE, Layer.HEADER, Layer.BODY, Layer.EVIDENCE]
@@ -69,7 +70,7 @@ def choices(**what):
 
 
 def trained(weighted, tokens=40, *, masked=0, kept_out=None, refused=None):
-    return TrainedGroup(weighted, tokens, masked, kept_out or {}, refused)
+    return TrainedGroup(weighted, GroupReport(tokens, masked, refused, kept_out or {}))
 
 
 async def test_a_verified_group_waits_with_question_answers_and_rewards(verifier, author, journal):
@@ -139,13 +140,8 @@ def test_a_group_of_which_gates_kept_out_every_token_is_left_out_by_the_one_that
 
 
 def test_what_the_learner_kept_out_stands_beside_what_the_texts_did():
-    first = WeightedGroup(group(1), 1.0, (1.0,) * 8, stopped={0: "steps"})
-    second = WeightedGroup(group(2), 1.0, (1.0,) * 8)
-    training = replace(
-        TRAINING, group_tokens=(0,) * 6, group_masked=(0,) * 6, kept_out=((4, 2, "follows"), (5, 7, "surprise"))
-    )
-    found = trained_groups([first, second], training, local=4)
-    assert [each.kept_out for each in found] == [{0: "steps", 2: "follows"}, {7: "surprise"}]
+    weighted = WeightedGroup(group(), 1.0, (1.0,) * 8, stopped={0: "steps"})
+    assert trained(weighted, kept_out={2: "follows"}).rejected == {0: "steps", 2: "follows"}
 
 
 @pytest.mark.parametrize("reason", Refusal)
@@ -231,7 +227,8 @@ def test_every_reason_has_a_meaning_and_says_what_would_change_it(reason):
 
 
 def test_the_gates_without_a_reason_keep_no_answer_out():
-    assert Gates(["baseline", "habits"], None)._stops is False
+    kept, stopped = Filters(["baseline", "habits"], PassRates()).offer([group(text="2+2=5")])
+    assert ([each.rejected for each in kept], stopped) == ([{}], [])
     assert {f"{gate} gate" for gate in GATES} - {*KEEP_OUT} == {"baseline gate", "habits gate"}
 
 

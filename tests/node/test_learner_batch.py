@@ -26,7 +26,7 @@ def external(*texts, finish="stop"):
 
 
 def rows(policy, group, max_tokens=80):
-    return rows_of(policy, 0, group, max_tokens)
+    return rows_of(policy, group, max_tokens)
 
 
 def test_a_completion_that_stops_after_its_answer_is_taught_to_stop(policy):

@@ -112,7 +112,7 @@ def test_every_token_is_drawn_with_the_probability_that_training_sees(policy, mo
     undrawn = torch.tensor(sorted(policy.specials.difference(policy.ends)))
     trained = {}
     for index, group in enumerate(groups):
-        rows = rows_of(policy, index, TrainGroup("local", QUESTIONS[index], 1.0, (1.0,) * 4, group), 80)
+        rows = rows_of(policy, TrainGroup("local", QUESTIONS[index], 1.0, (1.0,) * 4, group), 80)
         for batch in micro_batches(policy, rows):
             # The sampler never draws a special token that does not end a text; training knows no such rule.
             logits = completion_logits(policy, batch).index_fill(2, undrawn, -torch.inf)

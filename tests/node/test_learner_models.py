@@ -90,7 +90,7 @@ def test_gradient_checkpointing_keeps_fewer_activations(folders):
     for on in (False, True):
         policy = load(options(folders["llama"], gradient_checkpointing=on))
         group = TrainGroup("local", QUESTION, 1.0, advantages([1, 0, 0, 0]), sampled(policy))
-        [batch] = micro_batches(policy, rows_of(policy, 0, group, 80))
+        [batch] = micro_batches(policy, rows_of(policy, group, 80))
         held = []
         with torch.autograd.graph.saved_tensors_hooks(lambda value, held=held: held.append(value), lambda _: None):
             completion_logits(policy, batch)
@@ -104,7 +104,7 @@ def test_the_sampler_and_the_trainer_see_the_same_probabilities(folders, family,
     """What is drawn at almost no temperature is the trainer's likeliest token, up to rounding."""
     policy = load(options(folders[family], dtype=dtype))
     group = TrainGroup("local", QUESTION, 1.0, advantages([1, 0, 0, 0]), sampled(policy, temperature=1e-4))
-    for batch in micro_batches(policy, rows_of(policy, 0, group, 80)):
+    for batch in micro_batches(policy, rows_of(policy, group, 80)):
         with torch.no_grad():
             logits = completion_logits(policy, batch)
         missed = logits.log_softmax(-1).max(-1).values - token_logprobs(logits, batch.targets)

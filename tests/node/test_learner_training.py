@@ -7,16 +7,17 @@ import pytest
 import torch
 
 from sapo_node.groups.advantage import advantages
+from sapo_node.groups.codec import from_json, to_json
 from sapo_node.groups.messages import (
     GenerateRequest,
+    GroupReport,
     LearnerOptions,
     Refusal,
     RequestError,
     Sampled,
     TrainGroup,
+    TrainReport,
     TrainRequest,
-    report_from_json,
-    report_to_json,
 )
 from sapo_node.learner.generate import generate
 from sapo_node.learner.model import load
@@ -106,7 +107,7 @@ def test_a_step_is_not_trained_twice(trainer):
 @pytest.mark.parametrize(("correction", "completions"), [("positive", 1), ("paper", 2)])
 def test_a_correction_decides_what_an_external_group_teaches(trainer, correction, completions):
     report = trainer.train(TrainRequest(1, (external("aaaa", "bbbb", rewards=(1, 0)),), correction))
-    assert report.external_tokens == report.group_tokens[0] == 4 * completions
+    assert report.external_tokens == report.groups["0"].tokens == 4 * completions
 
 
 GUESS = "I think it is 4. <answer>4</answer>"
@@ -123,34 +124,34 @@ def gated(*gates):
     return Trainer(load(options), options)
 
 
-@pytest.mark.parametrize(("gates", "kept_out"), [((), ()), (("follows",), ((0, 0, "follows"),))])
+@pytest.mark.parametrize(("gates", "kept_out"), [((), {}), (("follows",), {0: "follows"})])
 def test_an_answer_that_does_not_follow_teaches_only_where_no_gate_asks(gates, kept_out):
     group = external("zzz zzz <answer>94817</answer>", "b", rewards=(1, 0))
     report = gated(*gates).train(TrainRequest(1, (group,)))
-    assert report.kept_out == kept_out
+    assert report.groups["0"].rejected == kept_out
     assert (report.external_tokens == 0) is bool(kept_out)
 
 
 @pytest.mark.parametrize("end", ["<answer>", "</answer>", " <answer>9", " zzz"])
 def test_no_tag_after_the_answer_hides_that_it_does_not_follow(end):
     group = external(f"zzz zzz <answer>94817</answer>{end}", "b", rewards=(1, 0))
-    assert gated("follows").train(TrainRequest(1, (group,))).kept_out == ((0, 0, "follows"),)
+    assert gated("follows").train(TrainRequest(1, (group,))).groups["0"].rejected == {0: "follows"}
 
 
 def test_what_is_said_after_an_answer_that_follows_has_to_follow_too():
     group = replace(external(f"{WORK} Zyx wvu!", "b", rewards=(1, 0)), prompt=PRODUCT)
-    assert gated("follows").train(TrainRequest(1, (group,))).kept_out == ((0, 0, "follows"),)
+    assert gated("follows").train(TrainRequest(1, (group,))).groups["0"].rejected == {0: "follows"}
 
 
 def test_an_answer_follows_whatever_stands_before_its_opening_tag():
     group = replace(external(WORK, "b", rewards=(1, 0)), prompt=PRODUCT)
-    assert gated("follows").train(TrainRequest(1, (group,))).kept_out == ()
+    assert gated("follows").train(TrainRequest(1, (group,))).groups["0"].rejected == {}
 
 
 def test_words_that_a_policy_would_not_say_are_left_out_and_the_rest_teaches():
     group = external(f"Zyx wvu! {GUESS}", "b", rewards=(1, 0))
     plain, part = gated().train(TrainRequest(1, (group,))), gated("surprise").train(TrainRequest(1, (group,)))
-    assert part.kept_out == ((0, 0, "surprise"),)
+    assert part.groups["0"].rejected == {0: "surprise"}
     assert 0 < part.external_tokens < plain.external_tokens
 
 
@@ -160,8 +161,8 @@ def test_gates_are_for_right_answers_of_others_alone():
     wrong = external("b", "Zyx wvu! <answer>94817</answer>", rewards=(0, 0))
     wrong = replace(wrong, advantages=(0.0, -1.0))
     report = trainer.train(TrainRequest(1, (own, wrong), "paper"))
-    assert "follows" not in {gate for *_, gate in report.kept_out}
-    assert min(report.group_tokens) > 0
+    assert all("follows" not in group.rejected.values() for group in report.groups.values())
+    assert all(group.tokens > 0 for group in report.groups.values())
 
 
 def test_tapered_training_takes_a_step(trainer):
@@ -178,9 +179,8 @@ def test_weight_zero_trains_nothing(trainer):
 
 def test_a_refused_group_is_named_and_the_others_are_trained(trainer):
     report = trainer.train(TrainRequest(1, (external("x" * 81, "y", rewards=(1, 0)), local(trainer))))
-    assert report.refused == ((0, Refusal.TOO_LONG),)
-    assert report.group_tokens[0] == 0
-    assert report.group_tokens[1] > 0
+    assert report.groups["0"] == GroupReport(refused=Refusal.TOO_LONG)
+    assert report.groups["1"].tokens > 0
 
 
 def test_a_loss_that_is_not_finite_skips_the_update_and_says_so(trainer):
@@ -190,8 +190,8 @@ def test_a_loss_that_is_not_finite_skips_the_update_and_says_so(trainer):
     before = weights(trainer)
     report = trainer.train(TrainRequest(1, (group,)))
     assert report.skipped == Refusal.NOT_FINITE
-    assert report.refused == ((0, Refusal.NOT_FINITE),)
-    assert (report.group_tokens, report.local_tokens) == ((0,), 0)
+    assert report.groups == {"0": GroupReport(refused=Refusal.NOT_FINITE)}
+    assert report.local_tokens == 0
     assert report.loss is None
     assert all(torch.equal(a.nan_to_num(7), b.nan_to_num(7)) for a, b in zip(before, trainer.parameters, strict=True))
 
@@ -203,7 +203,7 @@ def test_the_report_carries_the_usual_figures(trainer):
     assert report.mean_length == sum(lengths) / len(lengths)
     assert report.entropy > 0
     assert report.grad_norm > 0
-    assert report.local_tokens == report.group_tokens[0] >= sum(lengths)
+    assert report.local_tokens == report.groups["0"].tokens >= sum(lengths)
 
 
 def test_the_report_says_what_share_of_the_groups_and_answers_was_wasted(trainer):
@@ -233,7 +233,7 @@ def test_what_an_empty_step_has_no_figure_for_is_none(trainer):
 
 def test_the_report_survives_the_way_to_the_main_process(trainer):
     report = trainer.train(TrainRequest(1, (local(trainer), external("aaaa", "x" * 81, rewards=(1, 0)))))
-    assert report_from_json(json.loads(json.dumps(report_to_json(report)))) == report
+    assert from_json(TrainReport, json.loads(json.dumps(to_json(report)))) == report
 
 
 def rates(options, steps):

@@ -12,7 +12,7 @@ from sapo_node.app.state import SCHEMA
 from sapo_node.groups.advantage import advantages
 from sapo_node.groups.types import LocalGroup, VerifiedGroup
 from sapo_node.sampling.buffer import MAX_PER_PEER, Pool
-from sapo_node.sampling.filters import Gates
+from sapo_node.sampling.filters import Offered
 from sapo_node.sampling.pass_rates import PassRates
 from sapo_node.sampling.sampler import Sampler, loss_weight
 from sapo_node.sampling.weights import own_advantages
@@ -35,8 +35,12 @@ def ledger_of(*trusted):
     return Ledger(Database(None, SCHEMA), trusted=trusted, rng=random.Random(0))
 
 
-def sampler_of(ledger, seed, *, pass_rates=None, selection="paper", gates=None):
-    return Sampler(ledger, random.Random(seed), pass_rates or PassRates(), selection, gates or Gates((), PassRates()))
+def sampler_of(ledger, seed, *, pass_rates=None, selection="paper"):
+    return Sampler(ledger, random.Random(seed), pass_rates or PassRates(), selection)
+
+
+def offer(groups):
+    return [Offered(each) for each in groups]
 
 
 def mass_of(each):
@@ -86,23 +90,23 @@ def test_groups_past_their_age_are_dropped(pool):
 
 def test_j_groups_of_trusted_peers_are_drawn():
     offered = [group(peer, counter) for peer in PEERS[:4] for counter in range(5)]
-    drawn = sampler_of(ledger_of(*PEERS[:4]), 0).draw(offered, 4, epoch=10).groups
+    drawn = sampler_of(ledger_of(*PEERS[:4]), 0).draw(offer(offered), 4, epoch=10).groups
     assert len({(each.group.peer, each.group.counter) for each in drawn}) == 4
 
 
 def test_one_peer_fills_at_most_its_share():
-    drawn = sampler_of(ledger_of(*PEERS), 0).draw([group(counter=c) for c in range(50)], 4, epoch=10).groups
+    drawn = sampler_of(ledger_of(*PEERS), 0).draw(offer([group(counter=c) for c in range(50)]), 4, epoch=10).groups
     assert len(drawn) == 4 * constants.PEER_SHARE
 
 
 def test_peers_promoted_in_one_epoch_fill_at_most_their_share_together():
-    drawn = sampler_of(ledger_with_cohort(PEERS[16:20]), 0).draw(everybodys(PEERS[16:20]), 8, epoch=13).groups
+    drawn = sampler_of(ledger_with_cohort(PEERS[16:20]), 0).draw(offer(everybodys(PEERS[16:20])), 8, epoch=13).groups
     assert len(drawn) == 8 * constants.COHORT_SHARE
 
 
 def test_a_cohort_takes_no_place_of_those_whom_the_operator_trusts():
     ledger = ledger_with_cohort(PEERS[16:20])
-    drawn = sampler_of(ledger, 0).draw(everybodys([*PEERS[:2], *PEERS[16:20]]), 8, epoch=13).groups
+    drawn = sampler_of(ledger, 0).draw(offer(everybodys([*PEERS[:2], *PEERS[16:20]])), 8, epoch=13).groups
     assert len(drawn) == 8
     assert sum(each.group.peer in PEERS[16:20] for each in drawn) <= 8 * constants.COHORT_SHARE
 
@@ -126,7 +130,7 @@ def test_a_cohort_that_is_most_of_a_small_swarm_gives_most():
             ledger.report(PEERS[0], Fact.VERIFIED_GROUP)
     ledger.at(13)
     assert ledger.of(PEERS[0]).cohort == 13
-    assert len(sampler_of(ledger, 0).draw(everybodys(PEERS[:1]), 8, epoch=13).groups) == 8 * constants.PEER_SHARE
+    assert len(sampler_of(ledger, 0).draw(offer(everybodys(PEERS[:1])), 8, epoch=13).groups) == 8 * constants.PEER_SHARE
 
 
 def ledger_with_cohort(cohort):
@@ -149,11 +153,11 @@ def everybodys(peers):
 
 
 def test_even_where_j_is_one_a_peer_may_give_one_group():
-    assert len(sampler_of(ledger_of(*PEERS), 0).draw([group()], 1, epoch=10).groups) == 1
+    assert len(sampler_of(ledger_of(*PEERS), 0).draw(offer([group()]), 1, epoch=10).groups) == 1
 
 
 def test_unfilled_slots_stay_empty():
-    assert sampler_of(ledger_of(*PEERS), 0).draw([], 4, epoch=10).groups == []
+    assert sampler_of(ledger_of(*PEERS), 0).draw(offer([]), 4, epoch=10).groups == []
 
 
 def test_a_banned_peers_groups_are_never_drawn():
@@ -162,7 +166,7 @@ def test_a_banned_peers_groups_are_never_drawn():
         ledger.report(PEERS[0], Fact.FALSE_CLAIM)
     assert ledger.of(PEERS[0]).standing is Standing.BANNED
     sampler = sampler_of(ledger, 0)
-    assert not any(sampler.draw([group()], 4, epoch=10).groups for _ in range(50))
+    assert not any(sampler.draw(offer([group()]), 4, epoch=10).groups for _ in range(50))
 
 
 @pytest.mark.parametrize("crowd", [1, 2, 7, 29])
@@ -170,7 +174,7 @@ def test_all_newcomers_together_get_a_tenth_however_many_they_are(crowd):
     sampler = sampler_of(ledger_of(), 0)
     rounds, wanted = 100, 4
     drawn = sum(
-        len(sampler.draw([group(peer, round_) for peer in PEERS[:crowd]], wanted, epoch=10).groups)
+        len(sampler.draw(offer([group(peer, round_) for peer in PEERS[:crowd]]), wanted, epoch=10).groups)
         for round_ in range(rounds)
     )
     assert 0.8 * constants.NEWCOMER_SHARE <= drawn / (rounds * wanted) <= 1.1 * constants.NEWCOMER_SHARE
@@ -178,24 +182,24 @@ def test_all_newcomers_together_get_a_tenth_however_many_they_are(crowd):
 
 def test_a_newcomer_is_drawn_within_three_rounds_of_a_fresh_swarm():
     sampler = sampler_of(ledger_of(), 0)
-    assert any(sampler.draw([group(counter=round_)], 4, epoch=10).groups for round_ in range(3))
+    assert any(sampler.draw(offer([group(counter=round_)]), 4, epoch=10).groups for round_ in range(3))
 
 
 def test_a_group_counts_less_with_every_epoch_of_age():
     sampler = sampler_of(ledger_of(*PEERS), 0)
-    (drawn,) = sampler.draw([group(epoch=10)], 1, epoch=12).groups
+    (drawn,) = sampler.draw(offer([group(epoch=10)]), 1, epoch=12).groups
     assert drawn.weight == pytest.approx(constants.AGE_WEIGHT**2)
 
 
 def test_older_than_the_limit_is_not_drawn():
     sampler = sampler_of(ledger_of(*PEERS), 0)
-    assert sampler.draw([group(epoch=10)], 4, epoch=10 + constants.MAX_AGE + 1).groups == []
+    assert sampler.draw(offer([group(epoch=10)]), 4, epoch=10 + constants.MAX_AGE + 1).groups == []
 
 
 def test_a_group_of_very_long_completions_weighs_no_more_than_the_limit_allows():
     ledger = ledger_of(*PEERS)
     offered = [group(peer) for peer in PEERS[1:6]] + [group(PEERS[0], length=299)]
-    drawn = sampler_of(ledger, 0).draw(offered, 20, epoch=10).groups
+    drawn = sampler_of(ledger, 0).draw(offer(offered), 20, epoch=10).groups
     unit = mass_of(group())
     assert max(each.weight * mass_of(each.group) for each in drawn) <= constants.LOSS_WEIGHT_LIMIT * unit * 1.001
 
@@ -203,7 +207,7 @@ def test_a_group_of_very_long_completions_weighs_no_more_than_the_limit_allows()
 def test_newcomers_with_hardly_any_mass_do_not_make_everybody_elses_groups_too_heavy():
     heavy = [group(counter=counter, length=400) for counter in range(4)]
     light = [group(PEERS[1], counter, length=1, right=1) for counter in range(40)]
-    drawn = sampler_of(ledger_of(PEERS[0]), 1).draw(heavy + light, 4, epoch=10).groups
+    drawn = sampler_of(ledger_of(PEERS[0]), 1).draw(offer(heavy + light), 4, epoch=10).groups
     assert [each.weight for each in drawn if each.group.peer == PEERS[0]] == [1.0, 1.0]
 
 
@@ -217,7 +221,7 @@ def test_newcomers_with_long_texts_in_numbers_do_not_pass_as_light():
     short = [group(counter=counter) for counter in range(4)]
     long = [group(PEERS[1], counter, length=1000) for counter in range(40)]
     sampler = sampler_of(ledger_of(PEERS[0]), 1)
-    rounds = [sampler.draw(short + long, 4, epoch=10).groups for _ in range(30)]
+    rounds = [sampler.draw(offer(short + long), 4, epoch=10).groups for _ in range(30)]
     taken = sum(each.weight * mass_of(each.group) for drawn in rounds for each in drawn if each.group.peer == PEERS[1])
     assert taken <= 1.1 * constants.NEWCOMER_SHARE * 4 * 30 * mass_of(short[0])
 
@@ -226,7 +230,7 @@ def test_newcomers_with_hardly_any_mass_take_no_more_places_than_others():
     heavy = [group(counter=counter, length=400) for counter in range(40)]
     light = [group(PEERS[1], counter, length=1, right=1) for counter in range(40)]
     sampler = sampler_of(ledger_of(PEERS[0]), 1)
-    rounds = [sampler.draw(heavy + light, 2, epoch=10).groups for _ in range(30)]
+    rounds = [sampler.draw(offer(heavy + light), 2, epoch=10).groups for _ in range(30)]
     taken = sum(each.group.peer == PEERS[1] for drawn in rounds for each in drawn)
     assert 0 < taken <= constants.NEWCOMER_SHARE * 2 * 30
 
@@ -238,7 +242,7 @@ def test_more_trust_is_drawn_more_often():
     ledger.report(PEERS[1], Fact.FALSE_CLAIM)
     sampler, firsts = sampler_of(ledger, 0), Counter()
     for _ in range(300):
-        firsts[sampler.draw([group(PEERS[0]), group(PEERS[1])], 1, epoch=10).groups[0].group.peer] += 1
+        firsts[sampler.draw(offer([group(PEERS[0]), group(PEERS[1])]), 1, epoch=10).groups[0].group.peer] += 1
     assert firsts[PEERS[0]] > 2 * firsts[PEERS[1]]
 
 
@@ -258,7 +262,7 @@ offers = st.lists(
 @settings(max_examples=200, deadline=None)
 @given(offers, st.integers(0, 16), st.integers(0, 6), st.integers())
 def test_no_offer_breaks_a_bound(offered, wanted, trusted, seed):
-    drawn = sampler_of(ledger_of(*PEERS[:trusted]), seed).draw(offered, wanted, epoch=10).groups
+    drawn = sampler_of(ledger_of(*PEERS[:trusted]), seed).draw(offer(offered), wanted, epoch=10).groups
     assert len(drawn) <= wanted
     assert len({(each.group.peer, each.group.counter) for each in drawn}) == len(drawn)
     if not offered:
@@ -272,7 +276,7 @@ def test_no_offer_breaks_a_bound(offered, wanted, trusted, seed):
 
 def test_the_weight_of_a_group_scales_nothing_but_the_weight():
     sampler = sampler_of(ledger_of(*PEERS), 0)
-    (drawn,) = sampler.draw([group()], 1, epoch=10).groups
+    (drawn,) = sampler.draw(offer([group()]), 1, epoch=10).groups
     assert replace(drawn.group) == group()
     assert sum(drawn.advantages) == pytest.approx(0)
 
@@ -289,7 +293,7 @@ def test_what_this_node_hardly_ever_gets_right_is_drawn_more_often():
     offered = [group(PEERS[0]), replace(group(PEERS[1]), dataset="chain_sum")]
     firsts = Counter(
         sampler_of(ledger_of(*PEERS), seed, pass_rates=known, selection="informative")
-        .draw(offered, 1, epoch=10)
+        .draw(offer(offered), 1, epoch=10)
         .groups[0]
         .group.dataset
         for seed in range(200)
@@ -302,7 +306,7 @@ def test_a_task_never_asked_before_is_as_wanted_as_any():
     offered = [group(PEERS[0]), replace(group(PEERS[1]), dataset="chain_sum")]
     firsts = Counter(
         sampler_of(ledger_of(*PEERS), seed, pass_rates=known, selection="informative")
-        .draw(offered, 1, epoch=10)
+        .draw(offer(offered), 1, epoch=10)
         .groups[0]
         .group.dataset
         for seed in range(200)
@@ -328,7 +332,7 @@ def test_without_an_own_measure_the_group_is_its_own_baseline():
 
 def test_top_k_takes_the_groups_with_most_right_answers():
     offered = [group(peer, right=right) for right, peer in enumerate(PEERS[:7], start=1)]
-    drawn = sampler_of(ledger_of(*PEERS), 0, selection="top-k").draw(offered, 3, epoch=10).groups
+    drawn = sampler_of(ledger_of(*PEERS), 0, selection="top-k").draw(offer(offered), 3, epoch=10).groups
     assert [sum(each.group.rewards) for each in drawn] == [7, 6, 5]
 
 
@@ -338,7 +342,7 @@ def test_uniform_selection_does_not_ask_for_trust():
         ledger.report(PEERS[0], Fact.VERIFIED_GROUP)
     firsts = Counter(
         sampler_of(ledger, seed, selection="uniform")
-        .draw([group(PEERS[0]), group(PEERS[1])], 1, epoch=10)
+        .draw(offer([group(PEERS[0]), group(PEERS[1])]), 1, epoch=10)
         .groups[0]
         .group.peer
         for seed in range(300)
@@ -348,5 +352,5 @@ def test_uniform_selection_does_not_ask_for_trust():
 
 def test_a_flat_group_weighs_next_to_nothing_and_breaks_no_draw():
     flat = [replace(group(peer), rewards=(False,) * 8) for peer in PEERS[:4]]
-    drawn = sampler_of(ledger_of(*PEERS), 0, selection="unfiltered").draw(flat, 2, epoch=10).groups
+    drawn = sampler_of(ledger_of(*PEERS), 0, selection="unfiltered").draw(offer(flat), 2, epoch=10).groups
     assert [each.advantages for each in drawn] == [(0.0,) * 8] * 2

@@ -15,7 +15,7 @@ from sapo_node.groups.messages import LearnerOptions, Sampled, TrainGroup, Train
 from sapo_node.groups.types import VerifiedGroup
 from sapo_node.learner.model import load
 from sapo_node.learner.trainer import Trainer
-from sapo_node.sampling.filters import Gates
+from sapo_node.sampling.filters import Filters
 from sapo_node.sampling.pass_rates import PassRates
 from sapo_node.verification.tasks import build_task, score
 from sapo_protocol import Completion, Finish
@@ -56,16 +56,17 @@ async def test_the_program_gives_correct_and_incorrect_completions_for_several_t
 async def test_a_node_with_default_gates_trains_on_at_least_half_of_the_tokens_of_its_correct_completions(groups):
     config = Config()
     options = LearnerOptions(checkpoints="", gates=config.gates, max_tokens=config.max_tokens)
-    trainer, gates = Trainer(load(options), options), Gates(config.gates, PassRates())
+    trainer = Trainer(load(options), options)
+    offered, _ = Filters(config.gates, PassRates()).offer(groups)
     batch = tuple(
         TrainGroup(
             "external",
-            group.prompt,
+            each.group.prompt,
             1.0,
-            gates.judge(group, advantages(group.rewards)),
-            tuple(Sampled(each.text, each.finish.value) for each in group.completions),
+            each.advantages(advantages(each.group.rewards)),
+            tuple(Sampled(answer.text, answer.finish.value) for answer in each.group.completions),
         )
-        for group in groups
+        for each in offered
     )
     report = trainer.train(TrainRequest(1, batch, config.correction))
     correct = [

@@ -1,6 +1,7 @@
 """Whole swarms on virtual time: the node's real ingest, ledger, verification, pool, sampler and rounds."""
 
 import hashlib
+import json
 import random
 from dataclasses import replace
 
@@ -17,7 +18,7 @@ from sapo_node.app.exchange import broadcast_evidence, follow_shards, pull, rese
 from sapo_node.app.node import build_node
 from sapo_node.app.run import run_node
 from sapo_node.app.state import SCHEMA
-from sapo_node.groups.messages import Refusal
+from sapo_node.groups.messages import GATES, Refusal
 from sapo_node.groups.types import VerifiedGroup
 from sapo_node.ingest import shards
 from sapo_node.net.interface import Channel, NotRunningError, Verdict
@@ -25,6 +26,8 @@ from sapo_node.net.memory import LinkQuality, MemoryHub
 from sapo_node.observability.journal import Fate, Journal
 from sapo_node.processes.clock import TrioClock
 from sapo_node.processes.worker import WorkerFailed
+from sapo_node.sampling.filters.length import KEPT
+from sapo_node.sampling.pass_rates import FORGETTING
 from sapo_node.sampling.sampler import NotDrawn
 from sapo_node.storage.context import SwarmContext
 from sapo_node.storage.counters import Counters
@@ -37,6 +40,7 @@ from sapo_protocol import Completion, Finish, epoch_at, rollouts_topic
 from swarm_parts import KnowingScorer, Oracle
 
 ROUND_SECONDS = 2.0
+SAMPLING_STATE = "SELECT part, step, state FROM sampling_state"
 ANSWERS = tuple(Completion("so <answer>1</answer>", Finish.STOP) for _ in range(8))
 VERIFIED = VerifiedGroup("a", 10, 0, 0, "products", "2*3?", ANSWERS, (True,) * 4 + (False,) * 4)
 
@@ -206,6 +210,28 @@ async def test_what_gates_stop_and_what_grows_too_old_is_counted_as_left_out_onc
     again = Peer(1, fast, MemoryHub(), database=peers[0].database).node
     again.tally.count()
     assert again.history.counts() == too_old
+
+
+async def test_a_node_that_starts_again_goes_on_with_what_its_filters_and_its_ratio_knew(fast, autojump_clock):
+    first = Peer(1, fast, MemoryHub(), external="auto", gates=GATES)
+    await play([first], 10)
+    known = {part: (step, json.loads(state)) for part, step, state in first.database.rows(SAMPLING_STATE)}
+    assert {step for step, _ in known.values()} == {10}
+    again = Peer(1, fast, MemoryHub(), database=first.database, external="auto", gates=GATES)
+    again.policy.step = first.policy.step
+    await play([again], 1)
+    later = {part: (step, json.loads(state)) for part, step, state in first.database.rows(SAMPLING_STATE)}
+    assert {step for step, _ in later.values()} == {11}
+    asked = known["habits"][1]["own"]
+    assert later["habits"][1]["own"][: len(asked)] == asked
+    assert len(later["habits"][1]["own"]) == len(asked) + 4
+    assert all(
+        lengths == later["length"][1]["lengths"][task][: len(lengths)]
+        for task, lengths in known["length"][1]["lengths"].items()
+        if len(later["length"][1]["lengths"][task]) < KEPT
+    )
+    weights = [state["balance"][1]["own"]["weight"] for state in (known, later)]
+    assert weights[1] == pytest.approx(FORGETTING * weights[0] + 4)
 
 
 async def test_no_group_is_trained_on_twice(fast, autojump_clock):

@@ -4,12 +4,12 @@ import random
 
 import pytest
 
-from sapo_node.groups.messages import Sampled
+from sapo_node.groups.messages import GroupReport, Refusal, Sampled
 from sapo_node.groups.types import LocalGroup, VerifiedGroup
 from sapo_node.processes.worker import WorkerFailed
 from sapo_node.sampling.buffer import Pool
 from sapo_node.sampling.sampler import WeightedGroup
-from sapo_node.training.batch_log import LOCAL, MAX_FAILURES, Trainer, trained_per_peer
+from sapo_node.training.batch_log import LOCAL, MAX_FAILURES, Trainer, external_id, local_id, trained_per_peer
 from sapo_protocol import Completion, Finish
 from swarm_parts import Oracle
 
@@ -127,3 +127,40 @@ async def test_steps_whose_batches_are_gone_are_left_empty_and_the_node_goes_on(
     database.execute("DELETE FROM batches WHERE step < 3")
     await trainer.recover()
     assert [len(groups) for _, groups in policy.trained[3:]] == [0, 0, 1]
+
+
+OLD_REQUEST = (
+    '{"step": 1, "groups": ['
+    '{"source": "local", "question": "What?", "weight": 1.0, "advantages": [0.7, -0.7], "completions": '
+    '[{"text": "answer 0", "finish": "stop", "tokens": [0]}, {"text": "answer 1", "finish": "stop", "tokens": [1]}]}, '
+    '{"source": "external", "question": "What else?", "weight": 0.5, "advantages": [0.7, -0.7], "completions": '
+    '[{"text": "theirs 0", "finish": "stop", "silent": [[0, 6]]}, {"text": "theirs 1", "finish": "length"}]}], '
+    '"correction": "positive"}'
+)
+"""What the version before groups had ids stored of a batch: a state of it must be replayed as it stands."""
+
+
+async def test_a_batch_that_an_older_version_stored_is_replayed(trainer, policy, database):
+    database.execute("INSERT INTO batches VALUES (1, ?, ?, 0)", OLD_REQUEST, '["", "peer"]')
+    assert await trainer.recover() == 1
+    ((step, (local, other)),) = policy.trained
+    assert (step, local.prompt, local.completions[1].tokens) == (1, "What?", (1,))
+    assert (other.weight, other.completions[0].silent) == (0.5, ((0, 6),))
+    assert trained_per_peer(database) == {LOCAL: (1, 10), "peer": (1, 10)}
+
+
+async def test_each_group_of_a_batch_is_reported_by_its_id(trainer):
+    report = await trainer.train([LOCAL_GROUP, LOCAL_GROUP], [weighted(7)])
+    assert {name: group.tokens for name, group in report.groups.items()} == {
+        local_id(0): 10,
+        local_id(1): 10,
+        external_id(external(7)): 10,
+    }
+
+
+async def test_a_batch_that_is_given_up_has_a_report_of_each_of_its_groups(trainer, policy):
+    policy.deaths = tuple(range(1, MAX_FAILURES + 1))
+    report = await trainer.train([LOCAL_GROUP], [weighted()])
+    assert report.groups == dict.fromkeys(
+        (local_id(0), external_id(external())), GroupReport(refused=Refusal.KILLED_LEARNER)
+    )

@@ -13,7 +13,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
-from sapo_node.groups.messages import Sampled, TrainReport
+from sapo_node.groups.messages import GroupReport, Sampled, TrainReport
 from sapo_node.groups.types import LocalGroup, VerifiedGroup
 from sapo_node.processes.worker import WorkerFailed
 from sapo_node.sampling import buffer
@@ -65,8 +65,7 @@ class Learner:
             raise WorkerFailed("died")
         self.weights.append(tuple(group.prompt for group in groups))
         self.end_at("after")
-        tokens, masked = (TOKENS,) * len(groups), (0,) * len(groups)
-        return TrainReport(step, 0.1, 1.0, 1.0, 3.0, 0.0, 0.0, 1e-4, None, 0, 0, tokens, masked, (), (), (), None, 0.0)
+        return TrainReport(step, {group.id: GroupReport(TOKENS) for group in groups}, 1e-4)
 
     async def checkpoint(self):
         if not self.checkpoints or len(self.checkpoints[-1]) < self.step:

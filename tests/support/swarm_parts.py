@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import trio
 
-from sapo_node.groups.messages import Refusal, Sampled, TrainGroup, TrainReport
+from sapo_node.groups.messages import GroupReport, Refusal, Sampled, TrainGroup, TrainReport
 from sapo_node.verification.sandbox.messages import Scored, ScoreRequest
 from sapo_node.verification.tasks import build_task, score, task_digest
 from sapo_protocol import Manifest
@@ -23,11 +23,11 @@ TRAINING = TrainReport(
     external_weight=0.7,
     local_tokens=300,
     external_tokens=200,
-    group_tokens=(300, 200),
-    group_masked=(0, 40),
-    refused=((1, Refusal.TOO_LONG),),
-    kept_out=((2, 3, "surprise"),),
-    agreement=((2, 3, False),),
+    groups={
+        "local/0": GroupReport(300),
+        "local/1": GroupReport(refused=Refusal.TOO_LONG),
+        "a/10/0/0": GroupReport(200, 40, rejected={3: "surprise"}, agreement={3: False}),
+    },
     skipped="no group has an advantage",
     seconds=2.0,
 )
@@ -76,11 +76,9 @@ class Oracle:
         assert step == self.step + 1
         self.step = step
         self.trained.append((step, tuple(groups)))
-        tokens = tuple(10 if any(group.advantages) else 0 for group in groups)
-        masked = (0,) * len(groups)
-        return TrainReport(
-            step, 0.1, 1.0, 1.0, 3.0, 0.0, 0.0, 1e-4, None, sum(tokens), 0, tokens, masked, (), (), (), None, 0.0
-        )
+        reports = {group.id: GroupReport(10 if any(group.advantages) else 0) for group in groups}
+        tokens = sum(each.tokens for each in reports.values())
+        return TrainReport(step, reports, 1e-4, loss=0.1, entropy=1.0, local_tokens=tokens)
 
     async def checkpoint(self) -> int:
         return self.step

@@ -8,7 +8,7 @@ skill can be read off: held-out pass@1 has no noise.
 
 import hashlib
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import exp, log
 
 import trio
@@ -16,7 +16,7 @@ import trio
 from sapo_adversary.scoring import SharedScorer
 from sapo_adversary.simulator.pace import GENERATING, Meter
 from sapo_adversary.simulator.simulation import Simulation
-from sapo_node.groups.messages import Correction, Sampled, TrainGroup, TrainReport
+from sapo_node.groups.messages import Correction, GroupReport, Sampled, TrainGroup, TrainReport
 from sapo_protocol import Manifest
 
 START = 0.04
@@ -61,7 +61,7 @@ class Bandit:
         """One update. By default only the correct completions of external groups count; see `correction`."""
         await trio.sleep(self._pace * (1 - GENERATING))
         moves: dict[str, float] = {}
-        tokens = []
+        tokens: dict[str, int] = {}
         for group in groups:
             dataset = self._scorer.tasks[group.prompt].dataset
             only_positive = group.source == "external" and correction == "positive"
@@ -76,7 +76,7 @@ class Bandit:
                 for advantage, text in counted
             ]
             moves[dataset] = moves.get(dataset, 0.0) + group.weight * sum(slopes) / len(group.completions)
-            tokens.append(sum(len(text) for _, text in counted))
+            tokens[group.id] = sum(len(text) for _, text in counted)
         for dataset, move in moves.items():
             logit = self._logits[dataset] + RATE * move / self._groups
             self._logits[dataset] = max(-FREEDOM, min(FREEDOM, logit))
@@ -103,27 +103,16 @@ def _sigmoid(logit: float) -> float:
     return 1 / (1 + exp(-logit))
 
 
-def _report(step: int, groups: Sequence[TrainGroup], tokens: Sequence[int]) -> TrainReport:
-    external = [place for place, group in enumerate(groups) if group.source == "external"]
-    taken = sum(tokens[place] for place in external)
-    weights = [groups[place].weight for place in external]
+def _report(step: int, groups: Sequence[TrainGroup], tokens: Mapping[str, int]) -> TrainReport:
+    """The report of a step that trained so many tokens of each group, by its id."""
+    external = [group for group in groups if group.source == "external"]
+    taken = sum(tokens[group.id] for group in external)
+    weights = [group.weight for group in external]
     return TrainReport(
         step=step,
-        loss=None,
-        grad_norm=None,
-        entropy=None,
-        mean_length=None,
-        truncated=None,
-        zero_advantage=None,
+        groups={name: GroupReport(count) for name, count in tokens.items()},
         learning_rate=RATE,
         external_weight=sum(weights) / len(weights) if weights else None,
-        local_tokens=sum(tokens) - taken,
+        local_tokens=sum(tokens.values()) - taken,
         external_tokens=taken,
-        group_tokens=tuple(tokens),
-        group_masked=(0,) * len(groups),
-        refused=(),
-        kept_out=(),
-        agreement=(),
-        skipped=None,
-        seconds=0.0,
     )

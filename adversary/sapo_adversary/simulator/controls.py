@@ -14,7 +14,7 @@ from sapo_adversary.scoring import SharedScorer
 from sapo_adversary.simulator.learning import SimulatedLearner
 from sapo_adversary.simulator.simulation import Simulation
 from sapo_node.groups.advantage import advantages
-from sapo_node.groups.messages import Correction, TrainGroup, TrainReport
+from sapo_node.groups.messages import Correction, GroupReport, TrainGroup, TrainReport
 from sapo_node.verification.sandbox.messages import ScoreRequest
 from sapo_protocol import ASSIGNED_SEEDS, Manifest
 
@@ -57,7 +57,8 @@ class Filtering(SimulatedLearner):
         """One update on as many groups as came, all of them informative, if any is."""
         kept = [group for group in groups if any(group.advantages)]
         filled = [kept[place % len(kept)] for place in range(len(groups))] if kept else []
-        return _on_account_of(groups, await super().train(step, filled, correction=correction))
+        unnamed = [replace(group, id="") for group in filled]
+        return _on_account_of(groups, await super().train(step, unnamed, correction=correction))
 
 
 class Oversampling(SimulatedLearner):
@@ -106,10 +107,10 @@ def model_for(
 
 def _on_account_of(groups: Sequence[TrainGroup], report: TrainReport) -> TrainReport:
     """A report for the batch that the node handed over: all tokens were its own, whichever groups they came from."""
-    none = (0,) * (len(groups) - 1)
-    return replace(report, group_tokens=(sum(report.group_tokens), *none), group_masked=(0, *none), refused=())
+    total = GroupReport(sum(group.tokens for group in report.groups.values()))
+    return replace(report, groups={group.id: total if group is groups[0] else GroupReport() for group in groups})
 
 
 def _as_external(group: TrainGroup) -> TrainGroup:
     completions = tuple(replace(each, tokens=None) for each in group.completions)
-    return replace(group, source="external", completions=completions)
+    return replace(group, source="external", completions=completions, id="")

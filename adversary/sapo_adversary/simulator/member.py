@@ -1,6 +1,5 @@
 """One simulated node: the parts of a real one, with a log of each round."""
 
-import json
 import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -32,7 +31,7 @@ from sapo_node.storage.context import SwarmContext
 from sapo_node.storage.counters import Counters
 from sapo_node.storage.database import Database
 from sapo_node.storage.keys import Identity
-from sapo_node.training.batch_log import trained_per_peer
+from sapo_node.training.batch_log import stored_batch, trained_per_peer
 from sapo_node.training.round import RoundReport
 from sapo_node.trust.constants import Standing
 from sapo_protocol import LocalError, Manifest
@@ -189,12 +188,12 @@ class Member:
 
     def _tally(self, report: RoundReport) -> None:
         """Count the trained tokens by dataset and peer, from the batch that the node stored for the round."""
-        row = self._database.row("SELECT request, peers FROM batches WHERE step = ?", report.step)
-        if row is None:
+        batch = stored_batch(self._database, report.step)
+        if batch is None:
             return
-        prompts = [group["question"] for group in json.loads(row[0])["groups"]]
-        for prompt, peer, tokens in zip(prompts, json.loads(row[1]), report.training.group_tokens, strict=True):
-            self.log.carried[self._scorer.tasks[prompt].dataset, peer] += tokens
+        for group in batch.request.groups:
+            dataset, tokens = self._scorer.tasks[group.prompt].dataset, report.training.groups[group.id].tokens
+            self.log.carried[dataset, batch.peers[group.id]] += tokens
 
     def _evaluate(self, prompts: int) -> None:
         per_task = self.learner.examine(self._scorer, prompts)

@@ -47,6 +47,7 @@ class Node:
 
     config: Config
     swarm: SwarmContext
+    database: Database
     counters: Counters
     ledger: Ledger
     equivocation_handler: EquivocationHandler
@@ -147,6 +148,7 @@ def build_node(
     return Node(
         config=config,
         swarm=swarm,
+        database=database,
         counters=counters,
         ledger=ledger,
         equivocation_handler=equivocation_handler,

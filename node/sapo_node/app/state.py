@@ -11,7 +11,7 @@ from pathlib import Path
 from sapo_node.ingest import pending, seen
 from sapo_node.net import anchors
 from sapo_node.observability import history, journal
-from sapo_node.sampling import buffer
+from sapo_node.sampling import buffer, memory
 from sapo_node.storage import counters
 from sapo_node.storage.database import Database
 from sapo_node.training import batch_log
@@ -24,6 +24,7 @@ SCHEMA = (
     seen.SCHEMA,
     pending.SCHEMA,
     buffer.SCHEMA,
+    memory.SCHEMA,
     batch_log.SCHEMA,
     ledger.SCHEMA,
     anchors.SCHEMA,

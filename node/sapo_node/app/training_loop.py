@@ -5,7 +5,8 @@ from collections.abc import Callable
 
 from sapo_node.app.node import Node
 from sapo_node.processes.worker import WorkerFailed
-from sapo_node.sampling.filters import Gates
+from sapo_node.sampling.filters import Filters
+from sapo_node.sampling.memory import Memory
 from sapo_node.sampling.mix import ratio_of
 from sapo_node.sampling.pass_rates import PassRates
 from sapo_node.sampling.sampler import Sampler
@@ -73,16 +74,18 @@ class TrainingLoop:
     def _rounds(self) -> Rounds:
         node, config = self._node, self._node.config
         pass_rates = PassRates()
-        gates = Gates(config.gates, pass_rates)
+        filters = Filters(config.gates, pass_rates)
+        ratio = ratio_of(config.local, config.external, pass_rates)
         return Rounds(
             contribution=self._contribution,
             scheduler=node.scheduler,
-            sampler=Sampler(node.ledger, node.swarm.rng, pass_rates, config.selection, gates, defences=node.defences),
+            sampler=Sampler(node.ledger, node.swarm.rng, pass_rates, config.selection, defences=node.defences),
             pass_rates=pass_rates,
-            gates=gates,
+            filters=filters,
             pool=node.pool,
             trainer=self._trainer,
-            ratio=ratio_of(config.local, config.external, pass_rates),
+            ratio=ratio,
+            memory=Memory(node.database, {"pass rates": pass_rates, "ratio": ratio, **filters.by_name}),
             now=node.swarm.clock.now,
             on_phase=self._on_phase,
             on_chosen=node.tally.chosen,

@@ -1,11 +1,11 @@
-"""What the main process and the learner say to each other, as values and as JSON. Neither torch nor trio here."""
+"""What the main process and the learner say to each other; `codec` makes JSON of it. Neither torch nor trio here."""
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Literal, cast, get_args
+from typing import Literal, get_args
 
 from sapo_protocol.errors import LocalError
 
@@ -88,36 +88,93 @@ class Sampled:
     text: str
     finish: Finish
     tokens: tuple[int, ...] | None = None
-    silent: tuple[tuple[int, int], ...] = ()
+    silent: tuple[tuple[int, int], ...] = field(default=(), metadata={"key": "silent"})
     """Of a peer's text, the characters that are not taught: the first, and the one behind the last."""
 
 
 @dataclass(frozen=True, slots=True)
 class TrainGroup:
-    """The completions of one question with their advantages, in the same order."""
+    """The completions of one question with their advantages, in the same order.
+
+    Raises RequestError where its parts do not fit together.
+    """
 
     source: Source
-    prompt: str
+    prompt: str = field(metadata={"key": "question"})
     weight: float
     """Between 0 and 1; scales the group in the loss."""
     advantages: tuple[float, ...]
     completions: tuple[Sampled, ...]
+    id: str = ""
+    """By which the report names the group; empty for its number in the request, from 0."""
+
+    def __post_init__(self) -> None:
+        if len(self.advantages) != len(self.completions):
+            raise RequestError("a group has another number of advantages than of completions")
+        if not 0 <= self.weight <= 1:
+            raise RequestError("a group's weight must lie between 0 and 1")
+        if self.source == "local" and any(completion.tokens is None for completion in self.completions):
+            raise RequestError("a local completion lacks its tokens")
 
 
 @dataclass(frozen=True, slots=True)
 class GenerateRequest:
+    """A request to sample completions. Raises RequestError where a number is out of bounds."""
+
     prompts: tuple[str, ...]
     completions: int
     max_tokens: int
     seed: int
     temperature: float = 1.0
 
+    def __post_init__(self) -> None:
+        if self.completions < 1 or self.max_tokens < 1 or self.temperature <= 0:
+            raise RequestError("completions, max_tokens and temperature must be above 0")
+        if self.seed < 0:
+            raise RequestError("seed must be at least 0")
+
+
+@dataclass(frozen=True, slots=True)
+class Generated:
+    """The answer to a GenerateRequest: the completions of each question, in the order of the questions."""
+
+    groups: tuple[tuple[Sampled, ...], ...]
+
 
 @dataclass(frozen=True, slots=True)
 class TrainRequest:
+    """A request to take one step. Raises RequestError where two groups have one id."""
+
     step: int
     groups: tuple[TrainGroup, ...]
     correction: Correction = "positive"
+
+    def __post_init__(self) -> None:
+        # Batches that an older version stored have groups without an id.
+        named = tuple(group if group.id else replace(group, id=str(number)) for number, group in enumerate(self.groups))
+        if len({group.id for group in named}) < len(named):
+            raise RequestError("two groups of a request have one id")
+        object.__setattr__(self, "groups", named)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupReport:
+    """What one step made of one group of its request."""
+
+    tokens: int = 0
+    """Tokens trained on."""
+    masked: int = 0
+    """Tokens of the correct completions that filters masked; of an external group only."""
+    refused: Refusal | None = None
+    """Why nothing of the group was trained on, for a reason of its own or of the whole batch."""
+    rejected: Mapping[int, Gate] = field(default_factory=dict)
+    """The correct completions of an external group that a filter of the learner kept out of the loss, by number, and
+    that filter. `surprise` masks only a part of a completion.
+    """
+    agreement: Mapping[int, bool] = field(default_factory=dict)
+    """Whether one step on the local gradient makes a correct completion of an external group more probable, by number.
+    Empty without the filter `agreement`, and before there is a local gradient.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,38 +182,28 @@ class TrainReport:
     """What one step did. Figures that could not be computed are None."""
 
     step: int
-    loss: float | None
-    grad_norm: float | None
-    """L2 norm before clipping."""
-    entropy: float | None
-    """Mean over trained local tokens, in nats."""
-    mean_length: float | None
-    """Mean over all local completions, in tokens."""
-    truncated: float | None
-    """Share of local completions that were cut at the limit."""
-    zero_advantage: float | None
-    """Share of the request's groups that have no advantage."""
+    groups: Mapping[str, GroupReport]
+    """Of each group of the request, by its id."""
     learning_rate: float
     """Of this step, warm-up included."""
-    external_weight: float | None
+    loss: float | None = None
+    grad_norm: float | None = None
+    """L2 norm before clipping."""
+    entropy: float | None = None
+    """Mean over trained local tokens, in nats."""
+    mean_length: float | None = None
+    """Mean over all local completions, in tokens."""
+    truncated: float | None = None
+    """Share of local completions that were cut at the limit."""
+    zero_advantage: float | None = None
+    """Share of the request's groups that have no advantage."""
+    external_weight: float | None = None
     """Mean weight of the external groups."""
-    local_tokens: int
-    external_tokens: int
-    group_tokens: tuple[int, ...]
-    """Trained tokens of each group of the request."""
-    group_masked: tuple[int, ...]
-    """Tokens of each group's correct completions that filters masked; of external groups only."""
-    refused: tuple[tuple[int, Refusal], ...]
-    """Index and reason of each group of which nothing was trained on for a reason of its own or of the batch."""
-    kept_out: tuple[tuple[int, int, Gate], ...]
-    """Others' right answers that the learner's gates kept out of the loss, `surprise` only in part: the group in the
-    request, the completion in the group, and the gate."""
-    agreement: tuple[tuple[int, int, bool], ...]
-    """Of others' right answers, whether a step of own learning makes them more probable: the group, the completion, and
-    the answer. Empty without the gate of that name, and before own learning is known."""
-    skipped: str | None
+    local_tokens: int = 0
+    external_tokens: int = 0
+    skipped: str | None = None
     """Why no update was made, though the step counts."""
-    seconds: float
+    seconds: float = 0.0
 
     @property
     def external_share(self) -> float | None:
@@ -179,192 +226,9 @@ class Ready:
     """What was wrong with a newer checkpoint, if one was passed over."""
 
 
-def generate_to_json(request: GenerateRequest) -> dict[str, Any]:
-    return {
-        "generate": {
-            "questions": list(request.prompts),
-            "completions": request.completions,
-            "max_tokens": request.max_tokens,
-            "seed": request.seed,
-            "temperature": request.temperature,
-        }
-    }
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """The answer to a request for a checkpoint."""
 
-
-def generate_from_json(body: Any) -> GenerateRequest:
-    """Raises RequestError where a field is missing, of another type or out of bounds."""
-    table = _table(body, "generate")
-    request = GenerateRequest(
-        prompts=tuple(_text(q, "a question") for q in _items(table, "questions")),
-        completions=_whole(table, "completions"),
-        max_tokens=_whole(table, "max_tokens"),
-        seed=_whole(table, "seed"),
-        temperature=_number(table.get("temperature", 1.0), "temperature"),
-    )
-    if request.completions < 1 or request.max_tokens < 1 or request.temperature <= 0:
-        raise RequestError("completions, max_tokens and temperature must be above 0")
-    return request
-
-
-def groups_to_json(groups: Sequence[Sequence[Sampled]]) -> list[list[dict[str, Any]]]:
-    return [[_sampled_to_json(completion) for completion in group] for group in groups]
-
-
-def groups_from_json(body: Any) -> list[tuple[Sampled, ...]]:
-    return [tuple(_sampled_from_json(completion) for completion in group) for group in body]
-
-
-def train_to_json(request: TrainRequest) -> dict[str, Any]:
-    groups = [
-        {
-            "source": group.source,
-            "question": group.prompt,
-            "weight": group.weight,
-            "advantages": list(group.advantages),
-            "completions": [_sampled_to_json(completion) for completion in group.completions],
-        }
-        for group in request.groups
-    ]
-    return {"train": {"step": request.step, "groups": groups, "correction": request.correction}}
-
-
-def train_from_json(body: Any) -> TrainRequest:
-    """Raises RequestError where a field is missing, of another type or out of bounds."""
-    table = _table(body, "train")
-    correction = table.get("correction", "positive")
-    if correction not in ("positive", "tapered", "paper"):
-        raise RequestError(f"correction is {correction!r}; give positive, tapered or paper")
-    return TrainRequest(
-        step=_whole(table, "step"),
-        groups=tuple(_group_from_json(group) for group in _items(table, "groups")),
-        correction=cast("Correction", correction),
-    )
-
-
-def report_to_json(report: TrainReport) -> dict[str, Any]:
-    return {
-        "step": report.step,
-        "loss": report.loss,
-        "grad_norm": report.grad_norm,
-        "entropy": report.entropy,
-        "mean_length": report.mean_length,
-        "truncated": report.truncated,
-        "zero_advantage": report.zero_advantage,
-        "learning_rate": report.learning_rate,
-        "external_weight": report.external_weight,
-        "trained_tokens": {"local": report.local_tokens, "external": report.external_tokens},
-        "per_group_tokens": list(report.group_tokens),
-        "per_group_masked": list(report.group_masked),
-        "refused": [list(pair) for pair in report.refused],
-        "kept_out": [list(each) for each in report.kept_out],
-        "agreement": [list(each) for each in report.agreement],
-        "skipped": report.skipped,
-        "seconds": report.seconds,
-    }
-
-
-def report_from_json(body: Mapping[str, Any]) -> TrainReport:
-    return TrainReport(
-        step=body["step"],
-        loss=body["loss"],
-        grad_norm=body["grad_norm"],
-        entropy=body["entropy"],
-        mean_length=body["mean_length"],
-        truncated=body["truncated"],
-        zero_advantage=body["zero_advantage"],
-        learning_rate=body["learning_rate"],
-        external_weight=body["external_weight"],
-        local_tokens=body["trained_tokens"]["local"],
-        external_tokens=body["trained_tokens"]["external"],
-        group_tokens=tuple(body["per_group_tokens"]),
-        group_masked=tuple(body["per_group_masked"]),
-        refused=tuple((index, Refusal(reason)) for index, reason in body["refused"]),
-        kept_out=tuple((group, completion, gate) for group, completion, gate in body["kept_out"]),
-        agreement=tuple((group, completion, agrees) for group, completion, agrees in body["agreement"]),
-        skipped=body["skipped"],
-        seconds=body["seconds"],
-    )
-
-
-def _group_from_json(body: Any) -> TrainGroup:
-    table = _table(body, "a group")
-    source = table.get("source")
-    if source not in ("local", "external"):
-        raise RequestError(f"a group's source is {source!r}; give local or external")
-    group = TrainGroup(
-        source=cast("Source", source),
-        prompt=_text(table.get("question"), "a question"),
-        weight=_number(table.get("weight"), "weight"),
-        advantages=tuple(_number(value, "an advantage") for value in _items(table, "advantages")),
-        completions=tuple(_sampled_from_json(completion) for completion in _items(table, "completions")),
-    )
-    if len(group.advantages) != len(group.completions):
-        raise RequestError("a group has another number of advantages than of completions")
-    if not 0 <= group.weight <= 1:
-        raise RequestError("a group's weight must lie between 0 and 1")
-    if source == "local" and any(completion.tokens is None for completion in group.completions):
-        raise RequestError("a local completion lacks its tokens")
-    return group
-
-
-def _sampled_to_json(completion: Sampled) -> dict[str, Any]:
-    body: dict[str, Any] = {"text": completion.text, "finish": completion.finish}
-    if completion.tokens is not None:
-        body["tokens"] = list(completion.tokens)
-    if completion.silent:
-        body["silent"] = [list(span) for span in completion.silent]
-    return body
-
-
-def _sampled_from_json(body: Any) -> Sampled:
-    table = _table(body, "a completion")
-    finish = table.get("finish")
-    if finish not in ("stop", "length"):
-        raise RequestError(f"a completion's finish is {finish!r}; give stop or length")
-    tokens = table.get("tokens")
-    if tokens is not None and not (isinstance(tokens, list) and all(type(token) is int for token in tokens)):
-        raise RequestError("a completion's tokens must be whole numbers")
-    return Sampled(
-        text=_text(table.get("text"), "a completion's text"),
-        finish=cast("Finish", finish),
-        tokens=None if tokens is None else tuple(tokens),
-        silent=tuple(_span(each) for each in table.get("silent", ())),
-    )
-
-
-def _span(body: Any) -> tuple[int, int]:
-    if not (isinstance(body, list) and len(body) == 2 and all(type(place) is int for place in body)):
-        raise RequestError("what is silent must be pairs of whole numbers")
-    return body[0], body[1]
-
-
-def _table(body: Any, name: str) -> dict[str, Any]:
-    if not isinstance(body, dict):
-        raise RequestError(f"{name} must be an object")
-    return body
-
-
-def _items(table: Mapping[str, Any], name: str) -> list[Any]:
-    value = table.get(name)
-    if not isinstance(value, list):
-        raise RequestError(f"{name} must be a list")
-    return value
-
-
-def _text(value: Any, name: str) -> str:
-    if not isinstance(value, str):
-        raise RequestError(f"{name} must be text")
-    return value
-
-
-def _whole(table: Mapping[str, Any], name: str) -> int:
-    value = table.get(name)
-    if type(value) is not int or value < 0:
-        raise RequestError(f"{name} must be a whole number, at least 0")
-    return value
-
-
-def _number(value: Any, name: str) -> float:
-    if type(value) not in (int, float):
-        raise RequestError(f"{name} must be a number")
-    return float(value)
+    step: int
+    path: str

@@ -10,8 +10,17 @@ from typing import Any
 
 import torch
 
-from sapo_node.groups import messages
-from sapo_node.groups.messages import LearnerOptions, RequestError
+from sapo_node.groups.codec import from_json, to_json
+from sapo_node.groups.messages import (
+    Generated,
+    GenerateRequest,
+    LearnerOptions,
+    Ready,
+    RequestError,
+    Saved,
+    TrainReport,
+    TrainRequest,
+)
 from sapo_node.learner import checkpoint
 from sapo_node.learner.generate import generate
 from sapo_node.learner.memory import require_memory
@@ -41,21 +50,21 @@ class Service:
         else:
             self._fallback = checkpoint.restore(self._trainer, self._root)
 
-    def ready(self) -> dict[str, Any]:
+    def ready(self) -> Ready:
         policy = self._trainer.policy
-        return {
-            "step": self._trainer.step,
-            "parameters": sum(value.numel() for value in policy.model.parameters()),
-            "model": policy.name,
-            "device": str(policy.device),
-            "memory": self._memory,
-            "fallback": self._fallback,
-        }
+        return Ready(
+            step=self._trainer.step,
+            parameters=sum(value.numel() for value in policy.model.parameters()),
+            model=policy.name,
+            device=str(policy.device),
+            memory=self._memory,
+            fallback=self._fallback,
+        )
 
     def answer(self, request: Any) -> dict[str, Any]:
         """Return the reply; what the caller did wrong, and what this machine lacks, is an error in one line."""
         try:
-            return self._dispatch(request)
+            answer = self._dispatch(request)
         except LocalError as error:
             return {"error": str(error)}
         except (MemoryError, torch.OutOfMemoryError) as error:
@@ -65,24 +74,22 @@ class Service:
             if "alloc" not in str(error):
                 raise
             return {"error": f"out of memory: {_first_line(error)}"}
+        reply: dict[str, Any] = to_json(answer)
+        return reply
 
-    def _dispatch(self, request: Any) -> dict[str, Any]:
+    def _dispatch(self, request: Any) -> Generated | TrainReport | Saved:
         if not isinstance(request, dict) or len(request) != 1:
             raise RequestError("a request is an object with one key")
         [(kind, body)] = request.items()
         if kind == "generate":
-            return self._generate(body)
+            asked = from_json(GenerateRequest, body)
+            return Generated(tuple(generate(self._trainer.policy, asked, self._options.max_completion_bytes)))
         if kind == "train":
-            return messages.report_to_json(self._trainer.train(messages.train_from_json(body)))
+            return self._trainer.train(from_json(TrainRequest, body))
         if kind == "checkpoint":
             path = checkpoint.save(self._trainer, self._root)
-            return {"step": self._trainer.step, "path": str(path)}
+            return Saved(self._trainer.step, str(path))
         raise RequestError(f"unknown request {kind!r}")
-
-    def _generate(self, body: Any) -> dict[str, Any]:
-        request = messages.generate_from_json(body)
-        groups = generate(self._trainer.policy, request, self._options.max_completion_bytes)
-        return {"groups": messages.groups_to_json(groups)}
 
 
 def _first_line(error: BaseException) -> str:
@@ -99,7 +106,7 @@ def _claim_stdout() -> int:
 def main() -> None:
     """Serve until the input ends."""
     frames = _claim_stdout()
-    options = LearnerOptions(**json.loads(sys.argv[1]))
+    options = from_json(LearnerOptions, json.loads(sys.argv[1]))
     os.nice(NICENESS)
     torch.set_num_threads(options.threads or max(1, (os.cpu_count() or 1) - 1))
     # A policy that is very sure of itself makes denormals, which are many times slower.
@@ -113,7 +120,7 @@ def main() -> None:
         return
     # A node that was killed while this was at work reads no answer; what counts is in its checkpoints.
     with suppress(BrokenPipeError):
-        write_frame(frames, {"ready": service.ready()})
+        write_frame(frames, {"ready": to_json(service.ready())})
         while (request := read_frame(0)) is not None:
             write_frame(frames, service.answer(request))
 

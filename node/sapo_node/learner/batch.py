@@ -23,7 +23,8 @@ PADDING = 0.5
 class Row:
     """One completion as tokens, ready for the loss."""
 
-    group: int
+    group: str
+    """The id of its group."""
     number: int
     """Of the completion in its group."""
     external: bool
@@ -67,7 +68,7 @@ class Refused(Exception):
         self.reason = reason
 
 
-def rows_of(policy: Policy, index: int, group: TrainGroup, max_tokens: int) -> list[Row]:
+def rows_of(policy: Policy, group: TrainGroup, max_tokens: int) -> list[Row]:
     """Return a group's completions as tokens. Raises Refused where one is too long or holds special tokens, Unreadable
     where the tokenizer fails.
     """
@@ -83,7 +84,7 @@ def rows_of(policy: Policy, index: int, group: TrainGroup, max_tokens: int) -> l
             tokens = (*tokens, policy.ends[0])
         answer = _answer(policy, completion, len(tokens)) if external else ()
         silent = policy.overlapping(completion.text, completion.silent) if completion.silent else ()
-        rows.append(Row(index, number, external, prompt, tokens, advantage, group.weight, answer, silent))
+        rows.append(Row(group.id, number, external, prompt, tokens, advantage, group.weight, answer, silent))
     return rows
 
 
@@ -111,9 +112,11 @@ def _answer(policy: Policy, completion: Sampled, tokens: int) -> tuple[int, ...]
 
 
 def micro_batches(policy: Policy, rows: Sequence[Row]) -> Iterator[MicroBatch]:
-    """Cut rows with a completion into micro-batches within the bounds, completions of like length together."""
+    """Cut rows with a completion into micro-batches within the bounds, completions of like length together and those of
+    one length in the order given.
+    """
     part: list[Row] = []
-    for row in sorted(rows, key=lambda row: (len(row.completion), row.group)):
+    for row in sorted(rows, key=lambda row: len(row.completion)):
         if part and not _fits([*part, row], policy.vocabulary):
             yield _batch(policy, part)
             part = []

@@ -1,6 +1,5 @@
 """The main process's side of the learner: typed requests, typed answers, deadlines. Never imports torch."""
 
-import dataclasses
 import json
 import os
 import sys
@@ -10,20 +9,19 @@ from typing import Any
 
 import trio
 
+from sapo_node.groups.codec import from_json, to_json
 from sapo_node.groups.messages import (
     Correction,
+    Generated,
     GenerateRequest,
     LearnerOptions,
     Ready,
     RequestError,
     Sampled,
+    Saved,
     TrainGroup,
     TrainReport,
     TrainRequest,
-    generate_to_json,
-    groups_from_json,
-    report_from_json,
-    train_to_json,
 )
 from sapo_node.processes.worker import TaskStatus, Worker, WorkerFailed
 from sapo_protocol import LocalError
@@ -59,7 +57,7 @@ class Learner:
     """
 
     def __init__(self, options: LearnerOptions) -> None:
-        arguments = json.dumps(dataclasses.asdict(options))
+        arguments = json.dumps(to_json(options))
         self._worker = Worker(
             "learner",
             [sys.executable, "-m", "sapo_node.learner", arguments],
@@ -76,7 +74,7 @@ class Learner:
     @property
     def ready(self) -> Ready:
         """The state in which the newest process started; only after `run` has started."""
-        return Ready(**self._worker.ready)
+        return from_json(Ready, self._worker.ready)
 
     @property
     def step(self) -> int:
@@ -99,23 +97,21 @@ class Learner:
     ) -> list[tuple[Sampled, ...]]:
         """Sample `completions` answers to each question, in the order of the questions."""
         request = GenerateRequest(tuple(prompts), completions, max_tokens, seed, temperature)
-        reply = await self._ask(generate_to_json(request), GENERATE_DEADLINE)
-        return groups_from_json(reply["groups"])
+        reply = await self._ask({"generate": to_json(request)}, GENERATE_DEADLINE)
+        return list(from_json(Generated, reply).groups)
 
     async def train(
         self, step: int, groups: Sequence[TrainGroup], *, correction: Correction = "positive"
     ) -> TrainReport:
         """Take step number `step`, which must follow the last one directly."""
-        reply = await self._ask(train_to_json(TrainRequest(step, tuple(groups), correction)), TRAIN_DEADLINE)
-        report = report_from_json(reply)
+        request = TrainRequest(step, tuple(groups), correction)
+        report = from_json(TrainReport, await self._ask({"train": to_json(request)}, TRAIN_DEADLINE))
         self._step = report.step
         return report
 
     async def checkpoint(self) -> int:
         """Write a checkpoint that survives any crash from here on; returns its step."""
-        reply = await self._ask({"checkpoint": {}}, CHECKPOINT_DEADLINE)
-        step: int = reply["step"]
-        return step
+        return from_json(Saved, await self._ask({"checkpoint": {}}, CHECKPOINT_DEADLINE)).step
 
     async def _ask(self, request: dict[str, Any], deadline: float) -> Mapping[str, Any]:
         asked = self._seen

@@ -22,6 +22,7 @@ from transformers import (
     Qwen2Tokenizer,
 )
 
+from sapo_node.groups.codec import from_json
 from sapo_node.groups.messages import LearnerOptions
 from sapo_node.learner import checkpoint
 from sapo_node.learner.folder import TOKENIZER_FILES, line_of, model_folder, require_new_folder
@@ -141,7 +142,7 @@ def _as_llama(model: Any) -> Any:
 def main(options: str, output: str) -> int:
     """Options as JSON; prints the step and the note as JSON, or says on stderr why there is none."""
     try:
-        exported = export(LearnerOptions(**json.loads(options)), Path(output))
+        exported = export(from_json(LearnerOptions, json.loads(options)), Path(output))
     except LocalError as error:
         sys.stderr.write(f"{error}\n")
         return 1

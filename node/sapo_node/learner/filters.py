@@ -4,11 +4,34 @@ They cost nothing: the probabilities are those that the loss needs anyway, befor
 """
 
 import math
+from collections.abc import Set as AbstractSet
 
 import torch
 from torch import Tensor
 
-from sapo_node.groups.messages import FOLLOWS, RARE
+from sapo_node.groups.messages import FOLLOWS, RARE, Gate
+from sapo_node.learner.batch import MicroBatch, Row
+
+
+def passing(names: AbstractSet[str], batch: MicroBatch, logprobs: Tensor) -> tuple[Tensor, list[tuple[Row, Gate]]]:
+    """Apply the filters of these names to external completions whose tokens have these log-probabilities, (B, T).
+
+    Returns 1 for each token that passes, (B, T), and each completion of which a token does not pass, with its filter.
+    Incorrect completions pass: the policy learns nothing from them, and what makes them less probable is not for
+    filters to say.
+    """
+    correct = torch.tensor([[row.advantage > 0] for row in batch.rows], device=logprobs.device)
+    stopped = torch.zeros_like(batch.mask, dtype=torch.bool)
+    rejected: list[tuple[Row, Gate]] = []
+    if "follows" in names:
+        guessed = ~follows(logprobs, batch.answer)[:, None] & correct
+        rejected += [(row, "follows") for row, is_guess in zip(batch.rows, guessed.any(1), strict=True) if is_guess]
+        stopped |= guessed
+    if "surprise" in names:
+        surprising = surprises(logprobs, batch.mask - batch.answer) & correct & ~stopped
+        rejected += [(row, "surprise") for row, is_part in zip(batch.rows, surprising.any(1), strict=True) if is_part]
+        stopped |= surprising
+    return (~stopped).to(logprobs.dtype), rejected
 
 
 def surprises(logprobs: Tensor, before_answer: Tensor) -> Tensor:

@@ -142,7 +142,7 @@ def _full_round(options: LearnerOptions) -> Iterator[Row]:
         # Prompts differ, or they would be read only once.
         prompt = (0,) * (PROMPT_TOKENS - group) + (1,) * group
         text = (0,) * options.max_tokens
-        row = Row(group, 0, external=False, prompt=prompt, completion=text, advantage=1.0, weight=1.0)
+        row = Row(str(group), 0, external=False, prompt=prompt, completion=text, advantage=1.0, weight=1.0)
         yield from [row] * options.completions
 
 

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from sapo_node.groups.messages import (
     Correction,
     Gate,
+    GroupReport,
     LearnerOptions,
     Refusal,
     RequestError,
@@ -34,34 +35,43 @@ MAX_GRAD_NORM = 1.0
 
 
 @dataclass(slots=True)
+class _GroupTally:
+    """What a step adds up of one group over its micro-batches."""
+
+    tokens: int = 0
+    masked: int = 0
+    refused: Refusal | None = None
+    rejected: dict[int, Gate] = field(default_factory=dict)
+    agreement: dict[int, bool] = field(default_factory=dict)
+
+    def report(self) -> GroupReport:
+        rejected, agreement = dict(sorted(self.rejected.items())), dict(sorted(self.agreement.items()))
+        return GroupReport(self.tokens, self.masked, self.refused, rejected, agreement)
+
+
+@dataclass(slots=True)
 class _Tally:
     """What a step adds up over its micro-batches."""
 
+    groups: dict[str, _GroupTally]
+    """By id."""
     loss: float = 0.0
     entropy: float = 0.0
     local_tokens: int = 0
     external_tokens: int = 0
-    group_tokens: list[int] = field(default_factory=list)
-    group_masked: list[int] = field(default_factory=list)
-    kept_out: list[tuple[int, int, Gate]] = field(default_factory=list)
-    agreement: list[tuple[int, int, bool]] = field(default_factory=list)
 
     def hear(self, batch: MicroBatch, agrees: Tensor) -> None:
         """Note of the right answers of a micro-batch whether own learning speaks for them: (B,)."""
-        said = zip(batch.rows, agrees.tolist(), strict=True)
-        self.agreement += [(row.group, row.number, each) for row, each in said if row.advantage > 0]
+        for row, each in zip(batch.rows, agrees.tolist(), strict=True):
+            if row.advantage > 0:
+                self.groups[row.group].agreement[row.number] = each
 
-    def forget_tokens(self) -> None:
+    def give_up(self) -> None:
         """No update was made of what was added up."""
         self.local_tokens = self.external_tokens = 0
-        self.group_tokens = [0] * len(self.group_tokens)
-        self.group_masked = [0] * len(self.group_masked)
-
-    def keep_out(self, gate: Gate, batch: MicroBatch, where: Tensor) -> None:
-        """Note which completions of a micro-batch a gate kept out: (B,)."""
-        self.kept_out += [
-            (batch.rows[place].group, batch.rows[place].number, gate) for place in where.nonzero()[:, 0].tolist()
-        ]
+        for group in self.groups.values():
+            group.tokens = group.masked = 0
+            group.refused = group.refused or Refusal.NOT_FINITE
 
 
 class Trainer:
@@ -87,24 +97,21 @@ class Trainer:
         if request.step != self.step + 1:
             raise RequestError(f"step {request.step} does not follow step {self.step}")
         started = time.monotonic()
-        groups, refused = self._encode(request)
-        tally = _Tally(group_tokens=[0] * len(request.groups), group_masked=[0] * len(request.groups))
+        tally = _Tally({group.id: _GroupTally() for group in request.groups})
         try:
-            self._backward(groups, request.correction, tally)
+            self._backward(self._encode(request, tally), request.correction, tally)
             norm, skipped = self._update(request.step, tally)
         finally:
             self.optimizer.zero_grad(set_to_none=True)
         self.step = request.step
         entropy = _ratio(tally.entropy, tally.local_tokens)
         if skipped is Refusal.NOT_FINITE:
-            tally.forget_tokens()
-            refused += [
-                (index, Refusal.NOT_FINITE) for index in sorted(set(range(len(request.groups))) - {*dict(refused)})
-            ]
+            tally.give_up()
         local = [each for group in request.groups if group.source == "local" for each in group.completions]
         weights = [group.weight for group in request.groups if group.source == "external"]
         return TrainReport(
             step=self.step,
+            groups={name: group.report() for name, group in tally.groups.items()},
             loss=tally.loss if math.isfinite(tally.loss) else None,
             grad_norm=norm if math.isfinite(norm) else None,
             entropy=entropy,
@@ -115,11 +122,6 @@ class Trainer:
             external_weight=_ratio(sum(weights), len(weights)),
             local_tokens=tally.local_tokens,
             external_tokens=tally.external_tokens,
-            group_tokens=tuple(tally.group_tokens),
-            group_masked=tuple(tally.group_masked),
-            refused=tuple(refused),
-            kept_out=tuple(sorted(tally.kept_out)),
-            agreement=tuple(sorted(tally.agreement)),
             skipped=skipped,
             seconds=time.monotonic() - started,
         )
@@ -135,17 +137,17 @@ class Trainer:
         """Return the learning rate, by the number of the step alone: a resumed run goes on as it would have."""
         return self._learning_rate * min(1.0, step / max(1, self._warmup))
 
-    def _encode(self, request: TrainRequest) -> tuple[list[Row], list[tuple[int, Refusal]]]:
+    def _encode(self, request: TrainRequest, tally: _Tally) -> list[Row]:
+        """Return the completions of all groups that can be trained on; the tally says why the others cannot."""
         rows: list[Row] = []
-        refused = []
-        for index, group in enumerate(request.groups):
+        for group in request.groups:
             try:
-                rows += rows_of(self.policy, index, group, self._max_tokens)
+                rows += rows_of(self.policy, group, self._max_tokens)
             except Refused as refusal:
-                refused.append((index, refusal.reason))
+                tally.groups[group.id].refused = refusal.reason
             except Unreadable:
-                refused.append((index, Refusal.UNREADABLE))
-        return rows, refused
+                tally.groups[group.id].refused = Refusal.UNREADABLE
+        return rows
 
     def _backward(self, rows: Sequence[Row], correction: Correction, tally: _Tally) -> None:
         """Add every micro-batch's gradient; rows that do not count are never run."""
@@ -168,7 +170,10 @@ class Trainer:
                 if later:
                     tally.hear(batch, later[place] >= _logprob(batch, logprobs.detach()))
                 if external:
-                    weights = weights * self._admitted(batch, logprobs.detach(), tally)
+                    passes, rejected = filters.passing(self._gates, batch, logprobs.detach())
+                    weights = weights * passes
+                    for row, gate in rejected:
+                        tally.groups[row.group].rejected[row.number] = gate
                 advantages = torch.tensor([row.advantage for row in batch.rows], device=self.policy.device)
                 # One inner epoch: the policy that is trained is still the one at the start of the step.
                 inputs = grpo.LossInputs(logprobs, logprobs.detach(), advantages, weights)
@@ -205,22 +210,6 @@ class Trainer:
         advantages = torch.tensor([row.advantage for row in batch.rows], device=self.policy.device)
         return grpo.taper(logprobs, mask, advantages, floor) * own
 
-    def _admitted(self, batch: MicroBatch, logprobs: Tensor, tally: _Tally) -> Tensor:
-        """Return 1 for each token of others' completions that passes the gates, (B, T). Wrong answers pass: they are
-        not learnt from, and what pushes them down is not for gates to say.
-        """
-        right = torch.tensor([[row.advantage > 0] for row in batch.rows], device=self.policy.device)
-        kept_out = torch.zeros_like(batch.mask, dtype=torch.bool)
-        if "follows" in self._gates:
-            guessed = ~filters.follows(logprobs, batch.answer)[:, None] & right
-            tally.keep_out("follows", batch, guessed[:, 0])
-            kept_out |= guessed
-        if "surprise" in self._gates:
-            surprising = filters.surprises(logprobs, batch.mask - batch.answer) & right & ~kept_out
-            tally.keep_out("surprise", batch, surprising.any(1))
-            kept_out |= surprising
-        return (~kept_out).to(logprobs.dtype)
-
     @torch.no_grad()
     def _floor(self, rows: Sequence[Row]) -> float:
         """Return how likely the less likely of the own completions are."""
@@ -233,7 +222,7 @@ class Trainer:
 
     def _update(self, step: int, tally: _Tally) -> tuple[float, str | None]:
         """Apply the gradients; the norm before clipping, and why nothing was applied if so."""
-        if not any(tally.group_tokens):
+        if not any(group.tokens for group in tally.groups.values()):
             return 0.0, "no group has an advantage"
         norm = float(torch.nn.utils.clip_grad_norm_(self.parameters, MAX_GRAD_NORM))
         if not (math.isfinite(tally.loss) and math.isfinite(norm)):
@@ -273,9 +262,10 @@ def _logprob(batch: MicroBatch, logprobs: Tensor) -> Tensor:
 def _count(tally: _Tally, batch: MicroBatch, weights: Tensor, logits: Tensor, loss: float) -> None:
     tally.loss += loss
     for row, trained in zip(batch.rows, (weights > 0).sum(1).tolist(), strict=True):
-        tally.group_tokens[row.group] += trained
+        group = tally.groups[row.group]
+        group.tokens += trained
         if row.external and row.advantage > 0:
-            tally.group_masked[row.group] += len(row.completion) - trained
+            group.masked += len(row.completion) - trained
         if row.external:
             tally.external_tokens += trained
         else:

@@ -207,9 +207,14 @@ def _of_taught(trained: TrainedGroup) -> dict[str, Any]:
     for number, spans in enumerate(weighted.silent):
         text = group.completions[number].text
         facts["completions"][number]["silent"] = [text[begin:end] for begin, end in spans]
-    for number, gate in trained.kept_out.items():
+    for number, gate in trained.rejected.items():
         facts["completions"][number] |= {"gate": f"{gate} gate", "partly": gate in PARTLY}
-    return {**facts, "weight": round(weighted.weight, 3), "tokens": trained.tokens, "masked": trained.masked}
+    return {
+        **facts,
+        "weight": round(weighted.weight, 3),
+        "tokens": trained.report.tokens,
+        "masked": trained.report.masked,
+    }
 
 
 def _facts(

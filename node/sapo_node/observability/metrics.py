@@ -1,64 +1,90 @@
-"""The figures of a round, under the names by which `metrics`, `status` and the JSON lines of `start` give them."""
+"""The metrics of a round: one table for the JSON of `metrics` and `start`, for Prometheus and for docs/metrics.md."""
 
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from sapo_node.training.round import RoundReport
 
-METRICS = {
-    "step": "of the policy after the round",
-    "at": "end of the round, in Unix seconds; rounds of older versions lack it",
-    "epoch": "of the swarm",
-    "counter": "of the round within its epoch",
-    "published": "whether the round was shared",
-    "reward": "mean over all completions generated, before any selection",
-    "local": "own groups (I)",
-    "informative": "own groups that have an advantage",
-    "external": "groups of other peers of which at least one token was trained on",
-    "drawn": "groups of other peers in the batch",
-    "external_weight": "mean weight of those groups in the loss",
-    "loss": "of GRPO, over the whole batch",
-    "grad_norm": "L2 norm of the gradient before clipping",
-    "learning_rate": "of the step, warm-up included",
-    "entropy": "mean over own tokens trained on, in nats",
-    "mean_length": "of own completions, in tokens",
-    "truncated": "share of own completions that were cut at the limit",
-    "zero_advantage": "share of all groups at hand that have no advantage",
-    "local_tokens": "own tokens trained on",
-    "external_tokens": "tokens of other peers trained on",
-    "masked_tokens": "tokens of other peers' correct completions that filters masked",
-    "refused": "groups of the batch that the learner refused, such as those longer than max_tokens",
-    "skipped": "why no update was made, or null",
-    "seconds": "wall time by phase: generate, share, verify, train",
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One metric of a round."""
+
+    help: str
+    read: Callable[[RoundReport], Any]
+    """Its value as JSON; None stands for one that could not be computed."""
+    unit: str = ""
+    gauge: str = ""
+    """Its name in Prometheus, without prefix; empty where Prometheus is not given it, or not as one gauge."""
+
+    @property
+    def meaning(self) -> str:
+        """What it is and in which unit, for a reader of JSON."""
+        return f"{self.help}, in {self.unit}" if self.unit else self.help
+
+
+METRICS: Mapping[str, Metric] = {
+    "step": Metric("step of the policy after the round", lambda r: r.step),
+    "at": Metric("Unix time of the end of the round, in seconds; rounds of older versions lack it", lambda r: r.at),
+    "epoch": Metric("epoch of the swarm", lambda r: r.epoch),
+    "counter": Metric("number of the round within its epoch", lambda r: r.counter),
+    "published": Metric("whether the round was shared", lambda r: r.published),
+    "reward": Metric(
+        "mean reward of all local completions, before any selection", lambda r: r.reward, gauge="reward_ratio"
+    ),
+    "local": Metric("local groups (I)", lambda r: r.local),
+    "informative": Metric("local groups that have an advantage", lambda r: r.informative),
+    "external": Metric(
+        "external groups of which at least one token was trained on", lambda r: r.external, gauge="external_groups"
+    ),
+    "drawn": Metric("external groups in the batch", lambda r: r.drawn, gauge="drawn_groups"),
+    "external_weight": Metric(
+        "mean weight in the loss of the external groups of the batch",
+        lambda r: r.training.external_weight,
+        gauge="external_weight_ratio",
+    ),
+    "loss": Metric("GRPO loss of the whole batch", lambda r: r.training.loss),
+    "grad_norm": Metric(
+        "L2 norm of the gradient before clipping", lambda r: r.training.grad_norm, gauge="gradient_norm"
+    ),
+    "learning_rate": Metric(
+        "learning rate of the step, warm-up included", lambda r: r.training.learning_rate, gauge="learning_rate"
+    ),
+    "entropy": Metric(
+        "mean entropy over local tokens trained on", lambda r: r.training.entropy, "nats", gauge="entropy_nats"
+    ),
+    "mean_length": Metric(
+        "mean length of local completions", lambda r: r.training.mean_length, "tokens", "completion_length_tokens"
+    ),
+    "truncated": Metric(
+        "share of local completions that were cut at the limit",
+        lambda r: r.training.truncated,
+        gauge="completions_truncated_ratio",
+    ),
+    "zero_advantage": Metric(
+        "share of the groups of the batch that have no advantage",
+        lambda r: r.training.zero_advantage,
+        gauge="groups_without_advantage_ratio",
+    ),
+    "local_tokens": Metric("local tokens trained on", lambda r: r.training.local_tokens),
+    "external_tokens": Metric("external tokens trained on", lambda r: r.training.external_tokens),
+    "masked_tokens": Metric(
+        "tokens of correct external completions that filters masked",
+        lambda r: sum(group.masked for group in r.training.groups.values()),
+        gauge="masked_tokens",
+    ),
+    "refused": Metric(
+        "groups of the batch that the learner refused, such as those longer than max_tokens",
+        lambda r: sum(group.refused is not None for group in r.training.groups.values()),
+        gauge="refused_groups",
+    ),
+    "skipped": Metric("why no update was made, or null", lambda r: r.training.skipped),
+    "seconds": Metric("wall time by phase (generate, share, verify, train)", lambda r: dict(r.seconds), "seconds"),
 }
-"""What each figure means; null stands for one that could not be computed."""
+"""By name in JSON, in the order in which they are printed."""
 
 
 def metrics(report: RoundReport) -> dict[str, Any]:
     """One round as JSON, with the keys of METRICS."""
-    training = report.training
-    return {
-        "step": report.step,
-        "at": report.at,
-        "epoch": report.epoch,
-        "counter": report.counter,
-        "published": report.published,
-        "reward": report.reward,
-        "local": report.local,
-        "informative": report.informative,
-        "external": report.external,
-        "drawn": report.drawn,
-        "external_weight": training.external_weight,
-        "loss": training.loss,
-        "grad_norm": training.grad_norm,
-        "learning_rate": training.learning_rate,
-        "entropy": training.entropy,
-        "mean_length": training.mean_length,
-        "truncated": training.truncated,
-        "zero_advantage": training.zero_advantage,
-        "local_tokens": training.local_tokens,
-        "external_tokens": training.external_tokens,
-        "masked_tokens": sum(training.group_masked),
-        "refused": len(training.refused),
-        "skipped": training.skipped,
-        "seconds": dict(report.seconds),
-    }
+    return {name: metric.read(report) for name, metric in METRICS.items()}

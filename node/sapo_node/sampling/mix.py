@@ -13,8 +13,9 @@ hardly any: its own groups are worth next to nothing then, and beside nothing ev
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import sqrt
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
+from sapo_node.groups.codec import from_json, to_json
 from sapo_node.groups.types import LocalGroup, VerifiedGroup
 from sapo_node.sampling.pass_rates import PassRates, RunningMean
 from sapo_node.sampling.weights import own_advantages
@@ -66,6 +67,14 @@ class LocalExternalRatio(Protocol):
         """
         ...
 
+    def state_dict(self) -> dict[str, Any]:
+        """What was learnt from rounds, as plain JSON; empty where nothing is."""
+        ...
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from what is in `state`. Raises MalformedError where it is of another form."""
+        ...
+
 
 class Fixed:
     """The same split in every round."""
@@ -81,6 +90,23 @@ class Fixed:
 
     def observe(self, local: Sequence[LocalGroup], others: Sequence[VerifiedGroup], *, supply: int, drawn: int) -> None:
         """Nothing is learnt from a round."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """There is nothing to remember."""
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """There is nothing to remember."""
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    own: RunningMean
+    others: RunningMean
+    supply: RunningMean
+    external: int
+    bound: float
+    harm: float
 
 
 class Auto:
@@ -116,6 +142,18 @@ class Auto:
         target = self._target()
         if abs(target - self._external) >= STEP:
             self._external = round(target)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The means, J, its bound and the sum of the alarm."""
+        state = _State(self._own, self._others, self._supply, self._external, self._bound, self._harm)
+        body: dict[str, Any] = to_json(state)
+        return body
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """As in `Balance`."""
+        known = from_json(_State, state)
+        self._own, self._others, self._supply = known.own, known.others, known.supply
+        self._external, self._bound, self._harm = known.external, known.bound, known.harm
 
     def _worth(self, groups: Sequence[LocalGroup] | Sequence[VerifiedGroup]) -> float:
         """Only right answers count: of another's group, what this policy would not have written is not unlearnt."""

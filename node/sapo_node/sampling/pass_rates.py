@@ -1,28 +1,38 @@
 """What this node's own policy can do by now, by task: the one measure of others' rollouts that nobody can forge."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
 
+from sapo_node.groups.codec import from_json, to_json
 from sapo_node.groups.types import LocalGroup
 
 FORGETTING = 0.9
 """What a new group or round leaves of the weight of the ones before it: about the last ten count."""
 
 
+@dataclass(slots=True)
 class RunningMean:
     """A mean that forgets, correct from its first value on."""
 
-    def __init__(self) -> None:
-        self._sum = self._weight = 0.0
+    total: float = 0.0
+    weight: float = 0.0
 
     def add(self, total: float, count: int = 1) -> None:
         """Take in `count` values that sum to `total`."""
-        self._sum = FORGETTING * self._sum + total
-        self._weight = FORGETTING * self._weight + count
+        self.total = FORGETTING * self.total + total
+        self.weight = FORGETTING * self.weight + count
 
     @property
     def value(self) -> float | None:
         """None before the first value."""
-        return self._sum / self._weight if self._weight else None
+        return self.total / self.weight if self.weight else None
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    rates: Mapping[str, RunningMean]
+    """By task."""
 
 
 class PassRates:
@@ -40,3 +50,12 @@ class PassRates:
         """Share of right answers of late; None where this policy has not been asked yet."""
         rate = self._rates.get(dataset)
         return rate.value if rate else None
+
+    def state_dict(self) -> dict[str, Any]:
+        """The running means, as plain JSON."""
+        state: dict[str, Any] = to_json(_State(self._rates))
+        return state
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from the means in `state`. Raises MalformedError where it holds none."""
+        self._rates = dict(from_json(_State, state).rates)

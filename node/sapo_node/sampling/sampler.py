@@ -23,8 +23,8 @@ from statistics import median
 from sapo_node.groups.advantage import advantages
 from sapo_node.groups.messages import Gate
 from sapo_node.groups.types import VerifiedGroup
-from sapo_node.sampling.filters import Gates
-from sapo_node.sampling.filters.habits import Span
+from sapo_node.sampling.filters import Offered
+from sapo_node.sampling.filters.interface import Span
 from sapo_node.sampling.pass_rates import PassRates
 from sapo_node.sampling.weights import Selection, own_advantages, preference
 from sapo_node.trust import constants
@@ -38,7 +38,9 @@ _LEAST_SHARE = 0.25
 
 @dataclass(frozen=True, slots=True)
 class WeightedGroup:
-    """A verified group that was drawn, and what it counts in the loss. Made only by `Sampler.draw`."""
+    """A verified group that was drawn, and what it counts in the loss. Made only by `Sampler.draw`; what is `silent` a
+    round adds.
+    """
 
     group: VerifiedGroup
     weight: float
@@ -102,36 +104,37 @@ class Sampler:
         rng: random.Random,
         pass_rates: PassRates,
         selection: Selection,
-        gates: Gates,
         *,
         defences: Defences = DEFENDED,
     ) -> None:
         self._ledger = ledger
         self._pass_rates = pass_rates
         self._selection = selection
-        self._gates = gates
         self._rng = rng
         self._defences = defences
         self._newcomer_credit = 0.0
 
-    def draw(self, offered: Sequence[VerifiedGroup], count: int, *, epoch: int) -> Draw:
+    def draw(self, offered: Sequence[Offered], count: int, *, epoch: int) -> Draw:
         """At most `count` groups (J) of those on offer."""
         defences = self._defences
         self._newcomer_credit = min(
             defences.newcomer_credit_limit, self._newcomer_credit + defences.newcomer_share * count
         )
-        fresh = [group for group in offered if epoch - group.epoch <= defences.max_age]
-        passed = [(group, NotDrawn.TOO_OLD) for group in offered if epoch - group.epoch > defences.max_age]
+        groups = [each.group for each in offered]
+        fresh = [group for group in groups if epoch - group.epoch <= defences.max_age]
+        passed = [(group, NotDrawn.TOO_OLD) for group in groups if epoch - group.epoch > defences.max_age]
         if not fresh or count == 0:
             return Draw([], [*passed, *((group, NotDrawn.NONE_WANTED) for group in fresh)])
-        unit = median(map(self._loss_weight, self.reference_set(fresh)))
+        counted = {each.group.place: (each, each.advantages(self._advantages(each.group))) for each in offered}
+        loss_weights = {group.place: loss_weight(counted[group.place][1], group.lengths) for group in fresh}
+        unit = median(loss_weights[group.place] for group in self.reference_set(fresh))
         room = _Room(self._ledger, count, defences)
         drawn: list[WeightedGroup] = []
         for group in self._order(fresh, epoch):
             if len(drawn) == count:
                 passed.append((group, NotDrawn.ENOUGH))
                 continue
-            units = self._loss_weight(group) / unit
+            units = loss_weights[group.place] / unit
             share = min(1.0, defences.mass_limit / units, room.left(group.peer) / units)
             if share < _LEAST_SHARE:
                 passed.append((group, NotDrawn.PEER_SHARE))
@@ -140,8 +143,8 @@ class Sampler:
             else:
                 room.take(group.peer, share * units)
                 weight = share * constants.AGE_WEIGHT ** max(0, epoch - group.epoch)
-                silent, stopped = self._gates.silent(group), self._gates.stopped(group)
-                drawn.append(WeightedGroup(group, weight, self._advantages(group), silent, stopped))
+                each, weighed = counted[group.place]
+                drawn.append(WeightedGroup(group, weight, weighed, stopped=each.rejected))
         return Draw(drawn, passed)
 
     def reference_set(self, groups: Sequence[VerifiedGroup]) -> Sequence[VerifiedGroup]:
@@ -174,11 +177,10 @@ class Sampler:
         return weight * preference(group, self._pass_rates) if self._selection == "informative" else weight
 
     def _advantages(self, group: VerifiedGroup) -> tuple[float, ...]:
+        """Those of a group without filters."""
         if self._selection == "informative":
-            weighed = own_advantages(group.rewards, self._pass_rates.pass_rate(group.dataset))
-        else:
-            weighed = advantages(group.rewards)
-        return self._gates.judge(group, weighed)
+            return own_advantages(group.rewards, self._pass_rates.pass_rate(group.dataset))
+        return advantages(group.rewards)
 
     def _affords(self, peer: str, units: float) -> bool:
         """Whether the peer's class may still spend; the shared credit may overdraw by part of a group and pays it
@@ -191,9 +193,6 @@ class Sampler:
             return False
         self._newcomer_credit -= max(1.0, units)
         return True
-
-    def _loss_weight(self, group: VerifiedGroup) -> float:
-        return loss_weight(self._advantages(group), group.lengths)
 
 
 def loss_weight(weighed: Sequence[float], lengths: Sequence[int]) -> float:

@@ -6,21 +6,21 @@ above it are replayed in order, so no group is lost and none counts twice.
 
 import json
 import logging
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Protocol
 
+from sapo_node.groups.codec import from_json, to_json
 from sapo_node.groups.messages import (
     Correction,
+    GroupReport,
     Refusal,
     Sampled,
     TrainGroup,
     TrainReport,
     TrainRequest,
-    train_from_json,
-    train_to_json,
 )
-from sapo_node.groups.types import LocalGroup
+from sapo_node.groups.types import LocalGroup, VerifiedGroup
 from sapo_node.processes.worker import WorkerFailed
 from sapo_node.sampling.buffer import Pool
 from sapo_node.sampling.sampler import WeightedGroup
@@ -43,8 +43,31 @@ CREATE INDEX IF NOT EXISTS trained_tokens ON trained (tokens);
 LOCAL = ""
 """Stands for this node itself where a batch lists the peer of each group."""
 
+_ALL_REFUSED = GroupReport(refused=Refusal.KILLED_LEARNER)
+
 MAX_FAILURES = 10
 """A batch that ended the learner this often is given up: it must not stop the node for ever."""
+
+
+def local_id(k: int) -> str:
+    """The id, in requests and reports, of the group that this node generated for task `k` of its round."""
+    return f"local/{k}"
+
+
+def external_id(group: VerifiedGroup) -> str:
+    """The id, in requests and reports, of a group of a peer."""
+    return "/".join(map(str, group.place))
+
+
+@dataclass(frozen=True, slots=True)
+class StoredBatch:
+    """The batch of one step as it was committed."""
+
+    request: TrainRequest
+    peers: Mapping[str, str]
+    """The peer of each group, by the id of the group; LOCAL for this node's own."""
+    failures: int
+    """How often the batch killed the learner."""
 
 
 class Policy(Answerer, Protocol):
@@ -111,10 +134,14 @@ class Trainer:
             self._database.execute("DELETE FROM checkpoints WHERE step < ?", before)
 
     def _commit(self, local: Sequence[LocalGroup], external: Sequence[WeightedGroup]) -> int:
-        groups = [*map(_from_local, local), *map(from_external, external)]
-        peers = [LOCAL] * len(local) + [weighted.group.peer for weighted in external]
+        groups = [
+            *(_from_local(group, local_id(k)) for k, group in enumerate(local)),
+            *map(from_external, external),
+        ]
+        peers = dict.fromkeys((group.id for group in groups), LOCAL)
+        peers |= {external_id(weighted.group): weighted.group.peer for weighted in external}
         step = self.stored_step + 1
-        request = train_to_json(TrainRequest(step, tuple(groups), self._correction))["train"]
+        request = to_json(TrainRequest(step, tuple(groups), self._correction))
         with self._database.transaction():
             self._database.execute(
                 "INSERT INTO batches VALUES (?, ?, ?, 0)",
@@ -135,37 +162,30 @@ class Trainer:
             step = self._policy.step + 1
             # A checkpoint of a step that is still to come was damaged, and does not count as the one before.
             self._database.execute("DELETE FROM checkpoints WHERE step >= ?", step)
-            request, peers, failures = self._stored(step)
-            given_up = failures >= MAX_FAILURES
-            groups = () if given_up else request.groups
+            batch = stored_batch(self._database, step) or StoredBatch(TrainRequest(step, (), self._correction), {}, 0)
+            given_up = batch.failures >= MAX_FAILURES
+            groups = () if given_up else batch.request.groups
             try:
-                report = await self._policy.train(step, groups, correction=request.correction)
+                report = await self._policy.train(step, groups, correction=batch.request.correction)
             except WorkerFailed as failure:
                 self._database.execute("UPDATE batches SET failures = failures + 1 WHERE step = ?", step)
                 logger.warning("the learner failed at step %d (%s); it resumes from its checkpoint", step, failure)
                 continue
             if given_up:
-                logger.warning("the batch of step %d killed the learner %d times and is given up", step, failures)
-                report = _untrained(report, len(request.groups))
-            self._account(step, peers, report)
+                logger.warning("the batch of step %d killed the learner %d times and is given up", step, batch.failures)
+                refused = dict.fromkeys(batch.peers, _ALL_REFUSED)
+                report = replace(report, groups=refused, skipped=Refusal.KILLED_LEARNER)
+            self._account(step, batch.peers, report)
         return report
 
-    def _stored(self, step: int) -> tuple[TrainRequest, list[str], int]:
-        """The stored batch of a step, the peer of each group, and how often the batch killed the learner; an empty
-        batch where it is gone.
-        """
-        row = self._database.row("SELECT request, peers, failures FROM batches WHERE step = ?", step)
-        if row is None:
-            return TrainRequest(step, (), self._correction), [], 0
-        return train_from_json(json.loads(row[0])), json.loads(row[1]), row[2]
-
-    def _account(self, step: int, peers: Sequence[str], report: TrainReport) -> None:
+    def _account(self, step: int, peers: Mapping[str, str], report: TrainReport) -> None:
         """Count what was trained on, once per step however often it is replayed."""
         with self._database.transaction():
             row = self._database.row("SELECT max(step) FROM trained")
             if row and row[0] is not None and row[0] >= step:
                 return
-            for peer, tokens in zip(peers, report.group_tokens, strict=True):
+            for group, peer in peers.items():
+                tokens = report.groups[group].tokens
                 self._database.execute(
                     "INSERT INTO trained VALUES (?, ?, ?, ?) ON CONFLICT (peer) DO UPDATE SET "
                     "groups = groups + excluded.groups, tokens = tokens + excluded.tokens, step = excluded.step",
@@ -182,15 +202,19 @@ def trained_per_peer(database: Database) -> dict[str, tuple[int, int]]:
     return {peer: (groups, tokens) for peer, groups, tokens in rows}
 
 
-def _untrained(report: TrainReport, groups: int) -> TrainReport:
-    """The report of an empty step as that of a batch of so many groups which the learner never survived."""
-    nothing = (0,) * groups
-    refused = tuple((index, Refusal.KILLED_LEARNER) for index in range(groups))
-    return replace(report, group_tokens=nothing, group_masked=nothing, refused=refused, skipped=Refusal.KILLED_LEARNER)
+def stored_batch(database: Database, step: int) -> StoredBatch | None:
+    """The batch of a step, or None where it is gone. Raises LocalError where it cannot be read."""
+    row = database.row("SELECT request, peers, failures FROM batches WHERE step = ?", step)
+    if row is None:
+        return None
+    request, peers = from_json(TrainRequest, json.loads(row[0])), json.loads(row[1])
+    if isinstance(peers, list):  # as versions stored them whose groups had no ids
+        peers = dict(zip((group.id for group in request.groups), peers, strict=True))
+    return StoredBatch(request, peers, row[2])
 
 
-def _from_local(group: LocalGroup) -> TrainGroup:
-    return TrainGroup("local", group.prompt, 1.0, group.advantages, group.completions)
+def _from_local(group: LocalGroup, name: str) -> TrainGroup:
+    return TrainGroup("local", group.prompt, 1.0, group.advantages, group.completions, name)
 
 
 def from_external(weighted: WeightedGroup) -> TrainGroup:
@@ -200,4 +224,5 @@ def from_external(weighted: WeightedGroup) -> TrainGroup:
         Sampled(each.text, each.finish.value, silent=spans)
         for each, spans in zip(weighted.group.completions, silent, strict=True)
     )
-    return TrainGroup("external", weighted.group.prompt, weighted.weight, weighted.advantages, completions)
+    group = weighted.group
+    return TrainGroup("external", group.prompt, weighted.weight, weighted.advantages, completions, external_id(group))

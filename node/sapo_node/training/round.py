@@ -5,21 +5,22 @@ assign -> generate -> share -> take in and verify -> sample self (I) and externa
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
-from sapo_node.groups.messages import Gate, Refusal, TrainReport
+from sapo_node.groups.messages import Gate, GroupReport, Refusal, TrainReport
 from sapo_node.groups.types import LocalGroup, VerifiedGroup
 from sapo_node.sampling.buffer import Pool
-from sapo_node.sampling.filters import Gates
-from sapo_node.sampling.filters.agreement import GradientVote
+from sapo_node.sampling.filters import Filters
+from sapo_node.sampling.filters.interface import GradientVote
+from sapo_node.sampling.memory import Memory
 from sapo_node.sampling.mix import LocalExternalRatio
 from sapo_node.sampling.pass_rates import PassRates
 from sapo_node.sampling.sampler import NotDrawn, Sampler, WeightedGroup
 from sapo_node.storage.counters import Slot
-from sapo_node.training.batch_log import Trainer
+from sapo_node.training.batch_log import Trainer, external_id, local_id
 from sapo_node.training.rollout import Contribution
 from sapo_node.verification.scheduler import VerificationScheduler
 
@@ -64,23 +65,23 @@ class TrainedGroup:
     """What the learner made of one external group."""
 
     weighted: WeightedGroup
-    tokens: int
-    """Tokens of the group that were trained on."""
-    masked: int
-    """Tokens of its correct completions that filters masked."""
-    kept_out: Mapping[int, Gate]
-    """The correct completions that a gate kept out, `surprise` only in part, by number."""
-    refused: Refusal | None
-    """Why nothing of the group was trained on, where that is not a gate's doing."""
+    report: GroupReport
+
+    @property
+    def rejected(self) -> Mapping[int, Gate]:
+        """The correct completions that a filter rejected, `surprise` only in part, by number: those rejected before the
+        draw and those rejected by the learner.
+        """
+        return {**self.weighted.stopped, **self.report.rejected}
 
     @property
     def left_out(self) -> str:
         """Why no token of the group was trained on; empty where one was."""
-        if self.tokens:
+        if self.report.tokens:
             return ""
-        if self.refused:
-            return self.refused
-        gates = Counter(self.kept_out.values()).most_common(1)
+        if self.report.refused:
+            return self.report.refused
+        gates = Counter(self.rejected.values()).most_common(1)
         return f"{gates[0][0]} gate" if gates else NOTHING_LEFT
 
 
@@ -93,7 +94,7 @@ class Choices:
     step: int
     local: Sequence[LocalGroup]
     local_refused: Mapping[int, Refusal]
-    """By place in `local`, why nothing of the group was trained on."""
+    """By number in `local`, why nothing of the group was trained on."""
     external: Sequence[TrainedGroup]
     stopped: Sequence[tuple[VerifiedGroup, Gate]]
     """Of which a gate left nothing."""
@@ -132,14 +133,16 @@ class Rounds:
         pool: Pool,
         trainer: Trainer,
         pass_rates: PassRates,
-        gates: Gates,
+        filters: Filters,
         ratio: LocalExternalRatio,
+        memory: Memory,
         now: Callable[[], float],
         on_phase: Callable[[Phase | None], None] = lambda _: None,
         on_chosen: Callable[[Choices], None] = lambda _: None,
     ) -> None:
-        """`balance` says how many groups are a round's own and how many others', and `now` the Unix time; `on_phase`
-        hears each phase as it begins, and None as it ends; `on_chosen` what was trained on.
+        """`balance` says how many groups are a round's own and how many others'; `memory` keeps what `competence`,
+        `filters` and `balance` learn. `now` is the Unix time; `on_phase` hears each phase as it begins, and None as it
+        ends; `on_chosen` what was trained on.
         """
         self._contribution = contribution
         self._scheduler = scheduler
@@ -147,8 +150,9 @@ class Rounds:
         self._pool = pool
         self._trainer = trainer
         self._pass_rates = pass_rates
-        self._gates = gates
+        self._filters = filters
         self._ratio = ratio
+        self._memory = memory
         self._now = now
         self._on_phase = on_phase
         self._on_chosen = on_chosen
@@ -164,17 +168,20 @@ class Rounds:
                 await self._contribution.share(slot, local)
         with watch.phase("verify"):
             await self._scheduler.verify_pending(max(split.external, self._ratio.probe))
-            offered, stopped = self._gates.sift(self._pool.groups())
+            offered, stopped = self._filters.offer(self._pool.groups())
             self._pool.remove(group for group, _ in stopped)
             draw = self._sampler.draw(offered, split.external, epoch=slot.epoch)
-            external = draw.groups
+            external = [replace(each, silent=self._filters.mask(each.group)) for each in draw.groups]
         with watch.phase("train"):
             training = await self._trainer.train(local, external)
-        self._ratio.observe(local, self._sampler.reference_set(offered), supply=len(offered), drawn=len(external))
+        reference_set = self._sampler.reference_set([each.group for each in offered])
+        self._ratio.observe(local, reference_set, supply=len(offered), drawn=len(external))
         self._pass_rates.observe(local)
-        self._gates.observe(local, list(_heard(external, training, len(local))))
-        trained = trained_groups(external, training, len(local))
-        refused = {place: reason for place, reason in training.refused if place < len(local)}
+        trained = [TrainedGroup(weighted, training.groups[external_id(weighted.group)]) for weighted in external]
+        self._filters.observe(local, list(heard(trained)))
+        self._memory.save(training.step)
+        reports = {k: training.groups[local_id(k)] for k in range(len(local))}
+        refused = {k: report.refused for k, report in reports.items() if report.refused}
         self._on_chosen(
             Choices(slot.epoch, slot.counter, training.step, local, refused, trained, stopped, draw.not_drawn)
         )
@@ -188,34 +195,16 @@ class Rounds:
             reward=sum(rewards) / len(rewards),
             informative=sum(any(group.advantages) for group in local),
             local=len(local),
-            external=sum(each.tokens > 0 for each in trained),
+            external=sum(each.report.tokens > 0 for each in trained),
             drawn=len(trained),
             seconds=watch.seconds,
             training=training,
         )
 
 
-def _heard(external: Sequence[WeightedGroup], training: TrainReport, local: int) -> Iterator[GradientVote]:
-    """What own learning says to others' right answers."""
-    for number, _, agrees in training.agreement:
-        group = external[number - local].group
-        yield GradientVote(group.peer, group.dataset, agrees)
-
-
-def trained_groups(external: Sequence[WeightedGroup], training: TrainReport, local: int) -> list[TrainedGroup]:
-    """What the learner made of each external group of a batch that begins with so many local groups."""
-    # By the gates that read texts, before training, and by the learner's.
-    kept_out: list[dict[int, Gate]] = [dict(each.stopped) for each in external]
-    for group, number, gate in training.kept_out:
-        kept_out[group - local][number] = gate
-    refused = dict(training.refused)
-    return [
-        TrainedGroup(
-            weighted,
-            training.group_tokens[local + place],
-            training.group_masked[local + place],
-            kept_out[place],
-            refused.get(local + place),
-        )
-        for place, weighted in enumerate(external)
-    ]
+def heard(trained: Iterable[TrainedGroup]) -> Iterator[GradientVote]:
+    """What the local gradient says of each correct completion of the external groups of a batch."""
+    for each in trained:
+        group = each.weighted.group
+        for agrees in each.report.agreement.values():
+            yield GradientVote(group.peer, group.dataset, agrees)

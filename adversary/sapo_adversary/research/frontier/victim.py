@@ -24,7 +24,7 @@ from sapo_node.learner.batch import completion_logits, micro_batches, rows_of
 from sapo_node.learner.generate import generate
 from sapo_node.learner.model import load
 from sapo_node.learner.trainer import Trainer
-from sapo_node.sampling.filters import Gates
+from sapo_node.sampling.filters import Filters, Offered
 from sapo_node.sampling.pass_rates import PassRates
 from sapo_node.sampling.sampler import WeightedGroup
 from sapo_node.storage.keys import Identity
@@ -56,6 +56,11 @@ class Trial:
     """Nats by which its texts are less probable than an able peer's, before it."""
     left: float
     """The same after it: at 0 the policy writes poisoned and clean texts with equal probability."""
+
+
+def _weighted(filters: Filters, offered: Offered) -> WeightedGroup:
+    group = offered.group
+    return WeightedGroup(group, 1.0, offered.advantages(advantages(group.rewards)), filters.mask(group))
 
 
 class Victim:
@@ -115,21 +120,20 @@ class Victim:
     def _teach(self, rounds: Sequence[Sequence[VerifiedGroup]], names: Sequence[Gate]) -> float:
         """Train on what passes the gates; returns the share that does not."""
         pass_rates = PassRates()
-        gates = Gates(names, pass_rates)
+        filters = Filters(names, pass_rates)
         for own in self._own:
             pass_rates.observe(own)
-            gates.observe(own)
-        gates.sift([group for each in rounds for group in each])
+            filters.observe(own)
+        kept, _ = filters.offer([group for each in rounds for group in each])
+        by_place = {each.group.place: each for each in kept}
         trainer = Trainer(self._policy, replace(self._options, gates=tuple(names)))
         tokens = offered = 0
         for step, groups in enumerate(rounds, start=1):
-            trained = [from_external(self._weighted(gates, group)) for group in groups]
-            tokens += sum(trainer.train(TrainRequest(step, tuple(trained))).group_tokens)
+            passing = [by_place[group.place] for group in groups if group.place in by_place]
+            trained = [from_external(_weighted(filters, each)) for each in passing]
+            tokens += trainer.train(TrainRequest(step, tuple(trained))).external_tokens
             offered += sum(self._tokens(group) for group in groups)
         return 1 - tokens / offered
-
-    def _weighted(self, gates: Gates, group: VerifiedGroup) -> WeightedGroup:
-        return WeightedGroup(group, 1.0, gates.judge(group, advantages(group.rewards)), gates.silent(group))
 
     def _tokens(self, group: VerifiedGroup) -> int:
         """The tokens of correct completions, with their ends."""
@@ -145,7 +149,7 @@ class Victim:
     def _logprob(self, texts: Sequence[tuple[str, str]]) -> float:
         groups = [TrainGroup("external", prompt, 1.0, (1.0,), (Sampled(text, "stop"),)) for prompt, text in texts]
         longest = self._policy.context // 2
-        rows = [row for number, group in enumerate(groups) for row in rows_of(self._policy, number, group, longest)]
+        rows = [row for group in groups for row in rows_of(self._policy, group, longest)]
         sums = [
             (grpo.token_logprobs(completion_logits(self._policy, batch), batch.targets) * batch.mask).sum()
             for batch in micro_batches(self._policy, rows)

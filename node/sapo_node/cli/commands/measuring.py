@@ -123,7 +123,7 @@ def _cells(interval: Interval) -> tuple[str, str, str]:
     return f"{interval.point:.3f}", f"{interval.low:.3f} to {interval.high:.3f}", bar
 
 
-_KEYS = "\b\nkeys:\n" + "\n".join(f"  {name:<16}{meaning}" for name, meaning in METRICS.items())
+_KEYS = "\b\nkeys:\n" + "\n".join(f"  {name:<16}{each.meaning}" for name, each in METRICS.items())
 
 
 @click.command(epilog=_KEYS)

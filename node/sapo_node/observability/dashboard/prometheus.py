@@ -1,28 +1,115 @@
-"""The node's figures as Prometheus asks for them."""
+"""The node's metrics in the form of Prometheus, and the table of them in docs/metrics.md."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal
 
 from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.core import Metric as Family
 
 from sapo_node.observability.history import ACCEPTED, EVIDENCE, PULLED, TAKEN, VERIFIED
+from sapo_node.observability.metrics import METRICS
 from sapo_node.observability.overview import Overview
 
-_GAUGES = {
-    "reward": ("reward_ratio", "Mean reward of all own completions of the last round"),
-    "entropy": ("entropy_nats", "Mean entropy over own tokens trained on in the last round"),
-    "mean_length": ("completion_length_tokens", "Mean length of own completions of the last round"),
-    "truncated": ("completions_truncated_ratio", "Share of own completions cut at the limit"),
-    "zero_advantage": ("groups_without_advantage_ratio", "Share of the last round's groups without advantage"),
-    "grad_norm": ("gradient_norm", "L2 norm of the last gradient before clipping"),
-    "learning_rate": ("learning_rate", "Of the last step"),
-    "external": ("external_groups", "Groups of others trained on in the last round"),
-    "external_weight": ("external_weight_ratio", "Mean weight in the loss of the groups of others in the last batch"),
-    "drawn": ("drawn_groups", "Groups of others in the last batch"),
-    "masked_tokens": ("masked_tokens", "Tokens of others' correct completions that filters masked in the last round"),
-    "refused": ("refused_groups", "Groups of the last batch that the learner refused"),
+Samples = Mapping[str, float]
+"""Values by label; under the empty text where a metric has no label."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Exposed:
+    """One metric as Prometheus sees it."""
+
+    name: str
+    """Without prefix, and without the `_total` of a counter."""
+    kind: Literal["counter", "gauge"]
+    help: str
+    read: Callable[[Overview], Samples]
+    label: str = ""
+
+    @property
+    def full_name(self) -> str:
+        """Its name in the exposition."""
+        return f"sapo_{self.name}{'_total' if self.kind == 'counter' else ''}"
+
+    def family(self, view: Overview) -> Family | None:
+        """Its samples; None where there is none yet."""
+        samples = self.read(view)
+        if not samples:
+            return None
+        make = CounterMetricFamily if self.kind == "counter" else GaugeMetricFamily
+        family = make(f"sapo_{self.name}", self.help, labels=[self.label] if self.label else [])
+        for label, value in samples.items():
+            family.add_metric([label] if self.label else [], value)
+        return family
+
+
+def _of_last_round(name: str, view: Overview) -> Samples:
+    """One figure of the last round, by its name in JSON; no sample where it could not be computed."""
+    value = view.rounds[-1].get(name) if view.rounds else None
+    return {} if value is None else {"": value}
+
+
+def _seconds(view: Overview) -> Samples:
+    return dict(view.rounds[-1]["seconds"]) if view.rounds else {}
+
+
+def _heldout(view: Overview) -> Samples:
+    return {"": view.evaluations[-1]["pass_at_1"]} if view.rounds and view.evaluations else {}
+
+
+def _counted(name: str, view: Overview) -> Samples:
+    return {"": view.counts.get(name, 0)}
+
+
+_TAKEN = {
+    ACCEPTED: "envelopes_accepted",
+    PULLED: "envelopes_pulled",
+    VERIFIED: "groups_verified",
+    EVIDENCE: "evidence_accepted",
 }
-"""By figure of `metrics.METRICS`: name, without its prefix, and meaning."""
+
+EXPOSED = (
+    _Exposed("rounds", "counter", "Rounds played; the step of the policy", partial(_of_last_round, "step")),
+    *(
+        _Exposed(each.gauge, "gauge", f"Last round: {each.help}", partial(_of_last_round, name))
+        for name, each in METRICS.items()
+        if each.gauge
+    ),
+    _Exposed("heldout_pass_ratio", "gauge", "Held-out pass@1 at the last look", _heldout),
+    _Exposed("round_seconds", "gauge", "Wall time of the last round, by phase", _seconds, "phase"),
+    _Exposed("peers_connected", "gauge", "Peers connected", lambda view: {"": len(view.session.get("connected", ()))}),
+    _Exposed(
+        "shards_followed",
+        "gauge",
+        "Shards of the swarm that are followed",
+        lambda view: {"": len(view.session.get("shards", {}).get("followed", ()))},
+    ),
+    _Exposed(
+        "rollouts_waiting", "gauge", "Rollouts not yet verified", lambda view: {"": view.session.get("waiting", 0)}
+    ),
+    _Exposed("peers", "gauge", "Peers known, by standing", lambda view: dict(view.standings), "standing"),
+    *(
+        _Exposed(name, "counter", f"Since the state was made: {count}", partial(_counted, count))
+        for count, name in _TAKEN.items()
+    ),
+    _Exposed(
+        "left_out",
+        "counter",
+        "Messages and groups not taken or not trained on since the state was made, by reason",
+        lambda view: {reason: times for reason, times in view.counts.items() if reason not in TAKEN},
+        "reason",
+    ),
+    _Exposed(
+        "tokens_trained",
+        "counter",
+        "Tokens trained on, by origin",
+        lambda view: {"own": view.own_tokens, "others": view.other_tokens},
+        "origin",
+    ),
+)
+"""All metrics, in the order in which they are printed."""
 
 
 class _OfNode:
@@ -31,62 +118,11 @@ class _OfNode:
     def __init__(self, view: Overview) -> None:
         self._view = view
 
-    def collect(self) -> Iterator[Metric]:
-        """All of them."""
-        yield from self._of_round()
-        yield from self._of_swarm()
-
-    def _of_round(self) -> Iterator[Metric]:
-        if not self._view.rounds:
-            return
-        last = self._view.rounds[-1]
-        yield CounterMetricFamily("sapo_rounds", "Rounds played; the step of the policy", value=last["step"])
-        for figure, (name, about) in _GAUGES.items():
-            if last.get(figure) is not None:
-                yield GaugeMetricFamily(f"sapo_{name}", about, value=last[figure])
-        if self._view.evaluations:
-            evaluation = self._view.evaluations[-1]
-            yield GaugeMetricFamily(
-                "sapo_heldout_pass_ratio", "Held-out pass@1 at the last look", value=evaluation["pass_at_1"]
-            )
-        phases = GaugeMetricFamily("sapo_round_seconds", "Wall time of the last round, by phase", labels=["phase"])
-        for phase, seconds in last["seconds"].items():
-            phases.add_metric([phase], seconds)
-        yield phases
-
-    def _of_swarm(self) -> Iterator[Metric]:
-        view, session = self._view, self._view.session
-        yield GaugeMetricFamily("sapo_peers_connected", "Peers connected", value=len(session.get("connected", ())))
-        followed = len(session.get("shards", {}).get("followed", ()))
-        yield GaugeMetricFamily("sapo_shards_followed", "Shards of the swarm that are followed", value=followed)
-        yield GaugeMetricFamily("sapo_rollouts_waiting", "Rollouts not yet verified", value=session.get("waiting", 0))
-        standings = GaugeMetricFamily("sapo_peers", "Peers known, by standing", labels=["standing"])
-        for standing, known in view.standings.items():
-            standings.add_metric([standing], known)
-        yield standings
-        taken = {
-            ACCEPTED: "envelopes_accepted",
-            PULLED: "envelopes_pulled",
-            VERIFIED: "groups_verified",
-            EVIDENCE: "evidence_accepted",
-        }
-        for count, name in taken.items():
-            yield CounterMetricFamily(
-                f"sapo_{name}", f"Since the state was made: {count}", value=view.counts.get(count, 0)
-            )
-        left_out = CounterMetricFamily(
-            "sapo_left_out",
-            "Messages and groups not taken or not trained on since the state was made, by reason",
-            labels=["reason"],
-        )
-        for reason, times in view.counts.items():
-            if reason not in TAKEN:
-                left_out.add_metric([reason], times)
-        yield left_out
-        tokens = CounterMetricFamily("sapo_tokens_trained", "Tokens trained on, by origin", labels=["origin"])
-        tokens.add_metric(["own"], view.own_tokens)
-        tokens.add_metric(["others"], view.other_tokens)
-        yield tokens
+    def collect(self) -> Iterator[Family]:
+        """All that there are samples of."""
+        for each in EXPOSED:
+            if family := each.family(self._view):
+                yield family
 
 
 def exposition(view: Overview) -> bytes:
@@ -94,3 +130,9 @@ def exposition(view: Overview) -> bytes:
     registry = CollectorRegistry()
     registry.register(_OfNode(view))
     return generate_latest(registry)
+
+
+def table() -> str:
+    """The table of docs/metrics.md, in Markdown."""
+    rows = (f"| `{each.full_name}` | {each.kind} | {each.help} |\n" for each in EXPOSED)
+    return "".join(["| name | kind | meaning |\n", "|---|---|---|\n", *rows])

@@ -1,101 +1,106 @@
-"""Gates: what a right answer must be, besides right, before it teaches.
+"""Filters: what a correct completion must be, besides correct, before this node trains on it.
 
-Re-verification tells right from wrong; it cannot see what a right answer teaches beside the answer. Each gate looks at
-that from one side, against the one measure that nobody else can forge: what this policy itself says and knows. A gate
-only keeps texts out of a round's training. It never changes anybody's standing: good peers have habits, too.
+Re-verification tells correct from incorrect; it cannot see what a correct completion teaches beside the answer. Each
+filter looks at that from one side, against what no peer can forge: the completions and the gradient of this policy.
 
-`baseline` says what a right answer counts. `habits`, `length` and `steps` read texts, and `agreement` hears what the
-learner says of them, here; `surprise` and `follows` need the policy's probabilities and are in the learner,
+`baseline` says what a correct completion counts. `habits`, `length` and `steps` read texts, and `agreement` hears what
+the learner says of them. `surprise` and `follows` need the probabilities of the policy; they are in the learner, in
 `sapo_node.learner.filters`.
+
+A round calls three methods of `Filters`, each at one place:
+
+    offered, rejected = filters.offer(groups)       before the draw: what a group counts decides whether it is drawn
+    filters.mask(group)                             after the draw: which characters of a drawn group are masked
+    filters.observe(local, heard)                   after the step
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from sapo_node.groups.messages import Gate
 from sapo_node.groups.types import LocalGroup, VerifiedGroup
-from sapo_node.sampling.filters.agreement import AgreementGate, GradientVote
-from sapo_node.sampling.filters.baseline import against_own
-from sapo_node.sampling.filters.habits import HabitGate, Span
+from sapo_node.sampling.filters.agreement import AgreementGate
+from sapo_node.sampling.filters.baseline import BaselineFilter
+from sapo_node.sampling.filters.habits import HabitGate
+from sapo_node.sampling.filters.interface import Filter, GradientVote, Span
 from sapo_node.sampling.filters.length import LengthGate
-from sapo_node.sampling.filters.steps import steps_hold
+from sapo_node.sampling.filters.steps import StepsFilter
 from sapo_node.sampling.pass_rates import PassRates
 
 
-class Gates:
-    """The gates outside the learner."""
+@dataclass(frozen=True, slots=True)
+class Offered:
+    """A group that may be drawn, with what the filters say of its correct completions."""
+
+    group: VerifiedGroup
+    worth: float | None = None
+    """The advantage of each; None for that of the group's own rewards."""
+    rejected: Mapping[int, Gate] = field(default_factory=dict)
+    """Those that must not be trained on, by number, and the filter that says so."""
+
+    def advantages(self, unfiltered: Sequence[float]) -> tuple[float, ...]:
+        """The advantages of all completions, in order, from those without filters."""
+        return tuple(
+            0.0 if number in self.rejected else self.worth if advantage > 0 and self.worth is not None else advantage
+            for number, advantage in enumerate(unfiltered)
+        )
+
+
+class Filters:
+    """The filters outside the learner that a node uses."""
 
     def __init__(self, names: Iterable[str], pass_rates: PassRates) -> None:
-        """Those named; the names of the learner's gates mean nothing here."""
+        """`names` are of all filters; those of the learner mean nothing here."""
         names = frozenset(names)
-        self._pass_rates = pass_rates
-        self._baseline = "baseline" in names
-        self._habits = HabitGate() if "habits" in names else None
-        self._length = LengthGate() if "length" in names else None
-        self._steps = "steps" in names
-        self._agreement = AgreementGate() if "agreement" in names else None
-
-    def observe(self, local: Sequence[LocalGroup], heard: Sequence[GradientVote] = ()) -> None:
-        """Take in a round's own answers, and what the learner said of others'."""
-        for gate in (self._habits, self._length):
-            if gate:
-                gate.observe(local)
-        if self._agreement:
-            self._agreement.observe(heard)
-
-    def sift(self, offered: Sequence[VerifiedGroup]) -> tuple[list[VerifiedGroup], list[tuple[VerifiedGroup, Gate]]]:
-        """Those on offer from which there is something to learn, and those from which there is nothing, with the gate
-        that stopped their first right answer: they would take the places of others for as long as they wait.
-        """
-        if self._habits:
-            self._habits.look(offered)
-        if not self._stops:
-            return list(offered), []
-        kept: list[VerifiedGroup] = []
-        stopped: list[tuple[VerifiedGroup, Gate]] = []
-        for group in offered:
-            gates = list(self.stopped(group).values())
-            if gates and len(gates) == sum(group.rewards) < len(group.rewards):
-                stopped.append((group, gates[0]))
-            else:
-                kept.append(group)
-        return kept, stopped
-
-    def judge(self, group: VerifiedGroup, advantages: tuple[float, ...]) -> tuple[float, ...]:
-        """The advantages, 0 where a right answer must not teach."""
-        if self._baseline:
-            advantages = against_own(group.rewards, advantages, self._pass_rates.pass_rate(group.dataset))
-        stopped = self.stopped(group)
-        if not stopped:
-            return advantages
-        return tuple(0.0 if number in stopped else advantage for number, advantage in enumerate(advantages))
-
-    def stopped(self, group: VerifiedGroup) -> dict[int, Gate]:
-        """The right answers of a group that must not teach, by number, and which gate says so."""
-        if not self._stops:
-            return {}
-        return {
-            number: gate
-            for number, (completion, right) in enumerate(zip(group.completions, group.rewards, strict=True))
-            if right and (gate := self._why(group, completion.text))
-        }
-
-    def silent(self, group: VerifiedGroup) -> tuple[tuple[Span, ...], ...]:
-        """For each completion, the characters of it that are not taught."""
-        if not self._habits:
-            return ()
-        return tuple(self._habits.silent(completion.text) for completion in group.completions)
+        # Where several filters reject a completion, the first of them is named.
+        known = (BaselineFilter(pass_rates), HabitGate(), StepsFilter(), LengthGate(), AgreementGate())
+        self._used: tuple[Filter, ...] = tuple(each for each in known if each.name in names)
 
     @property
-    def _stops(self) -> bool:
-        """Whether any gate stops whole answers: most swarms have none, and pools are large."""
-        return self._steps or self._length is not None or self._agreement is not None
+    def by_name(self) -> Mapping[str, Filter]:
+        """Each filter that is used."""
+        return {each.name: each for each in self._used}
 
-    def _why(self, group: VerifiedGroup, text: str) -> Gate | None:
-        """Which gate stops a right answer, if any."""
-        if self._steps and not steps_hold(text):
-            return "steps"
-        if self._length and not self._length.admits(group.dataset, text):
-            return "length"
-        if self._agreement and not self._agreement.admits(group.peer, group.dataset):
-            return "agreement"
-        return None
+    def offer(self, groups: Sequence[VerifiedGroup]) -> tuple[list[Offered], list[tuple[VerifiedGroup, Gate]]]:
+        """The groups that there is something to learn from, and those of which every correct completion is rejected,
+        with the filter that rejects the first: those would take the places of others for as long as they wait.
+        """
+        for each in self._used:
+            each.look(groups)
+        kept: list[Offered] = []
+        stopped: list[tuple[VerifiedGroup, Gate]] = []
+        for group in groups:
+            rejected = self._rejected(group)
+            if rejected and len(rejected) == sum(group.rewards) < len(group.rewards):
+                stopped.append((group, next(iter(rejected.values()))))
+            else:
+                kept.append(Offered(group, self._worth(group), rejected))
+        return kept, stopped
+
+    def mask(self, group: VerifiedGroup) -> tuple[tuple[Span, ...], ...]:
+        """The characters of each completion of a group that must not be trained on; empty where there are none in any
+        completion.
+        """
+        masked = tuple(self._spans(completion.text) for completion in group.completions)
+        return masked if any(masked) else ()
+
+    def observe(self, local: Sequence[LocalGroup], heard: Sequence[GradientVote] = ()) -> None:
+        """Take in the local groups of a round, and what the learner said of the external ones."""
+        for each in self._used:
+            each.observe(local, heard)
+
+    def _rejected(self, group: VerifiedGroup) -> dict[int, Gate]:
+        return {
+            number: name
+            for number, (completion, is_correct) in enumerate(zip(group.completions, group.rewards, strict=True))
+            if is_correct and (name := self._rejecting(group, completion.text))
+        }
+
+    def _rejecting(self, group: VerifiedGroup, text: str) -> Gate | None:
+        return next((each.name for each in self._used if each.rejects(group, text)), None)
+
+    def _worth(self, group: VerifiedGroup) -> float | None:
+        return next((worth for each in self._used if (worth := each.worth(group)) is not None), None)
+
+    def _spans(self, text: str) -> tuple[Span, ...]:
+        return tuple(span for each in self._used for span in each.mask(text))

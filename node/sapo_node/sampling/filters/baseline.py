@@ -1,14 +1,28 @@
-"""Baseline: what a right answer counts is for the receiver to say, by its own pass rate, not for the sender's group.
+"""Baseline: what a correct completion counts is for the receiver to say, by its own pass rate.
 
-Who knows the answers decides how many of his are wrong: junk in half of a group makes the most of the other half.
+A sender that knows the answers decides how many of its completions are incorrect: a group that is half junk makes the
+most of its other half.
 """
 
-from collections.abc import Sequence
+from typing import ClassVar
 
+from sapo_node.groups.messages import Gate
+from sapo_node.groups.types import VerifiedGroup
+from sapo_node.sampling.filters.interface import Filter
+from sapo_node.sampling.pass_rates import PassRates
 from sapo_node.sampling.weights import own_advantages
 
 
-def against_own(rewards: Sequence[bool], advantages: Sequence[float], rate: float | None) -> tuple[float, ...]:
-    """The advantages, those of right answers against the own pass rate on the task, where it is known."""
-    own = own_advantages(rewards, rate)
-    return tuple(mine if theirs > 0 else theirs for mine, theirs in zip(own, advantages, strict=True))
+class BaselineFilter(Filter):
+    """Gives a correct completion its advantage against the receiver's own pass rate on the task."""
+
+    name: ClassVar[Gate] = "baseline"
+
+    def __init__(self, pass_rates: PassRates) -> None:
+        self._pass_rates = pass_rates
+
+    def worth(self, group: VerifiedGroup) -> float | None:
+        """The advantage of a correct completion; None for a group without correct or without incorrect ones."""
+        if len(set(group.rewards)) < 2:
+            return None
+        return max(own_advantages(group.rewards, self._pass_rates.pass_rate(group.dataset)))

@@ -10,13 +10,15 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import Any, ClassVar
 
+from sapo_node.groups.codec import from_json, to_json
+from sapo_node.groups.messages import Gate
 from sapo_node.groups.types import GroupKey, LocalGroup, VerifiedGroup
+from sapo_node.sampling.filters.interface import Filter, GradientVote, Span
 
 Habit = tuple[str, ...]
 """Words that follow one another."""
-Span = tuple[int, int]
-"""First character, and the one behind the last."""
 
 LONGEST = 3
 """Words of a habit."""
@@ -32,6 +34,8 @@ REMEMBERED = 96
 """Questions of a peer's that are remembered."""
 PEERS = 64
 """Peers that are remembered, those heard of last: who pauses is not forgotten."""
+STORED_BYTES = 2_000_000
+"""Of texts of peers that outlive a restart, those of the peers heard of last."""
 CONCENTRATED, IN_A_TASK = 0.08, 0.25
 """Least share of a peer's right answers that a habit takes: of all, and of those to one task."""
 FOREIGN, STAYS = 4.0, 1.5
@@ -90,25 +94,58 @@ class _Answers:
         return right - shown * (self.right - right) / others if others else 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """A group of this policy's own."""
+
+    dataset: str
+    answers: tuple[tuple[str, bool], ...]
+    """Text of each, and whether it is correct."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """The correct completions that a peer gave to one prompt."""
+
+    dataset: str
+    texts: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    own: tuple[_Said, ...]
+    """Oldest first."""
+    peers: tuple[tuple[str, tuple[_Asked, ...]], ...]
+    """Those heard of last come last."""
+    seen: tuple[GroupKey, ...]
+    held: tuple[Habit, ...]
+
+
 class _Own:
     """What this policy has said of late."""
 
     def __init__(self) -> None:
-        self._groups: deque[tuple[str, _Answers]] = deque()
+        self._groups: deque[tuple[_Said, _Answers]] = deque()
         self.right: Counter[str] = Counter()
         """Right answers, by task."""
         self._shown_right: defaultdict[str, Counter[Habit]] = defaultdict(Counter)
         self._shown: Counter[Habit] = Counter()
 
-    def add(self, group: LocalGroup) -> None:
+    @property
+    def groups(self) -> tuple[_Said, ...]:
+        """Those that count, oldest first."""
+        return tuple(said for said, _ in self._groups)
+
+    def add(self, said: _Said) -> None:
         """Take in the answers to one question, and forget those to an old one."""
         answers = _Answers()
-        for completion, right in zip(group.completions, group.rewards, strict=True):
-            answers.add(habits_of(completion.text), right=right)
-        self._groups.append((group.dataset, answers))
-        self._count(group.dataset, answers, 1)
+        for text, right in said.answers:
+            answers.add(habits_of(text), right=right)
+        self._groups.append((said, answers))
+        self._count(said.dataset, answers, 1)
         if len(self._groups) > WINDOW:
-            self._count(*self._groups.popleft(), -1)
+            forgotten, answers = self._groups.popleft()
+            self._count(forgotten.dataset, answers, -1)
 
     def _count(self, dataset: str, answers: _Answers, sign: int) -> None:
         self.right[dataset] += sign * answers.right
@@ -131,51 +168,79 @@ class _Own:
         return shown >= SAID and sum(answers.gain(habit) for _, answers in self._groups) <= PAYS * shown
 
 
-class HabitGate:
+class HabitGate(Filter):
     """Knows the habits of this policy and of those on offer."""
+
+    name: ClassVar[Gate] = "habits"
 
     def __init__(self) -> None:
         self._own = _Own()
-        self._peers: dict[str, deque[tuple[str, Counter[Habit]]]] = {}
+        self._peers: dict[str, deque[tuple[_Asked, Counter[Habit]]]] = {}
         self._seen: set[GroupKey] = set()
         self._held: set[Habit] = set()
 
-    def observe(self, local: Iterable[LocalGroup]) -> None:
+    def observe(self, local: Sequence[LocalGroup], heard: Sequence[GradientVote] = ()) -> None:
         """Take in a round's own answers, whatever they earned."""
+        del heard
         for group in local:
-            self._own.add(group)
+            texts = (each.text for each in group.completions)
+            self._own.add(_Said(group.dataset, tuple(zip(texts, group.rewards, strict=True))))
 
     def look(self, offered: Sequence[VerifiedGroup]) -> None:
         """Take in what is on offer, and decide which habits are held back for now."""
         here = {group.place: group for group in offered}
         for place, group in here.items():
             if place not in self._seen:
-                self._enter(group)
+                texts = (each.text for each, right in zip(group.completions, group.rewards, strict=True) if right)
+                self._enter(group.peer, _Asked(group.dataset, tuple(texts)))
         self._seen = set(here)
         offering = {group.peer for group in offered} & self._peers.keys()
         foreign = {habit for peer in offering for habit in self._foreign(self._peers[peer])}
         self._held = {habit for habit in foreign if self._own.is_idle(habit)}
 
-    def _enter(self, group: VerifiedGroup) -> None:
-        texts = [each.text for each, right in zip(group.completions, group.rewards, strict=True) if right]
-        if texts:
-            counts = Counter(habit for text in texts for habit in habits_of(text))
-            shares = Counter({habit: count / len(texts) for habit, count in counts.items()})
-            prompts = self._peers.pop(group.peer, None) or deque(maxlen=REMEMBERED)
-            prompts.append((group.dataset, shares))
-            self._peers[group.peer] = prompts
+    def state_dict(self) -> dict[str, Any]:
+        """The texts that count, without those of peers beyond STORED_BYTES: what they show is counted again."""
+        peers: list[tuple[str, tuple[_Asked, ...]]] = []
+        room = STORED_BYTES
+        for peer, prompts in reversed(self._peers.items()):
+            asked = tuple(each for each, _ in prompts)
+            room -= sum(len(text.encode()) for each in asked for text in each.texts)
+            if room < 0:
+                break
+            peers.append((peer, asked))
+        seen, held = tuple(sorted(self._seen)), tuple(sorted(self._held))
+        state: dict[str, Any] = to_json(_State(self._own.groups, tuple(reversed(peers)), seen, held))
+        return state
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """As in the interface."""
+        known = from_json(_State, state)
+        for said in known.own:
+            self._own.add(said)
+        for peer, asked in known.peers:
+            for each in asked:
+                self._enter(peer, each)
+        self._seen, self._held = set(known.seen), set(known.held)
+
+    def _enter(self, peer: str, asked: _Asked) -> None:
+        if asked.texts:
+            counts = Counter(habit for text in asked.texts for habit in habits_of(text))
+            shares = Counter({habit: count / len(asked.texts) for habit, count in counts.items()})
+            prompts = self._peers.pop(peer, None) or deque(maxlen=REMEMBERED)
+            prompts.append((asked, shares))
+            self._peers[peer] = prompts
             if len(self._peers) > PEERS:
                 del self._peers[next(iter(self._peers))]
 
-    def _foreign(self, prompts: Iterable[tuple[str, Counter[Habit]]]) -> Iterator[Habit]:
+    def _foreign(self, prompts: Iterable[tuple[_Asked, Counter[Habit]]]) -> Iterator[Habit]:
         """What a peer says far more often than this policy does when it answers the same tasks rightly."""
         by_task: defaultdict[str, list[Counter[Habit]]] = defaultdict(list)
-        for dataset, shares in prompts:
-            if self._own.right[dataset] >= RIGHT:
-                by_task[dataset].append(shares)
+        for asked, shares in prompts:
+            if self._own.right[asked.dataset] >= RIGHT:
+                by_task[asked.dataset].append(shares)
         yield from self._concentrated(by_task, CONCENTRATED)
-        for dataset, asked in by_task.items():
-            yield from self._concentrated({dataset: asked}, IN_A_TASK)
+        for dataset, shown in by_task.items():
+            yield from self._concentrated({dataset: shown}, IN_A_TASK)
 
     def _concentrated(self, by_task: Mapping[str, Sequence[Counter[Habit]]], least: float) -> Iterator[Habit]:
         """What takes at least that share of a peer's right answers, far more than of this policy's own."""
@@ -192,7 +257,7 @@ class HabitGate:
                 if times > (STAYS if habit in self._held else FOREIGN) * own:
                     yield habit
 
-    def silent(self, text: str) -> tuple[Span, ...]:
+    def mask(self, text: str) -> tuple[Span, ...]:
         """Where a text shows a habit that is held back, in order; what overlaps is one."""
         if self._held.isdisjoint(habits_of(text)):
             return ()

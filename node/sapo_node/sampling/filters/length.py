@@ -1,9 +1,14 @@
 """Length: a right answer that is longer than this policy's own right ones teaches to spend tokens on nothing."""
 
 from collections import defaultdict, deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
-from sapo_node.groups.types import LocalGroup
+from sapo_node.groups.codec import from_json, to_json
+from sapo_node.groups.messages import Gate
+from sapo_node.groups.types import LocalGroup, VerifiedGroup
+from sapo_node.sampling.filters.interface import Filter, GradientVote
 
 KEPT = 64
 """Own right answers to a task that count, those of late."""
@@ -12,22 +17,49 @@ KNOWN = 16
 QUANTILE = 0.9
 
 
-class LengthGate:
-    """Keeps out right answers that are longer than most own right ones to the same task."""
+@dataclass(frozen=True, slots=True)
+class _State:
+    lengths: Mapping[str, tuple[int, ...]]
+    """Characters of the last own correct completions, by task."""
+
+
+class LengthGate(Filter):
+    """Rejects a correct completion that is longer than most own correct ones to the same task."""
+
+    name: ClassVar[Gate] = "length"
 
     def __init__(self) -> None:
         self._own: defaultdict[str, deque[int]] = defaultdict(lambda: deque(maxlen=KEPT))
         self._longest: dict[str, int] = {}
 
-    def observe(self, local: Iterable[LocalGroup]) -> None:
+    def observe(self, local: Sequence[LocalGroup], heard: Sequence[GradientVote] = ()) -> None:
         """Take in a round's own answers."""
+        del heard
         for group in local:
-            own = self._own[group.dataset]
-            own.extend(len(c.text) for c, reward in zip(group.completions, group.rewards, strict=True) if reward)
-            if len(own) >= KNOWN:
-                self._longest[group.dataset] = sorted(own)[int(QUANTILE * len(own))]
+            correct = (len(c.text) for c, reward in zip(group.completions, group.rewards, strict=True) if reward)
+            self._add(group.dataset, correct)
+
+    def rejects(self, group: VerifiedGroup, text: str) -> bool:
+        """Whether a text is longer than most own correct completions to the task of the group."""
+        return not self.admits(group.dataset, text)
 
     def admits(self, dataset: str, text: str) -> bool:
         """Whether a right answer may teach."""
         longest = self._longest.get(dataset)
         return longest is None or len(text) <= longest
+
+    def state_dict(self) -> dict[str, Any]:
+        """The lengths that count: at most KEPT for each task."""
+        state: dict[str, Any] = to_json(_State({dataset: tuple(own) for dataset, own in self._own.items()}))
+        return state
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """As in the interface."""
+        for dataset, lengths in from_json(_State, state).lengths.items():
+            self._add(dataset, lengths)
+
+    def _add(self, dataset: str, lengths: Iterable[int]) -> None:
+        own = self._own[dataset]
+        own.extend(lengths)
+        if len(own) >= KNOWN:
+            self._longest[dataset] = sorted(own)[int(QUANTILE * len(own))]

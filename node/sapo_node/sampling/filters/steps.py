@@ -3,6 +3,11 @@
 import re
 from functools import lru_cache
 from math import prod
+from typing import ClassVar
+
+from sapo_node.groups.messages import Gate
+from sapo_node.groups.types import VerifiedGroup
+from sapo_node.sampling.filters.interface import Filter
 
 _EQUATION = re.compile(
     r"(?<![\d/*+=.-])(?<![\d/*+=.-] )"  # what is part of something larger is not judged
@@ -10,6 +15,17 @@ _EQUATION = re.compile(
     r"(?! ?[*/+-] ?\d|\d|\.\d)"
 )
 _SIGNS = str.maketrans({"×": "*", "·": "*", "−": "-"})
+
+
+class StepsFilter(Filter):
+    """Rejects a correct completion in which an equation does not hold."""
+
+    name: ClassVar[Gate] = "steps"
+
+    def rejects(self, group: VerifiedGroup, text: str) -> bool:
+        """Whether an equation in the text does not hold."""
+        del group
+        return not steps_hold(text)
 
 
 @lru_cache(maxsize=8192)  # a text that waits is looked at again every round

@@ -1,0 +1,154 @@
+"""Frozen dataclasses as JSON and back, with every type checked: the one form of what crosses a pipe or is stored.
+
+- A dataclass is an object. A missing field takes its default. A field is left out where its default is None or empty
+  and it has no other value: a default that says something is written, so that it may change between two versions.
+- The key of a field is its name. `metadata={"key": ...}` gives it another: a field that is renamed keeps the key under
+  which older versions stored it.
+- A tuple, fixed or of any length, is a list. A mapping is an object; where its keys are whole numbers, they are written
+  in decimal.
+- A whole number is taken for a `float`, and nothing else for another type: True is no number. Numbers are finite.
+- A key that the dataclass lacks is refused, so a misspelt field never passes as a default.
+
+    body = to_json(TrainRequest(7, groups))
+    request = from_json(TrainRequest, body)
+"""
+
+import sys
+from collections.abc import Mapping
+from dataclasses import MISSING, Field, fields, is_dataclass
+from enum import Enum
+from functools import cache
+from types import NoneType, UnionType
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+
+from sapo_protocol.errors import LocalError
+
+T = TypeVar("T")
+
+_LARGEST = sys.float_info.max
+_NOTHING: tuple[Any, ...] = (None, "", (), {})
+
+
+class MalformedError(LocalError):
+    """A JSON value is not of the type that it should have."""
+
+
+def to_json(value: Any) -> Any:
+    """Return `value` as plain JSON: dataclasses, tuples, mappings, enumerations, texts, numbers, booleans and None."""
+    if is_dataclass(value) and not isinstance(value, type):
+        held = ((each, getattr(value, each.name)) for each in fields(value))
+        return {_name(each): to_json(item) for each, item in held if item not in _NOTHING or item != _default(each)}
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, tuple | list):
+        return [to_json(each) for each in value]
+    if isinstance(value, Mapping):
+        return {str(key): to_json(item) for key, item in value.items()}
+    return value
+
+
+def from_json(kind: type[T], body: Any) -> T:
+    """Return the value of type `kind` that `body` stands for.
+
+    Raises MalformedError, with the path to the first value of another type, and whatever the dataclass itself raises
+    where its values do not fit together.
+    """
+    value: T = _value(kind, body, kind.__name__)
+    return value
+
+
+def _value(kind: Any, body: Any, path: str) -> Any:
+    origin = get_origin(kind)
+    if is_dataclass(kind):
+        return _dataclass(kind, body, path)
+    if origin is UnionType:
+        return _optional(kind, body, path)
+    if origin is tuple:
+        return _tuple(get_args(kind), body, path)
+    if origin is Mapping:
+        return _mapping(kind, body, path)
+    return _scalar(kind, body, path)
+
+
+def _dataclass(kind: Any, body: Any, path: str) -> Any:
+    if not isinstance(body, dict):
+        raise MalformedError(f"{path} must be an object")
+    known = _fields(kind)
+    if unknown := body.keys() - known.keys():
+        raise MalformedError(f"{path} has no {min(unknown)!r}")
+    for name, (each, _) in known.items():
+        if name not in body and _default(each) is MISSING:
+            raise MalformedError(f"{path} lacks {name!r}")
+    parts = ((*known[name], name, item) for name, item in body.items())
+    return kind(**{each.name: _value(hint, item, f"{path}.{name}") for each, hint, name, item in parts})
+
+
+@cache
+def _fields(kind: Any) -> "dict[str, tuple[Field[Any], Any]]":
+    """Return each field and its type, by key."""
+    hints = get_type_hints(kind)
+    return {_name(each): (each, hints[each.name]) for each in fields(kind)}
+
+
+def _name(each: "Field[Any]") -> str:
+    name: str = each.metadata.get("key", each.name)
+    return name
+
+
+def _default(each: "Field[Any]") -> Any:
+    return each.default if each.default_factory is MISSING else each.default_factory()
+
+
+def _optional(kind: Any, body: Any, path: str) -> Any:
+    """Read `X | None`; other unions are not used."""
+    [inner] = [each for each in get_args(kind) if each is not NoneType]
+    return None if body is None else _value(inner, body, path)
+
+
+def _tuple(kinds: tuple[Any, ...], body: Any, path: str) -> tuple[Any, ...]:
+    if not isinstance(body, list):
+        raise MalformedError(f"{path} must be a list")
+    if len(kinds) == 2 and kinds[1] is Ellipsis:
+        kinds = (kinds[0],) * len(body)
+    if len(body) != len(kinds):
+        raise MalformedError(f"{path} must have {len(kinds)} items")
+    return tuple(
+        _value(kind, item, f"{path}[{place}]") for place, (kind, item) in enumerate(zip(kinds, body, strict=True))
+    )
+
+
+def _mapping(kind: Any, body: Any, path: str) -> dict[Any, Any]:
+    keys, items = get_args(kind)
+    if not isinstance(body, dict):
+        raise MalformedError(f"{path} must be an object")
+    return {_key(keys, key, path): _value(items, item, f"{path}[{_short(key)}]") for key, item in body.items()}
+
+
+def _key(kind: type, key: str, path: str) -> Any:
+    if kind is str:
+        return key
+    if key.isdecimal() and key.isascii() and len(key) <= 18:
+        return int(key)
+    raise MalformedError(f"{path} has the key {_short(key)}; give a whole number")
+
+
+_NAMES = {str: "text", int: "a whole number", float: "a finite number", bool: "true or false"}
+
+
+def _scalar(kind: Any, body: Any, path: str) -> Any:
+    allowed = get_args(kind) if get_origin(kind) is Literal else ()
+    if not allowed and issubclass(kind, Enum):
+        allowed = tuple(each.value for each in kind)
+    if allowed:
+        if type(body) is str and body in allowed:
+            return kind(body) if isinstance(kind, type) else body
+        raise MalformedError(f"{path} is {_short(body)}; give one of: {', '.join(allowed)}")
+    if kind is float and type(body) in (int, float) and -_LARGEST <= body <= _LARGEST:
+        return float(body)
+    if type(body) is kind and kind is not float:
+        return body
+    raise MalformedError(f"{path} must be {_NAMES[kind]}")
+
+
+def _short(body: Any) -> str:
+    return repr(body)[:80]

@@ -1,0 +1,55 @@
+"""The interface of all filters outside the learner: what each may learn, and at which three places it may act."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from sapo_node.groups.messages import Gate
+from sapo_node.groups.types import LocalGroup, VerifiedGroup
+
+Span = tuple[int, int]
+"""First character, and the one behind the last."""
+
+
+@dataclass(frozen=True, slots=True)
+class GradientVote:
+    """What the local gradient says of a correct completion of a peer."""
+
+    peer: str
+    dataset: str
+    agrees: bool
+
+
+class Filter:
+    """One filter. Each method does nothing here: a filter overrides those that it needs.
+
+    A filter only keeps text out of the training of one node. It never changes the state of a peer.
+    """
+
+    name: ClassVar[Gate]
+
+    def observe(self, local: Sequence[LocalGroup], heard: Sequence[GradientVote]) -> None:
+        """Take in the local groups of a round, and what the learner said of the external ones."""
+
+    def look(self, offered: Sequence[VerifiedGroup]) -> None:
+        """Take in all groups on offer, before this filter is asked about any of them."""
+
+    def worth(self, group: VerifiedGroup) -> float | None:
+        """The advantage of a correct completion of a group; None where the filter leaves it as it is."""
+
+    def rejects(self, group: VerifiedGroup, text: str) -> bool:
+        """Whether a correct completion of a group must not be trained on."""
+        del group, text
+        return False
+
+    def mask(self, text: str) -> tuple[Span, ...]:
+        """The characters of a completion that must not be trained on, in order."""
+        del text
+        return ()
+
+    def state_dict(self) -> dict[str, Any]:
+        """What the filter has learnt, as bounded plain JSON; empty for one that learns nothing."""
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Know what the filter knew that wrote `state`. Raises MalformedError where no such filter did."""

@@ -1,0 +1,182 @@
+"""What crosses a pipe or is stored comes back as it was, or is refused with the place of what is wrong."""
+
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sapo_node.groups.codec import MalformedError, from_json, to_json
+from sapo_node.groups.messages import (
+    GATES,
+    GenerateRequest,
+    GroupReport,
+    LearnerOptions,
+    Refusal,
+    RequestError,
+    Sampled,
+    TrainGroup,
+    TrainReport,
+    TrainRequest,
+)
+
+REPORTS = st.builds(
+    GroupReport,
+    tokens=st.integers(0, 10**6),
+    masked=st.integers(0, 10**6),
+    refused=st.none() | st.sampled_from(Refusal),
+    rejected=st.dictionaries(st.integers(0, 63), st.sampled_from(GATES)),
+    agreement=st.dictionaries(st.integers(0, 63), st.booleans()),
+)
+FIGURE = st.none() | st.floats(allow_nan=False, allow_infinity=False)
+
+
+@dataclass(frozen=True)
+class Part:
+    number: float
+    names: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Whole:
+    parts: tuple[Part, ...]
+    pair: tuple[int, str]
+    flag: bool = True
+    note: str | None = None
+
+
+WHOLE = {"parts": [{"number": 1.5}], "pair": [1, "a"]}
+
+
+@given(groups=st.dictionaries(st.text(max_size=20), REPORTS), loss=FIGURE, skipped=st.none() | st.text())
+def test_a_report_comes_back_as_it_was(groups, loss, skipped):
+    report = TrainReport(7, groups, 1e-4, loss=loss, skipped=skipped)
+    assert from_json(TrainReport, json.loads(json.dumps(to_json(report)))) == report
+
+
+@given(
+    texts=st.lists(st.text(), min_size=1, max_size=4),
+    advantage=st.floats(allow_nan=False, allow_infinity=False),
+    spans=st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), max_size=3),
+)
+def test_a_request_comes_back_as_it_was(texts, advantage, spans):
+    completions = tuple(Sampled(text, "stop", silent=tuple(spans)) for text in texts)
+    group = TrainGroup("external", "?", 0.5, (advantage,) * len(texts), completions, "a/1/2/3")
+    request = TrainRequest(3, (group,), "paper")
+    assert from_json(TrainRequest, json.loads(json.dumps(to_json(request)))) == request
+
+
+@dataclass(frozen=True)
+class Renamed:
+    prompt: str = field(metadata={"key": "question"})
+
+
+def test_a_field_that_was_renamed_keeps_the_key_under_which_it_was_stored():
+    assert from_json(Renamed, {"question": "?"}) == Renamed("?")
+    assert to_json(Renamed("?")) == {"question": "?"}
+    with pytest.raises(MalformedError, match="lacks 'question'"):
+        from_json(Renamed, {})
+
+
+def test_options_come_back_as_they_were():
+    options = LearnerOptions(checkpoints="", gates=("steps", "follows"), dtype="bfloat16")
+    assert from_json(LearnerOptions, json.loads(json.dumps(to_json(options)))) == options
+
+
+def test_what_is_nothing_by_default_is_left_out_and_what_says_something_is_written():
+    assert to_json(Whole((), (1, ""))) == {"parts": [], "pair": [1, ""], "flag": True}
+
+
+def test_a_whole_number_is_taken_for_a_number_and_comes_back_as_one():
+    value = from_json(Whole, {"parts": [{"number": 2}], "pair": [1, "a"]})
+    assert type(value.parts[0].number) is float
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"parts": {}}, "Whole.parts must be a list"),
+        ({"parts": [7]}, r"Whole.parts\[0\] must be an object"),
+        ({"parts": [{}]}, r"Whole.parts\[0\] lacks 'number'"),
+        ({"parts": [{"number": True}]}, r"Whole.parts\[0\].number must be a finite number"),
+        ({"parts": [{"number": float("nan")}]}, "must be a finite number"),
+        ({"parts": [{"number": 10**400}]}, "must be a finite number"),
+        ({"parts": [{"number": 1, "names": {"x": 0.5}}]}, "names.*must be a whole number"),
+        ({"pair": [1]}, "Whole.pair must have 2 items"),
+        ({"pair": [True, "a"]}, r"Whole.pair\[0\] must be a whole number"),
+        ({"flag": 1}, "Whole.flag must be true or false"),
+        ({"note": 1}, "Whole.note must be text"),
+        ({"other": 1}, "Whole has no 'other'"),
+    ],
+)
+def test_what_is_of_another_type_is_refused_with_its_place(change, said):
+    with pytest.raises(MalformedError, match=said):
+        from_json(Whole, WHOLE | change)
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ({"refused": "no reason"}, "refused is 'no reason'; give one of"),
+        ({"rejected": {"0": "nothing"}}, "rejected.*give one of: baseline"),
+        ({"rejected": {"first": "steps"}}, "has the key 'first'; give a whole number"),
+        ({"rejected": {"-1": "steps"}}, "has the key '-1'"),
+    ],
+)
+def test_a_word_that_is_not_in_the_vocabulary_is_refused(body, said):
+    with pytest.raises(MalformedError, match=said):
+        from_json(GroupReport, body)
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+        lambda inner: st.lists(inner) | st.dictionaries(st.sampled_from(["step", "groups", "id", "x"]), inner),
+    )
+)
+def test_any_json_is_read_or_refused(body):
+    with suppress(MalformedError, RequestError):
+        from_json(TrainRequest, body)
+
+
+def test_groups_without_an_id_are_named_by_their_number_in_the_request():
+    group = TrainGroup("local", "?", 1.0, (), ())
+    assert [each.id for each in TrainRequest(1, (group, group)).groups] == ["0", "1"]
+
+
+def test_two_groups_of_one_id_are_refused():
+    group = TrainGroup("local", "?", 1.0, (), (), "same")
+    with pytest.raises(RequestError, match="one id"):
+        TrainRequest(1, (group, group))
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"weight": 1.5}, "between 0 and 1"),
+        ({"advantages": [1.0, 2.0]}, "another number of advantages"),
+        ({"source": "local"}, "lacks its tokens"),
+    ],
+)
+def test_a_group_whose_parts_do_not_fit_together_is_refused(change, said):
+    body = {
+        "source": "external",
+        "question": "?",
+        "weight": 1,
+        "advantages": [1],
+        "completions": [{"text": "", "finish": "stop"}],
+    }
+    assert from_json(TrainGroup, body).weight == 1.0
+    with pytest.raises(RequestError, match=said):
+        from_json(TrainGroup, body | change)
+
+
+@pytest.mark.parametrize("change", [{"completions": 0}, {"max_tokens": 0}, {"temperature": 0}, {"seed": -1}])
+def test_a_request_to_generate_nothing_is_refused(change):
+    body = {"questions": ["?"], "completions": 1, "max_tokens": 1, "seed": 0}
+    assert from_json(GenerateRequest, body).temperature == 1.0
+    with pytest.raises(RequestError, match="must be"):
+        from_json(GenerateRequest, body | change)

@@ -1,0 +1,139 @@
+"""What a node has learnt about its own policy and its peers outlives a restart, bounded, and never keeps it from
+starting.
+"""
+
+import json
+import random
+
+import pytest
+
+from sapo_node.groups.advantage import advantages
+from sapo_node.groups.messages import Sampled
+from sapo_node.groups.types import LocalGroup, VerifiedGroup
+from sapo_node.sampling.filters import Filters
+from sapo_node.sampling.filters.agreement import LEAST
+from sapo_node.sampling.filters.habits import PEERS, REMEMBERED, STORED_BYTES, HabitGate
+from sapo_node.sampling.filters.interface import GradientVote
+from sapo_node.sampling.memory import Memory
+from sapo_node.sampling.mix import ratio_of
+from sapo_node.sampling.pass_rates import PassRates
+from sapo_protocol import Completion, Finish
+
+NAMES = ("baseline", "habits", "length", "steps", "agreement")
+WORDS = ["so", "thus", "hence", "then", "well", "now", "look", "here", "note", "that", "this", "all", "day", "long"]
+PHRASE = "hail the swarm"
+
+
+class Parts:
+    """What of one node learns from rounds."""
+
+    def __init__(self, database, external="auto"):
+        self.pass_rates = PassRates()
+        self.filters = Filters(NAMES, self.pass_rates)
+        self.ratio = ratio_of(4, external, self.pass_rates)
+        parts = {"pass rates": self.pass_rates, "balance": self.ratio, **self.filters.by_name}
+        self.memory = Memory(database, parts)
+
+    def play(self, rng, rounds=12):
+        """Rounds in which this policy says a phrase now and then, and a peer says it in every correct completion."""
+        for number in range(rounds):
+            local, offered = [own(rng, phrase=PHRASE)], [others(rng, number, phrase=PHRASE)]
+            self.filters.offer(offered)
+            self.ratio.observe(local, offered, supply=1, drawn=1)
+            self.pass_rates.observe(local)
+            self.filters.observe(local, [GradientVote("liar", "products", agrees=False)] * 2)
+            self.memory.save(number + 1)
+
+
+def text(rng, phrase=""):
+    return f"{phrase} {' '.join(rng.choices(WORDS, k=3))} {rng.randrange(99)} <answer>{rng.randrange(99)}</answer>"
+
+
+def own(rng, phrase=""):
+    completions = tuple(Sampled(text(rng, phrase if n == 0 else ""), "stop", (1,)) for n in range(8))
+    rewards = (True,) * 8
+    return LocalGroup("products", "?", bytes(32), completions, rewards, advantages(rewards))
+
+
+def others(rng, counter, *, phrase="", peer="a"):
+    rewards = (True,) * 4 + (False,) * 4
+    completions = tuple(Completion(text(rng, phrase if right else ""), Finish.STOP) for right in rewards)
+    return VerifiedGroup(peer, 10, counter, 0, "products", "?", completions, rewards)
+
+
+@pytest.fixture
+def rng():
+    return random.Random(1)
+
+
+def test_a_node_that_starts_again_knows_what_it_knew(database, rng):
+    before = Parts(database)
+    before.play(rng)
+    again = Parts(database)
+    assert {name: each.state_dict() for name, each in again.filters.by_name.items()} == {
+        name: each.state_dict() for name, each in before.filters.by_name.items()
+    }
+    assert again.pass_rates.pass_rate("products") == before.pass_rates.pass_rate("products") != 0
+    assert again.ratio.split() == before.ratio.split()
+    habit = others(rng, 99, phrase=PHRASE)
+    longest = VerifiedGroup("b", 10, 0, 0, "products", "?", (Completion("x" * 500, Finish.STOP),) * 2, (True, False))
+    liar = others(rng, 0, peer="liar")
+    for parts in (before, again):
+        parts.filters.offer([habit])
+        masked = parts.filters.mask(habit)
+        assert all(PHRASE in habit.completions[n].text[slice(*masked[n][0])] for n in range(4))
+        _, stopped = parts.filters.offer([longest, liar])
+        assert [name for _, name in stopped] == ["length", "agreement"]
+
+
+def test_a_group_that_waits_through_a_restart_is_counted_once(database, rng):
+    before = Parts(database)
+    waiting = [others(rng, 0)]
+    before.filters.offer(waiting)
+    before.memory.save(1)
+    again = Parts(database)
+    again.filters.offer(waiting)
+    assert again.filters.by_name["habits"].state_dict() == before.filters.by_name["habits"].state_dict()
+
+
+def test_a_state_without_this_table_s_rows_starts_with_nothing(database):
+    assert Parts(database).pass_rates.pass_rate("products") is None
+
+
+@pytest.mark.parametrize("state", [{"lengths": {"products": "long"}}, {"other": 1}])
+def test_a_state_of_another_version_is_forgotten_with_a_warning(database, rng, caplog, state):
+    Parts(database).play(rng)
+    database.execute("UPDATE sampling_state SET state = ? WHERE part = 'length'", json.dumps(state))
+    again = Parts(database)
+    assert "the state of length is of another version" in caplog.text
+    assert again.filters.by_name["length"].state_dict() == {"lengths": {}}
+    assert again.pass_rates.pass_rate("products") is not None
+
+
+def test_what_is_no_longer_used_is_not_kept(database, rng):
+    Parts(database).play(rng)
+    Parts(database, external=4).memory.save(20)
+    kept = dict(database.rows("SELECT part, step FROM sampling_state"))
+    assert kept == dict.fromkeys(["pass rates", "habits", "length", "agreement"], 20)
+
+
+def test_the_state_of_the_habits_is_bounded_whatever_peers_send():
+    rewards = (True,) * 8
+    filled = HabitGate()
+    for number in range(PEERS):
+        texts = tuple(Completion(f"{number:04} " + "x" * 1_000, Finish.STOP) for _ in rewards)
+        filled.look([VerifiedGroup(f"peer {number}", 10, n, 0, "products", "?", texts, rewards) for n in range(9)])
+    state = filled.state_dict()
+    assert len(json.dumps(state["peers"])) < 1.1 * STORED_BYTES
+    kept = [name for name, _ in state["peers"]]
+    assert 0 < len(kept) < PEERS <= REMEMBERED
+    assert kept == [f"peer {number}" for number in range(PEERS)][-len(kept) :]
+
+
+def test_most_of_a_peer_s_completions_is_still_more_than_a_few_after_a_restart(database):
+    for _ in range(LEAST):
+        parts = Parts(database)
+        parts.filters.observe([], [GradientVote("liar", "products", agrees=False)])
+        parts.memory.save(1)
+    _, [(_, name)] = Parts(database).filters.offer([others(random.Random(1), 0, peer="liar")])
+    assert name == "agreement"
