@@ -33,7 +33,7 @@ for name in ("starter", "paper-nine", "interop"):
     for spec in load_manifest(name).tasks:
         for seed in (0, 1, 12345, 2**31, 2**32 - 1):
             task = build_task(spec.dataset, spec.config, seed)
-            print(spec.dataset, seed, task_digest(task.question, task.answer).hex())
+            print(spec.dataset, seed, task_digest(task.prompt, task.answer).hex())
 """
 
 
