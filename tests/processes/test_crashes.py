@@ -30,7 +30,7 @@ def without_checkpoints(folder, *trusted):
     """
     folder.mkdir(exist_ok=True)
     file = folder / "node.toml"
-    settings = "local = 1\nexternal = 4\ngates = []\ncheckpoint_every = 100000\nexamine_every = 0\n"
+    settings = "local = 1\nexternal = 4\ngates = []\ncheckpoint_every = 100000\neval_every = 0\n"
     file.write_text(f"{settings}trusted = {json.dumps(trusted)}\n")
     return file
 
@@ -137,7 +137,7 @@ def test_a_node_whose_workers_are_killed_at_random_points_goes_on(tmp_path, swar
 
 def test_a_corrupt_newest_checkpoint_falls_back_to_the_one_before_and_says_so(tmp_path, swarm):
     (tmp_path / "a").mkdir()
-    (tmp_path / "a" / "node.toml").write_text("checkpoint_every = 1\nexamine_every = 0\n")
+    (tmp_path / "a" / "node.toml").write_text("checkpoint_every = 1\neval_every = 0\n")
     arguments = ("--swarm", swarm, "--config", tmp_path / "a" / "node.toml", "--rounds")
     with RunningProcess(tmp_path / "a", *arguments, 2) as node:
         node.until_event("stopped")

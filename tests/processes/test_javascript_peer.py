@@ -58,7 +58,7 @@ def swarm(tmp_path_factory):
     (folder / "live.toml").write_text(render_manifest(manifest))
     (folder / "live.cbor").write_bytes(manifest.encoded)
     # The peer answers without work, from which a node with gates learns nothing.
-    (folder / "node.toml").write_text("gates = []\nexamine_every = 0\n")
+    (folder / "node.toml").write_text("gates = []\neval_every = 0\n")
     with RunningProcess(folder / "node", "--swarm", folder / "live.toml", "--config", folder / "node.toml") as node:
         address = node.until_event("started")["addresses"][0]
         yield node, ("--manifest", folder / "live.cbor", "--dial", address)
