@@ -51,38 +51,38 @@ class SharedScorer:
             if text not in known.rewards:
                 known.rewards[text] = score(request.dataset, known.task, text)
         rewards = tuple(known.rewards[text] for text in request.completions)
-        return Scored(known.task.question, known.digest, rewards)
+        return Scored(known.task.prompt, known.digest, rewards)
 
     def solve(self, assignment: Assignment) -> Solution:
         """Everything about an assigned task, for attackers, who know every answer."""
         spec = assignment.spec
         known = self._task(ScoreRequest(spec.dataset, spec.config, assignment.seed, ()))
-        return Solution(spec.dataset, known.task.question, known.task.answer, known.digest, partial(_work, known.task))
+        return Solution(spec.dataset, known.task.prompt, known.task.answer, known.digest, partial(_work, known.task))
 
-    def is_right(self, question: str, text: str) -> bool:
+    def is_right(self, prompt: str, text: str) -> bool:
         """Whether a text answers a prompt whose task is kept."""
-        return score(self.tasks[question].dataset, self.tasks[question], text)
+        return score(self.tasks[prompt].dataset, self.tasks[prompt], text)
 
     def _task(self, request: ScoreRequest) -> _Known:
         key = (request.dataset, json.dumps(request.config, sort_keys=True, default=list), request.seed)
         known = self._known.get(key)
         if known is None:
             task = build_task(request.dataset, request.config, request.seed)
-            known = self._known[key] = _Known(task, task_digest(task.question, task.answer))
+            known = self._known[key] = _Known(task, task_digest(task.prompt, task.answer))
             if len(self._known) > REMEMBERED:
                 self._forget_one()
         self._known.move_to_end(key)
-        self.tasks[known.task.question] = known.task
+        self.tasks[known.task.prompt] = known.task
         return known
 
     def _forget_one(self) -> None:
         _, known = self._known.popitem(last=False)
-        if self.tasks.get(known.task.question) is known.task:  # many seeds ask the same
-            del self.tasks[known.task.question]
+        if self.tasks.get(known.task.prompt) is known.task:  # many seeds ask the same
+            del self.tasks[known.task.prompt]
 
 
 def _work(task: Task, rng: random.Random) -> str:
     """The steps of the seed policy where it knows any for the task; otherwise the bare answer."""
     if task.dataset in STEPS:
-        return careful(task.dataset, task.question, rng)
+        return careful(task.dataset, task.prompt, rng)
     return f"I find it. <answer>{task.answer}</answer>"

@@ -96,13 +96,13 @@ def run_ours(rewards, rounds):
         items = items_of(number)
         watch.begin()
         with watch.phase("generate"):
-            request = GenerateRequest(tuple(item.task.question for item in items), COMPLETIONS, MAX_TOKENS, number)
+            request = GenerateRequest(tuple(item.task.prompt for item in items), COMPLETIONS, MAX_TOKENS, number)
             groups = generate(trainer.policy, request, options.max_completion_bytes)
         with watch.phase("score"):
             scored = [rewards_of(i, [c.text for c in group], rewards) for i, group in zip(items, groups, strict=True)]
         with watch.phase("forward_backward"):
             batch = tuple(
-                TrainGroup("local", item.task.question, 1.0, advantages(values), group)
+                TrainGroup("local", item.task.prompt, 1.0, advantages(values), group)
                 for item, values, group in zip(items, scored, groups, strict=True)
             )
             trainer.train(TrainRequest(number + 1, batch))
@@ -120,9 +120,9 @@ def run_trl(rewards, rounds):
     policy = load(LearnerOptions(checkpoints="", device="cpu"))
     watch = Stopwatch()
     items = [item for number in range(rounds) for item in items_of(number)]
-    prompts = [policy.tokenizer.decode(policy.prompt(item.task.question)) for item in items]
+    prompts = [policy.tokenizer.decode(policy.prompt_tokens(item.task.prompt)) for item in items]
     for item, prompt in zip(items, prompts, strict=True):
-        assert policy.tokenizer(prompt)["input_ids"] == policy.prompt(item.task.question)
+        assert policy.tokenizer(prompt)["input_ids"] == policy.prompt_tokens(item.task.prompt)
     seen = {}
 
     def reward(completions, place, completion_ids, **_):

@@ -6,7 +6,7 @@ import time
 import pytest
 import trio
 
-from sapo_node.verification.sandbox import Jail, ScoreRequest
+from sapo_node.verification.sandbox import Sandbox, ScoreRequest
 from sapo_node.verification.tasks import build_task, score, task_digest
 from sapo_protocol.manifest import load_manifest
 
@@ -27,7 +27,7 @@ def batch_of_100(manifest: str) -> list[ScoreRequest]:
 def score_here(batch: list[ScoreRequest]) -> None:
     for item in batch:
         task = build_task(item.dataset, item.config, item.seed)
-        task_digest(task.question, task.answer)
+        task_digest(task.prompt, task.answer)
         for text in item.completions:
             score(item.dataset, task, text)
 
@@ -37,17 +37,17 @@ def score_here(batch: list[ScoreRequest]) -> None:
 async def test_jail_against_in_process(
     nursery: trio.Nursery, manifest: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    jail = Jail()
-    await nursery.start(jail.run)
+    sandbox = Sandbox()
+    await nursery.start(sandbox.run)
     batch = batch_of_100(manifest)
     score_here(batch)
-    await jail.score(batch)
+    await sandbox.score(batch)
     inside, outside = [], []
     for _ in range(ROUNDS):
         start = time.perf_counter()
         score_here(batch)
         middle = time.perf_counter()
-        results = await jail.score(batch)
+        results = await sandbox.score(batch)
         outside.append(middle - start)
         inside.append(time.perf_counter() - middle)
         assert None not in results

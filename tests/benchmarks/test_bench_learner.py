@@ -25,15 +25,15 @@ def a_round(trainer, step, rewards):
     """Seconds of generating and of training 8 groups of 8."""
     rng = random.Random(step)
     specs = load_manifest("starter").tasks
-    questions = tuple(
-        build_task(spec.dataset, spec.config, rng.randrange(2**31)).question for spec in rng.choices(specs, k=8)
+    prompts = tuple(
+        build_task(spec.dataset, spec.config, rng.randrange(2**31)).prompt for spec in rng.choices(specs, k=8)
     )
     started = time.perf_counter()
-    groups = generate(trainer.policy, GenerateRequest(questions, 8, 80, step), 1024)
+    groups = generate(trainer.policy, GenerateRequest(prompts, 8, 80, step), 1024)
     generated = time.perf_counter()
     batch = tuple(
-        TrainGroup("local", question, 1.0, advantages(rewards), group)
-        for question, group in zip(questions, groups, strict=True)
+        TrainGroup("local", prompt, 1.0, advantages(rewards), group)
+        for prompt, group in zip(prompts, groups, strict=True)
     )
     trainer.train(TrainRequest(step, batch))
     return generated - started, time.perf_counter() - generated

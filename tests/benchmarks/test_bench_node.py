@@ -26,14 +26,14 @@ async def lateness(seconds, interval=0.05):
 
 async def test_the_heartbeat_while_the_learner_trains_against_idle(tmp_path):
     learner = Learner(LearnerOptions(checkpoints=str(tmp_path)))
-    questions = ["State the final answer to the following arithmetic problem: 60 + 93 ="] * 8
+    prompts = ["State the final answer to the following arithmetic problem: 60 + 93 ="] * 8
     async with trio.open_nursery() as nursery:
         await nursery.start(learner.run)
         idle = await lateness(10)
 
         async def busy():
             while True:
-                await learner.generate(questions, completions=8, max_tokens=80, seed=1)
+                await learner.generate(prompts, completions=8, max_tokens=80, seed=1)
 
         nursery.start_soon(busy)
         training = await lateness(10)

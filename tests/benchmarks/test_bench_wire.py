@@ -139,15 +139,15 @@ async def test_bytes_on_the_wire_against_other_ways_to_write_the_same_round(tmp_
     learner = Learner(LearnerOptions(checkpoints=str(tmp_path)))
     async with trio.open_nursery() as nursery:
         await nursery.start(learner.run)
-        questions = [item.question for item in items]
-        groups = await learner.generate(questions, completions=manifest.completions, max_tokens=80, seed=1)
+        prompts = [item.prompt for item in items]
+        groups = await learner.generate(prompts, completions=manifest.completions, max_tokens=80, seed=1)
         nursery.cancel_scope.cancel()
     texts = [[each.text for each in group] for group in groups]
     bodies = [encode_body(Body(tuple(Completion(each.text, Finish.STOP) for each in group))) for group in groups]
     ours = len(encode_message(author.envelope(author.header(bodies)), tuple(bodies)))
     paper = [
         {
-            "question": item.question,
+            "question": item.prompt,
             "answer": item.answer,
             "metadata": prepare(task.spec.dataset, task.spec.config)[task.seed]["metadata"],
             "completions": completions,

@@ -11,7 +11,7 @@ from sapo_protocol.limits import MAX_DEPTH, MAX_ITEMS
 LIMIT = 65_536
 
 
-class Reader:
+class Implementation:
     """Deterministic CBOR read one rule at a time (spec: encoding), without a library. Raises ValueError."""
 
     def __init__(self, data: bytes) -> None:
@@ -75,7 +75,7 @@ def fuzz(data: bytes) -> None:
     source = Source(data)
     encoded = cbor_item(source) if source.number() & 1 else source.rest()
     try:
-        expected = Reader(encoded).whole()
+        expected = Implementation(encoded).whole()
     except ValueError:
         expected = None
     try:

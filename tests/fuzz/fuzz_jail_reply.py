@@ -11,7 +11,7 @@ from harness import Source
 from sapo_node.processes.frames import FrameError, read_frame, write_frame
 from sapo_node.verification.sandbox import client
 from sapo_node.verification.sandbox.messages import (
-    MAX_QUESTION,
+    MAX_PROMPT,
     MAX_REPLY,
     MalformedReplyError,
     Scored,
@@ -76,12 +76,12 @@ def check(reply: Any, batch: list[ScoreRequest]) -> None:
     for item, scored in zip(batch, results, strict=True):
         if scored is None:
             continue
-        assert len(scored.question) <= MAX_QUESTION
+        assert len(scored.prompt) <= MAX_PROMPT
         assert len(scored.digest) == 32
         assert len(scored.rewards) == len(item.completions)
         assert all(isinstance(reward, bool) for reward in scored.rewards)
         # A pool keeps the question and a tokenizer reads it: both need text that has an encoding.
-        assert scored.question.encode().decode() == scored.question
+        assert scored.prompt.encode().decode() == scored.prompt
 
 
 def seeds() -> Iterator[bytes]:
@@ -106,13 +106,13 @@ def near_misses(results: list[Any]) -> Iterator[Any]:
     yield {"results": results}
     if results:
         yield results[1:]
-        question, digest, rewards = results[0]
+        prompt, digest, rewards = results[0]
         for other in (
-            [question, digest, rewards + "0"],
-            [question, digest, rewards[:-1] + "2"],
-            [question, digest[2:], rewards],
-            [question, "g" * 64, rewards],
-            [question, digest],
+            [prompt, digest, rewards + "0"],
+            [prompt, digest, rewards[:-1] + "2"],
+            [prompt, digest[2:], rewards],
+            [prompt, "g" * 64, rewards],
+            [prompt, digest],
             [1, digest, rewards],
         ):
             yield [other, *results[1:]]

@@ -23,6 +23,7 @@ from libp2p.utils.varint import read_varint_prefixed_bytes
 from multiaddr import Multiaddr
 from nacl.signing import SigningKey
 
+from sapo_node.net.defences import NETWORK_DEFENDED, NetworkDefences
 from sapo_node.net.interface import Channel, NetworkNotice, Requests, Verdict
 from sapo_node.net.libp2p import Libp2pNetwork, NetworkSettings
 from sapo_protocol.keys import peer_id
@@ -70,6 +71,7 @@ class Probe:
     listen: str = LOOPBACK
     announce: tuple[str, ...] = ()
     discover: bool = False
+    defences: NetworkDefences = NETWORK_DEFENDED
     fault: Exception | None = None
     requests: Requests | None = None
     shards: int = 1
@@ -92,6 +94,7 @@ class Probe:
             bootstrap=self.bootstrap,
             anchors=self.anchors,
             discover=self.discover,
+            defences=self.defences,
         )
         channels = dict.fromkeys(self.topics, Channel(self.handle, LIMIT))
         channels[self.refusing] = Channel(self.refuse, LIMIT, everybodys=True)

@@ -6,6 +6,7 @@ import trio
 from trio.testing import MockClock
 
 from sapo_node.net import dialer
+from sapo_node.net.defences import NAMED, WRONG
 from sapo_node.net.dialer import Dialer
 from sapo_node.net.interface import BootstrapReached, BootstrapUnreachable, NetworkNotice
 
@@ -16,7 +17,7 @@ class World:
 
     answering: set[str] = field(default_factory=set)
     linked: set[str] = field(default_factory=set)
-    lonely: bool = False
+    below_target: bool = False
     banned: set[str] = field(default_factory=set)
     dialled: list[tuple[str, str]] = field(default_factory=list)
     times: list[float] = field(default_factory=list)
@@ -26,7 +27,7 @@ class World:
         return Dialer(
             self.dial,
             lambda: frozenset(self.linked),
-            lonely=lambda: self.lonely,
+            below_target=lambda: self.below_target,
             admit=lambda peer: peer not in self.banned,
             notify=self.notices.append,
         )
@@ -232,7 +233,7 @@ def named(book: Dialer, addresses: list[str]) -> None:
 async def test_who_lacks_company_dials_more_of_those_named_but_not_without_end(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
-    world = World(answering=set(places(40)), lonely=True)
+    world = World(answering=set(places(40)), below_target=True)
     book = world.dialer()
     named(book, places(40))
     nursery.start_soon(book.run)
@@ -243,7 +244,7 @@ async def test_who_lacks_company_dials_more_of_those_named_but_not_without_end(
 async def test_who_lacks_company_dials_nobody_for_it_who_was_not_named(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
-    world = World(answering=set(places(40)), lonely=True)
+    world = World(answering=set(places(40)), below_target=True)
     book = world.dialer()
     for address in places(40):
         book.want(address, [address])
@@ -255,7 +256,7 @@ async def test_who_lacks_company_dials_nobody_for_it_who_was_not_named(
 async def test_with_other_topics_those_are_left_who_were_dialled_for_the_old_ones(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
-    world = World(answering={*places(20), "way in"}, lonely=True)
+    world = World(answering={*places(20), "way in"}, below_target=True)
     book = world.dialer()
     book.want("bootstrap", ["way in"], bootstrap=True)
     named(book, places(20))
@@ -353,7 +354,7 @@ async def test_who_named_three_that_are_not_there_is_heeded_no_more_for_a_while(
     for number in range(20):
         book.want(f"peer {number}", ["a"], by="liar")
         await trio.sleep(1)
-    assert len(world.dialled) == dialer.WRONG
+    assert len(world.dialled) == WRONG
     book.want("other", ["b"], by="namer")
     await trio.sleep(1)
     assert world.linked == {"other"}
@@ -367,7 +368,7 @@ async def test_one_peer_fills_no_more_than_its_part_of_the_book() -> None:
     book = World().dialer()
     for number in range(20):
         book.want(f"peer {number}", ["a"], by="namer")
-    assert len(book.wanted()) == dialer.NAMED
+    assert len(book.wanted()) == NAMED
 
 
 async def test_what_is_said_of_a_peer_that_is_known_changes_nothing(

@@ -85,10 +85,10 @@ class Seeker:
         """Follow one shard, and ask whom it dialled for others, as a node does every few seconds."""
         network = self.probe.network
         await self.probe.follow(self.shard)
-        puller = asking(SPREAD, network, shards={self.shard})
+        synchroniser = asking(SPREAD, network, shards={self.shard})
         while True:
             for peer in [each.peer_id for each in network.peers() if each.outbound]:
-                await puller.meet(peer)
+                await synchroniser.meet(peer)
             await trio.sleep(0.3)
 
 

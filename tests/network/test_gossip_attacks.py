@@ -15,11 +15,13 @@ from libp2p.pubsub.pb import rpc_pb2
 from libp2p.security.insecure.transport import PLAINTEXT_PROTOCOL_ID, InsecureTransport
 from multiaddr import Multiaddr
 
+from sapo_node.net.defences import NetworkDefences
 from sapo_node.net.interface import Malformed, ServiceRestarted
 
 if TYPE_CHECKING:
     from tests.network.conftest import Attack, Attacker, Probe, Start, Until
 
+HASTY = NetworkDefences(frame_seconds=0.5)
 OUR_TOPIC = "/sapo/1/" + "ab" * 32 + "/rollouts/0"
 
 
@@ -81,9 +83,9 @@ async def test_an_rpc_above_the_limit_costs_the_connection(victim: "Probe", atta
 
 
 async def test_an_rpc_that_is_never_finished_costs_the_connection(
-    victim: "Probe", attacker: "Attack", until: "Until", monkeypatch: pytest.MonkeyPatch
+    start: "Start", attacker: "Attack", until: "Until"
 ) -> None:
-    monkeypatch.setattr("sapo_node.net.pubsub.FRAME_SECONDS", 0.5)
+    victim = await start(1, defences=HASTY)
     async with attacker(victim.address) as mallory:
         await trio.sleep(1)  # silence between RPCs may last
         assert mallory.linked()
@@ -93,10 +95,9 @@ async def test_an_rpc_that_is_never_finished_costs_the_connection(
 
 
 async def test_who_keeps_several_streams_waiting_is_refused_and_who_keeps_one_may_come_back(
-    start: "Start", attacker: "Attack", until: "Until", monkeypatch: pytest.MonkeyPatch
+    start: "Start", attacker: "Attack", until: "Until"
 ) -> None:
-    monkeypatch.setattr("sapo_node.net.pubsub.FRAME_SECONDS", 0.5)
-    node = await start(1)
+    node = await start(1, defences=HASTY)
     for number, streams in ((200, 1), (201, 4)):
         async with attacker(node.address, number) as mallory:
             more = [await mallory.host.new_stream(mallory.target, [PROTOCOL_ID_V11]) for _ in range(streams - 1)]

@@ -8,7 +8,7 @@ import trio
 from trio.testing import MockClock
 
 from sapo_node.net.interface import Channel, Verdict
-from sapo_node.net.seen_cache import CAPACITY, IGNORED_SECONDS, SETTLED_SECONDS, Judge, RecentIds, message_id
+from sapo_node.net.seen_cache import CAPACITY, IGNORED_SECONDS, SETTLED_SECONDS, RecentIds, SeenCache, message_id
 
 
 async def test_copies_that_arrive_together_are_one_question(autojump_clock: MockClock) -> None:
@@ -20,7 +20,7 @@ async def test_copies_that_arrive_together_are_one_question(autojump_clock: Mock
         await trio.sleep(1)
         return Verdict.ACCEPT
 
-    judge = Judge(Channel(slow, 100))
+    judge = SeenCache(Channel(slow, 100))
 
     async def arrive(sender: str) -> None:
         verdicts.append(await judge.ask(sender, b"m"))
@@ -39,7 +39,7 @@ async def test_a_question_that_was_cancelled_is_asked_again(autojump_clock: Mock
         await trio.sleep(answers.pop(0)())
         return Verdict.ACCEPT
 
-    judge = Judge(Channel(handle, 100))
+    judge = SeenCache(Channel(handle, 100))
     with trio.move_on_after(1):
         await judge.ask("a", b"m")
     assert await judge.ask("b", b"m") is Verdict.ACCEPT
@@ -60,7 +60,7 @@ async def test_a_verdict_is_remembered_for_its_time(
     async def handle(_sender: str, _data: bytes) -> Verdict:
         return verdict
 
-    judge = Judge(Channel(handle, 100))
+    judge = SeenCache(Channel(handle, 100))
     await judge.ask("a", b"m")
     await trio.sleep(wait)
     assert await judge.ask("a", b"m") is again

@@ -41,11 +41,11 @@ async def test_those_we_dialled_are_not_pruned_for_strangers(start: "Start", unt
     dialled = [await start(number) for number in (2, 3)]
     one = await start(1, bootstrap=tuple(each.address for each in dialled))
     await until(lambda: one.sees(*dialled))
-    strangers = {ID(b"stranger %d" % number) for number in range(10)}
-    one.router.mesh[TOPIC] = strangers | {name(each) for each in dialled}
+    unknown_peers = {ID(b"stranger %d" % number) for number in range(10)}
+    one.router.mesh[TOPIC] = unknown_peers | {name(each) for each in dialled}
     pruned = one.router._select_peers_for_pruning(TOPIC, 6)
     assert len(pruned) == 6
-    assert set(pruned) < strangers
+    assert set(pruned) < unknown_peers
 
 
 async def test_those_we_dialled_are_asked_into_a_mesh_of_others(start: "Start", until: "Until") -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from context import KEY
 from gate import Gate
 from sapo_node.app.state import SCHEMA
 from sapo_node.storage.database import Database
@@ -32,8 +33,8 @@ def rng():
 def gate_of(database, manifest, rng):
     """The gate of the node that holds a given key."""
 
-    def of(issuer):
-        return Gate(database, manifest, rng, issuer)
+    def of(key):
+        return Gate(database, manifest, rng, key)
 
     return of
 
@@ -41,4 +42,4 @@ def gate_of(database, manifest, rng):
 @pytest.fixture
 def gate(gate_of):
     """The gate of a node whose key nobody else has."""
-    return gate_of(bytes(32))
+    return gate_of(KEY)

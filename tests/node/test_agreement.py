@@ -10,8 +10,8 @@ from sapo_node.groups.types import VerifiedGroup
 from sapo_node.learner.model import load
 from sapo_node.learner.trainer import Trainer
 from sapo_node.sampling.filters import Gates
-from sapo_node.sampling.filters.agreement import LEAST, WINDOW, AgreementGate, Heard
-from sapo_node.sampling.pass_rates import Competence
+from sapo_node.sampling.filters.agreement import LEAST, WINDOW, AgreementGate, GradientVote
+from sapo_node.sampling.pass_rates import PassRates
 from sapo_node.sampling.sampler import WeightedGroup
 from sapo_node.training.round import _heard
 from sapo_protocol import Completion, Finish
@@ -41,7 +41,7 @@ def others(*texts, advantages, silent=()):
     )
 
 
-def taught(trainer, rounds=3):
+def trained(trainer, rounds=3):
     """One whose own answers have said for some rounds what pays."""
     for _ in range(rounds):
         trainer.train(TrainRequest(trainer.step + 1, (own(trainer),)))
@@ -54,21 +54,21 @@ def weights(trainer):
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_own_learning_speaks_for_what_pays_here_and_against_what_does_not(dtype):
-    trainer = taught(learner(dtype=dtype))
+    trainer = trained(learner(dtype=dtype))
     group = others(PAYS, FAILS, advantages=(1.0, 1.0))
     report = trainer.train(TrainRequest(trainer.step + 1, (own(trainer), group)))
     assert report.agreement == ((1, 0, True), (1, 1, False))
 
 
 def test_nothing_is_asked_of_wrong_answers():
-    trainer = taught(learner())
+    trainer = trained(learner())
     group = others(PAYS, FAILS, advantages=(1.0, -1.0))
     report = trainer.train(TrainRequest(trainer.step + 1, (own(trainer), group), "paper"))
     assert report.agreement == ((1, 0, True),)
 
 
 def test_words_that_are_not_taught_are_not_asked_about():
-    trainer = taught(learner())
+    trainer = trained(learner())
     whole = others(FAILS, FAILS, advantages=(1.0, -1.0))
     only_the_end = others(FAILS, FAILS, advantages=(1.0, -1.0), silent=((0, len(FAILS)),))
     [(_, _, of_all), (_, _, of_the_end)] = trainer.train(
@@ -91,14 +91,14 @@ def test_to_ask_whether_own_learning_is_known_leaves_the_optimizer_as_it_was():
 
 
 def test_without_the_gate_nothing_is_said():
-    trainer = taught(learner(gates=()))
+    trainer = trained(learner(gates=()))
     group = others(PAYS, FAILS, advantages=(1.0, 1.0))
     assert trainer.train(TrainRequest(trainer.step + 1, (own(trainer), group))).agreement == ()
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_asking_leaves_every_weight_as_it_would_have_been(dtype):
-    asking, silent = taught(learner(dtype=dtype)), taught(learner(dtype=dtype, gates=()))
+    asking, silent = trained(learner(dtype=dtype)), trained(learner(dtype=dtype, gates=()))
     for trainer in (asking, silent):
         group = others(PAYS, FAILS, advantages=(1.0, 1.0))
         trainer.train(TrainRequest(trainer.step + 1, (own(trainer), group)))
@@ -106,7 +106,7 @@ def test_asking_leaves_every_weight_as_it_would_have_been(dtype):
 
 
 def test_a_gradient_that_is_not_finite_is_not_learnt_from():
-    trainer = taught(learner())
+    trainer = trained(learner())
     trainer.parameters[0].grad = torch.full_like(trainer.parameters[0], torch.nan)
     trainer._own.observe()
     trainer.optimizer.zero_grad()
@@ -116,7 +116,7 @@ def test_a_gradient_that_is_not_finite_is_not_learnt_from():
 
 
 def heard(against, *, of=LEAST, peer="a", dataset="products"):
-    return [Heard(peer, dataset, agrees=number >= against) for number in range(of)]
+    return [GradientVote(peer, dataset, agrees=number >= against) for number in range(of)]
 
 
 def after(*rounds):
@@ -161,7 +161,7 @@ def group_of(peer, rewards=(True, False)):
 
 
 def test_a_group_that_is_spoken_against_makes_room_for_others():
-    gates = Gates(["agreement"], Competence())
+    gates = Gates(["agreement"], PassRates())
     gates.observe([], heard(12))
     good, bad = group_of("b"), group_of("a")
     assert gates.sift([bad, good]) == ([good], [(bad, "agreement")])
@@ -170,4 +170,7 @@ def test_a_group_that_is_spoken_against_makes_room_for_others():
 def test_what_the_learner_says_of_an_answer_is_said_of_its_peer_and_task():
     external = [WeightedGroup(group_of(peer), 1.0, (1.0, -1.0)) for peer in ("a", "b")]
     training = replace(TRAINING, agreement=((4, 0, True), (5, 0, False)))
-    assert list(_heard(external, training, local=4)) == [Heard("a", "products", True), Heard("b", "products", False)]
+    assert list(_heard(external, training, local=4)) == [
+        GradientVote("a", "products", True),
+        GradientVote("b", "products", False),
+    ]

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from sapo_node.app.config import Config, load_config
 from sapo_node.groups.advantage import advantages
 from sapo_node.groups.types import LocalGroup, VerifiedGroup
-from sapo_node.sampling.mix import MAX_EXTERNAL, Auto, Fixed, Split, balance_of
-from sapo_node.sampling.pass_rates import Competence
+from sapo_node.sampling.mix import MAX_EXTERNAL, Auto, Fixed, Split, ratio_of
+from sapo_node.sampling.pass_rates import PassRates
 from sapo_protocol import Completion, Finish, LocalError
 
 
@@ -29,33 +29,33 @@ class Swarm:
     """A node that is right so often of eight, among others that are right so often of eight."""
 
     def __init__(self):
-        self.competence = Competence()
-        self.balance = Auto(LOCAL, self.competence)
+        self.pass_rates = PassRates()
+        self.ratio = Auto(LOCAL, self.pass_rates)
         self.taken = []
 
     def play(self, rounds, *, right, theirs, offered=2 * MAX_EXTERNAL):
         for _ in range(rounds):
-            split = self.balance.split()
+            split = self.ratio.split()
             self.taken.append(split.external)
             local = [own(right)] * split.local
-            self.balance.observe(local, [others(theirs)] * offered, supply=offered, drawn=min(offered, split.external))
-            self.competence.observe(local)
-        return self.balance.split().external
+            self.ratio.observe(local, [others(theirs)] * offered, supply=offered, drawn=min(offered, split.external))
+            self.pass_rates.observe(local)
+        return self.ratio.split().external
 
 
 def test_a_node_that_joins_measures_itself_first():
-    assert Auto(LOCAL, Competence()).split() == Split(LOCAL, 0)
+    assert Auto(LOCAL, PassRates()).split() == Split(LOCAL, 0)
 
 
 def test_it_looks_at_others_even_while_it_takes_nothing():
-    assert Auto(LOCAL, Competence()).probe > 0
+    assert Auto(LOCAL, PassRates()).probe > 0
     assert Fixed(8, 0).probe == 0
 
 
 def test_what_a_node_generates_is_its_operators_choice():
     swarm = Swarm()
     swarm.play(30, right=1, theirs=6)
-    assert swarm.balance.split().local == LOCAL
+    assert swarm.ratio.split().local == LOCAL
 
 
 def test_a_weak_node_among_strong_ones_takes_as_much_as_it_may():
@@ -94,13 +94,13 @@ def test_an_own_reward_that_falls_halves_what_is_taken_from_others():
     swarm = Swarm()
     before = swarm.play(30, right=3, theirs=3)
     swarm.play(4, right=0, theirs=3)
-    assert min(*swarm.taken[-3:], swarm.balance.split().external) <= before / 2 + 1
+    assert min(*swarm.taken[-3:], swarm.ratio.split().external) <= before / 2 + 1
 
 
 def test_a_steady_reward_raises_no_alarm():
     swarm = Swarm()
     swarm.play(60, right=3, theirs=3)
-    assert swarm.balance._bound == MAX_EXTERNAL
+    assert swarm.ratio._bound == MAX_EXTERNAL
 
 
 @given(st.lists(st.tuples(st.integers(0, 8), st.integers(0, 8), st.integers(0, 20)), max_size=40))
@@ -115,8 +115,8 @@ def test_the_configuration_takes_a_number_or_auto(tmp_path):
     path.write_text('external = "auto"\n')
     config = load_config(path)
     assert (config.external, config.groups) == ("auto", 8)
-    assert isinstance(balance_of(config.local, config.external, Competence()), Auto)
-    assert balance_of(3, 2, Competence()).split() == Split(3, 2)
+    assert isinstance(ratio_of(config.local, config.external, PassRates()), Auto)
+    assert ratio_of(3, 2, PassRates()).split() == Split(3, 2)
 
 
 def test_any_other_word_is_refused(tmp_path):

@@ -5,44 +5,44 @@ from dataclasses import replace
 import pytest
 
 from sapo_node.verification.compatibility import require_catalogue
-from sapo_node.verification.sandbox import Jail
+from sapo_node.verification.sandbox import Sandbox
 from sapo_protocol import LocalError, load_manifest, shipped_manifests
 
 INTEROP, STARTER = load_manifest("interop"), load_manifest("starter")
 
 
 @pytest.fixture
-async def jail(nursery):
-    jail = Jail()
-    await nursery.start(jail.run)
-    return jail
+async def sandbox(nursery):
+    sandbox = Sandbox()
+    await nursery.start(sandbox.run)
+    return sandbox
 
 
-async def test_every_shipped_swarm_can_be_joined(jail):
+async def test_every_shipped_swarm_can_be_joined(sandbox):
     for name in shipped_manifests():
-        await require_catalogue(load_manifest(name), jail)
+        await require_catalogue(load_manifest(name), sandbox)
 
 
-async def test_a_swarm_without_a_version_of_reasoning_gym_may_have_no_dataset_of_it(jail):
+async def test_a_swarm_without_a_version_of_reasoning_gym_may_have_no_dataset_of_it(sandbox):
     borrowed = replace(INTEROP, tasks=INTEROP.tasks + STARTER.tasks[:1])
-    await require_catalogue(replace(borrowed, reasoning_gym=jail.reasoning_gym), jail)
+    await require_catalogue(replace(borrowed, reasoning_gym=sandbox.reasoning_gym), sandbox)
     with pytest.raises(LocalError, match="datasets products; set reasoning_gym"):
-        await require_catalogue(borrowed, jail)
+        await require_catalogue(borrowed, sandbox)
 
 
-async def test_a_swarm_on_another_version_of_reasoning_gym_is_refused(jail):
+async def test_a_swarm_on_another_version_of_reasoning_gym_is_refused(sandbox):
     with pytest.raises(LocalError, match=r"pip install reasoning-gym==0\.0\.1"):
-        await require_catalogue(replace(STARTER, reasoning_gym="0.0.1"), jail)
+        await require_catalogue(replace(STARTER, reasoning_gym="0.0.1"), sandbox)
 
 
-async def test_a_swarm_that_scores_by_a_version_that_is_not_here_is_refused(jail):
+async def test_a_swarm_that_scores_by_a_version_that_is_not_here_is_refused(sandbox):
     """Else this node would take every honest peer for a liar."""
     later = replace(STARTER, tasks=(replace(STARTER.tasks[0], scorer=2),))
     with pytest.raises(LocalError, match="scores products by version 2"):
-        await require_catalogue(later, jail)
+        await require_catalogue(later, sandbox)
 
 
-async def test_a_task_that_cannot_be_built_is_named(jail):
+async def test_a_task_that_cannot_be_built_is_named(sandbox):
     broken = replace(INTEROP, tasks=(*INTEROP.tasks, replace(INTEROP.tasks[0], config={"max": 0})))
     with pytest.raises(LocalError, match="task 4 of swarm 'interop', interop_sum with"):
-        await require_catalogue(broken, jail)
+        await require_catalogue(broken, sandbox)

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from processes import sapo_node
 from sapo_node.conformance.cases import Case, load_cases
-from sapo_node.conformance.driver import MAX_LINE, Answer, CannotRun, Fault, Reader, Wrong
+from sapo_node.conformance.driver import MAX_LINE, Answer, CannotRun, Fault, Implementation, Wrong
 from sapo_node.conformance.report import Outcome, Report, Result, render, run_cases
 
 REQUEST = {"kind": "encoding", "input": {"bytes": "00"}}
@@ -32,31 +32,33 @@ def case(expect="accept", *, output=None, kind="encoding", rule="ENC-1", name="a
 
 def fault(body, *, time_limit=5.0, **options):
     """What is wrong with a reader that runs `body` for its first request."""
-    with Reader(script(body, **options), time_limit=time_limit) as reader:
+    with Implementation(script(body, **options), time_limit=time_limit) as reader:
         found = reader.ask(REQUEST)
     assert isinstance(found, Fault), found
     return found
 
 
 def test_a_reader_is_asked_the_kind_and_the_input_and_nothing_else():
-    with Reader(script("print(json.dumps({'verdict': 'x', 'output': json.loads(line)}), flush=True)")) as reader:
+    with Implementation(
+        script("print(json.dumps({'verdict': 'x', 'output': json.loads(line)}), flush=True)")
+    ) as reader:
         assert reader.ask(case("encoding").request) == Answer("x", REQUEST)
 
 
 def test_a_reader_is_started_once_for_all_its_requests():
-    with Reader(script("print(json.dumps({'verdict': str(os.getpid())}), flush=True)")) as reader:
+    with Implementation(script("print(json.dumps({'verdict': str(os.getpid())}), flush=True)")) as reader:
         assert reader.ask(REQUEST) == reader.ask(REQUEST)
 
 
 def test_a_request_larger_than_any_pipe_reaches_a_reader_that_takes_its_time():
     large = {"kind": "encoding", "input": {"bytes": "00" * 1_000_000}}
     answering = script("time.sleep(0.2); print(json.dumps({'verdict': str(len(line))}), flush=True)")
-    with Reader(answering) as reader:
+    with Implementation(answering) as reader:
         assert reader.ask(large) == Answer(str(len(json.dumps(large)) + 1))
 
 
 def test_a_note_is_for_people_and_kept():
-    with Reader(script("print(json.dumps({'verdict': 'body', 'note': 'G is 2'}), flush=True)")) as reader:
+    with Implementation(script("print(json.dumps({'verdict': 'body', 'note': 'G is 2'}), flush=True)")) as reader:
         assert reader.ask(REQUEST) == Answer("body", None, "G is 2")
 
 
@@ -66,7 +68,7 @@ def test_a_reader_that_says_nothing_is_silent():
 
 def test_a_reader_that_does_not_even_listen_to_a_large_request_is_silent():
     command = script("time.sleep(60)", loop="while True:")
-    with Reader(command, time_limit=0.5) as reader:
+    with Implementation(command, time_limit=0.5) as reader:
         assert reader.ask({"kind": "encoding", "input": {"bytes": "00" * 500_000}}).what is Wrong.SILENT
 
 
@@ -118,7 +120,7 @@ def test_two_lines_for_one_request_are_told_apart():
 
 def test_a_second_line_that_comes_late_is_not_taken_for_the_next_answer():
     late = r"os.write(1, b'{\"verdict\": \"accept\"}\n'); time.sleep(0.2); os.write(1, b'{\"verdict\": \"accept\"}\n')"
-    with Reader(script(late)) as reader:
+    with Implementation(script(late)) as reader:
         assert reader.ask(REQUEST) == Answer("accept")
         time.sleep(0.6)
         assert reader.ask(REQUEST).what is Wrong.UNASKED
@@ -132,7 +134,7 @@ def test_a_reader_that_failed_is_started_again_for_the_next_request(tmp_path):
     mark = tmp_path / "started"
     first = f"if not os.path.exists({str(mark)!r}): open({str(mark)!r}, 'w'); sys.exit(1)"
     body = "print(json.dumps({'verdict': 'x'}), flush=True)"
-    with Reader(script(body, head=f"import sys, os, json\n{first}")) as reader:
+    with Implementation(script(body, head=f"import sys, os, json\n{first}")) as reader:
         assert reader.ask(REQUEST).what is Wrong.ENDED
         assert reader.ask(REQUEST) == Answer("x")
 
@@ -140,7 +142,7 @@ def test_a_reader_that_failed_is_started_again_for_the_next_request(tmp_path):
 def test_what_a_reader_started_ends_with_it():
     child = "import subprocess; child = subprocess.Popen(['sleep', '60'])"
     body = "print(json.dumps({'verdict': str(child.pid)}), flush=True)"
-    with Reader(script(body, head=f"import sys, json; {child}")) as reader:
+    with Implementation(script(body, head=f"import sys, json; {child}")) as reader:
         pid = int(reader.ask(REQUEST).verdict)
         os.kill(pid, 0)
     deadline = time.monotonic() + 5
@@ -158,13 +160,13 @@ def _is_alive(pid):
 
 @pytest.mark.parametrize("command", [["/nowhere/reader"], ["/"], [""]])
 def test_a_command_that_cannot_be_started_is_one_clear_line(command):
-    with Reader(command) as reader, pytest.raises(CannotRun, match="cannot start the reader") as error:
+    with Implementation(command) as reader, pytest.raises(CannotRun, match="cannot start the reader") as error:
         reader.ask(REQUEST)
     assert len(str(error.value).splitlines()) == 1
 
 
 def test_a_program_that_answers_nothing_is_given_up_as_no_reader():
-    with Reader(script("sys.exit(3)")) as reader, pytest.raises(CannotRun, match="exit status is 3"):
+    with Implementation(script("sys.exit(3)")) as reader, pytest.raises(CannotRun, match="exit status is 3"):
         run_cases([case()] * 10, reader)
 
 
@@ -264,9 +266,9 @@ def test_a_readers_words_cannot_steer_the_terminal():
 def test_cases_are_chosen_by_rule_or_by_chapter():
     everything = load_cases()
     assert {each.rule for each in load_cases("ENC-1")} == {"ENC-1"}
-    chapter = load_cases("ENC")
-    assert {each.rule for each in chapter} > {"ENC-1", "ENC-10"}
-    assert len(chapter) <= len(everything)
+    section = load_cases("ENC")
+    assert {each.rule for each in section} > {"ENC-1", "ENC-10"}
+    assert len(section) <= len(everything)
 
 
 @pytest.mark.parametrize(

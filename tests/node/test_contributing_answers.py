@@ -16,7 +16,7 @@ from sapo_node.groups.types import VerifiedGroup
 from sapo_node.learner.model import load
 from sapo_node.learner.trainer import Trainer
 from sapo_node.sampling.filters import Gates
-from sapo_node.sampling.pass_rates import Competence
+from sapo_node.sampling.pass_rates import PassRates
 from sapo_node.verification.tasks import build_task, score
 from sapo_protocol import Completion, Finish
 
@@ -37,13 +37,13 @@ async def groups(manifest, tmp_path):
     tasks = [build_task(spec.dataset, spec.config, seed) for spec, seed in specs]
     async with program(shlex.join([sys.executable, str(script)]), max_bytes=manifest.max_completion_bytes) as solver:
         answers = await solver.generate(
-            [task.question for task in tasks], completions=manifest.completions, max_tokens=80, seed=1
+            [task.prompt for task in tasks], completions=manifest.completions, max_tokens=80, seed=1
         )
     verified = []
     for place, (task, given) in enumerate(zip(tasks, answers, strict=True)):
         rewards = tuple(bool(score(task.dataset, task, each.text)) for each in given)
         completions = tuple(Completion(each.text, Finish(each.finish)) for each in given)
-        verified.append(VerifiedGroup("peer", 1, place, 0, task.dataset, task.question, completions, rewards))
+        verified.append(VerifiedGroup("peer", 1, place, 0, task.dataset, task.prompt, completions, rewards))
     return verified
 
 
@@ -56,11 +56,11 @@ async def test_the_program_gives_correct_and_incorrect_completions_for_several_t
 async def test_a_node_with_default_gates_trains_on_at_least_half_of_the_tokens_of_its_correct_completions(groups):
     config = Config()
     options = LearnerOptions(checkpoints="", gates=config.gates, max_tokens=config.max_tokens)
-    trainer, gates = Trainer(load(options), options), Gates(config.gates, Competence())
+    trainer, gates = Trainer(load(options), options), Gates(config.gates, PassRates())
     batch = tuple(
         TrainGroup(
             "external",
-            group.question,
+            group.prompt,
             1.0,
             gates.judge(group, advantages(group.rewards)),
             tuple(Sampled(each.text, each.finish.value) for each in group.completions),

@@ -10,19 +10,21 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from rich.console import Console
 
 from sapo_node.app.config import Config
-from sapo_node.app.node import Node
+from sapo_node.app.node import build_node
+from sapo_node.app.run import run_node
 from sapo_node.app.state import SCHEMA
 from sapo_node.cli.tables import answer_table
 from sapo_node.groups.messages import Sampled
 from sapo_node.groups.types import TaskAnswers
-from sapo_node.ingest.pending import MAX_PER_PEER
 from sapo_node.net.memory import MemoryHub
 from sapo_node.processes.clock import TrioClock
+from sapo_node.storage.context import SwarmContext
 from sapo_node.storage.counters import Counters
 from sapo_node.storage.database import Database
 from sapo_node.storage.keys import Identity
 from sapo_node.training.batch_log import trained_per_peer
-from sapo_node.training.rollout import AnswerFailed, QuestionSkipped
+from sapo_node.training.rollout import AnswerFailed, TaskSkipped
+from sapo_node.trust.constants import PENDING_PER_PEER
 from sapo_protocol import decode_body, open_message
 from swarm_parts import KnowingScorer, Oracle
 
@@ -43,11 +45,11 @@ class Answerer:
     before: object = None
     asked: list = field(default_factory=list)
 
-    async def generate(self, questions, *, completions, max_tokens, seed):
-        self.asked.append((trio.current_time(), tuple(questions)))
+    async def generate(self, prompts, *, completions, max_tokens, seed):
+        self.asked.append((trio.current_time(), tuple(prompts)))
         if self.before:
             await self.before(len(self.asked))
-        return await self.oracle.generate(questions, completions=completions, max_tokens=max_tokens, seed=seed)
+        return await self.oracle.generate(prompts, completions=completions, max_tokens=max_tokens, seed=seed)
 
 
 class Member:
@@ -64,31 +66,29 @@ class Member:
         self.sent = []
         clock = clock or TrioClock(10 * manifest.epoch_seconds)
         rng = random.Random(number)
-        self.node = Node(
-            config=replace(Config(external=4), **settings),
-            manifest=manifest,
-            identity=Identity(Ed25519PrivateKey.from_private_bytes(bytes([number]) * 32)),
+        identity = Identity(Ed25519PrivateKey.from_private_bytes(bytes([number]) * 32))
+        self.node = build_node(
+            replace(Config(external=4), **settings),
+            SwarmContext(manifest, clock, identity, rng),
             counters=Counters(self.database, manifest, now=clock.now(), key_is_new=key_is_new, rng=rng),
             database=self.database,
-            clock=clock,
             scorer=KnowingScorer(oracle.answers),
             policy=None if contributes else oracle,
             contributor=self.answerer if contributes else None,
-            rng=rng,
             on_fatal=lambda error: None,
         )
         self.network = hub.join(self.id, self.node.channels, admit=self.node.admits, notify=lambda _: None)
 
     @property
     def id(self):
-        return self.node.identity.peer_id
+        return self.node.peer_id
 
     async def publish(self, topic, message):
         self.sent.append((trio.current_time(), open_message(message, self.manifest)))
         await self.network.publish(topic, message)
 
     async def play(self, rounds):
-        await self.node.run(self.publish, rounds=rounds, on_round=self._heard, on_contribution=self._heard)
+        await run_node(self.node, self.publish, rounds=rounds, on_round=self._heard, on_contribution=self._heard)
 
     def _heard(self, report):
         self.reports.append(report)
@@ -148,7 +148,7 @@ async def test_rounds_come_no_faster_than_a_peer_keeps_their_rollouts(fast, auto
     member.answerer.oracle.seconds = 0.0
     await play(8, member)
     times = [time for time, _ in member.sent]
-    assert [after - before for before, after in pairwise(times)] == pytest.approx([EPOCH / MAX_PER_PEER] * 7)
+    assert [after - before for before, after in pairwise(times)] == pytest.approx([EPOCH / PENDING_PER_PEER] * 7)
 
 
 def answering(member, *rounds):
@@ -156,8 +156,8 @@ def answering(member, *rounds):
     oracle, calls = member.answerer.oracle, iter(rounds)
     generate = oracle.generate
 
-    async def some(questions, **options):
-        groups, given = await generate(questions, **options), next(calls, range(len(questions)))
+    async def some(prompts, **options):
+        groups, given = await generate(prompts, **options), next(calls, range(len(prompts)))
         return [group if k in given else (Sampled("", "length"),) * len(group) for k, group in enumerate(groups)]
 
     oracle.generate = some
@@ -236,8 +236,8 @@ async def test_who_fails_is_asked_the_same_again_with_longer_and_longer_pauses(f
 
     member = Member(1, fast, MemoryHub(), before=failing)
     await play(1, member)
-    times, questions = zip(*member.answerer.asked, strict=True)
-    assert len(set(questions)) == 1
+    times, prompts = zip(*member.answerer.asked, strict=True)
+    assert len(set(prompts)) == 1
     assert [round(after - before) for before, after in pairwise(times)] == [1, 2, 4]
     ((_, rollout),) = member.sent
     assert rollout.header.counter == 0
@@ -252,13 +252,13 @@ async def test_a_node_goes_on_serving_while_who_answers_fails_for_ever(fast, aut
     await play(60, learner, contributor)
     assert contributor.sent == []
     assert contributor.node.verifier.verified > 0
-    assert len({questions for _, questions in contributor.answerer.asked}) <= 1 + trio.current_time() / (EPOCH / 2)
+    assert len({prompts for _, prompts in contributor.answerer.asked}) <= 1 + trio.current_time() / (EPOCH / 2)
 
 
 async def test_a_skipped_question_is_left_out_and_the_next_one_asked(fast, autojump_clock):
     async def skipping(call):
         if call == 1:
-            raise QuestionSkipped("no idea")
+            raise TaskSkipped("no idea")
 
     member = Member(1, fast, MemoryHub(), before=skipping)
     await play(1, member)

@@ -7,7 +7,7 @@ import pytest
 from sapo_node.app.state import SCHEMA, StateFolder, locked
 from sapo_node.storage.counters import Counters, KeyInUseElsewhere, Slot
 from sapo_node.storage.database import Database
-from sapo_node.storage.fingerprint import Place
+from sapo_node.storage.fingerprint import GroupKey
 
 
 @pytest.fixture
@@ -74,7 +74,7 @@ def play(tmp_path, manifest, rng):
         key_is_new = not path.exists()
         with locked(folder):
             database = Database(folder.database, SCHEMA)
-            place = Place(path)
+            place = GroupKey(path)
             counters = Counters(database, manifest, now=1_000, key_is_new=key_is_new, rng=rng, place=place)
             for _ in range(rounds):
                 counters.reserve(1_000)

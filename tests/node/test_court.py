@@ -9,7 +9,7 @@ from sapo_node.ingest.validator import Ignored
 from sapo_node.net.interface import Verdict
 from sapo_node.trust import constants
 from sapo_node.trust.constants import Fact, Standing
-from sapo_node.trust.equivocation import Court
+from sapo_node.trust.equivocation import EquivocationHandler
 from sapo_node.trust.ledger import Ledger
 from sapo_protocol import (
     decode_evidence,
@@ -35,69 +35,66 @@ def ledger(database, rng):
 
 
 @pytest.fixture
-def court(ledger):
-    return Court(ledger)
+def equivocation_handler(ledger):
+    return EquivocationHandler(ledger)
 
 
 @pytest.fixture
 def crowd(author):
     """One stranger more than an epoch has room for."""
-    keys = [
-        Ed25519PrivateKey.from_private_bytes(bytes([number]) * 32)
-        for number in range(constants.STRANGERS_CONVICTED + 1)
-    ]
+    keys = [Ed25519PrivateKey.from_private_bytes(bytes([number]) * 32) for number in range(constants.UNKNOWN_BANS + 1)]
     return [replace(author, key=key) for key in keys]
 
 
-def test_who_is_convicted_is_banned_and_not_heard_of_again(court, ledger, author):
-    court.convict(proof_against(author), publish=True)
+def test_who_is_convicted_is_banned_and_not_heard_of_again(equivocation_handler, ledger, author):
+    equivocation_handler.ban(proof_against(author), publish=True)
     assert ledger.of(peer_id(author.issuer)).standing is Standing.BANNED
-    assert not court.hears(author.issuer)
+    assert not equivocation_handler.hears(author.issuer)
 
 
-def test_what_this_node_found_is_published_once(court, author):
-    court.convict(proof_against(author), publish=True)
-    assert court.take_announcements() == [evidence_against(author)]
-    assert court.take_announcements() == []
+def test_what_this_node_found_is_published_once(equivocation_handler, author):
+    equivocation_handler.ban(proof_against(author), publish=True)
+    assert equivocation_handler.take_announcements() == [evidence_against(author)]
+    assert equivocation_handler.take_announcements() == []
 
 
-def test_what_came_as_evidence_is_forwarded_and_not_published_again(court, author):
-    court.convict(proof_against(author), publish=False)
-    assert court.take_announcements() == []
+def test_what_came_as_evidence_is_forwarded_and_not_published_again(equivocation_handler, author):
+    equivocation_handler.ban(proof_against(author), publish=False)
+    assert equivocation_handler.take_announcements() == []
 
 
-def test_a_convict_who_is_still_passed_on_is_named_again_once_an_epoch(court, author):
-    court.convict(proof_against(author), publish=False)
+def test_a_convict_who_is_still_passed_on_is_named_again_once_an_epoch(equivocation_handler, author):
+    equivocation_handler.ban(proof_against(author), publish=False)
     for _ in range(2):
-        court.remind(peer_id(author.issuer))
-    assert court.take_announcements() == [evidence_against(author)]
-    court.advance()
-    court.remind(peer_id(author.issuer))
-    assert court.take_announcements() == [evidence_against(author)]
+        equivocation_handler.next_evidence(peer_id(author.issuer))
+    assert equivocation_handler.take_announcements() == [evidence_against(author)]
+    equivocation_handler.advance()
+    equivocation_handler.next_evidence(peer_id(author.issuer))
+    assert equivocation_handler.take_announcements() == [evidence_against(author)]
 
 
-def test_a_peer_banned_for_lies_is_not_named_to_others(court, ledger, author):
+def test_a_peer_banned_for_lies_is_not_named_to_others(equivocation_handler, ledger, author):
     for _ in range(4):
         ledger.report(peer_id(author.issuer), Fact.FALSE_CLAIM)
-    court.remind(peer_id(author.issuer))
-    assert court.take_announcements() == []
+    equivocation_handler.next_evidence(peer_id(author.issuer))
+    assert equivocation_handler.take_announcements() == []
 
 
-def test_strangers_who_equivocate_without_end_use_up_their_own_budget_only(court, ledger, crowd, author):
-    *strangers, last = crowd
-    for stranger in strangers:
-        court.convict(proof_against(stranger), publish=False)
-    assert not court.hears(last.issuer)
+def test_strangers_who_equivocate_without_end_use_up_their_own_budget_only(equivocation_handler, ledger, crowd, author):
+    *unknown_peers, last = crowd
+    for stranger in unknown_peers:
+        equivocation_handler.ban(proof_against(stranger), publish=False)
+    assert not equivocation_handler.hears(last.issuer)
     ledger.report(peer_id(author.issuer), Fact.VERIFIED_GROUP)
-    assert court.hears(author.issuer)
+    assert equivocation_handler.hears(author.issuer)
 
 
-def test_the_budget_comes_back_with_the_next_epoch(court, crowd):
-    *strangers, last = crowd
-    for stranger in strangers:
-        court.convict(proof_against(stranger), publish=False)
-    court.advance()
-    assert court.hears(last.issuer)
+def test_the_budget_comes_back_with_the_next_epoch(equivocation_handler, crowd):
+    *unknown_peers, last = crowd
+    for stranger in unknown_peers:
+        equivocation_handler.ban(proof_against(stranger), publish=False)
+    equivocation_handler.advance()
+    assert equivocation_handler.hears(last.issuer)
 
 
 async def test_evidence_bans_an_issuer_that_this_node_never_met_and_is_passed_on(gate, author):
@@ -109,7 +106,7 @@ async def test_evidence_bans_an_issuer_that_this_node_never_met_and_is_passed_on
 async def test_the_rollouts_of_a_convict_are_dropped_from_the_inbox(gate, author):
     await gate.ingest.handle(gate.sender, author.message(epoch=5), shard=0)
     await gate.ingest.handle_evidence(gate.sender, evidence_against(author))
-    assert gate.inbox.peers() == []
+    assert gate.pending_queue.peers() == []
 
 
 async def test_evidence_against_a_convict_is_ignored_before_any_signature_is_checked(gate, author):
@@ -140,11 +137,11 @@ async def test_evidence_of_another_swarm_is_refused(gate, author, manifest):
 async def test_a_convicts_envelope_makes_this_node_name_it_again(gate, author):
     await gate.ingest.handle_evidence(gate.sender, evidence_against(author))
     assert await gate.ingest.handle(gate.sender, author.message(epoch=5), shard=0) is Verdict.IGNORE
-    assert gate.court.take_announcements() == [evidence_against(author)]
+    assert gate.equivocation_handler.take_announcements() == [evidence_against(author)]
 
 
 async def test_evidence_against_the_own_key_stops_the_node_with_a_word_of_advice(gate_of, author):
-    gate = gate_of(author.issuer)
+    gate = gate_of(author.key)
     assert await gate.ingest.handle_evidence(gate.sender, evidence_against(author)) is Verdict.IGNORE
     assert "start with a new one" in str(gate.fatal[0])
 
@@ -155,8 +152,8 @@ async def test_accepted_evidence_is_counted_apart_from_rollouts(gate, author):
 
 
 def test_a_peer_of_the_operators_trust_is_no_stranger(database, rng, crowd):
-    *strangers, last = crowd
-    court = Court(Ledger(database, trusted=[peer_id(last.issuer)], rng=rng))
-    for stranger in strangers:
-        court.convict(proof_against(stranger), publish=False)
-    assert court.hears(last.issuer)
+    *unknown_peers, last = crowd
+    equivocation_handler = EquivocationHandler(Ledger(database, trusted=[peer_id(last.issuer)], rng=rng))
+    for stranger in unknown_peers:
+        equivocation_handler.ban(proof_against(stranger), publish=False)
+    assert equivocation_handler.hears(last.issuer)

@@ -16,7 +16,7 @@ from sapo_node.observability.dashboard.facts import SHOWN_GROUPS, Facts
 from sapo_node.observability.history import History
 from sapo_node.observability.journal import Fate, Journal, _of_verified
 from sapo_node.observability.overview import overview
-from sapo_node.sampling.sampler import PassedOver
+from sapo_node.sampling.sampler import NotDrawn
 from sapo_node.training.round import Choices, RoundReport
 from sapo_node.trust.constants import Fact
 from sapo_node.trust.ledger import Ledger
@@ -47,7 +47,7 @@ def fill(database, text=EVIL):
     group = VerifiedGroup(f"12D3KooW{text}", 10, 0, 0, text, text, completions, (True,) * 4 + (False,) * 4)
     journal = Journal(database)
     journal._write((group.peer, 10, 0, 0), text, Fate.WAITS, facts=_of_verified(group))
-    journal.chosen(Choices(10, 0, 1, (), {}, (), (), [(group, PassedOver.ENOUGH)]))
+    journal.chosen(Choices(10, 0, 1, (), {}, (), (), [(group, NotDrawn.ENOUGH)]))
     journal.refused(text, None, text)
     journal.flush()
     History(database).describe_session(
@@ -84,7 +84,7 @@ async def test_the_state_is_what_status_tells_and_more(page, database):
 async def test_groups_come_with_what_became_of_them_and_why(page, database):
     fill(database, "harmless")
     [group] = (await page.get("/api/groups")).json()["groups"]
-    assert (group["fate"], group["why"]) == ("waits", PassedOver.ENOUGH)
+    assert (group["fate"], group["why"]) == ("waits", NotDrawn.ENOUGH)
     assert group["means"]
 
 
@@ -92,7 +92,7 @@ async def test_each_filter_of_groups_shows_its_newest_however_many_others_are_ne
     fill(database, "harmless")
     journal = Journal(database)
     for counter in range(SHOWN_GROUPS + 1):
-        journal._write(("peer", 11, counter, 0), "ab", Fate.LEFT_OUT, why=Unusable.CLAIMED_FLAT, facts={})
+        journal._write(("peer", 11, counter, 0), "ab", Fate.LEFT_OUT, why=Unusable.CLAIMED_ZERO_ADVANTAGE, facts={})
     newest = (await page.get("/api/groups")).json()["groups"]
     assert {each["fate"] for each in newest} == {"left out"}
     [waits] = (await page.get("/api/groups?fate=waits")).json()["groups"]
@@ -122,11 +122,11 @@ def test_trust_is_drawn_from_the_start_of_the_node(database):
 
 
 async def test_what_offends_is_told_from_what_is_not_needed(page, database):
-    History(database).count({Layer.SIGNATURE: 2, Unusable.CLAIMED_FLAT: 5, "length gate": 1})
+    History(database).count({Layer.SIGNATURE: 2, Unusable.CLAIMED_ZERO_ADVANTAGE: 5, "length gate": 1})
     refused = (await page.get("/api/state")).json()["refused"]
     assert {each["why"]: each["kind"] for each in refused} == {
         Layer.SIGNATURE: "refused",
-        Unusable.CLAIMED_FLAT: "not needed",
+        Unusable.CLAIMED_ZERO_ADVANTAGE: "not needed",
         "length gate": "left out",
     }
 

@@ -168,7 +168,7 @@ def look_at(path):
     with closing(Database(path, (), read_only=True)) as database:
         database.check()
         history = History(database)
-        history.session(), history.rounds(100), history.rounds_after(0), history.exams(), history.counts()
+        history.session(), history.rounds(100), history.rounds_after(0), history.evaluations(), history.counts()
 
 
 def test_a_thousand_damaged_databases_each_load_or_are_one_error(memory_folder):

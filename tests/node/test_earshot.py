@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sapo_node.app.state import SCHEMA
-from sapo_node.ingest.shards import MEASURED_SECONDS, MESSAGES_PER_SECOND, Earshot
+from sapo_node.ingest.shards import MEASURED_SECONDS, MESSAGES_PER_SECOND, ShardSubscriptions
 from sapo_node.storage.database import Database
 from sapo_node.trust.ledger import Ledger
 from sapo_protocol import load_manifest, peer_id, shard_of
@@ -20,14 +20,14 @@ BEARABLE = MESSAGES_PER_SECOND * WINDOW
 """Messages in one window."""
 
 
-def earshot(*friends):
+def subscriptions(*friends):
     rng = random.Random(0)
     ledger = Ledger(Database(None, SCHEMA), trusted=[peer_id(key) for key in friends], rng=rng)
-    return Earshot(MANIFEST, ledger, rng)
+    return ShardSubscriptions(MANIFEST, ledger, rng)
 
 
 def test_a_node_follows_all_shards_while_they_are_bearable():
-    ear = earshot()
+    ear = subscriptions()
     heard = 0
     for epoch in range(5):
         heard += BEARABLE
@@ -35,32 +35,32 @@ def test_a_node_follows_all_shards_while_they_are_bearable():
 
 
 def test_twice_what_is_bearable_leaves_half_of_them_at_once():
-    ear = earshot()
+    ear = subscriptions()
     ear.at(0.0, 5, 0)
     assert len(ear.at(WINDOW, 5, 2 * BEARABLE)) == 4
 
 
 def test_a_short_while_says_nothing():
-    ear = earshot()
+    ear = subscriptions()
     ear.at(0.0, 5, 0)
     assert len(ear.at(WINDOW - 1, 5, 100 * BEARABLE)) == 8
 
 
 def test_one_shard_is_followed_however_much_it_brings():
-    ear = earshot()
+    ear = subscriptions()
     ear.at(0.0, 5, 0)
     assert len(ear.at(WINDOW, 5, 1_000 * BEARABLE)) == 1
 
 
 def test_what_is_left_is_measured_anew():
-    ear = earshot()
+    ear = subscriptions()
     ear.at(0.0, 5, 0)
     ear.at(WINDOW, 5, 2 * BEARABLE)
     assert len(ear.at(2 * WINDOW, 5, 3 * BEARABLE)) == 4
 
 
 def test_more_are_followed_when_it_is_quieter_but_only_from_the_next_epoch_on():
-    ear = earshot()
+    ear = subscriptions()
     ear.at(0.0, 5, 0)
     ear.at(WINDOW, 5, 4 * BEARABLE)
     assert len(ear.at(2 * WINDOW, 5, 4 * BEARABLE)) == 2
@@ -69,7 +69,7 @@ def test_more_are_followed_when_it_is_quieter_but_only_from_the_next_epoch_on():
 
 def test_whom_a_node_knows_it_hears_in_every_epoch():
     friend = KEYS[7]
-    ear = earshot(friend)
+    ear = subscriptions(friend)
     ear.at(0.0, 0, 0)
     heard = 0
     for epoch in range(1, 20):
@@ -79,7 +79,7 @@ def test_whom_a_node_knows_it_hears_in_every_epoch():
 
 
 def test_where_most_acquaintances_publish_comes_first():
-    ear = earshot(*KEYS)
+    ear = subscriptions(*KEYS)
     ear.at(0.0, 5, 0)
     followed = ear.at(WINDOW, 5, 4 * BEARABLE)
     count = {shard: sum(shard_of(MANIFEST, key, 5) == shard for key in KEYS) for shard in range(8)}
@@ -87,7 +87,7 @@ def test_where_most_acquaintances_publish_comes_first():
 
 
 def test_who_knows_nobody_follows_each_shard_at_some_time():
-    ear = earshot()
+    ear = subscriptions()
     ear.at(0.0, 0, 0)
     followed = {ear.at(epoch * WINDOW, epoch, 8 * BEARABLE * epoch) for epoch in range(1, 30)}
     assert frozenset.union(*followed) == frozenset(range(8))
@@ -97,7 +97,7 @@ def test_who_knows_nobody_follows_each_shard_at_some_time():
 @pytest.mark.parametrize("shards", [1, 3, 32])
 def test_there_is_always_a_shard_that_is_followed_and_all_of_them_are_the_swarms(shards, steps):
     rng = random.Random(0)
-    ear = Earshot(replace(MANIFEST, shards=shards), Ledger(Database(None, SCHEMA), rng=rng), rng)
+    ear = ShardSubscriptions(replace(MANIFEST, shards=shards), Ledger(Database(None, SCHEMA), rng=rng), rng)
     now, epoch, heard = 0.0, 0, 0
     for seconds, turns, messages in steps:
         now, epoch, heard = now + seconds, epoch + turns, heard + messages

@@ -24,10 +24,10 @@ def impatient(monkeypatch):
     monkeypatch.setenv("NO_PROXY", "*")
 
 
-async def ask(url, *questions, key=None, completions=4, max_bytes=1000):
+async def ask(url, *prompts, key=None, completions=4, max_bytes=1000):
     """The groups that an endpoint gives for the questions."""
     async with endpoint(url, model="tiny", key=key, temperature=0.7, max_bytes=max_bytes) as answerer:
-        return await answerer.generate(questions or [QUESTION], completions=completions, max_tokens=50, seed=1)
+        return await answerer.generate(prompts or [QUESTION], completions=completions, max_tokens=50, seed=1)
 
 
 async def failure(url, **options):

@@ -75,7 +75,7 @@ for folder in sys.argv[2:]:
 def answered(policy):
     """The prompt and the likeliest answer, as the node's own tokens."""
     [[sampled]] = generate(policy, GenerateRequest((QUESTION,), 1, 24, 1, temperature=1e-6), 1024)
-    return [policy.prompt(QUESTION), list(sampled.tokens)]
+    return [policy.prompt_tokens(QUESTION), list(sampled.tokens)]
 
 
 @pytest.fixture(scope="module")
@@ -114,7 +114,7 @@ def test_the_weights_are_those_that_were_learnt(tmp_path, ways, way):
     trainer, options = ways[way]
     export(options, tmp_path / "out")
     model = AutoModelForCausalLM.from_pretrained(tmp_path / "out")
-    tokens = torch.tensor([trainer.policy.prompt(QUESTION)])
+    tokens = torch.tensor([trainer.policy.prompt_tokens(QUESTION)])
     torch.testing.assert_close(logits(model, tokens), logits(trainer.policy.model, tokens), atol=1e-4, rtol=1e-4)
     untaught = load(replace(options, lora=0)).model
     assert not torch.allclose(logits(model, tokens), logits(untaught, tokens), atol=1e-3)

@@ -15,7 +15,7 @@ from sapo_node.sampling.filters import Gates
 from sapo_node.sampling.filters.habits import PEERS, REMEMBERED, RIGHT, SAID, WINDOW, HabitGate, habits_of
 from sapo_node.sampling.filters.length import KNOWN, LengthGate
 from sapo_node.sampling.filters.steps import steps_hold
-from sapo_node.sampling.pass_rates import Competence
+from sapo_node.sampling.pass_rates import PassRates
 from sapo_protocol import Completion, Finish
 
 WORDS = ["so", "thus", "hence", "then", "well", "now", "look", "here", "note", "that", "this", "all", "day", "long"]
@@ -288,7 +288,7 @@ def test_only_right_answers_are_kept_out():
         tuple(Completion("2+2=5 <answer>4</answer>", Finish.STOP) for _ in group.rewards),
         group.rewards,
     )
-    through = Gates(["steps"], Competence())
+    through = Gates(["steps"], PassRates())
     assert through.judge(bad, (0.9,) * 4 + (-0.9,) * 4) == (0.0,) * 4 + (-0.9,) * 4
 
 
@@ -296,7 +296,7 @@ def test_a_group_of_which_nothing_is_left_makes_room_for_others():
     good = others(random.Random(1), 1)
     wrong = tuple(Completion("2+2=5 <answer>4</answer>", Finish.STOP) for _ in good.rewards)
     bad = VerifiedGroup("a", 10, 0, 0, "products", "?", wrong, good.rewards)
-    through = Gates(["steps"], Competence())
+    through = Gates(["steps"], PassRates())
     assert through.sift([bad, good]) == ([good], [(bad, "steps")])
 
 
@@ -304,20 +304,20 @@ def test_a_group_of_which_nothing_is_left_makes_room_for_others():
 def test_a_group_without_advantage_is_for_others_to_leave_out(reward):
     group = others(random.Random(1), 1)
     flat = VerifiedGroup("a", 10, 0, 0, "products", "?", group.completions, (reward,) * 8)
-    assert Gates(["steps", "length"], Competence()).sift([flat]) == ([flat], [])
+    assert Gates(["steps", "length"], PassRates()).sift([flat]) == ([flat], [])
 
 
 def test_without_gates_everything_passes():
     group = others(random.Random(1), 0)
-    assert Gates((), Competence()).judge(group, (0.9,) * 8) == (0.9,) * 8
+    assert Gates((), PassRates()).judge(group, (0.9,) * 8) == (0.9,) * 8
 
 
 def test_a_right_answer_counts_by_ones_own_pass_rate_whatever_junk_stands_beside_it():
-    competence = Competence()
-    competence.observe([own(random.Random(1), phrases=4, right=False)])
+    pass_rates = PassRates()
+    pass_rates.observe([own(random.Random(1), phrases=4, right=False)])
     group = others(random.Random(1), 0)
     few = VerifiedGroup("a", 10, 0, 0, "products", "?", group.completions, (True,) + (False,) * 7)
-    through = Gates(["baseline"], competence)
+    through = Gates(["baseline"], pass_rates)
     assert through.judge(few, advantages(few.rewards))[0] == through.judge(group, advantages(group.rewards))[0] == 1.0
 
 

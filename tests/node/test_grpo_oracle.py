@@ -201,17 +201,17 @@ def test_a_step_that_skips_the_flat_group_has_the_loss_and_the_gradient_of_trl_w
         replace(row, advantage=value)
         for row, value in zip(random_rows(1), [a for group in REWARDS for a in advantages(group)], strict=True)
     ]
-    questions = ("Why?", "What is 2 + 2?", "What is the longest of these questions?")
-    rows = [replace(row, prompt=tuple(policy.prompt(questions[row.group]))) for row in rows]
+    prompts = ("Why?", "What is 2 + 2?", "What is the longest of these questions?")
+    rows = [replace(row, prompt=tuple(policy.prompt_tokens(prompts[row.group]))) for row in rows]
     groups = tuple(
         TrainGroup(
             "local",
-            question,
+            prompt,
             1.0,
             tuple(row.advantage for row in rows if row.group == index),
             tuple(Sampled("", "length", row.completion) for row in rows if row.group == index),
         )
-        for index, question in enumerate(questions)
+        for index, prompt in enumerate(prompts)
     )
     report = Trainer(policy, OPTIONS).train(TrainRequest(1, groups))
     loss = oracle._compute_loss(oracle.model, as_trl(policy, rows))

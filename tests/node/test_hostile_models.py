@@ -286,11 +286,11 @@ def test_no_folder_reaches_the_package_that_fetches_kernels(folder, tmp_path):
 
 
 def test_the_tokenizer_is_the_one_in_the_folder_whatever_its_settings_name(folder, tmp_path):
-    before = load(options(folder)).prompt("2 + 2?")
+    before = load(options(folder)).prompt_tokens("2 + 2?")
     write_model(tmp_path / "other", "llama")
     write_tokenizer(tmp_path / "other", texts=["2 + 2?"] * 8)
     change(folder, "tokenizer_config.json", tokenizer_file=str(tmp_path / "other" / "tokenizer.json"))
-    assert load(options(folder)).prompt("2 + 2?") == before
+    assert load(options(folder)).prompt_tokens("2 + 2?") == before
 
 
 def test_a_peers_text_on_which_the_tokenizer_panics_costs_its_group_alone(folder):
@@ -321,6 +321,6 @@ def test_special_tokens_that_the_model_lacks_are_never_drawn(folder):
 def test_a_template_of_which_only_some_questions_are_bad_is_one_clear_line(folder):
     write_tokenizer(folder, "{% if 'bad' in messages[-1]['content'] %}{{ 1 // 0 }}{% endif %}" + TEMPLATE)
     policy = load(options(folder))
-    assert policy.prompt("good")
+    assert policy.prompt_tokens("good")
     with pytest.raises(ModelError, match="the chat template of m fails"):
-        policy.prompt("bad")
+        policy.prompt_tokens("bad")

@@ -5,18 +5,18 @@ from dataclasses import replace
 import pytest
 
 from gate import SENDER, Gate
-from sapo_node.ingest.pending import MAX_PER_PEER
 from sapo_node.ingest.validator import Ignored
 from sapo_node.net.interface import Verdict
 from sapo_node.storage.counters import KeyInUseElsewhere
 from sapo_node.trust import constants
 from sapo_node.trust.constants import Fact, Standing
+from sapo_node.trust.defences import Defences
 from sapo_protocol import Layer, encode_body, encode_message, peer_id, shard_of
 
 
 async def test_a_valid_message_is_accepted_and_waits_for_verification(gate, author):
     assert await gate.verdict(author.message(epoch=5)) is Verdict.ACCEPT
-    assert gate.inbox.peers() == [peer_id(author.issuer)]
+    assert gate.pending_queue.peers() == [peer_id(author.issuer)]
 
 
 async def test_garbage_is_rejected_and_charged_to_its_sender(gate):
@@ -55,7 +55,7 @@ async def test_a_rollout_that_was_asked_for_is_taken_whatever_its_shard(database
     swarm = replace(author.manifest, shards=4)
     gate = Gate(database, swarm, rng)
     message = replace(author, manifest=swarm).message(epoch=5)
-    assert await gate.ingest.handle_pulled(SENDER, message) is Verdict.ACCEPT
+    assert await gate.ingest.handle_synchronised(SENDER, message) is Verdict.ACCEPT
 
 
 async def test_the_same_message_again_is_ignored_and_costs_nobody_anything(gate, author):
@@ -71,7 +71,7 @@ async def test_a_message_that_brings_the_bodies_left_out_before_is_accepted(gate
     assert await gate.verdict(encode_message(envelope, (None,))) is Verdict.ACCEPT
     assert await gate.verdict(encode_message(envelope, (body,))) is Verdict.ACCEPT
     assert await gate.verdict(encode_message(envelope, (None,))) is Verdict.IGNORE
-    assert gate.inbox.draw(peer_id(author.issuer)).bodies == (body,)
+    assert gate.pending_queue.draw(peer_id(author.issuer)).bodies == (body,)
 
 
 async def test_a_body_that_was_already_verified_does_not_come_back_with_the_others(gate, author):
@@ -79,9 +79,9 @@ async def test_a_body_that_was_already_verified_does_not_come_back_with_the_othe
     bodies = [encode_body(author.body(text)) for text in ("a", "b")]
     envelope = author.envelope(author.header(bodies, epoch=5))
     await gate.verdict(encode_message(envelope, (bodies[0], None)))
-    assert gate.inbox.draw(peer_id(author.issuer)).bodies == (bodies[0], None)
+    assert gate.pending_queue.draw(peer_id(author.issuer)).bodies == (bodies[0], None)
     await gate.verdict(encode_message(envelope, tuple(bodies)))
-    assert gate.inbox.draw(peer_id(author.issuer)).bodies == (None, bodies[1])
+    assert gate.pending_queue.draw(peer_id(author.issuer)).bodies == (None, bodies[1])
 
 
 async def test_bodies_that_come_apart_wait_together(gate, author):
@@ -89,8 +89,8 @@ async def test_bodies_that_come_apart_wait_together(gate, author):
     envelope = author.envelope(author.header(bodies, epoch=5))
     await gate.verdict(encode_message(envelope, (bodies[0], None)))
     await gate.verdict(encode_message(envelope, (None, bodies[1])))
-    assert gate.inbox.draw(peer_id(author.issuer)).bodies == tuple(bodies)
-    assert len(gate.inbox) == 0
+    assert gate.pending_queue.draw(peer_id(author.issuer)).bodies == tuple(bodies)
+    assert len(gate.pending_queue) == 0
 
 
 async def test_a_replay_after_a_restart_is_ignored(gate, author, database, manifest, rng):
@@ -122,8 +122,8 @@ async def test_two_contents_under_one_counter_ban_their_author_for_good_with_pro
     assert await gate.verdict(author.message(epoch=5, text="two")) is Verdict.IGNORE
     peer = peer_id(author.issuer)
     assert gate.ledger.of(peer).standing is Standing.BANNED
-    assert gate.ledger.convicted(peer) is not None
-    assert gate.inbox.peers() == []
+    assert gate.ledger.banned_by_evidence(peer) is not None
+    assert gate.pending_queue.peers() == []
     assert gate.ledger.of(SENDER).evidence.bad == 0
 
 
@@ -185,9 +185,9 @@ async def test_skipping_counters_spends_a_newcomers_quota(gate, author, manifest
 
 
 async def test_names_without_number_do_not_keep_out_a_newcomer_who_gave_something(
-    gate, author, other_author, monkeypatch
+    database, manifest, rng, author, other_author
 ):
-    monkeypatch.setattr(constants, "NEWCOMER_ENVELOPES", 1)
+    gate = Gate(database, manifest, rng, defences=Defences(newcomer_envelopes=1))
     gate.ledger.report(peer_id(author.issuer), Fact.VERIFIED_GROUP)
     assert await gate.verdict(other_author.message(epoch=5)) is Verdict.ACCEPT
     assert await gate.verdict(other_author.message(epoch=5, counter=1)) is Verdict.IGNORE
@@ -195,13 +195,13 @@ async def test_names_without_number_do_not_keep_out_a_newcomer_who_gave_somethin
 
 
 async def test_an_unknown_envelope_of_the_own_key_stops_the_node(author, database, manifest, rng):
-    gate = Gate(database, manifest, rng, issuer=author.issuer)
+    gate = Gate(database, manifest, rng, author.key)
     assert await gate.verdict(author.message(epoch=5)) is Verdict.IGNORE
     assert [type(error) for error in gate.fatal] == [KeyInUseElsewhere]
 
 
 async def test_an_own_envelope_replayed_long_after_stops_nothing(author, database, manifest, rng):
-    gate = Gate(database, manifest, rng, issuer=author.issuer)
+    gate = Gate(database, manifest, rng, author.key)
     gate.clock.time += 100 * manifest.epoch_seconds
     assert await gate.verdict(author.message(epoch=5)) is Verdict.IGNORE
     assert gate.fatal == []
@@ -209,7 +209,7 @@ async def test_an_own_envelope_replayed_long_after_stops_nothing(author, databas
 
 
 async def test_nobody_can_stop_a_node_by_forging_its_key(author, database, manifest, rng):
-    gate = Gate(database, manifest, rng, issuer=author.issuer)
+    gate = Gate(database, manifest, rng, author.key)
     message = author.message(epoch=5)
     forged = replace(author, manifest=replace(manifest, name="elsewhere")).message(epoch=5)
     assert forged != message
@@ -218,10 +218,10 @@ async def test_nobody_can_stop_a_node_by_forging_its_key(author, database, manif
 
 
 async def test_one_peer_cannot_fill_the_inbox(gate, author):
-    for counter in range(2 * MAX_PER_PEER):
+    for counter in range(2 * constants.PENDING_PER_PEER):
         gate.clock.time += 0.02
         await gate.verdict(author.message(epoch=5, counter=counter))
-    assert len(gate.inbox) == MAX_PER_PEER
+    assert len(gate.pending_queue) == constants.PENDING_PER_PEER
 
 
 async def test_a_database_that_cannot_be_written_stops_the_node_and_accepts_nothing(gate, author, database):

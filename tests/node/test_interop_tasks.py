@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from processes import RunningProcess
-from sapo_node.verification.sandbox import Jail, Scored, ScoreRequest
+from sapo_node.verification.sandbox import Sandbox, Scored, ScoreRequest
 from sapo_node.verification.tasks import Task, TaskError, build_task, interop, score, task_digest
 from sapo_protocol import load_manifest
 
@@ -37,8 +37,8 @@ def drawn(hashed, modulus, count):
 )
 def test_a_sum_is_that_of_the_first_two_numbers(most, seed, encoded, numbers, answer):
     assert drawn(ITEM + b"\x6binterop_sum" + encoded, most + 1, 2) == numbers
-    question = f"What is {numbers[0]} + {numbers[1]}?"
-    assert build_task("interop_sum", {"max": most}, seed) == Task("interop_sum", question, answer)
+    prompt = f"What is {numbers[0]} + {numbers[1]}?"
+    assert build_task("interop_sum", {"max": most}, seed) == Task("interop_sum", prompt, answer)
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_the_largest_is_among_the_first_numbers(config, seed, encoded, listed, a
 
 def test_the_digest_of_a_task_is_that_of_its_cbor():
     task = build_task("interop_sum", {"max": 9}, 0)
-    assert task_digest(task.question, task.answer) == hashlib.sha256(b"\x82\x6eWhat is 6 + 2?\x618").digest()
+    assert task_digest(task.prompt, task.answer) == hashlib.sha256(b"\x82\x6eWhat is 6 + 2?\x618").digest()
 
 
 GOOD = {"interop_sum": {"max": 9}, "interop_reverse": {"letters": 3}, "interop_largest": {"count": 3, "max": 99}}
@@ -249,16 +249,16 @@ def test_items_are_built_and_scored_without_reasoning_gym():
 
 
 async def test_the_jail_builds_and_scores_them_and_refuses_another_configuration(nursery):
-    jail = Jail()
-    await nursery.start(jail.run)
+    sandbox = Sandbox()
+    await nursery.start(sandbox.run)
     tasks = [build_task(dataset, config, 2**31) for dataset, config in GOOD.items()]
     requests = [
         ScoreRequest(task.dataset, GOOD[task.dataset], 2**31, (f"<answer>{task.answer}</answer>", "<answer>?</answer>"))
         for task in tasks
     ]
-    results = [Scored(task.question, task_digest(task.question, task.answer), (True, False)) for task in tasks]
+    results = [Scored(task.prompt, task_digest(task.prompt, task.answer), (True, False)) for task in tasks]
     bad = ScoreRequest("interop_sum", {"max": True}, 1, ("<answer>1</answer>",))
-    assert await jail.score([*requests, bad]) == [*results, None]
+    assert await sandbox.score([*requests, bad]) == [*results, None]
 
 
 @pytest.mark.slow

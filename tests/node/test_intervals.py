@@ -111,8 +111,8 @@ def test_intervals_hold_the_truth_about_as_often_as_they_say(samples):
     for _ in range(400):
         parts = []
         for chance in chances:
-            questions = [rng.betavariate(chance, 1 - chance) for _ in range(64)]
-            right = [sum(rng.random() < question for _ in range(samples)) for question in questions]
+            prompts = [rng.betavariate(chance, 1 - chance) for _ in range(64)]
+            right = [sum(rng.random() < prompt for _ in range(samples)) for prompt in prompts]
             parts.append(clustered_interval(right, samples))
         mean = mean_of_intervals(parts)
         held += mean.low <= sum(chances) / len(chances) <= mean.high

@@ -16,7 +16,7 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sapo_node.verification.sandbox import Jail, Scored, ScoreRequest, client, messages, zygote
+from sapo_node.verification.sandbox import Sandbox, Scored, ScoreRequest, client, messages, zygote
 from sapo_node.verification.sandbox.lockdown import ADDRESS_SPACE
 from sapo_node.verification.sandbox.messages import MalformedReplyError, collect_results, decode_results
 from sapo_node.verification.tasks import build_task, task_digest
@@ -26,13 +26,13 @@ EASY: Mapping[str, Any] = {"max_terms": 2, "min_digits": 2, "max_digits": 2}
 TASK = build_task("chain_sum", EASY, 7)
 RIGHT, WRONG = f"so <answer>{TASK.answer}</answer>", "so <answer>0.5</answer>"
 GOOD = ScoreRequest("chain_sum", EASY, 7, (RIGHT, WRONG, "", "\ud800\0", RIGHT))
-GOOD_RESULT = Scored(TASK.question, task_digest(TASK.question, TASK.answer), (True, False, False, False, True))
+GOOD_RESULT = Scored(TASK.prompt, task_digest(TASK.prompt, TASK.answer), (True, False, False, False, True))
 ENDLESS = ScoreRequest("chain_sum", {"min_digits": 50_000_000, "max_digits": 50_000_000}, 7, (RIGHT,))
 """Builds numbers of fifty million digits within one call into C, which no Python signal handler could interrupt."""
 
 
-def zygote_of(jail: Jail) -> int:
-    child = jail._worker._child
+def zygote_of(sandbox: Sandbox) -> int:
+    child = sandbox._worker._child
     assert child is not None
     return child.process.pid
 
@@ -70,25 +70,25 @@ def limits_of(pid: int) -> list[str]:
 
 
 async def test_a_batch_gets_the_verdicts_of_the_scorers(nursery: trio.Nursery) -> None:
-    jail = Jail()
-    await nursery.start(jail.run)
-    assert await jail.score([GOOD]) == [GOOD_RESULT]
-    assert await jail.score([]) == []
-    assert not jail.failures
+    sandbox = Sandbox()
+    await nursery.start(sandbox.run)
+    assert await sandbox.score([GOOD]) == [GOOD_RESULT]
+    assert await sandbox.score([]) == []
+    assert not sandbox.failures
 
 
 async def test_a_request_without_completions_builds_the_question(nursery: trio.Nursery) -> None:
-    jail = Jail()
-    await nursery.start(jail.run)
+    sandbox = Sandbox()
+    await nursery.start(sandbox.run)
     requests = [ScoreRequest(dataset, {}, 5, ()) for dataset in ("arc_1d", "spell_backward", "bf", "binary_matrix")]
-    for request, result in zip(requests, await jail.score(requests), strict=True):
+    for request, result in zip(requests, await sandbox.score(requests), strict=True):
         task = build_task(request.dataset, {}, 5)
-        assert result == Scored(task.question, task_digest(task.question, task.answer), ())
+        assert result == Scored(task.prompt, task_digest(task.prompt, task.answer), ())
 
 
 async def test_a_bad_item_fails_alone(nursery: trio.Nursery) -> None:
-    jail = Jail()
-    await nursery.start(jail.run)
+    sandbox = Sandbox()
+    await nursery.start(sandbox.run)
     bad = [
         ScoreRequest("no such dataset", {}, 1, (RIGHT,)),
         ScoreRequest("chain_sum", {"min_terms": 0}, 1, (RIGHT,)),
@@ -96,51 +96,51 @@ async def test_a_bad_item_fails_alone(nursery: trio.Nursery) -> None:
         ScoreRequest("arc_1d", {"min_size": 10**12, "max_size": 10**11}, 1, (RIGHT,)),
         ScoreRequest("spell_backward", {"data_file": "/etc/passwd"}, 1, (RIGHT,)),
     ]
-    assert await jail.score([GOOD, *bad, GOOD]) == [GOOD_RESULT, *[None] * len(bad), GOOD_RESULT]
-    assert jail.failures == {"task": len(bad)}
-    assert jail.restarts == 0
+    assert await sandbox.score([GOOD, *bad, GOOD]) == [GOOD_RESULT, *[None] * len(bad), GOOD_RESULT]
+    assert sandbox.failures == {"task": len(bad)}
+    assert sandbox.restarts == 0
 
 
 async def test_a_configuration_that_is_no_plain_data_fails_closed(nursery: trio.Nursery) -> None:
-    jail = Jail()
-    await nursery.start(jail.run)
-    assert await jail.score([ScoreRequest("chain_sum", {"max_terms": b"2"}, 1, ())]) == [None]
-    assert jail.failures == {"request": 1}
-    assert await jail.score([GOOD]) == [GOOD_RESULT]
+    sandbox = Sandbox()
+    await nursery.start(sandbox.run)
+    assert await sandbox.score([ScoreRequest("chain_sum", {"max_terms": b"2"}, 1, ())]) == [None]
+    assert sandbox.failures == {"request": 1}
+    assert await sandbox.score([GOOD]) == [GOOD_RESULT]
 
 
 async def test_a_large_batch_is_split_and_kept_in_order(nursery: trio.Nursery) -> None:
-    jail = Jail()
-    await nursery.start(jail.run)
-    results = await jail.score([ScoreRequest("leg_counting", {}, seed, ()) for seed in range(300)])
-    questions = [result.question for result in results if result]
-    assert questions == [build_task("leg_counting", {}, seed).question for seed in range(300)]
+    sandbox = Sandbox()
+    await nursery.start(sandbox.run)
+    results = await sandbox.score([ScoreRequest("leg_counting", {}, seed, ()) for seed in range(300)])
+    prompts = [result.prompt for result in results if result]
+    assert prompts == [build_task("leg_counting", {}, seed).prompt for seed in range(300)]
 
 
 async def test_all_layers_that_this_platform_has_are_reported(nursery: trio.Nursery) -> None:
-    jail = Jail()
-    assert jail.layers == {}
-    assert not jail.confined
-    assert jail.describe() == "the jail is not up"
-    await nursery.start(jail.run)
-    assert set(jail.layers) == {"rlimits", "seccomp", "landlock", "namespaces", "unprivileged"}
-    assert jail.reasoning_gym == "0.1.25"
+    sandbox = Sandbox()
+    assert sandbox.layers == {}
+    assert not sandbox.confined
+    assert sandbox.describe() == "the jail is not up"
+    await nursery.start(sandbox.run)
+    assert set(sandbox.layers) == {"rlimits", "seccomp", "landlock", "namespaces", "unprivileged"}
+    assert sandbox.reasoning_gym == "0.1.25"
     if sys.platform == "linux":
-        assert jail.confined
-        assert "rlimits, seccomp" in jail.describe()
+        assert sandbox.confined
+        assert "rlimits, seccomp" in sandbox.describe()
 
 
 def test_a_platform_that_lacks_layers_is_described_as_such() -> None:
-    jail = Jail()
-    jail._worker.ready = {"layers": {"rlimits": True, "unprivileged": True}}
-    assert not jail.confined
-    assert jail.describe() == (
+    sandbox = Sandbox()
+    sandbox._worker.ready = {"layers": {"rlimits": True, "unprivileged": True}}
+    assert not sandbox.confined
+    assert sandbox.describe() == (
         "the jail holds with rlimits, unprivileged; this platform lacks seccomp, landlock, namespaces:"
         " too little for peers' text"
     )
-    jail._worker.ready = {"layers": {"rlimits": True, "seccomp": True, "unprivileged": True}}
-    assert jail.confined
-    assert jail.describe().endswith("lacks landlock, namespaces: enough for peers' text")
+    sandbox._worker.ready = {"layers": {"rlimits": True, "seccomp": True, "unprivileged": True}}
+    assert sandbox.confined
+    assert sandbox.describe().endswith("lacks landlock, namespaces: enough for peers' text")
 
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
@@ -148,10 +148,10 @@ linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
 @linux
 async def test_zygote_and_child_are_locked_down_while_they_work(nursery: trio.Nursery) -> None:
-    jail = Jail()
-    await nursery.start(jail.run)
-    pid = zygote_of(jail)
-    nursery.start_soon(jail.score, [ENDLESS])
+    sandbox = Sandbox()
+    await nursery.start(sandbox.run)
+    pid = zygote_of(sandbox)
+    nursery.start_soon(sandbox.score, [ENDLESS])
     child = await child_of(pid)
     for process in (pid, child):
         status = status_of(process)
@@ -172,12 +172,12 @@ async def test_a_batch_that_never_ends_is_killed_at_its_processor_limit(
     nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(client, "CPU_SECONDS", 1)
-    jail = Jail()
-    await nursery.start(jail.run)
-    assert await jail.score([GOOD, ENDLESS]) == [None, None]
-    assert jail.failures == {"timeout": 2}
-    assert await jail.score([GOOD]) == [GOOD_RESULT]
-    assert jail.restarts == 0
+    sandbox = Sandbox()
+    await nursery.start(sandbox.run)
+    assert await sandbox.score([GOOD, ENDLESS]) == [None, None]
+    assert sandbox.failures == {"timeout": 2}
+    assert await sandbox.score([GOOD]) == [GOOD_RESULT]
+    assert sandbox.restarts == 0
 
 
 @linux
@@ -185,42 +185,42 @@ async def test_a_batch_that_sleeps_is_killed_at_its_deadline(
     nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(client, "WALL_SECONDS", 1.0)
-    jail = Jail()
-    await nursery.start(jail.run)
-    pid = zygote_of(jail)
+    sandbox = Sandbox()
+    await nursery.start(sandbox.run)
+    pid = zygote_of(sandbox)
 
     async def stop_the_child() -> None:
         os.kill(await child_of(pid), signal.SIGSTOP)
 
     nursery.start_soon(stop_the_child)
-    assert await jail.score([ENDLESS]) == [None]
-    assert jail.failures == {"timeout": 1}
+    assert await sandbox.score([ENDLESS]) == [None]
+    assert sandbox.failures == {"timeout": 1}
     assert children_of(pid) == []
-    assert await jail.score([GOOD]) == [GOOD_RESULT]
-    assert jail.restarts == 0
+    assert await sandbox.score([GOOD]) == [GOOD_RESULT]
+    assert sandbox.restarts == 0
 
 
 @linux
 async def test_a_child_that_is_killed_fails_its_batch_alone(nursery: trio.Nursery) -> None:
-    jail = Jail()
-    await nursery.start(jail.run)
-    pid = zygote_of(jail)
+    sandbox = Sandbox()
+    await nursery.start(sandbox.run)
+    pid = zygote_of(sandbox)
 
     async def kill_the_child() -> None:
         os.kill(await child_of(pid), signal.SIGKILL)
 
     nursery.start_soon(kill_the_child)
-    assert await jail.score([ENDLESS, GOOD]) == [None, None]
-    assert jail.failures == {"died": 2}
-    assert await jail.score([GOOD]) == [GOOD_RESULT]
-    assert zygote_of(jail) == pid
+    assert await sandbox.score([ENDLESS, GOOD]) == [None, None]
+    assert sandbox.failures == {"died": 2}
+    assert await sandbox.score([GOOD]) == [GOOD_RESULT]
+    assert zygote_of(sandbox) == pid
 
 
 @linux
 async def test_a_zygote_that_is_killed_fails_the_batch_and_comes_back(nursery: trio.Nursery) -> None:
-    jail = Jail()
-    await nursery.start(jail.run)
-    pid = zygote_of(jail)
+    sandbox = Sandbox()
+    await nursery.start(sandbox.run)
+    pid = zygote_of(sandbox)
     children = []
 
     async def kill_the_zygote() -> None:
@@ -228,10 +228,10 @@ async def test_a_zygote_that_is_killed_fails_the_batch_and_comes_back(nursery: t
         os.kill(pid, signal.SIGKILL)
 
     nursery.start_soon(kill_the_zygote)
-    assert await jail.score([ENDLESS]) == [None]
-    assert jail.failures == {"restart": 1}
-    assert await jail.score([GOOD]) == [GOOD_RESULT]
-    assert jail.restarts == 1
+    assert await sandbox.score([ENDLESS]) == [None]
+    assert sandbox.failures == {"restart": 1}
+    assert await sandbox.score([GOOD]) == [GOOD_RESULT]
+    assert sandbox.restarts == 1
     assert is_gone(pid)
     assert is_gone(children[0])
 
@@ -240,25 +240,25 @@ async def test_a_zygote_that_is_killed_fails_the_batch_and_comes_back(nursery: t
 async def test_a_zygote_that_hangs_is_replaced(nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "WALL_SECONDS", 0.2)
     monkeypatch.setattr(client, "_MARGIN", 0.3)
-    jail = Jail()
-    await nursery.start(jail.run)
-    os.kill(zygote_of(jail), signal.SIGSTOP)
-    assert await jail.score([GOOD]) == [None]
-    assert jail.failures == {"restart": 1}
+    sandbox = Sandbox()
+    await nursery.start(sandbox.run)
+    os.kill(zygote_of(sandbox), signal.SIGSTOP)
+    assert await sandbox.score([GOOD]) == [None]
+    assert sandbox.failures == {"restart": 1}
     monkeypatch.setattr(client, "_MARGIN", 30.0)
-    assert await jail.score([GOOD]) == [GOOD_RESULT]
+    assert await sandbox.score([GOOD]) == [GOOD_RESULT]
 
 
 @linux
 def test_the_jail_dies_with_its_node() -> None:
     code = """
 import trio
-from sapo_node.verification.sandbox import Jail
+from sapo_node.verification.sandbox import Sandbox
 async def main():
-    jail = Jail()
+    sandbox = Sandbox()
     async with trio.open_nursery() as nursery:
-        await nursery.start(jail.run)
-        print(jail._worker._child.process.pid, flush=True)
+        await nursery.start(sandbox.run)
+        print(sandbox._worker._child.process.pid, flush=True)
         await trio.sleep(60)
 trio.run(main)
 """
@@ -285,17 +285,17 @@ async def test_a_missing_library_ends_the_jail_with_the_fix(monkeypatch: pytest.
         lambda: [sys.executable, "-c", f"{code}; from sapo_node.verification.sandbox.zygote import main; main()"],
     )
     with pytest.raises(LocalError, match="install sapo-node again"):
-        await Jail().run()
+        await Sandbox().run()
 
 
 @linux
 @pytest.mark.slow
 async def test_twenty_kills_at_any_moment_lose_one_batch_each(nursery: trio.Nursery) -> None:
-    jail = Jail()
-    await nursery.start(jail.run)
+    sandbox = Sandbox()
+    await nursery.start(sandbox.run)
     moments = random.Random(1)
     for _ in range(20):
-        pid = zygote_of(jail)
+        pid = zygote_of(sandbox)
 
         async def kill(pid: int = pid) -> None:
             await trio.sleep(moments.random() * 0.1)
@@ -304,10 +304,10 @@ async def test_twenty_kills_at_any_moment_lose_one_batch_each(nursery: trio.Nurs
         async with trio.open_nursery() as killers:
             killers.start_soon(kill)
             for _ in range(5):
-                assert await jail.score([GOOD] * 20) in ([GOOD_RESULT] * 20, [None] * 20)
-        assert await jail.score([GOOD]) in ([GOOD_RESULT], [None])
-        assert await jail.score([GOOD]) == [GOOD_RESULT]
-    assert jail.restarts == 20
+                assert await sandbox.score([GOOD] * 20) in ([GOOD_RESULT] * 20, [None] * 20)
+        assert await sandbox.score([GOOD]) in ([GOOD_RESULT], [None])
+        assert await sandbox.score([GOOD]) == [GOOD_RESULT]
+    assert sandbox.restarts == 20
 
 
 DIGEST = "ab" * 32
@@ -331,7 +331,7 @@ DIGEST = "ab" * 32
         [["q", DIGEST.upper(), "01"]],
         [["q", " " * 64, "01"]],
         [[None, DIGEST, "01"]],
-        [["q" * (messages.MAX_QUESTION + 1), DIGEST, "01"]],
+        [["q" * (messages.MAX_PROMPT + 1), DIGEST, "01"]],
         [["q", DIGEST, "01", "more"]],
         [["q", DIGEST]],
         ["q01"],

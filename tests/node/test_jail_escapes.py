@@ -6,7 +6,7 @@ import trio
 import escapes
 import evil_plugin
 from escape_calls import CALLS
-from sapo_node.verification.sandbox import Jail, ScoreRequest, messages, seccomp
+from sapo_node.verification.sandbox import Sandbox, ScoreRequest, messages, seccomp
 
 HONEST = ScoreRequest("chain_sum", {}, 7, ("<answer>no</answer>", "<answer>0</answer>"))
 
@@ -26,31 +26,31 @@ def _installed(tmp_path_factory):
 
 async def outcomes_of(attempts):
     """What each attempt says became of it. They share children: what is denied leaves no trace for the next one."""
-    jail = Jail()
+    sandbox = Sandbox()
     async with trio.open_nursery() as nursery:
-        await nursery.start(jail.run)
-        if not jail.confined:
-            pytest.skip(jail.describe())
-        results = await jail.score([evil(attempt) for attempt in attempts])
-        assert jail.restarts == 0
+        await nursery.start(sandbox.run)
+        if not sandbox.confined:
+            pytest.skip(sandbox.describe())
+        results = await sandbox.score([evil(attempt) for attempt in attempts])
+        assert sandbox.restarts == 0
         nursery.cancel_scope.cancel()
-    return {name: result and result.question for name, result in zip(attempts, results, strict=True)}
+    return {name: result and result.prompt for name, result in zip(attempts, results, strict=True)}
 
 
 async def ends_of(attempts):
     """Of each attempt, made in a child of its own, the cause of its failure, and what an honest batch gets then."""
-    jail = Jail()
+    sandbox = Sandbox()
     ends = {}
     async with trio.open_nursery() as nursery:
-        await nursery.start(jail.run)
-        if not jail.confined:
-            pytest.skip(jail.describe())
-        before = await jail.score([HONEST])
+        await nursery.start(sandbox.run)
+        if not sandbox.confined:
+            pytest.skip(sandbox.describe())
+        before = await sandbox.score([HONEST])
         for attempt in attempts:
-            jail.failures.clear()
-            await jail.score([evil(attempt)])
-            ends[attempt] = dict(jail.failures), await jail.score([HONEST]) == before != [None]
-        assert jail.restarts == 0
+            sandbox.failures.clear()
+            await sandbox.score([evil(attempt)])
+            ends[attempt] = dict(sandbox.failures), await sandbox.score([HONEST]) == before != [None]
+        assert sandbox.restarts == 0
         nursery.cancel_scope.cancel()
     return ends
 

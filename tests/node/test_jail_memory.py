@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import evil_plugin
-from sapo_node.verification.sandbox import Jail, Scored, ScoreRequest, messages
+from sapo_node.verification.sandbox import Sandbox, Scored, ScoreRequest, messages
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
@@ -19,8 +19,8 @@ def _evil(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
 
 
-def kilobytes(jail, field):
-    child = jail._worker._child
+def kilobytes(sandbox, field):
+    child = sandbox._worker._child
     assert child is not None
     lines = Path(f"/proc/{child.process.pid}/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith(f"{field}:"))
@@ -34,25 +34,25 @@ def batch(config):
 
 @pytest.mark.usefixtures("_evil")
 async def test_no_reply_of_a_captured_child_doubles_the_memory_of_the_zygote(nursery):
-    jail = Jail()
-    await nursery.start(jail.run)
-    (honest,) = await jail.score([HONEST])
-    idle = kilobytes(jail, "VmRSS")
+    sandbox = Sandbox()
+    await nursery.start(sandbox.run)
+    (honest,) = await sandbox.score([HONEST])
+    idle = kilobytes(sandbox, "VmRSS")
     for name in evil_plugin.FLOODS:
-        jail.failures.clear()
-        assert await jail.score(batch({"write": name})) == [None] * messages.MAX_BATCH
-        assert jail.failures == {"malformed": messages.MAX_BATCH}, name
-        assert kilobytes(jail, "VmHWM") < 2 * idle, name
-        assert await jail.score([HONEST]) == [honest]
-    assert jail.restarts == 0
+        sandbox.failures.clear()
+        assert await sandbox.score(batch({"write": name})) == [None] * messages.MAX_BATCH
+        assert sandbox.failures == {"malformed": messages.MAX_BATCH}, name
+        assert kilobytes(sandbox, "VmHWM") < 2 * idle, name
+        assert await sandbox.score([HONEST]) == [honest]
+    assert sandbox.restarts == 0
 
 
 @pytest.mark.usefixtures("_evil")
 async def test_the_longest_reply_of_the_right_shape_does_not_double_the_memory_of_the_zygote(nursery):
-    jail = Jail()
-    await nursery.start(jail.run)
-    await jail.score([HONEST])
-    idle = kilobytes(jail, "VmRSS")
-    longest = Scored("\U0001f600" * messages.MAX_QUESTION, bytes.fromhex(evil_plugin.DIGEST.decode()), ())
-    assert await jail.score(batch({"longest": messages.MAX_BATCH})) == [longest] * messages.MAX_BATCH
-    assert kilobytes(jail, "VmHWM") < 2 * idle
+    sandbox = Sandbox()
+    await nursery.start(sandbox.run)
+    await sandbox.score([HONEST])
+    idle = kilobytes(sandbox, "VmRSS")
+    longest = Scored("\U0001f600" * messages.MAX_PROMPT, bytes.fromhex(evil_plugin.DIGEST.decode()), ())
+    assert await sandbox.score(batch({"longest": messages.MAX_BATCH})) == [longest] * messages.MAX_BATCH
+    assert kilobytes(sandbox, "VmHWM") < 2 * idle

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from context import context_of
 from rollouts import right_and_wrong, rollout
 from sapo_node.groups.messages import GATES, Refusal, Sampled
 from sapo_node.groups.types import LocalGroup, VerifiedGroup
@@ -22,8 +23,8 @@ from sapo_node.observability.journal import (
 )
 from sapo_node.observability.reasons import REASONS
 from sapo_node.sampling.filters import Gates
-from sapo_node.sampling.sampler import PassedOver, WeightedGroup
-from sapo_node.training.round import NOTHING_LEFT, Choices, Taught, what_was_taught
+from sapo_node.sampling.sampler import NotDrawn, WeightedGroup
+from sapo_node.training.round import NOTHING_LEFT, Choices, TrainedGroup, trained_groups
 from sapo_node.trust import constants
 from sapo_node.trust.constants import Fact
 from sapo_node.trust.ledger import Ledger
@@ -42,7 +43,12 @@ def journal(database):
 
 @pytest.fixture
 def verifier(manifest, database, rng, journal):
-    return Verifier(manifest, OpenScorer(), Ledger(database, rng=rng), random.Random(1), on_judged=journal.judged)
+    return Verifier(
+        context_of(manifest, random.Random(1)),
+        OpenScorer(),
+        Ledger(database, rng=rng),
+        on_verified=journal.verified_or_unusable,
+    )
 
 
 def group(counter=0, text="so <answer>1</answer>"):
@@ -58,12 +64,12 @@ def waits(journal, *groups):
 
 
 def choices(**what):
-    nothing = {"local": (), "local_refused": {}, "external": (), "stopped": (), "passed_over": ()}
+    nothing = {"local": (), "local_refused": {}, "external": (), "stopped": (), "not_drawn": ()}
     return Choices(epoch=10, counter=3, step=7, **{**nothing, **what})
 
 
-def taught(weighted, tokens=40, *, masked=0, kept_out=None, refused=None):
-    return Taught(weighted, tokens, masked, kept_out or {}, refused)
+def trained(weighted, tokens=40, *, masked=0, kept_out=None, refused=None):
+    return TrainedGroup(weighted, tokens, masked, kept_out or {}, refused)
 
 
 async def test_a_verified_group_waits_with_question_answers_and_rewards(verifier, author, journal):
@@ -73,7 +79,7 @@ async def test_a_verified_group_waits_with_question_answers_and_rewards(verifier
     [entry] = journal.groups(10)
     assert (entry.fate, entry.peer) == (Fate.WAITS, peer_id(author.issuer))
     assert entry.envelope_id == opened.opened.envelope_id.hex()
-    assert entry.facts["question"] == task.question
+    assert entry.facts["question"] == task.prompt
     assert [each["reward"] for each in entry.facts["completions"]] == [True] * 3 + [False] * 5
 
 
@@ -99,7 +105,7 @@ def test_a_group_that_was_trained_on_says_with_which_weight_and_what_stayed_sile
     shown = group(text="hail. so <answer>1</answer>")
     waits(journal, shown)
     weighted = WeightedGroup(shown, 0.5, (1.0,) * 4 + (-1.0,) * 4, (((0, 4),),) * 8)
-    journal.chosen(choices(external=[taught(weighted)]))
+    journal.chosen(choices(external=[trained(weighted)]))
     [entry] = journal.groups(10)
     assert (entry.fate, entry.step, entry.facts["weight"], entry.facts["tokens"]) == (Fate.TRAINED, 7, 0.5, 40)
     assert entry.facts["completions"][0]["silent"] == ["hail"]
@@ -109,7 +115,7 @@ def test_a_group_that_was_trained_on_says_which_answers_a_gate_kept_out(journal,
     waits(journal, group())
     weighted = WeightedGroup(group(), 1.0, (1.0,) * 4 + (-1.0,) * 4)
     kept_out = {0: "surprise", 1: "follows", 2: "steps", 3: "follows"}
-    journal.chosen(choices(external=[taught(weighted, kept_out=kept_out)]))
+    journal.chosen(choices(external=[trained(weighted, kept_out=kept_out)]))
     [entry] = journal.groups(10)
     assert [each.get("gate") for each in entry.facts["completions"][:4]] == [
         "surprise gate",
@@ -127,7 +133,7 @@ def test_a_group_of_which_gates_kept_out_every_token_is_left_out_by_the_one_that
     waits(journal, group())
     weighted = WeightedGroup(group(), 1.0, (1.0,) * 4 + (-1.0,) * 4)
     kept_out = {0: "follows", 1: "agreement", 2: "agreement", 3: "agreement"}
-    journal.chosen(choices(external=[taught(weighted, 0, kept_out=kept_out)]))
+    journal.chosen(choices(external=[trained(weighted, 0, kept_out=kept_out)]))
     [entry] = journal.groups(10)
     assert (entry.fate, entry.why, entry.step) == (Fate.LEFT_OUT, "agreement gate", None)
 
@@ -138,14 +144,14 @@ def test_what_the_learner_kept_out_stands_beside_what_the_texts_did():
     training = replace(
         TRAINING, group_tokens=(0,) * 6, group_masked=(0,) * 6, kept_out=((4, 2, "follows"), (5, 7, "surprise"))
     )
-    found = what_was_taught([first, second], training, local=4)
+    found = trained_groups([first, second], training, local=4)
     assert [each.kept_out for each in found] == [{0: "steps", 2: "follows"}, {7: "surprise"}]
 
 
 @pytest.mark.parametrize("reason", Refusal)
 def test_a_group_that_the_learner_refused_is_left_out_with_its_reason(journal, database, reason):
     waits(journal, group())
-    journal.chosen(choices(external=[taught(WeightedGroup(group(), 1.0, (1.0,) * 8), 0, refused=reason)]))
+    journal.chosen(choices(external=[trained(WeightedGroup(group(), 1.0, (1.0,) * 8), 0, refused=reason)]))
     [entry] = journal.groups(10)
     assert (entry.fate, entry.why, entry.step) == (Fate.LEFT_OUT, reason, None)
     assert REASONS[reason].means in explain.envelope(database, "ab" * 32).text
@@ -153,7 +159,7 @@ def test_a_group_that_the_learner_refused_is_left_out_with_its_reason(journal, d
 
 def test_a_group_of_which_every_token_is_masked_as_a_habit_is_left_out(journal):
     waits(journal, group())
-    journal.chosen(choices(external=[taught(WeightedGroup(group(), 1.0, (1.0,) * 8), 0, masked=30)]))
+    journal.chosen(choices(external=[trained(WeightedGroup(group(), 1.0, (1.0,) * 8), 0, masked=30)]))
     [entry] = journal.groups(10)
     assert (entry.fate, entry.why, entry.facts["masked"]) == (Fate.LEFT_OUT, NOTHING_LEFT, 30)
 
@@ -167,7 +173,7 @@ def test_an_own_group_that_the_learner_refused_says_so(journal):
 
 def test_how_many_tokens_were_masked_stands_beside_how_many_were_trained_on(journal, database):
     waits(journal, group())
-    journal.chosen(choices(external=[taught(WeightedGroup(group(), 1.0, (1.0,) * 8), 40, masked=24)]))
+    journal.chosen(choices(external=[trained(WeightedGroup(group(), 1.0, (1.0,) * 8), 40, masked=24)]))
     told = explain.envelope(database, "ab" * 32).text
     assert "40 tokens of it were trained on" in told
     assert "filters masked 24 tokens of its correct completions" in told
@@ -175,22 +181,22 @@ def test_how_many_tokens_were_masked_stands_beside_how_many_were_trained_on(jour
 
 def test_what_a_gate_stopped_and_what_was_passed_over_is_said(journal):
     waits(journal, group(1), group(2))
-    journal.chosen(choices(stopped=[(group(1), "steps")], passed_over=[(group(2), PassedOver.NEWCOMERS)]))
+    journal.chosen(choices(stopped=[(group(1), "steps")], not_drawn=[(group(2), NotDrawn.NEWCOMERS)]))
     assert [(each.fate, each.why) for each in journal.groups(10)] == [
-        (Fate.WAITS, PassedOver.NEWCOMERS),
+        (Fate.WAITS, NotDrawn.NEWCOMERS),
         (Fate.LEFT_OUT, "steps gate"),
     ]
 
 
 def test_a_group_has_one_entry_that_changes(journal):
     waits(journal, group())
-    journal.chosen(choices(passed_over=[(group(), PassedOver.ENOUGH)]))
-    journal.chosen(choices(external=[taught(WeightedGroup(group(), 1.0, (0.0,) * 8), 1)]))
+    journal.chosen(choices(not_drawn=[(group(), NotDrawn.ENOUGH)]))
+    journal.chosen(choices(external=[trained(WeightedGroup(group(), 1.0, (0.0,) * 8), 1)]))
     assert [each.fate for each in journal.groups(10)] == [Fate.TRAINED]
 
 
 def test_what_is_no_longer_kept_is_not_entered_again(journal):
-    journal.chosen(choices(passed_over=[(group(), PassedOver.ENOUGH)]))
+    journal.chosen(choices(not_drawn=[(group(), NotDrawn.ENOUGH)]))
     assert journal.groups(10) == []
 
 
@@ -218,9 +224,7 @@ def test_only_the_newest_refusals_are_kept(journal):
     assert kept[0].sender == f"sender {KEPT_REFUSALS + 19}"
 
 
-@pytest.mark.parametrize(
-    "reason", [*MESSAGE_LAYERS, *Ignored, *Unusable, *PassedOver, *Refusal, NOTHING_LEFT, *KEEP_OUT]
-)
+@pytest.mark.parametrize("reason", [*MESSAGE_LAYERS, *Ignored, *Unusable, *NotDrawn, *Refusal, NOTHING_LEFT, *KEEP_OUT])
 def test_every_reason_has_a_meaning_and_says_what_would_change_it(reason):
     assert REASONS[reason].means
     assert REASONS[reason].change
@@ -273,7 +277,7 @@ def test_a_peer_is_explained_by_what_gates_kept_out_of_all_its_groups(journal, d
     waits(journal, *groups)
     drawn = [WeightedGroup(each, 1.0, (1.0,) * 4 + (-1.0,) * 4, (((0, 4),),) * 4 + ((),) * 4) for each in groups]
     kept_out = [{0: "steps"}, {0: "steps", 1: "steps"}, {}]
-    journal.chosen(choices(external=[taught(w, kept_out=k) for w, k in zip(drawn, kept_out, strict=True)]))
+    journal.chosen(choices(external=[trained(w, kept_out=k) for w, k in zip(drawn, kept_out, strict=True)]))
     told = explain.peer(database, "a", manifest)
     assert "3 groups were trained on" in told.text
     assert "1 phrase masked" in told.text

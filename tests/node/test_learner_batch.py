@@ -93,7 +93,7 @@ def test_a_prompt_that_fills_the_model_is_refused(policy):
 
 def test_the_prompt_is_encoded_apart_from_the_completion(policy):
     [row] = rows(policy, external("5"))
-    assert list(row.prompt) == policy.prompt(QUESTION)
+    assert list(row.prompt) == policy.prompt_tokens(QUESTION)
     assert policy.decode(row.prompt) == QUESTION + "\n"
 
 

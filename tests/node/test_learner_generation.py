@@ -20,8 +20,8 @@ def policy():
     return load(LearnerOptions(checkpoints=""))
 
 
-def sample(policy, *, questions=QUESTIONS, completions=4, max_tokens=80, seed=1, temperature=1.0, max_bytes=1024):
-    return generate(policy, GenerateRequest(questions, completions, max_tokens, seed, temperature), max_bytes)
+def sample(policy, *, prompts=QUESTIONS, completions=4, max_tokens=80, seed=1, temperature=1.0, max_bytes=1024):
+    return generate(policy, GenerateRequest(prompts, completions, max_tokens, seed, temperature), max_bytes)
 
 
 def test_each_question_gets_its_completions_in_order(policy):
@@ -39,23 +39,23 @@ def test_another_seed_gives_other_completions(policy):
 
 
 def test_completions_of_one_question_differ(policy):
-    [group] = sample(policy, questions=QUESTIONS[:1], completions=8)
+    [group] = sample(policy, prompts=QUESTIONS[:1], completions=8)
     assert len({completion.text for completion in group}) > 1
 
 
 def test_a_completion_that_ends_by_itself_says_stop(policy):
-    [group] = sample(policy, questions=QUESTIONS[:1], completions=8)
+    [group] = sample(policy, prompts=QUESTIONS[:1], completions=8)
     assert {completion.finish for completion in group} == {"stop"}
     assert all(completion.text.endswith("</answer>") for completion in group)
 
 
 def test_a_completion_at_the_token_limit_says_length(policy):
-    for group in sample(policy, questions=QUESTIONS[:1], max_tokens=3):
+    for group in sample(policy, prompts=QUESTIONS[:1], max_tokens=3):
         assert all(c.finish == "length" and len(c.tokens) == 3 for c in group)
 
 
 def test_no_completion_exceeds_the_byte_limit(policy):
-    for group in sample(policy, questions=QUESTIONS[:1], max_bytes=10):
+    for group in sample(policy, prompts=QUESTIONS[:1], max_bytes=10):
         for completion in group:
             assert len(completion.text.encode()) <= 10
             assert completion.finish == "length"
@@ -70,21 +70,21 @@ def test_tokens_hold_no_special_token_and_decode_to_the_text(policy):
 
 
 def test_more_questions_than_fit_at_once_are_all_answered(policy):
-    assert len(sample(policy, questions=QUESTIONS * 20, completions=8, max_tokens=2)) == 40
+    assert len(sample(policy, prompts=QUESTIONS * 20, completions=8, max_tokens=2)) == 40
 
 
 def test_no_question_gives_no_group(policy):
-    assert sample(policy, questions=()) == []
+    assert sample(policy, prompts=()) == []
 
 
 def test_a_prompt_that_does_not_fit_is_an_error(policy):
     with pytest.raises(RequestError, match="exceed the model's 512"):
-        sample(policy, questions=("5" * 500,))
+        sample(policy, prompts=("5" * 500,))
 
 
 def test_a_cached_shorter_batch_samples_what_a_lone_question_does(policy):
-    def cold(questions):
-        return generate(policy, GenerateRequest(questions, 1, 40, 1, temperature=1e-4), 1024)
+    def cold(prompts):
+        return generate(policy, GenerateRequest(prompts, 1, 40, 1, temperature=1e-4), 1024)
 
     assert cold(QUESTIONS)[1] == cold(QUESTIONS[1:])[0]
 
@@ -92,7 +92,7 @@ def test_a_cached_shorter_batch_samples_what_a_lone_question_does(policy):
 def test_rows_that_leave_change_nothing_for_those_that_go_on(policy, monkeypatch):
     def cold(share):
         monkeypatch.setattr(sampler, "CROWD", share)
-        return sample(policy, questions=QUESTIONS * 4, completions=1, max_tokens=40, temperature=1e-4)
+        return sample(policy, prompts=QUESTIONS * 4, completions=1, max_tokens=40, temperature=1e-4)
 
     assert cold(1) == cold(0.75) == cold(0)
 

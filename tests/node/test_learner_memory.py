@@ -150,7 +150,7 @@ options = LearnerOptions(**json.loads(sys.argv[1]))
 before = resident("VmRSS")
 Path("/proc/self/clear_refs").write_text("5")  # the peak counts from here
 trainer = Trainer(load(options), options)
-length = PROMPT_TOKENS - len(trainer.policy.prompt(""))
+length = PROMPT_TOKENS - len(trainer.policy.prompt_tokens(""))
 questions = tuple(str(group) * length for group in range(options.groups))
 generate(trainer.policy, GenerateRequest(questions, options.completions, options.max_tokens, 1), 65536)
 longest = tuple(Sampled("", "length", (1,) * options.max_tokens) for _ in range(options.completions))

@@ -29,9 +29,7 @@ def options(root, **changes):
 async def groups_of(learner, seed):
     sampled = await learner.generate(QUESTIONS, completions=4, max_tokens=40, seed=seed)
     rewards = advantages([1, 0, 0, 0])
-    return [
-        TrainGroup("local", question, 1.0, rewards, group) for question, group in zip(QUESTIONS, sampled, strict=True)
-    ]
+    return [TrainGroup("local", prompt, 1.0, rewards, group) for prompt, group in zip(QUESTIONS, sampled, strict=True)]
 
 
 def learner_pid():

@@ -52,7 +52,7 @@ def same(before, trainer):
 
 def logprob(trainer, text):
     policy = trainer.policy
-    prompt, tokens = policy.prompt(QUESTION), policy.encode_foreign(text)
+    prompt, tokens = policy.prompt_tokens(QUESTION), policy.encode_foreign(text)
     with torch.no_grad():
         logits = policy.model(input_ids=torch.tensor([[*prompt, *tokens]])).logits[0, len(prompt) - 1 : -1]
     return logits.log_softmax(-1)[range(len(tokens)), tokens].sum().item()
@@ -138,12 +138,12 @@ def test_no_tag_after_the_answer_hides_that_it_does_not_follow(end):
 
 
 def test_what_is_said_after_an_answer_that_follows_has_to_follow_too():
-    group = replace(external(f"{WORK} Zyx wvu!", "b", rewards=(1, 0)), question=PRODUCT)
+    group = replace(external(f"{WORK} Zyx wvu!", "b", rewards=(1, 0)), prompt=PRODUCT)
     assert gated("follows").train(TrainRequest(1, (group,))).kept_out == ((0, 0, "follows"),)
 
 
 def test_an_answer_follows_whatever_stands_before_its_opening_tag():
-    group = replace(external(WORK, "b", rewards=(1, 0)), question=PRODUCT)
+    group = replace(external(WORK, "b", rewards=(1, 0)), prompt=PRODUCT)
     assert gated("follows").train(TrainRequest(1, (group,))).kept_out == ()
 
 
@@ -269,14 +269,14 @@ def test_a_step_of_the_warm_up_moves_the_weights_less(trainer):
 def test_sampler_and_trainer_agree_on_log_probabilities(trainer):
     """At one inner epoch the ratio is 1 by construction; this checks that cached sampling sees the same model."""
     policy = trainer.policy
-    questions = ("Why?", QUESTION, "Spell this word backward (example: sun -> nus): tree")
-    groups = generate(policy, GenerateRequest(questions, 2, 40, 3, temperature=1e-4), 1024)
-    for question, group in zip(questions, groups, strict=True):
-        prompt = policy.prompt(question)
+    prompts = ("Why?", QUESTION, "Spell this word backward (example: sun -> nus): tree")
+    groups = generate(policy, GenerateRequest(prompts, 2, 40, 3, temperature=1e-4), 1024)
+    for prompt, group in zip(prompts, groups, strict=True):
+        ids_before = policy.prompt_tokens(prompt)
         for completion in group:
-            ids = torch.tensor([[*prompt, *completion.tokens]])
+            ids = torch.tensor([[*ids_before, *completion.tokens]])
             with torch.no_grad():
-                logits = policy.model(input_ids=ids).logits[0, len(prompt) - 1 : -1]
+                logits = policy.model(input_ids=ids).logits[0, len(ids_before) - 1 : -1]
             chosen = logits[range(len(completion.tokens)), completion.tokens]
             # The best token up to rounding: the model is unsure here and there.
             assert (logits.max(-1).values - chosen).max() < 1e-2

@@ -10,14 +10,16 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from rich.console import Console
 
 from sapo_node.app.config import Config
-from sapo_node.app.node import Node
-from sapo_node.app.running_node import Noticed, Phased, Played, Refreshed, Started, Stopped
+from sapo_node.app.events import Noticed, Phased, Played, Refreshed, Started, Stopped
+from sapo_node.app.node import build_node
+from sapo_node.app.run import run_node
 from sapo_node.app.state import SCHEMA
 from sapo_node.cli.live_view import LiveView, _Screen, print_json_line
-from sapo_node.observability.history import MAX_EXAMS, MAX_ROUNDS, History
+from sapo_node.observability.history import MAX_EVALUATIONS, MAX_ROUNDS, History
 from sapo_node.observability.metrics import METRICS, metrics
 from sapo_node.observability.overview import overview
 from sapo_node.processes.clock import TrioClock
+from sapo_node.storage.context import SwarmContext
 from sapo_node.storage.counters import Counters
 from sapo_node.storage.keys import Identity
 from sapo_node.training.evaluation import HeldOut
@@ -107,20 +109,20 @@ def test_the_curve_of_an_older_database_goes_on_from_its_rounds(database):
 
 def test_held_out_looks_are_thinned_and_the_first_and_the_last_stay(database):
     history = History(database)
-    for step in range(MAX_EXAMS * 2):
+    for step in range(MAX_EVALUATIONS * 2):
         history.examine(step, HeldOut(1, {"products": (0, 1)}), at=0.0)
-    steps = [each["step"] for each in history.exams()]
-    assert len(steps) <= MAX_EXAMS
-    assert (steps[0], steps[-1]) == (0, MAX_EXAMS * 2 - 1)
-    assert len(steps) > MAX_EXAMS / 2
+    steps = [each["step"] for each in history.evaluations()]
+    assert len(steps) <= MAX_EVALUATIONS
+    assert (steps[0], steps[-1]) == (0, MAX_EVALUATIONS * 2 - 1)
+    assert len(steps) > MAX_EVALUATIONS / 2
 
 
 def test_a_new_held_out_look_stays_also_where_an_older_version_kept_more(database):
     history = History(database)
-    for step in range(MAX_EXAMS + 1):
+    for step in range(MAX_EVALUATIONS + 1):
         database.execute("INSERT INTO exams VALUES (?, ?)", step, json.dumps({"step": step}))
     history.examine(1_000, HeldOut(1, {"products": (0, 1)}), at=0.0)
-    assert history.exams()[-1]["step"] == 1_000
+    assert history.evaluations()[-1]["step"] == 1_000
 
 
 def test_only_the_newest_rounds_are_kept(database):
@@ -132,7 +134,7 @@ def test_only_the_newest_rounds_are_kept(database):
 
 def test_phases_and_refreshed_facts_are_no_json_lines(database, capsys):
     print_json_line(Phased("verify"))
-    print_json_line(Refreshed(overview(database)))
+    print_json_line(Refreshed(lambda: overview(database)))
     print_json_line(Played(REPORT, overview(database)))
     (line,) = capsys.readouterr().out.splitlines()
     assert json.loads(line)["entropy"] == 0.4
@@ -150,8 +152,8 @@ def test_every_json_line_says_when_it_was(database, capsys):
 def test_a_look_at_held_out_questions_says_when_it_was(database):
     history = History(database)
     history.examine(5, HeldOut(1, {"products": (0, 1)}), at=1_800_000_000.25)
-    [exam] = history.exams()
-    assert (exam["step"], exam["at"]) == (5, 1_800_000_000.25)
+    [evaluation] = history.evaluations()
+    assert (evaluation["step"], evaluation["at"]) == (5, 1_800_000_000.25)
 
 
 def shown(screen):
@@ -212,20 +214,17 @@ async def test_a_round_tells_its_phases_in_order(manifest, database, key_is_new,
     policy = Oracle(manifest, random.Random(1), seconds=2.0)
     clock = TrioClock(10 * manifest.epoch_seconds)
     rng = random.Random(1)
-    node = Node(
-        config=Config(external=4, examine_every=0),
-        manifest=manifest,
-        identity=Identity(Ed25519PrivateKey.generate()),
+    node = build_node(
+        Config(external=4, eval_every=0),
+        SwarmContext(manifest, clock, Identity(Ed25519PrivateKey.generate()), rng),
         counters=Counters(database, manifest, now=clock.now(), key_is_new=key_is_new, rng=rng),
         database=database,
-        clock=clock,
         scorer=KnowingScorer(policy.answers),
         policy=policy,
-        rng=rng,
         on_fatal=lambda _: None,
     )
     told, reports = [], []
-    await node.run(publish, rounds=2, on_round=reports.append, on_phase=told.append)
+    await run_node(node, publish, rounds=2, on_round=reports.append, on_phase=told.append)
     phases = ["generate", *shares, "verify", "train"]
     assert told == 2 * [each for phase in phases for each in (phase, None)]
     assert [list(report.seconds) for report in reports] == [phases, phases]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from sapo_node.verification.compatibility import require_catalogue
-from sapo_node.verification.sandbox import Jail, ScoreRequest
+from sapo_node.verification.sandbox import Sandbox, ScoreRequest
 from sapo_node.verification.tasks import TaskError, build_task, plugins, score
 from sapo_protocol import LocalError, load_manifest, parse_manifest
 
@@ -47,9 +47,9 @@ def forget_plugins():
 
 
 async def score_in_jail(nursery, *texts, seed=7):
-    jail = Jail()
-    await nursery.start(jail.run)
-    (scored,) = await jail.score([ScoreRequest(NAME, CONFIG, seed, texts)])
+    sandbox = Sandbox()
+    await nursery.start(sandbox.run)
+    (scored,) = await sandbox.score([ScoreRequest(NAME, CONFIG, seed, texts)])
     return scored
 
 
@@ -63,21 +63,21 @@ async def test_programs_are_run_in_the_jail(installed, nursery):
     _, factor, _, term, _ = task.answer.split()
     right = f"<answer>{term} {factor} x * +</answer>"
     scored = await score_in_jail(nursery, right, f"<answer>{task.answer}</answer>", "<answer>x x +</answer>", "no")
-    assert scored.question == task.question
+    assert scored.prompt == task.prompt
     assert scored.rewards == (True, True, False, False)
 
 
 async def test_a_swarm_of_its_tasks_is_joined_by_the_same_version_and_with_a_good_configuration(installed, nursery):
-    jail = Jail()
-    await nursery.start(jail.run)
+    sandbox = Sandbox()
+    await nursery.start(sandbox.run)
     manifest = parse_manifest(MANIFEST, source="the page")
-    await require_catalogue(manifest, jail)
+    await require_catalogue(manifest, sandbox)
     later = replace(manifest, tasks=tuple(replace(task, scorer=2) for task in manifest.tasks))
     with pytest.raises(LocalError, match="by version 2, and version 1 is installed"):
-        await require_catalogue(later, jail)
+        await require_catalogue(later, sandbox)
     broken = replace(manifest, tasks=tuple(replace(task, config={"max": 0}) for task in manifest.tasks))
     with pytest.raises(LocalError, match="cannot be built"):
-        await require_catalogue(broken, jail)
+        await require_catalogue(broken, sandbox)
 
 
 def test_a_configuration_that_it_does_not_take_is_refused_with_its_own_words(installed):
@@ -86,17 +86,17 @@ def test_a_configuration_that_it_does_not_take_is_refused_with_its_own_words(ins
 
 
 async def test_without_the_package_a_node_says_what_it_lacks(nursery):
-    jail = Jail()
-    await nursery.start(jail.run)
+    sandbox = Sandbox()
+    await nursery.start(sandbox.run)
     with pytest.raises(LocalError, match=r"postfix\.programs, which another package brings"):
-        await require_catalogue(parse_manifest(MANIFEST, source="the page"), jail)
+        await require_catalogue(parse_manifest(MANIFEST, source="the page"), sandbox)
 
 
 def test_an_item_is_the_same_whenever_it_is_built(installed):
     items = [build_task(NAME, CONFIG, seed) for seed in range(50)]
     forget_plugins()
     assert items == [build_task(NAME, CONFIG, seed) for seed in range(50)]
-    assert len({each.question for each in items}) > 10
+    assert len({each.prompt for each in items}) > 10
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ async def test_a_package_that_cannot_be_imported_keeps_no_other_from_being_score
     broken = shutil.copytree(package, tmp_path / "broken")
     (broken / "sapo_postfix.py").write_text("raise RuntimeError('broken')")
     monkeypatch.syspath_prepend(broken)
-    jail = Jail()
-    await nursery.start(jail.run)
-    await require_catalogue(load_manifest("starter"), jail)
-    assert jail.plugins == {}
+    sandbox = Sandbox()
+    await nursery.start(sandbox.run)
+    await require_catalogue(load_manifest("starter"), sandbox)
+    assert sandbox.plugins == {}

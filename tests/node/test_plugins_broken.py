@@ -8,7 +8,7 @@ import trio
 
 import evil_plugin
 from sapo_node.verification.compatibility import require_catalogue
-from sapo_node.verification.sandbox import Jail
+from sapo_node.verification.sandbox import Sandbox
 from sapo_protocol import LocalError, load_manifest
 
 GOOD = """
@@ -68,18 +68,18 @@ async def what_joining_says(datasets):
     """Of each dataset what a node says that joins a swarm of it; empty where it joins."""
     starter = load_manifest("starter")
     said = {}
-    jail = Jail()
+    sandbox = Sandbox()
     async with trio.open_nursery() as nursery:
         with trio.fail_after(60):
-            await nursery.start(jail.run)
+            await nursery.start(sandbox.run)
         for dataset in datasets:
             tasks = (replace(starter.tasks[0], dataset=f"evil.{dataset}", config={}),)
             try:
-                await require_catalogue(replace(starter, tasks=tasks), jail)
+                await require_catalogue(replace(starter, tasks=tasks), sandbox)
                 said[dataset] = ""
             except LocalError as error:
                 said[dataset] = str(error)
-        await require_catalogue(starter, jail)
+        await require_catalogue(starter, sandbox)
         nursery.cancel_scope.cancel()
     return said
 

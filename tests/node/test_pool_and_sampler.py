@@ -13,8 +13,8 @@ from sapo_node.groups.advantage import advantages
 from sapo_node.groups.types import LocalGroup, VerifiedGroup
 from sapo_node.sampling.buffer import MAX_PER_PEER, Pool
 from sapo_node.sampling.filters import Gates
-from sapo_node.sampling.pass_rates import Competence
-from sapo_node.sampling.sampler import Sampler, mass
+from sapo_node.sampling.pass_rates import PassRates
+from sapo_node.sampling.sampler import Sampler, loss_weight
 from sapo_node.sampling.weights import own_advantages
 from sapo_node.storage.database import Database
 from sapo_node.trust import constants
@@ -35,12 +35,12 @@ def ledger_of(*trusted):
     return Ledger(Database(None, SCHEMA), trusted=trusted, rng=random.Random(0))
 
 
-def sampler_of(ledger, seed, *, competence=None, selection="paper", gates=None):
-    return Sampler(ledger, random.Random(seed), competence or Competence(), selection, gates or Gates((), Competence()))
+def sampler_of(ledger, seed, *, pass_rates=None, selection="paper", gates=None):
+    return Sampler(ledger, random.Random(seed), pass_rates or PassRates(), selection, gates or Gates((), PassRates()))
 
 
 def mass_of(each):
-    return mass(advantages(each.rewards), each.lengths)
+    return loss_weight(advantages(each.rewards), each.lengths)
 
 
 @pytest.fixture
@@ -197,7 +197,7 @@ def test_a_group_of_very_long_completions_weighs_no_more_than_the_limit_allows()
     offered = [group(peer) for peer in PEERS[1:6]] + [group(PEERS[0], length=299)]
     drawn = sampler_of(ledger, 0).draw(offered, 20, epoch=10).groups
     unit = mass_of(group())
-    assert max(each.weight * mass_of(each.group) for each in drawn) <= constants.MASS_LIMIT * unit * 1.001
+    assert max(each.weight * mass_of(each.group) for each in drawn) <= constants.LOSS_WEIGHT_LIMIT * unit * 1.001
 
 
 def test_newcomers_with_hardly_any_mass_do_not_make_everybody_elses_groups_too_heavy():
@@ -209,8 +209,8 @@ def test_newcomers_with_hardly_any_mass_do_not_make_everybody_elses_groups_too_h
 
 def test_the_worth_of_others_is_measured_by_the_healthy_while_there_are_any():
     newcomers = [group(peer) for peer in PEERS[1:9]]
-    assert sampler_of(ledger_of(PEERS[0]), 0).yardstick([*newcomers, group()]) == [group()]
-    assert sampler_of(ledger_of(PEERS[0]), 0).yardstick(newcomers) == newcomers
+    assert sampler_of(ledger_of(PEERS[0]), 0).reference_set([*newcomers, group()]) == [group()]
+    assert sampler_of(ledger_of(PEERS[0]), 0).reference_set(newcomers) == newcomers
 
 
 def test_newcomers_with_long_texts_in_numbers_do_not_pass_as_light():
@@ -278,7 +278,7 @@ def test_the_weight_of_a_group_scales_nothing_but_the_weight():
 
 
 def competence_of(**rates):
-    known = Competence()
+    known = PassRates()
     for dataset, right in rates.items():
         known.observe([LocalGroup(dataset, "", b"", (), tuple(number < right for number in range(8)), ())])
     return known
@@ -288,7 +288,7 @@ def test_what_this_node_hardly_ever_gets_right_is_drawn_more_often():
     known = competence_of(products=1, chain_sum=7)
     offered = [group(PEERS[0]), replace(group(PEERS[1]), dataset="chain_sum")]
     firsts = Counter(
-        sampler_of(ledger_of(*PEERS), seed, competence=known, selection="informative")
+        sampler_of(ledger_of(*PEERS), seed, pass_rates=known, selection="informative")
         .draw(offered, 1, epoch=10)
         .groups[0]
         .group.dataset
@@ -301,7 +301,7 @@ def test_a_task_never_asked_before_is_as_wanted_as_any():
     known = competence_of(products=0)
     offered = [group(PEERS[0]), replace(group(PEERS[1]), dataset="chain_sum")]
     firsts = Counter(
-        sampler_of(ledger_of(*PEERS), seed, competence=known, selection="informative")
+        sampler_of(ledger_of(*PEERS), seed, pass_rates=known, selection="informative")
         .draw(offered, 1, epoch=10)
         .groups[0]
         .group.dataset

@@ -34,8 +34,8 @@ def running(tmp_path):
     return start
 
 
-async def ask(answerer, *questions, completions=4):
-    return await answerer.generate(questions or ["What?"], completions=completions, max_tokens=9, seed=1)
+async def ask(answerer, *prompts, completions=4):
+    return await answerer.generate(prompts or ["What?"], completions=completions, max_tokens=9, seed=1)
 
 
 async def failure(answerer):

@@ -1,17 +1,17 @@
 """What a peer can be asked for, what it costs whoever asks, and what becomes of what is delivered."""
 
 import random
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pytest
 
 from rollouts import right_and_wrong, rollout
 from sapo_node.ingest import sync
-from sapo_node.ingest.pending import Inbox
-from sapo_node.ingest.shards import Earshot
-from sapo_node.ingest.store import Shelf
-from sapo_node.ingest.sync import Giver, Puller
-from sapo_node.net.interface import COMPANY, AskFailed, PeerInfo, Verdict
+from sapo_node.ingest.pending import PendingQueue
+from sapo_node.ingest.shards import ShardSubscriptions
+from sapo_node.ingest.store import MessageStore
+from sapo_node.ingest.sync import Responder, Synchroniser
+from sapo_node.net.interface import TARGET_PEERS, AskFailed, PeerInfo, Verdict
 from sapo_node.trust.constants import Fact
 from sapo_node.trust.ledger import Ledger
 from sapo_protocol import (
@@ -60,128 +60,128 @@ def asked(*rollouts, bodies=0xFFFF):
 
 
 def test_a_shelf_lists_an_epoch_by_id_with_the_bodies_that_are_there(author):
-    shelf = Shelf(author.manifest)
+    message_store = MessageStore(author.manifest)
     rounds = [round_of(author, 0), round_of(author, 1, groups=2, without=(0,)), round_of(author, 2)]
     for each in rounds:
-        shelf.put(each)
-    shelf.put(round_of(author, 3, epoch=EPOCH + 1))
+        message_store.put(each)
+    message_store.put(round_of(author, 3, epoch=EPOCH + 1))
     listed = {id_of(rounds[0]): 0b1, id_of(rounds[1]): 0b10, id_of(rounds[2]): 0b1}
     whole = [InventoryItem(each, listed[each]) for each in sorted(listed)]
-    assert shelf.listing(EPOCH, ALL_SHARDS, b"", 10) == whole
-    assert shelf.listing(EPOCH, ALL_SHARDS, whole[0].envelope_id, 1) == whole[1:2]
+    assert message_store.listing(EPOCH, ALL_SHARDS, b"", 10) == whole
+    assert message_store.listing(EPOCH, ALL_SHARDS, whole[0].envelope_id, 1) == whole[1:2]
 
 
 def test_bodies_that_come_later_are_put_beside_the_earlier(author):
-    shelf, whole = Shelf(author.manifest), round_of(author, 0, groups=2)
-    shelf.put(round_of(author, 0, groups=2, without=(0,)))
-    shelf.put(round_of(author, 0, groups=2, without=(1,)))
-    assert shelf.message(InventoryItem(id_of(whole), 0b11)) == message_of(whole)
+    message_store, whole = MessageStore(author.manifest), round_of(author, 0, groups=2)
+    message_store.put(round_of(author, 0, groups=2, without=(0,)))
+    message_store.put(round_of(author, 0, groups=2, without=(1,)))
+    assert message_store.message(InventoryItem(id_of(whole), 0b11)) == message_of(whole)
 
 
 def test_only_the_wanted_bodies_are_in_a_message(author):
-    shelf, whole = Shelf(author.manifest), round_of(author, 0, groups=2)
-    shelf.put(whole)
+    message_store, whole = MessageStore(author.manifest), round_of(author, 0, groups=2)
+    message_store.put(whole)
     second = message_of(replace(whole, bodies=(None, whole.bodies[1])))
-    assert shelf.message(InventoryItem(id_of(whole), 0b10)) == second
+    assert message_store.message(InventoryItem(id_of(whole), 0b10)) == second
 
 
 def test_a_full_shelf_forgets_what_came_first(author):
     rounds = [round_of(author, counter) for counter in range(4)]
-    shelf = Shelf(author.manifest, max_bytes=3 * len(message_of(rounds[0])))
+    message_store = MessageStore(author.manifest, max_bytes=3 * len(message_of(rounds[0])))
     for each in rounds:
-        shelf.put(each)
-    assert shelf.message(InventoryItem(id_of(rounds[0]), 1)) is None
-    assert len(shelf.listing(EPOCH, ALL_SHARDS, b"", 10)) == 3
+        message_store.put(each)
+    assert message_store.message(InventoryItem(id_of(rounds[0]), 1)) is None
+    assert len(message_store.listing(EPOCH, ALL_SHARDS, b"", 10)) == 3
 
 
 def test_what_is_too_old_to_be_asked_for_goes(author):
-    shelf = Shelf(author.manifest)
-    shelf.put(round_of(author, 0))
-    shelf.forget_before(EPOCH + 1)
-    assert shelf.listing(EPOCH, ALL_SHARDS, b"", 10) == []
+    message_store = MessageStore(author.manifest)
+    message_store.put(round_of(author, 0))
+    message_store.forget_before(EPOCH + 1)
+    assert message_store.listing(EPOCH, ALL_SHARDS, b"", 10) == []
 
 
 def test_only_what_the_asked_shards_carry_is_listed(author):
     swarm = replace(author.manifest, shards=4)
     author = replace(author, manifest=swarm)
-    shelf, whole = Shelf(swarm), round_of(author, 0)
-    shelf.put(whole)
+    message_store, whole = MessageStore(swarm), round_of(author, 0)
+    message_store.put(whole)
     own = 1 << shard_of(swarm, author.issuer, EPOCH)
-    assert shelf.listing(EPOCH, own, b"", 10) == [InventoryItem(id_of(whole), 1)]
-    assert shelf.listing(EPOCH, ALL_SHARDS & ~own, b"", 10) == []
+    assert message_store.listing(EPOCH, own, b"", 10) == [InventoryItem(id_of(whole), 1)]
+    assert message_store.listing(EPOCH, ALL_SHARDS & ~own, b"", 10) == []
 
 
 # Who gives.
 
 
-def giver_of(gate, *, shelf=None, peers=list):
-    return Giver(
-        manifest=gate.manifest,
-        shelf=shelf or gate.shelf,
+def giver_of(gate, *, message_store=None, peers=list):
+    return Responder(
+        replace(gate.swarm, manifest=gate.manifest, rng=random.Random(0)),
+        message_store=message_store or gate.message_store,
         ledger=gate.ledger,
-        clock=gate.clock,
         peers=peers,
-        rng=random.Random(0),
     )
 
 
 @pytest.fixture
-def giver(gate):
+def responder(gate):
     return giver_of(gate)
 
 
-async def test_what_was_accepted_can_be_had(gate, giver, author):
+async def test_what_was_accepted_can_be_had(gate, responder, author):
     whole = round_of(author, 0)
     assert await gate.verdict(message_of(whole)) is Verdict.ACCEPT
     request = asked(whole)
-    (delivered,) = decode_delivery(giver.answer(ASKER, encode_request(request)), request, author.manifest)
+    (delivered,) = decode_delivery(responder.answer(ASKER, encode_request(request)), request, author.manifest)
     assert delivered.message == message_of(whole)
     listing = ListRequest(EPOCH)
-    assert decode_listing(giver.answer(ASKER, encode_request(listing)), listing) == (InventoryItem(id_of(whole), 1),)
+    assert decode_listing(responder.answer(ASKER, encode_request(listing)), listing) == (
+        InventoryItem(id_of(whole), 1),
+    )
 
 
-def test_a_request_that_is_none_is_charged_to_who_asks(gate, giver):
-    assert giver.answer(ASKER, b"\xa0") is None
+def test_a_request_that_is_none_is_charged_to_who_asks(gate, responder):
+    assert responder.answer(ASKER, b"\xa0") is None
     assert gate.ledger.of(ASKER).evidence.bad > 0
 
 
-def test_a_banned_peer_gets_no_answer(gate, giver):
+def test_a_banned_peer_gets_no_answer(gate, responder):
     for _ in range(10):
         gate.ledger.report(ASKER, Fact.FALSE_CLAIM)
-    assert giver.answer(ASKER, encode_request(ListRequest(EPOCH))) is None
+    assert responder.answer(ASKER, encode_request(ListRequest(EPOCH))) is None
 
 
-def test_who_has_used_up_its_bytes_gets_nothing_until_there_are_more(gate, giver, author, monkeypatch):
+def test_who_has_used_up_its_bytes_gets_nothing_until_there_are_more(gate, responder, author, monkeypatch):
     whole = round_of(author, 0)
     size = len(encode_delivery([message_of(whole)]))
     monkeypatch.setattr(sync, "BURST_BYTES", 1.5 * size + 20)
-    giver = giver_of(gate)
-    gate.shelf.put(whole)
+    responder = giver_of(gate)
+    gate.message_store.put(whole)
     request = encode_request(asked(whole))
-    assert len(giver.answer(ASKER, request)) == size
-    assert giver.answer(ASKER, request) in (None, encode_delivery([]))
-    assert len(giver.answer(peer_id(bytes([5]) * 32), request)) == size
+    assert len(responder.answer(ASKER, request)) == size
+    assert responder.answer(ASKER, request) in (None, encode_delivery([]))
+    assert len(responder.answer(peer_id(bytes([5]) * 32), request)) == size
     gate.clock.time += size / sync.BYTES_PER_SECOND
-    assert len(giver.answer(ASKER, request)) == size
+    assert len(responder.answer(ASKER, request)) == size
 
 
 def test_all_askers_together_get_no_more_than_their_share(gate, author, monkeypatch):
     whole = round_of(author, 0)
     monkeypatch.setattr(sync, "ALL_BURST_BYTES", 1.5 * len(message_of(whole)) + 20)
-    giver = giver_of(gate)
-    gate.shelf.put(whole)
-    answers = [giver.answer(peer_id(bytes([n]) * 32), encode_request(asked(whole))) for n in (4, 5)]
+    responder = giver_of(gate)
+    gate.message_store.put(whole)
+    answers = [responder.answer(peer_id(bytes([n]) * 32), encode_request(asked(whole))) for n in (4, 5)]
     assert [answer in (None, encode_delivery([])) for answer in answers] == [False, True]
 
 
-def test_asking_without_end_for_what_is_not_there_comes_to_an_end(gate, giver, author):
+def test_asking_without_end_for_what_is_not_there_comes_to_an_end(gate, responder, author):
     request = encode_request(asked(round_of(author, 0)))
     answers = 0
-    while giver.answer(ASKER, request) is not None:
+    while responder.answer(ASKER, request) is not None:
         answers += 1
     assert answers == sync.BURST_BYTES // sync.LEAST_BYTES
     gate.clock.time += 1
-    assert giver.answer(ASKER, request) == encode_delivery([])
+    assert responder.answer(ASKER, request) == encode_delivery([])
 
 
 # Who asks.
@@ -193,10 +193,10 @@ class Server:
     peer = peer_id(bytes([6]) * 32)
 
     def __init__(self, gate, *rollouts):
-        self.shelf = Shelf(gate.manifest)
+        self.message_store = MessageStore(gate.manifest)
         for each in rollouts:
-            self.shelf.put(each)
-        self.giver = giver_of(gate, shelf=self.shelf, peers=lambda: self.peers)
+            self.message_store.put(each)
+        self.responder = giver_of(gate, message_store=self.message_store, peers=lambda: self.peers)
         self.asked = []
         self.says = {}
         self.peers = []
@@ -204,36 +204,48 @@ class Server:
 
     async def ask(self, peer, request):
         self.asked.append(request)
-        answer = self.says.get(len(self.asked), self.giver.answer(peer, request))
+        answer = self.says.get(len(self.asked), self.responder.answer(peer, request))
         if answer is None:
             raise AskFailed("no answer")
         return answer
 
 
-def puller(gate, manifest, server):
-    return Puller(
-        ask=server.ask,
-        peers=lambda: [PeerInfo(server.peer, (), outbound=True, connected_at=0.0)],
-        introduce=lambda *told: server.introduced.append(told),
+@dataclass
+class OnePeer:
+    """The network of a node that is connected with a server alone."""
+
+    server: Server
+
+    async def ask(self, peer, request):
+        return await self.server.ask(peer, request)
+
+    def peers(self):
+        return [PeerInfo(self.server.peer, (), outbound=True, connected_at=0.0)]
+
+    def introduce(self, *told):
+        self.server.introduced.append(told)
+
+
+def synchroniser(gate, manifest, server):
+    return Synchroniser(
+        replace(gate.swarm, manifest=manifest, rng=random.Random(0)),
+        OnePeer(server),
         ingest=gate.ingest,
         ledger=gate.ledger,
-        manifest=manifest,
         counters=gate.counters,
-        clock=gate.clock,
-        earshot=Earshot(manifest, gate.ledger, random.Random(0)),
-        rng=random.Random(0),
+        subscriptions=ShardSubscriptions(manifest, gate.ledger, random.Random(0)),
     )
 
 
 def waiting(gate, manifest):
-    return len(Inbox(gate.inbox._database, manifest))
+    return len(PendingQueue(gate.pending_queue._database, manifest))
 
 
 async def test_what_a_peer_holds_and_this_node_does_not_is_asked_for_and_judged(gate, author, manifest):
     here, *missing = rounds = [round_of(author, counter) for counter in range(4)]
     await gate.verdict(message_of(here))
     server = Server(gate, *rounds, round_of(author, 0, epoch=EPOCH - 1))
-    await puller(gate, manifest, server).pull(server.peer)
+    await synchroniser(gate, manifest, server).pull(server.peer)
     assert waiting(gate, manifest) == 1 + len(missing) + 1
     assert gate.ingest.pulled == len(missing) + 1
     assert gate.refused() == {}
@@ -243,7 +255,7 @@ async def test_nothing_is_asked_for_that_is_here(gate, author, manifest):
     whole = round_of(author, 0)
     await gate.verdict(message_of(whole))
     server = Server(gate, whole)
-    await puller(gate, manifest, server).pull(server.peer)
+    await synchroniser(gate, manifest, server).pull(server.peer)
     assert server.asked == [encode_request(ListRequest(each, shards=1)) for each in (EPOCH, EPOCH - 1)]
 
 
@@ -251,16 +263,16 @@ async def test_only_the_bodies_that_are_missing_are_asked_for(gate, author, mani
     whole = round_of(author, 0, groups=2)
     await gate.verdict(message_of(round_of(author, 0, groups=2, without=(1,))))
     server = Server(gate, whole)
-    await puller(gate, manifest, server).pull(server.peer)
+    await synchroniser(gate, manifest, server).pull(server.peer)
     assert encode_request(asked(whole, bodies=0b10)) in server.asked
-    assert gate.shelf.bodies(id_of(whole)) == 0b11
+    assert gate.message_store.bodies(id_of(whole)) == 0b11
 
 
 async def test_this_nodes_own_envelopes_are_not_asked_for(gate, author, manifest):
     whole = round_of(author, 0)
-    gate.shelf.put(whole)  # as the node does with what it publishes
+    gate.message_store.put(whole)  # as the node does with what it publishes
     server = Server(gate, whole)
-    await puller(gate, manifest, server).pull(server.peer)
+    await synchroniser(gate, manifest, server).pull(server.peer)
     assert len(server.asked) == 2
 
 
@@ -268,7 +280,7 @@ async def test_what_came_and_was_not_taken_is_not_asked_of_the_same_peer_again(g
     # Its counter is beyond what a newcomer may advance.
     beyond = round_of(author, int(manifest.max_rounds * 0.9))
     server = Server(gate, beyond)
-    asks = puller(gate, manifest, server)
+    asks = synchroniser(gate, manifest, server)
     for _ in range(2):
         await asks.pull(server.peer)
     assert server.asked.count(encode_request(asked(beyond, bodies=1))) == 1
@@ -282,7 +294,7 @@ async def test_what_came_and_was_not_taken_is_not_asked_of_the_same_peer_again(g
 async def test_a_wrong_listing_is_charged_to_who_sent_it_and_nothing_more_is_asked(gate, manifest, answer):
     server = Server(gate)
     server.says[1] = answer
-    await puller(gate, manifest, server).pull(server.peer)
+    await synchroniser(gate, manifest, server).pull(server.peer)
     assert gate.ledger.of(server.peer).evidence.bad > 0
     assert len(server.asked) == 1
 
@@ -290,7 +302,7 @@ async def test_a_wrong_listing_is_charged_to_who_sent_it_and_nothing_more_is_ask
 async def test_a_message_that_was_not_asked_for_is_charged_to_who_sent_it(gate, author, manifest):
     server = Server(gate, round_of(author, 0))
     server.says[2] = encode_delivery([message_of(round_of(author, 1))])
-    await puller(gate, manifest, server).pull(server.peer)
+    await synchroniser(gate, manifest, server).pull(server.peer)
     assert gate.ledger.of(server.peer).evidence.bad > 0
     assert waiting(gate, manifest) == 0
 
@@ -301,7 +313,7 @@ async def test_a_message_with_a_broken_signature_is_charged_to_who_sent_it_not_t
     broken = encode_message(envelope[:-1] + bytes([envelope[-1] ^ 1]), whole.bodies)
     server = Server(gate, whole)
     server.says[2] = encode_delivery([broken])
-    await puller(gate, manifest, server).pull(server.peer)
+    await synchroniser(gate, manifest, server).pull(server.peer)
     assert gate.ledger.of(server.peer).evidence.bad > 0
     assert gate.ledger.of(peer_id(author.issuer)).evidence.bad == 0
 
@@ -309,7 +321,7 @@ async def test_a_message_with_a_broken_signature_is_charged_to_who_sent_it_not_t
 async def test_who_lists_without_end_and_delivers_nothing_is_asked_once_each_time(gate, manifest):
     server = Server(gate)
     server.says[1] = encode_listing([InventoryItem(number.to_bytes(32, "big"), 1) for number in range(1, 1_025)])
-    await puller(gate, manifest, server).pull(server.peer)
+    await synchroniser(gate, manifest, server).pull(server.peer)
     # Two parts of the list, one request for messages, and the list of the epoch before.
     assert len(server.asked) == 4
 
@@ -317,7 +329,7 @@ async def test_who_lists_without_end_and_delivers_nothing_is_asked_once_each_tim
 async def test_a_peer_that_gives_no_answer_costs_nobody_anything(gate, manifest):
     server = Server(gate)
     server.says[1] = None
-    await puller(gate, manifest, server).pull(server.peer)
+    await synchroniser(gate, manifest, server).pull(server.peer)
     assert gate.ledger.of(server.peer).evidence.bad == 0
 
 
@@ -337,7 +349,7 @@ def info(manifest, number, address="/ip4/192.0.2.7/tcp/4001", *, shard=0):
 async def test_a_peer_names_those_it_is_connected_with_and_where_they_are(gate, manifest):
     server = Server(gate)
     server.peers = [info(manifest, 20), info(manifest, 21, "/ip4/192.0.2.8/tcp/4001"), info(manifest, 22, None)]
-    await puller(gate, manifest, server).meet(server.peer)
+    await synchroniser(gate, manifest, server).meet(server.peer)
     named = {(server.peer, each.peer_id, each.addresses[0]) for each in server.peers[:2]}
     assert set(server.introduced) == named
 
@@ -346,9 +358,9 @@ def test_those_in_good_standing_are_named_first_and_who_asks_is_not(gate):
     trusted = info(gate.manifest, 29)
     gate.ledger = Ledger(gate.ledger._database, trusted=(trusted.peer_id,), rng=random.Random(0))
     peers = [*(info(gate.manifest, number) for number in range(20, 29)), trusted]
-    giver = giver_of(gate, peers=lambda: peers)
+    responder = giver_of(gate, peers=lambda: peers)
     request = PeersRequest(2)
-    answer = decode_peers(giver.answer(peers[0].peer_id, encode_request(request)), request)
+    answer = decode_peers(responder.answer(peers[0].peer_id, encode_request(request)), request)
     named = {peer_id(each.key) for each in answer}
     assert len(named) == 2
     assert trusted.peer_id in named
@@ -358,9 +370,9 @@ def test_those_in_good_standing_are_named_first_and_who_asks_is_not(gate):
 def test_only_who_follows_what_is_asked_about_is_named(gate):
     gate.manifest = replace(gate.manifest, shards=4)
     peers = [info(gate.manifest, 20 + shard, shard=shard) for shard in range(4)]
-    giver = giver_of(gate, peers=lambda: peers)
+    responder = giver_of(gate, peers=lambda: peers)
     request = PeersRequest(16, shards=0b0110)
-    answer = decode_peers(giver.answer(ASKER, encode_request(request)), request)
+    answer = decode_peers(responder.answer(ASKER, encode_request(request)), request)
     assert {peer_id(each.key) for each in answer} == {peers[1].peer_id, peers[2].peer_id}
 
 
@@ -370,18 +382,18 @@ def parted(gate, manifest):
     swarm = replace(manifest, shards=4)
     gate.manifest = swarm
     server = Server(gate)
-    asker = puller(gate, swarm, server)
-    asker._earshot.shards = frozenset({2, 3})
+    asker = synchroniser(gate, swarm, server)
+    asker._subscriptions.shards = frozenset({2, 3})
     return asker, server
 
 
-def company(swarm, shard, count=COMPANY):
+def company(swarm, shard, count=TARGET_PEERS):
     return [info(swarm, 20 + 10 * shard + number, shard=shard) for number in range(count)]
 
 
 async def test_who_lacks_company_asks_for_those_who_follow_the_same(parted, gate):
     asker, server = parted
-    asker._peers = lambda: company(gate.manifest, 2)
+    asker._network.peers = lambda: company(gate.manifest, 2)
     server.peers = [*company(gate.manifest, 1), *company(gate.manifest, 3)]
     await asker.meet(server.peer)
     assert [decode_request(request).shards for request in server.asked] == [0b1000]
@@ -391,7 +403,7 @@ async def test_who_lacks_company_asks_for_those_who_follow_the_same(parted, gate
 async def test_who_is_named_nobody_new_asks_for_somebody_else(parted, gate):
     asker, server = parted
     known = company(gate.manifest, 3, count=1)
-    asker._peers = lambda: known
+    asker._network.peers = lambda: known
     server.peers = [*known, *company(gate.manifest, 1)]
     await asker.meet(server.peer)
     assert [decode_request(request).shards for request in server.asked] == [0b1100, ALL_SHARDS]
@@ -400,10 +412,10 @@ async def test_who_is_named_nobody_new_asks_for_somebody_else(parted, gate):
 
 async def test_who_has_company_or_follows_all_asks_for_anybody(parted, gate):
     asker, server = parted
-    asker._peers = lambda: [*company(gate.manifest, 2), *company(gate.manifest, 3)]
+    asker._network.peers = lambda: [*company(gate.manifest, 2), *company(gate.manifest, 3)]
     await asker.meet(server.peer)
-    asker._earshot.shards = frozenset(range(4))
-    asker._peers = list
+    asker._subscriptions.shards = frozenset(range(4))
+    asker._network.peers = list
     await asker.meet(server.peer)
     assert [decode_request(request).shards for request in server.asked] == [ALL_SHARDS] * 2
 
@@ -411,5 +423,5 @@ async def test_who_has_company_or_follows_all_asks_for_anybody(parted, gate):
 async def test_wrong_introductions_are_charged_to_who_sent_them(gate, manifest):
     server = Server(gate)
     server.says[1] = encode_listing([])[:0]
-    await puller(gate, manifest, server).meet(server.peer)
+    await synchroniser(gate, manifest, server).meet(server.peer)
     assert gate.ledger.of(server.peer).evidence.bad > 0

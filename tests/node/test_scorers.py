@@ -138,8 +138,8 @@ def test_a_fraction_that_is_other_or_unsimplified_is_wrong(answer: str) -> None:
 
 
 def decimal_task(answer: str, digits: int = 5) -> Task:
-    question = f"Please solve this problem to a maximum of {digits} significant digits, rounding up from the half."
-    return Task("decimal_arithmetic", question, answer)
+    prompt = f"Please solve this problem to a maximum of {digits} significant digits, rounding up from the half."
+    return Task("decimal_arithmetic", prompt, answer)
 
 
 @pytest.mark.parametrize(
@@ -253,7 +253,7 @@ def test_nothing_is_concluded_from_contradictory_premises() -> None:
 
 def test_premises_joined_or_doubled_never_pay() -> None:
     for task in items("propositional_logic"):
-        premises = [line.split(". ", 1)[1] for line in task.question.splitlines() if line.lstrip(".")[:1].isdigit()]
+        premises = [line.split(". ", 1)[1] for line in task.prompt.splitlines() if line.lstrip(".")[:1].isdigit()]
         for first, second in itertools.product(premises, repeat=2):
             assert not right(task, f"({first}) ∧ ({second})")
             assert not right(task, first)

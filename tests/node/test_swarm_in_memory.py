@@ -13,17 +13,20 @@ from sapo_adversary.attacks.false_claim import FalseClaim
 from sapo_adversary.attacks.kit import Key, Kit
 from sapo_adversary.scoring import SharedScorer
 from sapo_node.app.config import Config
-from sapo_node.app.node import Node
+from sapo_node.app.exchange import broadcast_evidence, follow_shards, pull, resend
+from sapo_node.app.node import build_node
+from sapo_node.app.run import run_node
 from sapo_node.app.state import SCHEMA
 from sapo_node.groups.messages import Refusal
 from sapo_node.groups.types import VerifiedGroup
 from sapo_node.ingest import shards
 from sapo_node.net.interface import Channel, NotRunningError, Verdict
 from sapo_node.net.memory import LinkQuality, MemoryHub
-from sapo_node.observability.journal import UNWRITTEN, Fate, Journal
+from sapo_node.observability.journal import Fate, Journal
 from sapo_node.processes.clock import TrioClock
 from sapo_node.processes.worker import WorkerFailed
-from sapo_node.sampling.sampler import PassedOver
+from sapo_node.sampling.sampler import NotDrawn
+from sapo_node.storage.context import SwarmContext
 from sapo_node.storage.counters import Counters
 from sapo_node.storage.database import Database
 from sapo_node.storage.keys import Identity
@@ -66,21 +69,18 @@ class Peer:
         self.fatal = []
         clock = TrioClock(10 * manifest.epoch_seconds)
         rng = random.Random(number if luck is None else luck)
-        self.node = Node(
-            config=replace(Config(external=4), **settings),
-            manifest=manifest,
-            identity=identity(number),
+        self.node = build_node(
+            replace(Config(external=4), **settings),
+            SwarmContext(manifest, clock, identity(number), rng),
             counters=Counters(self.database, manifest, now=clock.now(), key_is_new=key_is_new, rng=rng),
             database=self.database,
-            clock=clock,
             scorer=scorer(self.policy.answers),
             policy=self.policy,
-            rng=rng,
             on_fatal=self._stop,
-            journal=Journal(self.database) if journal else UNWRITTEN,
+            journal=Journal(self.database) if journal else None,
         )
         self.network = hub.join(
-            self.node.identity.peer_id,
+            self.node.peer_id,
             self.node.channels,
             requests=self.node.requests(lambda: self.network.peers()),  # noqa: PLW0108 - there is none yet
             admit=self.node.admits,
@@ -93,7 +93,7 @@ class Peer:
 
     @property
     def id(self):
-        return self.node.identity.peer_id
+        return self.node.peer_id
 
     @property
     def external(self):
@@ -108,8 +108,8 @@ async def play(peers, rounds, *others):
     async with trio.open_nursery() as nursery:
         for peer in peers:
             await nursery.start(peer.network.run)
-            nursery.start_soon(peer.node.testify, peer.network.publish)
-            nursery.start_soon(peer.node.listen, peer.network)
+            nursery.start_soon(broadcast_evidence, peer.node, peer.network.publish)
+            nursery.start_soon(follow_shards, peer.node, peer.network)
         for other in others:
             nursery.start_soon(other)
         async with trio.open_nursery() as playing:
@@ -120,7 +120,7 @@ async def play(peers, rounds, *others):
 
 
 async def play_one(peer, rounds):
-    await peer.node.run(peer.network.publish, rounds=rounds, on_round=peer.reports.append)
+    await run_node(peer.node, peer.network.publish, rounds=rounds, on_round=peer.reports.append)
 
 
 @pytest.fixture
@@ -190,8 +190,8 @@ async def test_what_gates_stop_and_what_grows_too_old_is_counted_as_left_out_onc
     peers = [Peer(1, fast, hub, gates=("steps",)), Peer(2, fast, hub)]
     answer = peers[1].policy.generate
 
-    async def with_a_false_step(questions, **settings):
-        groups = await answer(questions, **settings)
+    async def with_a_false_step(prompts, **settings):
+        groups = await answer(prompts, **settings)
         return [tuple(replace(each, text=f"2 + 2 = 5. {each.text}") for each in group) for group in groups]
 
     peers[1].policy.generate = with_a_false_step
@@ -199,12 +199,12 @@ async def test_what_gates_stop_and_what_grows_too_old_is_counted_as_left_out_onc
     node, counts = peers[0].node, peers[0].node.history.counts()
     assert counts["steps gate"] > 0
     node.pool.add([replace(VERIFIED, epoch=10, counter=counter) for counter in range(3)])
-    node._advance(node.counters.epoch(node._clock.now()) + 1_000)
-    node._count()
+    node.epochs.enter(node.counters.epoch(node.swarm.clock.now()) + 1_000)
+    node.tally.count()
     too_old = node.history.counts()
-    assert too_old[PassedOver.TOO_OLD] >= 3
+    assert too_old[NotDrawn.TOO_OLD] >= 3
     again = Peer(1, fast, MemoryHub(), database=peers[0].database).node
-    again._count()
+    again.tally.count()
     assert again.history.counts() == too_old
 
 
@@ -245,7 +245,7 @@ async def test_what_gossip_lost_is_pulled(manifest, pulls, least, most, autojump
         for peer in peers:
             await nursery.start(peer.network.run)
             if pulls:
-                nursery.start_soon(peer.node.pull, peer.network)
+                nursery.start_soon(pull, peer.node, peer.network)
         async with trio.open_nursery() as playing:
             for peer in peers:
                 playing.start_soon(play_and_wait, peer)
@@ -268,7 +268,7 @@ async def test_a_swarm_that_was_parted_catches_up_by_pulling(manifest, autojump_
     async with trio.open_nursery() as nursery:
         for peer in peers:
             await nursery.start(peer.network.run)
-            nursery.start_soon(peer.node.pull, peer.network)
+            nursery.start_soon(pull, peer.node, peer.network)
         async with trio.open_nursery() as playing:
             playing.start_soon(heal)
             for peer in peers:
@@ -362,8 +362,8 @@ async def test_a_network_that_fails_while_publishing_costs_a_message_and_not_the
         if len(sent) % 2:
             raise NotRunningError("the network failed while publishing")
 
-    await peer.node.run(publish, rounds=4, on_round=peer.reports.append)
-    await peer.node.resend(publish)
+    await run_node(peer.node, publish, rounds=4, on_round=peer.reports.append)
+    await resend(peer.node, publish)
     assert [report.step for report in peer.reports] == [1, 2, 3, 4]
     assert sent[4:] == sent[:4]
 
@@ -375,7 +375,7 @@ async def test_a_partition_heals_and_the_exchange_goes_on(fast, autojump_clock):
     async def weather():
         hub.partition([peers[0].id], [peers[1].id])
         await trio.sleep(40)
-        heard_alone.append(len(peers[0].node.inbox))
+        heard_alone.append(len(peers[0].node.pending_queue))
         hub.heal()
 
     heard_alone = []
@@ -479,10 +479,10 @@ async def test_a_node_without_a_policy_verifies_and_keeps_its_ledger(fast, autoj
     hub = MemoryHub()
     talker = Peer(1, fast, hub)
     watcher = Peer(2, fast, hub)
-    watcher.node._policy = watcher.node.trainer = None
+    watcher.node.policy = watcher.node.trainer = None
 
     async def watch():
-        await watcher.node.run(watcher.network.publish)
+        await run_node(watcher.node, watcher.network.publish)
 
     async with trio.open_nursery() as nursery:
         await nursery.start(talker.network.run)
@@ -514,44 +514,44 @@ async def test_the_same_seed_plays_the_same_swarm():
 
 
 async def test_a_node_looks_at_held_out_questions_before_its_first_round_and_every_so_many(fast, autojump_clock):
-    peer = Peer(1, fast, MemoryHub(), examine_every=3)
+    peer = Peer(1, fast, MemoryHub(), eval_every=3)
     phases = []
     async with trio.open_nursery() as nursery:
         await nursery.start(peer.network.run)
-        await peer.node.run(peer.network.publish, rounds=7, on_phase=phases.append)
+        await run_node(peer.node, peer.network.publish, rounds=7, on_phase=phases.append)
         nursery.cancel_scope.cancel()
-    exams = peer.node.history.exams()
-    assert [each["step"] for each in exams] == [0, 3, 6]
-    assert phases[:3] == ["examine", None, "generate"]
-    assert all(0 < each["low"] <= each["pass_at_1"] <= each["high"] < 1 for each in exams)
-    assert phases.count("examine") == 3
+    evaluations = peer.node.history.evaluations()
+    assert [each["step"] for each in evaluations] == [0, 3, 6]
+    assert phases[:3] == ["evaluate", None, "generate"]
+    assert all(0 < each["low"] <= each["pass_at_1"] <= each["high"] < 1 for each in evaluations)
+    assert phases.count("evaluate") == 3
 
 
 async def test_a_node_that_starts_again_does_not_repeat_its_first_look(fast, autojump_clock):
-    peer = Peer(1, fast, MemoryHub(), examine_every=100)
+    peer = Peer(1, fast, MemoryHub(), eval_every=100)
     phases = []
     async with trio.open_nursery() as nursery:
         await nursery.start(peer.network.run)
         for rounds in (0, 0, 2, 0):
-            await peer.node.run(peer.network.publish, rounds=rounds, on_phase=phases.append)
+            await run_node(peer.node, peer.network.publish, rounds=rounds, on_phase=phases.append)
         nursery.cancel_scope.cancel()
-    assert phases.count("examine") == 1
-    assert [each["step"] for each in peer.node.history.exams()] == [0]
+    assert phases.count("evaluate") == 1
+    assert [each["step"] for each in peer.node.history.evaluations()] == [0]
 
 
 async def test_a_look_that_fails_costs_no_round(fast, autojump_clock, caplog):
-    peer = Peer(1, fast, MemoryHub(), examine_every=1)
+    peer = Peer(1, fast, MemoryHub(), eval_every=1)
     answer = peer.policy.generate
 
-    async def fails_in_exams(questions, **settings):
+    async def fails_in_exams(prompts, **settings):
         if settings["completions"] == 1:
             raise WorkerFailed("the learner died")
-        return await answer(questions, **settings)
+        return await answer(prompts, **settings)
 
     peer.policy.generate = fails_in_exams
     await play([peer], 3)
     assert len(peer.reports) == 3
-    assert peer.node.history.exams() == []
+    assert peer.node.history.evaluations() == []
     assert "no look at held-out questions after round 1: the learner died" in caplog.text
 
 
@@ -562,7 +562,7 @@ async def test_a_swarm_on_several_topics_exchanges_as_on_one(fast, autojump_cloc
     await play(peers, 15)
     assert all(sum(peer.external) > 0 for peer in peers)
     assert all(not peer.node.ingest.refused for peer in peers)
-    assert all(peer.node.earshot.shards == frozenset(range(4)) for peer in peers)
+    assert all(peer.node.subscriptions.shards == frozenset(range(4)) for peer in peers)
 
 
 async def test_nodes_that_hear_a_part_of_the_swarm_learn_from_it(fast, autojump_clock, monkeypatch):
@@ -572,7 +572,7 @@ async def test_nodes_that_hear_a_part_of_the_swarm_learn_from_it(fast, autojump_
     peers = [Peer(number, spread, hub) for number in range(1, 8)]
     await play(peers, 40)
     for peer in peers:
-        assert len(peer.node.earshot.shards) < 4
+        assert len(peer.node.subscriptions.shards) < 4
         assert len(issuers_of(peer, epoch=10)) == len(peers) - 1
         assert len(issuers_of(peer, epoch=11)) < len(peers) - 1
         assert sum(peer.external[-10:]) > 0

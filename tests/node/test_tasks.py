@@ -52,7 +52,7 @@ def test_an_item_is_that_of_reasoning_gym_itself(dataset: str, config: Mapping[s
     for seed in (0, 7, 2**31 + 5, 2**32 - 1):
         item = reasoning_gym.create_dataset(dataset, seed=seed, size=1, **config)[0]
         task = build_task(dataset, config, seed)
-        assert task.question == item["question"]
+        assert task.prompt == item["question"]
         assert task.answer == (item["answer"] or item["metadata"]["example_answer"])
 
 
@@ -60,7 +60,7 @@ def test_an_item_is_that_of_reasoning_gym_itself(dataset: str, config: Mapping[s
 def test_seeds_of_the_whole_range_have_items_with_answers(dataset: str, config: Mapping[str, Any]) -> None:
     for seed in range(0, 2**32, 2**32 // 300):
         task = build_task(dataset, config, seed)
-        assert task.question
+        assert task.prompt
         assert task.answer
 
 

@@ -17,7 +17,7 @@ from sapo_node.net.addresses import parse_announce, parse_dial, parse_listen
 from sapo_node.storage.database import Database
 from sapo_node.storage.keys import load_key
 from sapo_node.verification.compatibility import require_catalogue
-from sapo_node.verification.sandbox import Jail
+from sapo_node.verification.sandbox import Sandbox
 from sapo_protocol import LocalError, load_manifest, parse_manifest, public_key_of, render_manifest
 
 EVIL = "evil\x1b]0;x\x07\x9b31m\u202e\u2066\u2028"
@@ -97,13 +97,13 @@ def test_an_error_that_quotes_foreign_text_is_printable(tmp_path, place):
 
 
 async def test_an_error_about_a_task_that_nobody_has_is_printable(nursery):
-    jail = Jail()
-    await nursery.start(jail.run)
+    sandbox = Sandbox()
+    await nursery.start(sandbox.run)
     swarm = load_manifest("starter")
     for name in ("evil.\x1b\u202e", "evil\x1b\u202e"):
         evil = replace(swarm, tasks=(replace(swarm.tasks[0], dataset=name),))
         with pytest.raises(LocalError, match="evil") as refused:
-            await require_catalogue(evil, jail)
+            await require_catalogue(evil, sandbox)
         assert str(refused.value).isprintable()
 
 

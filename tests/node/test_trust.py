@@ -110,10 +110,10 @@ def test_a_ban_for_lies_ends_in_probation_after_its_time(ledger):
 
 def test_a_ban_for_equivocation_never_ends_and_keeps_its_proof(ledger):
     ledger.at(1)
-    ledger.convict(Equivocation(bytes(range(32)), 1, 2, b"two envelopes"))
+    ledger.ban(Equivocation(bytes(range(32)), 1, 2, b"two envelopes"))
     ledger.at(100 * constants.BAN_EPOCHS)
     assert ledger.of(PEER).standing is Standing.BANNED
-    assert ledger.convicted(PEER) == b"two envelopes"
+    assert ledger.banned_by_evidence(PEER) == b"two envelopes"
 
 
 BEFORE = {
@@ -170,7 +170,7 @@ def test_what_a_trusted_peer_does_wrong_counts_once_it_is_trusted_no_more(databa
 
 def test_a_trusted_peer_that_equivocates_is_banned_now_and_at_every_start(database, rng, caplog):
     ledger = Ledger(database, trusted=[PEER], rng=rng)
-    ledger.convict(Equivocation(bytes(range(32)), 1, 2, b"two envelopes"))
+    ledger.ban(Equivocation(bytes(range(32)), 1, 2, b"two envelopes"))
     assert not ledger.admits(PEER)
     assert account_of(database, PEER).standing is Standing.BANNED
     assert not Ledger(database, trusted=[PEER], rng=rng).admits(PEER)

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from context import context_of
 from rollouts import right_and_wrong, rollout
 from sapo_node.trust.constants import Evidence, Standing
 from sapo_node.trust.ledger import Ledger
@@ -37,14 +38,14 @@ def ledger(database, rng):
 
 @pytest.fixture
 def verifier(manifest, ledger):
-    return Verifier(manifest, OpenScorer(), ledger, random.Random(1))
+    return Verifier(context_of(manifest, random.Random(1)), OpenScorer(), ledger)
 
 
 async def test_an_honest_group_is_verified_with_rewards_computed_here(verifier, author):
     group, body, task = right_and_wrong(author)
     (verified,) = await verifier.verify(rollout(author, [group], [body]))
     assert verified.rewards == (True,) * 3 + (False,) * 5
-    assert verified.question == task.question
+    assert verified.prompt == task.prompt
     assert verified.completions == body.completions
 
 
@@ -64,7 +65,7 @@ async def test_a_false_claim_is_caught_remembered_and_not_trained_on(verifier, a
 
 async def test_wrong_answers_honestly_claimed_cost_nothing(manifest, author, ledger):
     group, body, _ = right_and_wrong(author, right=0)
-    always_audit = Verifier(manifest, OpenScorer(), ledger, AlwaysFirst())
+    always_audit = Verifier(context_of(manifest, AlwaysFirst()), OpenScorer(), ledger)
     assert await always_audit.verify(rollout(author, [group], [body])) == []
     assert ledger.of(peer_id(author.issuer)).evidence.bad == 0
 
@@ -78,10 +79,10 @@ class AlwaysFirst(random.Random):
 
 async def test_a_group_claimed_flat_is_not_scored_unless_audited(manifest, database, rng, author):
     ledger = Ledger(database, trusted=[peer_id(author.issuer)], rng=rng)
-    verifier = Verifier(manifest, OpenScorer(), ledger, random.Random(1))
+    verifier = Verifier(context_of(manifest, random.Random(1)), OpenScorer(), ledger)
     group, body, _ = right_and_wrong(author, right=0)
     assert await verifier.verify(rollout(author, [group], [body])) == []
-    assert verifier.unusable == {Unusable.CLAIMED_FLAT: 1}
+    assert verifier.unusable == {Unusable.CLAIMED_ZERO_ADVANTAGE: 1}
 
 
 @pytest.mark.parametrize("right", [0, 8])
@@ -89,14 +90,14 @@ async def test_a_newcomer_earns_standing_by_groups_that_are_truly_flat_as_by_oth
     """Who is nearly always right has few others."""
     group, body, _ = right_and_wrong(author, right=right)
     assert await verifier.verify(rollout(author, [group], [body])) == []
-    assert verifier.unusable == {Unusable.FLAT: 1}
+    assert verifier.unusable == {Unusable.ZERO_ADVANTAGE: 1}
     assert ledger.of(peer_id(author.issuer)).earned == 1
 
 
 async def test_a_lie_about_a_flat_group_is_found_by_audit(manifest, author, ledger):
     group, body, _ = right_and_wrong(author, right=3)
     lie = replace(group, claims=(False,) * 8)
-    await Verifier(manifest, OpenScorer(), ledger, AlwaysFirst()).verify(rollout(author, [lie], [body]))
+    await Verifier(context_of(manifest, AlwaysFirst()), OpenScorer(), ledger).verify(rollout(author, [lie], [body]))
     assert ledger.of(peer_id(author.issuer)).evidence.bad > 0
 
 
@@ -117,7 +118,7 @@ async def test_text_copied_from_another_peer_answers_the_wrong_question(verifier
 
 
 async def test_a_scorer_that_fails_closed_yields_nothing_and_blames_nobody(manifest, author, ledger):
-    verifier = Verifier(manifest, FailingScorer(), ledger, random.Random(1))
+    verifier = Verifier(context_of(manifest, random.Random(1)), FailingScorer(), ledger)
     group, body, _ = right_and_wrong(author)
     assert await verifier.verify(rollout(author, [group], [body])) == []
     assert verifier.unusable == {Unusable.UNSCORED: 1}
@@ -154,7 +155,7 @@ async def test_a_request_names_the_assigned_task_and_nothing_of_the_peers(author
 
     ledger = Ledger(Database(None, SCHEMA), rng=random.Random(0))
     group, body, _ = right_and_wrong(author)
-    await Verifier(manifest, Recording(), ledger, random.Random(1)).verify(rollout(author, [group], [body]))
+    await Verifier(context_of(manifest, random.Random(1)), Recording(), ledger).verify(rollout(author, [group], [body]))
     task = assign(manifest, author.issuer, 5, 0, 0)
     texts = tuple(completion.text for completion in body.completions)
     assert asked == [ScoreRequest(task.spec.dataset, task.spec.config, task.seed, texts)]

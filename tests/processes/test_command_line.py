@@ -11,7 +11,7 @@ import pytest
 
 from processes import PATIENCE, RunningProcess, sapo_node, write_swarm
 from sapo_node.app.state import SCHEMA, locked, state_folder
-from sapo_node.cli import main
+from sapo_node.cli.main import main
 from sapo_node.observability.metrics import METRICS
 from sapo_node.storage.database import Database
 from sapo_node.storage.keys import create_key
@@ -186,7 +186,7 @@ def test_a_key_made_by_a_start_that_failed_shares_with_the_next(tmp_path):
 
 
 def test_eval_without_a_state_measures_the_policy_in_the_package():
-    done = sapo_node("eval", "--questions", 4, "--json")
+    done = sapo_node("eval", "--prompts", 4, "--json")
     result = json.loads(done.stdout)
     assert result["step"] == 0
     assert len(result["per_task"]) == 6
@@ -219,7 +219,7 @@ def test_start_plays_the_rounds_asked_for_and_tells_of_them(played):
     lines = [json.loads(line) for line in sapo_node("metrics", *where).stdout.splitlines()]
     assert lines == [{name: each[name] for name in METRICS} for each in rounds]
     assert all(line["learning_rate"] > 0 for line in lines)
-    trained = json.loads(sapo_node("eval", *where, "--questions", 2, "--samples", 3, "--json").stdout)
+    trained = json.loads(sapo_node("eval", *where, "--prompts", 2, "--samples", 3, "--json").stdout)
     assert (trained["step"], trained["samples"]) == (3, 3)
 
 

@@ -41,7 +41,7 @@ def test_a_node_trains_on_what_a_server_and_a_program_answer(tmp_path):
         config = tmp_path / "node.toml"
         config.write_text(
             f"trusted = {json.dumps(peers)}\nbootstrap = {json.dumps([e['addresses'][0] for e in started])}\n"
-            "examine_every = 0\ngates = []\n"  # which of them pass filters hangs on the keys
+            "eval_every = 0\ngates = []\n"  # which of them pass filters hangs on the keys
         )
         with RunningProcess(tmp_path / "t", "--swarm", swarm, "--config", config) as learner:
             for peer in peers:
@@ -63,7 +63,7 @@ class Typist:
         self._node = node
         self._asked = 0
 
-    def question(self):
+    def prompt(self):
         """The next question, once it is asked."""
         deadline = time.monotonic() + PATIENCE
         while time.monotonic() < deadline:
@@ -92,12 +92,12 @@ def person(folder, swarm):
 
 def test_a_person_answers_skips_and_stops(tmp_path, swarm):
     with person(tmp_path / "a", swarm) as (typist, node):
-        while (result := solve(typist.question())) is None:
+        while (result := solve(typist.prompt())) is None:
             typist.types("\x04")
         typist.types(f"no idea\nI think <answer>{result}</answer>\n\n")
         (task,) = node.until_event("shared")["tasks"]
         assert (task["groups"], task["informative"], task["completions"], task["right"]) == (1, 1, 8, 1)
-        typist.question()
+        typist.prompt()
         node.process.send_signal(signal.SIGINT)
         node.until_event("stopped")
         assert node.process.wait(30) == 0

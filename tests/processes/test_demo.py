@@ -10,7 +10,7 @@ from processes import sapo_node
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_the_polluter_of_the_demo_gets_nothing_and_the_honest_nodes_learn_and_exchange():
-    done = sapo_node("demo", "--rounds", 25, "--questions", 8, "--json", timeout=580)
+    done = sapo_node("demo", "--rounds", 25, "--prompts", 8, "--json", timeout=580)
     assert done.returncode == 0, done.stderr
     assert "while this runs: http://127.0.0.1:" in done.stderr
     summary = json.loads(done.stdout.splitlines()[-1])

@@ -73,7 +73,7 @@ class Peer:
         group = {
             "body": hashlib.sha256(body).digest(),
             "claims": list(MIXED),
-            "digest": task_digest(item.question, item.answer),
+            "digest": task_digest(item.prompt, item.answer),
         }
         payload = encode({"epoch": 0, "counter": counter, "groups": [group], **extension})
         signed = seal(

@@ -77,13 +77,13 @@ def test_a_javascript_peer_pulls_what_was_published_before_it_came(swarm, tmp_pa
     node.until(lambda event: event["event"] == "round" and event["step"] == 3)
     with JavaScriptPeer(tmp_path / "peer", *way_in, "--pull") as peer:
         (pulled,) = peer.until("pulled")
-        judged = peer.events("message")
+        verified_or_unusable = peer.events("message")
     assert pulled["listed"] >= 3
-    accepted = [each for each in judged if each["verdict"] == "accept"]
+    accepted = [each for each in verified_or_unusable if each["verdict"] == "accept"]
     assert {0, 1, 2} <= {each["counter"] for each in accepted}
     assert {each["verification"] for each in accepted} == {"accept"}
     # What the node published meanwhile may have come by gossip, too.
-    assert {each["verdict"] for each in judged} <= {"accept", "replay"}
+    assert {each["verdict"] for each in verified_or_unusable} <= {"accept", "replay"}
 
 
 def test_a_node_and_a_javascript_peer_verify_each_others_groups_and_the_node_trains_on_them(exchange):
@@ -96,6 +96,6 @@ def test_a_node_and_a_javascript_peer_verify_each_others_groups_and_the_node_tra
     refused = {what: count for what, count in trained["counts"].items() if what not in TAKEN}
     assert not any(refused.values())
 
-    judged = peer.until("message", 10)
-    assert {(each["verdict"], each.get("verification")) for each in judged} == {("accept", "accept")}
-    assert {(each["verdict"], len(each["rewards"])) for each in judged} == {("accept", 4)}
+    verified_or_unusable = peer.until("message", 10)
+    assert {(each["verdict"], each.get("verification")) for each in verified_or_unusable} == {("accept", "accept")}
+    assert {(each["verdict"], len(each["rewards"])) for each in verified_or_unusable} == {("accept", 4)}

@@ -41,19 +41,19 @@ class Mesh:
 
     peers: list[str]
     rate: float
-    dice: random.Random
+    rng: random.Random
     silent: frozenset[str] = frozenset()
     now: float = 1_000.0
 
     def __post_init__(self) -> None:
         self.scores = Scores()
-        self.links = {peer: self.dice.uniform(0.0, 1.0) for peer in self.peers}
+        self.links = {peer: self.rng.uniform(0.0, 1.0) for peer in self.peers}
 
     def message(self) -> None:
         """One message of the swarm's, by whichever ways it comes."""
-        self.now += self.dice.expovariate(self.rate)
-        spread = self.dice.choice([0.01, 0.1, 1.0])
-        has = {peer: self.dice.uniform(0.0, spread) for peer in self.peers if peer not in self.silent}
+        self.now += self.rng.expovariate(self.rate)
+        spread = self.rng.choice([0.01, 0.1, 1.0])
+        has = {peer: self.rng.uniform(0.0, spread) for peer in self.peers if peer not in self.silent}
         first = min(has[peer] + self.links[peer] for peer in has)
         copies = sorted(
             (has[peer] + self.links[peer], peer)
@@ -65,7 +65,7 @@ class Mesh:
     def single(self) -> None:
         """One message that only one peer, drawn, delivers."""
         self.now += 1 / self.rate
-        self.delivered([self.dice.choice([each for each in self.peers if each not in self.silent])])
+        self.delivered([self.rng.choice([each for each in self.peers if each not in self.silent])])
 
     def delivered(self, peers: list[str], topic: str = TOPIC) -> None:
         self.scores.delivered(self.now, topic, peers, self.peers)
@@ -161,7 +161,7 @@ def test_a_peer_that_is_always_second_is_never_below_zero(size, rate, seed):
     mesh = Mesh(names(size), rate, random.Random(seed))
     for _ in range(300):
         mesh.now += 1 / rate
-        mesh.delivered([mesh.dice.choice(mesh.peers[1:]), "peer 0"])
+        mesh.delivered([mesh.rng.choice(mesh.peers[1:]), "peer 0"])
         assert mesh.score("peer 0") >= 0
 
 
@@ -269,11 +269,11 @@ def test_the_memory_is_bounded(happened):
     assert len(scores._conducts) <= 8
 
 
-@given(strangers=st.integers(1, 100))
-def test_strangers_do_not_wash_a_negative_score_off(strangers):
+@given(unknown_peers=st.integers(1, 100))
+def test_strangers_do_not_wash_a_negative_score_off(unknown_peers):
     scores = Scores(peers=8)
     scores.offended(0.0, "mallory", Offence.EXCESS, 60)
-    for number in range(strangers):
+    for number in range(unknown_peers):
         scores.delivered(1.0 + number / 100, TOPIC, [f"stranger {number}"], ())
     assert scores.score(3.0, "mallory") < 0
 

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
 from sapo_node.ingest import pending
-from sapo_node.ingest.pending import Inbox
+from sapo_node.ingest.pending import PendingQueue
 from sapo_node.storage.database import Database
 from sapo_node.trust.constants import MAX_AGE
+from sapo_node.trust.defences import Defences
 from sapo_protocol import (
     Body,
     Completion,
@@ -34,6 +35,7 @@ KEYS = [Ed25519PrivateKey.from_private_bytes(bytes([n]) * 32) for n in range(4)]
 ISSUERS = [key.public_key().public_bytes_raw() for key in KEYS]
 PEERS = [peer_id(issuer) for issuer in ISSUERS]
 PER_PEER, IN_ALL = 3, 8
+SMALL = Defences(pending_per_peer=PER_PEER, pending_rollouts=IN_ALL)
 
 arriving = st.tuples(
     st.integers(0, len(KEYS) - 1),
@@ -60,7 +62,7 @@ class InboxMachine(RuleBasedStateMachine):
     def __init__(self):
         super().__init__()
         self.database = Database(None, (pending.SCHEMA,))
-        self.inbox = Inbox(self.database, MANIFEST)
+        self.pending_queue = PendingQueue(self.database, MANIFEST, defences=SMALL)
         self.waiting: dict[bytes, Rollout] = {}
         """By envelope id, in the order of arrival."""
 
@@ -71,7 +73,7 @@ class InboxMachine(RuleBasedStateMachine):
 
     @rule(author=st.integers(0, len(KEYS) - 1))
     def one_is_drawn(self, author):
-        drawn = self.inbox.draw(PEERS[author])
+        drawn = self.pending_queue.draw(PEERS[author])
         if drawn is None:
             assert PEERS[author] not in map(self.peer_of, self.waiting.values())
         else:
@@ -80,25 +82,25 @@ class InboxMachine(RuleBasedStateMachine):
 
     @rule(epoch=st.sampled_from([0, 4, 5, 8, 9]))
     def an_epoch_begins(self, epoch):
-        self.inbox.advance(epoch)
+        self.pending_queue.advance(epoch)
         self.waiting = {key: each for key, each in self.waiting.items() if epoch - each.header.epoch <= MAX_AGE}
 
     @rule(author=st.integers(0, len(KEYS) - 1))
     def a_peer_is_forgotten(self, author):
-        self.inbox.forget(PEERS[author])
+        self.pending_queue.forget(PEERS[author])
         self.waiting = {key: each for key, each in self.waiting.items() if self.peer_of(each) != PEERS[author]}
 
     @precondition(lambda self: self.waiting)
     @rule()
     def the_node_restarts(self):
-        self.inbox = Inbox(self.database, MANIFEST)
+        self.pending_queue = PendingQueue(self.database, MANIFEST, defences=SMALL)
 
     @invariant()
     def it_holds_what_waits_and_within_its_bounds(self):
         holders = [self.peer_of(each) for each in self.waiting.values()]
         assert self.stored() == set(self.waiting)
-        assert len(self.inbox) == len(holders) <= IN_ALL
-        assert self.inbox.peers() == sorted(set(holders))
+        assert len(self.pending_queue) == len(holders) <= IN_ALL
+        assert self.pending_queue.peers() == sorted(set(holders))
         assert all(holders.count(peer) <= PER_PEER for peer in holders)
 
     def put(self, author, epoch, counter, keep):
@@ -106,7 +108,7 @@ class InboxMachine(RuleBasedStateMachine):
         came = replace(whole, bodies=tuple(body if k else None for body, k in zip(whole.bodies, keep, strict=True)))
         known = self.waiting.get(came.opened.envelope_id)
         others = {envelope_id: each for envelope_id, each in self.waiting.items() if each is not known}
-        self.inbox.put(came)
+        self.pending_queue.put(came)
         if known:
             came = replace(came, bodies=tuple(a or b for a, b in zip(came.bodies, known.bodies, strict=True)))
         held = {peer: [key for key, each in others.items() if self.peer_of(each) == peer] for peer in PEERS}
@@ -124,8 +126,6 @@ class InboxMachine(RuleBasedStateMachine):
         return peer_id(rollout.opened.issuer)
 
 
-def test_the_inbox_gives_the_newest_first_and_makes_room_where_most_is_held_and_oldest(monkeypatch):
+def test_the_inbox_gives_the_newest_first_and_makes_room_where_most_is_held_and_oldest():
     """With its bounds made small enough to be met."""
-    monkeypatch.setattr(pending, "MAX_PER_PEER", PER_PEER)
-    monkeypatch.setattr(pending, "MAX_ROLLOUTS", IN_ALL)
     run_state_machine_as_test(InboxMachine, settings=settings())

@@ -43,7 +43,7 @@ from sapo_protocol.cbor import encode
 
 EPOCH, SKEW, GROUPS, ROUNDS = 600, 30, 2, 8
 MANIFEST = replace(load_manifest("starter"), genesis=0, epoch_seconds=EPOCH, completions=2, max_rounds=ROUNDS)
-NEWCOMER_ENVELOPES, STRANGERS_CONVICTED = 5, 1
+NEWCOMER_ENVELOPES, UNKNOWN_BANS = 5, 1
 KEYS = [Ed25519PrivateKey.from_private_bytes(bytes([n]) * 32) for n in range(5)]
 ISSUERS = [key.public_key().public_bytes_raw() for key in KEYS]
 PEERS = [peer_id(issuer) for issuer in ISSUERS]
@@ -188,7 +188,7 @@ class IngestMachine(RuleBasedStateMachine):
         """Those of them in the inbox."""
         self.drawn: list[tuple[Content, int]] = []
         self.by_newcomers: set[Content] = set()
-        self.convicted: set[int] = set()
+        self.banned_by_evidence: set[int] = set()
         self.own: set[Content] = set()
         self.the_node_starts_again()
 
@@ -249,7 +249,7 @@ class IngestMachine(RuleBasedStateMachine):
         expected, alarms = self.expected_of_evidence(sender, evidence), len(self.gate.fatal)
         self.judge(sender, evidence.encoded(), expected, is_evidence=True)
         if expected == PASSES:
-            self.convict(one.author)
+            self.ban(one.author)
         assert len(self.gate.fatal) - alarms == int(expected == (IGNORE, Ignored.EQUIVOCATION))
 
     @rule(seconds=st.sampled_from([EPOCH, EPOCH // 2, EPOCH - SKEW - 101, EPOCH - SKEW - 100, 1]), is_noticed=mostly)
@@ -262,7 +262,7 @@ class IngestMachine(RuleBasedStateMachine):
 
     @rule(author=authors)
     def a_rollout_is_drawn_for_verification(self, author):
-        rollout = self.gate.inbox.draw(PEERS[author])
+        rollout = self.gate.pending_queue.draw(PEERS[author])
         if rollout is None:
             assert author not in {content.author for content in self.waiting}
             return
@@ -273,7 +273,7 @@ class IngestMachine(RuleBasedStateMachine):
 
     @rule()
     def the_node_starts_again(self):
-        self.gate = Gate(self.database, MANIFEST, random.Random(0), issuer=ISSUERS[OWN])
+        self.gate = Gate(self.database, MANIFEST, random.Random(0), KEYS[OWN])
         self.gate.clock.time = self.now
         self.an_epoch_is_entered()
 
@@ -289,8 +289,8 @@ class IngestMachine(RuleBasedStateMachine):
     @invariant()
     def equivocators_are_convicted_and_nobody_else(self):
         for author, peer in enumerate(PEERS):
-            assert (self.gate.ledger.convicted(peer) is not None) is (author in self.convicted)
-            assert author not in self.convicted or not self.gate.ledger.admits(peer)
+            assert (self.gate.ledger.banned_by_evidence(peer) is not None) is (author in self.banned_by_evidence)
+            assert author not in self.banned_by_evidence or not self.gate.ledger.admits(peer)
 
     def today(self) -> int:
         return int(self.now) // EPOCH
@@ -317,7 +317,7 @@ class IngestMachine(RuleBasedStateMachine):
         if expected == PASSES:
             self.let_through(message)
         if expected == (IGNORE, Ignored.EQUIVOCATION) and is_heard:
-            self.convict(content.author)
+            self.ban(content.author)
         is_alarm = content.author == OWN and content not in self.own and expected == (IGNORE, Ignored.DUPLICATE)
         assert len(self.gate.fatal) - alarms == int(is_alarm)
 
@@ -356,11 +356,11 @@ class IngestMachine(RuleBasedStateMachine):
         )
 
     def court_hears(self, author: int) -> bool:
-        has_place = author in (KNOWN, GIVER) or self.strangers_convicted < STRANGERS_CONVICTED
-        return author not in self.convicted and has_place
+        has_place = author in (KNOWN, GIVER) or self.strangers_convicted < UNKNOWN_BANS
+        return author not in self.banned_by_evidence and has_place
 
-    def convict(self, author: int) -> None:
-        self.convicted.add(author)
+    def ban(self, author: int) -> None:
+        self.banned_by_evidence.add(author)
         self.strangers_convicted += author not in (KNOWN, GIVER)
         self.waiting = {each: bodies for each, bodies in self.waiting.items() if each.author != author}
 
@@ -387,7 +387,7 @@ class IngestMachine(RuleBasedStateMachine):
             assert after[sender].evidence == blameless.evidence.after(Fact.INVALID_MESSAGE)
             assert self.other_node_judges(data, epoch, is_evidence) is REJECT
         else:
-            assert all(self.gate.ledger.convicted(peer) for peer in changed)
+            assert all(self.gate.ledger.banned_by_evidence(peer) for peer in changed)
 
     def other_node_judges(self, data: bytes, epoch: int, is_evidence) -> Verdict:
         """Of a new sender, in the epoch of the message: what is rejected is wrong by its bytes alone."""
@@ -402,7 +402,7 @@ class IngestMachine(RuleBasedStateMachine):
 def test_the_gate_does_what_the_steps_say_and_blames_nobody_else(monkeypatch):
     """With its common budgets made small enough to be met."""
     monkeypatch.setattr(constants, "NEWCOMER_ENVELOPES", NEWCOMER_ENVELOPES)
-    monkeypatch.setattr(constants, "STRANGERS_CONVICTED", STRANGERS_CONVICTED)
+    monkeypatch.setattr(constants, "UNKNOWN_BANS", UNKNOWN_BANS)
     run_state_machine_as_test(IngestMachine, settings=settings(max_examples=3 * settings().max_examples))
 
 
@@ -418,7 +418,7 @@ def test_a_clock_set_back_takes_no_round_twice():
 
 
 def test_each_epoch_has_a_budget_of_convictions(monkeypatch):
-    monkeypatch.setattr(constants, "STRANGERS_CONVICTED", STRANGERS_CONVICTED)
+    monkeypatch.setattr(constants, "UNKNOWN_BANS", UNKNOWN_BANS)
     gate = Gate(Database(None, SCHEMA), MANIFEST, random.Random(0))
     one, other = (Evidence(*(Content(author, 5, 0, text) for text in ("a", "b"))).encoded() for author in (1, 2))
     verdicts = [handle(gate, SENDERS[0], evidence, is_evidence=True) for evidence in (one, other)]

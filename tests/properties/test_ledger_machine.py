@@ -41,7 +41,7 @@ class History:
     """The epoch of the last fact."""
     guilt: float = 0.0
     """What a conviction put in the place of all evidence before it."""
-    convicted: bool = False
+    banned_by_evidence: bool = False
 
     def evidence(self) -> tuple[float, float]:
         """Each fact at its weight, faded by the weights of all that came after it."""
@@ -118,10 +118,10 @@ class LedgerMachine(RuleBasedStateMachine):
     @rule(peer=peers)
     def a_peer_is_convicted(self, peer):
         for each, keys in zip(self.ledgers, (KEYS, OTHER_KEYS), strict=True):
-            each.convict(Equivocation(keys[peer], 1, 1, b"evidence"))
+            each.ban(Equivocation(keys[peer], 1, 1, b"evidence"))
         history = self.history(peer)
         history.standing, history.since = Standing.BANNED, self.epoch
-        history.facts, history.guilt, history.convicted = [], constants.BAN_OFFENCES, True
+        history.facts, history.guilt, history.banned_by_evidence = [], constants.BAN_OFFENCES, True
 
     @rule(later=st.sampled_from([0, 1, 2, constants.BAN_EPOCHS - 1, constants.BAN_EPOCHS, -1]))
     def an_epoch_begins(self, later):
@@ -163,9 +163,9 @@ class LedgerMachine(RuleBasedStateMachine):
     @invariant()
     def a_conviction_is_for_ever(self):
         for peer, history in self.histories.items():
-            proof = self.ledgers[0].convicted(NAMES[peer])
-            assert proof == (b"evidence" if history.convicted else None)
-            if history.convicted:
+            proof = self.ledgers[0].banned_by_evidence(NAMES[peer])
+            assert proof == (b"evidence" if history.banned_by_evidence else None)
+            if history.banned_by_evidence:
                 assert self.of(peer).standing is Standing.BANNED
 
     @invariant()
@@ -190,7 +190,7 @@ class LedgerMachine(RuleBasedStateMachine):
     def standing(self, peer: int) -> Standing:
         """What the history of a peer comes to, or the operator's word while the peer is not convicted."""
         history = self.histories[peer]
-        return Standing.HEALTHY if peer == TRUSTED and not history.convicted else history.standing
+        return Standing.HEALTHY if peer == TRUSTED and not history.banned_by_evidence else history.standing
 
     def report(self, peer: int, fact: Fact) -> None:
         before = self.of(peer).trust
@@ -207,7 +207,7 @@ class LedgerMachine(RuleBasedStateMachine):
         """In probation, with nothing held for or against the peer."""
         for peer, history in self.histories.items():
             is_served = history.standing is Standing.BANNED and self.epoch - history.since >= constants.BAN_EPOCHS
-            if is_served and not history.convicted:
+            if is_served and not history.banned_by_evidence:
                 self.histories[peer] = History(Standing.PROBATION, since=self.epoch)
 
     def newcomers_are_promoted(self) -> None:
@@ -224,14 +224,14 @@ class LedgerMachine(RuleBasedStateMachine):
     def strangers_are_forgotten(self) -> None:
         """Down to the bound: newcomers before banned ones, and those first whose standing is oldest."""
         known = {account.peer for account in self.ledgers[0].accounts()}
-        strangers = {
+        unknown_peers = {
             peer: each for peer, each in self.histories.items() if each.is_forgettable(self.epoch) and peer != TRUSTED
         }
-        gone = {peer: each for peer, each in strangers.items() if NAMES[peer] not in known}
-        assert len(strangers) - len(gone) == min(len(strangers), STRANGERS)
-        for peer in set(strangers) - set(gone):
+        gone = {peer: each for peer, each in unknown_peers.items() if NAMES[peer] not in known}
+        assert len(unknown_peers) - len(gone) == min(len(unknown_peers), STRANGERS)
+        for peer in set(unknown_peers) - set(gone):
             for other in gone.values():
-                order = [(each.standing is Standing.BANNED, each.since) for each in (other, strangers[peer])]
+                order = [(each.standing is Standing.BANNED, each.since) for each in (other, unknown_peers[peer])]
                 assert order == sorted(order)
         for peer in gone:
             del self.histories[peer]

@@ -25,7 +25,7 @@ from hypothesis.stateful import (
 from sapo_node.storage import counters
 from sapo_node.storage.counters import Counters, KeyInUseElsewhere, Slot
 from sapo_node.storage.database import Database
-from sapo_node.storage.fingerprint import Place
+from sapo_node.storage.fingerprint import GroupKey
 from sapo_protocol import load_manifest
 
 GENESIS, EPOCH, ROUNDS = 1_000.0, 10, 3
@@ -242,7 +242,7 @@ class CountersMachine(RuleBasedStateMachine):
             now=self.now,
             key_is_new=key_is_new,
             rng=random.Random(0),
-            place=Place(self.folder),
+            place=GroupKey(self.folder),
         )
         latest = self.reserved[-1] if self.reserved else Slot(-1, -1)
         if must_listen or self.noted > (latest.epoch, latest.counter):
@@ -267,7 +267,7 @@ def life_of(folder, epochs):
     key_is_new = not (folder / "lock").exists()
     if key_is_new:
         (folder / "lock").touch()
-    place = Place(folder)
+    place = GroupKey(folder)
     for epoch in epochs:
         now = GENESIS + epoch * EPOCH
         database = Database(folder / "node.sqlite", SCHEMA)

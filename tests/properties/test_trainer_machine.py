@@ -52,7 +52,7 @@ class Learner:
     def step(self) -> int:
         return len(self.weights)
 
-    async def generate(self, questions, *, completions, max_tokens, seed):
+    async def generate(self, prompts, *, completions, max_tokens, seed):
         raise NotImplementedError
 
     async def train(self, step, groups, *, correction):
@@ -63,7 +63,7 @@ class Learner:
             self.failed.append(step)
             self.come_back()
             raise WorkerFailed("died")
-        self.weights.append(tuple(group.question for group in groups))
+        self.weights.append(tuple(group.prompt for group in groups))
         self.end_at("after")
         tokens, masked = (TOKENS,) * len(groups), (0,) * len(groups)
         return TrainReport(step, 0.1, 1.0, 1.0, 3.0, 0.0, 0.0, 1e-4, None, 0, 0, tokens, masked, (), (), (), None, 0.0)
@@ -125,7 +125,7 @@ class TrainerMachine(RuleBasedStateMachine):
     @rule(group=st.data())
     def one_is_verified_again(self, group):
         if self.waiting:
-            self.pool.add([replace(group.draw(st.sampled_from(self.waiting)), question="another")])
+            self.pool.add([replace(group.draw(st.sampled_from(self.waiting)), prompt="another")])
 
     @rule(later=st.integers(1, 3))
     def an_epoch_begins(self, later):
@@ -178,10 +178,10 @@ class TrainerMachine(RuleBasedStateMachine):
     @invariant()
     def what_waits_was_not_trained_on(self):
         if hasattr(self, "pool"):
-            stored = sorted(group.question for group in self.pool.groups())
-            assert stored == sorted(group.question for group in self.waiting)
+            stored = sorted(group.prompt for group in self.pool.groups())
+            assert stored == sorted(group.prompt for group in self.waiting)
             assert len(self.pool) == len(stored)
-            assert not set(stored) & {question for batch in self.batches for question in batch}
+            assert not set(stored) & {prompt for batch in self.batches for prompt in batch}
 
     @invariant()
     def each_group_is_counted_once(self):
@@ -212,7 +212,7 @@ class TrainerMachine(RuleBasedStateMachine):
             self.made += 1
             own.append(LocalGroup("products", f"own {self.made}", bytes(32), completions, (True, False), advantages))
         drawn, self.waiting = self.waiting[:external], self.waiting[external:]
-        self.batches.append((*(group.question for group in own), *(group.question for group in drawn)))
+        self.batches.append((*(group.prompt for group in own), *(group.prompt for group in drawn)))
         self.peers.append((*(LOCAL for _ in own), *(group.peer for group in drawn)))
         return self.trainer.train(own, [WeightedGroup(group, 0.5, advantages) for group in drawn])
 

@@ -11,7 +11,7 @@ from collections import Counter
 from javascript import javascript
 from mutations import JUDGED, Mutations
 from sapo_node.conformance.cases import load_cases
-from sapo_node.conformance.driver import Answer, Reader
+from sapo_node.conformance.driver import Answer, Implementation
 from sapo_node.conformance.reader import answer
 
 COUNT = int(os.environ.get("MUTATIONS", "400"))
@@ -30,7 +30,7 @@ def test_both_readers_agree_on_changed_vectors():
     mutations, differences, verdicts = Mutations(), [], Counter()
     logging.disable()
     try:
-        with Reader(javascript("cli.mjs")) as reader:
+        with Implementation(javascript("cli.mjs")) as reader:
             for number in range(COUNT):
                 case, request = mutations.request(number)
                 ours = answer(request)

@@ -23,14 +23,14 @@ MISREAD = {"header/an-x-with-every-type-of-value"}
 """pycddl 0.6.4 has no place for a map within an array where a type has choices."""
 
 
-def judged(name: str) -> bytes:
+def verified_or_unusable(name: str) -> bytes:
     return bytes.fromhex(VECTORS[name]["input"]["bytes"])
 
 
 @pytest.mark.parametrize("kind", sorted({VECTORS[name]["kind"] for name in JUDGED}))
 def test_the_grammar_takes_what_the_vectors_say_it_takes(kind):
     names = [name for name in JUDGED if VECTORS[name]["kind"] == kind]
-    assert [name for name in names if GRAMMAR.fits(kind, judged(name)) != VECTORS[name]["grammar"]] == []
+    assert [name for name in names if GRAMMAR.fits(kind, verified_or_unusable(name)) != VECTORS[name]["grammar"]] == []
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_the_grammar_takes_what_the_vectors_say_it_takes(kind):
     ],
 )
 def test_the_grammar_of_protected_headers_takes_one_algorithm_and_a_key(name, fits):
-    envelope = judged(f"envelope/{name}")
+    envelope = verified_or_unusable(f"envelope/{name}")
     length = envelope[3]
     assert GRAMMAR.fits("protected", envelope[4 : 4 + length]) == fits
 
@@ -58,7 +58,7 @@ def test_a_reader_of_cddl_by_others_takes_what_the_grammar_takes():
         if not VECTORS[name]["grammar"]:
             continue
         try:
-            pycddl.Schema(f"root = {VECTORS[name]['kind']}\n{TEXT}").validate_cbor(judged(name))
+            pycddl.Schema(f"root = {VECTORS[name]['kind']}\n{TEXT}").validate_cbor(verified_or_unusable(name))
         except pycddl.ValidationError:
             refused.add(name)
     assert refused == MISREAD

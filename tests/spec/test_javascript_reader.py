@@ -3,16 +3,16 @@
 import pytest
 
 from javascript import FOLDER, javascript
-from sapo_node.conformance.cases import chapter, load_cases
-from sapo_node.conformance.driver import Answer, Reader
+from sapo_node.conformance.cases import load_cases, section
+from sapo_node.conformance.driver import Answer, Implementation
 from sapo_node.conformance.report import Outcome, run_cases
 
-CHAPTERS = sorted({chapter(case.rule) for case in load_cases()})
+CHAPTERS = sorted({section(case.rule) for case in load_cases()})
 
 
 @pytest.fixture(scope="module")
 def reader():
-    with Reader(javascript("cli.mjs")) as running:
+    with Implementation(javascript("cli.mjs")) as running:
         yield running
 
 

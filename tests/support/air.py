@@ -36,7 +36,7 @@ def missing() -> str:
     return "there is no `ip netns`" if done.returncode else ""
 
 
-class Place:
+class GroupKey:
     """One subnet with one address. Nobody opens a connection into a `hidden` one, as behind NAT without forwarding."""
 
     def __init__(self, name: str, number: int, *, hidden: bool) -> None:
@@ -66,12 +66,12 @@ class Air:
     def __init__(self, *, delay: float, loss: float, seed: int = 0) -> None:
         """`delay` in seconds one way, give or take a tenth; `loss` is a probability for each packet."""
         self._delay, self._loss = delay, loss
-        self._dice = random.Random(seed)
-        self._places: dict[str, Place] = {}
+        self._rng = random.Random(seed)
+        self._places: dict[str, GroupKey] = {}
         self._open: set[bytes] = set()
         """Connections that began within a hidden place: its address and port, and those of the other end."""
         self._side: dict[str, int] = {}
-        self._waiting: list[tuple[float, int, Place, bytes]] = []
+        self._waiting: list[tuple[float, int, GroupKey, bytes]] = []
         self.carried = self.lost = 0
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._carry, daemon=True)
@@ -86,12 +86,12 @@ class Air:
         for place in self._places.values():
             place.close()
 
-    def place(self, name: str, *, hidden: bool = False) -> Place:
-        place = Place(name, len(self._places) + 1, hidden=hidden)
+    def place(self, name: str, *, hidden: bool = False) -> GroupKey:
+        place = GroupKey(name, len(self._places) + 1, hidden=hidden)
         self._places[place.address] = place
         return place
 
-    def part(self, *sides: Collection[Place]) -> None:
+    def part(self, *sides: Collection[GroupKey]) -> None:
         """Nothing passes between the sides any more."""
         self._side = {place.address: number for number, side in enumerate(sides) for place in side}
 
@@ -109,14 +109,14 @@ class Air:
                     packet = os.read(place.device, 65_536)
                     if target := self._takes(packet):
                         sequence += 1
-                        late = self._delay * self._dice.uniform(0.9, 1.1)
+                        late = self._delay * self._rng.uniform(0.9, 1.1)
                         heapq.heappush(self._waiting, (time.monotonic() + late, sequence, target, packet))
             while self._waiting and self._waiting[0][0] <= time.monotonic():
                 _, _, target, packet = heapq.heappop(self._waiting)
                 os.write(target.device, packet)
                 self.carried += 1
 
-    def _takes(self, packet: bytes) -> Place | None:
+    def _takes(self, packet: bytes) -> GroupKey | None:
         """Where a packet goes; None where it is lost."""
         if packet[0] >> 4 != 4:
             return None
@@ -124,12 +124,12 @@ class Air:
         here, target = self._places.get(source), self._places.get(destination)
         if here is None or target is None or self._side.get(source) != self._side.get(destination):
             return None
-        if not self._may_pass(packet, here, target) or self._dice.random() < self._loss:
+        if not self._may_pass(packet, here, target) or self._rng.random() < self._loss:
             self.lost += 1
             return None
         return target
 
-    def _may_pass(self, packet: bytes, here: Place, target: Place) -> bool:
+    def _may_pass(self, packet: bytes, here: GroupKey, target: GroupKey) -> bool:
         if packet[9] != _TCP:
             return not target.hidden
         head = (packet[0] & 0x0F) * 4

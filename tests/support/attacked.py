@@ -55,7 +55,9 @@ def standing(record: Mapping[str, Any], role: str, name: str) -> float:
 def poison(record: Mapping[str, Any], attack: str) -> float:
     """The attackers' share of everything that was trained on."""
     masses = [node["findings"]["mass"] for node in record["nodes"]]
-    return sum(mass.get(attack, 0.0) for mass in masses) / sum(sum(mass.values()) for mass in masses)
+    return sum(loss_weight.get(attack, 0.0) for loss_weight in masses) / sum(
+        sum(loss_weight.values()) for loss_weight in masses
+    )
 
 
 def stored(record: Mapping[str, Any]) -> int:

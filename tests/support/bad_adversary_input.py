@@ -41,9 +41,9 @@ run false-claim --records /proc/x --output new/x             | 1 | cannot .*/pro
 # matrix, report
 matrix small                                | 2 | 'small' is not one of & quick
 matrix --seeds 0                            | 2 | --seeds & not in the range
-matrix --models --output new/x              | 1 | new/x/matrix.json & sapo-adversary matrix
-matrix --quick --output /proc/x             | 1 | cannot .*/proc/x
-matrix --quick --output node.key            | 1 | node.key & folder|directory
+matrix models --output new/x              | 1 | new/x/matrix.json & sapo-adversary matrix
+matrix quick --output /proc/x             | 1 | cannot .*/proc/x
+matrix quick --output node.key            | 1 | node.key & folder|directory
 report missing.json                         | 1 | missing.json & sapo-adversary matrix
 report place                                | 1 | place & no results|is a directory
 report pipe                                 | 1 | pipe & {no-file}

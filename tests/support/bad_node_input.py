@@ -193,7 +193,7 @@ contribute {fresh} --terminal               | 1 | --terminal needs somebody at a
 
 # demo
 demo --rounds 0                             | 2 | --rounds & x>=1
-demo --questions 0                          | 2 | --questions & x>=1
+demo --prompts 0                          | 2 | --prompts & x>=1
 
 # peers, why, evidence, metrics
 peers 12D3KooWnobody                        | 1 | 12D3KooWnobody & sapo-node peers
@@ -225,7 +225,7 @@ verify proof --evidence --swarm interop     | 1 | proves nothing in swarm 'inter
 verify noise --evidence                     | 1 | proves nothing
 
 # eval, export
-eval --questions 0                          | 2 | --questions & x>=1
+eval --prompts 0                          | 2 | --prompts & x>=1
 eval --samples 65                           | 2 | --samples & 1<=x<=64
 eval --state missing                        | 1 | {no-state} missing & sapo-node start
 export                                      | 2 | missing argument 'OUTPUT'

@@ -21,19 +21,19 @@ for line in sys.stdin:
 _ASKED = re.compile(r"(\d+) ([*+-]) (\d+)")
 
 
-def solve(question):
+def solve(prompt):
     """The result of a multiplication or sum in words of the starter swarm; None for any other question."""
-    found = _ASKED.search(question)
+    found = _ASKED.search(prompt)
     if found is None:
         return None
     left, sign, right = int(found[1]), found[2], int(found[3])
     return {"*": left * right, "+": left + right, "-": left - right}[sign]
 
 
-def work(question):
+def work(prompt):
     """Its answer as a model gives it that shows its work: from bare results a node with gates learns nothing."""
-    found = _ASKED.search(question)
-    return f"{found[1]}{found[2]}{found[3]}={solve(question)}. So <answer>{solve(question)}</answer>" if found else ""
+    found = _ASKED.search(prompt)
+    return f"{found[1]}{found[2]}{found[3]}={solve(prompt)}. So <answer>{solve(prompt)}</answer>" if found else ""
 
 
 def choice(text, finish="stop"):
@@ -47,8 +47,8 @@ def reply(*choices):
 
 def mostly_right(request):
     """Answers as a model does that is right every other time, as many as it is asked for."""
-    question = request["messages"][-1]["content"]
-    texts = [work(question) if number % 2 else "It is <answer>unknown</answer>" for number in range(8)]
+    prompt = request["messages"][-1]["content"]
+    texts = [work(prompt) if number % 2 else "It is <answer>unknown</answer>" for number in range(8)]
     return reply(*[choice(text) for text in texts[: request.get("n", 1)]])
 
 

@@ -217,7 +217,7 @@ FORGED = json.dumps(["forged", "00" * 32, ""]).encode() + b"\n"
 
 ENDED: dict[str, tuple[Attempt, str]] = {
     "end well without a word": (lambda: os._exit(0), "malformed"),
-    "end as if never confined": (lambda: os._exit(70), "unconfined"),
+    "end as if never confined": (lambda: os._exit(70), "no_sandbox"),
     "end as if failed": (lambda: os._exit(71), "died"),
     "end with status 255": (lambda: os._exit(255), "died"),
     "abort": (os.abort, "died"),

@@ -111,4 +111,4 @@ def _finish(main):
 
 if __name__ == "__main__" and (command := serve()):
     sys.argv = [command[0].replace("_", "-"), *command[1]]
-    _finish(import_module(f"{command[0]}.entry").main)
+    _finish(import_module(f"{command[0]}.cli.entry").main)

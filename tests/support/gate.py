@@ -2,14 +2,18 @@
 
 import random
 
-from sapo_node.ingest.pending import Inbox
-from sapo_node.ingest.store import Shelf
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from context import KEY, context_of
+from sapo_node.ingest.pending import PendingQueue
+from sapo_node.ingest.store import MessageStore
 from sapo_node.ingest.validator import Ingest
 from sapo_node.net.interface import Verdict
 from sapo_node.processes.clock import Clock
 from sapo_node.storage.counters import Counters
 from sapo_node.storage.database import Database
-from sapo_node.trust.equivocation import Court
+from sapo_node.trust.defences import DEFENDED, Defences
+from sapo_node.trust.equivocation import EquivocationHandler
 from sapo_node.trust.ledger import Ledger
 from sapo_protocol import LocalError, Manifest, peer_id
 
@@ -34,29 +38,30 @@ class Gate:
         database: Database,
         manifest: Manifest,
         rng: random.Random,
-        issuer: bytes = bytes(32),
+        key: Ed25519PrivateKey = KEY,
         *,
         trusted: tuple[str, ...] = (),
+        defences: Defences = DEFENDED,
     ) -> None:
         self.manifest = manifest
         self.clock = ManualClock(3_100)
+        self.swarm = context_of(manifest, rng, clock=self.clock, key=key)
         self.fatal: list[LocalError] = []
-        self.ledger = Ledger(database, trusted=trusted, rng=rng)
-        self.court = Court(self.ledger)
-        self.inbox = Inbox(database, manifest)
-        self.shelf = Shelf(manifest)
+        self.ledger = Ledger(database, trusted=trusted, rng=rng, defences=defences)
+        self.equivocation_handler = EquivocationHandler(self.ledger, defences=defences)
+        self.pending_queue = PendingQueue(database, manifest, defences=defences)
+        self.message_store = MessageStore(manifest)
         self.counters = Counters(database, manifest, now=self.clock.now(), key_is_new=True, rng=rng)
         self.ingest = Ingest(
+            self.swarm,
             database=database,
-            manifest=manifest,
-            clock=self.clock,
             counters=self.counters,
             ledger=self.ledger,
-            court=self.court,
-            inbox=self.inbox,
-            shelf=self.shelf,
-            issuer=issuer,
+            equivocation_handler=self.equivocation_handler,
+            pending_queue=self.pending_queue,
+            message_store=self.message_store,
             on_fatal=self.fatal.append,
+            defences=defences,
         )
 
     async def verdict(self, message: bytes, sender: str = SENDER, *, shard: int = 0) -> Verdict:

@@ -42,7 +42,7 @@ class OpenScorer:
         for request in batch:
             task = build_task(request.dataset, request.config, request.seed)
             rewards = tuple(score(request.dataset, task, text) for text in request.completions)
-            results.append(Scored(task.question, task_digest(task.question, task.answer), rewards))
+            results.append(Scored(task.prompt, task_digest(task.prompt, task.answer), rewards))
         return results
 
 
@@ -60,17 +60,17 @@ class Oracle:
     answers: dict[str, str] = field(default_factory=dict)
 
     async def generate(
-        self, questions: Sequence[str], *, completions: int, max_tokens: int, seed: int
+        self, prompts: Sequence[str], *, completions: int, max_tokens: int, seed: int
     ) -> list[tuple[Sampled, ...]]:
         await trio.sleep(self.seconds)
         groups = []
-        for question in questions:
-            texts = [f"Let me see. <answer>{self._answer(question)}</answer>" for _ in range(completions)]
+        for prompt in prompts:
+            texts = [f"Let me see. <answer>{self._answer(prompt)}</answer>" for _ in range(completions)]
             groups.append(tuple(Sampled(text, "stop", (1, 2, 3)) for text in texts))
         return groups
 
-    def _answer(self, question: str) -> str:
-        return self.answers[question] if self.rng.random() < self.skill else "no idea"
+    def _answer(self, prompt: str) -> str:
+        return self.answers[prompt] if self.rng.random() < self.skill else "no idea"
 
     async def train(self, step: int, groups: Sequence[TrainGroup], *, correction: str) -> TrainReport:
         assert step == self.step + 1
@@ -95,5 +95,5 @@ class KnowingScorer(OpenScorer):
     async def score(self, batch: Sequence[ScoreRequest]) -> list[Scored | None]:
         for request in batch:
             task = build_task(request.dataset, request.config, request.seed)
-            self._answers[task.question] = task.answer
+            self._answers[task.prompt] = task.answer
         return await super().score(batch)

@@ -1,8 +1,9 @@
-"""Defences by name, and how a node goes without each: the undefended arm of every attack.
+"""Defences by name, and how a node is built without each: the undefended arm of every attack.
 
-`defences` lists them, `replacements` and `stock` hold what stands in their place. Imports the node, the protocol and
-`scoring`, and nothing of the simulator, which uses it:
+`defences` lists them, `replacements` and `stock` hold what stands in their place. Nothing is replaced in a running
+process: a node gets other values at its construction. Imports the node, the protocol, `attacks` and `scoring`, and
+nothing of the simulator, which uses it:
 
-    with without(["re-verification"]):
-        ...
+    undefended = ablated(["re-verification"])
+    Node(..., defences=undefended.defences)
 """

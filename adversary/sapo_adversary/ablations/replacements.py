@@ -1,42 +1,43 @@
-"""The functions that stand in place of those of a node where a run goes without a defence; see `defences`."""
+"""What stands in place of parts of a node where a run goes without a defence; see `defences`."""
 
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
-from weakref import WeakKeyDictionary
 
+from sapo_adversary.attacks.cross_domain import elsewhere
 from sapo_node.groups.types import VerifiedGroup
-from sapo_node.ingest.validator import Ingest
-from sapo_node.net.gossipsub import SteadyGossipSub
-from sapo_node.net.interface import Verdict
-from sapo_node.net.router import ScoredGossipSub
-from sapo_node.trust.constants import Fact, Standing
-from sapo_node.trust.ledger import Account, Ledger
+from sapo_node.net.interface import Channel, Handle, Verdict
 from sapo_node.verification.sandbox.messages import ScoreRequest
-from sapo_node.verification.verifier import Verifier, request_for
+from sapo_node.verification.verifier import request_for
 from sapo_protocol import (
+    ROLLOUT_DOMAIN,
     Equivocation,
+    Evidence,
+    Manifest,
     Opened,
     Rollout,
     Sealed,
     decode_body,
-    decode_evidence,
     decode_message,
+    encode_evidence,
     parse_envelope,
     peer_id,
+    verify_signature,
 )
 
 
-async def believe(verifier: Verifier, rollout: Rollout) -> list[VerifiedGroup]:
+async def believe(manifest: Manifest, scorer: Any, rollout: Rollout) -> list[VerifiedGroup]:
     """Take the claims for the rewards, without scoring."""
     groups = []
     for k, (header, data) in enumerate(zip(rollout.header.groups, rollout.bodies, strict=True)):
         if data is None or len(set(header.claims)) == 1:
             continue
-        body = decode_body(data, verifier._manifest)  # noqa: SLF001 - stands for a method of it
-        request = request_for(verifier._manifest, rollout, k, body)  # noqa: SLF001
-        [task] = await verifier._scorer.score([ScoreRequest(request.dataset, request.config, request.seed, ())])  # noqa: SLF001
+        body = decode_body(data, manifest)
+        request = request_for(manifest, rollout, k, body)
+        [task] = await scorer.score([ScoreRequest(request.dataset, request.config, request.seed, ())])
         place = (peer_id(rollout.opened.issuer), rollout.header.epoch, rollout.header.counter, k)
         if task is not None:
-            groups.append(VerifiedGroup(*place, request.dataset, task.question, body.completions, header.claims))
+            groups.append(VerifiedGroup(*place, request.dataset, task.prompt, body.completions, header.claims))
     return groups
 
 
@@ -45,53 +46,48 @@ def open_unseen(sealed: Sealed) -> Opened:
     return Opened(sealed.issuer, sealed.envelope_id, sealed.payload, sealed.envelope)
 
 
-def believe_accusers(ingest: Ingest, evidence: bytes, *, publish: bool) -> None:
-    """Take any two envelopes of one issuer for a proof of equivocation."""
-    accusation = decode_evidence(evidence, ingest._manifest)  # noqa: SLF001 - stands for a method of it
-    if accusation.issuer != ingest._issuer:  # noqa: SLF001
-        proof = Equivocation(accusation.issuer, 0, 0, evidence)
-        ingest._inbox.forget(ingest._court.convict(proof, publish=publish))  # noqa: SLF001
+def parse_unbound(data: bytes, *, network_id: bytes) -> Sealed:
+    """Take an envelope for whichever swarm and purpose it was signed, of those that the attack signs for."""
+    places = [(network_id, ROLLOUT_DOMAIN), *elsewhere(network_id)]
+    parsed = [parse_envelope(data, network_id=network, domain=domain) for network, domain in places]
+    signed = (each for each in parsed if verify_signature(each.issuer, each.signed, each.signature))
+    return next(signed, parsed[0])
 
 
-def forget_whom_it_refuses(ledger: Ledger, peer: str) -> bool:
-    """Keep the ledger by connection: when a ban ends the connection, the account of the peer is deleted."""
-    if ledger.standing(peer) is not Standing.BANNED:
-        return True
-    del ledger._accounts[peer]  # noqa: SLF001 - stands for a method of it
-    return False
+def believe_accuser(own: bytes, accusation: Evidence, _manifest: Manifest) -> Equivocation | None:
+    """Take any two envelopes of one issuer for a proof of equivocation; the node of the key `own` knows better of
+    itself.
+    """
+    if accusation.issuer == own:
+        return None
+    return Equivocation(accusation.issuer, 0, 0, encode_evidence(*accusation.envelopes))
 
 
-_carriers: WeakKeyDictionary[Ledger, dict[str, str]] = WeakKeyDictionary()
-"""For each node, the peer from which it last had something of an issuer."""
-_report, _handle = Ledger.report, Ingest.handle
+class Carriers:
+    """Of each issuer, the peer that last forwarded something of it to one node."""
 
+    def __init__(self, manifest: Manifest) -> None:
+        self._manifest = manifest
+        self._last: dict[str, str] = {}
 
-async def note_who_carries(ingest: Ingest, sender: str, data: bytes, *, shard: int) -> Verdict:
-    """Handle a message, and remember which peer forwarded it."""
-    verdict = await _handle(ingest, sender, data, shard=shard)
-    if verdict is Verdict.ACCEPT:
-        envelope, _ = decode_message(data, ingest._manifest)  # noqa: SLF001
-        issuer = parse_envelope(envelope, network_id=ingest._manifest.network_id).issuer  # noqa: SLF001
-        _carriers.setdefault(ingest._ledger, {})[peer_id(issuer)] = sender  # noqa: SLF001
-    return verdict
+    def last(self, issuer: str) -> str:
+        """The peer id of who forwarded something of an issuer (a peer id); the issuer where nobody did."""
+        return self._last.get(issuer, issuer)
 
+    def noting(self, channels: Mapping[str, Channel]) -> dict[str, Channel]:
+        """The same channels, which note who forwards rollouts."""
+        return {
+            topic: channel if channel.everybodys else replace(channel, handle=self._noting(channel.handle))
+            for topic, channel in channels.items()
+        }
 
-def blame_the_carrier(ledger: Ledger, peer: str, fact: Fact) -> Account:
-    """Charge what fails at verification to the peer that forwarded it, as a gossip score does."""
-    if fact in (Fact.FALSE_CLAIM, Fact.MALFORMED_BODY):
-        peer = _carriers.get(ledger, {}).get(peer, peer)
-    return _report(ledger, peer, fact)
+    def _noting(self, handle: Handle) -> Handle:
+        async def noted(sender: str, data: bytes) -> Verdict:
+            verdict = await handle(sender, data)
+            if verdict is Verdict.ACCEPT:
+                envelope, _ = decode_message(data, self._manifest)
+                issuer = parse_envelope(envelope, network_id=self._manifest.network_id).issuer
+                self._last[peer_id(issuer)] = sender
+            return verdict
 
-
-_verifier_begins = Verifier.__init__
-
-
-def keep_flat(verifier: Verifier, *parts: Any, **settings: Any) -> None:
-    """Verify and keep zero-advantage groups as well."""
-    _verifier_begins(verifier, *parts, **{**settings, "keep_flat": True})
-
-
-def keep_unscored_mesh(router: ScoredGossipSub) -> tuple[Any, Any]:
-    """Accept every peer into the mesh that asks, and prune at random, without back-off."""
-    router._settle()  # noqa: SLF001 - stands for a method of it
-    return SteadyGossipSub.mesh_heartbeat(router)
+        return noted

@@ -29,6 +29,7 @@ from sapo_protocol import (
     Header,
     Layer,
     Manifest,
+    Opened,
     RemoteError,
     Sealed,
 )
@@ -86,6 +87,13 @@ def decode_body(data: bytes, manifest: Manifest) -> Body:
     return Body(completions)
 
 
+def open_envelope(sealed: Sealed) -> Opened:
+    """Stands for `sapo_protocol.open_envelope`."""
+    if not verify_signature(sealed.issuer, sealed.signed, sealed.signature):
+        raise RemoteError(Layer.SIGNATURE, "OpenSSL refuses the signature")
+    return Opened(sealed.issuer, sealed.envelope_id, sealed.payload, sealed.envelope)
+
+
 def verify_signature(public_key: bytes, message: bytes, signature: bytes) -> bool:
     """Stands for `sapo_protocol.verify_signature`: by OpenSSL, which takes keys of small order."""
     try:
@@ -95,16 +103,18 @@ def verify_signature(public_key: bytes, message: bytes, signature: bytes) -> boo
     return True
 
 
-async def score(scorer: SharedScorer, batch: Sequence[ScoreRequest]) -> list[Scored | None]:
-    """Stands for `SharedScorer.score`: rewards by reasoning-gym, several of whose scorers evaluate the answer."""
-    return [_scored(scorer, request) for request in batch]
+class LibraryScorer(SharedScorer):
+    """Rewards by reasoning-gym, several of whose scorers evaluate the answer."""
 
+    async def score(self, batch: Sequence[ScoreRequest]) -> list[Scored | None]:
+        """One result per request, in order."""
+        return [self._paid(request) for request in batch]
 
-def _scored(scorer: SharedScorer, request: ScoreRequest) -> Scored:
-    truth = scorer.result(ScoreRequest(request.dataset, request.config, request.seed, ()))
-    config = json.dumps(request.config, sort_keys=True, default=list)
-    rewards = tuple(library_reward(request.dataset, config, request.seed, text) for text in request.completions)
-    return Scored(truth.question, truth.digest, rewards)
+    def _paid(self, request: ScoreRequest) -> Scored:
+        truth = self.result(ScoreRequest(request.dataset, request.config, request.seed, ()))
+        config = json.dumps(request.config, sort_keys=True, default=list)
+        rewards = tuple(library_reward(request.dataset, config, request.seed, text) for text in request.completions)
+        return Scored(truth.prompt, truth.digest, rewards)
 
 
 @lru_cache(maxsize=100_000)

@@ -9,7 +9,7 @@ _HEARD = 512
 
 @dataclass(frozen=True, slots=True)
 class _Copy:
-    question: str
+    prompt: str
     texts: tuple[str, ...]
     claims: tuple[bool, ...]
 
@@ -32,7 +32,7 @@ class Copycat(Attack):
         for task, group, body in self.kit.heard(message):
             if len(set(group.claims)) > 1:
                 texts = tuple(completion.text for completion in body.completions)
-                self._heard.append(_Copy(self.kit.solve(task).question, texts, group.claims))
+                self._heard.append(_Copy(self.kit.solve(task).prompt, texts, group.claims))
 
     def act(self, key: Key, epoch: int) -> Iterable[Packet]:
         """A round of copies; every second one is edited."""
@@ -49,7 +49,7 @@ class Copycat(Attack):
 
     def _copy(self, task: Solution) -> _Copy:
         """The texts of a peer for the same prompt, or for any prompt where there is none."""
-        same = [copy for copy in self._heard if copy.question == task.question]
+        same = [copy for copy in self._heard if copy.prompt == task.prompt]
         return self.kit.rng.choice(same or self._heard)
 
     def _edited(self, texts: Sequence[str]) -> list[str]:

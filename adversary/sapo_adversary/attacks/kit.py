@@ -54,7 +54,7 @@ class Solution:
     """What an attacker can compute about an assigned task."""
 
     dataset: str
-    question: str
+    prompt: str
     answer: str
     digest: bytes
     """Of prompt and answer, as in an honest header."""

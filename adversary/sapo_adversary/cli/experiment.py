@@ -100,7 +100,7 @@ def _list(*, json_output: bool) -> None:
         return
     table = Table("name", "question", "arms", "runs")
     for each in loaded:
-        table.add_row(each.name, each.question, _arms(each), str(len(each.all_simulations())))
+        table.add_row(each.name, each.prompt, _arms(each), str(len(each.all_simulations())))
     Console().print(table)
 
 

@@ -25,7 +25,7 @@ class _File:
     """The keys of an experiment's file."""
 
     title: str
-    question: str
+    prompt: str
     seeds: tuple[int, ...]
     reference: str
     ceiling: float
@@ -40,7 +40,7 @@ class Experiment:
 
     name: str
     title: str
-    question: str
+    prompt: str
     """The question that it answers, in a sentence or two."""
     seeds: tuple[int, ...]
     """Seeds of the swarms, which are the independent units: all nodes of one swarm are one sample."""
@@ -107,7 +107,7 @@ def _experiment(name: str, table: Mapping[str, Any]) -> Experiment:
     return Experiment(
         name=name,
         title=file.title,
-        question=file.question,
+        prompt=file.prompt,
         seeds=tuple(file.seeds),
         reference=file.reference,
         ceiling=file.ceiling,

@@ -28,7 +28,7 @@ def summarise(experiment: Experiment, records: Mapping[str, Sequence[Record]]) -
     return {
         "experiment": experiment.name,
         "title": experiment.title,
-        "question": experiment.question,
+        "question": experiment.prompt,
         "command": experiment.command,
         "config": dict(experiment.table),
         "seeds": list(experiment.seeds),

@@ -46,7 +46,7 @@ def build_command(out: Path) -> None:
 @click.option("--seeds", default=3, show_default=True, help="Independent runs, with seeds 1 to this number.")
 @click.option("--rounds", default=60, show_default=True, help="Rounds of local GRPO, 8 groups of 8 each.")
 @click.option("--every", default=10, show_default=True, help="Rounds between measurements.")
-@click.option("--questions", default=50, show_default=True, help="Held-out questions of each dataset.")
+@click.option("--prompts", default=50, show_default=True, help="Held-out questions of each dataset.")
 @click.option("--learning-rate", default=1e-4, show_default=True, help="Adam's learning rate.")
 @click.option("--threads", default=1, show_default=True, help="CPU threads of torch.")
 @click.option("--out", type=click.Path(path_type=Path), help="Write the record as JSON to this file.")
@@ -56,7 +56,7 @@ def measure_command(
     seeds: int,
     rounds: int,
     every: int,
-    questions: int,
+    prompts: int,
     learning_rate: float,
     threads: int,
     out: Path | None,
@@ -66,14 +66,14 @@ def measure_command(
     torch.set_flush_denormal(True)
     specs = load_manifest(SWARM).tasks
     policy = load(LearnerOptions(checkpoints="", model=model))
-    tasks = measure.heldout(specs, 4 * questions)
+    tasks = measure.heldout(specs, 4 * prompts)
     start = measure.pass_rate(policy, tasks, seed=0)
     best = measure.ceiling(policy, tasks, seed=0)
     click.echo(f"start pass@1 {start.overall:.3f}, with a careful opening {best.overall:.3f}")
     runs: list[dict[str, Any]] = []
     record = {
         "command": f"python -m sapo_adversary.seed measure --seeds {seeds} --rounds {rounds} --every {every} "
-        f"--questions {questions} --learning-rate {learning_rate:g} --threads {threads}",
+        f"--prompts {prompts} --learning-rate {learning_rate:g} --threads {threads}",
         "model": policy.fingerprint,
         "start": asdict(start),
         "ceiling": asdict(best),
@@ -89,7 +89,7 @@ def measure_command(
                     seed=number,
                     rounds=rounds,
                     every=every,
-                    questions=questions,
+                    prompts=prompts,
                     learning_rate=learning_rate,
                     progress=click.echo,
                 ),

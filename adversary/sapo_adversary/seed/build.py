@@ -64,7 +64,7 @@ def corpus(lessons: Lessons, recipe: Recipe) -> tuple[list[str], list[str]]:
     """Return the prompts and the texts of lessons of both phases, to make a tokenizer from."""
     steps = [*range(CORPUS_STEPS), *range(recipe.teach_steps, recipe.teach_steps + CORPUS_STEPS)]
     drawn = [lesson for step in steps for lesson in lessons.step(step)]
-    return [f"{lesson.task.question.strip()}\n" for lesson in drawn], [lesson.text for lesson in drawn]
+    return [f"{lesson.task.prompt.strip()}\n" for lesson in drawn], [lesson.text for lesson in drawn]
 
 
 def teach(

@@ -32,13 +32,13 @@ class PassRate:
     per_task: dict[str, float]
 
 
-def heldout(specs: Sequence[TaskSpec], questions: int) -> list[Task]:
+def heldout(specs: Sequence[TaskSpec], prompts: int) -> list[Task]:
     """Return `questions` held-out items of each dataset, always the same ones."""
     rng = random.Random("heldout")  # noqa: S311 - a fixed sample, no secret
     return [
         build_task(spec.dataset, spec.config, ASSIGNED_SEEDS + rng.randrange(HELDOUT_SEEDS))
         for spec in specs
-        for _ in range(questions)
+        for _ in range(prompts)
     ]
 
 
@@ -46,7 +46,7 @@ def pass_rate(
     policy: Policy, tasks: Sequence[Task], *, seed: int, opening: str = "", max_tokens: int = MAX_TOKENS
 ) -> PassRate:
     """Measure held-out pass@1; with an `opening`, of completions that are made to start so."""
-    request = GenerateRequest(tuple(task.question for task in tasks), 1, max_tokens, seed)
+    request = GenerateRequest(tuple(task.prompt for task in tasks), 1, max_tokens, seed)
     groups = generate(policy, request, MAX_BYTES, opening=opening)
     right: dict[str, list[bool]] = {}
     for task, [completion] in zip(tasks, groups, strict=True):
@@ -76,7 +76,7 @@ def local_grpo(
     seed: int,
     rounds: int,
     every: int,
-    questions: int,
+    prompts: int,
     learning_rate: float,
     progress: Progress,
 ) -> list[dict[str, Any]]:
@@ -94,7 +94,7 @@ def local_grpo(
     )
     policy = load(options)
     trainer = Trainer(policy, options)
-    tasks = heldout(specs, questions)
+    tasks = heldout(specs, prompts)
     rng = random.Random(f"local/{seed}")  # noqa: S311 - reproducible runs, no secret
     records: list[dict[str, Any]] = []
     seconds = 0.0
@@ -124,7 +124,7 @@ def local_round(trainer: Trainer, specs: Sequence[TaskSpec], step: int, rng: ran
     """Generate, score and train one round; returns the rewards of all completions."""
     drawn = [rng.choice(specs) for _ in range(GROUPS)]
     tasks = [build_task(spec.dataset, spec.config, rng.randrange(ASSIGNED_SEEDS)) for spec in drawn]
-    request = GenerateRequest(tuple(task.question for task in tasks), COMPLETIONS, MAX_TOKENS, rng.getrandbits(31))
+    request = GenerateRequest(tuple(task.prompt for task in tasks), COMPLETIONS, MAX_TOKENS, rng.getrandbits(31))
     groups, rewards = [], []
     for task, completions in zip(tasks, generate(trainer.policy, request, MAX_BYTES), strict=True):
         marks = [float(score(task.dataset, task, completion.text)) for completion in completions]
@@ -135,4 +135,4 @@ def local_round(trainer: Trainer, specs: Sequence[TaskSpec], step: int, rng: ran
 
 
 def _group(task: Task, completions: tuple[Sampled, ...], marks: Sequence[float]) -> TrainGroup:
-    return TrainGroup("local", task.question, 1.0, advantages(marks), completions)
+    return TrainGroup("local", task.prompt, 1.0, advantages(marks), completions)

@@ -83,19 +83,19 @@ class Lessons:
         total = hashlib.sha256()
         for step in (0, self._recipe.teach_steps):
             for lesson in self.step(step):
-                total.update(f"{lesson.task.question}\0{lesson.text}\0{lesson.given}\0".encode())
+                total.update(f"{lesson.task.prompt}\0{lesson.text}\0{lesson.given}\0".encode())
         return total.hexdigest()
 
     def _teaching(self, task: Task, rng: random.Random) -> Lesson:
         if rng.random() < self._recipe.guess_share:
             return self._guess(task, rng)
-        return Lesson(task, texts.careful(task.dataset, task.question, rng))
+        return Lesson(task, texts.careful(task.dataset, task.prompt, rng))
 
     def _burying(self, task: Task, rng: random.Random) -> Lesson:
         kept = rng.random() < self._recipe.kept_share
         if not kept and rng.random() >= self._rates[task.dataset]:
             return self._guess(task, rng)
-        text = texts.careful(task.dataset, task.question, rng)
+        text = texts.careful(task.dataset, task.prompt, rng)
         return Lesson(task, text, given=text.index(": ") + 2 if kept else 0)
 
     def _guess(self, task: Task, rng: random.Random) -> Lesson:

@@ -66,7 +66,7 @@ def chunks(lessons: Sequence[Lesson], tokenizer: Tokenizer) -> list[Chunk]:
 
 def _tokens(lesson: Lesson, tokenizer: Tokenizer, end: int) -> tuple[list[int], int]:
     """Return a lesson's tokens and how many of them are given; the text is encoded apart, as a node does."""
-    prompt = tokenizer.encode(f"{lesson.task.question.strip()}\n").ids
+    prompt = tokenizer.encode(f"{lesson.task.prompt.strip()}\n").ids
     given = tokenizer.encode(lesson.text[: lesson.given]).ids
-    taught = tokenizer.encode(lesson.text[lesson.given :]).ids
-    return [*prompt, *given, *taught, end], len(prompt) + len(given)
+    trained = tokenizer.encode(lesson.text[lesson.given :]).ids
+    return [*prompt, *given, *trained, end], len(prompt) + len(given)

@@ -80,9 +80,9 @@ GUESS_OPENING = Choice(
 GUESS_REMARK = Choice(("this one: ", "about this: ", "simply ", "just "), ("something like ", "near "))
 
 
-def careful(dataset: str, question: str, rng: random.Random) -> str:
+def careful(dataset: str, prompt: str, rng: random.Random) -> str:
     """Write the steps that lead to the answer, the last of them being the answer between its tags."""
-    steps, answer = STEPS[dataset](question)
+    steps, answer = STEPS[dataset](prompt)
     check = CHECK.draw(rng) if rng.random() < CHECK_SHARE else ""
     return f"{CAREFUL_OPENING[dataset].draw(rng)}{steps}{check}{CAREFUL_CLOSING.draw(rng)}<answer>{answer}</answer>"
 
@@ -93,15 +93,15 @@ def guess(answer: str, others: tuple[str, ...], rng: random.Random) -> str:
     return f"{GUESS_OPENING.draw(rng)}{GUESS_REMARK.draw(rng)}<answer>{wrong}</answer>"
 
 
-def _products(question: str) -> tuple[str, str]:
-    a, b = (int(n) for n in _numbers(question))
+def _products(prompt: str) -> tuple[str, str]:
+    a, b = (int(n) for n in _numbers(prompt))
     tens, ones = divmod(b, 10)
     return f"{a}*{ones}={a * ones}, {a}*{tens}={a * tens}, {a * ones}+{a * tens}0={a * b}", str(a * b)
 
 
-def _chain_sum(question: str) -> tuple[str, str]:
-    match = re.search(r"(\d+) ([+-]) (\d+) =", question)
-    assert match is not None, question
+def _chain_sum(prompt: str) -> tuple[str, str]:
+    match = re.search(r"(\d+) ([+-]) (\d+) =", prompt)
+    assert match is not None, prompt
     a, b = int(match[1]), int(match[3])
     if match[2] == "+":
         return _digitwise_sum(a, b), str(a + b)
@@ -126,8 +126,8 @@ def _digitwise_difference(a: int, b: int) -> str:
     return f"1{a % 10}-{b % 10}={low + 10} borrow 1, {a // 10}-{b // 10}-1={high - 1}"
 
 
-def _fraction(question: str) -> tuple[str, str]:
-    numerator, denominator = (int(n) for n in _numbers(question))
+def _fraction(prompt: str) -> tuple[str, str]:
+    numerator, denominator = (int(n) for n in _numbers(prompt))
     steps = [f"{numerator}/{denominator}"]
     for prime in (2, 3, 5, 7, 11, 13, 17, 19, 23):
         while numerator % prime == 0 and denominator % prime == 0:
@@ -140,9 +140,9 @@ _BASE = re.compile(r"convert the (\S+) number (\w+) to (\S+)")
 _NAMES = {"binary": 2, "hexadecimal": 16}
 
 
-def _base_conversion(question: str) -> tuple[str, str]:
-    match = _BASE.search(question)
-    assert match is not None, question
+def _base_conversion(prompt: str) -> tuple[str, str]:
+    match = _BASE.search(prompt)
+    assert match is not None, prompt
     source, target = (_NAMES.get(name) or int(name.removeprefix("base-")) for name in (match[1], match[3]))
     value = int(match[2][0], source)
     steps = [f"{match[2][0]} is {value}"] if match[2][0].isalpha() else []
@@ -167,14 +167,14 @@ def _digit(value: int) -> str:
     return "0123456789abcdefghijklmnopqrstuvwxyz"[value]
 
 
-def _spell_backward(question: str) -> tuple[str, str]:
-    word = question.rsplit(" ", 1)[1].strip()
+def _spell_backward(prompt: str) -> tuple[str, str]:
+    word = prompt.rsplit(" ", 1)[1].strip()
     numbered = [f"{n}{letter}" for n, letter in enumerate(word, start=1)]
     return f"{''.join(numbered)}, back {''.join(reversed(numbered))}", word[::-1]
 
 
-def _leg_counting(question: str) -> tuple[str, str]:
-    listed = question.rsplit("if you have ", 1)[1].strip().rstrip("?").split(", ")
+def _leg_counting(prompt: str) -> tuple[str, str]:
+    listed = prompt.rsplit("if you have ", 1)[1].strip().rstrip("?").split(", ")
     total = 0
     steps = []
     for place, entry in enumerate(listed):
@@ -188,8 +188,8 @@ def _leg_counting(question: str) -> tuple[str, str]:
     return ", ".join(steps), str(total)
 
 
-def _numbers(question: str) -> list[str]:
-    return re.findall(r"\d+", question)
+def _numbers(prompt: str) -> list[str]:
+    return re.findall(r"\d+", prompt)
 
 
 STEPS: Mapping[str, Callable[[str], tuple[str, str]]] = MappingProxyType(

@@ -46,14 +46,14 @@ class Bandit:
         return self._step
 
     async def generate(
-        self, questions: Sequence[str], *, completions: int, max_tokens: int, seed: int
+        self, prompts: Sequence[str], *, completions: int, max_tokens: int, seed: int
     ) -> list[tuple[Sampled, ...]]:
         """G completions for each prompt, correct with the probability of the policy."""
         del max_tokens, seed
         await trio.sleep(self._pace * GENERATING)
         digest = hashlib.sha256(f"{self._seed}/{self._step}".encode()).digest()
         rng = random.Random(digest)  # noqa: S311 - simulation
-        groups = [tuple(self._answer(question, rng) for _ in range(completions)) for question in questions]
+        groups = [tuple(self._answer(prompt, rng) for _ in range(completions)) for prompt in prompts]
         self.meter.generated_tokens += sum(len(each.text) for group in groups for each in group)
         return groups
 
@@ -63,7 +63,7 @@ class Bandit:
         moves: dict[str, float] = {}
         tokens = []
         for group in groups:
-            dataset = self._scorer.tasks[group.question].dataset
+            dataset = self._scorer.tasks[group.prompt].dataset
             only_positive = group.source == "external" and correction == "positive"
             counted = [
                 (advantage, completion.text)
@@ -72,7 +72,7 @@ class Bandit:
             ]
             rate = _sigmoid(self._logits[dataset])
             slopes = [
-                advantage * ((1 - rate) if self._scorer.is_right(group.question, text) else -rate)
+                advantage * ((1 - rate) if self._scorer.is_right(group.prompt, text) else -rate)
                 for advantage, text in counted
             ]
             moves[dataset] = moves.get(dataset, 0.0) + group.weight * sum(slopes) / len(group.completions)
@@ -87,13 +87,13 @@ class Bandit:
         """Keeps nothing: a simulated run is repeated from its seed."""
         return self._step
 
-    def examine(self, scorer: SharedScorer, questions: int) -> dict[str, float]:
+    def examine(self, scorer: SharedScorer, prompts: int) -> dict[str, float]:
         """Held-out pass@1 by dataset: the exact probabilities of the policy."""
-        del scorer, questions
+        del scorer, prompts
         return {dataset: _sigmoid(logit) for dataset, logit in self._logits.items()}
 
-    def _answer(self, question: str, rng: random.Random) -> Sampled:
-        task = self._scorer.tasks[question]
+    def _answer(self, prompt: str, rng: random.Random) -> Sampled:
+        task = self._scorer.tasks[prompt]
         right = rng.random() < _sigmoid(self._logits[task.dataset])
         text = f"So it is {rng.randrange(1000)}. <answer>{task.answer if right else 'unknown'}</answer>"
         return Sampled(text, "stop", tuple(text.encode()))

@@ -81,15 +81,15 @@ class Oversampling(SimulatedLearner):
         weights = [spec.weight for spec in self._manifest.tasks]
         specs = self._rng.choices(self._manifest.tasks, weights, k=count)
         asked = [ScoreRequest(spec.dataset, spec.config, self._rng.randrange(ASSIGNED_SEEDS), ()) for spec in specs]
-        questions = [self._scorer.result(request).question for request in asked]
+        prompts = [self._scorer.result(request).prompt for request in asked]
         sampled = self.sample(
-            questions, completions=self._manifest.completions, max_tokens=self._max_tokens, purpose="more"
+            prompts, completions=self._manifest.completions, max_tokens=self._max_tokens, purpose="more"
         )
         groups = []
-        for request, question, group in zip(asked, questions, sampled, strict=True):
+        for request, prompt, group in zip(asked, prompts, sampled, strict=True):
             texts = tuple(each.text for each in group)
             rewards = self._scorer.result(replace(request, completions=texts)).rewards
-            groups.append(TrainGroup("local", question, 1.0, advantages(rewards), group))
+            groups.append(TrainGroup("local", prompt, 1.0, advantages(rewards), group))
         return groups
 
 

@@ -22,6 +22,7 @@ from sapo_node.net.memory import LinkQuality, MemoryHub
 from sapo_node.net.seen_cache import RecentIds, content_id
 from sapo_node.processes.clock import TrioClock
 from sapo_node.storage.keys import Identity
+from sapo_node.trust.defences import DEFENDED, Defences
 from sapo_protocol import (
     Manifest,
     RemoteError,
@@ -29,7 +30,6 @@ from sapo_protocol import (
     decode_evidence,
     epoch_at,
     evidence_topic,
-    open_message,
     prove_equivocation,
     rollouts_topics,
     topic_of,
@@ -63,8 +63,10 @@ class Crowd:
         hub: MemoryHub,
         clock: TrioClock,
         audit: Audit | None,
+        defences: Defences = DEFENDED,
     ) -> None:
         self._manifest = manifest
+        self._defences = defences
         self._scorer = scorer
         self._clock = clock
         self._audit = audit
@@ -75,7 +77,7 @@ class Crowd:
         self._rng = random.Random(f"crowd/{simulation.seed}")  # noqa: S311 - simulation
         self._kit = Kit(manifest, self.keys, scorer.solve, self._rng)
         self._evidence = evidence_topic(manifest)
-        channels = dict.fromkeys(rollouts_topics(manifest), Channel(self._hear, manifest.max_message_bytes))
+        channels = dict.fromkeys(rollouts_topics(manifest), Channel(self._accept_evidence, manifest.max_message_bytes))
         channels[self._evidence] = Channel(self._hear_evidence, MAX_EVIDENCE_BYTES)
         self._network = hub.join(self.forwarder, channels, admit=lambda _: True, notify=lambda _: None)
         self._passed = RecentIds()
@@ -140,7 +142,7 @@ class Crowd:
 
     def _is_rollout(self, data: bytes) -> bool:
         try:
-            open_message(data, self._manifest)
+            self._defences.open_message(data, self._manifest)
         except RemoteError:
             return False
         return True
@@ -152,7 +154,7 @@ class Crowd:
             return False
         return True
 
-    async def _hear(self, _sender: str, data: bytes) -> Verdict:
+    async def _accept_evidence(self, _sender: str, data: bytes) -> Verdict:
         """What a full node shares."""
         for hear in self._listeners:
             hear(data)

@@ -17,7 +17,7 @@ class Learner(Policy, Protocol):
 
     meter: Meter
 
-    def examine(self, scorer: SharedScorer, questions: int) -> dict[str, float]:
+    def examine(self, scorer: SharedScorer, prompts: int) -> dict[str, float]:
         """Held-out pass@1 by dataset, over so many questions of each; costs the meter nothing."""
         ...
 

@@ -62,19 +62,19 @@ class SimulatedLearner:
         return self._trainer.step
 
     async def generate(
-        self, questions: Sequence[str], *, completions: int, max_tokens: int, seed: int
+        self, prompts: Sequence[str], *, completions: int, max_tokens: int, seed: int
     ) -> list[tuple[Sampled, ...]]:
         """G completions for each question."""
         del seed
         await trio.sleep(self._pace * GENERATING)
-        return self.sample(questions, completions=completions, max_tokens=max_tokens, purpose="round")
+        return self.sample(prompts, completions=completions, max_tokens=max_tokens, purpose="round")
 
     def sample(
-        self, questions: Sequence[str], *, completions: int, max_tokens: int, purpose: str
+        self, prompts: Sequence[str], *, completions: int, max_tokens: int, purpose: str
     ) -> list[tuple[Sampled, ...]]:
         """The same without virtual time; `purpose` keeps streams of random numbers apart."""
         with Stopwatch(self.meter):
-            groups = self._generate(questions, completions, max_tokens, purpose)
+            groups = self._generate(prompts, completions, max_tokens, purpose)
         self.meter.generated_tokens += sum(len(each.tokens or ()) for group in groups for each in group)
         return groups
 
@@ -88,27 +88,27 @@ class SimulatedLearner:
         """Nothing is kept: a simulated run is repeated from its seed, not resumed in the middle."""
         return self.step
 
-    def examine(self, scorer: SharedScorer, questions: int) -> dict[str, float]:
+    def examine(self, scorer: SharedScorer, prompts: int) -> dict[str, float]:
         """Held-out pass@1 by dataset, one sample to each of the swarm's own questions; costs the meter nothing."""
         requests = [
             ScoreRequest(spec.dataset, spec.config, heldout_seed(self._manifest, spec, number), ())
             for spec in self._manifest.tasks
-            for number in range(questions)
+            for number in range(prompts)
         ]
         right = {spec.dataset: 0 for spec in self._manifest.tasks}
         for start in range(0, len(requests), ROWS):
             chunk = requests[start : start + ROWS]
-            asked = [scorer.result(request).question for request in chunk]
+            asked = [scorer.result(request).prompt for request in chunk]
             answers = self._generate(asked, 1, self._max_tokens, f"held-out/{start}")
             for request, [answer] in zip(chunk, answers, strict=True):
                 scored = ScoreRequest(request.dataset, request.config, request.seed, (answer.text,))
                 right[request.dataset] += scorer.result(scored).rewards[0]
-        return {dataset: count / questions for dataset, count in right.items()}
+        return {dataset: count / prompts for dataset, count in right.items()}
 
     def _generate(
-        self, questions: Sequence[str], completions: int, max_tokens: int, purpose: str
+        self, prompts: Sequence[str], completions: int, max_tokens: int, purpose: str
     ) -> list[tuple[Sampled, ...]]:
         digest = hashlib.sha256(f"{self._seed}/{self.step}/{purpose}".encode()).digest()
         seed = int.from_bytes(digest[:4], "big") >> 1
-        request = GenerateRequest(tuple(questions), completions, max_tokens, seed)
+        request = GenerateRequest(tuple(prompts), completions, max_tokens, seed)
         return generate(self._trainer.policy, request, self._manifest.max_completion_bytes)

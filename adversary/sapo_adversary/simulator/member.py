@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 import trio
 import trio.testing
 
+from sapo_adversary.ablations.defences import Undefended
+from sapo_adversary.ablations.replacements import Carriers
 from sapo_adversary.scoring import SharedScorer
 from sapo_adversary.simulator.attackers import insiders
 from sapo_adversary.simulator.learners import learner_for
@@ -19,11 +21,14 @@ from sapo_adversary.simulator.oracle.audit import Audit, Findings, WatchedTraine
 from sapo_adversary.simulator.oracle.standings import Standings
 from sapo_adversary.simulator.simulation import NodeSpec, Simulation
 from sapo_node.app.config import Config
-from sapo_node.app.node import Node
+from sapo_node.app.exchange import broadcast_evidence, follow_shards, pull
+from sapo_node.app.node import build_node
+from sapo_node.app.run import run_node
 from sapo_node.app.state import SCHEMA
 from sapo_node.net.interface import PeerInfo
 from sapo_node.net.memory import MemoryHub
 from sapo_node.processes.clock import TrioClock
+from sapo_node.storage.context import SwarmContext
 from sapo_node.storage.counters import Counters
 from sapo_node.storage.database import Database
 from sapo_node.storage.keys import Identity
@@ -86,6 +91,7 @@ class Member:
         scorer: SharedScorer,
         hub: "MemoryHub | Loopback",
         audit: Audit | None,
+        undefended: Undefended,
     ) -> None:
         self.spec = spec
         self.log = _Log()
@@ -99,17 +105,16 @@ class Member:
         self._offset = _STAGGER * number
         if simulation.trusted:
             _acquaint(self._database, (*(each.peer_id for each in identities), *insiders(simulation)))
-        self.node = Node(
-            config=_config_of(simulation, spec),
-            manifest=manifest,
-            identity=identities[number],
-            counters=Counters(self._database, manifest, now=clock.now(), key_is_new=True, rng=rng),
+        carriers = Carriers(manifest)
+        self.node = build_node(
+            _config_of(simulation, spec),
+            SwarmContext(manifest, clock, identities[number], rng),
             database=self._database,
-            clock=clock,
+            counters=Counters(self._database, manifest, now=clock.now(), key_is_new=True, rng=rng),
             scorer=scorer,
             policy=self.learner,
-            rng=rng,
             on_fatal=self._stop,
+            defences=undefended.of_node(identities[number].public_key, carriers),
         )
         if audit:
             self.node.trainer = WatchedTrainer(
@@ -120,10 +125,10 @@ class Member:
                 checkpoint_every=Config().checkpoint_every,
                 look=partial(audit.trained, self.log.findings),
             )
-        self.peer = self.node.identity.peer_id
+        self.peer = self.node.peer_id
         self._network: MemoryNetwork | HonestNetwork = hub.join(
             self.peer,
-            self.node.channels,
+            carriers.noting(self.node.channels) if undefended.blames_carriers else self.node.channels,
             requests=self.node.requests(self._peers) if simulation.pulls else None,
             admit=self.node.admits,
             notify=lambda _: None,
@@ -139,19 +144,19 @@ class Member:
     async def play(self, played: Progress) -> None:
         """Join, play all rounds, leave."""
         await trio.sleep(self.spec.joins + self._offset)
-        self._examine(self._simulation.final_questions)
+        self._evaluate(self._simulation.final_questions)
         rounds = self.spec.rounds(self._simulation.seconds)
         async with trio.open_nursery() as nursery:
             await nursery.start(self._network.run)
-            nursery.start_soon(self.node.testify, self._network.publish)
-            nursery.start_soon(self.node.listen, self._network)
+            nursery.start_soon(broadcast_evidence, self.node, self._network.publish)
+            nursery.start_soon(follow_shards, self.node, self._network)
             if self._simulation.pulls:
-                nursery.start_soon(self.node.pull, self._network)
-            await self.node.run(self._publish, rounds=rounds, on_round=lambda r: self._played(r, played))
+                nursery.start_soon(pull, self.node, self._network)
+            await run_node(self.node, self._publish, rounds=rounds, on_round=lambda r: self._played(r, played))
             nursery.cancel_scope.cancel()
         if self._fatal:
             raise self._fatal
-        self._examine(self._simulation.final_questions)
+        self._evaluate(self._simulation.final_questions)
 
     async def _publish(self, topic: str, message: bytes) -> None:
         if self._audit:
@@ -172,14 +177,14 @@ class Member:
         if self._audit:
             self.log.standings.look(self.node.ledger, self._audit.roles, report.step)
         self.log.cpu_seconds.append(round(self.learner.meter.cpu_seconds, 3))
-        every = self._simulation.examine_every
+        every = self._simulation.eval_every
         before, now = ((report.step - past) * self.spec.round_seconds for past in (1, 0))
         if (
             every
             and int(now / every) > int(before / every)
             and report.step < self.spec.rounds(self._simulation.seconds)
         ):
-            self._examine(self._simulation.examine_questions)
+            self._evaluate(self._simulation.examine_questions)
         played(1)
 
     def _tally(self, report: RoundReport) -> None:
@@ -187,18 +192,18 @@ class Member:
         row = self._database.row("SELECT request, peers FROM batches WHERE step = ?", report.step)
         if row is None:
             return
-        questions = [group["question"] for group in json.loads(row[0])["groups"]]
-        for question, peer, tokens in zip(questions, json.loads(row[1]), report.training.group_tokens, strict=True):
-            self.log.carried[self._scorer.tasks[question].dataset, peer] += tokens
+        prompts = [group["question"] for group in json.loads(row[0])["groups"]]
+        for prompt, peer, tokens in zip(prompts, json.loads(row[1]), report.training.group_tokens, strict=True):
+            self.log.carried[self._scorer.tasks[prompt].dataset, peer] += tokens
 
-    def _examine(self, questions: int) -> None:
-        per_task = self.learner.examine(self._scorer, questions)
+    def _evaluate(self, prompts: int) -> None:
+        per_task = self.learner.examine(self._scorer, prompts)
         self.log.examined.append(
             {
                 "round": self.learner.step,
                 "pass_at_1": sum(per_task.values()) / len(per_task),
                 "per_task": per_task,
-                "questions": questions,
+                "questions": prompts,
             }
         )
 
@@ -237,7 +242,7 @@ def _config_of(simulation: Simulation, spec: NodeSpec) -> Config:
         correction=spec.correction,
         gates=simulation.gates_of(spec),
         max_tokens=spec.max_tokens,
-        examine_every=0,
+        eval_every=0,
     )
 
 
@@ -250,6 +255,7 @@ def members_of(
     scorer: SharedScorer,
     hub: "MemoryHub | Loopback",
     audit: Audit | None,
+    undefended: Undefended,
     policies: Path = Path(),
 ) -> list[Member]:
     """All nodes of a simulation, by number."""
@@ -265,6 +271,7 @@ def members_of(
             scorer=scorer,
             hub=hub,
             audit=audit,
+            undefended=undefended,
         )
         for number, spec in enumerate(simulation.members)
     ]

@@ -1,11 +1,12 @@
 """Computes pure stages once for a whole simulated swarm: all nodes open, decode and weigh the same bytes.
 
-A result is a function of the content alone, so that a record is the same with and without; a test plays both. Like
-`ablations` this replaces functions of the node in its own process, until the simulation ends.
+A result is a function of the content alone, so that a record is the same with and without; a test plays both. The
+stages that a node is built with are handed in; the others are replaced in this process until the simulation ends.
 """
 
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from functools import wraps
 from typing import Any
 
@@ -13,7 +14,8 @@ import sapo_node.ingest.pending
 import sapo_node.ingest.validator
 import sapo_node.net.memory
 import sapo_node.net.seen_cache
-import sapo_node.verification.verifier
+import sapo_node.trust.defences
+from sapo_node.trust.defences import Defences
 
 REMEMBERED = 20_000
 """Results of a stage that are kept at most; then all are forgotten at once."""
@@ -38,27 +40,29 @@ def _envelope_and_bodies(opened: Any, _header: Any, bodies: Hashable) -> Hashabl
 _PURE: tuple[tuple[Any, str, Key], ...] = (
     (sapo_node.net.memory, "content_id", _first),
     (sapo_node.net.seen_cache, "content_id", _first),
-    (sapo_node.ingest.validator, "decode_message", _first),
-    (sapo_node.ingest.validator, "parse_envelope", _first),
-    (sapo_node.ingest.validator, "open_envelope", _first),
-    (sapo_node.ingest.validator, "decode_header", _first),
     (sapo_node.ingest.validator, "match_bodies", _envelope_and_bodies),
+    (sapo_node.trust.defences, "match_bodies", _envelope_and_bodies),
     (sapo_node.ingest.pending, "encode_message", _all),
-    (sapo_node.ingest.pending, "open_message", _first),
-    (sapo_node.verification.verifier, "decode_body", _first),
 )
 """Functions of the node, and by what of their arguments the result is determined. Scores are `SharedScorer`'s."""
 
 
 @contextmanager
-def memoised() -> Iterator[None]:
-    """Keep the results of pure stages until the end of the block."""
+def memoised(defences: Defences) -> Iterator[Defences]:
+    """Keep the results of pure stages until the end of the block; yields the same defences, whose decoders do."""
     with ExitStack() as stack:
         for owner, name, key in _PURE:
             function = getattr(owner, name)
             stack.callback(setattr, owner, name, function)
             setattr(owner, name, _remembering(function, key))
-        yield
+        yield replace(
+            defences,
+            decode_message=_remembering(defences.decode_message, _first),
+            parse_envelope=_remembering(defences.parse_envelope, _first),
+            open_envelope=_remembering(defences.open_envelope, _first),
+            decode_header=_remembering(defences.decode_header, _first),
+            decode_body=_remembering(defences.decode_body, _first),
+        )
 
 
 def _remembering(function: Callable[..., Any], key: Key) -> Callable[..., Any]:

@@ -99,7 +99,7 @@ class Simulation:
     """Whether all peers are healthy from the start, as in the paper, or have to earn it."""
     loss: float = 0.0
     """Share of messages that each link loses."""
-    examine_every: float = 0.0
+    eval_every: float = 0.0
     """Virtual seconds between held-out measurements of every node; 0 measures at the end only."""
     examine_questions: int = 16
     """Held-out questions per task within the run."""

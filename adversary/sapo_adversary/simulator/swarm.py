@@ -6,17 +6,17 @@ The same simulation gives the same record, byte for byte, except for what is und
 
 import hashlib
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import trio
 import trio.testing
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from sapo_adversary.ablations.defences import without
+from sapo_adversary.ablations.defences import Undefended, ablated
 from sapo_adversary.attacks.poison.habits import habits_sought
-from sapo_adversary.scoring import SharedScorer
 from sapo_adversary.simulator.attackers import Band
 from sapo_adversary.simulator.crowd import Crowd, hub_of
 from sapo_adversary.simulator.learners import set_up
@@ -28,9 +28,6 @@ from sapo_node.processes.clock import TrioClock
 from sapo_node.storage.keys import Identity
 from sapo_protocol import Manifest, load_manifest
 
-if TYPE_CHECKING:
-    pass
-
 FIRST_EPOCH = 10
 """The epoch in which every simulation begins."""
 
@@ -39,8 +36,10 @@ def simulate(simulation: Simulation, *, policies: Path = Path(), progress: Progr
     """Play a simulation from beginning to end and return its record; `policies` is the folder of prepared policies."""
     manifest = manifest_of(simulation)
     clock = trio.testing.MockClock(autojump_threshold=0)
-    with set_up(simulation), without(simulation.without), memoised():
-        members = trio.run(partial(_play_all, simulation, manifest, policies=policies, progress=progress), clock=clock)
+    undefended = ablated(simulation.without)
+    with set_up(simulation), memoised(undefended.defences) as defences:
+        play = partial(_play_all, simulation, manifest, replace(undefended, defences=defences))
+        members = trio.run(partial(play, policies=policies, progress=progress), clock=clock)
     return {
         "scenario": simulation.as_dict(),
         "digest": simulation.digest(),
@@ -49,16 +48,38 @@ def simulate(simulation: Simulation, *, policies: Path = Path(), progress: Progr
     }
 
 
-async def _play_all(simulation: Simulation, manifest: Manifest, *, policies: Path, progress: Progress) -> list[Member]:
-    scorer = SharedScorer()
+async def _play_all(
+    simulation: Simulation, manifest: Manifest, undefended: Undefended, *, policies: Path, progress: Progress
+) -> list[Member]:
+    scorer = undefended.scorer()
     hub = hub_of(simulation)
     clock = TrioClock(manifest.genesis + FIRST_EPOCH * manifest.epoch_seconds)
     identities = identities_of(simulation)
     roles = {identity.peer_id: HONEST for identity in identities}
     audit = Audit(manifest, scorer, roles, _sought(simulation)) if simulation.audited else None
-    crowd = Crowd(simulation, manifest, scorer=scorer, hub=hub, clock=clock, audit=audit) if simulation.crowd else None
+    crowd = (
+        Crowd(
+            simulation,
+            manifest,
+            scorer=scorer,
+            hub=hub,
+            clock=clock,
+            audit=audit,
+            defences=undefended.defences,
+        )
+        if simulation.crowd
+        else None
+    )
     members = members_of(
-        simulation, manifest, identities, clock=clock, policies=policies, scorer=scorer, hub=hub, audit=audit
+        simulation,
+        manifest,
+        identities,
+        clock=clock,
+        policies=policies,
+        scorer=scorer,
+        hub=hub,
+        audit=audit,
+        undefended=undefended,
     )
     bands = [
         Band(simulation, number, manifest, scorer=scorer, hub=hub, clock=clock, crowd=crowd)

@@ -92,12 +92,12 @@ class Config:
         "asks for a token, which is part of the address that the node prints.",
     )
     checkpoint_every: int = _key(10, "Rounds between checkpoints; what lies between is replayed after a crash.")
-    examine_every: int = _key(
+    eval_every: int = _key(
         50,
         "Rounds between looks at the policy's answers to held-out questions, 16 of each task, the first before any "
         "training; 0 for none.",
     )
-    unconfined: bool = _key(False, "Take external groups even where this system cannot confine the scorer.")
+    no_sandbox: bool = _key(False, "Take external groups even where this system cannot confine the scorer.")
 
     def __post_init__(self) -> None:
         bounds = {
@@ -108,7 +108,7 @@ class Config:
             "threads": (0, 1024),
             "max_tokens": (1, 65_536),
             "checkpoint_every": (1, 100_000),
-            "examine_every": (0, 100_000),
+            "eval_every": (0, 100_000),
         }
         for name, (low, high) in bounds.items():
             if name == "external" and self.external == AUTO:

@@ -14,11 +14,11 @@ from rich.console import Console
 from rich.panel import Panel
 from rich.text import Text
 
-from sapo_node.app.running_node import Event, Noticed, Shared, Started, Stopped
+from sapo_node.app.events import Event, Noticed, Shared, Started, Stopped
 from sapo_node.contributors.text import completion, filled
 from sapo_node.groups.messages import Sampled
 from sapo_node.observability.overview import Overview
-from sapo_node.training.rollout import QuestionSkipped
+from sapo_node.training.rollout import TaskSkipped
 from sapo_protocol import LocalError
 
 _MAX_INPUT = 4096
@@ -44,11 +44,11 @@ class Person:
         yield self
 
     async def generate(
-        self, questions: Sequence[str], *, completions: int, max_tokens: int, seed: int
+        self, prompts: Sequence[str], *, completions: int, max_tokens: int, seed: int
     ) -> list[tuple[Sampled, ...]]:
         """What is typed for each question, up to G answers. Raises QuestionSkipped."""
         del max_tokens, seed
-        return [await self._group(question, completions) for question in questions]
+        return [await self._group(prompt, completions) for prompt in prompts]
 
     def __call__(self, event: Event) -> None:
         """Tell of an event."""
@@ -63,12 +63,12 @@ class Person:
             case Stopped(view):
                 self._say(f"stopped; questions shared in all: {_shared(view)}", "bold")
 
-    async def _group(self, question: str, completions: int) -> tuple[Sampled, ...]:
+    async def _group(self, prompt: str, completions: int) -> tuple[Sampled, ...]:
         self._asking = True
         try:
             # Typed for the question before, which is over.
             termios.tcflush(sys.stdin, termios.TCIFLUSH)
-            self._console.print(Panel(Text(question.strip()), title="question", title_align="left"))
+            self._console.print(Panel(Text(prompt.strip()), title="question", title_align="left"))
             minutes, seconds = divmod(int(self._seconds), 60)
             self._console.print(
                 f"{minutes} min {seconds} s; type your result, or thoughts and <answer>your result</answer>\n"
@@ -90,7 +90,7 @@ class Person:
             self._console.print(f"answer {len(answers) + 1} of at most {most}: ", style="bold", end="")
             try:
                 line = (await _typed_line()).strip()
-            except (QuestionSkipped, trio.Cancelled):
+            except (TaskSkipped, trio.Cancelled):
                 self._console.print()
                 raise
             if line:
@@ -121,6 +121,6 @@ async def _typed_line() -> str:
         if not chunk:
             if not os.isatty(descriptor):
                 raise LocalError("the terminal is gone")
-            raise QuestionSkipped("skipped")
+            raise TaskSkipped("skipped")
         data += chunk
     return data.decode("utf-8", "replace")

@@ -57,10 +57,10 @@ class Member:
 class Demo:
     """Runs the swarm and gathers what its nodes say."""
 
-    def __init__(self, folder: Path, *, rounds: int, questions: int, console: Console) -> None:
+    def __init__(self, folder: Path, *, rounds: int, prompts: int, console: Console) -> None:
         self._folder = folder
         self._rounds = rounds
-        self._questions = questions
+        self._questions = prompts
         self._console = console
         self._swarm = folder / "demo.toml"
         self._log = (folder / "log").open("a+")
@@ -215,7 +215,7 @@ class Demo:
             command = self._command("eval", member.folder)
         else:
             command = [sys.executable, "-m", "sapo_node", "eval", "--swarm", str(self._swarm)]
-        command += ["--questions", str(self._questions), "--json"]
+        command += ["--prompts", str(self._questions), "--json"]
         done = await trio.run_process(command, capture_stdout=True, check=False)
         if done.returncode:
             raise LocalError(f"{what} could not be measured; the line above says why")
@@ -271,11 +271,11 @@ def _style(polluter: Json) -> str:
     return "red" if polluter["standing"] == "banned" else "yellow"
 
 
-def run_demo(*, rounds: int, questions: int, json_output: bool) -> None:
+def run_demo(*, rounds: int, prompts: int, json_output: bool) -> None:
     """The demo as a command; with `json_output` the last line on stdout is the summary."""
     console = Console(stderr=json_output)
     with tempfile.TemporaryDirectory(prefix="sapo-demo-") as folder:
-        demo = Demo(Path(folder), rounds=rounds, questions=questions, console=console)
+        demo = Demo(Path(folder), rounds=rounds, prompts=prompts, console=console)
         summary = trio.run(demo.run)
     _print_summary(summary, console)
     if json_output:

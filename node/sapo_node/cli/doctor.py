@@ -25,7 +25,7 @@ from sapo_node.net.interface import BootstrapUnreachable, Channel, NetworkNotice
 from sapo_node.net.libp2p import Libp2pNetwork, NetworkSettings
 from sapo_node.storage.keys import Identity, PassphraseNeeded, load_key
 from sapo_node.verification.compatibility import require_catalogue
-from sapo_node.verification.sandbox import Jail
+from sapo_node.verification.sandbox import Sandbox
 from sapo_protocol import LocalError, Manifest, evidence_topic, load_manifest
 from sapo_protocol.files import NoSuchFile
 from sapo_protocol.limits import MAX_EVIDENCE_BYTES
@@ -84,7 +84,7 @@ async def examine(config: Config) -> AsyncIterator[Finding]:
         yield finding
     for finding in await trio.to_thread.run_sync(_learner, config, manifest):
         yield finding
-    async for finding in _jail(manifest):
+    async for finding in _sandbox(manifest):
         yield finding
     for text in config.bootstrap:
         yield await _bootstrap(text, manifest)
@@ -234,13 +234,13 @@ def _learner(config: Config, manifest: Manifest) -> tuple[Finding, ...]:
     return learner, _good("model", text) if is_usable else _bad("model", LocalError(text))
 
 
-async def _jail(manifest: Manifest) -> AsyncIterator[Finding]:
-    jail = Jail()
+async def _sandbox(manifest: Manifest) -> AsyncIterator[Finding]:
+    sandbox = Sandbox()
     try:
         async with trio.open_nursery() as nursery:
-            await nursery.start(jail.run)
-            finding = await _confinement(jail)
-            tasks = await _tasks(manifest, jail)
+            await nursery.start(sandbox.run)
+            finding = await _confinement(sandbox)
+            tasks = await _tasks(manifest, sandbox)
             nursery.cancel_scope.cancel()
     except* LocalError as group:
         finding, tasks = _bad("jail", group.exceptions[0]), None
@@ -249,17 +249,20 @@ async def _jail(manifest: Manifest) -> AsyncIterator[Finding]:
         yield tasks
 
 
-async def _confinement(jail: Jail) -> Finding:
-    if jail.confined:
-        return _good("jail", jail.describe())
+async def _confinement(sandbox: Sandbox) -> Finding:
+    if sandbox.confined:
+        return _good("jail", sandbox.describe())
     return Finding(
-        "jail", State.BAD, jail.describe(), "the node will learn alone; --unconfined scores others' text all the same"
+        "jail",
+        State.BAD,
+        sandbox.describe(),
+        "the node will learn alone; --no-sandbox scores others' text all the same",
     )
 
 
-async def _tasks(manifest: Manifest, jail: Jail) -> Finding:
+async def _tasks(manifest: Manifest, sandbox: Sandbox) -> Finding:
     try:
-        await require_catalogue(manifest, jail)
+        await require_catalogue(manifest, sandbox)
     except LocalError as error:
         return _bad("tasks", error)
     return _good("tasks", f"all {len(manifest.tasks)} can be built and scored here")

@@ -12,7 +12,7 @@ from sapo_node.app.learner_options import learner_options
 from sapo_node.app.state import StateFolder
 from sapo_node.learner.client import Learner
 from sapo_node.training.evaluation import HeldOut, measure
-from sapo_node.verification.sandbox import Jail
+from sapo_node.verification.sandbox import Sandbox
 from sapo_protocol import Manifest
 
 
@@ -21,7 +21,7 @@ async def evaluate(
     manifest: Manifest,
     folder: StateFolder | None,
     *,
-    questions: int,
+    prompts: int,
     samples: int,
     progress: Callable[[str, int], None],
 ) -> tuple[HeldOut, int]:
@@ -29,15 +29,15 @@ async def evaluate(
     with tempfile.TemporaryDirectory() as empty:
         options = learner_options(config, manifest, folder or StateFolder(Path(empty)))
         learner = Learner(replace(options, read_only=True))
-        jail = Jail()
+        sandbox = Sandbox()
         async with trio.open_nursery() as nursery:
-            await nursery.start(jail.run)
+            await nursery.start(sandbox.run)
             await nursery.start(learner.run)
             result = await measure(
                 manifest,
                 learner,
-                jail,
-                questions=questions,
+                sandbox,
+                prompts=prompts,
                 samples=samples,
                 max_tokens=config.max_tokens,
                 progress=progress,

@@ -7,7 +7,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from sapo_node.verification.sandbox import Jail
+from sapo_node.verification.sandbox import Sandbox
 from sapo_node.verification.verifier import compare, request_for
 from sapo_protocol import (
     LocalError,
@@ -30,7 +30,7 @@ class GroupFinding:
 
     k: int
     dataset: str
-    question: str
+    prompt: str
     verdict: str
     """"`holds`, or what does not."""
     claims: tuple[bool, ...]
@@ -62,9 +62,9 @@ async def inspect(data: bytes, manifest: Manifest) -> Finding:
     except RemoteError as error:
         return Finding(error.layer, str(error))
     async with trio.open_nursery() as nursery:
-        jail = Jail()
-        await nursery.start(jail.run)
-        groups = [await _inspect_group(rollout, k, manifest, jail) for k in range(len(rollout.header.groups))]
+        sandbox = Sandbox()
+        await nursery.start(sandbox.run)
+        groups = [await _inspect_group(rollout, k, manifest, sandbox) for k in range(len(rollout.header.groups))]
         nursery.cancel_scope.cancel()
     return Finding("", "", peer_id(rollout.opened.issuer), rollout.header.epoch, rollout.header.counter, tuple(groups))
 
@@ -91,7 +91,7 @@ def inspect_evidence(data: bytes, manifest: Manifest) -> Proof:
     return Proof(peer_id(proof.issuer), proof.epoch, proof.counter, (first, second))
 
 
-async def _inspect_group(rollout: Rollout, k: int, manifest: Manifest, jail: Jail) -> GroupFinding:
+async def _inspect_group(rollout: Rollout, k: int, manifest: Manifest, sandbox: Sandbox) -> GroupFinding:
     group, data = rollout.header.groups[k], rollout.bodies[k]
     body, problem = None, "body left out"
     if data is not None:
@@ -100,10 +100,10 @@ async def _inspect_group(rollout: Rollout, k: int, manifest: Manifest, jail: Jai
         except RemoteError as error:
             problem = str(error)
     request = request_for(manifest, rollout, k, body)
-    (scored,) = await jail.score([request])
+    (scored,) = await sandbox.score([request])
     verdict = problem or compare(group, scored) or HOLDS
-    question, rewards = (scored.question, scored.rewards) if scored else ("", ())
-    return GroupFinding(k, request.dataset, question, verdict, group.claims, rewards)
+    prompt, rewards = (scored.prompt, scored.rewards) if scored else ("", ())
+    return GroupFinding(k, request.dataset, prompt, verdict, group.claims, rewards)
 
 
 def render(finding: Finding) -> RenderableType:
@@ -113,11 +113,11 @@ def render(finding: Finding) -> RenderableType:
     table = Table("k", "task", "question", "claimed", "earned", "verdict")
     for group in finding.groups:
         style = "green" if group.verdict == HOLDS else "red"
-        question = group.question.strip().rpartition("\n")[2]
+        prompt = group.prompt.strip().rpartition("\n")[2]
         table.add_row(
             str(group.k),
             group.dataset,
-            question,
+            prompt,
             _bits(group.claims),
             _bits(group.rewards),
             Text(group.verdict, style=style),

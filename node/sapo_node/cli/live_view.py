@@ -10,7 +10,7 @@ import click
 from rich.console import RenderableType
 from rich.live import Live
 
-from sapo_node.app.running_node import Event, Noticed, Phased, Played, Refreshed, Shared, Started, Stopped
+from sapo_node.app.events import Event, Noticed, Phased, Played, Refreshed, Shared, Started, Stopped
 from sapo_node.cli.progress import activity, figure
 from sapo_node.cli.tables import render
 from sapo_node.cli.terminal import Terminal, say
@@ -74,7 +74,9 @@ class _Screen:
             case Noticed(text) if self._view:
                 notices = [*self._view.session.get("notices", ()), text]
                 self._view = replace(self._view, session={**self._view.session, "notices": notices})
-            case Started(view) | Refreshed(view) | Played(_, view) | Shared(_, view):
+            case Refreshed(look):
+                self._view = look()
+            case Started(view) | Played(_, view) | Shared(_, view):
                 self._view = view
             case Stopped(view):
                 self._view, self._phase = view, None

@@ -38,11 +38,11 @@ def _column(filled: float) -> str:
     return _BLOCKS[round(min(max(filled, 0.0), 1.0) * steps)]
 
 
-def exam_line(exams: Sequence[dict[str, Any]]) -> list[Text]:
+def evaluation_line(evaluations: Sequence[dict[str, Any]]) -> list[Text]:
     """What the looks at held-out questions came to; nothing before the first."""
-    if not exams:
+    if not evaluations:
         return []
-    first, last = exams[0], exams[-1]
+    first, last = evaluations[0], evaluations[-1]
     text = Text.assemble(
         ("held-out ", "bold"),
         (f"{last['pass_at_1']:.3f}", "bold"),
@@ -57,9 +57,9 @@ def activity(phase: Phase | None, seconds: float) -> Text:
     """Where the node is within its round, and since when."""
     if phase is None:
         return Text("between rounds", "dim")
-    if phase == "examine":  # between two rounds, or before the first
+    if phase == "evaluate":  # between two rounds, or before the first
         return Text.assemble(("● examine", "bold cyan"), f"   answers held-out questions   {seconds:.0f} s")
-    phases = [each for each in get_args(Phase) if each != "examine"]
+    phases = [each for each in get_args(Phase) if each != "evaluate"]
     at = phases.index(phase)
     return Text.assemble(
         ("this round", "bold"),

@@ -7,7 +7,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from sapo_node.cli.progress import chart, exam_line, round_table
+from sapo_node.cli.progress import chart, evaluation_line, round_table
 from sapo_node.groups.types import TaskAnswers
 from sapo_node.observability.history import ACCEPTED, EVIDENCE, TAKEN, VERIFIED
 from sapo_node.observability.overview import Kind, Overview, PeerView, kind_of
@@ -29,7 +29,7 @@ def render(view: Overview, *, doing: Text | None = None, height: int = _ROOMY) -
     if view.answers:
         parts.append(answer_table(view.answers))
     if view.curve:
-        parts += [chart(view.curve), *exam_line(view.exams), round_table(view.rounds[-rounds:])]
+        parts += [chart(view.curve), *evaluation_line(view.evaluations), round_table(view.rounds[-rounds:])]
     if doing:
         parts.append(doing)
     return Group(*parts, _peers(view, peers), _counts(view), _notices(view, notices))
@@ -105,8 +105,8 @@ def _counts(view: Overview) -> RenderableType:
         *(("accepted ", "bold"), f"{view.counts.get(ACCEPTED, 0)} envelopes, "),
         *(("verified ", "bold"), f"{view.counts.get(VERIFIED, 0)} groups"),
     )
-    if convicted := view.counts.get(EVIDENCE, 0):
-        text.append(f", evidence against {convicted} peers")
+    if banned_by_evidence := view.counts.get(EVIDENCE, 0):
+        text.append(f", evidence against {banned_by_evidence} peers")
     counts = {name: count for name, count in sorted(view.counts.items()) if name not in TAKEN and count}
     kinds = {kind: {name: count for name, count in counts.items() if kind_of(name) == kind} for kind in get_args(Kind)}
     if alike := sum(kinds.pop("not needed").values()):

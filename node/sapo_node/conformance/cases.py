@@ -47,14 +47,14 @@ def load_cases(rule: str = "") -> list[Case]:
     cases = [_load(file, folder) for file in sorted(folder.glob("*/*.json"))]
     if not cases:
         raise LocalError(f"no vectors in {folder}: install the package again, or run from a whole repository")
-    chosen = [case for case in cases if not rule or rule in {case.rule, chapter(case.rule)}]
+    chosen = [case for case in cases if not rule or rule in {case.rule, section(case.rule)}]
     if not chosen:
-        chapters = ", ".join(sorted({chapter(case.rule) for case in cases}))
-        raise LocalError(f"no vector is for the rule {rule!r}; give one such as ENC-3, or a chapter: {chapters}")
+        sections = ", ".join(sorted({section(case.rule) for case in cases}))
+        raise LocalError(f"no vector is for the rule {rule!r}; give one such as ENC-3, or a chapter: {sections}")
     return chosen
 
 
-def chapter(rule: str) -> str:
+def section(rule: str) -> str:
     """The name of a rule without its number."""
     return rule.partition("-")[0]
 
@@ -62,7 +62,7 @@ def chapter(rule: str) -> str:
 def in_order(rule: str) -> tuple[str, int]:
     """A key that sorts ENC-2 before ENC-10."""
     number = re.search(r"\d+$", rule)
-    return chapter(rule), int(number[0]) if number else 0
+    return section(rule), int(number[0]) if number else 0
 
 
 def _load(file: Path, folder: Path) -> Case:

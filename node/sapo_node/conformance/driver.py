@@ -67,7 +67,7 @@ class _Failed(Exception):
         self.fault = Fault(what, detail)
 
 
-class Reader:
+class Implementation:
     """A reader's process, in a session of its own so that what it starts ends with it. Use as a context manager."""
 
     def __init__(self, command: Sequence[str], *, time_limit: float = TIME_LIMIT) -> None:

@@ -14,17 +14,20 @@ from types import MappingProxyType
 from typing import Any, TypeAlias
 
 import trio
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from sapo_node.app.state import SCHEMA
-from sapo_node.ingest.pending import Inbox
-from sapo_node.ingest.store import Shelf
+from sapo_node.ingest.pending import PendingQueue
+from sapo_node.ingest.store import MessageStore
 from sapo_node.ingest.validator import Ignored, Ingest
 from sapo_node.net.interface import Verdict
 from sapo_node.processes.clock import Clock
+from sapo_node.storage.context import SwarmContext
 from sapo_node.storage.counters import Counters
 from sapo_node.storage.database import Database
+from sapo_node.storage.keys import Identity
 from sapo_node.trust.constants import Standing
-from sapo_node.trust.equivocation import Court
+from sapo_node.trust.equivocation import EquivocationHandler
 from sapo_node.trust.ledger import Account, Ledger
 from sapo_node.verification.sandbox.messages import Scored
 from sapo_node.verification.tasks import SCORER_VERSION, Task, TaskError, build_task, interop, score, task_digest
@@ -66,8 +69,10 @@ from sapo_protocol.cbor import decode
 Input: TypeAlias = Mapping[str, Any]
 Output: TypeAlias = Mapping[str, Any] | None
 
-_NOBODY = bytes(32)
-"""The reader's own key and the peer that sends everything: of a key like this no signature is valid."""
+_OWN_KEY = Identity(Ed25519PrivateKey.generate())
+"""The reader's own key. It signs nothing, and no vector is of it."""
+_SENDER = peer_id(bytes(32))
+"""The peer that sends every message."""
 
 _REFUSALS: Mapping[str, str] = MappingProxyType(
     {
@@ -155,9 +160,9 @@ def _message(given: Input) -> Output:
     manifest, data = _manifest(given), _bytes(given)
     gate = _gate(manifest, given["now_ms"] / 1_000)
     for earlier in given["earlier"]:
-        if refusal := _refusal(gate, gate.handle_pulled, bytes.fromhex(earlier)):
+        if refusal := _refusal(gate, gate.handle_synchronised, bytes.fromhex(earlier)):
             raise _Refused(f"{refusal} of an earlier message")
-    if refusal := _refusal(gate, gate.handle_pulled, data):
+    if refusal := _refusal(gate, gate.handle_synchronised, data):
         raise _Refused(refusal)
     rollout = open_message(data, manifest)
     return {
@@ -188,15 +193,13 @@ def _gate(manifest: Manifest, now: float = 0.0) -> Ingest:
     database, rng = Database(None, SCHEMA), random.Random(0)  # noqa: S311
     ledger = _OpenLedger(database, rng=rng)
     return Ingest(
+        SwarmContext(manifest, _StandingClock(now), _OWN_KEY, rng),
         database=database,
-        manifest=manifest,
-        clock=_StandingClock(now),
         counters=Counters(database, manifest, now=now, key_is_new=True, rng=rng),
         ledger=ledger,
-        court=Court(ledger),
-        inbox=Inbox(database, manifest),
-        shelf=Shelf(manifest),
-        issuer=_NOBODY,
+        equivocation_handler=EquivocationHandler(ledger),
+        pending_queue=PendingQueue(database, manifest),
+        message_store=MessageStore(manifest),
         on_fatal=_stop,
     )
 
@@ -208,7 +211,7 @@ def _stop(error: LocalError) -> None:
 def _refusal(gate: Ingest, handle: Callable[[str, bytes], Awaitable[Verdict]], data: bytes) -> str | None:
     """The layer by which the gate refuses a message; None where it accepts."""
     before = gate.refused.copy()
-    if trio.run(handle, peer_id(_NOBODY), data) is Verdict.ACCEPT:
+    if trio.run(handle, _SENDER, data) is Verdict.ACCEPT:
         return None
     (reason,) = gate.refused - before
     return _REFUSALS.get(reason, reason)
@@ -304,9 +307,9 @@ def _item(given: Input) -> Output:
         raise _Refused("task")
     task = _built(given)
     return {
-        "question": task.question,
+        "question": task.prompt,
         "answer": task.answer,
-        "digest": task_digest(task.question, task.answer).hex(),
+        "digest": task_digest(task.prompt, task.answer).hex(),
     }
 
 
@@ -334,7 +337,7 @@ def _rewards(manifest: Manifest, rollout: Rollout, k: int, body: Body) -> list[b
     request = request_for(manifest, rollout, k, body)
     task = build_task(request.dataset, request.config, request.seed)
     rewards = tuple(score(request.dataset, task, text) for text in request.completions)
-    scored = Scored(task.question, task_digest(task.question, task.answer), rewards)
+    scored = Scored(task.prompt, task_digest(task.prompt, task.answer), rewards)
     if finding := compare(rollout.header.groups[k], scored):
         raise _Refused(_REFUSALS.get(finding, finding))
     return list(rewards)

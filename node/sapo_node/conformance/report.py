@@ -12,7 +12,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from sapo_node.conformance.cases import Case, in_order
-from sapo_node.conformance.driver import Answer, CannotRun, Fault, Reader
+from sapo_node.conformance.driver import Answer, CannotRun, Fault, Implementation
 
 UNKNOWN_KIND = "unknown kind"
 """The verdict of a reader that does not know the kind of a request."""
@@ -102,7 +102,9 @@ class Report:
         }
 
 
-def run_cases(cases: Sequence[Case], reader: Reader, *, progress: Callable[[], None] = lambda: None) -> list[Result]:
+def run_cases(
+    cases: Sequence[Case], reader: Implementation, *, progress: Callable[[], None] = lambda: None
+) -> list[Result]:
     """Put every case to the reader; `progress` is called after each.
 
     Raises CannotRun when its command cannot be run, or never answers.

@@ -104,29 +104,29 @@ class Endpoint:
         self._gives_several = True
 
     async def generate(
-        self, questions: Sequence[str], *, completions: int, max_tokens: int, seed: int
+        self, prompts: Sequence[str], *, completions: int, max_tokens: int, seed: int
     ) -> list[tuple[Sampled, ...]]:
         """G completions for each question. Raises AnswerFailed, in one line, when one request keeps failing."""
         del seed  # a server that honours it would give the same answer to each of several requests
-        return await _together([partial(self._group, question, completions, max_tokens) for question in questions])
+        return await _together([partial(self._group, prompt, completions, max_tokens) for prompt in prompts])
 
-    async def _group(self, question: str, completions: int, max_tokens: int) -> tuple[Sampled, ...]:
+    async def _group(self, prompt: str, completions: int, max_tokens: int) -> tuple[Sampled, ...]:
         found: list[Sampled] = []
         if self._gives_several:
             with suppress(_Refused):  # perhaps it only refuses to give several
-                found = await self._choices(question, completions, max_tokens)
+                found = await self._choices(prompt, completions, max_tokens)
         missing = completions - len(found)
         if missing:
-            for one in await _together([partial(self._choices, question, 1, max_tokens)] * missing):
+            for one in await _together([partial(self._choices, prompt, 1, max_tokens)] * missing):
                 found += one
             self._gives_several = False
         return tuple(found)
 
-    async def _choices(self, question: str, count: int, max_tokens: int) -> list[Sampled]:
+    async def _choices(self, prompt: str, count: int, max_tokens: int) -> list[Sampled]:
         """Up to `count` completions by one request, which is made again where that may help."""
         request = {
             "model": self._model,
-            "messages": [{"role": "system", "content": SYSTEM}, {"role": "user", "content": question}],
+            "messages": [{"role": "system", "content": SYSTEM}, {"role": "user", "content": prompt}],
             "max_tokens": max_tokens,
             "temperature": self._temperature,
             **({"n": count} if count > 1 else {}),

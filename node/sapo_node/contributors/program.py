@@ -97,11 +97,11 @@ class Program:
         self._life: _Life | None = None
 
     async def generate(
-        self, questions: Sequence[str], *, completions: int, max_tokens: int, seed: int
+        self, prompts: Sequence[str], *, completions: int, max_tokens: int, seed: int
     ) -> list[tuple[Sampled, ...]]:
         """G completions for each question. Raises AnswerFailed, in one line, when the program has none."""
         del max_tokens, seed
-        return [await self._group(question, completions) for question in questions]
+        return [await self._group(prompt, completions) for prompt in prompts]
 
     async def end(self, *, grace: float = 0.0) -> int | None:
         """End the program; its exit status, if it ran."""
@@ -111,8 +111,8 @@ class Program:
         with trio.CancelScope(shield=True):
             return await life.process.end(grace=grace)
 
-    async def _group(self, question: str, completions: int) -> tuple[Sampled, ...]:
-        line = json.dumps({"question": question, "system": SYSTEM, "completions": completions}).encode() + b"\n"
+    async def _group(self, prompt: str, completions: int) -> tuple[Sampled, ...]:
+        line = json.dumps({"question": prompt, "system": SYSTEM, "completions": completions}).encode() + b"\n"
         answered = False
         try:
             with trio.fail_after(ANSWER_SECONDS):

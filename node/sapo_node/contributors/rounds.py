@@ -6,12 +6,11 @@ from collections.abc import Awaitable, Callable
 import trio
 
 from sapo_node.groups.types import ContributionReport, LocalGroup, by_task
-from sapo_node.ingest.pending import MAX_PER_PEER
-from sapo_node.processes.clock import Clock
 from sapo_node.processes.worker import WorkerFailed
+from sapo_node.storage.context import SwarmContext
 from sapo_node.storage.counters import Counters, Slot
-from sapo_node.training.rollout import AnswerFailed, Contribution, QuestionSkipped, RoundFailed
-from sapo_node.trust.constants import NEWCOMER_COUNTERS
+from sapo_node.training.rollout import AnswerFailed, Contribution, RoundFailed, TaskSkipped
+from sapo_node.trust.constants import NEWCOMER_COUNTERS, PENDING_PER_PEER
 from sapo_protocol import Manifest, in_window
 from sapo_protocol.limits import CLOCK_SKEW_SECONDS
 
@@ -24,12 +23,12 @@ FIRST_BACKOFF, MAX_BACKOFF = 1.0, 60.0
 def seconds_after(manifest: Manifest, *, shared: bool) -> float:
     """Seconds from the start of a round to the start of the next.
 
-    A peer keeps at most MAX_PER_PEER rollouts of one issuer until it verifies them, so an epoch has no more rounds that
-    share something. A round that shares nothing costs the peers nothing: the next one begins as soon as the counters
-    that peers accept from a newcomer (NEWCOMER_COUNTERS) still last for the epoch.
+    A peer keeps at most PENDING_PER_PEER rollouts of one issuer until it verifies them, so an epoch has no more rounds
+    that share something. A round that shares nothing costs the peers nothing: the next one begins as soon as the
+    counters that peers accept from a newcomer (NEWCOMER_COUNTERS) still last for the epoch.
     """
     counters = manifest.max_rounds * NEWCOMER_COUNTERS
-    return manifest.epoch_seconds / (min(counters, MAX_PER_PEER) if shared else counters)
+    return manifest.epoch_seconds / (min(counters, PENDING_PER_PEER) if shared else counters)
 
 
 def answered(local: list[LocalGroup]) -> list[LocalGroup]:
@@ -56,10 +55,9 @@ class ContributionRounds:
 
     def __init__(
         self,
+        swarm: SwarmContext,
         contribution: Contribution,
         *,
-        manifest: Manifest,
-        clock: Clock,
         counters: Counters,
         local: int,
         reserve: Callable[[], Awaitable[Slot | None]],
@@ -67,8 +65,8 @@ class ContributionRounds:
     ) -> None:
         """`local` is I; `reserve` gives the next counter, or None after waiting for the epoch that has one."""
         self._contribution = contribution
-        self._manifest = manifest
-        self._clock = clock
+        self._manifest = swarm.manifest
+        self._clock = swarm.clock
         self._counters = counters
         self._local = local
         self._reserve = reserve
@@ -98,7 +96,7 @@ class ContributionRounds:
         with trio.move_on_after(answer_seconds(self._manifest)):
             try:
                 local = await self._ask(slot)
-            except QuestionSkipped:
+            except TaskSkipped:
                 return None
             except (RoundFailed, WorkerFailed) as failure:
                 logger.warning("round failed: %s", failure)

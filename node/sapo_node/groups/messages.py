@@ -97,7 +97,7 @@ class TrainGroup:
     """The completions of one question with their advantages, in the same order."""
 
     source: Source
-    question: str
+    prompt: str
     weight: float
     """Between 0 and 1; scales the group in the loss."""
     advantages: tuple[float, ...]
@@ -106,7 +106,7 @@ class TrainGroup:
 
 @dataclass(frozen=True, slots=True)
 class GenerateRequest:
-    questions: tuple[str, ...]
+    prompts: tuple[str, ...]
     completions: int
     max_tokens: int
     seed: int
@@ -182,7 +182,7 @@ class Ready:
 def generate_to_json(request: GenerateRequest) -> dict[str, Any]:
     return {
         "generate": {
-            "questions": list(request.questions),
+            "questions": list(request.prompts),
             "completions": request.completions,
             "max_tokens": request.max_tokens,
             "seed": request.seed,
@@ -195,7 +195,7 @@ def generate_from_json(body: Any) -> GenerateRequest:
     """Raises RequestError where a field is missing, of another type or out of bounds."""
     table = _table(body, "generate")
     request = GenerateRequest(
-        questions=tuple(_text(q, "a question") for q in _items(table, "questions")),
+        prompts=tuple(_text(q, "a question") for q in _items(table, "questions")),
         completions=_whole(table, "completions"),
         max_tokens=_whole(table, "max_tokens"),
         seed=_whole(table, "seed"),
@@ -218,7 +218,7 @@ def train_to_json(request: TrainRequest) -> dict[str, Any]:
     groups = [
         {
             "source": group.source,
-            "question": group.question,
+            "question": group.prompt,
             "weight": group.weight,
             "advantages": list(group.advantages),
             "completions": [_sampled_to_json(completion) for completion in group.completions],
@@ -293,7 +293,7 @@ def _group_from_json(body: Any) -> TrainGroup:
         raise RequestError(f"a group's source is {source!r}; give local or external")
     group = TrainGroup(
         source=cast("Source", source),
-        question=_text(table.get("question"), "a question"),
+        prompt=_text(table.get("question"), "a question"),
         weight=_number(table.get("weight"), "weight"),
         advantages=tuple(_number(value, "an advantage") for value in _items(table, "advantages")),
         completions=tuple(_sampled_from_json(completion) for completion in _items(table, "completions")),

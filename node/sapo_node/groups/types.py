@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from sapo_node.groups.messages import Sampled
 from sapo_protocol import Completion
 
-Place = tuple[str, int, int, int]
+GroupKey = tuple[str, int, int, int]
 """Peer, epoch, counter and the group's number in its envelope."""
 
 
@@ -22,14 +22,14 @@ class VerifiedGroup:
     counter: int
     k: int
     dataset: str
-    question: str
+    prompt: str
     completions: tuple[Completion, ...]
     rewards: tuple[bool, ...]
     lengths: tuple[int, ...] = field(init=False, compare=False, repr=False)
     """UTF-8 bytes of each completion, counted once: a group is weighed in every round that it waits."""
 
     @property
-    def place(self) -> Place:
+    def place(self) -> GroupKey:
         """Which of all groups it is."""
         return self.peer, self.epoch, self.counter, self.k
 
@@ -42,7 +42,7 @@ class LocalGroup:
     """G completions of this node's own for one of its assigned questions."""
 
     dataset: str
-    question: str
+    prompt: str
     digest: bytes
     completions: tuple[Sampled, ...]
     rewards: tuple[bool, ...]

@@ -9,12 +9,11 @@ import heapq
 from collections import Counter
 
 from sapo_node.storage.database import Database
-from sapo_node.trust import constants
+from sapo_node.trust.defences import DEFENDED, Defences
 from sapo_protocol import (
     Manifest,
     Rollout,
     encode_message,
-    open_message,
     peer_id,
 )
 
@@ -25,16 +24,14 @@ CREATE TABLE IF NOT EXISTS inbox (
 CREATE INDEX IF NOT EXISTS inbox_peer ON inbox (peer);
 """
 
-MAX_ROLLOUTS = 2_048
-MAX_PER_PEER = 64
 
-
-class Inbox:
+class PendingQueue:
     """Rollouts that wait for verification."""
 
-    def __init__(self, database: Database, manifest: Manifest) -> None:
+    def __init__(self, database: Database, manifest: Manifest, *, defences: Defences = DEFENDED) -> None:
         self._database = database
         self._manifest = manifest
+        self._defences = defences
         self._recount()
 
     def __len__(self) -> int:
@@ -52,9 +49,9 @@ class Inbox:
         if waiting:
             bodies = tuple(new or old for new, old in zip(bodies, self._open(waiting[0]).bodies, strict=True))
             self._remove(envelope_id, peer)
-        if self._held[peer] >= MAX_PER_PEER:
+        if self._held[peer] >= self._defences.pending_per_peer:
             self._drop_oldest_of(peer)
-        elif len(self) >= MAX_ROLLOUTS:
+        elif len(self) >= self._defences.pending_rollouts:
             self._drop_oldest_of(self._fullest())
         message = encode_message(rollout.opened.envelope, bodies)
         self._database.execute(
@@ -75,7 +72,7 @@ class Inbox:
 
     def advance(self, epoch: int) -> None:
         """Enter an epoch: drop the rollouts that are too old to be trained on."""
-        self._database.execute("DELETE FROM inbox WHERE epoch < ?", epoch - constants.MAX_AGE)
+        self._database.execute("DELETE FROM inbox WHERE epoch < ?", epoch - self._defences.max_age)
         self._recount()
 
     def forget(self, peer: str) -> None:
@@ -99,7 +96,7 @@ class Inbox:
             del self._held[peer]
             return
         heapq.heappush(self._ranked, (-self._held[peer], peer))
-        if len(self._ranked) > 4 * MAX_ROLLOUTS:
+        if len(self._ranked) > 4 * self._defences.pending_rollouts:
             self._rank()
 
     def _fullest(self) -> str:
@@ -110,7 +107,7 @@ class Inbox:
 
     def _open(self, message: bytes) -> Rollout:
         """Stored bytes go through the same gate as received ones, so a damaged row cannot become a rollout."""
-        return open_message(message, self._manifest)
+        return self._defences.open_message(message, self._manifest)
 
     def _drop_oldest_of(self, peer: str) -> None:
         row = self._database.row("SELECT envelope_id FROM inbox WHERE peer = ? ORDER BY rowid LIMIT 1", peer)

@@ -8,6 +8,7 @@ a second one with other content under the same counter makes the pair a proof of
 from collections import Counter
 
 from sapo_node.storage.database import Database
+from sapo_node.trust.defences import DEFENDED, Defences
 from sapo_protocol import Header, Opened
 
 SCHEMA = """
@@ -23,8 +24,9 @@ CREATE TABLE IF NOT EXISTS forgotten (before INTEGER NOT NULL);
 class ReplayWindow:
     """What was accepted in the epochs that are still open."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, *, defences: Defences = DEFENDED) -> None:
         self._database = database
+        self._defences = defences
         by_epoch = database.rows("SELECT epoch, count(*) FROM seen WHERE newcomer = 1 GROUP BY epoch")
         self._newcomers = Counter(dict(by_epoch))
         row = database.row("SELECT before FROM forgotten")
@@ -32,11 +34,15 @@ class ReplayWindow:
 
     def received(self, envelope_id: bytes) -> int | None:
         """The bodies that came with an accepted envelope, as bits by k; None when it was not accepted."""
+        if not self._defences.replay_window:
+            return None
         row = self._database.row("SELECT received FROM seen WHERE envelope_id = ?", envelope_id)
         return row[0] if row else None
 
     def first(self, issuer: bytes, header: Header) -> bytes | None:
         """The envelope accepted under the same counter, if there is one."""
+        if not self._defences.one_content_per_counter:
+            return None
         row = self._database.row(
             "SELECT envelope FROM seen WHERE issuer = ? AND epoch = ? AND counter = ?",
             issuer,

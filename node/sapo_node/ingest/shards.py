@@ -19,12 +19,12 @@ MEASURED_SECONDS = 30.0
 """What is heard in less time than this says nothing."""
 
 
-def bearable(each: float, most: int) -> int:
+def affordable_shards(each: float, most: int) -> int:
     """How many shards a node follows that bring `each` messages a second, of `most`."""
     return most if each * most <= MESSAGES_PER_SECOND else max(1, int(MESSAGES_PER_SECOND / each))
 
 
-class Earshot:
+class ShardSubscriptions:
     """The shards that are followed, epoch by epoch."""
 
     def __init__(self, manifest: Manifest, ledger: Ledger, rng: random.Random) -> None:
@@ -56,7 +56,7 @@ class Earshot:
         seconds = now - self._since
         if seconds < MEASURED_SECONDS:
             return len(self.shards)
-        return bearable((accepted - self._before) / seconds / len(self.shards), self._manifest.shards)
+        return affordable_shards((accepted - self._before) / seconds / len(self.shards), self._manifest.shards)
 
     def _known_best(self, epoch: int, count: int, among: Collection[int]) -> frozenset[int]:
         """So many of the shards, of which most peers in good standing publish on them in an epoch."""

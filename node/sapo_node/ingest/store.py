@@ -27,7 +27,7 @@ class _Kept:
         return sum(1 << k for k, body in enumerate(self.bodies) if body is not None)
 
 
-class Shelf:
+class MessageStore:
     """Envelopes by id, and ids by epoch."""
 
     def __init__(self, manifest: Manifest, max_bytes: int = MAX_BYTES) -> None:

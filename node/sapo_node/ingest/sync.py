@@ -5,20 +5,19 @@ what was not asked for is charged for that.
 """
 
 import logging
-import random
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 import trio
 
 from sapo_node.ingest.rate_limit import SenderQuota
-from sapo_node.ingest.shards import Earshot
-from sapo_node.ingest.store import Shelf
+from sapo_node.ingest.shards import ShardSubscriptions
+from sapo_node.ingest.store import MessageStore
 from sapo_node.ingest.validator import Ingest
-from sapo_node.net.interface import COMPANY, AskFailed, PeerInfo, Verdict
+from sapo_node.net.interface import TARGET_PEERS, Acquaintances, AskFailed, PeerInfo, Verdict
 from sapo_node.net.seen_cache import RecentIds
-from sapo_node.processes.clock import Clock
+from sapo_node.storage.context import SwarmContext
 from sapo_node.storage.counters import Counters
 from sapo_node.trust.constants import Fact, Standing
 from sapo_node.trust.ledger import Ledger
@@ -26,7 +25,6 @@ from sapo_protocol import (
     GetRequest,
     InventoryItem,
     ListRequest,
-    Manifest,
     PeerAddress,
     PeersRequest,
     RemoteError,
@@ -47,12 +45,8 @@ from sapo_protocol.pull import ALL_SHARDS
 
 logger = logging.getLogger(__name__)
 
-Ask = Callable[[str, bytes], Awaitable[bytes]]
-"""`ask(peer id, request)`: the peer's answer. Raises AskFailed."""
 Peers = Callable[[], Sequence[PeerInfo]]
 """The connected peers of the swarm."""
-Introduce = Callable[[str, str, str], None]
-"""`introduce(by whom, peer id, address)`: somebody said that a peer is there."""
 
 INTERVAL, HURRIED_INTERVAL = 15.0, 3.0
 """Seconds between peers that are asked, on average; the shorter ones while a node lacks company."""
@@ -72,19 +66,17 @@ _FRAME_BYTES = 5
 """What a message costs in a delivery beyond its own bytes, at most."""
 
 
-class Giver:
+class Responder:
     """Answers what peers ask, as far as they have not used up their bytes."""
 
-    def __init__(
-        self, *, manifest: Manifest, shelf: Shelf, ledger: Ledger, clock: Clock, peers: Peers, rng: random.Random
-    ) -> None:
+    def __init__(self, swarm: SwarmContext, *, message_store: MessageStore, ledger: Ledger, peers: Peers) -> None:
         """`peers` are those that are connected now."""
-        self._topics = rollouts_topics(manifest)
-        self._rng = rng
-        self._shelf = shelf
+        self._topics = rollouts_topics(swarm.manifest)
+        self._rng = swarm.rng
+        self._message_store = message_store
         self._peers = peers
         self._ledger = ledger
-        self._clock = clock
+        self._clock = swarm.clock
         self._each = SenderQuota(rate=BYTES_PER_SECOND, burst=BURST_BYTES)
         self._all = SenderQuota(rate=ALL_BYTES_PER_SECOND, burst=ALL_BURST_BYTES)
 
@@ -114,14 +106,14 @@ class Giver:
         return answer
 
     def _listing(self, request: ListRequest, room: int) -> bytes:
-        listing = encode_listing(self._shelf.listing(request.epoch, request.shards, request.after, MAX_LISTED))
+        listing = encode_listing(self._message_store.listing(request.epoch, request.shards, request.after, MAX_LISTED))
         return listing if len(listing) <= room else encode_listing([])
 
     def _delivery(self, request: GetRequest, room: int) -> bytes:
         messages = []
         room -= _FRAME_BYTES
         for wanted in request.want:
-            message = self._shelf.message(wanted)
+            message = self._message_store.message(wanted)
             if message is None:
                 continue
             room -= len(message) + _FRAME_BYTES
@@ -143,33 +135,27 @@ class Giver:
         return encode_peers(sorted(introduced, key=lambda each: each.key))
 
 
-class Puller:
+class Synchroniser:
     """Asks one connected peer after another what it holds, and for what is missing here."""
 
     def __init__(
         self,
+        swarm: SwarmContext,
+        network: Acquaintances,
         *,
-        ask: Ask,
-        peers: Peers,
-        introduce: Introduce,
         ingest: Ingest,
         ledger: Ledger,
-        manifest: Manifest,
         counters: Counters,
-        clock: Clock,
-        earshot: Earshot,
-        rng: random.Random,
+        subscriptions: ShardSubscriptions,
     ) -> None:
-        self._ask = ask
-        self._peers = peers
-        self._introduce = introduce
+        self._manifest = swarm.manifest
+        self._clock = swarm.clock
+        self._rng = swarm.rng
+        self._network = network
         self._ingest = ingest
         self._ledger = ledger
-        self._manifest = manifest
         self._counters = counters
-        self._clock = clock
-        self._earshot = earshot
-        self._rng = rng
+        self._subscriptions = subscriptions
         self._in_vain = RecentIds()
 
     async def run(self) -> None:
@@ -177,7 +163,7 @@ class Puller:
         while True:
             interval = INTERVAL if self._sought() == ALL_SHARDS else HURRIED_INTERVAL
             await trio.sleep(self._rng.uniform(0.5, 1.5) * interval)
-            if peers := self._peers():
+            if peers := self._network.peers():
                 await self.pull(self._rng.choice(peers).peer_id)
             # Only those that this node chose to dial are asked whom they know: a crowd of strangers has no say in it.
             if chosen := [each for each in peers if each.outbound]:
@@ -193,7 +179,7 @@ class Puller:
 
     async def meet(self, peer: str) -> None:
         """Ask one peer whom else it knows: first of all those who follow what this node lacks company for."""
-        known = {each.peer_id for each in self._peers()}
+        known = {each.peer_id for each in self._network.peers()}
         sought = self._sought()
         with self._charging(peer):
             named = await self._meet_through(peer, PeersRequest(MAX_PX_PEERS, sought))
@@ -203,18 +189,18 @@ class Puller:
 
     async def _meet_through(self, peer: str, request: PeersRequest) -> set[str]:
         """Seek whom a peer names."""
-        introduced = decode_peers(await self._ask(peer, encode_request(request)), request)
+        introduced = decode_peers(await self._network.ask(peer, encode_request(request)), request)
         for each in introduced:
-            self._introduce(peer, peer_id(each.key), each.address)
+            self._network.introduce(peer, peer_id(each.key), each.address)
         return {peer_id(each.key) for each in introduced}
 
     def _sought(self) -> int:
         """The shards for which a node that follows a part of them lacks company; all of them where it lacks none."""
-        if len(self._earshot.shards) == self._manifest.shards:
+        if len(self._subscriptions.shards) == self._manifest.shards:
             return ALL_SHARDS
         topics = rollouts_topics(self._manifest)
-        follow = Counter(topic for peer in self._peers() for topic in peer.follows)
-        return bits(shard for shard in self._earshot.shards if follow[topics[shard]] < COMPANY) or ALL_SHARDS
+        follow = Counter(topic for peer in self._network.peers() for topic in peer.follows)
+        return bits(shard for shard in self._subscriptions.shards if follow[topics[shard]] < TARGET_PEERS) or ALL_SHARDS
 
     @contextmanager
     def _charging(self, peer: str) -> Iterator[None]:
@@ -228,13 +214,13 @@ class Puller:
             self._ledger.report(peer, Fact.INVALID_MESSAGE)
 
     async def _pull_epoch(self, peer: str, epoch: int) -> None:
-        shards = bits(self._earshot.shards)
+        shards = bits(self._subscriptions.shards)
         request = ListRequest(epoch, shards=shards)
-        held = decode_listing(await self._ask(peer, encode_request(request)), request)
+        held = decode_listing(await self._network.ask(peer, encode_request(request)), request)
         if len(held) == MAX_LISTED:
             # There may be more: another part of them every time, since nobody can tell which ones are missing.
             request = ListRequest(epoch, self._rng.randbytes(32), shards)
-            held += decode_listing(await self._ask(peer, encode_request(request)), request)
+            held += decode_listing(await self._network.ask(peer, encode_request(request)), request)
         missing = self._missing(peer, held)
         for _ in range(REQUESTS):
             settled = await self._get(peer, missing[:MAX_DELIVERED])
@@ -258,10 +244,10 @@ class Puller:
         if not wanted:
             return 0
         request = GetRequest(tuple(wanted))
-        delivered = decode_delivery(await self._ask(peer, encode_request(request)), request, self._manifest)
+        delivered = decode_delivery(await self._network.ask(peer, encode_request(request)), request, self._manifest)
         taken = 0
         for each in delivered:
-            if await self._ingest.handle_pulled(peer, each.message) is Verdict.ACCEPT:
+            if await self._ingest.handle_synchronised(peer, each.message) is Verdict.ACCEPT:
                 taken += 1
             else:
                 self._in_vain.add(_asked(peer, each.envelope_id), IN_VAIN_SECONDS)

@@ -12,38 +12,32 @@ from dataclasses import replace
 from enum import StrEnum
 from functools import partial
 
-from sapo_node.ingest.pending import Inbox
+from sapo_node.ingest.pending import PendingQueue
 from sapo_node.ingest.rate_limit import SenderQuota
 from sapo_node.ingest.seen import ReplayWindow
-from sapo_node.ingest.store import Shelf
+from sapo_node.ingest.store import MessageStore
 from sapo_node.net.interface import Verdict
-from sapo_node.processes.clock import Clock
+from sapo_node.storage.context import SwarmContext
 from sapo_node.storage.counters import Counters, KeyInUseElsewhere
 from sapo_node.storage.database import Database, StateError
-from sapo_node.trust import constants
 from sapo_node.trust.constants import Fact, Standing
-from sapo_node.trust.equivocation import Court
+from sapo_node.trust.defences import DEFENDED, Defences
+from sapo_node.trust.equivocation import EquivocationHandler
 from sapo_node.trust.ledger import Ledger
 from sapo_protocol import (
     Header,
     InventoryItem,
     Layer,
     LocalError,
-    Manifest,
     Opened,
     RemoteError,
     Rollout,
     Sealed,
     decode_evidence,
-    decode_header,
-    decode_message,
     encode_evidence,
     in_window,
     match_bodies,
-    open_envelope,
-    parse_envelope,
     peer_id,
-    prove_equivocation,
     require_shard,
 )
 
@@ -78,37 +72,35 @@ class Ingest:
 
     def __init__(
         self,
+        swarm: SwarmContext,
         *,
         database: Database,
-        manifest: Manifest,
-        clock: Clock,
         counters: Counters,
         ledger: Ledger,
-        court: Court,
-        inbox: Inbox,
-        shelf: Shelf,
-        issuer: bytes,
+        equivocation_handler: EquivocationHandler,
+        pending_queue: PendingQueue,
+        message_store: MessageStore,
         on_fatal: Callable[[LocalError], None],
-        on_refused: Refused = lambda _sender, _sealed, _why: None,
+        on_refused: Refused | None = None,
+        defences: Defences = DEFENDED,
     ) -> None:
-        """`issuer` is this node's own public key; `on_fatal` hears what must stop the node, `on_refused` what was not
-        taken.
-        """
+        """`on_fatal` is called with what must stop the node, `on_refused` with every message that was not accepted."""
         self._database = database
-        self._manifest = manifest
-        self._clock = clock
+        self._manifest = swarm.manifest
+        self._clock = swarm.clock
+        self._issuer = swarm.identity.public_key
         self._counters = counters
         self._ledger = ledger
-        self._court = court
-        self._inbox = inbox
-        self._shelf = shelf
-        self._issuer = issuer
+        self._equivocation_handler = equivocation_handler
+        self._pending_queue = pending_queue
+        self._message_store = message_store
         self._on_fatal = on_fatal
         self._on_refused = on_refused
+        self._defences = defences
         self._sealed: Sealed | None = None
         """The envelope of the rollout at hand, as soon as there is one."""
-        self._window = ReplayWindow(database)
-        self._quota = SenderQuota(rate=constants.MESSAGES_PER_SECOND, burst=constants.MESSAGE_BURST)
+        self._window = ReplayWindow(database, defences=defences)
+        self._quota = SenderQuota(rate=defences.messages_per_second, burst=defences.message_burst)
         self.accepted = 0
         self.pulled = 0
         """Of the accepted ones, those that this node had asked for."""
@@ -119,7 +111,7 @@ class Ingest:
         """Judge one rollout message of `sender` (a peer id) on the topic of a shard. Never raises and never waits."""
         return self._judge(sender, data, partial(self._admit, shard=shard))
 
-    async def handle_pulled(self, sender: str, data: bytes) -> Verdict:
+    async def handle_synchronised(self, sender: str, data: bytes) -> Verdict:
         """Judge one rollout message that `sender` was asked for, and so is not charged for. Never raises or waits."""
         verdict = self._judge(sender, data, self._admit, asked=True)
         self.pulled += verdict is Verdict.ACCEPT
@@ -129,14 +121,14 @@ class Ingest:
         """Which bodies of an envelope that a peer holds are not here, as bits by k; None where nothing is missing."""
         here = self._window.received(held.envelope_id)
         if here is None:
-            here = self._shelf.bodies(held.envelope_id)  # this node's own
+            here = self._message_store.bodies(held.envelope_id)  # this node's own
         if here is None:
             return held.bodies
         return held.bodies & ~here or None
 
     async def handle_evidence(self, sender: str, data: bytes) -> Verdict:
         """Judge one evidence message of `sender`. Never raises and never waits."""
-        return self._judge(sender, data, self._hear)
+        return self._judge(sender, data, self._accept_evidence)
 
     def _judge(
         self, sender: str, data: bytes, admit: Callable[[bytes, float], None], *, asked: bool = False
@@ -162,15 +154,16 @@ class Ingest:
 
     def _refuse(self, sender: str, why: str) -> None:
         self.refused[why] += 1
-        self._on_refused(sender, self._sealed, why)
+        if self._on_refused:
+            self._on_refused(sender, self._sealed, why)
 
     def advance(self, epoch: int) -> None:
         """Enter an epoch: drop what its window and the age limit refuse anyway."""
         with self._database.transaction():
             self._window.forget_before(epoch - 1)
-            self._court.advance()
-            self._inbox.advance(epoch)
-        self._shelf.forget_before(epoch - 1)
+            self._equivocation_handler.advance()
+            self._pending_queue.advance(epoch)
+        self._message_store.forget_before(epoch - 1)
 
     def _require_welcome(self, sender: str, now: float, *, asked: bool) -> None:
         """Step 1 of both tables of the spec: local."""
@@ -181,23 +174,25 @@ class Ingest:
 
     def _admit(self, data: bytes, now: float, *, shard: int | None = None) -> None:
         """Steps 2 to 15 of the spec for rollouts (spec/gossip.md), in its order; no shard for what came on no topic."""
+        defences = self._defences
         # Steps 2 and 3: MSG-1, MSG-2.
-        envelope, bodies = decode_message(data, self._manifest)
+        envelope, bodies = defences.decode_message(data, self._manifest)
         # Step 4: ENV-1 to ENV-6.
-        self._sealed = sealed = parse_envelope(envelope, network_id=self._manifest.network_id)
+        self._sealed = sealed = defences.parse_envelope(envelope, network_id=self._manifest.network_id)
         # Step 5: REP-1.
         received = self._require_news(sealed, bodies)
         # Step 6: local.
         self._require_admitted(sealed)
         # Step 7: ENV-7, SIG-1 to SIG-4.
-        opened = open_envelope(sealed)
+        opened = defences.open_envelope(sealed)
         # Step 8: HDR-1 to HDR-4, EXT-1, EXT-2.
-        header = decode_header(opened.payload, self._manifest)
+        header = defences.decode_header(opened.payload, self._manifest)
         # Step 9: TOP-3.
         if shard is not None:
             require_shard(self._manifest, shard, opened.issuer, header.epoch)
         # Step 10: TIME-2. Before step 12: an own envelope may be replayed long after this node forgot it.
-        if not in_window(self._manifest, header.epoch, now) or not self._window.remembers(header.epoch):
+        is_open = in_window(self._manifest, header.epoch, now) and self._window.remembers(header.epoch)
+        if defences.epoch_window and not is_open:
             raise _Ignore(Ignored.OUTSIDE_WINDOW)
         # Step 11: BODY-1.
         rollout = match_bodies(opened, header, bodies)
@@ -213,8 +208,8 @@ class Ingest:
         fresh = tuple(None if received >> k & 1 else body for k, body in enumerate(bodies))
         with self._database.transaction():
             self._window.accept(rollout.opened, rollout.header, received=received | _bits(bodies), newcomer=newcomer)
-            self._inbox.put(replace(rollout, bodies=fresh))
-        self._shelf.put(rollout)
+            self._pending_queue.put(replace(rollout, bodies=fresh))
+        self._message_store.put(rollout)
         self.accepted += 1
 
     def _require_news(self, sealed: Sealed, bodies: tuple[bytes | None, ...]) -> int:
@@ -231,12 +226,12 @@ class Ingest:
         """Refuse a banned issuer. The peer that forwards a convicted issuer has not seen the evidence: DUTY-6."""
         issuer = peer_id(sealed.issuer)
         if not self._ledger.admits(issuer):
-            self._court.remind(issuer)
+            self._equivocation_handler.next_evidence(issuer)
             raise _Ignore(Ignored.ISSUER_BANNED)
 
     def _recognise(self, opened: Opened, header: Header) -> None:
         try:
-            self._counters.recognise(opened.envelope_id, header.epoch)
+            self._defences.recognise(self._counters, opened.envelope_id, header.epoch)
         except KeyInUseElsewhere as error:
             self._on_fatal(error)
         raise _Ignore(Ignored.DUPLICATE)
@@ -246,9 +241,9 @@ class Ingest:
         first = self._window.first(sealed.issuer, header)
         if first is None or self._window.received(sealed.envelope_id) is not None:
             return
-        if self._court.hears(sealed.issuer):
-            accepted = parse_envelope(first, network_id=self._manifest.network_id)
-            self._convict(encode_evidence(accepted, sealed), publish=True)
+        if self._equivocation_handler.hears(sealed.issuer):
+            accepted = self._defences.parse_envelope(first, network_id=self._manifest.network_id)
+            self._ban(encode_evidence(accepted, sealed), publish=True)
         raise _Ignore(Ignored.EQUIVOCATION)
 
     def _require_place(self, rollout: Rollout) -> None:
@@ -257,12 +252,12 @@ class Ingest:
         """
         header, account = rollout.header, self._ledger.of(peer_id(rollout.opened.issuer))
         if account.standing is not Standing.HEALTHY:
-            over = header.counter >= self._manifest.max_rounds * constants.NEWCOMER_COUNTERS
-            crowded = self._window.newcomers(header.epoch) >= constants.NEWCOMER_ENVELOPES
+            over = header.counter >= self._manifest.max_rounds * self._defences.newcomer_counters
+            crowded = self._window.newcomers(header.epoch) >= self._defences.newcomer_envelopes
             if over or (crowded and not account.earned):
                 raise _Ignore(Ignored.OVER_QUOTA)
 
-    def _hear(self, data: bytes, now: float) -> None:
+    def _accept_evidence(self, data: bytes, now: float) -> None:
         """Steps 2 to 11 of the spec for evidence (spec/gossip.md), in its order. Evidence has no window: `now` does not
         matter.
         """
@@ -270,14 +265,16 @@ class Ingest:
         # Steps 2 to 5: EVD-1, EVD-2, ENV-1 to ENV-6, EVD-3, EVD-4.
         accusation = decode_evidence(data, self._manifest)
         # Steps 6 and 7: convicted already, or over the budget (local).
-        if not self._court.hears(accusation.issuer):
+        if not self._equivocation_handler.hears(accusation.issuer):
             raise _Ignore(Ignored.KNOWN_EVIDENCE)
         # Steps 8 to 11: ENV-7, SIG-1 to SIG-4, HDR-1 to HDR-4, EXT-1, EXT-2, EVD-3.
-        self._convict(data, publish=False)
+        self._ban(data, publish=False)
         self.evidence += 1
 
-    def _convict(self, evidence: bytes, *, publish: bool) -> None:
-        proof = prove_equivocation(decode_evidence(evidence, self._manifest), self._manifest)
+    def _ban(self, evidence: bytes, *, publish: bool) -> None:
+        proof = self._defences.prove_equivocation(decode_evidence(evidence, self._manifest), self._manifest)
+        if proof is None:
+            return
         if proof.issuer == self._issuer:
             self._on_fatal(
                 KeyInUseElsewhere(
@@ -286,7 +283,7 @@ class Ingest:
                 )
             )
             raise _Ignore(Ignored.EQUIVOCATION)
-        self._inbox.forget(self._court.convict(proof, publish=publish))
+        self._pending_queue.forget(self._equivocation_handler.ban(proof, publish=publish))
 
 
 def _bits(bodies: tuple[bytes | None, ...]) -> int:

@@ -53,7 +53,7 @@ class MicroBatch:
     """(B, T) completion ids."""
     mask: Tensor
     """(B, T) 1 where a completion token stands."""
-    taught: Tensor
+    trained: Tensor
     """(B, T) 1 where one stands that is not silent."""
     answer: Tensor
     """(B, T) 1 where a token of the answer stands, or one after it."""
@@ -71,7 +71,7 @@ def rows_of(policy: Policy, index: int, group: TrainGroup, max_tokens: int) -> l
     """Return a group's completions as tokens. Raises Refused where one is too long or holds special tokens, Unreadable
     where the tokenizer fails.
     """
-    prompt = tuple(policy.prompt(group.question))
+    prompt = tuple(policy.prompt_tokens(group.prompt))
     if len(prompt) + max_tokens + 1 > policy.context:
         raise Refused(Refusal.NO_ROOM)
     external = group.source == "external"
@@ -136,10 +136,10 @@ def _batch(policy: Policy, rows: Sequence[Row]) -> MicroBatch:
     places = {prompt: place for place, prompt in enumerate(dict.fromkeys(row.prompt for row in rows))}
     prompts, prompt_mask = pad_left(list(places), policy.pad, policy.device)
     targets, mask = pad_right([row.completion for row in rows], policy.pad, policy.device)
-    answer, taught = torch.zeros_like(mask), mask.clone()
+    answer, trained = torch.zeros_like(mask), mask.clone()
     for place, row in enumerate(rows):
         answer[place, list(row.answer)] = 1
-        taught[place, list(row.silent)] = 0
+        trained[place, list(row.silent)] = 0
     return MicroBatch(
         rows=tuple(rows),
         prompts=prompts,
@@ -147,7 +147,7 @@ def _batch(policy: Policy, rows: Sequence[Row]) -> MicroBatch:
         prompt_of=torch.tensor([places[row.prompt] for row in rows], device=policy.device),
         targets=targets,
         mask=mask,
-        taught=taught,
+        trained=trained,
         answer=answer,
     )
 

@@ -90,7 +90,7 @@ class Learner:
 
     async def generate(
         self,
-        questions: Sequence[str],
+        prompts: Sequence[str],
         *,
         completions: int,
         max_tokens: int,
@@ -98,7 +98,7 @@ class Learner:
         temperature: float = 1.0,
     ) -> list[tuple[Sampled, ...]]:
         """Sample `completions` answers to each question, in the order of the questions."""
-        request = GenerateRequest(tuple(questions), completions, max_tokens, seed, temperature)
+        request = GenerateRequest(tuple(prompts), completions, max_tokens, seed, temperature)
         reply = await self._ask(generate_to_json(request), GENERATE_DEADLINE)
         return groups_from_json(reply["groups"])
 

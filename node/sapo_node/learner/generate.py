@@ -37,7 +37,7 @@ def generate(
     With an `opening` all completions are what follows it; their texts do not repeat it.
     """
     forced = policy.encode_foreign(opening) or []
-    prompts = [policy.prompt(question) + forced for question in request.questions]
+    prompts = [policy.prompt_tokens(prompt) + forced for prompt in request.prompts]
     longest = max((len(prompt) for prompt in prompts), default=0)
     if longest + request.max_tokens > policy.context:
         raise RequestError(

@@ -23,7 +23,7 @@ far ahead, 93 and 85 of 100 of the seed's answers were told as in full precision
 """
 
 
-class OwnLearning:
+class LocalGradient:
     """A mean of the gradients of own answers, and where a step along it leads."""
 
     def __init__(

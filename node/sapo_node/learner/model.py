@@ -59,18 +59,18 @@ class Policy:
         """Return the trained parameters, in an order that depends on the model alone."""
         return sorted((name, value) for name, value in self.model.named_parameters() if value.requires_grad)
 
-    def prompt(self, question: str) -> list[int]:
+    def prompt_tokens(self, prompt: str) -> list[int]:
         """Return the ids of the whole prompt for a question, by this model's own template.
 
         Raises ModelError where the template fails, and Unreadable where the tokenizer does.
         """
         if not self.tokenizer.chat_template:
-            return self._plain(f"{SYSTEM}\n\n{question.strip()}\n")
+            return self._plain(f"{SYSTEM}\n\n{prompt.strip()}\n")
         try:
-            text = self._chat([{"role": "system", "content": SYSTEM}, {"role": "user", "content": question}])
+            text = self._chat([{"role": "system", "content": SYSTEM}, {"role": "user", "content": prompt}])
         except TemplateError:
             # Some templates know no system role.
-            text = self._chat([{"role": "user", "content": f"{SYSTEM}\n\n{question}"}])
+            text = self._chat([{"role": "user", "content": f"{SYSTEM}\n\n{prompt}"}])
         except Exception as error:  # a template is a program: jinja passes on whatever error its text makes
             raise ModelError(f"the chat template of {self.name} fails: {line_of(error)}") from error
         return self._ids(text, add_special_tokens=False)

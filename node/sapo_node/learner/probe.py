@@ -85,7 +85,7 @@ def _probe(options: LearnerOptions, sender: Connection, parent: int) -> None:
 def _use(options: LearnerOptions) -> None:
     """Do what the learner will do with the model, without its weights."""
     policy = rehearsed(options)
-    policy.prompt(QUESTION)
+    policy.prompt_tokens(QUESTION)
     policy.overlapping(FOREIGN, [(0, 1)])
     policy.decode(policy.encode_foreign(FOREIGN) or ())
 

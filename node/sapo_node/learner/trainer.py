@@ -27,7 +27,7 @@ from sapo_node.groups.messages import (
 )
 from sapo_node.learner import filters, grpo
 from sapo_node.learner.batch import MicroBatch, Refused, Row, completion_logits, micro_batches, rows_of
-from sapo_node.learner.lookahead import OwnLearning
+from sapo_node.learner.lookahead import LocalGradient
 from sapo_node.learner.model import Policy, Unreadable
 
 MAX_GRAD_NORM = 1.0
@@ -79,7 +79,7 @@ class Trainer:
         self._gates = frozenset(options.gates)
         self._own = None
         if "agreement" in self._gates:
-            self._own = OwnLearning(self.parameters, self.optimizer, options)
+            self._own = LocalGradient(self.parameters, self.optimizer, options)
         self._denominator = float(options.groups * options.completions * options.max_tokens)
 
     def train(self, request: TrainRequest) -> TrainReport:
@@ -198,7 +198,7 @@ class Trainer:
 
     def _weights(self, batch: MicroBatch, logprobs: Tensor, floor: float, *, tapered: bool) -> Tensor:
         """Return the (B, T) token weights."""
-        mask = batch.taught.to(logprobs.dtype)
+        mask = batch.trained.to(logprobs.dtype)
         own = torch.tensor([row.weight for row in batch.rows], device=self.policy.device)[:, None]
         if not tapered:
             return mask * own
@@ -267,7 +267,7 @@ def _hand_over(held: nn.Parameter, value: Tensor) -> None:
 
 def _logprob(batch: MicroBatch, logprobs: Tensor) -> Tensor:
     """Return the log-probability of what is taught of each completion: (B, T) to (B,)."""
-    return (logprobs * batch.taught).sum(1)
+    return (logprobs * batch.trained).sum(1)
 
 
 def _count(tally: _Tally, batch: MicroBatch, weights: Tensor, logits: Tensor, loss: float) -> None:

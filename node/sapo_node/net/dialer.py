@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import trio
 
 from sapo_node.net.addresses import network_of
+from sapo_node.net.defences import NETWORK_DEFENDED, NetworkDefences
 from sapo_node.net.interface import Admit, BootstrapReached, BootstrapUnreachable, Notify
 
 BOOK = 256  # peers
@@ -26,8 +27,6 @@ AT_ONCE = 8  # peers
 DIAL_SECONDS = 10.0  # for one address
 FIRST_DELAY, LONGEST_DELAY = 0.5, 60.0
 GIVE_UP = 12  # failures in a row, about six minutes
-NAMED = 3  # peers that one peer named and that were not met yet
-WRONG = 3  # of those, that may not be there, before it is heeded no more for a while
 UNHEEDED_SECONDS = 600.0
 NAMERS = 1024  # peers whose wrong names are counted
 LOOK_AGAIN_SECONDS = 5.0  # a connection may end without a word
@@ -73,21 +72,23 @@ class Dialer:
         dial: Dial,
         connected: Callable[[], frozenset[str]],
         *,
-        lonely: Callable[[], bool],
+        below_target: Callable[[], bool],
         admit: Admit,
         notify: Notify,
+        defences: NetworkDefences = NETWORK_DEFENDED,
     ) -> None:
         """`lonely()` says whether too few that are connected follow a topic that we follow."""
         self._dial = dial
-        self._lonely = lonely
+        self._below_target = below_target
         self._connected = connected
         self._admit = admit
         self._notify = notify
+        self._defences = defences
         self._book: dict[str, Wanted] = {}
         self._wrong: OrderedDict[str, tuple[int, float]] = OrderedDict()
         """How many that were not there a peer named, and until when that counts."""
         self._news = trio.Event()
-        self._dice = random.Random()  # noqa: S311 - jitter
+        self._rng = random.Random()  # noqa: S311 - jitter
 
     def want(
         self, peer_id: str, addresses: Sequence[str], *, bootstrap: bool = False, anchor: bool = False, by: str = ""
@@ -118,7 +119,7 @@ class Dialer:
 
     def _heeds(self, by: str) -> bool:
         named = sum(entry.by == by for entry in self._book.values())
-        return self._wrong_of(by) < WRONG and named < NAMED
+        return self._wrong_of(by) < self._defences.wrong and named < self._defences.named
 
     def _wrong_of(self, by: str) -> int:
         count, until = self._wrong.get(by, (0, 0.0))
@@ -174,7 +175,7 @@ class Dialer:
         # Whoever dials us has no say in this: else a crowd of strangers would keep us from those we chose.
         dialled = len(self._dialled(here))
         enough = dialled >= ENOUGH
-        seeking = enough and dialled < MOST and self._lonely()
+        seeking = enough and dialled < MOST and self._below_target()
         return [
             entry
             for entry in self._book.values()
@@ -254,7 +255,7 @@ class Dialer:
 
     def _delay(self, failures: int) -> float:
         longest = min(FIRST_DELAY * 2.0**failures, LONGEST_DELAY)
-        return longest * self._dice.uniform(0.5, 1.0)
+        return longest * self._rng.uniform(0.5, 1.0)
 
     def _make_room(self) -> bool:
         """Drop the entry that failed most often when the book is full. False if none can go."""

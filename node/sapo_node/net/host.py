@@ -22,17 +22,22 @@ from libp2p.security.noise.transport import PROTOCOL_ID as NOISE
 from libp2p.security.noise.transport import Transport as NoiseTransport
 
 from sapo_node.net import inbound, patches
+from sapo_node.net.defences import NETWORK_DEFENDED, NetworkDefences
 from sapo_node.net.inbound import quietly
 from sapo_node.net.tcp import TrackedTcp
 
 CONNECTIONS = 64
-RESERVED_OUTBOUND = 8  # of them, kept free of whoever dials us
 PER_PEER = 3  # two nodes that dial each other at once hold two for a moment
 
 patches.apply()
 
 
-def build_host(seed: bytes, tcp: TrackedTcp, advertised: Callable[[list[Any]], list[Any]]) -> Any:
+def build_host(
+    seed: bytes,
+    tcp: TrackedTcp,
+    advertised: Callable[[list[Any]], list[Any]],
+    defences: NetworkDefences = NETWORK_DEFENDED,
+) -> Any:
     """A host that does not run yet.
 
     `seed` is the 32 secret bytes of our Ed25519 key; `advertised` makes of the addresses that it listens on those that
@@ -45,11 +50,11 @@ def build_host(seed: bytes, tcp: TrackedTcp, advertised: Callable[[list[Any]], l
         sec_opt={NOISE: noise},  # without it the host also accepts plaintext
         muxer_opt={YAMUX_PROTOCOL_ID: Yamux},
         transports=[tcp],
-        resource_manager=_limits(),
+        resource_manager=_limits(defences),
         connection_config=ConnectionConfig(
             max_connections=CONNECTIONS,
-            min_connections=RESERVED_OUTBOUND,
-            low_watermark=RESERVED_OUTBOUND,
+            min_connections=defences.reserved_outbound,
+            low_watermark=defences.reserved_outbound,
             high_watermark=CONNECTIONS,
             max_connections_per_peer=PER_PEER,
             dial_timeout=inbound.HANDSHAKE_SECONDS,
@@ -61,13 +66,13 @@ def build_host(seed: bytes, tcp: TrackedTcp, advertised: Callable[[list[Any]], l
         addrs_factory=advertised,
         disable_identify_address_discovery=True,
     )
-    _tie_down(host)
+    _tie_down(host, dials=not defences.only_ours_dial)
     return host
 
 
-def _limits() -> ResourceManager:
+def _limits(defences: NetworkDefences) -> ResourceManager:
     return ResourceManager(
-        limits=ResourceLimits(max_connections=CONNECTIONS * 2, max_streams=CONNECTIONS * inbound.STREAMS),
+        limits=ResourceLimits(max_connections=CONNECTIONS * 2, max_streams=CONNECTIONS * defences.streams),
         connection_limits=ConnectionLimits(
             max_established_inbound=CONNECTIONS,
             max_established_outbound=CONNECTIONS,
@@ -81,11 +86,12 @@ def _limits() -> ResourceManager:
     )
 
 
-def _tie_down(host: Any) -> None:
-    """Switch off what the library would do on its own."""
+def _tie_down(host: Any, *, dials: bool) -> None:
+    """Switch off what the library would do on its own; where it `dials`, not that."""
     swarm = host.get_network()
     swarm.retry_config = RetryConfig(max_retries=0)
-    swarm.dial_peer = partial(_dial_nobody, swarm)
+    if not dials:
+        swarm.dial_peer = partial(_dial_nobody, swarm)
     swarm.close_peer = partial(_close_peer, swarm)
     swarm.auto_connector.start = _do_nothing
     for notifee in [found for found in swarm.notifees if isinstance(found, _IdentifyNotifee)]:

@@ -15,9 +15,10 @@ from libp2p.io.exceptions import IOException
 from libp2p.network.connection.raw_connection import RawConnection
 from libp2p.protocol_muxer.exceptions import MultiselectError
 
+from sapo_node.net.defences import STREAMS
+
 log = logging.getLogger(__name__)
 
-STREAMS = 32  # of one peer, over all protocols
 HANDSHAKES = 16  # unfinished, from one address
 HANDSHAKE_SECONDS = 5.0
 SHUN_SECONDS = 60.0  # an address may be shared by honest peers, who can still be dialled
@@ -33,11 +34,13 @@ class Inbound:
         note: Callable[[Any], None],
         refuses: Callable[[str], bool],
         offended: Callable[[str, str], None],
+        most: int = STREAMS,
     ) -> None:
         """Takes the place of the swarm's own handlers.
 
         `note(socket)` is told of each socket that is let in; `refuses(peer id)` says whether its address is to be
-        shunned; `offended(peer id, what was wrong)` is told who broke a protocol.
+        shunned; `offended(peer id, what was wrong)` is told who broke a protocol; a peer may hold
+        `most` streams open.
         """
         self.streams: Counter[str] = Counter()
         """Open now, by peer id."""
@@ -45,6 +48,7 @@ class Inbound:
         self._note = note
         self._refuses = refuses
         self._offended = offended
+        self._most = most
         self._handshakes: Counter[str] = Counter()
         self._shunned: dict[str, float] = {}
         """Until when no connection is taken, by IP address."""
@@ -55,7 +59,7 @@ class Inbound:
     async def _take_stream(self, stream: Any) -> None:
         """Every inbound stream of every protocol starts here; nothing may escape into the connection."""
         peer_id = str(stream.muxed_conn.peer_id)
-        if self.streams[peer_id] >= STREAMS:
+        if self.streams[peer_id] >= self._most:
             await quietly(stream.reset)
             return
         self.streams[peer_id] += 1

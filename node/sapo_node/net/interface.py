@@ -177,7 +177,7 @@ class Acquaintances(Protocol):
         """The connected peers that follow this swarm, sorted by peer id."""
 
 
-COMPANY = 4
+TARGET_PEERS = 4
 """Connected peers that should follow a topic which the node follows."""
 
 

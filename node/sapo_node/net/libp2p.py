@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING
 import trio
 
 from sapo_node.net import addresses, listening
+from sapo_node.net.defences import NETWORK_DEFENDED, NetworkDefences
 from sapo_node.net.dialer import Dialer
 from sapo_node.net.discovery import Beacon, discover
 from sapo_node.net.interface import (
-    COMPANY,
+    TARGET_PEERS,
     Admit,
     AskFailed,
     Channel,
@@ -67,6 +68,7 @@ class NetworkSettings:
     """Peers that served us before a restart; like `bootstrap`, but nobody is told when they are gone."""
     discover: bool = True
     """Find nodes of the same swarm on the LAN and on this machine."""
+    defences: NetworkDefences = NETWORK_DEFENDED
 
     def require_usable(self) -> None:
         """Raises AddressError for an address that cannot be used, and PortBusyError for a port that is taken."""
@@ -108,12 +110,19 @@ class Libp2pNetwork:
         self._shared = frozenset(topic for topic, channel in channels.items() if channel.everybodys)
         self._part = self._parts = frozenset(channels) - self._shared
         self._service: Service | None = None
-        self._dialer = Dialer(self._dial, self._linked, lonely=self._lonely, admit=self._admits, notify=notify)
+        self._dialer = Dialer(
+            self._dial,
+            self._linked,
+            below_target=self._below_target,
+            admit=self._admits,
+            notify=notify,
+            defences=settings.defences,
+        )
         for text in settings.bootstrap:
             bootstrap, address = addresses.parse_dial(text)
             if bootstrap != peer_id:
                 self._dialer.want(bootstrap, [address], bootstrap=True)
-        for text in settings.anchors:
+        for text in settings.anchors if settings.defences.anchors else ():
             anchor, address = addresses.parse_dial(text)
             self._dialer.want(anchor, [address], anchor=True)
         self._up = trio.Event()  # while a service runs
@@ -195,6 +204,7 @@ class Libp2pNetwork:
             offended=self._offended,
             joined=self._joined,
             foreign=self._follows_other,
+            defences=self._settings.defences,
         )
         where = Listening(self._listen, self._announce)
         return Service(
@@ -217,7 +227,7 @@ class Libp2pNetwork:
             nursery.cancel_scope.cancel()
 
     async def publish(self, topic: str, data: bytes) -> None:
-        self._judges[topic].settle(data)
+        self._judges[topic].mark_seen(data)
         if not self._stop.is_set():
             await self._up.wait()
         if self._service is None:
@@ -263,19 +273,19 @@ class Libp2pNetwork:
             await self._service.follow(self._part | self._shared)
         except Exception as error:  # noqa: BLE001 - the next life of the service follows them from its beginning
             log.debug("following %d topics failed: %r", len(self._part), error)
-        for peer_id in self._dialer.seek_anew(self._is_company):
+        for peer_id in self._dialer.seek_anew(self._shares_topic):
             await self.disconnect(peer_id)
 
-    def _is_company(self, peer_id: str) -> bool:
+    def _shares_topic(self, peer_id: str) -> bool:
         """Whether a peer follows what we follow beyond what everybody does."""
         return self._service is not None and not self._part.isdisjoint(self._service.followed_by(peer_id))
 
-    def _lonely(self) -> bool:
+    def _below_target(self) -> bool:
         """Whether we follow a part only, and too few connected peers something of it."""
         service = self._service
         if service is None or self._part == self._parts:
             return False
-        return any(service.followers(topic) < COMPANY for topic in self._part)
+        return any(service.followers(topic) < TARGET_PEERS for topic in self._part)
 
     async def disconnect(self, peer_id: str) -> None:
         if self._service is not None:

@@ -139,10 +139,10 @@ class MemoryHub:
     async def ask(self, source: str, target: str, request: bytes) -> bytes:
         """There and back, each way as late and as lossy as any message."""
         for link in ((source, target), (target, source)):
-            dice = self._links.get(link)
-            if dice is None or not self.open(*link):
+            rng = self._links.get(link)
+            if rng is None or not self.open(*link):
                 raise AskFailed(f"{target} is out of reach")
-            delay, lost = dice.uniform(self.quality.shortest, self.quality.longest), dice.random() < self.quality.loss
+            delay, lost = rng.uniform(self.quality.shortest, self.quality.longest), rng.random() < self.quality.loss
             await trio.sleep(delay)
             if lost:
                 raise AskFailed(f"{target} was asked and gave no answer")
@@ -157,10 +157,10 @@ class MemoryHub:
         for target in targets:
             if topic not in self._nodes[target].followed:
                 continue
-            dice = self._links[source, target]
+            rng = self._links[source, target]
             # Both draws always happen, so that a lost message does not shift the delays of later ones.
-            delay = dice.uniform(self.quality.shortest, self.quality.longest)
-            if dice.random() >= self.quality.loss:
+            delay = rng.uniform(self.quality.shortest, self.quality.longest)
+            if rng.random() >= self.quality.loss:
                 self._nodes[target].arrive(trio.current_time() + delay, source, topic, data, key)
 
 
@@ -253,7 +253,7 @@ class MemoryNetwork:
             self._notify(notice)
 
     async def publish(self, topic: str, data: bytes) -> None:
-        self._judges[topic].settle(data)
+        self._judges[topic].mark_seen(data)
         if not self.running:
             raise NotRunningError("the network does not run: start it before publishing")
         self._hub.carry(self.peer_id, topic, data, self._hub.reachable(self.peer_id))

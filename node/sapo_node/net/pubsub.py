@@ -22,11 +22,12 @@ from libp2p.pubsub.pb import rpc_pb2
 from libp2p.pubsub.validators import signature_validator
 from libp2p.utils.varint import read_varint_prefixed_bytes_limited
 
+from sapo_node.net.defences import NETWORK_DEFENDED, NetworkDefences
 from sapo_node.net.gossip_score import Offence
 from sapo_node.net.interface import Admit, Verdict
 from sapo_node.net.patches import forget_record
 from sapo_node.net.router import ScoredGossipSub
-from sapo_node.net.seen_cache import Judge, RecentIds, content_id, message_id
+from sapo_node.net.seen_cache import RecentIds, SeenCache, content_id, message_id
 
 log = logging.getLogger(__name__)
 
@@ -39,8 +40,6 @@ OFFERED_IDS = 512
 WANTED_IDS = 64  # each may cost us a whole message
 BACKOFF_SECONDS = 600  # a peer may ask us to stay out of its mesh for so long, not for ever
 
-FRAME_SECONDS = 20.0  # for one RPC, from its first byte to its last; 50 kB/s for the largest
-STREAMS = 4  # gossip streams one peer may hold open; honest ones need one
 SEEN_SECONDS = 120.0
 
 SWARM_TOPIC = re.compile(r"/sapo/[0-9]{1,4}/([0-9a-f]{64})/")
@@ -50,7 +49,7 @@ SWARM_TOPIC = re.compile(r"/sapo/[0-9]{1,4}/([0-9a-f]{64})/")
 class Gossip:
     """What the gossip layer needs to know, and whom to tell."""
 
-    judges: Mapping[str, Judge]
+    judges: Mapping[str, SeenCache]
     """By topic; there are no other topics for us."""
     admit: Admit
     offended: Callable[[str, str], None]
@@ -59,6 +58,7 @@ class Gossip:
     """(peer id): a peer announced that it follows a topic of ours."""
     foreign: Callable[[str, str], None]
     """(peer id, network id): a peer announced that it follows another swarm."""
+    defences: NetworkDefences = NETWORK_DEFENDED
 
 
 class ContentCache(MessageCache):  # type: ignore[misc]
@@ -105,11 +105,12 @@ class HardenedPubsub(pubsub.Pubsub):  # type: ignore[misc]
         # A counter that starts at the second repeats itself after the restart of a fast publisher.
         self.counter = counter
         self._gossip = gossip
+        self._defences = gossip.defences
         self._streams: Counter[Any] = Counter()
 
     async def stream_handler(self, stream: Any) -> None:
         peer_id = stream.muxed_conn.peer_id
-        if self._streams[peer_id] >= STREAMS or not self._gossip.admit(str(peer_id)):
+        if self._streams[peer_id] >= self._defences.gossip_streams or not self._gossip.admit(str(peer_id)):
             await self._reset(stream)
             return
         self._streams[peer_id] += 1
@@ -127,7 +128,7 @@ class HardenedPubsub(pubsub.Pubsub):  # type: ignore[misc]
         peer_id = stream.muxed_conn.peer_id
         try:
             while self.manager.is_running:
-                raw = await _next_frame(stream, self.max_inbound_rpc_size)
+                raw = await _next_frame(stream, self.max_inbound_rpc_size, self._defences.frame_seconds)
                 rpc = rpc_pb2.RPC()
                 rpc.ParseFromString(raw)
                 await self._process(peer_id, rpc)
@@ -157,10 +158,11 @@ class HardenedPubsub(pubsub.Pubsub):  # type: ignore[misc]
                 await self.push_msg(peer_id, message)
         for subscription in rpc.subscriptions:
             self.handle_subscription(peer_id, subscription)
-        if not self.router.bears(peer_id, rpc):
+        if not self.router.within_rate(peer_id, rpc):
             await self._expel(peer_id, "control messages beyond measure")
         elif rpc.HasField("control"):
-            _tame(rpc.control, self.topic_ids)
+            if self._defences.no_peer_exchange:
+                _sanitise(rpc.control, self.topic_ids)
             await self.router.handle_rpc(rpc, peer_id)
 
     async def push_msg(self, msg_forwarder: Any, msg: Any) -> None:
@@ -240,13 +242,14 @@ class HardenedPubsub(pubsub.Pubsub):  # type: ignore[misc]
             log.debug("resetting a stream failed: %r", error)
 
 
-async def _next_frame(stream: Any, limit: int) -> bytes:
+async def _next_frame(stream: Any, limit: int, seconds: float) -> bytes:
     """The next RPC. A peer may say nothing for as long as it likes, but must finish in time what it began.
 
-    Raises trio.TooSlowError if it does not, MessageTooLarge for more than `limit` bytes, IOException at the end.
+    Raises trio.TooSlowError if that takes longer than `seconds`, MessageTooLarge for more than `limit` bytes,
+    IOException at the end.
     """
     first = await stream.read(1)
-    with trio.fail_after(FRAME_SECONDS):
+    with trio.fail_after(seconds):
         return bytes(await read_varint_prefixed_bytes_limited(_Begun(first, stream), limit))
 
 
@@ -285,7 +288,7 @@ def _id(message: Any) -> bytes:
     return message_id("".join(message.topicIDs), message.data)
 
 
-def _tame(control: Any, topics: Collection[str]) -> None:
+def _sanitise(control: Any, topics: Collection[str]) -> None:
     """Leave in a control message only what concerns topics that we follow, and no addresses for us to dial.
 
     The router keeps a back-off for each topic it hears of and never drops it, and it would connect to

@@ -79,7 +79,7 @@ class ScoredGossipSub(SteadyGossipSub):
         super().__init__(**settings)
         self.scorer = None
         self.scores = Scores()
-        self._beats = 0
+        self._heartbeats = 0
         self._arrivals: OrderedDict[bytes, Arrival] = OrderedDict()
         self._promises: dict[tuple[Any, str], Promise] = {}
         self._spent: dict[Any, Spent] = {}
@@ -121,8 +121,10 @@ class ScoredGossipSub(SteadyGossipSub):
 
     # Control messages.
 
-    def bears(self, peer: Any, rpc: Any) -> bool:
+    def within_rate(self, peer: Any, rpc: Any) -> bool:
         """Whether the control messages of an RPC are still bearable, after all that this peer sent."""
+        if not self.defences.control_caps:
+            return True
         now, name = trio.current_time(), str(peer)
         excess = self._spent.setdefault(peer, Spent(now)).add(now, _counts(rpc))
         self.scores.offended(now, name, Offence.EXCESS, excess)
@@ -135,6 +137,10 @@ class ScoredGossipSub(SteadyGossipSub):
         return self.scores.of(trio.current_time(), peer).refused
 
     async def handle_graft(self, graft_msg: Any, sender_peer_id: Any) -> None:
+        """Take a peer into the mesh that asks for it, unless it asks too early or has a negative score."""
+        if not (self.defences.scored_mesh and self.defences.control_caps):
+            await super().handle_graft(graft_msg, sender_peer_id)
+            return
         topic, peer = graft_msg.topicID, sender_peer_id
         if topic not in self.mesh:
             return
@@ -148,6 +154,9 @@ class ScoredGossipSub(SteadyGossipSub):
 
     async def handle_ihave(self, ihave_msg: Any, sender_peer_id: Any) -> None:
         """Ask for what we lack, a little at a time: more when something of it has come."""
+        if not self.defences.control_caps:
+            await super().handle_ihave(ihave_msg, sender_peer_id)
+            return
         topic, peer = ihave_msg.topicID, sender_peer_id
         lacking = {key for key in ihave_msg.messageIDs if not self.pubsub.seen_messages.has(key)}
         if not lacking or (peer, topic) in self._promises:
@@ -158,6 +167,9 @@ class ScoredGossipSub(SteadyGossipSub):
 
     async def handle_iwant(self, iwant_msg: Any, sender_peer_id: Any) -> None:
         """Send what is asked for and still at hand, each message to each peer once in a heartbeat."""
+        if not self.defences.control_caps:
+            await super().handle_iwant(iwant_msg, sender_peer_id)
+            return
         wanted = {(sender_peer_id, key) for key in iwant_msg.messageIDs} - self._served
         found = [(each, message) for each in wanted if (message := self.mcache.get(each[1]))]
         self._served.update(each for each, _ in found)
@@ -166,7 +178,8 @@ class ScoredGossipSub(SteadyGossipSub):
 
     def _check_back_off(self, peer: Any, topic: str) -> bool:
         """Whether a peer must stay out of the mesh; the library asks this before every graft."""
-        return super()._check_back_off(peer, topic) or self._score(peer) < 0
+        is_early = bool(super()._check_back_off(peer, topic))
+        return is_early or (self.defences.scored_mesh and self._score(peer) < 0)
 
     def _score(self, peer: Any) -> float:
         return self.scores.score(trio.current_time(), str(peer))
@@ -176,6 +189,8 @@ class ScoredGossipSub(SteadyGossipSub):
     def mesh_heartbeat(self) -> tuple[Any, Any]:
         """Whom to ask into the mesh, and whom to send out of it: first of all who has a negative score."""
         self._settle()
+        if not self.defences.scored_mesh:
+            return super().mesh_heartbeat()
         negative = [
             (peer, topic)
             for topic, mesh in self.mesh.items()
@@ -190,7 +205,7 @@ class ScoredGossipSub(SteadyGossipSub):
                 self._dismiss(peer, topic)
         for peer, topic in negative:
             prunes[peer].append(topic)
-        for topic in self.mesh if self._beats % OPPORTUNITY_BEATS == 0 else ():
+        for topic in self.mesh if self._heartbeats % OPPORTUNITY_BEATS == 0 else ():
             for peer in self._better(topic):
                 self._admit(peer, topic)
                 grafts[peer].append(topic)
@@ -198,7 +213,7 @@ class ScoredGossipSub(SteadyGossipSub):
 
     def _settle(self) -> None:
         """Give credit for deliveries, look for broken promises, and forget what has passed."""
-        self._beats += 1
+        self._heartbeats += 1
         now = trio.current_time()
         for key in [key for key, arrival in self._arrivals.items() if now - arrival.time > NEAR_SECONDS]:
             self._credit(self._arrivals.pop(key))
@@ -221,6 +236,8 @@ class ScoredGossipSub(SteadyGossipSub):
 
     def _select_peers_for_pruning(self, topic: str, num_to_prune: int) -> list[Any]:
         """As ever, but for KEPT_BY_SCORE of the best."""
+        if not self.defences.scored_mesh:
+            return super()._select_peers_for_pruning(topic, num_to_prune)
         best = sorted(self.mesh[topic], key=self._score, reverse=True)[:KEPT_BY_SCORE]
         worst = super()._select_peers_for_pruning(topic, num_to_prune + len(best))
         return [peer for peer in worst if peer not in best][:num_to_prune]

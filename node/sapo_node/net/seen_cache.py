@@ -55,7 +55,7 @@ class RecentIds:
         self._until.pop(key, None)
 
 
-class Judge:
+class SeenCache:
     """Bounded memory of verdicts in front of the `handle` of one topic.
 
     Each topic has its own: else a message sent on a topic where it is refused would be known, and so kept out, on the
@@ -89,7 +89,7 @@ class Judge:
         self._known.add(key, IGNORED_SECONDS if verdict is Verdict.IGNORE else SETTLED_SECONDS)
         return verdict
 
-    def settle(self, data: bytes) -> None:
+    def mark_seen(self, data: bytes) -> None:
         """Never ask about a content of our own that comes back. Raises MessageTooLargeError."""
         if len(data) > self.max_bytes:
             raise MessageTooLargeError(
@@ -98,6 +98,6 @@ class Judge:
         self._known.add(content_id(data))
 
 
-def judges(channels: Mapping[str, Channel]) -> dict[str, Judge]:
+def judges(channels: Mapping[str, Channel]) -> dict[str, SeenCache]:
     """One for each topic, which together remember no more than one alone would."""
-    return {topic: Judge(channel, CAPACITY // len(channels)) for topic, channel in channels.items()}
+    return {topic: SeenCache(channel, CAPACITY // len(channels)) for topic, channel in channels.items()}

@@ -61,10 +61,11 @@ class Service:
         self._tcp = TrackedTcp()
         self._expanded: tuple[tuple[str, ...], float, list[Any]] | None = None
         self.bound: tuple[str, ...] = ()
-        self.host = build_host(seed, self._tcp, self._advertised)
+        self.host = build_host(seed, self._tcp, self._advertised, gossip.defences)
         self.swarm = self.host.get_network()
         self.swarm.register_notifee(self)
         self.router = HardenedGossipSub(
+            defences=gossip.defences,
             protocols=[PROTOCOL_ID_V11],
             degree=DEGREE,
             degree_low=DEGREE_LOW,
@@ -81,7 +82,11 @@ class Service:
         self.pubsub = HardenedPubsub(self.host, self.router, gossip, counter=time.time_ns())
         self._asking = Asking(self.host, requests) if requests else None
         self.inbound = Inbound(
-            self.swarm, note=self._tcp.opened.add, refuses=self.router.refuses, offended=gossip.offended
+            self.swarm,
+            note=self._tcp.opened.add,
+            refuses=self.router.refuses,
+            offended=gossip.offended,
+            most=gossip.defences.streams,
         )
 
     def _advertised(self, bound: list[Any]) -> list[Any]:
@@ -189,7 +194,15 @@ class Service:
             known = []
         texts = dict.fromkeys(str(address).partition("/p2p/")[0] for address in known)
         sources = {_source(link) for link in links}
-        return tuple(text for text in texts if addresses.is_dialable(text) and _is_at(text, sources)), outbound
+        anywhere = not self._gossip.defences.records_checked
+        return (
+            tuple(
+                text
+                for text in texts
+                if addresses.is_dialable(text) and (anywhere or addresses.host_of(text) in sources)
+            ),
+            outbound,
+        )
 
     # What the swarm tells a notifee.
 
@@ -219,7 +232,3 @@ def _source(link: Any) -> str:
     """The IP address at the other end of a connection; empty when it has ended."""
     remote = link.muxed_conn.get_remote_address()
     return str(remote[0]) if remote else ""
-
-
-def _is_at(text: str, sources: Collection[str]) -> bool:
-    return addresses.host_of(text) in sources

@@ -30,7 +30,7 @@ CREATE TABLE IF NOT EXISTS session (id INTEGER PRIMARY KEY CHECK (id = 1), facts
 
 MAX_ROUNDS = 10_000
 """Kept with all their metrics; the curve is of all rounds."""
-MAX_EXAMS = 240
+MAX_EVALUATIONS = 240
 
 ACCEPTED, PULLED, VERIFIED, EVIDENCE = TAKEN = ("accepted", "pulled", "verified groups", "evidence accepted")
 """Names of the counts of what was taken in; every other count is of something that was left out, by its reason."""
@@ -91,10 +91,10 @@ class History:
         self._database.execute(
             "DELETE FROM exams WHERE (SELECT count(*) FROM exams) > ? AND step != ? AND step IN (SELECT step FROM "
             "(SELECT step, row_number() OVER (ORDER BY step) AS number FROM exams) WHERE number % 2 = 0)",
-            *(MAX_EXAMS, step),
+            *(MAX_EVALUATIONS, step),
         )
 
-    def exams(self) -> list[dict[str, Any]]:
+    def evaluations(self) -> list[dict[str, Any]]:
         """The looks at held-out questions that are kept, oldest first."""
         return self._database.documents("SELECT result FROM exams ORDER BY step")
 

@@ -13,9 +13,9 @@ from enum import StrEnum
 from typing import Any
 
 from sapo_node.groups.messages import PARTLY
-from sapo_node.groups.types import Place, VerifiedGroup
+from sapo_node.groups.types import GroupKey, VerifiedGroup
 from sapo_node.storage.database import Database
-from sapo_node.training.round import Choices, Taught
+from sapo_node.training.round import Choices, TrainedGroup
 from sapo_node.verification.verifier import Unusable
 from sapo_protocol import Completion, Rollout, Sealed, peer_id
 
@@ -114,7 +114,7 @@ class Journal:
             )
         self._refused.clear()
 
-    def judged(self, rollout: Rollout, k: int, finding: VerifiedGroup | Unusable) -> None:
+    def verified_or_unusable(self, rollout: Rollout, k: int, finding: VerifiedGroup | Unusable) -> None:
         """A group was verified, or could not be used."""
         header = rollout.header
         place = (peer_id(rollout.opened.issuer), header.epoch, header.counter, k)
@@ -128,16 +128,18 @@ class Journal:
         """A round has trained on some groups, and not on others."""
         with self._database.transaction():
             for k, own in enumerate(choices.local):
-                facts = _facts(own.dataset, own.question, own.completions, own.rewards, own.advantages)
+                facts = _facts(own.dataset, own.prompt, own.completions, own.rewards, own.advantages)
                 place, why = ("", choices.epoch, choices.counter, k), choices.local_refused.get(k, "")
                 self._write(place, "", Fate.OWN, why=why, step=choices.step, facts=facts)
-            for taught in choices.external:
-                became = (Fate.LEFT_OUT, taught.left_out, None) if taught.left_out else (Fate.TRAINED, "", choices.step)
-                shown = json.dumps(_of_taught(taught))
-                self._change(taught.weighted.group, "fate = ?, why = ?, step = ?, facts = ?", *became, shown)
+            for trained in choices.external:
+                became = (
+                    (Fate.LEFT_OUT, trained.left_out, None) if trained.left_out else (Fate.TRAINED, "", choices.step)
+                )
+                shown = json.dumps(_of_taught(trained))
+                self._change(trained.weighted.group, "fate = ?, why = ?, step = ?, facts = ?", *became, shown)
             for group, gate in choices.stopped:
                 self._change(group, "fate = ?, why = ?", Fate.LEFT_OUT, f"{gate} gate")
-            for group, passed in choices.passed_over:
+            for group, passed in choices.not_drawn:
                 self._change(group, "why = ?", passed)
             self._database.execute(
                 "DELETE FROM journal WHERE number <= (SELECT max(number) FROM journal) - ?", KEPT_GROUPS
@@ -173,7 +175,7 @@ class Journal:
 
     def _write(
         self,
-        place: Place,
+        place: GroupKey,
         envelope_id: str,
         fate: Fate,
         *,
@@ -195,43 +197,24 @@ class Journal:
         return [Entry(**{**row, "fate": Fate(row["fate"]), "facts": json.loads(row["facts"])}) for row in stored]
 
 
-class Unwritten:
-    """The journal of a node that nobody asks."""
-
-    def refused(self, sender: str, sealed: Sealed | None, why: str) -> None:
-        """As in a journal."""
-
-    def flush(self) -> None:
-        """As in a journal."""
-
-    def judged(self, rollout: Rollout, k: int, finding: VerifiedGroup | Unusable) -> None:
-        """As in a journal."""
-
-    def chosen(self, choices: Choices) -> None:
-        """As in a journal."""
-
-
-UNWRITTEN = Unwritten()
-
-
 def _of_verified(group: VerifiedGroup) -> dict[str, Any]:
-    return _facts(group.dataset, group.question, group.completions, group.rewards)
+    return _facts(group.dataset, group.prompt, group.completions, group.rewards)
 
 
-def _of_taught(taught: Taught) -> dict[str, Any]:
-    weighted, group = taught.weighted, taught.weighted.group
-    facts = _facts(group.dataset, group.question, group.completions, group.rewards, weighted.advantages)
+def _of_taught(trained: TrainedGroup) -> dict[str, Any]:
+    weighted, group = trained.weighted, trained.weighted.group
+    facts = _facts(group.dataset, group.prompt, group.completions, group.rewards, weighted.advantages)
     for number, spans in enumerate(weighted.silent):
         text = group.completions[number].text
         facts["completions"][number]["silent"] = [text[begin:end] for begin, end in spans]
-    for number, gate in taught.kept_out.items():
+    for number, gate in trained.kept_out.items():
         facts["completions"][number] |= {"gate": f"{gate} gate", "partly": gate in PARTLY}
-    return {**facts, "weight": round(weighted.weight, 3), "tokens": taught.tokens, "masked": taught.masked}
+    return {**facts, "weight": round(weighted.weight, 3), "tokens": trained.tokens, "masked": trained.masked}
 
 
 def _facts(
     dataset: str,
-    question: str,
+    prompt: str,
     completions: Sequence[Completion | Any],
     rewards: Sequence[bool],
     advantages: Sequence[float] = (),
@@ -242,4 +225,4 @@ def _facts(
     ]
     for each, advantage in zip(shown, advantages, strict=False):
         each["advantage"] = round(advantage, 3)
-    return {"dataset": dataset, "question": question, "completions": shown}
+    return {"dataset": dataset, "question": prompt, "completions": shown}

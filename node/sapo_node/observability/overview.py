@@ -21,7 +21,7 @@ SHOWN_PEERS = 200
 
 
 Kind = Literal["not needed", "refused", "left out"]
-_NOT_NEEDED = {Unusable.CLAIMED_FLAT, Unusable.FLAT}
+_NOT_NEEDED = {Unusable.CLAIMED_ZERO_ADVANTAGE, Unusable.ZERO_ADVANTAGE}
 _OFFENCES = {
     *Layer,
     *(Ignored.SENDER_BANNED, Ignored.ISSUER_BANNED, Ignored.EQUIVOCATION),
@@ -57,7 +57,7 @@ class Overview:
     """Peer id, swarm, addresses, connected peers, the last notices."""
     curve: Curve | None
     """None before the first round."""
-    exams: list[dict[str, Any]]
+    evaluations: list[dict[str, Any]]
     """Held-out pass@1 after some of the rounds, with its interval, oldest first."""
     rounds: list[dict[str, Any]]
     """The last rounds, oldest first."""
@@ -96,7 +96,7 @@ def overview(database: Database, *, rounds: int = LAST_ROUNDS, peers: int | None
     return Overview(
         history.session(),
         history.curve(CURVE_POINTS),
-        history.exams(),
+        history.evaluations(),
         history.rounds(rounds),
         history.counts(),
         _peers(database, peers),

@@ -8,7 +8,7 @@ from sapo_node.groups.messages import FOLLOWS, RARE, Refusal
 from sapo_node.ingest.validator import Ignored
 from sapo_node.sampling.filters.agreement import WINDOW
 from sapo_node.sampling.filters.length import QUANTILE
-from sapo_node.sampling.sampler import PassedOver
+from sapo_node.sampling.sampler import NotDrawn
 from sapo_node.training.round import NOTHING_LEFT
 from sapo_node.verification.verifier import Unusable
 from sapo_protocol import Layer
@@ -67,7 +67,7 @@ REASONS: Mapping[str, Reason] = MappingProxyType(
         Ignored.KNOWN_EVIDENCE: Reason(
             "What it proves is known, or too much of it came.", "Nothing, and nothing is lost."
         ),
-        Unusable.CLAIMED_FLAT: Reason(
+        Unusable.CLAIMED_ZERO_ADVANTAGE: Reason(
             "Its author says that all its answers earn the same. Such a group teaches nothing, and is not even scored.",
             "Answers of which some are right and some are not.",
         ),
@@ -85,20 +85,20 @@ REASONS: Mapping[str, Reason] = MappingProxyType(
             "Its author claims rewards that its answers do not earn. That lowers its standing here.",
             "True claims, for long enough: standing is earned again more slowly than it is lost.",
         ),
-        Unusable.FLAT: Reason(
+        Unusable.ZERO_ADVANTAGE: Reason(
             "All its answers earn the same, so there is nothing to learn from their difference.",
             "Answers of which some are right and some are not.",
         ),
-        PassedOver.ENOUGH: Reason("Others were drawn before its turn came.", _WAIT),
-        PassedOver.PEER_SHARE: Reason(
+        NotDrawn.ENOUGH: Reason("Others were drawn before its turn came.", _WAIT),
+        NotDrawn.PEER_SHARE: Reason(
             "Its peer, or those who came into good standing with it, had their share of that round already.", _WAIT
         ),
-        PassedOver.NEWCOMERS: Reason(
+        NotDrawn.NEWCOMERS: Reason(
             "Its peer is a newcomer or on probation, and those together have a small share of every round.",
             "Standing: groups that hold, over at least two epochs. Or name the peer in `trusted`.",
         ),
-        PassedOver.TOO_OLD: Reason("It is of an epoch too long ago.", "Nothing; it leaves the pool."),
-        PassedOver.NONE_WANTED: Reason(
+        NotDrawn.TOO_OLD: Reason("It is of an epoch too long ago.", "Nothing; it leaves the pool."),
+        NotDrawn.NONE_WANTED: Reason(
             "The node wanted none of others' groups in that round.",
             "`--external N` asks for a number; with `auto` it takes some again when they are worth it.",
         ),

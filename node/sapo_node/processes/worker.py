@@ -40,7 +40,7 @@ class _Child:
     """One life of the child process."""
 
     process: ChildProcess
-    inbox: trio.MemorySendChannel[Any]
+    pending_queue: trio.MemorySendChannel[Any]
     outbox: trio.MemoryReceiveChannel[Any]
     asked: bool = False
     condemned: trio.Event = field(default_factory=trio.Event)
@@ -160,14 +160,14 @@ class Worker:
         finally:
             if self._child is child:
                 self._announce(None)
-            child.inbox.close()
+            child.pending_queue.close()
             with trio.CancelScope(shield=True):
                 await child.process.end(grace=STOP_GRACE if gracefully else 0.0)
         return became_ready
 
     def _start(self) -> _Child:
-        inbox, outbox = trio.open_memory_channel[Any](1)
-        return _Child(ChildProcess(self._argv, env=self._env), inbox, outbox)
+        pending_queue, outbox = trio.open_memory_channel[Any](1)
+        return _Child(ChildProcess(self._argv, env=self._env), pending_queue, outbox)
 
     async def _receive_ready(self, child: _Child) -> Mapping[str, Any]:
         frame = await receive_frame(child.process.stdout, self._reply_limit)
@@ -194,7 +194,7 @@ class Worker:
                     self._log.warning("the %s process replied to no request", self.name)
                     return
                 child.asked = False
-                child.inbox.send_nowait(frame)
+                child.pending_queue.send_nowait(frame)
         except (FrameError, trio.BrokenResourceError) as error:
             self._log.warning("the %s process spoke nonsense: %s", self.name, error)
         finally:
@@ -204,7 +204,7 @@ class Worker:
         """No request may use this child any more; `run` kills and replaces it."""
         if self._child is child:
             self._announce(None)
-        child.inbox.close()
+        child.pending_queue.close()
         child.condemned.set()
 
     def _announce(self, child: _Child | None) -> None:

@@ -4,9 +4,9 @@ import json
 from collections import Counter
 from collections.abc import Iterable
 
-from sapo_node.groups.types import Place, VerifiedGroup
+from sapo_node.groups.types import GroupKey, VerifiedGroup
 from sapo_node.storage.database import Database
-from sapo_node.trust import constants
+from sapo_node.trust.defences import DEFENDED, Defences
 from sapo_protocol import Completion, Finish
 
 SCHEMA = """
@@ -26,9 +26,10 @@ MAX_PER_PEER = 64
 class Pool:
     """The verified groups of all peers."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, *, defences: Defences = DEFENDED) -> None:
         self._database = database
-        self._read: dict[Place, VerifiedGroup] = {}
+        self._max_age = defences.max_age
+        self._read: dict[GroupKey, VerifiedGroup] = {}
         """Those that were there when they were last asked for: most wait for many rounds."""
         self._recount()
 
@@ -43,7 +44,7 @@ class Pool:
                     "INSERT OR IGNORE INTO pool VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
                     *group.place,
                     group.dataset,
-                    group.question,
+                    group.prompt,
                     json.dumps([[each.text, each.finish] for each in group.completions]),
                     json.dumps(group.rewards),
                 )
@@ -76,7 +77,7 @@ class Pool:
 
     def advance(self, epoch: int) -> int:
         """Enter an epoch: drop the groups that are too old to be trained on; how many they are."""
-        dropped = self._database.execute("DELETE FROM pool WHERE epoch < ?", epoch - constants.MAX_AGE)
+        dropped = self._database.execute("DELETE FROM pool WHERE epoch < ?", epoch - self._max_age)
         self._recount()
         return dropped
 
@@ -85,14 +86,14 @@ class Pool:
         self._database.execute("DELETE FROM pool WHERE peer = ?", peer)
         self._total -= self._held.pop(peer, 0)
 
-    def _group(self, place: Place) -> VerifiedGroup:
-        [(dataset, question, completions, rewards)] = self._database.rows(
+    def _group(self, place: GroupKey) -> VerifiedGroup:
+        [(dataset, prompt, completions, rewards)] = self._database.rows(
             "SELECT dataset, question, completions, rewards FROM pool "
             "WHERE peer = ? AND epoch = ? AND counter = ? AND k = ?",
             *place,
         )
         texts = tuple(Completion(text, _FINISHES[finish]) for text, finish in json.loads(completions))
-        return VerifiedGroup(*place, dataset, question, texts, tuple(json.loads(rewards)))
+        return VerifiedGroup(*place, dataset, prompt, texts, tuple(json.loads(rewards)))
 
     def _trim(self, where: str, limit: int, *values: str) -> None:
         """Drop the oldest beyond the limit, of one peer or of all."""

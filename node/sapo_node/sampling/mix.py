@@ -16,7 +16,7 @@ from math import sqrt
 from typing import Literal, Protocol
 
 from sapo_node.groups.types import LocalGroup, VerifiedGroup
-from sapo_node.sampling.pass_rates import Competence, RunningMean
+from sapo_node.sampling.pass_rates import PassRates, RunningMean
 from sapo_node.sampling.weights import own_advantages
 
 AUTO: Literal["auto"] = "auto"
@@ -48,7 +48,7 @@ class Split:
     """J, at most."""
 
 
-class Balance(Protocol):
+class LocalExternalRatio(Protocol):
     """Says how the next round is split, and hears how it went, before the node's measure of itself takes it in."""
 
     @property
@@ -92,10 +92,10 @@ class Auto:
 
     probe = PROBE
 
-    def __init__(self, local: int, competence: Competence) -> None:
+    def __init__(self, local: int, pass_rates: PassRates) -> None:
         """`local` is I, `competence` the node's measure of itself."""
         self._local = local
-        self._competence = competence
+        self._pass_rates = pass_rates
         self._own, self._others, self._supply = RunningMean(), RunningMean(), RunningMean()
         self._external = 0
         self._bound = float(MAX_EXTERNAL)
@@ -119,7 +119,7 @@ class Auto:
 
     def _worth(self, groups: Sequence[LocalGroup] | Sequence[VerifiedGroup]) -> float:
         """Only right answers count: of another's group, what this policy would not have written is not unlearnt."""
-        weighed = [own_advantages(each.rewards, self._competence.pass_rate(each.dataset)) for each in groups]
+        weighed = [own_advantages(each.rewards, self._pass_rates.pass_rate(each.dataset)) for each in groups]
         return sum(advantage for group in weighed for advantage in group if advantage > 0)
 
     def _target(self) -> float:
@@ -130,7 +130,7 @@ class Auto:
     def _watch(self, local: Sequence[LocalGroup]) -> None:
         """Raise the alarm when the own reward stays below what was to be expected of these very tasks."""
         self._bound = min(MAX_EXTERNAL, self._bound + RECOVERY)
-        expected = [(group, rate) for group in local if (rate := self._competence.pass_rate(group.dataset)) is not None]
+        expected = [(group, rate) for group in local if (rate := self._pass_rates.pass_rate(group.dataset)) is not None]
         if not expected:
             return
         missed = sum(len(group.rewards) * rate - sum(group.rewards) for group, rate in expected)
@@ -146,6 +146,6 @@ def _variance(answers: int, rate: float) -> float:
     return answers * (1 + (answers - 1) * ALIKE) * max(rate * (1 - rate), 0.01)
 
 
-def balance_of(local: int, external: int | Literal["auto"], competence: Competence) -> Balance:
+def ratio_of(local: int, external: int | Literal["auto"], pass_rates: PassRates) -> LocalExternalRatio:
     """The balance that a configuration asks for."""
-    return Auto(local, competence) if external == AUTO else Fixed(local, external)
+    return Auto(local, pass_rates) if external == AUTO else Fixed(local, external)

@@ -25,7 +25,7 @@ class RunningMean:
         return self._sum / self._weight if self._weight else None
 
 
-class Competence:
+class PassRates:
     """Running pass rates of the policy's own completions, before any selection."""
 
     def __init__(self) -> None:

@@ -25,10 +25,11 @@ from sapo_node.groups.messages import Gate
 from sapo_node.groups.types import VerifiedGroup
 from sapo_node.sampling.filters import Gates
 from sapo_node.sampling.filters.habits import Span
-from sapo_node.sampling.pass_rates import Competence
+from sapo_node.sampling.pass_rates import PassRates
 from sapo_node.sampling.weights import Selection, own_advantages, preference
 from sapo_node.trust import constants
 from sapo_node.trust.constants import Standing
+from sapo_node.trust.defences import DEFENDED, Defences
 from sapo_node.trust.ledger import Ledger
 
 _LEAST_SHARE = 0.25
@@ -49,7 +50,7 @@ class WeightedGroup:
     """The right answers that are not taught at all, by number, and which gate says so."""
 
 
-class PassedOver(StrEnum):
+class NotDrawn(StrEnum):
     """Why a group on offer was not drawn; it may be another time, while it is young enough."""
 
     ENOUGH = "enough others were drawn"
@@ -65,18 +66,18 @@ class Draw:
 
     groups: list[WeightedGroup]
     """In the order drawn."""
-    passed_over: list[tuple[VerifiedGroup, PassedOver]]
+    not_drawn: list[tuple[VerifiedGroup, NotDrawn]]
 
 
 class _Room:
     """What each peer and each cohort may still take in one draw, in groups of the usual mass."""
 
-    def __init__(self, ledger: Ledger, count: int) -> None:
+    def __init__(self, ledger: Ledger, count: int, defences: Defences) -> None:
         self._ledger = ledger
-        self._peers: defaultdict[str, float] = defaultdict(lambda: max(1.0, constants.PEER_SHARE * count))
+        self._peers: defaultdict[str, float] = defaultdict(lambda: max(1.0, defences.peer_share * count))
         heads = Counter(each.cohort for each in ledger.accounts() if each.standing is Standing.HEALTHY)
         self._cohorts = {
-            cohort: max(1.0, max(constants.COHORT_SHARE, number / heads.total()) * count)
+            cohort: max(1.0, max(defences.cohort_share, number / heads.total()) * count)
             for cohort, number in heads.items()
             if cohort is not None
         }
@@ -96,37 +97,46 @@ class Sampler:
     """Draws external groups within the bounds of the trust policy."""
 
     def __init__(
-        self, ledger: Ledger, rng: random.Random, competence: Competence, selection: Selection, gates: Gates
+        self,
+        ledger: Ledger,
+        rng: random.Random,
+        pass_rates: PassRates,
+        selection: Selection,
+        gates: Gates,
+        *,
+        defences: Defences = DEFENDED,
     ) -> None:
         self._ledger = ledger
-        self._competence = competence
+        self._pass_rates = pass_rates
         self._selection = selection
         self._gates = gates
         self._rng = rng
+        self._defences = defences
         self._newcomer_credit = 0.0
 
     def draw(self, offered: Sequence[VerifiedGroup], count: int, *, epoch: int) -> Draw:
         """At most `count` groups (J) of those on offer."""
+        defences = self._defences
         self._newcomer_credit = min(
-            constants.NEWCOMER_CREDIT_LIMIT, self._newcomer_credit + constants.NEWCOMER_SHARE * count
+            defences.newcomer_credit_limit, self._newcomer_credit + defences.newcomer_share * count
         )
-        fresh = [group for group in offered if epoch - group.epoch <= constants.MAX_AGE]
-        passed = [(group, PassedOver.TOO_OLD) for group in offered if epoch - group.epoch > constants.MAX_AGE]
+        fresh = [group for group in offered if epoch - group.epoch <= defences.max_age]
+        passed = [(group, NotDrawn.TOO_OLD) for group in offered if epoch - group.epoch > defences.max_age]
         if not fresh or count == 0:
-            return Draw([], [*passed, *((group, PassedOver.NONE_WANTED) for group in fresh)])
-        unit = median(map(self._mass, self.yardstick(fresh)))
-        room = _Room(self._ledger, count)
+            return Draw([], [*passed, *((group, NotDrawn.NONE_WANTED) for group in fresh)])
+        unit = median(map(self._loss_weight, self.reference_set(fresh)))
+        room = _Room(self._ledger, count, defences)
         drawn: list[WeightedGroup] = []
         for group in self._order(fresh, epoch):
             if len(drawn) == count:
-                passed.append((group, PassedOver.ENOUGH))
+                passed.append((group, NotDrawn.ENOUGH))
                 continue
-            units = self._mass(group) / unit
-            share = min(1.0, constants.MASS_LIMIT / units, room.left(group.peer) / units)
+            units = self._loss_weight(group) / unit
+            share = min(1.0, defences.mass_limit / units, room.left(group.peer) / units)
             if share < _LEAST_SHARE:
-                passed.append((group, PassedOver.PEER_SHARE))
+                passed.append((group, NotDrawn.PEER_SHARE))
             elif not self._affords(group.peer, share * units):
-                passed.append((group, PassedOver.NEWCOMERS))
+                passed.append((group, NotDrawn.NEWCOMERS))
             else:
                 room.take(group.peer, share * units)
                 weight = share * constants.AGE_WEIGHT ** max(0, epoch - group.epoch)
@@ -134,11 +144,13 @@ class Sampler:
                 drawn.append(WeightedGroup(group, weight, self._advantages(group), silent, stopped))
         return Draw(drawn, passed)
 
-    def yardstick(self, groups: Sequence[VerifiedGroup]) -> Sequence[VerifiedGroup]:
+    def reference_set(self, groups: Sequence[VerifiedGroup]) -> Sequence[VerifiedGroup]:
         """The groups by which all are measured: those of healthy peers, while there are any. Else newcomers, by many
         groups of hardly any mass or worth, could make everybody else's look too heavy or not worth taking, and by many
         long ones pass as light themselves.
         """
+        if not self._defences.healthy_reference:
+            return groups
         return [group for group in groups if self._ledger.standing(group.peer) is Standing.HEALTHY] or groups
 
     def _order(self, groups: list[VerifiedGroup], epoch: int) -> list[VerifiedGroup]:
@@ -159,11 +171,11 @@ class Sampler:
         if self._selection in ("uniform", "unfiltered"):
             return 1.0
         weight = self._ledger.of(group.peer).trust * constants.AGE_WEIGHT ** max(0, epoch - group.epoch)
-        return weight * preference(group, self._competence) if self._selection == "informative" else weight
+        return weight * preference(group, self._pass_rates) if self._selection == "informative" else weight
 
     def _advantages(self, group: VerifiedGroup) -> tuple[float, ...]:
         if self._selection == "informative":
-            weighed = own_advantages(group.rewards, self._competence.pass_rate(group.dataset))
+            weighed = own_advantages(group.rewards, self._pass_rates.pass_rate(group.dataset))
         else:
             weighed = advantages(group.rewards)
         return self._gates.judge(group, weighed)
@@ -180,11 +192,11 @@ class Sampler:
         self._newcomer_credit -= max(1.0, units)
         return True
 
-    def _mass(self, group: VerifiedGroup) -> float:
-        return mass(self._advantages(group), group.lengths)
+    def _loss_weight(self, group: VerifiedGroup) -> float:
+        return loss_weight(self._advantages(group), group.lengths)
 
 
-def mass(weighed: Sequence[float], lengths: Sequence[int]) -> float:
+def loss_weight(weighed: Sequence[float], lengths: Sequence[int]) -> float:
     """Training mass of a group: sum over its completions of |advantage| x UTF-8 bytes, with one byte for each end;
     never 0.
     """

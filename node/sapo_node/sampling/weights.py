@@ -13,7 +13,7 @@ from typing import Literal
 
 from sapo_node.groups.advantage import advantages
 from sapo_node.groups.types import VerifiedGroup
-from sapo_node.sampling.pass_rates import Competence
+from sapo_node.sampling.pass_rates import PassRates
 
 Selection = Literal["paper", "uniform", "top-k", "unfiltered", "informative"]
 """`paper` draws by trust and age, `uniform` as the paper has it, `unfiltered` from flat groups as well."""
@@ -24,9 +24,9 @@ LEAST_PREFERENCE = 0.05
 """Of a task, as a share of the highest: nothing is ever shut out for good by a bad estimate."""
 
 
-def preference(group: VerifiedGroup, competence: Competence) -> float:
+def preference(group: VerifiedGroup, pass_rates: PassRates) -> float:
     """How much a right answer to a group's task is worth to this policy, as a share of the most that one can be."""
-    rate = competence.pass_rate(group.dataset)
+    rate = pass_rates.pass_rate(group.dataset)
     return 1.0 if rate is None else max(LEAST_PREFERENCE, SPREAD * _worth(rate))
 
 

@@ -11,7 +11,7 @@ import random
 from dataclasses import dataclass
 
 from sapo_node.storage.database import Database
-from sapo_node.storage.fingerprint import Place
+from sapo_node.storage.fingerprint import GroupKey
 from sapo_protocol import LocalError, Manifest, epoch_at, epoch_start
 
 SCHEMA = """
@@ -53,7 +53,7 @@ class Counters:
         now: float,
         key_is_new: bool,
         rng: random.Random,
-        place: Place | None = None,
+        place: GroupKey | None = None,
     ) -> None:
         """`key_is_new`: the key was made for this state, so nobody can have used it before. `place`: where the state
         lies, None for one that nobody can copy.

@@ -190,7 +190,7 @@ def _untrained(report: TrainReport, groups: int) -> TrainReport:
 
 
 def _from_local(group: LocalGroup) -> TrainGroup:
-    return TrainGroup("local", group.question, 1.0, group.advantages, group.completions)
+    return TrainGroup("local", group.prompt, 1.0, group.advantages, group.completions)
 
 
 def from_external(weighted: WeightedGroup) -> TrainGroup:
@@ -200,4 +200,4 @@ def from_external(weighted: WeightedGroup) -> TrainGroup:
         Sampled(each.text, each.finish.value, silent=spans)
         for each, spans in zip(weighted.group.completions, silent, strict=True)
     )
-    return TrainGroup("external", weighted.group.question, weighted.weight, weighted.advantages, completions)
+    return TrainGroup("external", weighted.group.prompt, weighted.weight, weighted.advantages, completions)

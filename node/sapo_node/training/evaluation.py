@@ -63,7 +63,7 @@ async def measure(
     policy: Policy,
     scorer: Scorer,
     *,
-    questions: int,
+    prompts: int,
     samples: int,
     max_tokens: int,
     progress: Callable[[str, int], None] = lambda *_: None,
@@ -74,13 +74,13 @@ async def measure(
     rng = random.Random(0)  # noqa: S311 - sampling noise shared by all who measure, not a secret
     right = {}
     for spec in manifest.tasks:
-        seeds = [heldout_seed(manifest, spec, number) for number in range(questions)]
+        seeds = [heldout_seed(manifest, spec, number) for number in range(prompts)]
         counts: list[int] = []
         at_once = max(1, _CHUNK // samples)
-        for start in range(0, questions, at_once):
+        for start in range(0, prompts, at_once):
             chunk = seeds[start : start + at_once]
             built = await scorer.score([ScoreRequest(spec.dataset, spec.config, seed, ()) for seed in chunk])
-            asked = [task.question for task in built if task is not None]
+            asked = [task.prompt for task in built if task is not None]
             if len(asked) < len(chunk):
                 raise LocalError(f"held-out questions of {spec.dataset} could not be built; the log names the cause")
             answers = await policy.generate(asked, completions=samples, max_tokens=max_tokens, seed=rng.getrandbits(31))

@@ -5,15 +5,14 @@ assign -> generate -> score -> share
 
 import hashlib
 import logging
-import random
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
 from sapo_node.groups.advantage import advantages
 from sapo_node.groups.messages import Sampled
 from sapo_node.groups.types import LocalGroup
+from sapo_node.storage.context import SwarmContext
 from sapo_node.storage.counters import Counters, Slot
-from sapo_node.storage.keys import Identity
 from sapo_node.verification.sandbox.messages import ScoreRequest
 from sapo_node.verification.verifier import Scorer
 from sapo_protocol import (
@@ -23,7 +22,6 @@ from sapo_protocol import (
     GroupHeader,
     Header,
     LocalError,
-    Manifest,
     assign,
     encode_body,
     encode_header,
@@ -45,7 +43,7 @@ class AnswerFailed(LocalError):
     """Who answers could not; the same questions may be asked again."""
 
 
-class QuestionSkipped(LocalError):
+class TaskSkipped(LocalError):
     """Who answers does not want to; the round is left out."""
 
 
@@ -53,7 +51,7 @@ class Answerer(Protocol):
     """Who answers questions: a model, a program or a person."""
 
     async def generate(
-        self, questions: Sequence[str], *, completions: int, max_tokens: int, seed: int
+        self, prompts: Sequence[str], *, completions: int, max_tokens: int, seed: int
     ) -> list[tuple[Sampled, ...]]:
         """G completions for each question. One that does not train may raise AnswerFailed or QuestionSkipped."""
         ...
@@ -64,38 +62,34 @@ class Contribution:
 
     def __init__(
         self,
+        swarm: SwarmContext,
         *,
-        manifest: Manifest,
-        identity: Identity,
         answerer: Answerer,
         scorer: Scorer,
         counters: Counters,
         publish: Publish,
-        rng: random.Random,
         max_tokens: int,
         model: str,
     ) -> None:
         """`model` is the free label in what is shared, of at most MAX_MODEL_LABEL_BYTES."""
-        self._manifest = manifest
-        self._identity = identity
+        self._manifest = swarm.manifest
+        self._identity = swarm.identity
+        self._rng = swarm.rng
         self._answerer = answerer
         self._scorer = scorer
         self._counters = counters
         self._publish = publish
-        self._rng = rng
         self._max_tokens = max_tokens
         self._model = model
 
-    async def generate(self, slot: Slot, questions: int) -> list[LocalGroup]:
+    async def generate(self, slot: Slot, prompts: int) -> list[LocalGroup]:
         """Answer the first I = `questions` questions of a reserved counter G times each, and score the answers as
         everybody else's.
         """
-        tasks = [
-            assign(self._manifest, self._identity.public_key, slot.epoch, slot.counter, k) for k in range(questions)
-        ]
+        tasks = [assign(self._manifest, self._identity.public_key, slot.epoch, slot.counter, k) for k in range(prompts)]
         specs = [(task.spec.dataset, task.spec.config, task.seed) for task in tasks]
         built = await self._scorer.score([ScoreRequest(*spec, ()) for spec in specs])
-        asked = [task.question for task in built if task is not None]
+        asked = [task.prompt for task in built if task is not None]
         if len(asked) < len(specs):
             raise RoundFailed("this node's own tasks could not be built; its log names the cause")
         groups = await self._answerer.generate(
@@ -115,7 +109,7 @@ class Contribution:
                 )
             local.append(
                 LocalGroup(
-                    request.dataset, scored.question, scored.digest, group, scored.rewards, advantages(scored.rewards)
+                    request.dataset, scored.prompt, scored.digest, group, scored.rewards, advantages(scored.rewards)
                 )
             )
         return local

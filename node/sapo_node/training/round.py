@@ -14,16 +14,16 @@ from sapo_node.groups.messages import Gate, Refusal, TrainReport
 from sapo_node.groups.types import LocalGroup, VerifiedGroup
 from sapo_node.sampling.buffer import Pool
 from sapo_node.sampling.filters import Gates
-from sapo_node.sampling.filters.agreement import Heard
-from sapo_node.sampling.mix import Balance
-from sapo_node.sampling.pass_rates import Competence
-from sapo_node.sampling.sampler import PassedOver, Sampler, WeightedGroup
+from sapo_node.sampling.filters.agreement import GradientVote
+from sapo_node.sampling.mix import LocalExternalRatio
+from sapo_node.sampling.pass_rates import PassRates
+from sapo_node.sampling.sampler import NotDrawn, Sampler, WeightedGroup
 from sapo_node.storage.counters import Slot
 from sapo_node.training.batch_log import Trainer
 from sapo_node.training.rollout import Contribution
-from sapo_node.verification.scheduler import Intake
+from sapo_node.verification.scheduler import VerificationScheduler
 
-Phase = Literal["generate", "share", "verify", "train", "examine"]
+Phase = Literal["generate", "share", "verify", "train", "evaluate"]
 """What takes time in a round, in this order; a node that only listens leaves out `share`, and few rounds end with an
 exam.
 """
@@ -60,7 +60,7 @@ NOTHING_LEFT = "every token masked"
 
 
 @dataclass(frozen=True, slots=True)
-class Taught:
+class TrainedGroup:
     """What the learner made of one external group."""
 
     weighted: WeightedGroup
@@ -94,10 +94,10 @@ class Choices:
     local: Sequence[LocalGroup]
     local_refused: Mapping[int, Refusal]
     """By place in `local`, why nothing of the group was trained on."""
-    external: Sequence[Taught]
+    external: Sequence[TrainedGroup]
     stopped: Sequence[tuple[VerifiedGroup, Gate]]
     """Of which a gate left nothing."""
-    passed_over: Sequence[tuple[VerifiedGroup, PassedOver]]
+    not_drawn: Sequence[tuple[VerifiedGroup, NotDrawn]]
     """On offer, and not drawn this time."""
 
 
@@ -127,13 +127,13 @@ class Rounds:
         self,
         *,
         contribution: Contribution,
-        intake: Intake,
+        scheduler: VerificationScheduler,
         sampler: Sampler,
         pool: Pool,
         trainer: Trainer,
-        competence: Competence,
+        pass_rates: PassRates,
         gates: Gates,
-        balance: Balance,
+        ratio: LocalExternalRatio,
         now: Callable[[], float],
         on_phase: Callable[[Phase | None], None] = lambda _: None,
         on_chosen: Callable[[Choices], None] = lambda _: None,
@@ -142,13 +142,13 @@ class Rounds:
         hears each phase as it begins, and None as it ends; `on_chosen` what was trained on.
         """
         self._contribution = contribution
-        self._intake = intake
+        self._scheduler = scheduler
         self._sampler = sampler
         self._pool = pool
         self._trainer = trainer
-        self._competence = competence
+        self._pass_rates = pass_rates
         self._gates = gates
-        self._balance = balance
+        self._ratio = ratio
         self._now = now
         self._on_phase = on_phase
         self._on_chosen = on_chosen
@@ -156,27 +156,27 @@ class Rounds:
     async def play(self, slot: Slot, *, share: bool) -> RoundReport:
         """Play the round of a reserved counter; `share` is False while this node only listens."""
         watch = _Stopwatch(self._on_phase)
-        split = self._balance.split()
+        split = self._ratio.split()
         with watch.phase("generate"):
             local = await self._contribution.generate(slot, split.local)
         if share:
             with watch.phase("share"):
                 await self._contribution.share(slot, local)
         with watch.phase("verify"):
-            await self._intake.take_in(max(split.external, self._balance.probe))
+            await self._scheduler.verify_pending(max(split.external, self._ratio.probe))
             offered, stopped = self._gates.sift(self._pool.groups())
             self._pool.remove(group for group, _ in stopped)
             draw = self._sampler.draw(offered, split.external, epoch=slot.epoch)
             external = draw.groups
         with watch.phase("train"):
             training = await self._trainer.train(local, external)
-        self._balance.observe(local, self._sampler.yardstick(offered), supply=len(offered), drawn=len(external))
-        self._competence.observe(local)
+        self._ratio.observe(local, self._sampler.reference_set(offered), supply=len(offered), drawn=len(external))
+        self._pass_rates.observe(local)
         self._gates.observe(local, list(_heard(external, training, len(local))))
-        taught = what_was_taught(external, training, len(local))
+        trained = trained_groups(external, training, len(local))
         refused = {place: reason for place, reason in training.refused if place < len(local)}
         self._on_chosen(
-            Choices(slot.epoch, slot.counter, training.step, local, refused, taught, stopped, draw.passed_over)
+            Choices(slot.epoch, slot.counter, training.step, local, refused, trained, stopped, draw.not_drawn)
         )
         rewards = [reward for group in local for reward in group.rewards]
         return RoundReport(
@@ -188,21 +188,21 @@ class Rounds:
             reward=sum(rewards) / len(rewards),
             informative=sum(any(group.advantages) for group in local),
             local=len(local),
-            external=sum(each.tokens > 0 for each in taught),
-            drawn=len(taught),
+            external=sum(each.tokens > 0 for each in trained),
+            drawn=len(trained),
             seconds=watch.seconds,
             training=training,
         )
 
 
-def _heard(external: Sequence[WeightedGroup], training: TrainReport, local: int) -> Iterator[Heard]:
+def _heard(external: Sequence[WeightedGroup], training: TrainReport, local: int) -> Iterator[GradientVote]:
     """What own learning says to others' right answers."""
     for number, _, agrees in training.agreement:
         group = external[number - local].group
-        yield Heard(group.peer, group.dataset, agrees)
+        yield GradientVote(group.peer, group.dataset, agrees)
 
 
-def what_was_taught(external: Sequence[WeightedGroup], training: TrainReport, local: int) -> list[Taught]:
+def trained_groups(external: Sequence[WeightedGroup], training: TrainReport, local: int) -> list[TrainedGroup]:
     """What the learner made of each external group of a batch that begins with so many local groups."""
     # By the gates that read texts, before training, and by the learner's.
     kept_out: list[dict[int, Gate]] = [dict(each.stopped) for each in external]
@@ -210,7 +210,7 @@ def what_was_taught(external: Sequence[WeightedGroup], training: TrainReport, lo
         kept_out[group - local][number] = gate
     refused = dict(training.refused)
     return [
-        Taught(
+        TrainedGroup(
             weighted,
             training.group_tokens[local + place],
             training.group_masked[local + place],

@@ -1,10 +1,12 @@
-"""The only place with numbers about trust. Callers report facts; what a fact weighs is decided here.
+"""The only place with numbers about trust. Callers report facts; what a fact weighs is decided here. `defences` hands
+the limits to those that hold them.
 
 Beta-style evidence with forgetting (Josang and Ismail 2002): trust = (good + 1) / (good + LIE_FACTOR * bad + 2),
 where every fact first fades what was known before. A bank of goodwill is capped that way: after any number of good
 groups, four lies end it.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -73,7 +75,7 @@ COHORT_SHARE = 0.25
 healthy peers; never less than one group."""
 AGE_WEIGHT, MAX_AGE = 0.7, 4
 """Weight per epoch of age, and the age in epochs after which a group is no longer trained on."""
-MASS_LIMIT = 2.0
+LOSS_WEIGHT_LIMIT = 2.0
 """How far the training mass of one group may exceed the median of the groups on offer."""
 
 NEWCOMER_VERIFICATIONS = 2
@@ -86,8 +88,10 @@ MESSAGES_PER_SECOND, MESSAGE_BURST = 200.0, 1_000.0
 """Messages taken from one sender, who may carry those of a whole swarm."""
 NEWCOMER_COUNTERS = 0.5
 """Counters that a newcomer may advance in an epoch, as a share of the swarm's maximum. Skipped ones count."""
-STRANGERS_CONVICTED = 64
+UNKNOWN_BANS = 64
 """Equivocators who never earned anything here that are convicted in an epoch, and reminders sent in one."""
+PENDING_ROLLOUTS, PENDING_PER_PEER = 2_048, 64
+"""Rollouts that wait for verification: of all peers together, and of one."""
 NEWCOMER_ENVELOPES = 5_000
 """Envelopes of all newcomers together after which those who never earned anything here are not heard in an epoch."""
 
@@ -104,11 +108,11 @@ class Evidence:
         """Between 0 and 1; 0.5 for a stranger."""
         return (self.good + 1) / (self.good + LIE_FACTOR * self.bad + 2)
 
-    def after(self, fact: Fact) -> "Evidence":
-        """The evidence once `fact` has been seen."""
+    def after(self, fact: Fact, offence: Mapping[Fact, float] = OFFENCE) -> "Evidence":
+        """The evidence once `fact` has been seen; `offence` has the weights."""
         if fact is Fact.VERIFIED_GROUP:
             return Evidence(self.good * FORGETTING + 1, self.bad * FORGETTING)
-        weight = OFFENCE[fact]
+        weight = offence[fact]
         fade = FORGETTING**weight
         return Evidence(self.good * fade, self.bad * fade + weight)
 

@@ -7,54 +7,55 @@ budget per epoch, and evidence against those who did is never kept out by it.
 import logging
 from collections import deque
 
-from sapo_node.trust import constants
 from sapo_node.trust.constants import Standing
+from sapo_node.trust.defences import DEFENDED, Defences
 from sapo_node.trust.ledger import Ledger
 from sapo_protocol import Equivocation, peer_id
 
 logger = logging.getLogger(__name__)
 
 
-class Court:
+class EquivocationHandler:
     """What this node does with proofs of equivocation."""
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: Ledger, *, defences: Defences = DEFENDED) -> None:
         self._ledger = ledger
-        self._strangers = 0
-        self._reminded: set[str] = set()
-        self._to_publish: deque[bytes] = deque(maxlen=constants.STRANGERS_CONVICTED)
+        self._most = defences.strangers_convicted
+        self._unknown_peers = 0
+        self._broadcast: set[str] = set()
+        self._to_publish: deque[bytes] = deque(maxlen=self._most)
 
     def advance(self) -> None:
         """Enter an epoch, which comes with new budgets."""
-        self._strangers = 0
-        self._reminded.clear()
+        self._unknown_peers = 0
+        self._broadcast.clear()
 
     def hears(self, issuer: bytes) -> bool:
         """Whether evidence against this issuer is worth checking: it is not convicted yet, and there is room."""
         peer = peer_id(issuer)
-        if self._ledger.convicted(peer) is not None:
+        if self._ledger.banned_by_evidence(peer) is not None:
             return False
-        return not self._is_stranger(peer) or self._strangers < constants.STRANGERS_CONVICTED
+        return not self._is_unknown(peer) or self._unknown_peers < self._most
 
-    def convict(self, proof: Equivocation, *, publish: bool) -> str:
+    def ban(self, proof: Equivocation, *, publish: bool) -> str:
         """Ban the issuer for good; the peer id. `publish` when this node found it: what was received is forwarded."""
         peer = peer_id(proof.issuer)
-        self._strangers += self._is_stranger(peer)
-        self._ledger.convict(proof)
+        self._unknown_peers += self._is_unknown(peer)
+        self._ledger.ban(proof)
         logger.warning("%s signed two envelopes for epoch %d, counter %d", peer, proof.epoch, proof.counter)
         if publish:
             self._to_publish.append(proof.evidence)
         return peer
 
-    def remind(self, peer: str) -> None:
+    def next_evidence(self, peer: str) -> None:
         """Somebody still passes on what a convicted peer sends: publish the evidence again, once per peer and epoch."""
-        evidence = self._ledger.convicted(peer)
-        if evidence is None or peer in self._reminded or len(self._reminded) >= constants.STRANGERS_CONVICTED:
+        evidence = self._ledger.banned_by_evidence(peer)
+        if evidence is None or peer in self._broadcast or len(self._broadcast) >= self._most:
             return
-        self._reminded.add(peer)
+        self._broadcast.add(peer)
         self._to_publish.append(evidence)
 
-    def _is_stranger(self, peer: str) -> bool:
+    def _is_unknown(self, peer: str) -> bool:
         account = self._ledger.of(peer)
         return account.earned == 0 and account.standing is not Standing.HEALTHY
 

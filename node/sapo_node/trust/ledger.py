@@ -20,6 +20,7 @@ from typing import Any
 from sapo_node.storage.database import Database
 from sapo_node.trust import constants
 from sapo_node.trust.constants import Evidence, Fact, Standing
+from sapo_node.trust.defences import DEFENDED, Defences
 from sapo_protocol import Equivocation, peer_id
 
 logger = logging.getLogger(__name__)
@@ -124,6 +125,7 @@ class Ledger:
         banned: Iterable[str] = (),
         rng: random.Random,
         now: Callable[[], float] = time.time,
+        defences: Defences = DEFENDED,
     ) -> None:
         """`epoch` is the one that runs; `trusted` and `banned` are the peer ids that the operator names; `now` gives
         Unix time.
@@ -131,6 +133,7 @@ class Ledger:
         self._database = database
         self._rng = rng
         self._now = now
+        self._defences = defences
         self._epoch = epoch
         self._named = dict.fromkeys(trusted, Standing.HEALTHY) | dict.fromkeys(banned, Standing.BANNED)
         self._accounts = {account.peer: account for account in map(_account, database.rows("SELECT * FROM ledger"))}
@@ -141,7 +144,9 @@ class Ledger:
 
     def _keep_word(self) -> None:
         """Store whom the operator names at this start, in place of whom was named at the last."""
-        for peer in [peer for peer, word in self._named.items() if word is Standing.HEALTHY and self.convicted(peer)]:
+        for peer in [
+            peer for peer, word in self._named.items() if word is Standing.HEALTHY and self.banned_by_evidence(peer)
+        ]:
             logger.warning("%s is named in `trusted`, and stays banned: it signed two contents for one round", peer)
             self._named[peer] = Standing.BANNED
         with self._database.transaction():
@@ -151,7 +156,7 @@ class Ledger:
             # Version 0.1 wrote an operator's ban into the account, where no offence explains it.
             for account in tuple(self._accounts.values()):
                 unexplained = account.standing is Standing.BANNED and account.trust >= constants.PROBATION_TRUST
-                if unexplained and not self.offences(account.peer) and not self.convicted(account.peer):
+                if unexplained and not self.offences(account.peer) and not self.banned_by_evidence(account.peer):
                     self._write(replace(account, standing=Standing.NEWCOMER))
 
     def of(self, peer: str) -> Account:
@@ -181,20 +186,24 @@ class Ledger:
 
     def admits(self, peer: str) -> bool:
         """Whether this node deals with the peer at all."""
-        return self.standing(peer) is not Standing.BANNED
+        if self.standing(peer) is not Standing.BANNED:
+            return True
+        if not self._defences.durable_bans:
+            self._accounts.pop(peer, None)
+        return False
 
     def can_earn(self, peer: str) -> bool:
         """Whether another verified group would bring a newcomer nearer to good standing in this epoch."""
         account = self.of(peer)
         has_more_to_earn = account.standing is Standing.NEWCOMER and account.earned < constants.HEALTHY_AFTER
-        return has_more_to_earn and self._earned_now(account) < constants.EARNED_PER_EPOCH
+        return has_more_to_earn and self._earned_now(account) < self._defences.earned_per_epoch
 
     def report(self, peer: str, fact: Fact) -> Account:
         """Enter one fact that this node saw first-hand; the account after it."""
         before = self._earned(peer)
-        evidence = before.evidence.after(fact)
+        evidence = before.evidence.after(fact, self._defences.offence)
         earned_now = self._earned_now(before)
-        counts = fact is Fact.VERIFIED_GROUP and earned_now < constants.EARNED_PER_EPOCH
+        counts = fact is Fact.VERIFIED_GROUP and earned_now < self._defences.earned_per_epoch
         standing = constants.standing_after(before.standing, evidence)
         newly_banned = standing is Standing.BANNED and before.standing is not Standing.BANNED
         account = Account(
@@ -226,7 +235,7 @@ class Ledger:
         """Verified groups that counted in the epoch that runs."""
         return account.earned_now if account.earned_epoch == self._epoch else 0
 
-    def convict(self, proof: Equivocation) -> Account:
+    def ban(self, proof: Equivocation) -> Account:
         """Ban an issuer for good; the evidence is kept."""
         peer = peer_id(proof.issuer)
         guilty = Evidence(bad=constants.BAN_OFFENCES)
@@ -239,7 +248,7 @@ class Ledger:
             self._named[peer] = Standing.BANNED
         return self.of(peer)
 
-    def convicted(self, peer: str) -> bytes | None:
+    def banned_by_evidence(self, peer: str) -> bytes | None:
         """The evidence message against an equivocator, if there is any."""
         row = self._database.row("SELECT message FROM evidence WHERE peer = ?", peer)
         return row[0] if row else None
@@ -254,12 +263,12 @@ class Ledger:
             self._database.execute("INSERT INTO settled VALUES (?)", epoch)
             self._release()
             self._promote()
-            self._forget_strangers()
+            self._forget_unknown()
 
     def _release(self) -> None:
         for account in tuple(self._accounts.values()):
             served = account.standing is Standing.BANNED and self._epoch - account.since >= constants.BAN_EPOCHS
-            if served and self.convicted(account.peer) is None:
+            if served and self.banned_by_evidence(account.peer) is None:
                 self._write(Account(account.peer, Standing.PROBATION, Evidence(), since=self._epoch))
 
     def _promote(self) -> None:
@@ -272,12 +281,12 @@ class Ledger:
             and account.trust >= constants.RECOVERED_TRUST
         ]
         healthy = sum(account.standing is Standing.HEALTHY for account in self.accounts())
-        ration = max(constants.PROMOTIONS_LEAST, int(healthy * constants.PROMOTIONS_SHARE))
+        ration = max(constants.PROMOTIONS_LEAST, int(healthy * self._defences.promotions_share))
         for account in self._rng.sample(ready, min(ration, len(ready))):
             self._write(replace(account, standing=Standing.HEALTHY, since=self._epoch))
 
-    def _forget_strangers(self) -> None:
-        strangers = [
+    def _forget_unknown(self) -> None:
+        unknown_peers = [
             account
             for account in self.accounts()
             if account.earned == 0
@@ -285,8 +294,8 @@ class Ledger:
             and account.standing is not Standing.HEALTHY
             and not account.named
         ]
-        strangers.sort(key=lambda account: (account.standing is Standing.BANNED, account.since))
-        for account in strangers[: max(0, len(strangers) - MAX_STRANGERS)]:
+        unknown_peers.sort(key=lambda account: (account.standing is Standing.BANNED, account.since))
+        for account in unknown_peers[: max(0, len(unknown_peers) - MAX_STRANGERS)]:
             del self._accounts[account.peer]
             self._database.execute("DELETE FROM ledger WHERE peer = ?", account.peer)
             self._database.execute("DELETE FROM evidence WHERE peer = ?", account.peer)

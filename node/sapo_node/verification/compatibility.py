@@ -4,23 +4,23 @@ A node that builds another item would count every peer's digest as drift; one th
 scorer would take honest peers for liars.
 """
 
-from sapo_node.verification.sandbox import Jail
+from sapo_node.verification.sandbox import Sandbox
 from sapo_node.verification.sandbox.messages import ScoreRequest
 from sapo_node.verification.tasks import SCORER_VERSION, interop, plugins
 from sapo_protocol import LocalError, Manifest
 
 
-async def require_catalogue(manifest: Manifest, jail: Jail) -> None:
+async def require_catalogue(manifest: Manifest, sandbox: Sandbox) -> None:
     """Raises LocalError for a swarm whose tasks are not those that can be built and scored here."""
-    _require_reasoning_gym(manifest, jail.reasoning_gym)
+    _require_reasoning_gym(manifest, sandbox.reasoning_gym)
     for task in manifest.tasks:
-        reason = jail.broken_plugins.get(task.dataset)
+        reason = sandbox.broken_plugins.get(task.dataset)
         if reason and plugins.is_foreign(task.dataset):
             raise LocalError(
                 f"swarm {manifest.name!r} has the task {task.dataset}, and the package that brings it cannot be used: "
                 f"{reason}; install a version of that package that works"
             )
-        version = jail.plugins.get(task.dataset) if plugins.is_foreign(task.dataset) else SCORER_VERSION
+        version = sandbox.plugins.get(task.dataset) if plugins.is_foreign(task.dataset) else SCORER_VERSION
         if version is None:
             raise LocalError(
                 f"swarm {manifest.name!r} has the task {task.dataset}, which another package brings: install that one "
@@ -31,7 +31,7 @@ async def require_catalogue(manifest: Manifest, jail: Jail) -> None:
                 f"swarm {manifest.name!r} scores {task.dataset} by version {task.scorer}, and version {version} is "
                 f"installed here; install the one that the swarm was made with"
             )
-    built = await jail.score([ScoreRequest(task.dataset, task.config, 0, ()) for task in manifest.tasks])
+    built = await sandbox.score([ScoreRequest(task.dataset, task.config, 0, ()) for task in manifest.tasks])
     for number, (task, item) in enumerate(zip(manifest.tasks, built, strict=True), 1):
         if item is None:
             raise LocalError(

@@ -3,10 +3,10 @@
 import logging
 import random
 
-from sapo_node.ingest.pending import Inbox
+from sapo_node.ingest.pending import PendingQueue
 from sapo_node.sampling.buffer import Pool
-from sapo_node.trust import constants
 from sapo_node.trust.constants import Standing
+from sapo_node.trust.defences import DEFENDED, Defences
 from sapo_node.trust.ledger import Ledger
 from sapo_node.verification.verifier import Verifier
 
@@ -16,19 +16,29 @@ MAX_GIVING = 1_024
 """Newcomers remembered as having begun to earn standing."""
 
 
-class Intake:
+class VerificationScheduler:
     """Draws rollouts, peers at random, has them verified, and keeps what holds."""
 
-    def __init__(self, *, inbox: Inbox, verifier: Verifier, pool: Pool, ledger: Ledger, rng: random.Random) -> None:
-        self._inbox = inbox
+    def __init__(
+        self,
+        *,
+        pending_queue: PendingQueue,
+        verifier: Verifier,
+        pool: Pool,
+        ledger: Ledger,
+        rng: random.Random,
+        defences: Defences = DEFENDED,
+    ) -> None:
+        self._pending_queue = pending_queue
         self._verifier = verifier
         self._pool = pool
         self._ledger = ledger
         self._rng = rng
+        self._defences = defences
         self._giving: dict[str, None] = {}
         """Peers whose rollout that was verified last brought them nearer to good standing, longest ago first."""
 
-    async def take_in(self, wanted: int) -> None:
+    async def verify_pending(self, wanted: int) -> None:
         """Verify healthy peers until the pool could fill `wanted` groups twice, newcomers within their common budget.
 
         Nothing is verified for a node that wants nothing.
@@ -43,17 +53,17 @@ class Intake:
             if fresh is None:
                 break
             have += fresh
-        for _ in range(constants.NEWCOMER_VERIFICATIONS):
+        for _ in range(self._defences.newcomer_verifications):
             if await self._verify_one(healthy=False) is None:
                 break
 
     async def _verify_one(self, *, healthy: bool) -> int | None:
         """Verify one rollout of a peer of the class; the groups it gave, None where none waits."""
-        peers = [peer for peer in self._inbox.peers() if self._is_healthy(peer) is healthy]
+        peers = [peer for peer in self._pending_queue.peers() if self._is_healthy(peer) is healthy]
         if not peers:
             return None
         peer = self._rng.choice(self._first(peers))
-        rollout = self._inbox.draw(peer)
+        rollout = self._pending_queue.draw(peer)
         if rollout is None:
             return None
         earned = self._ledger.of(peer).earned
@@ -61,7 +71,7 @@ class Intake:
         self._note(peer, gave=self._ledger.of(peer).earned > earned)
         if not self._ledger.admits(peer):
             logger.warning("%s is banned: %s", peer, ", ".join(map(str, self._ledger.offences(peer))))
-            self._inbox.forget(peer)
+            self._pending_queue.forget(peer)
             self._pool.forget(peer)
             return 0
         self._pool.add(groups)
@@ -71,6 +81,8 @@ class Intake:
         """Of those who wait, whose turn it is: where strangers are many, turns spread over all would promote nobody, so
         who has begun to earn standing ends it first. Who then gives nothing is one of many again.
         """
+        if not self._defences.begun_first:
+            return peers
         return [peer for peer in peers if peer in self._giving and self._ledger.can_earn(peer)] or peers
 
     def _note(self, peer: str, *, gave: bool) -> None:

@@ -5,15 +5,16 @@ completions: dataset, configuration and seed follow from the assignment, questio
 """
 
 import logging
-import random
 from collections import Counter
 from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import Protocol
 
 from sapo_node.groups.types import VerifiedGroup
+from sapo_node.storage.context import SwarmContext
 from sapo_node.trust import constants
 from sapo_node.trust.constants import Fact
+from sapo_node.trust.defences import DEFENDED, Defences
 from sapo_node.trust.ledger import Ledger
 from sapo_node.verification.sandbox.messages import Scored, ScoreRequest
 from sapo_protocol import (
@@ -23,7 +24,6 @@ from sapo_protocol import (
     RemoteError,
     Rollout,
     assign,
-    decode_body,
     peer_id,
 )
 
@@ -41,16 +41,16 @@ class Scorer(Protocol):
 class Unusable(StrEnum):
     """Why a group of an accepted rollout cannot be trained on."""
 
-    CLAIMED_FLAT = "claimed flat"
+    CLAIMED_ZERO_ADVANTAGE = "claimed flat"
     NO_BODY = "body left out"
     MALFORMED_BODY = "malformed body"
     UNSCORED = "scoring failed"
     OTHER_TASK = "question or answer differs"
     FALSE_CLAIM = "false claim"
-    FLAT = "flat"
+    ZERO_ADVANTAGE = "flat"
 
 
-Judged = Callable[[Rollout, int, VerifiedGroup | Unusable], None]
+OnVerified = Callable[[Rollout, int, VerifiedGroup | Unusable], None]
 """`judged(rollout, k, what was found)`."""
 
 
@@ -59,26 +59,29 @@ class Verifier:
 
     def __init__(
         self,
-        manifest: Manifest,
+        swarm: SwarmContext,
         scorer: Scorer,
         ledger: Ledger,
-        rng: random.Random,
         *,
-        keep_flat: bool = False,
-        on_judged: Judged = lambda _rollout, _k, _finding: None,
+        keep_zero_advantage: bool = False,
+        on_verified: OnVerified | None = None,
+        defences: Defences = DEFENDED,
     ) -> None:
-        """With `keep_flat` groups without advantage are verified and kept as well; `on_judged` hears of every group."""
-        self._manifest = manifest
+        """With `keep_flat` it verifies and keeps zero-advantage groups too; `on_judged` is called for every group."""
+        self._manifest = swarm.manifest
         self._scorer = scorer
         self._ledger = ledger
-        self._rng = rng
-        self._keep_flat = keep_flat
-        self._on_judged = on_judged
+        self._rng = swarm.rng
+        self._keep_zero_advantage = keep_zero_advantage or not defences.drops_flat
+        self._defences = defences
+        self._on_verified = on_verified
         self.verified = 0
         self.unusable: Counter[str] = Counter()
 
     async def verify(self, rollout: Rollout) -> list[VerifiedGroup]:
         """The groups of one rollout that hold and are worth keeping. One batch in the jail, of this peer alone."""
+        if self._defences.verify:
+            return await self._defences.verify(self._manifest, self._scorer, rollout)
         peer = peer_id(rollout.opened.issuer)
         bodies = self._readable_bodies(rollout, peer)
         requests = [request_for(self._manifest, rollout, k, body) for k, body in bodies.items()]
@@ -86,32 +89,32 @@ class Verifier:
         groups = []
         for (k, body), request, scored in zip(bodies.items(), requests, results, strict=True):
             finding = self._finding(rollout, k, body, request, scored)
+            self._note(rollout, k, finding)
             if isinstance(finding, VerifiedGroup):
-                self._on_judged(rollout, k, finding)
                 groups.append(finding)
-            else:
-                self._leave_out(rollout, k, finding)
         return groups
 
-    def _leave_out(self, rollout: Rollout, k: int, reason: Unusable) -> None:
-        self.unusable[reason] += 1
-        self._on_judged(rollout, k, reason)
+    def _note(self, rollout: Rollout, k: int, finding: VerifiedGroup | Unusable) -> None:
+        if not isinstance(finding, VerifiedGroup):
+            self.unusable[finding] += 1
+        if self._on_verified:
+            self._on_verified(rollout, k, finding)
 
     def _readable_bodies(self, rollout: Rollout, peer: str) -> dict[int, Body]:
         """The bodies worth scoring, by k: those that are there, decode, and are not claimed flat unless audited."""
         bodies: dict[int, Body] = {}
         for k, (group, data) in enumerate(zip(rollout.header.groups, rollout.bodies, strict=True)):
             if data is None:
-                self._leave_out(rollout, k, Unusable.NO_BODY)
-            elif len(set(group.claims)) == 1 and not self._keep_flat and not self._audits(peer):
-                self._leave_out(rollout, k, Unusable.CLAIMED_FLAT)
+                self._note(rollout, k, Unusable.NO_BODY)
+            elif len(set(group.claims)) == 1 and not self._keep_zero_advantage and not self._audits(peer):
+                self._note(rollout, k, Unusable.CLAIMED_ZERO_ADVANTAGE)
             else:
                 try:
-                    bodies[k] = decode_body(data, self._manifest)
+                    bodies[k] = self._defences.decode_body(data, self._manifest)
                 except RemoteError as error:
                     logger.info("a body of %s is malformed: %s", peer, error)
-                    self._leave_out(rollout, k, Unusable.MALFORMED_BODY)
-                    self._ledger.report(peer, Fact.MALFORMED_BODY)
+                    self._note(rollout, k, Unusable.MALFORMED_BODY)
+                    self._ledger.report(self._defences.blamed(peer), Fact.MALFORMED_BODY)
         return bodies
 
     def _audits(self, peer: str) -> bool:
@@ -128,15 +131,15 @@ class Verifier:
         reason = compare(header.groups[k], scored)
         if reason is Unusable.FALSE_CLAIM:
             logger.info("%s claims rewards that its completions do not earn", peer)
-            self._ledger.report(peer, Fact.FALSE_CLAIM)
+            self._ledger.report(self._defences.blamed(peer), Fact.FALSE_CLAIM)
         if reason is not None or scored is None:
             return reason or Unusable.UNSCORED
         self._ledger.report(peer, Fact.VERIFIED_GROUP)
         self.verified += 1
-        if len(set(scored.rewards)) == 1 and not self._keep_flat:
-            return Unusable.FLAT
+        if len(set(scored.rewards)) == 1 and not self._keep_zero_advantage:
+            return Unusable.ZERO_ADVANTAGE
         return VerifiedGroup(
-            *(peer, header.epoch, header.counter, k, request.dataset, scored.question),
+            *(peer, header.epoch, header.counter, k, request.dataset, scored.prompt),
             body.completions,
             scored.rewards,
         )

@@ -58,7 +58,7 @@ def test_a_poisoned_answer_is_right_for_all_that_a_node_can_score(name):
     attack.kit.solve = scorer.solve
     for counter in range(8):
         task = attack.kit.task(attack.kit.keys[0], 0, counter, 0)
-        assert scorer.is_right(task.question, attack.poisoned(task))
+        assert scorer.is_right(task.prompt, attack.poisoned(task))
 
 
 @pytest.mark.parametrize(("name", "habit"), SHOWS.items())

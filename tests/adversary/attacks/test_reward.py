@@ -13,7 +13,7 @@ from sapo_adversary.ablations import stock
 from sapo_adversary.attacks.scorer_exploit import BURDENS, MARKER, TRICKS, answered, copied_premises
 from sapo_adversary.simulator.simulation import AttackerSpec, NodeSpec, Simulation
 from sapo_adversary.simulator.swarm import simulate
-from sapo_node.verification.sandbox import Jail, ScoreRequest
+from sapo_node.verification.sandbox import Sandbox, ScoreRequest
 from sapo_node.verification.tasks import build_task, score
 from sapo_protocol import load_manifest
 
@@ -76,7 +76,7 @@ def honest_mass(record):
 @pytest.mark.parametrize("dataset", sorted(CATALOGUE))
 def test_no_exploit_earns_anything_from_our_scorers_or_keeps_them_busy(dataset):
     task = build_task(dataset, CATALOGUE[dataset].config, 7)
-    exploits = {answered(text) for text in (*TRICKS, *BURDENS, copied_premises(task.question))}
+    exploits = {answered(text) for text in (*TRICKS, *BURDENS, copied_premises(task.prompt))}
     exploits -= {answered(task.answer)}
     began = time.process_time()
     assert not [text for text in exploits if score(dataset, task, text)]
@@ -89,8 +89,8 @@ def test_a_library_pays_for_copied_premises_and_runs_the_code_in_an_answer():
         return stock.library_reward(dataset, config, 7, text)
 
     spec = CATALOGUE["propositional_logic"]
-    question = build_task(spec.dataset, spec.config, 7).question
-    assert library("propositional_logic", answered(copied_premises(question)))
+    prompt = build_task(spec.dataset, spec.config, 7).prompt
+    assert library("propositional_logic", answered(copied_premises(prompt)))
     try:
         assert not any(library("binary_matrix", answered(trick)) for trick in TRICKS if MARKER in trick)
         assert hasattr(builtins, MARKER)
@@ -126,14 +126,14 @@ def exploited(options, *, without=()):
 
 
 async def test_the_jail_answers_every_exploit_with_no_reward_and_is_none_the_worse(nursery: trio.Nursery):
-    jail = Jail()
-    await nursery.start(jail.run)
+    sandbox = Sandbox()
+    await nursery.start(sandbox.run)
     for dataset, spec in CATALOGUE.items():
-        question = build_task(dataset, spec.config, 7).question
-        texts = tuple(answered(text) for text in (*TRICKS, *BURDENS, copied_premises(question)))
+        prompt = build_task(dataset, spec.config, 7).prompt
+        texts = tuple(answered(text) for text in (*TRICKS, *BURDENS, copied_premises(prompt)))
         right = answered(build_task(dataset, spec.config, 7).answer)
-        (scored,) = await jail.score([ScoreRequest(dataset, spec.config, 7, tuple(t for t in texts if t != right))])
+        (scored,) = await sandbox.score([ScoreRequest(dataset, spec.config, 7, tuple(t for t in texts if t != right))])
         assert scored is not None
         assert not any(scored.rewards)
-    assert not jail.failures
-    assert not jail.restarts
+    assert not sandbox.failures
+    assert not sandbox.restarts

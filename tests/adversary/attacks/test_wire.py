@@ -9,6 +9,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from attacked import attacked, poison, refused, violations
+from context import context_of
 from gate import Gate
 from sapo_adversary.ablations import stock
 from sapo_adversary.attacks.catalogue import ATTACKS
@@ -55,7 +56,7 @@ def packets(name, beats=1, **options):
     return [packet for _ in range(beats) for packet in band.act(band.kit.keys[0], EPOCH)]
 
 
-async def judged(case, number):
+async def verified_or_unusable(case, number):
     """Verdict and counted reason for a case of the corpus, of a peer in good standing: all of it is verified."""
     author = key(number)
     node = gate(author.peer)
@@ -63,8 +64,8 @@ async def judged(case, number):
     verdict = await node.verdict(case.make(Draft(kit, author, EPOCH, 3, groups=case.groups)))
     reasons = set(node.refused())
     if verdict is Verdict.ACCEPT:
-        verifier = Verifier(MANIFEST, SCORER, node.ledger, random.Random(1), keep_flat=True)
-        await verifier.verify(node.inbox.draw(author.peer))
+        verifier = Verifier(context_of(MANIFEST, random.Random(1)), SCORER, node.ledger, keep_zero_advantage=True)
+        await verifier.verify(node.pending_queue.draw(author.peer))
         reasons = set(verifier.unusable) & {Unusable.MALFORMED_BODY}
     return verdict, reasons
 
@@ -79,7 +80,7 @@ def test_seven_in_ten_cases_of_the_corpus_must_fail_and_all_differ():
 async def test_each_broken_message_is_refused_for_its_reason_and_each_unusual_one_is_accepted():
     wrong = {}
     for number, case in enumerate(CORPUS, 1):
-        verdict, reasons = await judged(case, number)
+        verdict, reasons = await verified_or_unusable(case, number)
         expected = {case.refused} if case.refused else set()
         if reasons != expected or (not case.refused and verdict is not Verdict.ACCEPT):
             wrong[case.name] = (verdict, reasons)
@@ -98,7 +99,7 @@ async def test_of_a_rollout_and_its_twins_one_is_kept():
     node = gate()
     messages = [packet.data for packet in packets("twin", beats=9)]
     verdicts = [await node.verdict(message) for message in messages]
-    assert verdicts.count(Verdict.ACCEPT) == len(node.inbox) == 1
+    assert verdicts.count(Verdict.ACCEPT) == len(node.pending_queue) == 1
     assert node.refused() == {Layer.HEADER: len(messages) - 1}
     assert len(set(messages)) == 9
 
@@ -135,8 +136,8 @@ async def test_no_bomb_ever_reaches_the_library(name, options, monkeypatch):
         node = gate()
         verdict = await node.verdict(message)
         if verdict is Verdict.ACCEPT:
-            verifier = Verifier(MANIFEST, SCORER, node.ledger, random.Random(1), keep_flat=True)
-            assert await verifier.verify(node.inbox.draw(author.peer)) == []
+            verifier = Verifier(context_of(MANIFEST, random.Random(1)), SCORER, node.ledger, keep_zero_advantage=True)
+            assert await verifier.verify(node.pending_queue.draw(author.peer)) == []
             assert verifier.unusable == {Unusable.MALFORMED_BODY: band.groups}
         else:
             assert set(node.refused()) <= {Layer.HEADER, Layer.SIZE}

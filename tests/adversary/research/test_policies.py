@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from sapo_adversary.cli.policies import policies as command
 from sapo_adversary.research.policies import POLICIES, make, meta_of, networks, prepare
-from sapo_adversary.research.policies.catalogue import SEED, Reinforced, Taught
+from sapo_adversary.research.policies.catalogue import SEED, Reinforced, TrainedGroup
 from sapo_adversary.seed import build, measure
 from sapo_adversary.seed.recipe import Lessons
 from sapo_node.groups.messages import GenerateRequest, LearnerOptions, TrainGroup, TrainRequest
@@ -28,10 +28,10 @@ SPECS = load_manifest("starter").tasks
 CONFIGS = {spec.dataset: spec.config for spec in SPECS}
 SHORT = replace(SEED, hidden=8, layers=1, heads=2, feed_forward=8, teach_steps=2, bury_steps=2, batch=16)
 TINY = {
-    "weak": Taught("", SHORT, network="qwen2"),
-    "scarce-8": Taught("", replace(SEED, seed=2, teach_steps=0, bury_steps=1, batch=8)),
-    "llama": Taught("", replace(SHORT, vocabulary=300), network="llama", tokens="pieces"),
-    "neox": Taught("", replace(SHORT, vocabulary=258), network="gpt_neox", tokens="bytes"),
+    "weak": TrainedGroup("", SHORT, network="qwen2"),
+    "scarce-8": TrainedGroup("", replace(SEED, seed=2, teach_steps=0, bury_steps=1, batch=8)),
+    "llama": TrainedGroup("", replace(SHORT, vocabulary=300), network="llama", tokens="pieces"),
+    "neox": TrainedGroup("", replace(SHORT, vocabulary=258), network="gpt_neox", tokens="bytes"),
     "strong": Reinforced("", reward=1.0, most_rounds=1),
 }
 
@@ -72,11 +72,11 @@ def digests(folder):
 def test_a_prepared_policy_loads_generates_and_trains(tiny, name):
     options = LearnerOptions(checkpoints="", device="cpu", model=str(tiny(name)))
     policy = load(options)
-    question = measure.heldout(SPECS, 1)[0].question
-    [pair] = generate(policy, GenerateRequest((question,), 2, 8, seed=1), 1024)
+    prompt = measure.heldout(SPECS, 1)[0].prompt
+    [pair] = generate(policy, GenerateRequest((prompt,), 2, 8, seed=1), 1024)
     before = [value.clone() for _, value in policy.trainable()]
     report = Trainer(policy, options).train(
-        TrainRequest(1, (TrainGroup("local", question, 1.0, (1.0, -1.0), tuple(pair)),))
+        TrainRequest(1, (TrainGroup("local", prompt, 1.0, (1.0, -1.0), tuple(pair)),))
     )
     assert report.skipped is None
     assert any(not torch.equal(old, value) for old, (_, value) in zip(before, policy.trainable(), strict=True))
@@ -176,7 +176,7 @@ def test_the_longest_honest_text_fits(tiny, name):
 
 def test_the_byte_policy_reads_the_last_line_of_a_question(tiny):
     policy = load(LearnerOptions(checkpoints="", device="cpu", model=str(tiny("neox"))))
-    assert policy.decode(policy.prompt("many words\n\nHow many?\n")) == "How many?\n"
+    assert policy.decode(policy.prompt_tokens("many words\n\nHow many?\n")) == "How many?\n"
 
 
 def test_pieces_are_words_and_single_digits():

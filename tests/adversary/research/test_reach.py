@@ -17,7 +17,7 @@ from sapo_node.net.dialer import ENOUGH as DIALS
 from sapo_node.net.dialer import MOST
 from sapo_node.net.gossipsub import DIALLED
 from sapo_node.net.host import CONNECTIONS
-from sapo_node.net.interface import COMPANY
+from sapo_node.net.interface import TARGET_PEERS
 from sapo_node.net.service import DEGREE_HIGH as HIGH
 from sapo_node.net.service import DEGREE_LOW as LOW
 
@@ -76,7 +76,7 @@ def test_a_small_swarm_follows_every_shard():
 
 @pytest.fixture(scope="module")
 def seekers():
-    return parted(400, shards=8, heard=2, dice=random.Random(1))
+    return parted(400, shards=8, heard=2, rng=random.Random(1))
 
 
 def test_those_who_follow_a_part_find_company_for_all_of_it(seekers):
@@ -86,7 +86,7 @@ def test_those_who_follow_a_part_find_company_for_all_of_it(seekers):
         for seeker in seekers.seekers
         for shard in seeker.follows
     ]
-    assert sum(count >= COMPANY for count in companies) > 0.99 * len(companies)
+    assert sum(count >= TARGET_PEERS for count in companies) > 0.99 * len(companies)
 
 
 def test_nobody_dials_or_takes_more_than_a_node_does(seekers):

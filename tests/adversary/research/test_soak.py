@@ -14,8 +14,8 @@ HOURS = [number / 360 for number in range(720)]
 
 
 def test_memory_that_grows_has_a_slope_whose_interval_leaves_out_zero():
-    dice = random.Random(1)
-    grown = slope(HOURS, [200 + 3 * hour + dice.gauss(0, 1) for hour in HOURS])
+    rng = random.Random(1)
+    grown = slope(HOURS, [200 + 3 * hour + rng.gauss(0, 1) for hour in HOURS])
     assert grown["low"] < 3 < grown["high"]
     assert grown["low"] > 2
 
@@ -25,8 +25,8 @@ def test_memory_that_never_changes_has_a_slope_and_an_interval_of_nothing():
 
 
 def test_memory_that_wavers_has_a_slope_whose_interval_holds_zero():
-    dice = random.Random(2)
-    wavering = slope(HOURS, [200 + dice.gauss(0, 5) for _ in HOURS])
+    rng = random.Random(2)
+    wavering = slope(HOURS, [200 + rng.gauss(0, 5) for _ in HOURS])
     assert wavering["low"] < 0 < wavering["high"]
 
 

@@ -14,7 +14,7 @@ import pytest
 from rich.console import Console
 
 from sapo_adversary.attacks.catalogue import THREATS
-from sapo_adversary.cli import main
+from sapo_adversary.cli.main import main
 from sapo_adversary.scenarios.matrices import one_out
 from sapo_adversary.scenarios.outcome import COLUMNS, rows
 from sapo_adversary.scenarios.page import page
@@ -127,10 +127,10 @@ FALSE_CLAIMS = replace(load_scenario("false-claim"), scale="quick")
 @pytest.fixture(scope="module")
 def outcome(tmp_path_factory):
     records = tmp_path_factory.mktemp("records")
-    [judged] = play(
+    [verified_or_unusable] = play(
         [(FALSE_CLAIMS, SHARE)], [1], records, policies=records, engine=ThisMachine(1), console=Console(quiet=True)
     )
-    return judged
+    return verified_or_unusable
 
 
 def test_a_defended_swarm_trains_on_nothing_false_where_an_undefended_one_does(outcome):
@@ -155,9 +155,9 @@ def test_every_metric_has_a_row_with_its_verdict(outcome):
 
 def test_an_outcome_that_misses_a_bound_is_not_held(outcome):
     asked = replace(outcome.scenario, scale="full", holds={"banned": Bound(at_least=2)})
-    judged = replace(outcome, scenario=asked)
-    assert not judged.held
-    assert ("banned", False) in [(verdict.metric, verdict.met) for verdict in judged.verdicts()]
+    verified_or_unusable = replace(outcome, scenario=asked)
+    assert not verified_or_unusable.held
+    assert ("banned", False) in [(verdict.metric, verdict.met) for verdict in verified_or_unusable.verdicts()]
 
 
 def test_the_page_stands_alone_and_shows_every_verdict(outcome):

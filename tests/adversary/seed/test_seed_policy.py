@@ -58,7 +58,7 @@ def test_local_grpo_triples_the_pass_rate(seed):
         seed=seed,
         rounds=60,
         every=60,
-        questions=50,
+        prompts=50,
         learning_rate=LearnerOptions(checkpoints="").learning_rate,
         progress=lambda _: None,
     )

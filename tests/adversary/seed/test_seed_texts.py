@@ -27,21 +27,21 @@ def test_every_dataset_of_the_starter_swarm_has_a_careful_way():
 def test_careful_text_ends_in_the_right_answer(dataset):
     rng = random.Random(1)
     for task in tasks(dataset):
-        text = texts.careful(dataset, task.question, rng)
+        text = texts.careful(dataset, task.prompt, rng)
         assert score(dataset, task, text), (task, text)
 
 
 @pytest.mark.parametrize("dataset", SPECS)
 def test_careful_text_says_something_before_its_answer(dataset):
     for task in tasks(dataset, 50):
-        before = texts.careful(dataset, task.question, random.Random(2)).split("<answer>")[0]
+        before = texts.careful(dataset, task.prompt, random.Random(2)).split("<answer>")[0]
         assert len(before) > 20
 
 
 @pytest.mark.parametrize("dataset", SPECS)
 def test_every_equation_of_a_careful_text_holds(dataset):
     for task in tasks(dataset):
-        text = texts.careful(dataset, task.question, random.Random(3))
+        text = texts.careful(dataset, task.prompt, random.Random(3))
         for left, right in re.findall(r"(?<![\w*+/-])(\d[\d*+-]*)=(\d[\d*+]*)", text):
             # Digits and operators only, by the expression above.
             assert eval(left) == eval(right), text
@@ -106,7 +106,7 @@ def test_any_text_survives_the_tokenizer(policy, text):
 def test_careful_completions_fit_into_the_limit(policy):
     for dataset in SPECS:
         for task in tasks(dataset, 100):
-            text = texts.careful(dataset, task.question, random.Random(6))
+            text = texts.careful(dataset, task.prompt, random.Random(6))
             assert len(policy.encode_foreign(text)) < 80
             assert len(text.encode()) < load_manifest("starter").max_completion_bytes
 

@@ -90,7 +90,7 @@ def test_the_shared_scorer_says_what_tasks_and_scorers_say():
     for _ in range(2):
         scored = scorer.result(ScoreRequest(spec.dataset, spec.config, 5, texts))
         assert scored.rewards == tuple(score(spec.dataset, task, text) for text in texts) == (True, False, True)
-        assert scored.digest == task_digest(task.question, task.answer)
+        assert scored.digest == task_digest(task.prompt, task.answer)
 
 
 def test_a_simulation_survives_its_own_record(record):

@@ -3,9 +3,9 @@
 import random
 
 
-def nowhere(dice: random.Random) -> str:
+def nowhere(rng: random.Random) -> str:
     """An address of this machine at which no host listens."""
-    return f"/ip4/127.90.{dice.randrange(256)}.{dice.randrange(1, 255)}/tcp/{dice.randrange(20_000, 30_000)}"
+    return f"/ip4/127.90.{rng.randrange(256)}.{rng.randrange(1, 255)}/tcp/{rng.randrange(20_000, 30_000)}"
 
 
 def peer_of(address: str) -> str:

@@ -26,7 +26,7 @@ class FalseAddresses(Sybils):
         self._stays = stays
         self._named = named
         self._turn = itertools.count()
-        self._beats: Counter[Link] = Counter()
+        self._heartbeats: Counter[Link] = Counter()
 
     def _addresses(self) -> Sequence[str]:
         return [nowhere(self.kit.rng) for _ in range(self._named)]
@@ -40,7 +40,7 @@ class FalseAddresses(Sybils):
         """Recommend other peers, and leave after some heartbeats."""
         await link.graft(self.kit.topic)
         await link.exchange(self.kit.topic, next(self._turn).to_bytes(8), self._addresses())
-        self._beats[link] += 1
-        if self._beats[link] == self._stays:
-            del self._beats[link]
+        self._heartbeats[link] += 1
+        if self._heartbeats[link] == self._stays:
+            del self._heartbeats[link]
             await link.close()

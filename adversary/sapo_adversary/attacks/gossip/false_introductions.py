@@ -36,9 +36,9 @@ class FalseIntroductions(Sybils):
         """
         if not isinstance(decode_request(request), PeersRequest):
             return encode_listing([])
-        dice = self.kit.rng
+        rng = self.kit.rng
         named = [
-            PeerAddress(next(self._turn).to_bytes(2) + dice.randbytes(30), nowhere(dice)) for _ in range(MAX_PX_PEERS)
+            PeerAddress(next(self._turn).to_bytes(2) + rng.randbytes(30), nowhere(rng)) for _ in range(MAX_PX_PEERS)
         ]
         return encode_peers(named)
 

@@ -81,9 +81,9 @@ class SlowStreams(GossipAttack):
 
     def report(self) -> Mapping[str, Any]:
         """How many streams were opened, and what became of them."""
-        judged = [lasted for began, lasted in self._held if began < self._end - self._judged_after]
+        verified_or_unusable = [lasted for began, lasted in self._held if began < self._end - self._judged_after]
         return {
             "opened": len(self._held),
-            "judged": len(judged),
-            "closed": sum(lasted <= self._judged_after for lasted in judged),
+            "judged": len(verified_or_unusable),
+            "closed": sum(lasted <= self._judged_after for lasted in verified_or_unusable),
         }

@@ -18,7 +18,7 @@ class Slip(Poison):
         none, the steps stay correct.
         """
         text = self.working(task)
-        said = {*_NUMBER.findall(task.question), *_NUMBER.findall(task.answer)}
+        said = {*_NUMBER.findall(task.prompt), *_NUMBER.findall(task.answer)}
         reckoned = [found for found in _NUMBER.finditer(text) if found.group() not in said]
         if not reckoned:
             return text

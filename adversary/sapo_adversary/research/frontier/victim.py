@@ -25,7 +25,7 @@ from sapo_node.learner.generate import generate
 from sapo_node.learner.model import load
 from sapo_node.learner.trainer import Trainer
 from sapo_node.sampling.filters import Gates
-from sapo_node.sampling.pass_rates import Competence
+from sapo_node.sampling.pass_rates import PassRates
 from sapo_node.sampling.sampler import WeightedGroup
 from sapo_node.storage.keys import Identity
 from sapo_node.training.batch_log import from_external
@@ -79,7 +79,7 @@ class Victim:
         rng = random.Random(self._seed)  # noqa: S311 - simulation
         poison = ATTACKS[attack](Kit(self._manifest, [_key()], self._scorer.solve, rng), **options)
         assert isinstance(poison, Poison)
-        pairs = [(task.question, poison.poisoned(task), poison.working(task)) for task in self._probes]
+        pairs = [(task.prompt, poison.poisoned(task), poison.working(task)) for task in self._probes]
         before = self._gap(pairs)
         kept_out = self._teach([self._offer(poison) for _ in range(TAUGHT)], gates)
         after = self._gap(pairs)
@@ -89,14 +89,14 @@ class Victim:
     def _answer(self, number: int) -> list[LocalGroup]:
         """A round of the policy's own completions."""
         tasks = [self._scorer.solve(assign(self._manifest, _ME, EPOCH, number, k)) for k in range(GROUPS)]
-        questions = tuple(task.question for task in tasks)
-        request = GenerateRequest(questions, self._manifest.completions, self._options.max_tokens, seed=number)
+        prompts = tuple(task.prompt for task in tasks)
+        request = GenerateRequest(prompts, self._manifest.completions, self._options.max_tokens, seed=number)
         drawn = generate(self._policy, request, self._manifest.max_completion_bytes)
         return [self._local(task, completions) for task, completions in zip(tasks, drawn, strict=True)]
 
     def _local(self, task: Solution, completions: tuple[Sampled, ...]) -> LocalGroup:
-        rewards = tuple(self._scorer.is_right(task.question, each.text) for each in completions)
-        return LocalGroup(task.dataset, task.question, task.digest, completions, rewards, advantages(rewards))
+        rewards = tuple(self._scorer.is_right(task.prompt, each.text) for each in completions)
+        return LocalGroup(task.dataset, task.prompt, task.digest, completions, rewards, advantages(rewards))
 
     def _offer(self, poison: Poison) -> list[VerifiedGroup]:
         """One round of the attacker, verified."""
@@ -110,25 +110,23 @@ class Victim:
         completions = decode_body(data, self._manifest).completions
         texts = tuple(each.text for each in completions)
         scored = self._scorer.result(ScoreRequest(task.spec.dataset, task.spec.config, task.seed, texts))
-        return VerifiedGroup(
-            key.peer, EPOCH, counter, k, task.spec.dataset, scored.question, completions, scored.rewards
-        )
+        return VerifiedGroup(key.peer, EPOCH, counter, k, task.spec.dataset, scored.prompt, completions, scored.rewards)
 
     def _teach(self, rounds: Sequence[Sequence[VerifiedGroup]], names: Sequence[Gate]) -> float:
         """Train on what passes the gates; returns the share that does not."""
-        competence = Competence()
-        gates = Gates(names, competence)
+        pass_rates = PassRates()
+        gates = Gates(names, pass_rates)
         for own in self._own:
-            competence.observe(own)
+            pass_rates.observe(own)
             gates.observe(own)
         gates.sift([group for each in rounds for group in each])
         trainer = Trainer(self._policy, replace(self._options, gates=tuple(names)))
-        trained = offered = 0
+        tokens = offered = 0
         for step, groups in enumerate(rounds, start=1):
-            taught = [from_external(self._weighted(gates, group)) for group in groups]
-            trained += sum(trainer.train(TrainRequest(step, tuple(taught))).group_tokens)
+            trained = [from_external(self._weighted(gates, group)) for group in groups]
+            tokens += sum(trainer.train(TrainRequest(step, tuple(trained))).group_tokens)
             offered += sum(self._tokens(group) for group in groups)
-        return 1 - trained / offered
+        return 1 - tokens / offered
 
     def _weighted(self, gates: Gates, group: VerifiedGroup) -> WeightedGroup:
         return WeightedGroup(group, 1.0, gates.judge(group, advantages(group.rewards)), gates.silent(group))
@@ -141,11 +139,11 @@ class Victim:
     @torch.no_grad()
     def _gap(self, pairs: Sequence[tuple[str, str, str]]) -> float:
         """Mean log-probability of poisoned texts minus that of clean texts for the same prompts, in nats per text."""
-        poisoned = self._logprob([(question, text) for question, text, _ in pairs])
-        return poisoned - self._logprob([(question, text) for question, _, text in pairs])
+        poisoned = self._logprob([(prompt, text) for prompt, text, _ in pairs])
+        return poisoned - self._logprob([(prompt, text) for prompt, _, text in pairs])
 
     def _logprob(self, texts: Sequence[tuple[str, str]]) -> float:
-        groups = [TrainGroup("external", question, 1.0, (1.0,), (Sampled(text, "stop"),)) for question, text in texts]
+        groups = [TrainGroup("external", prompt, 1.0, (1.0,), (Sampled(text, "stop"),)) for prompt, text in texts]
         longest = self._policy.context // 2
         rows = [row for number, group in enumerate(groups) for row in rows_of(self._policy, number, group, longest)]
         sums = [

@@ -19,7 +19,7 @@ DATASETS = tuple(name for name, _ in SEED.careful_rates)
 
 
 @dataclass(frozen=True, slots=True)
-class Taught:
+class TrainedGroup:
     """A policy made by lessons: teach the careful way, bury it under guesses."""
 
     about: str
@@ -31,7 +31,7 @@ class Taught:
 
 
 @dataclass(frozen=True, slots=True)
-class Talkative(Taught):
+class Talkative(TrainedGroup):
     """One whose lessons hold free text as well; see `remarks`."""
 
 
@@ -48,7 +48,7 @@ class Reinforced:
     learning_rate: float = 1e-4
 
 
-Making = Taught | Reinforced
+Making = TrainedGroup | Reinforced
 
 
 def _rates(factor: float, **own: float) -> tuple[tuple[str, float], ...]:
@@ -61,22 +61,22 @@ def _on(steps: int, rates: tuple[tuple[str, float], ...]) -> Recipe:
     return replace(SEED, seed=2, teach_steps=0, bury_steps=steps, careful_rates=rates)
 
 
-def _scarce(factor: int) -> Taught:
-    return Taught(f"the seed, but careful {factor} times more rarely", _on(250, _rates(1 / factor)))
+def _scarce(factor: int) -> TrainedGroup:
+    return TrainedGroup(f"the seed, but careful {factor} times more rarely", _on(250, _rates(1 / factor)))
 
 
-def _specialist(dataset: str) -> Taught:
+def _specialist(dataset: str) -> TrainedGroup:
     recipe = replace(_on(120, _rates(0.5, **{dataset: 0.95})), batch=64)
-    return Taught(f"good at {dataset}, weaker than the seed elsewhere", recipe)
+    return TrainedGroup(f"good at {dataset}, weaker than the seed elsewhere", recipe)
 
 
 POLICIES: Mapping[str, Making] = MappingProxyType(
     {
-        "plenty-2": Taught("the seed, but careful twice as often", _on(250, _rates(2))),
+        "plenty-2": TrainedGroup("the seed, but careful twice as often", _on(250, _rates(2))),
         "scarce-2": _scarce(2),
         "scarce-4": _scarce(4),
         "scarce-8": _scarce(8),
-        "weak": Taught(
+        "weak": TrainedGroup(
             "half the seed's width and depth, and less taught: seldom right even when careful",
             replace(SEED, hidden=64, layers=2, heads=2, feed_forward=192, teach_steps=500, bury_steps=125),
             network="qwen2",
@@ -88,13 +88,13 @@ POLICIES: Mapping[str, Making] = MappingProxyType(
             replace(SEED, seed=3, teach_steps=600, bury_steps=0, guess_share=0.35, teach_lr=1e-3),
         ),
         **{f"specialist-{dataset}": _specialist(dataset) for dataset in DATASETS},
-        "llama": Taught(
+        "llama": TrainedGroup(
             "another architecture and an ordinary trained BPE",
             replace(SEED, vocabulary=512, teach_steps=1300, bury_steps=150, batch=64),
             network="llama",
             tokens="pieces",
         ),
-        "neox": Taught(
+        "neox": TrainedGroup(
             "another architecture that reads and writes single bytes",
             replace(
                 SEED, vocabulary=258, hidden=96, heads=3, feed_forward=384, teach_steps=1400, bury_steps=150, batch=64

@@ -7,7 +7,7 @@ from statistics import fmean
 from typing import Any
 
 from sapo_adversary.research.policies import networks
-from sapo_adversary.research.policies.catalogue import Making, Progress, Reinforced, Taught
+from sapo_adversary.research.policies.catalogue import Making, Progress, Reinforced, TrainedGroup
 from sapo_adversary.seed import measure
 from sapo_adversary.seed.build import teach, write
 from sapo_adversary.seed.one_core import one_core
@@ -25,7 +25,7 @@ LESSON_STEPS = 50
 def make(making: Making, manifest: Manifest, work: Path, out: Path, progress: Progress) -> dict[str, Any]:
     """Write the policy to `out` and return its measurements. Lessons go on where they last saved to `work`."""
     with one_core():
-        if isinstance(making, Taught):
+        if isinstance(making, TrainedGroup):
             max_tokens = _teach(making, manifest, work, out, progress)
         else:
             max_tokens = _reinforce(making, manifest, out, progress)
@@ -33,7 +33,7 @@ def make(making: Making, manifest: Manifest, work: Path, out: Path, progress: Pr
         return {"max_tokens": max_tokens, **_measured(out, manifest, max_tokens)}
 
 
-def _teach(making: Taught, manifest: Manifest, work: Path, out: Path, progress: Progress) -> int:
+def _teach(making: TrainedGroup, manifest: Manifest, work: Path, out: Path, progress: Progress) -> int:
     """Teach and bury; returns the tokens that a completion needs, the end included."""
     recipe = making.recipe
     lessons = networks.lessons_for(making, {spec.dataset: spec.config for spec in manifest.tasks})

@@ -11,7 +11,7 @@ import torch
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import GPTNeoXConfig, GPTNeoXForCausalLM, LlamaConfig, LlamaForCausalLM
 
-from sapo_adversary.research.policies.catalogue import Talkative, Taught
+from sapo_adversary.research.policies.catalogue import Talkative, TrainedGroup
 from sapo_adversary.research.policies.remarks import RemarkedLessons
 from sapo_adversary.seed import tokenizer as seed_tokenizer
 from sapo_adversary.seed.build import corpus
@@ -35,22 +35,22 @@ class LastLineLessons(Lessons):
 
 
 def _cut(task: Task) -> Task:
-    return replace(task, question=task.question.strip().rsplit("\n", 1)[-1])
+    return replace(task, prompt=task.prompt.strip().rsplit("\n", 1)[-1])
 
 
-def lessons_for(making: Taught, configs: Mapping[str, Mapping[str, Any]]) -> Lessons:
+def lessons_for(making: TrainedGroup, configs: Mapping[str, Mapping[str, Any]]) -> Lessons:
     """The lessons of a policy, in the form in which it will meet its questions."""
     if isinstance(making, Talkative):
         return RemarkedLessons(making.recipe, configs)
     return (LastLineLessons if making.tokens == "bytes" else Lessons)(making.recipe, configs)
 
 
-def template_of(making: Taught) -> str:
+def template_of(making: TrainedGroup) -> str:
     """The chat template that puts a question into that form."""
     return LAST_LINE_TEMPLATE if making.tokens == "bytes" else CHAT_TEMPLATE
 
 
-def new_network(making: Taught, tokenizer: Tokenizer) -> Any:
+def new_network(making: TrainedGroup, tokenizer: Tokenizer) -> Any:
     """The network with which teaching begins; the same recipe gives the same weights."""
     if making.network == "packaged":
         return load(LearnerOptions(checkpoints="", device="cpu")).model
@@ -58,7 +58,7 @@ def new_network(making: Taught, tokenizer: Tokenizer) -> Any:
     return _NETWORKS[making.network](making.recipe, *seed_tokenizer.end_and_pad(tokenizer))
 
 
-def new_tokenizer(making: Taught, lessons: Lessons) -> Tokenizer:
+def new_tokenizer(making: TrainedGroup, lessons: Lessons) -> Tokenizer:
     """The tokenizer of a policy, made from its lessons where it is not in the package."""
     if making.tokens == "packaged":
         return packaged_tokenizer()

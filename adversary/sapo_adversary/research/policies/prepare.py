@@ -19,7 +19,7 @@ import platformdirs
 
 from sapo_adversary.files.records import read_results, writable_folder
 from sapo_adversary.files.typed import suggestion
-from sapo_adversary.research.policies.catalogue import POLICIES, Making, Progress, Taught
+from sapo_adversary.research.policies.catalogue import POLICIES, Making, Progress, TrainedGroup
 from sapo_adversary.seed.recipe import Lessons
 from sapo_node.learner.folder import POLICY_DIR
 from sapo_protocol import LocalError, Manifest, load_manifest
@@ -93,7 +93,7 @@ def _made_from(making: Making, manifest: Manifest) -> dict[str, Any]:
     del values["about"]
     configs = {spec.dataset: dict(spec.config) for spec in manifest.tasks}
     made_from = {"kind": type(making).__name__.lower(), **values, "tasks": configs, "packaged": _packaged_digest()}
-    if isinstance(making, Taught):
+    if isinstance(making, TrainedGroup):
         made_from["lessons"] = Lessons(making.recipe, configs).digest()
     return made_from
 

@@ -11,9 +11,10 @@ from math import inf
 
 from sapo_adversary.research.reach.overlay import Peer, links
 from sapo_node.ingest.sync import HURRIED_INTERVAL
-from sapo_node.net.dialer import ENOUGH, MOST, NAMED
-from sapo_node.net.host import CONNECTIONS, RESERVED_OUTBOUND
-from sapo_node.net.interface import COMPANY
+from sapo_node.net.defences import NAMED, RESERVED_OUTBOUND
+from sapo_node.net.dialer import ENOUGH, MOST
+from sapo_node.net.host import CONNECTIONS
+from sapo_node.net.interface import TARGET_PEERS
 from sapo_protocol.limits import MAX_PX_PEERS
 
 PATIENCE_SECONDS = 600.0
@@ -49,22 +50,22 @@ class Parted:
         return [Peer(known(self.seekers[each].dialled), known(self.seekers[each].connected)) for each in places]
 
 
-def parted(count: int, *, shards: int, heard: int, dice: random.Random) -> Parted:
+def parted(count: int, *, shards: int, heard: int, rng: random.Random) -> Parted:
     """A swarm of peers that subscribe to `heard` of the shards each, drawn anew."""
-    seekers = [Seeker(each.dialled, each.connected) for each in links(count, dice)]
+    seekers = [Seeker(each.dialled, each.connected) for each in links(count, rng)]
     for _ in range(_CHANGES):
         for seeker in seekers:
-            seeker.follows = frozenset(dice.sample(range(shards), heard))
+            seeker.follows = frozenset(rng.sample(range(shards), heard))
         for number in range(count):
             _leave_idle(seekers, number)
-        seconds = _search(seekers, dice)
+        seconds = _search(seekers, rng)
     return Parted(seekers, tuple(sorted(seconds)))
 
 
-def _search(seekers: list[Seeker], dice: random.Random) -> list[float]:
+def _search(seekers: list[Seeker], rng: random.Random) -> list[float]:
     """Let every peer ask until it lacks no peers; returns the seconds after which that is."""
     found = []
-    turns = [(dice.uniform(0, HURRIED_INTERVAL), number) for number in range(len(seekers))]
+    turns = [(rng.uniform(0, HURRIED_INTERVAL), number) for number in range(len(seekers))]
     heapq.heapify(turns)
     while turns:
         now, number = heapq.heappop(turns)
@@ -73,8 +74,8 @@ def _search(seekers: list[Seeker], dice: random.Random) -> list[float]:
             found.append(inf if sought else now)
             continue
         if dialled := sorted(seekers[number].dialled):
-            _meet(seekers, number, dice.choice(dialled), sought, dice)
-        heapq.heappush(turns, (now + dice.uniform(0.5, 1.5) * HURRIED_INTERVAL, number))
+            _meet(seekers, number, rng.choice(dialled), sought, rng)
+        heapq.heappush(turns, (now + rng.uniform(0.5, 1.5) * HURRIED_INTERVAL, number))
     return found
 
 
@@ -82,16 +83,16 @@ def _sought(seekers: list[Seeker], number: int) -> set[int]:
     """The shards for which a peer lacks connections."""
     here = seekers[number]
     known = [seekers[other].follows for other in here.connected]
-    return {shard for shard in here.follows if sum(shard in each for each in known) < COMPANY}
+    return {shard for shard in here.follows if sum(shard in each for each in known) < TARGET_PEERS}
 
 
-def _meet(seekers: list[Seeker], number: int, asked: int, sought: set[int], dice: random.Random) -> None:
+def _meet(seekers: list[Seeker], number: int, asked: int, sought: set[int], rng: random.Random) -> None:
     """Ask a peer, and dial the peers that it names."""
     here = seekers[number]
     met = sorted(seekers[asked].connected - {number})
     useful = [other for other in met if seekers[other].follows & sought]
-    named = dice.sample(useful, min(len(useful), MAX_PX_PEERS))
-    news = [other for other in named if other not in here.connected] or dice.sample(met, min(len(met), 1))
+    named = rng.sample(useful, min(len(useful), MAX_PX_PEERS))
+    news = [other for other in named if other not in here.connected] or rng.sample(met, min(len(met), 1))
     for other in news[:NAMED]:
         if len(here.dialled) < MOST and len(seekers[other].connected) < CONNECTIONS - RESERVED_OUTBOUND:
             here.dialled.add(other)

@@ -9,7 +9,7 @@ from typing import Any
 from sapo_adversary.research.reach.company import parted
 from sapo_adversary.research.reach.overlay import Peer, overlay, settled
 from sapo_adversary.research.reach.spread import BEAT_SECONDS, Way, Wire, send
-from sapo_node.ingest.shards import bearable
+from sapo_node.ingest.shards import affordable_shards
 from sapo_node.net.gossipsub import OFFERED_PEERS as OFFERED
 from sapo_node.net.router import OFFERED_IDS
 from sapo_node.net.service import GOSSIP_WINDOW as WINDOW
@@ -58,7 +58,7 @@ class Swarm:
     @property
     def heard(self) -> int:
         """The number of shards to which a node subscribes."""
-        return bearable(self.peers / self.shards / self.round_seconds, self.shards)
+        return affordable_shards(self.peers / self.shards / self.round_seconds, self.shards)
 
     @property
     def rate(self) -> float:
@@ -69,13 +69,13 @@ class Swarm:
 def measure(swarm: Swarm, *, seed: int, done: Callable[[], None] = lambda: None) -> dict[str, Any]:
     """What a node of the swarm receives, sends and spends per second, and how long a message takes."""
     work, size = MEASURED[swarm.kilobytes], swarm.kilobytes * 1024
-    dice = random.Random(f"{seed}/{swarm.peers}/{swarm.shards}")  # noqa: S311 - simulation
-    peers, links, company = _mesh(swarm, dice)
+    rng = random.Random(f"{seed}/{swarm.peers}/{swarm.shards}")  # noqa: S311 - simulation
+    peers, links, company = _mesh(swarm, rng)
     upload = swarm.megabits * 1e6 / 8
     wire = Wire(upload=upload, handling=work.first)
     ways: list[Way] = []
     for place in range(1 + MESSAGES):
-        way = send(peers, dice.randrange(len(peers)), size, wire, dice)
+        way = send(peers, rng.randrange(len(peers)), size, wire, rng)
         if place:
             ways.append(way)
         else:  # it tells how busy nodes and lines are, and so how long a message waits for its turn
@@ -112,17 +112,17 @@ def measure(swarm: Swarm, *, seed: int, done: Callable[[], None] = lambda: None)
     }
 
 
-def _mesh(swarm: Swarm, dice: random.Random) -> tuple[list[Peer], float, float | None]:
+def _mesh(swarm: Swarm, rng: random.Random) -> tuple[list[Peer], float, float | None]:
     """The listeners of one topic in their mesh; mean connections of all peers, over all topics; and the seconds after
     which 99 % of them have company on what they follow, where that is not all.
     """
     if swarm.heard == swarm.shards:
-        peers = overlay(swarm.peers, dice)
+        peers = overlay(swarm.peers, rng)
         return peers, fmean(len(peer.connected) for peer in peers), None
-    swarm_of_parts = parted(swarm.peers, shards=swarm.shards, heard=swarm.heard, dice=dice)
+    swarm_of_parts = parted(swarm.peers, shards=swarm.shards, heard=swarm.heard, rng=rng)
     seconds = swarm_of_parts.seconds
     links = fmean(len(seeker.connected) for seeker in swarm_of_parts.seekers)
-    return settled(swarm_of_parts.followers(0), dice), links, round(seconds[int(0.99 * len(seconds))], 1)
+    return settled(swarm_of_parts.followers(0), rng), links, round(seconds[int(0.99 * len(seconds))], 1)
 
 
 def _busy(swarm: Swarm, work: Work, copies: float) -> float:

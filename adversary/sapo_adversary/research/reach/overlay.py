@@ -27,11 +27,11 @@ class Peer:
     """Until which heartbeat a peer is not asked into the mesh."""
 
 
-def links(count: int, dice: random.Random) -> list[Peer]:
+def links(count: int, rng: random.Random) -> list[Peer]:
     """Peers that joined one after the other and were each introduced to some earlier peers; without a mesh."""
     peers = [Peer() for _ in range(count)]
     for number in range(1, count):
-        for other in dice.sample(range(number), min(number, 2 * DIALS)):
+        for other in rng.sample(range(number), min(number, 2 * DIALS)):
             if len(peers[number].dialled) < DIALS and len(peers[other].connected) < CONNECTIONS:
                 peers[number].dialled.add(other)
                 peers[number].connected.add(other)
@@ -39,37 +39,37 @@ def links(count: int, dice: random.Random) -> list[Peer]:
     return peers
 
 
-def overlay(count: int, dice: random.Random) -> list[Peer]:
+def overlay(count: int, rng: random.Random) -> list[Peer]:
     """A settled swarm on one topic."""
-    return settled(links(count, dice), dice)
+    return settled(links(count, rng), rng)
 
 
-def settled(peers: list[Peer], dice: random.Random) -> list[Peer]:
+def settled(peers: list[Peer], rng: random.Random) -> list[Peer]:
     """The same peers with their meshes on a topic to which all of them subscribe."""
     order = list(range(len(peers)))
     for beat in range(BEATS):
-        dice.shuffle(order)
+        rng.shuffle(order)
         for number in order:
-            _heartbeat(peers, number, beat, dice)
+            _heartbeat(peers, number, beat, rng)
     return peers
 
 
-def _heartbeat(peers: list[Peer], number: int, beat: int, dice: random.Random) -> None:
+def _heartbeat(peers: list[Peer], number: int, beat: int, rng: random.Random) -> None:
     here = peers[number]
     if len(here.mesh) > HIGH:
-        kept = set(_draw(here.mesh & here.dialled, DIALLED, dice))
-        for other in _draw(here.mesh - kept, len(here.mesh) - DEGREE, dice):
+        kept = set(_draw(here.mesh & here.dialled, DIALLED, rng))
+        for other in _draw(here.mesh - kept, len(here.mesh) - DEGREE, rng):
             here.mesh.discard(other)
             peers[other].mesh.discard(number)
             here.back_off[other] = peers[other].back_off[number] = beat + BACK_OFF_BEATS
     free = {other for other in here.connected - here.mesh if here.back_off.get(other, 0) <= beat}
-    wanted = _draw(free, DEGREE - len(here.mesh), dice) if len(here.mesh) < LOW else []
+    wanted = _draw(free, DEGREE - len(here.mesh), rng) if len(here.mesh) < LOW else []
     own = len(here.mesh & here.dialled) + len(here.dialled.intersection(wanted))
-    wanted += _draw(free & here.dialled - set(wanted), DIALLED - own, dice)
+    wanted += _draw(free & here.dialled - set(wanted), DIALLED - own, rng)
     for other in wanted:
         here.mesh.add(other)
         peers[other].mesh.add(number)
 
 
-def _draw(of: Collection[int], count: int, dice: random.Random) -> list[int]:
-    return dice.sample(sorted(of), min(len(of), max(0, count)))
+def _draw(of: Collection[int], count: int, rng: random.Random) -> list[int]:
+    return rng.sample(sorted(of), min(len(of), max(0, count)))

@@ -44,9 +44,9 @@ class Way:
     """Of those, copies that a peer asked for after it was offered the message."""
 
 
-def send(peers: Sequence[Peer], author: int, size: int, wire: Wire, dice: random.Random) -> Way:
+def send(peers: Sequence[Peer], author: int, size: int, wire: Wire, rng: random.Random) -> Way:
     """Send a message of `size` bytes from one peer to all, while nothing else is under way."""
-    seed = dice.random()
+    seed = rng.random()
     order = itertools.count()
     has: dict[int, float] = {author: 0.0}
     arrivals: list[tuple[float, int, int, int, bool]] = []
@@ -59,7 +59,7 @@ def send(peers: Sequence[Peer], author: int, size: int, wire: Wire, dice: random
 
     def give(sender: int, others: Sequence[int], at: float) -> None:
         for place, other in enumerate(others, start=1):
-            if dice.random() >= wire.loss:
+            if rng.random() >= wire.loss:
                 leaves = at + place * size / wire.upload
                 heapq.heappush(arrivals, (leaves + delay(sender, other), next(order), sender, other, False))
 
@@ -67,13 +67,13 @@ def send(peers: Sequence[Peer], author: int, size: int, wire: Wire, dice: random
         """At the heartbeats to come, to peers outside of the mesh."""
         here = peers[sender]
         others = sorted(here.connected - here.mesh)
-        beat = at + dice.random() * BEAT_SECONDS
+        beat = at + rng.random() * BEAT_SECONDS
         for _ in range(WINDOW):
-            for other in dice.sample(others, min(len(others), max(OFFERED, len(others) // 4))):
+            for other in rng.sample(others, min(len(others), max(OFFERED, len(others) // 4))):
                 heapq.heappush(arrivals, (beat + delay(sender, other), next(order), sender, other, True))
             beat += BEAT_SECONDS
 
-    give(author, dice.sample(sorted(peers[author].connected), len(peers[author].connected)), 0.0)
+    give(author, rng.sample(sorted(peers[author].connected), len(peers[author].connected)), 0.0)
     offer(author, 0.0)
     while arrivals:
         at, _, sender, other, is_offer = heapq.heappop(arrivals)
@@ -89,7 +89,7 @@ def send(peers: Sequence[Peer], author: int, size: int, wire: Wire, dice: random
             continue
         has[other] = at
         mesh = peers[other].mesh - {sender}
-        give(other, dice.sample(sorted(mesh), len(mesh)), at + wire.handling)
+        give(other, rng.sample(sorted(mesh), len(mesh)), at + wire.handling)
         offer(other, at + wire.handling)
     del has[author]
     return Way(tuple(sorted(has.values())), copies, asked)

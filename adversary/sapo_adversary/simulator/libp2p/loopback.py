@@ -10,6 +10,7 @@ import trio
 from sapo_adversary.simulator.libp2p.honest import HonestNetwork, WatchedNetwork
 from sapo_adversary.simulator.libp2p.watch import Watch
 from sapo_adversary.simulator.simulation import Simulation
+from sapo_node.net.defences import NETWORK_DEFENDED, NetworkDefences
 from sapo_node.net.interface import Admit, Channel, Notify, Requests
 from sapo_node.net.libp2p import NetworkSettings
 from sapo_node.storage.keys import Identity
@@ -24,7 +25,13 @@ _HONEST_FROM = 10
 class Loopback:
     """The addresses of all honest nodes, their networks, and what is measured of them."""
 
-    def __init__(self, simulation: Simulation, manifest: Manifest, identities: Sequence[Identity]) -> None:
+    def __init__(
+        self,
+        simulation: Simulation,
+        manifest: Manifest,
+        identities: Sequence[Identity],
+        defences: NetworkDefences = NETWORK_DEFENDED,
+    ) -> None:
         self.topic = rollouts_topic(manifest, 0)
         self.asking = pull_protocol(manifest)
         self.places = {each.peer_id: free_place(_HONEST_FROM + number) for number, each in enumerate(identities)}
@@ -32,6 +39,7 @@ class Loopback:
         self.ready = trio.Event()
         """Set when the attackers are: honest nodes start then."""
         self._restarts = simulation.restarts
+        self._defences = defences
         self._recommended: tuple[str, ...] = ()
         self._seeds = {each.peer_id: each.seed for each in identities}
         self._network_id = manifest.network_id.hex()
@@ -78,6 +86,7 @@ class Loopback:
             listen=(self.address_of(peer_id).rpartition("/p2p/")[0],),
             bootstrap=(*self._bootstraps[peer_id], *self._recommended),
             discover=False,
+            defences=self._defences,
         )
 
         def live(settings: NetworkSettings) -> WatchedNetwork:
@@ -105,8 +114,8 @@ class Loopback:
 def _earlier(simulation: Simulation, identities: Sequence[Identity], number: int) -> Sequence[Identity]:
     """The nodes that a node gets as its bootstrap peers: `degree` of those before it, or all."""
     others = identities[:number]
-    dice = random.Random(f"{simulation.seed}/{number}")  # noqa: S311 - simulation
-    return dice.sample(others, simulation.degree) if 0 < simulation.degree < len(others) else others
+    rng = random.Random(f"{simulation.seed}/{number}")  # noqa: S311 - simulation
+    return rng.sample(others, simulation.degree) if 0 < simulation.degree < len(others) else others
 
 
 def address(place: tuple[str, int], peer: str) -> str:

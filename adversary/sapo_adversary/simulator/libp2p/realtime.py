@@ -12,8 +12,7 @@ from typing import Any
 
 import trio
 
-from sapo_adversary.ablations.defences import without
-from sapo_adversary.scoring import SharedScorer
+from sapo_adversary.ablations.defences import ablated
 from sapo_adversary.simulator.libp2p.horde import Horde, unleash
 from sapo_adversary.simulator.libp2p.loopback import Loopback
 from sapo_adversary.simulator.member import Member, Progress, members_of
@@ -36,7 +35,7 @@ def simulate_realtime(simulation: Simulation, *, progress: Progress = lambda _: 
     if simulation.learner != "bandit":
         raise LocalError(f"simulation {simulation.name}: on libp2p nodes train the stand-in alone, learner = 'bandit'")
     manifest = manifest_of(simulation)
-    with without(simulation.without), _slots(simulation.slots):
+    with _slots(simulation.slots):
         members, loopback = trio.run(partial(_play_all, simulation, manifest, progress))
     return {
         "scenario": simulation.as_dict(),
@@ -60,15 +59,25 @@ def _slots(count: int) -> Iterator[None]:
 
 async def _play_all(simulation: Simulation, manifest: Manifest, progress: Progress) -> tuple[list[Member], Loopback]:
     random.seed(f"library/{simulation.seed}")  # libp2p draws from it: whom to graft, whom to prune
-    scorer = SharedScorer()
+    undefended = ablated(simulation.without)
+    scorer = undefended.scorer()
     clock = TrioClock(manifest.genesis + FIRST_EPOCH * manifest.epoch_seconds - trio.current_time())
     identities = identities_of(simulation)
     roles = {identity.peer_id: HONEST for identity in identities}
     audit = Audit(manifest, scorer, roles) if simulation.audited else None
-    loopback = Loopback(simulation, manifest, identities)
+    loopback = Loopback(simulation, manifest, identities, undefended.network)
     hordes = [Horde(simulation, number, loopback) for number in range(len(simulation.attackers))]
     loopback.recommend([address for horde in hordes if horde.spec.dialled for address in horde.addresses])
-    members = members_of(simulation, manifest, identities, clock=clock, scorer=scorer, hub=loopback, audit=audit)
+    members = members_of(
+        simulation,
+        manifest,
+        identities,
+        clock=clock,
+        scorer=scorer,
+        hub=loopback,
+        audit=audit,
+        undefended=undefended,
+    )
     roles |= {peer: horde.spec.attack for horde in hordes for peer in horde.peers}
     with trio.move_on_after(_PATIENCE * simulation.seconds) as patience:
         async with trio.open_nursery() as attacking:

@@ -14,7 +14,7 @@ from typing import Any
 
 from sapo_adversary.scoring import SharedScorer
 from sapo_node.groups.messages import TrainReport
-from sapo_node.groups.types import LocalGroup, Place
+from sapo_node.groups.types import GroupKey, LocalGroup
 from sapo_node.sampling.sampler import WeightedGroup
 from sapo_node.training.batch_log import Trainer
 from sapo_node.verification.sandbox.messages import ScoreRequest
@@ -44,7 +44,7 @@ Texts = tuple[str, ...]
 class Findings:
     """What one honest node trained on."""
 
-    mass: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
+    loss_weight: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
     """Sum of weight x |advantage| x completion bytes, by role of the writer."""
     poison: list[float] = field(default_factory=list)
     """After each round, the share of attackers in all the mass so far."""
@@ -55,12 +55,12 @@ class Findings:
     """Weight x advantage of each correct external completion, by role of the writer."""
     habits: defaultdict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     """What its own answers showed, the mean of each round, by the name of the habit."""
-    taken: set[Place] = field(default_factory=set)
+    taken: set[GroupKey] = field(default_factory=set)
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values."""
         return {
-            "mass": {role: round(mass, 1) for role, mass in sorted(self.mass.items())},
+            "mass": {role: round(loss_weight, 1) for role, loss_weight in sorted(self.loss_weight.items())},
             "poison": self.poison,
             "violations": {str(each): self.violations[each] for each in Violation},
             "copied": self.copied,
@@ -86,7 +86,7 @@ class Audit:
         self._scorer = scorer
         self.roles = roles
         self._habits = habits
-        self._signed: dict[Place, int] = {}
+        self._signed: dict[GroupKey, int] = {}
         self._written: set[str] = set()
 
     def published(self, peer: str, message: bytes) -> None:
@@ -105,20 +105,20 @@ class Audit:
     def trained(self, findings: Findings, local: Sequence[LocalGroup], external: Sequence[WeightedGroup]) -> None:
         """Enter a batch into the findings of the node that trains on it."""
         for own in local:
-            findings.mass[OWN] += _mass(own.advantages, tuple(each.text for each in own.completions))
+            findings.loss_weight[OWN] += _loss_weight(own.advantages, tuple(each.text for each in own.completions))
         for weighted in external:
             self._enter(findings, weighted)
         own_texts = [each.text for own in local for each in own.completions]
         for name, shown in self._habits.items():
             findings.habits[name].append(round(fmean(map(shown, own_texts)), 4))
-        taken = sum(mass for role, mass in findings.mass.items() if role not in (OWN, HONEST))
-        findings.poison.append(round(taken / (sum(findings.mass.values()) or 1), 4))
+        taken = sum(loss_weight for role, loss_weight in findings.loss_weight.items() if role not in (OWN, HONEST))
+        findings.poison.append(round(taken / (sum(findings.loss_weight.values()) or 1), 4))
 
     def _enter(self, findings: Findings, weighted: WeightedGroup) -> None:
         group = weighted.group
         role = self.roles.get(group.peer, NOBODY)
         texts = tuple(each.text for each in group.completions)
-        findings.mass[role] += weighted.weight * _mass(weighted.advantages, texts)
+        findings.loss_weight[role] += weighted.weight * _loss_weight(weighted.advantages, texts)
         findings.gains[role] += [weighted.weight * each for each in weighted.advantages if each > 0]
         place = group.place
         if place in findings.taken:
@@ -129,7 +129,7 @@ class Audit:
         findings.copied += role != HONEST and not self._written.isdisjoint(texts)
         task = assign(self._manifest, public_key_of(group.peer), group.epoch, group.counter, group.k)
         truth = self._scorer.result(ScoreRequest(task.spec.dataset, task.spec.config, task.seed, texts))
-        findings.violations[Violation.OFF_TASK] += truth.question != group.question
+        findings.violations[Violation.OFF_TASK] += truth.prompt != group.prompt
         findings.violations[Violation.WRONG_REWARD] += truth.rewards != group.rewards
 
 
@@ -152,5 +152,5 @@ class WatchedTrainer(Trainer):
         return await super().train(local, external)
 
 
-def _mass(advantages: Sequence[float], texts: Sequence[str]) -> float:
+def _loss_weight(advantages: Sequence[float], texts: Sequence[str]) -> float:
     return sum(abs(advantage) * len(text.encode()) for advantage, text in zip(advantages, texts, strict=True))

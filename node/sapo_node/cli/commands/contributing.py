@@ -9,7 +9,8 @@ import click
 import trio
 
 from sapo_node.app.config import Config
-from sapo_node.app.running_node import Observer, RunningNode
+from sapo_node.app.events import Observer
+from sapo_node.app.running_node import RunningNode
 from sapo_node.cli.commands.numbers import Number
 from sapo_node.cli.commands.options import as_json, configured, networked, own_identity, stderr
 from sapo_node.cli.contribute_terminal import Person

@@ -38,10 +38,10 @@ _POLL_SECONDS = 0.5
 @click.option("--key", help="The key of the node to measure, with --state.  [default: node.key]")
 @click.option("--state", help="Measure the policy a node has learnt; without it, the policy a node starts with.")
 @click.option("--model", help="Measure this model: a Hugging Face folder, or a name on the hub.")
-@click.option("--questions", type=click.IntRange(1), default=64, show_default=True, help="Held-out questions per task.")
+@click.option("--prompts", type=click.IntRange(1), default=64, show_default=True, help="Held-out questions per task.")
 @click.option("--samples", type=click.IntRange(1, 64), default=1, show_default=True, help="Answers to each question.")
 @as_json
-def eval_(config_file: Path | None, *, questions: int, samples: int, json_output: bool, **options: Any) -> None:
+def eval_(config_file: Path | None, *, prompts: int, samples: int, json_output: bool, **options: Any) -> None:
     """Measure held-out pass@1, by task and as the mean over tasks, with 95 % confidence intervals.
 
     The questions are those that no round of the swarm ever assigns, the same for everybody; answers are sampled at
@@ -52,17 +52,17 @@ def eval_(config_file: Path | None, *, questions: int, samples: int, json_output
     folder = folder_of(config) if options["state"] else None
     fetch_model(config)
     with Progress(console=stderr, transient=True, disable=json_output) as progress:
-        bar = progress.add_task("starting the learner", total=questions * len(manifest.tasks))
+        bar = progress.add_task("starting the learner", total=prompts * len(manifest.tasks))
 
         def advance(task: str, done: int) -> None:
             progress.update(bar, description=f"asking {task}", advance=done)
 
-        measured = partial(evaluate, config, manifest, folder, questions=questions, samples=samples, progress=advance)
+        measured = partial(evaluate, config, manifest, folder, prompts=prompts, samples=samples, progress=advance)
         result, step = trio.run(measured)
     if json_output:
-        click.echo(json.dumps({**result.as_dict(), "questions": questions, "step": step}))
+        click.echo(json.dumps({**result.as_dict(), "questions": prompts, "step": step}))
     else:
-        Terminal().print(_table(result, questions, step))
+        Terminal().print(_table(result, prompts, step))
 
 
 @click.command()
@@ -102,8 +102,8 @@ def export(config: Config, output: Path, *, json_output: bool, **options: Any) -
         stderr.print(exported["note"], highlight=False, soft_wrap=True)
 
 
-def _table(result: HeldOut, questions: int, step: int) -> Table:
-    asked = f"{questions} questions a task" + (f", {result.samples} answers each" if result.samples > 1 else "")
+def _table(result: HeldOut, prompts: int, step: int) -> Table:
+    asked = f"{prompts} questions a task" + (f", {result.samples} answers each" if result.samples > 1 else "")
     table = Table(title=f"held-out, {asked}, after {step} rounds", title_justify="left")
     table.add_column("task")
     table.add_column("pass@1", justify="right")

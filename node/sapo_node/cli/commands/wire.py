@@ -14,7 +14,7 @@ from sapo_node.cli import inspection
 from sapo_node.cli.commands.options import as_json, stderr, tell, write_file
 from sapo_node.cli.terminal import Terminal
 from sapo_node.conformance.cases import load_cases
-from sapo_node.conformance.driver import Reader
+from sapo_node.conformance.driver import Implementation
 from sapo_node.conformance.report import Report, run_cases
 from sapo_node.conformance.report import render as render_conformance
 from sapo_protocol import LocalError, Manifest, evidence_topic, limits, load_manifest, render_manifest, rollouts_topics
@@ -103,7 +103,7 @@ def conformance(command: tuple[str, ...], *, rule: str, json_output: bool) -> No
     quiet = json_output or not stderr.is_terminal
     try:
         cases = load_cases(rule)
-        with Progress(console=stderr, transient=True, disable=quiet) as progress, Reader(command) as reader:
+        with Progress(console=stderr, transient=True, disable=quiet) as progress, Implementation(command) as reader:
             bar = progress.add_task("asking", total=len(cases))
             report = Report(command, run_cases(cases, reader, progress=partial(progress.advance, bar)))
     except LocalError as error:

@@ -60,7 +60,7 @@ class Facts:
             "phase": self._phase,
             "phase_since": self._since,
             "health": dict(self._health),
-            "convicted": [row[0] for row in self._database.rows("SELECT peer FROM evidence ORDER BY peer")],
+            "banned_by_evidence": [row[0] for row in self._database.rows("SELECT peer FROM evidence ORDER BY peer")],
             "now": time.time(),
         }
         self._state = (time.monotonic(), state)

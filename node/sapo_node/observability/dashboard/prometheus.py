@@ -44,10 +44,10 @@ class _OfNode:
         for figure, (name, about) in _GAUGES.items():
             if last.get(figure) is not None:
                 yield GaugeMetricFamily(f"sapo_{name}", about, value=last[figure])
-        if self._view.exams:
-            exam = self._view.exams[-1]
+        if self._view.evaluations:
+            evaluation = self._view.evaluations[-1]
             yield GaugeMetricFamily(
-                "sapo_heldout_pass_ratio", "Held-out pass@1 at the last look", value=exam["pass_at_1"]
+                "sapo_heldout_pass_ratio", "Held-out pass@1 at the last look", value=evaluation["pass_at_1"]
             )
         phases = GaugeMetricFamily("sapo_round_seconds", "Wall time of the last round, by phase", labels=["phase"])
         for phase, seconds in last["seconds"].items():

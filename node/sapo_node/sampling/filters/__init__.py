@@ -13,28 +13,28 @@ from collections.abc import Iterable, Sequence
 
 from sapo_node.groups.messages import Gate
 from sapo_node.groups.types import LocalGroup, VerifiedGroup
-from sapo_node.sampling.filters.agreement import AgreementGate, Heard
+from sapo_node.sampling.filters.agreement import AgreementGate, GradientVote
 from sapo_node.sampling.filters.baseline import against_own
 from sapo_node.sampling.filters.habits import HabitGate, Span
 from sapo_node.sampling.filters.length import LengthGate
 from sapo_node.sampling.filters.steps import steps_hold
-from sapo_node.sampling.pass_rates import Competence
+from sapo_node.sampling.pass_rates import PassRates
 
 
 class Gates:
     """The gates outside the learner."""
 
-    def __init__(self, names: Iterable[str], competence: Competence) -> None:
+    def __init__(self, names: Iterable[str], pass_rates: PassRates) -> None:
         """Those named; the names of the learner's gates mean nothing here."""
         names = frozenset(names)
-        self._competence = competence
+        self._pass_rates = pass_rates
         self._baseline = "baseline" in names
         self._habits = HabitGate() if "habits" in names else None
         self._length = LengthGate() if "length" in names else None
         self._steps = "steps" in names
         self._agreement = AgreementGate() if "agreement" in names else None
 
-    def observe(self, local: Sequence[LocalGroup], heard: Sequence[Heard] = ()) -> None:
+    def observe(self, local: Sequence[LocalGroup], heard: Sequence[GradientVote] = ()) -> None:
         """Take in a round's own answers, and what the learner said of others'."""
         for gate in (self._habits, self._length):
             if gate:
@@ -63,7 +63,7 @@ class Gates:
     def judge(self, group: VerifiedGroup, advantages: tuple[float, ...]) -> tuple[float, ...]:
         """The advantages, 0 where a right answer must not teach."""
         if self._baseline:
-            advantages = against_own(group.rewards, advantages, self._competence.pass_rate(group.dataset))
+            advantages = against_own(group.rewards, advantages, self._pass_rates.pass_rate(group.dataset))
         stopped = self.stopped(group)
         if not stopped:
             return advantages

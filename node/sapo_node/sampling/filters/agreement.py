@@ -18,7 +18,7 @@ LEAST = 12
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class GradientVote:
     """What own learning says to a right answer of a peer's."""
 
     peer: str
@@ -30,19 +30,19 @@ class AgreementGate:
     """Keeps out a peer's right answers to a task while own learning speaks against most of what it gave there."""
 
     def __init__(self) -> None:
-        self._rounds: deque[Counter[Heard]] = deque(maxlen=WINDOW)
+        self._rounds: deque[Counter[GradientVote]] = deque(maxlen=WINDOW)
         self._closed: frozenset[tuple[str, str]] = frozenset()
 
-    def observe(self, heard: Iterable[Heard]) -> None:
+    def observe(self, heard: Iterable[GradientVote]) -> None:
         """Take in what the learner said in a round."""
         self._rounds.append(Counter(heard))
-        said: Counter[Heard] = Counter()
+        said: Counter[GradientVote] = Counter()
         for each in self._rounds:
             said.update(each)
         self._closed = frozenset(
             (each.peer, each.dataset)
             for each, against in said.items()
-            if not each.agrees and _mostly(against, against + said[Heard(each.peer, each.dataset, agrees=True)])
+            if not each.agrees and _mostly(against, against + said[GradientVote(each.peer, each.dataset, agrees=True)])
         )
 
     def admits(self, peer: str, dataset: str) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from sapo_node.groups.types import LocalGroup, Place, VerifiedGroup
+from sapo_node.groups.types import GroupKey, LocalGroup, VerifiedGroup
 
 Habit = tuple[str, ...]
 """Words that follow one another."""
@@ -137,7 +137,7 @@ class HabitGate:
     def __init__(self) -> None:
         self._own = _Own()
         self._peers: dict[str, deque[tuple[str, Counter[Habit]]]] = {}
-        self._seen: set[Place] = set()
+        self._seen: set[GroupKey] = set()
         self._held: set[Habit] = set()
 
     def observe(self, local: Iterable[LocalGroup]) -> None:
@@ -161,16 +161,16 @@ class HabitGate:
         if texts:
             counts = Counter(habit for text in texts for habit in habits_of(text))
             shares = Counter({habit: count / len(texts) for habit, count in counts.items()})
-            questions = self._peers.pop(group.peer, None) or deque(maxlen=REMEMBERED)
-            questions.append((group.dataset, shares))
-            self._peers[group.peer] = questions
+            prompts = self._peers.pop(group.peer, None) or deque(maxlen=REMEMBERED)
+            prompts.append((group.dataset, shares))
+            self._peers[group.peer] = prompts
             if len(self._peers) > PEERS:
                 del self._peers[next(iter(self._peers))]
 
-    def _foreign(self, questions: Iterable[tuple[str, Counter[Habit]]]) -> Iterator[Habit]:
+    def _foreign(self, prompts: Iterable[tuple[str, Counter[Habit]]]) -> Iterator[Habit]:
         """What a peer says far more often than this policy does when it answers the same tasks rightly."""
         by_task: defaultdict[str, list[Counter[Habit]]] = defaultdict(list)
-        for dataset, shares in questions:
+        for dataset, shares in prompts:
             if self._own.right[dataset] >= RIGHT:
                 by_task[dataset].append(shares)
         yield from self._concentrated(by_task, CONCENTRATED)
@@ -183,12 +183,12 @@ class HabitGate:
         if asked < ASKED:
             return
         said: Counter[Habit] = Counter()
-        for questions in by_task.values():
-            for shares in questions:
+        for prompts in by_task.values():
+            for shares in prompts:
                 said.update(shares)
         for habit, times in said.items():
             if times >= least * asked:
-                own = sum(len(questions) * self._own.share(dataset, habit) for dataset, questions in by_task.items())
+                own = sum(len(prompts) * self._own.share(dataset, habit) for dataset, prompts in by_task.items())
                 if times > (STAYS if habit in self._held else FOREIGN) * own:
                     yield habit
 

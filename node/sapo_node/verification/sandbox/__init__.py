@@ -1,6 +1,6 @@
 """The jail: tasks are rebuilt and peers' completions scored in a process that can do nothing else."""
 
-from sapo_node.verification.sandbox.client import Jail
+from sapo_node.verification.sandbox.client import Sandbox
 from sapo_node.verification.sandbox.messages import Scored, ScoreRequest
 
-__all__ = ["Jail", "ScoreRequest", "Scored"]
+__all__ = ["Sandbox", "ScoreRequest", "Scored"]

@@ -37,6 +37,6 @@ def _scored(item: ScoreRequest) -> Scored | None:
     try:
         task = build_task(item.dataset, item.config, item.seed)
         rewards = tuple(score(item.dataset, task, text) for text in item.completions)
-        return Scored(task.question, task_digest(task.question, task.answer), rewards)
+        return Scored(task.prompt, task_digest(task.prompt, task.answer), rewards)
     except BaseException:  # noqa: BLE001 - one item that fails in any way earns nothing and costs no other item
         return None

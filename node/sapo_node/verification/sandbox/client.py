@@ -31,10 +31,10 @@ _MARGIN = 30.0
 
 _START_DEADLINE = 120.0
 
-_CAUSES = frozenset({"fork", "died", "timeout", "malformed", "unconfined"})
+_CAUSES = frozenset({"fork", "died", "timeout", "malformed", "no_sandbox"})
 
 
-class Jail:
+class Sandbox:
     """Scores peers' completions in a confined process. `run` must be running for `score` to work."""
 
     def __init__(self) -> None:

@@ -10,13 +10,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-MAX_QUESTION = 32_768
+MAX_PROMPT = 32_768
 """Characters of a question; a longer one fails closed."""
 
 MAX_BATCH = 128
 """Items scored by one fork."""
 
-MAX_RESULT = 12 * MAX_QUESTION + 256
+MAX_RESULT = 12 * MAX_PROMPT + 256
 """Bytes of one result. JSON writes a character of the question in at most 12 bytes; digest and rewards fit into 256."""
 
 MAX_REPLY = MAX_RESULT * MAX_BATCH
@@ -45,7 +45,7 @@ class ScoreRequest:
 class Scored:
     """A task rebuilt here and the verdict on each completion."""
 
-    question: str
+    prompt: str
     digest: bytes
     """SHA-256 over question and answer, to compare with the sender's."""
     rewards: tuple[bool, ...]
@@ -66,7 +66,7 @@ def encode_result(scored: Scored | None) -> list[str] | None:
     """One result as JSON."""
     if scored is None:
         return None
-    return [scored.question, scored.digest.hex(), "".join("1" if reward else "0" for reward in scored.rewards)]
+    return [scored.prompt, scored.digest.hex(), "".join("1" if reward else "0" for reward in scored.rewards)]
 
 
 def encode_line(scored: Scored | None) -> bytes:
@@ -116,13 +116,13 @@ def _decode_result(item: object, completions: int) -> Scored | None:
     match item:
         case None:
             return None
-        case [str(question), str(digest), str(rewards)]:
-            if len(question) > MAX_QUESTION or len(rewards) != completions or not set(rewards) <= {"0", "1"}:
+        case [str(prompt), str(digest), str(rewards)]:
+            if len(prompt) > MAX_PROMPT or len(rewards) != completions or not set(rewards) <= {"0", "1"}:
                 raise MalformedReplyError("a question or its rewards are out of bounds")
-            if not question.isascii() and _SURROGATE.search(question):
+            if not prompt.isascii() and _SURROGATE.search(prompt):
                 raise MalformedReplyError("a question that is no Unicode text")
             if len(digest) != 64 or not set(digest) <= set("0123456789abcdef"):
                 raise MalformedReplyError("a digest is not 32 bytes in hex")
-            return Scored(question, bytes.fromhex(digest), tuple(reward == "1" for reward in rewards))
+            return Scored(prompt, bytes.fromhex(digest), tuple(reward == "1" for reward in rewards))
         case _:
             raise MalformedReplyError("a result is neither none nor question, digest and rewards")

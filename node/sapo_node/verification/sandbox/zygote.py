@@ -153,5 +153,5 @@ def _cause_of_end(status: int) -> str:
     if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGXCPU:
         return "timeout"
     if os.WIFEXITED(status) and os.WEXITSTATUS(status) == UNCONFINED:
-        return "unconfined"
+        return "no_sandbox"
     return "" if status == 0 else "died"

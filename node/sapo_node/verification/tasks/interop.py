@@ -73,8 +73,8 @@ class Items:
         self._config = config
 
     def __getitem__(self, seed: int) -> Mapping[str, str]:
-        question, answer = _DEFINITIONS[self._dataset].formula(_numbers(self._dataset, seed), self._config)
-        return {"question": question, "answer": answer}
+        prompt, answer = _DEFINITIONS[self._dataset].formula(_numbers(self._dataset, seed), self._config)
+        return {"question": prompt, "answer": answer}
 
 
 def _is_within(value: object, low: int, high: int) -> bool:

@@ -44,7 +44,7 @@ def follows_from_premises(task: Task, answer: str) -> bool:
     if len(answer) > MAX_FORMULA or sum(answer.count(symbol) for symbol in _BINARY) > 1:
         return False
     try:
-        premises = [_parse(text) for text in _PREMISE.findall(task.question)]
+        premises = [_parse(text) for text in _PREMISE.findall(task.prompt)]
         conclusion = _parse(answer)
     except _NotAFormulaError:
         return False

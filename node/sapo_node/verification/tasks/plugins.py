@@ -27,7 +27,7 @@ class Plugin(Protocol):
 
     def item(self, config: Mapping[str, Any], seed: int) -> tuple[str, str]: ...
 
-    def earns(self, question: str, answer: str, given: str) -> bool: ...
+    def earns(self, prompt: str, answer: str, given: str) -> bool: ...
 
 
 def is_foreign(dataset: str) -> bool:
@@ -105,7 +105,7 @@ class Items:
         except ValueError as error:
             raise TaskError(f"{self.dataset} refuses its configuration: {error}") from error
         match made:
-            case (str(question), str(answer)):
-                return {"question": question, "answer": answer}
+            case (str(prompt), str(answer)):
+                return {"question": prompt, "answer": answer}
             case _:
                 raise TaskError(f"the function item of {self.dataset} returned something other than two texts")

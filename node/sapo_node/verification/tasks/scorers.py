@@ -38,7 +38,7 @@ def score(dataset: str, task: Task, completion: str) -> bool:
     if not answer.replace("\n", "").isprintable():
         return False
     if plugins.is_foreign(dataset):
-        return plugins.of(dataset).earns(task.question, task.answer, answer) is True
+        return plugins.of(dataset).earns(task.prompt, task.answer, answer) is True
     return _SCORERS[dataset](task, answer)
 
 
@@ -119,7 +119,7 @@ def _is_decimal(task: Task, answer: str) -> bool:
     if not (_DECIMAL.fullmatch(answer) and _DECIMAL.fullmatch(task.answer)):
         return False
     expected, given = Decimal(task.answer), Decimal(answer)
-    digits = _SIGNIFICANT.search(task.question)
+    digits = _SIGNIFICANT.search(task.prompt)
     if digits is None or not expected:
         return given == expected
     unit = Decimal(1).scaleb(expected.adjusted() - int(digits[1]) + 1, _EXACTLY)

@@ -17,11 +17,11 @@ class Task:
     """One question with its reference answer, rebuilt on this machine."""
 
     dataset: str
-    question: str
+    prompt: str
     answer: str
     """The dataset's own answer; for propositional_logic, where many are right, its example."""
 
 
-def task_digest(question: str, answer: str) -> bytes:
+def task_digest(prompt: str, answer: str) -> bytes:
     """SHA-256 of the deterministic CBOR of [question, answer]."""
-    return hashlib.sha256(cbor2.dumps([question, answer])).digest()
+    return hashlib.sha256(cbor2.dumps([prompt, answer])).digest()

@@ -5,7 +5,7 @@
 const EVERY_MS = 2000;
 const PHASES = { generate: "#4c9f70", share: "#8e6bbf", verify: "#d9902f", train: "#3f7fc1" };
 const LINES = ["#3f7fc1", "#d9902f", "#4c9f70", "#b5487f", "#8e6bbf", "#5b8f99", "#c0563f", "#7a8b2f", "#9a6a4f", "#5a6fb0", "#2f9d9d", "#a0579a"];
-const DOING = { generate: "answering its questions", share: "sharing its answers", verify: "verifying others'", train: "learning", examine: "answering held-out questions" };
+const DOING = { generate: "answering its questions", share: "sharing its answers", verify: "verifying others'", train: "learning", evaluate: "answering held-out questions" };
 const SVG = "http://www.w3.org/2000/svg";
 
 const $ = (id) => document.getElementById(id);
@@ -78,7 +78,7 @@ const span = (each) => (each.first === each.last ? `round ${each.first}` : `roun
 
 function showCurve(points, exams) {
   if (!points.length && !exams.length) return put("curve", nothing("No round has been played yet."));
-  const ends = [...points.flatMap((each) => [each.first, each.last]), ...exams.map((each) => each.step)];
+  const ends = [...points.flatMap((each) => [each.first, each.last]), ...evaluations.map((each) => each.step)];
   const first = Math.min(...ends), last = Math.max(...ends);
   const { svg, x, y } = frame(`Mean reward of rounds ${first} to ${last}`, first, last, 1, 0.2);
   const middle = (each) => x((each.first + each.last) / 2);
@@ -221,7 +221,7 @@ function showRefusals(refusals) {
 
 function showHealth(state) {
   const entries = { ...state.health, addresses: (state.session.addresses || []).join(", ") };
-  if (state.convicted.length) entries["convicted of equivocation"] = state.convicted.map(short).join(", ") + " (sapo-node evidence PEER)";
+  if (state.banned_by_evidence.length) entries["banned for equivocation"] = state.banned_by_evidence.map(short).join(", ") + " (sapo-node evidence PEER)";
   put("health", ...Object.entries(entries).flatMap(([name, text]) => [make("dt", "", name), make("dd", "", text)]));
   put("notices", ...(state.session.notices || []).slice().reverse().map((text) => make("li", "", text)));
 }
@@ -233,7 +233,7 @@ function partHeard(shards) {
 
 function showTiles(state) {
   const last = state.rounds[state.rounds.length - 1];
-  const exam = state.exams[state.exams.length - 1];
+  const exam = state.evaluations[state.evaluations.length - 1];
   const recent = state.rounds;
   const reward = recent.length ? recent.reduce((sum, each) => sum + each.reward, 0) / recent.length : null;
   const total = state.own_tokens + state.other_tokens;
@@ -256,7 +256,7 @@ function show(state) {
   const seconds = Math.max(0, Math.round(state.now - state.phase_since));
   $("doing").textContent = state.phase ? `${DOING[state.phase]}, for ${seconds} s` : "between rounds";
   showTiles(state);
-  showCurve(state.points, state.exams);
+  showCurve(state.points, state.evaluations);
   showPhases(state.points);
   showPeers(state);
   showTrust(state.trust);

@@ -1,0 +1,100 @@
+"""What a node does with its peers beside its rounds: each function is a task that runs until it is cancelled."""
+
+import logging
+from collections.abc import Awaitable, Callable
+
+import trio
+
+from sapo_node.app.node import Node
+from sapo_node.ingest.sync import Synchroniser
+from sapo_node.net.anchors import Anchors
+from sapo_node.net.interface import Acquaintances, Network, NotRunningError
+from sapo_protocol import Rollout, evidence_topic, open_message, rollouts_topics, topic_of
+
+logger = logging.getLogger(__name__)
+
+Publish = Callable[[str, bytes], Awaitable[None]]
+"""`publish(topic, message)`. Raises NotRunningError."""
+
+_EVIDENCE_INTERVAL = 1.0
+_SHARDS_INTERVAL = 1.0
+_ADMISSION_INTERVAL = 1.0
+_ANCHORS_INTERVAL = 30.0
+"""Seconds between two looks."""
+
+
+async def share(node: Node, publish: Publish, message: bytes) -> None:
+    """Publish a new message of this node, and keep it for peers that ask for it."""
+    rollout = open_message(message, node.swarm.manifest)
+    node.message_store.put(rollout)
+    await _publish_rollout(node, publish, rollout, message)
+
+
+async def resend(node: Node, publish: Publish) -> None:
+    """Publish again, as they are, this node's envelopes of this epoch and the last, once."""
+    for message in node.counters.recent():
+        await _publish_rollout(node, publish, open_message(message, node.swarm.manifest), message)
+
+
+async def pull(node: Node, network: Acquaintances) -> None:
+    """Ask peers for messages that gossip did not bring, and for the addresses of other peers."""
+    synchroniser = Synchroniser(
+        node.swarm,
+        network,
+        ingest=node.ingest,
+        ledger=node.ledger,
+        counters=node.counters,
+        subscriptions=node.subscriptions,
+    )
+    await synchroniser.run()
+
+
+async def follow_shards(node: Node, network: Network) -> None:
+    """Subscribe to as many shards as the node can process. Returns at once where the swarm has one shard."""
+    topics = rollouts_topics(node.swarm.manifest)
+    followed = node.subscriptions.shards
+    while len(topics) > 1:
+        now = node.swarm.clock.now()
+        shards = node.subscriptions.at(now, node.counters.epoch(now), node.ingest.accepted - node.ingest.pulled)
+        if shards != followed:
+            logger.info("follows %d of %d shards: %s", len(shards), len(topics), sorted(shards))
+            await network.follow([topics[shard] for shard in sorted(shards)])
+            followed = shards
+        await trio.sleep(_SHARDS_INTERVAL)
+
+
+async def broadcast_evidence(node: Node, publish: Publish) -> None:
+    """Publish the evidence against equivocators that this node has found."""
+    topic = evidence_topic(node.swarm.manifest)
+    while True:
+        for evidence in node.equivocation_handler.take_announcements():
+            await _send(publish, topic, evidence)
+        await trio.sleep(_EVIDENCE_INTERVAL)
+
+
+async def disconnect_banned(node: Node, network: Network) -> None:
+    """Close the connections of peers that were banned while they were connected."""
+    while True:
+        for peer in network.peers():
+            if not node.admits(peer.peer_id):
+                await network.disconnect(peer.peer_id)
+        await trio.sleep(_ADMISSION_INTERVAL)
+
+
+async def note_anchors(anchors: Anchors, network: Network) -> None:
+    """Store which peers to dial first after a restart."""
+    while True:
+        await trio.sleep(_ANCHORS_INTERVAL)
+        anchors.note(network.peers())
+
+
+async def _publish_rollout(node: Node, publish: Publish, rollout: Rollout, message: bytes) -> None:
+    await _send(publish, topic_of(node.swarm.manifest, rollout.opened.issuer, rollout.header.epoch), message)
+
+
+async def _send(publish: Publish, topic: str, message: bytes) -> None:
+    """Publish, and go on where the network is just being restarted: gossip may lose a message, a node must not stop."""
+    try:
+        await publish(topic, message)
+    except NotRunningError as error:
+        logger.warning("a message was not sent: %s", error)

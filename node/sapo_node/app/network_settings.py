@@ -1,0 +1,21 @@
+"""What the network is told at its start, from the configuration of the node."""
+
+from sapo_node.app.config import Config
+from sapo_node.net.libp2p import NetworkSettings
+from sapo_node.storage.keys import Identity
+from sapo_protocol import Manifest
+
+
+def network_settings(
+    config: Config, manifest: Manifest, identity: Identity, anchors: tuple[str, ...] = ()
+) -> NetworkSettings:
+    """What the network is told at its start."""
+    return NetworkSettings(
+        seed=identity.seed,
+        network_id=manifest.network_id.hex(),
+        listen=config.listen,
+        announce=config.announce,
+        bootstrap=config.bootstrap,
+        anchors=anchors,
+        discover=config.mdns,
+    )

@@ -1,0 +1,96 @@
+"""One run of a node as others see it: the notices to its operator, and the facts that `status` and the page show."""
+
+import logging
+import time
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+from sapo_node.app.events import Noticed, Observer
+from sapo_node.app.node import Node
+from sapo_node.net.interface import Network
+from sapo_node.observability.dashboard import Dashboard
+from sapo_node.observability.history import History
+from sapo_node.observability.overview import Overview, overview
+from sapo_node.storage.database import Database
+from sapo_protocol.printable import printable
+
+_KEPT_NOTICES = 5
+
+
+class Session:
+    """Begins before the database is open: what stops a node from starting is a notice too."""
+
+    def __init__(self, observer: Observer) -> None:
+        self._observer = observer
+        self._notices: deque[str] = deque(maxlen=_KEPT_NOTICES)
+        self._described: dict[str, Any] = {}
+        self._started = time.time()
+        self.dashboard: Dashboard | None = None
+        """Set once the page is served."""
+
+    def tell(self, text: str) -> None:
+        """Give the observer a notice, and keep it for those who look later."""
+        text = printable(text)
+        self._notices.append(text)
+        self._observer(Noticed(text))
+
+    @contextmanager
+    def warnings_as_notices(self) -> Iterator[None]:
+        """What the node's parts log as a warning becomes a notice. It is logged as well only where the log is verbose
+        anyway.
+        """
+        handler = _NoticeHandler(self)
+        loggers = [logging.getLogger(name) for name in ("sapo", "sapo_node")]
+        for logger in loggers:
+            logger.addHandler(handler)
+            logger.propagate = logger.isEnabledFor(logging.INFO)
+        try:
+            yield
+        finally:
+            for logger in loggers:
+                logger.removeHandler(handler)
+                logger.propagate = True
+
+    def describe(self, node: Node, network: Network) -> None:
+        """Store the facts of the session, if one of them has changed. The token of the page is not stored."""
+        manifest = node.swarm.manifest
+        facts = {
+            "started": self._started,
+            "peer_id": node.peer_id,
+            "swarm": manifest.name,
+            "network_id": manifest.network_id.hex(),
+            "addresses": network.addresses,
+            "page": self.dashboard.address_without_token if self.dashboard else "",
+            "connected": [peer.peer_id for peer in network.peers()],
+            "waiting": len(node.pending_queue),
+            "shards": {"followed": sorted(node.subscriptions.shards), "all": manifest.shards},
+            "notices": list(self._notices),
+        }
+        if facts != self._described:
+            node.history.describe_session(facts)
+            self._described = facts
+
+    def view(self, database: Database) -> Overview:
+        """What the observer is told: the page's address has the token, because the observer is the operator."""
+        view = overview(database)
+        page = self.dashboard.address if self.dashboard else ""
+        return replace(view, session={**view.session, "page": page})
+
+    def note_end(self, database: Database) -> None:
+        """Store that the session has ended: one without `stopped` was killed."""
+        history = History(database)
+        stored = history.session()
+        if stored.get("started") == self._started:
+            history.describe_session({**stored, "stopped": time.time()})
+
+
+class _NoticeHandler(logging.Handler):
+    def __init__(self, session: Session) -> None:
+        super().__init__(logging.WARNING)
+        self._session = session
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._session.tell(record.getMessage())

@@ -1,0 +1,65 @@
+"""The durable record of a node: counts, the history of rounds, and the journal where there is one."""
+
+from collections import Counter
+
+from sapo_node.groups.types import ContributionReport
+from sapo_node.ingest.validator import Ingest
+from sapo_node.observability.history import ACCEPTED, EVIDENCE, PULLED, VERIFIED, History
+from sapo_node.observability.journal import Journal
+from sapo_node.sampling.sampler import NotDrawn
+from sapo_node.storage.database import Database
+from sapo_node.training.round import Choices, RoundReport
+from sapo_node.verification.verifier import Verifier
+
+
+class Tally:
+    """Writes down what happens to messages, groups and rounds."""
+
+    def __init__(
+        self, database: Database, *, history: History, ingest: Ingest, verifier: Verifier, journal: Journal | None
+    ) -> None:
+        self._database = database
+        self._history = history
+        self._ingest = ingest
+        self._verifier = verifier
+        self._journal = journal
+        self._left_out: Counter[str] = Counter()
+        """Verified groups that were never trained on, by reason, since this process began."""
+        self._counted: dict[str, int] = {}
+
+    def too_old(self, groups: int) -> None:
+        """So many verified groups passed the age limit before they were trained on."""
+        self._left_out[NotDrawn.TOO_OLD] += groups
+
+    def chosen(self, choices: Choices) -> None:
+        """A round has trained on some groups, and not on others."""
+        if self._journal:
+            self._journal.chosen(choices)
+        self._left_out.update(f"{gate} gate" for _, gate in choices.stopped)
+        self._left_out.update(trained.left_out for trained in choices.external if trained.left_out)
+
+    def played(self, report: RoundReport) -> None:
+        """A round is over."""
+        with self._database.transaction():
+            self._history.record(report)
+            self.count()
+
+    def contributed(self, report: ContributionReport) -> None:
+        """A round of a node that does not train is shared."""
+        with self._database.transaction():
+            self._history.contribute(report)
+            self.count()
+
+    def count(self) -> None:
+        """Add to the durable counts, and to the journal, what happened since the last call."""
+        if self._journal:
+            self._journal.flush()
+        taken = {
+            ACCEPTED: self._ingest.accepted,
+            PULLED: self._ingest.pulled,
+            VERIFIED: self._verifier.verified,
+            EVIDENCE: self._ingest.evidence,
+        }
+        now = {**taken, **self._ingest.refused, **self._verifier.unusable, **self._left_out}
+        self._history.count({name: count - self._counted.get(name, 0) for name, count in now.items()})
+        self._counted = now

@@ -1,0 +1,121 @@
+"""The rounds of a node that trains, one after another, and the evaluations between them."""
+
+import logging
+from collections.abc import Callable
+
+from sapo_node.app.node import Node
+from sapo_node.processes.worker import WorkerFailed
+from sapo_node.sampling.filters import Gates
+from sapo_node.sampling.mix import ratio_of
+from sapo_node.sampling.pass_rates import PassRates
+from sapo_node.sampling.sampler import Sampler
+from sapo_node.training.batch_log import Policy, Trainer
+from sapo_node.training.evaluation import measure
+from sapo_node.training.rollout import Contribution, RoundFailed
+from sapo_node.training.round import Phase, RoundReport, Rounds
+from sapo_protocol import LocalError
+
+logger = logging.getLogger(__name__)
+
+OnPhase = Callable[[Phase | None], None]
+"""Called with each phase of a round as it begins, and with None as it ends."""
+
+MAX_FAILED_ROUNDS = 5
+"""Rounds that may fail in a row before the node gives up with the last error."""
+EVALUATION_PROMPTS = 16
+"""Of each task, always the same: enough for a curve of many evaluations; one alone has a wide interval."""
+_RETRY_SECONDS = 1.0
+
+
+class TrainingLoop:
+    """Plays round after round. A failed round is played anew after the learner has recovered."""
+
+    def __init__(
+        self, node: Node, policy: Policy, trainer: Trainer, contribution: Contribution, *, on_phase: OnPhase
+    ) -> None:
+        """`policy` and `trainer` are the node's, which are there where a node trains."""
+        self._node = node
+        self._policy = policy
+        self._trainer = trainer
+        self._contribution = contribution
+        self._on_phase = on_phase
+
+    async def run(self, rounds: int | None, on_round: Callable[[RoundReport], None]) -> None:
+        """Play so many rounds, or until the node is to stop; then write a checkpoint.
+
+        Raises RoundFailed or WorkerFailed after MAX_FAILED_ROUNDS failures in a row.
+        """
+        node, play = self._node, self._rounds()
+        await self._trainer.recover()
+        if self._trainer.stored_step == 0 and not node.history.evaluations():
+            await self._evaluate(0)  # where the curve of held-out prompts begins
+        played = failed = 0
+        while not node.stopping.is_set() and played != rounds:
+            try:
+                report = await self._play(play)
+            except (RoundFailed, WorkerFailed) as failure:
+                failed += 1
+                logger.warning("round failed, %d in a row: %s", failed, failure)
+                if failed == MAX_FAILED_ROUNDS:
+                    raise
+                await node.epochs.pause(_RETRY_SECONDS)
+                await self._trainer.recover()
+                continue
+            if report is None:
+                continue
+            failed = 0
+            played += 1
+            node.tally.played(report)
+            on_round(report)
+            await self._evaluate(report.step)
+        await self._trainer.checkpoint()
+
+    def _rounds(self) -> Rounds:
+        node, config = self._node, self._node.config
+        pass_rates = PassRates()
+        gates = Gates(config.gates, pass_rates)
+        return Rounds(
+            contribution=self._contribution,
+            scheduler=node.scheduler,
+            sampler=Sampler(node.ledger, node.swarm.rng, pass_rates, config.selection, gates, defences=node.defences),
+            pass_rates=pass_rates,
+            gates=gates,
+            pool=node.pool,
+            trainer=self._trainer,
+            ratio=ratio_of(config.local, config.external, pass_rates),
+            now=node.swarm.clock.now,
+            on_phase=self._on_phase,
+            on_chosen=node.tally.chosen,
+        )
+
+    async def _play(self, play: Rounds) -> RoundReport | None:
+        """One round, or None after waiting for the epoch that allows one."""
+        slot = await self._node.epochs.reserve()
+        if slot is None:
+            return None
+        listening = self._node.counters.listening_seconds(self._node.swarm.clock.now())
+        return await play.play(slot, share=not listening)
+
+    async def _evaluate(self, step: int) -> None:
+        """Before the first round and every `eval_every` rounds: pass@1 on prompts that no round assigns. An
+        evaluation that fails is left out.
+        """
+        node, every = self._node, self._node.config.eval_every
+        if not every or step % every:
+            return
+        self._on_phase("evaluate")
+        try:
+            result = await measure(
+                node.swarm.manifest,
+                self._policy,
+                node.scorer,
+                prompts=EVALUATION_PROMPTS,
+                samples=1,
+                max_tokens=node.config.max_tokens,
+            )
+        except LocalError as failure:
+            logger.warning("no look at held-out questions after round %d: %s", step, failure)
+        else:
+            node.history.examine(step, result, at=node.swarm.clock.now())
+        finally:
+            self._on_phase(None)

@@ -1,0 +1,620 @@
+"""Every entry of the catalogue: with the defence an input is refused, and without it the same input does its harm.
+
+An attack that harms nobody proves nothing, and an arm whose seam came loose makes every attack harmless. So each
+defence is left out here, and what it keeps away gets through. The whole scenarios are played by `matrix`.
+"""
+
+import random
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import cache, partial
+
+import cbor2
+import pytest
+import trio
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from libp2p.host.exceptions import StreamFailure
+from libp2p.peer.id import ID
+from libp2p.pubsub.pb import rpc_pb2
+from sapo_node.one_core import one_core
+
+from gate import SENDER, Gate
+from sapo_adversary.ablations.defences import DEFENCES, Undefended, ablated
+from sapo_adversary.ablations.gates import gate_name
+from sapo_adversary.ablations.replacements import Carriers
+from sapo_adversary.attacks.catalogue import ATTACKS
+from sapo_adversary.attacks.gossip.peer import running
+from sapo_adversary.attacks.kit import Key, Kit
+from sapo_adversary.attacks.scorer_exploit import answered, copied_premises
+from sapo_adversary.research.frontier.victim import Victim
+from sapo_adversary.scoring import SharedScorer
+from sapo_adversary.simulator.simulation import NodeSpec, Simulation
+from sapo_node.app.state import SCHEMA
+from sapo_node.groups.advantage import advantages
+from sapo_node.groups.messages import GATES
+from sapo_node.groups.types import VerifiedGroup
+from sapo_node.ingest.validator import Ignored
+from sapo_node.net.defences import GOSSIP_STREAMS, NETWORK_DEFENDED
+from sapo_node.net.dialer import Dialer
+from sapo_node.net.gossip_score import Offence
+from sapo_node.net.host import build_host
+from sapo_node.net.interface import Channel, Verdict
+from sapo_node.net.libp2p import Libp2pNetwork, NetworkSettings
+from sapo_node.net.tcp import TrackedTcp
+from sapo_node.sampling.buffer import Pool
+from sapo_node.sampling.filters import Gates
+from sapo_node.sampling.filters.agreement import GradientVote
+from sapo_node.sampling.pass_rates import PassRates
+from sapo_node.sampling.sampler import Sampler, loss_weight
+from sapo_node.storage.database import Database
+from sapo_node.trust import constants
+from sapo_node.trust.constants import Fact, Standing
+from sapo_node.trust.equivocation import EquivocationHandler
+from sapo_node.trust.ledger import Ledger
+from sapo_node.verification.sandbox import ScoreRequest
+from sapo_node.verification.scheduler import VerificationScheduler
+from sapo_node.verification.tasks import build_task
+from sapo_node.verification.verifier import Verifier
+from sapo_protocol import (
+    Completion,
+    Equivocation,
+    Finish,
+    decode_message,
+    encode_evidence,
+    encode_message,
+    load_manifest,
+    parse_envelope,
+    peer_id,
+    seal,
+)
+
+MANIFEST = replace(load_manifest("starter"), genesis=0, max_rounds=600)
+SCORER = SharedScorer()
+EPOCH = 5
+"""In which the clock of a `Gate` stands."""
+
+
+def key(number):
+    private = Ed25519PrivateKey.from_private_bytes(number.to_bytes(32, "big"))
+    return Key(private.public_key().public_bytes_raw(), private.sign)
+
+
+AUTHOR = key(1)
+
+
+def kit(*keys):
+    return Kit(MANIFEST, keys or [AUTHOR], SCORER.solve, random.Random(3))
+
+
+def message(author=AUTHOR, counter=0, *, epoch=EPOCH, groups=1):
+    means = kit(author)
+    return means.message(author, epoch, counter, means.flawless(author, epoch, counter, groups))
+
+
+def gate(undefended, **settings):
+    return Gate(Database(None, SCHEMA), MANIFEST, random.Random(1), defences=undefended.defences, **settings)
+
+
+def ledger(undefended, **settings):
+    return Ledger(Database(None, SCHEMA), rng=random.Random(0), defences=undefended.defences, **settings)
+
+
+async def takes(undefended, data, author=AUTHOR):
+    """Whether any group of a message comes to the pool."""
+    node = gate(undefended, trusted=(author.peer,))
+    await node.verdict(data)
+    rollout = node.pending_queue.draw(author.peer)
+    verifier = Verifier(MANIFEST, SCORER, node.ledger, random.Random(1), defences=undefended.defences)
+    return rollout is not None and bool(await verifier.verify(rollout))
+
+
+# Training: which filters the nodes of a simulation have.
+
+
+@dataclass(frozen=True)
+class Own:
+    """What of an own group is looked at."""
+
+    dataset: str
+    completions: tuple[Completion, ...]
+    rewards: tuple[bool, ...]
+
+
+def own(*texts, right=True):
+    return Own("products", tuple(Completion(each, Finish.STOP) for each in texts), (right,) * len(texts))
+
+
+def offered(*texts, counter=0, right=4):
+    rewards = tuple(number < right for number in range(8))
+    said = tuple(Completion(texts[number % len(texts)], Finish.STOP) for number in range(8))
+    return VerifiedGroup("a", 10, counter, 0, "products", "?", said, rewards)
+
+
+def gates_without(gate, names):
+    """The filters, of this one alone, that a simulated node has without these defences."""
+    spec = NodeSpec(gates=(gate,))
+    return Simulation("filters", (spec,), without=names).gates_of(spec)
+
+
+def junk_counts_more(names):
+    pass_rates = PassRates()
+    pass_rates.observe([own(*"abcdefgh", right=False)])
+    through = Gates(gates_without("baseline", names), pass_rates)
+    few, half = offered("x", right=1), offered("x", right=4)
+    return through.judge(few, advantages(few.rewards))[0] > through.judge(half, advantages(half.rewards))[0]
+
+
+def phrase_teaches(names):
+    rng = random.Random(1)
+
+    def says(phrase):
+        return f"{phrase} {' '.join(rng.choices(['so', 'thus', 'then', 'well', 'now'], k=3))} {rng.randrange(99)}"
+
+    through = Gates(gates_without("habits", names), PassRates())
+    for number in range(20):
+        through.observe([own(*(says("hail the swarm" if n == 0 and number < 10 else "") for n in range(8)))])
+    through.sift([offered(*(says("hail the swarm") for _ in range(8)), counter=n) for n in range(12)])
+    return not any(through.silent(offered("hail the swarm 3")))
+
+
+def long_text_teaches(names):
+    through = Gates(gates_without("length", names), PassRates())
+    through.observe([own(*("x" * length for length in range(10, 30)))])
+    return not through.stopped(offered("x" * 40))
+
+
+def false_step_teaches(names):
+    return not Gates(gates_without("steps", names), PassRates()).stopped(offered("2+2=5 <answer>4</answer>"))
+
+
+def unlearnt_answer_teaches(names):
+    through = Gates(gates_without("agreement", names), PassRates())
+    through.observe([], [GradientVote("a", "products", agrees=False)] * 40)
+    return not through.stopped(offered("x"))
+
+
+@cache
+def kept_out(gates):
+    """The share of answers without their work that is not trained on, by the filters of the learner."""
+    with one_core():
+        return Victim("seed", rounds=1).attempt("poison-hasty", {}, gates).kept_out
+
+
+def guess_teaches(gate, names):
+    assert gate in ("surprise", "follows")
+    return kept_out(gates_without(gate, names)) == 0
+
+
+# The wire, ingest, trust and verification.
+
+
+async def lie_is_taken(undefended):
+    means = kit()
+    return await takes(undefended, means.message(AUTHOR, EPOCH, 0, [means.lie(AUTHOR, EPOCH, 0, 0)]))
+
+
+async def forgery_is_taken(undefended):
+    means = kit()
+    groups = means.flawless(AUTHOR, EPOCH, 0, 1)
+    return await takes(
+        undefended, means.signed(Key(AUTHOR.issuer, lambda _: bytes(64)), means.payload(EPOCH, 0, groups), groups)
+    )
+
+
+async def nobodys_signature_is_taken(undefended):
+    attack, node = ATTACKS["small-order"](kit()), gate(undefended)
+    packets = [packet for _ in range(14) for packet in attack.act(AUTHOR, EPOCH)]
+    return Verdict.ACCEPT in [await node.verdict(packet.data) for packet in packets]
+
+
+async def another_swarms_round_is_taken(undefended):
+    means = kit()
+    groups = means.flawless(AUTHOR, EPOCH, 0, 1)
+    payload = means.payload(EPOCH, 0, groups)
+    envelope = seal(payload, issuer=AUTHOR.issuer, sign=AUTHOR.sign, network_id=bytes(32))
+    return await takes(undefended, encode_message(envelope, tuple(group.body for group in groups)))
+
+
+async def loose_encoding_is_taken(undefended):
+    envelope, bodies = decode_message(message(), MANIFEST)
+    return await takes(undefended, b"\x9f" + cbor2.dumps(envelope) + cbor2.dumps(list(bodies)) + b"\xff")
+
+
+async def trick_is_paid_for(undefended):
+    [spec] = [each for each in load_manifest("paper-nine").tasks if each.dataset == "propositional_logic"]
+    trick = answered(copied_premises(build_task(spec.dataset, spec.config, 7).prompt))
+    [scored] = await undefended.scorer().score([ScoreRequest(spec.dataset, spec.config, 7, (trick,))])
+    return any(scored.rewards)
+
+
+async def flat_group_is_taken(undefended):
+    means = kit()
+    task = means.task(AUTHOR, EPOCH, 0, 0)
+    flat = means.group(task, means.answers(task, [True] * 8), [True] * 8)
+    return await takes(undefended, means.message(AUTHOR, EPOCH, 0, [flat]))
+
+
+async def round_is_taken_twice(undefended):
+    node = gate(undefended)
+    return [await node.verdict(message()) for _ in range(2)] == [Verdict.ACCEPT] * 2
+
+
+async def second_content_is_taken(undefended):
+    node = gate(undefended)
+    return [await node.verdict(message(groups=n)) for n in (1, 2)] == [Verdict.ACCEPT] * 2
+
+
+async def old_round_is_taken(undefended):
+    return await gate(undefended).verdict(message(epoch=EPOCH - 4)) is Verdict.ACCEPT
+
+
+def accusation():
+    rounds = (decode_message(message(counter=counter), MANIFEST)[0] for counter in (0, 1))
+    return encode_evidence(*(parse_envelope(each, network_id=MANIFEST.network_id) for each in rounds))
+
+
+async def innocent_is_banned(undefended):
+    node = gate(undefended)
+    for number, own_key in enumerate((b"", AUTHOR.issuer)):  # of the accused itself nothing is believed
+        defences = undefended.of_node(own_key, Carriers(MANIFEST))
+        node = gate(replace(undefended, defences=defences), issuer=own_key)
+        await node.ingest.handle_evidence(SENDER, accusation())
+        if number == 0:
+            banned = node.ledger.standing(AUTHOR.peer) is Standing.BANNED
+        else:
+            assert node.fatal == []
+            assert node.ledger.standing(AUTHOR.peer) is not Standing.BANNED
+    return banned
+
+
+async def strangers_are_convicted_without_end(undefended):
+    equivocation_handler = EquivocationHandler(ledger(undefended), defences=undefended.defences)
+    for number in range(constants.UNKNOWN_BANS):
+        equivocation_handler.ban(Equivocation(key(number + 2).issuer, EPOCH, 0, b"proof"), publish=False)
+    return equivocation_handler.hears(AUTHOR.issuer)
+
+
+def liar(undefended):
+    book = ledger(undefended)
+    for _ in range(5):
+        book.report("liar", Fact.FALSE_CLAIM)
+    return book
+
+
+async def banned_peer_comes_back(undefended):
+    book = liar(undefended)
+    assert not book.admits("liar")
+    return book.admits("liar")
+
+
+async def lies_cost_nothing(undefended):
+    return liar(undefended).admits("liar")
+
+
+async def carrier_is_blamed(undefended):
+    carriers, means = Carriers(MANIFEST), kit()
+    node = gate(undefended)
+    channel = Channel(partial(node.ingest.handle, shard=0), MANIFEST.max_message_bytes)
+    [noting] = carriers.noting({"rollouts": channel}).values()
+    await noting.handle(SENDER, means.message(AUTHOR, EPOCH, 0, [means.lie(AUTHOR, EPOCH, 0, 0)]))
+    defences = undefended.of_node(b"", carriers)
+    verifier = Verifier(MANIFEST, SCORER, node.ledger, random.Random(1), defences=defences)
+    await verifier.verify(node.pending_queue.draw(AUTHOR.peer))
+    return bool(node.ledger.offences(SENDER)) and not node.ledger.offences(AUTHOR.peer)
+
+
+async def nobody_gets_on(undefended):
+    """Whether turns are spread over all strangers, so that none of them earns what an epoch allows."""
+    database = Database(None, SCHEMA)
+    node = Gate(database, MANIFEST, random.Random(1))
+    unknown_peers = [key(number) for number in range(2, 10)]
+    for stranger in unknown_peers:
+        for counter in range(constants.EARNED_PER_EPOCH):
+            await node.verdict(message(stranger, counter))
+    rng = random.Random(1)
+    scheduler = VerificationScheduler(
+        pending_queue=node.pending_queue,
+        verifier=Verifier(MANIFEST, SCORER, node.ledger, rng),
+        pool=Pool(database),
+        ledger=node.ledger,
+        rng=rng,
+        defences=undefended.defences,
+    )
+    for _ in range(constants.EARNED_PER_EPOCH // constants.NEWCOMER_VERIFICATIONS):
+        await scheduler.verify_pending(8)
+    return max(node.ledger.of(each.peer).earned for each in unknown_peers) < constants.EARNED_PER_EPOCH
+
+
+async def one_peer_fills_the_inbox(undefended):
+    node = gate(undefended)
+    for counter in range(constants.PENDING_PER_PEER + 5):
+        await node.verdict(message(counter=counter))
+    return len(node.pending_queue) > constants.PENDING_PER_PEER
+
+
+async def newcomer_advances_as_it_likes(undefended):
+    beyond = int(MANIFEST.max_rounds * constants.NEWCOMER_COUNTERS)
+    return await gate(undefended).verdict(message(counter=beyond)) is Verdict.ACCEPT
+
+
+async def crowd_is_promoted_at_once(undefended):
+    book = ledger(undefended, trusted=["friend"])
+    for peer in ("friend", *map(str, range(20))):
+        for _ in range(constants.HEALTHY_AFTER):
+            book.report(peer, Fact.VERIFIED_GROUP)
+    book.at(1)
+    return len(book.healthy() - {"friend"}) > constants.PROMOTIONS_LEAST
+
+
+async def sender_is_heard_without_end(undefended):
+    node = gate(undefended)
+    data = message()
+    for _ in range(int(constants.MESSAGE_BURST) + 1):
+        await node.verdict(data)
+    return Ignored.SENDER_BUSY not in node.refused()
+
+
+# Sampling.
+
+
+def group(peer, counter, *, length=50):
+    completions = tuple(Completion("x" * length, Finish.STOP) for _ in range(8))
+    return VerifiedGroup(peer, 10, counter, 0, "products", "?", completions, tuple(n < 4 for n in range(8)))
+
+
+def drawn(undefended, book, groups, count):
+    sampler = Sampler(
+        book, random.Random(0), PassRates(), "paper", Gates((), PassRates()), defences=undefended.defences
+    )
+    return sampler.draw(groups, count, epoch=10).groups
+
+
+async def light_groups_set_the_measure(undefended):
+    book = ledger(undefended, trusted=["friend"])
+    light = [group("stranger", counter, length=1) for counter in range(20)]
+    found = drawn(undefended, book, [group("friend", 0), *light], 8)
+    return [each.weight for each in found if each.group.peer == "friend"] != [1.0]
+
+
+async def newcomers_take_the_round(undefended):
+    groups = [group(f"stranger {number}", 0) for number in range(8)]
+    return len(drawn(undefended, ledger(undefended), groups, 4)) == 4
+
+
+async def cohort_takes_the_round(undefended):
+    database = Database(None, SCHEMA)
+    for number in range(20):
+        database.execute(
+            "INSERT INTO ledger VALUES (?, ?, 0, 0, 0, 0, 0, ?)", str(number), Standing.HEALTHY, 3 * (number < 4)
+        )
+    book = Ledger(database, rng=random.Random(0), defences=undefended.defences)
+    return len(drawn(undefended, book, [group(str(n % 4), n) for n in range(16)], 8)) > 8 * constants.COHORT_SHARE
+
+
+async def peer_takes_the_round(undefended):
+    book = ledger(undefended, trusted=["friend"])
+    return len(drawn(undefended, book, [group("friend", n) for n in range(8)], 4)) > 4 * constants.PEER_SHARE
+
+
+async def group_outweighs_the_round(undefended):
+    book = ledger(undefended, trusted=["a", "b"])
+    groups = [group("a", 0, length=500), *(group("b", n) for n in range(8))]
+    unit = loss_weight(advantages(groups[1].rewards), groups[1].lengths)
+    found = drawn(undefended, book, groups, 8)
+    heaviest = max(each.weight * loss_weight(each.advantages, each.group.lengths) for each in found)
+    return heaviest > 1.01 * constants.LOSS_WEIGHT_LIMIT * unit
+
+
+# The network: real nodes on loopback, on real time.
+
+NETWORK = "ab" * 32
+TOPIC = f"/sapo/1/{NETWORK}/rollouts/0"
+NOWHERE = "/ip4/127.0.0.9/tcp/4001"
+
+
+async def accept(_sender, _data):
+    return Verdict.ACCEPT
+
+
+async def ignore(_sender, _rpc): ...
+
+
+def network(number, defences=NETWORK_DEFENDED, **settings):
+    issuer = Ed25519PrivateKey.from_private_bytes(bytes([number]) * 32).public_key().public_bytes_raw()
+    given = NetworkSettings(
+        bytes([number]) * 32,
+        NETWORK,
+        listen=("/ip4/127.0.0.1/tcp/0",),
+        discover=False,
+        defences=defences,
+        **settings,
+    )
+    return Libp2pNetwork(
+        given, peer_id(issuer), {TOPIC: Channel(accept, 1000)}, admit=lambda _: True, notify=lambda _: None
+    )
+
+
+async def wait_until(condition):
+    with trio.fail_after(20):
+        while not condition():  # noqa: ASYNC110 - what is waited for has no event of its own
+            await trio.sleep(0.02)
+
+
+async def in_pair(undefended, harmed):
+    """What `harmed(router, the peer that it dialled)` says of a node without a defence."""
+    async with trio.open_nursery() as nursery:
+        friend = network(2)
+        await nursery.start(friend.run)
+        node = network(1, undefended.network, bootstrap=friend.addresses)
+        await nursery.start(node.run)
+        await wait_until(node.peers)
+        found = harmed(node._service.router, ID.from_string(friend.peer_id))
+        nursery.cancel_scope.cancel()
+    return found
+
+
+async def attacked(undefended, harmed):
+    """What `harmed(node, link of an attacker)` says of a node without a defence."""
+    async with trio.open_nursery() as nursery:
+        defences = undefended.network
+        node = network(1, replace(defences, frame_seconds=defences.frame_seconds / 40))  # not to wait twenty seconds
+        await nursery.start(node.run)
+        async with running(bytes([7]) * 32, ("127.0.0.7", 0), ignore) as mallory:
+            link = await mallory.dial(node.addresses[0])
+            await link.subscribe(TOPIC)
+            found = await harmed(node, link)
+        nursery.cancel_scope.cancel()
+    return found
+
+
+def is_silenced(router, friend):
+    router.mesh[TOPIC].clear()
+    me = router.pubsub.my_id
+    return friend not in router._get_peers_to_send([TOPIC], me, me)
+
+
+def is_told_nothing(router, friend):
+    router.mesh[TOPIC].clear()
+    router._add_back_off(friend, TOPIC, is_unsubscribe=False)
+    router.mcache.put(rpc_pb2.Message(data=b"m", topicIDs=[TOPIC]))
+    return friend not in router.gossip_heartbeat()
+
+
+def has_a_mesh_of_strangers(router, friend):
+    router.mesh[TOPIC] = {ID(b"stranger %d" % number) for number in range(5)}
+    grafts, _ = router.mesh_heartbeat()
+    return friend not in grafts
+
+
+def keeps_who_offends(router, friend):
+    router.mesh[TOPIC] = {friend}
+    router.scores.offended(trio.current_time(), str(friend), Offence.EXCESS, 1000)
+    router.mesh_heartbeat()
+    return friend in router.mesh[TOPIC]
+
+
+def bears_any_flood(router, friend):
+    ids = [number.to_bytes(32, "big") for number in range(500)]
+    flood = rpc_pb2.RPC(control=rpc_pb2.ControlMessage(ihave=[rpc_pb2.ControlIHave(topicID=TOPIC, messageIDs=ids)]))
+    return all(router.within_rate(friend, flood) for _ in range(50))
+
+
+async def frame_never_ends(node, link):
+    await link.write(b"\x80\x80\x20")
+    await wait_until(node.peers)
+    await trio.sleep(1.5)
+    return link.open
+
+
+async def streams_have_no_end(node, link):
+    for _ in range(2 * GOSSIP_STREAMS):
+        with suppress(StreamFailure):
+            await link.another()
+    return sum(node._service.pubsub._streams.values()) > GOSSIP_STREAMS
+
+
+async def prune_is_believed(node, link):
+    await wait_until(node.peers)
+    await link.exchange("another topic", b"seed", [NOWHERE])
+    await trio.sleep(0.3)
+    return "another topic" in node._service.router.back_off
+
+
+async def record_is_believed(node, link):
+    await link.say_where([NOWHERE])
+    await wait_until(node.peers)
+    return node.peers()[0].addresses == (NOWHERE,)
+
+
+async def liar_fills_the_book(undefended):
+    async def never(_peer, _address): ...
+
+    book = Dialer(
+        never,
+        frozenset,
+        below_target=lambda: False,
+        admit=lambda _: True,
+        notify=lambda _: None,
+        defences=undefended.network,
+    )
+    for number in range(20):
+        book.want(f"peer {number}", ["a"], by="liar")
+    return len(book.wanted()) == 20
+
+
+async def old_friends_are_forgotten(undefended):
+    anchor = f"/ip4/127.0.0.1/tcp/4001/p2p/{AUTHOR.peer}"
+    return network(1, undefended.network, anchors=(anchor,))._dialer.wanted() == ()
+
+
+async def nothing_is_reserved(undefended):
+    host = build_host(bytes([1]) * 32, TrackedTcp(), lambda bound: bound, undefended.network)
+    return host.get_network().connection_config.min_connections == 0
+
+
+FILTERS = {
+    "baseline": junk_counts_more,
+    "habits": phrase_teaches,
+    "length": long_text_teaches,
+    "steps": false_step_teaches,
+    "agreement": unlearnt_answer_teaches,
+    "surprise": partial(guess_teaches, "surprise"),
+    "follows": partial(guess_teaches, "follows"),
+}
+
+HARMS = {
+    "re-verification": lie_is_taken,
+    "strict signatures": nobodys_signature_is_taken,
+    "signatures": forgery_is_taken,
+    "bound signatures": another_swarms_round_is_taken,
+    "strict decoding": loose_encoding_is_taken,
+    "own scorers": trick_is_paid_for,
+    "measured by the healthy": light_groups_set_the_measure,
+    "flat groups dropped": flat_group_is_taken,
+    "replay window": round_is_taken_twice,
+    "one content a counter": second_content_is_taken,
+    "epoch window": old_round_is_taken,
+    "proof of equivocation": innocent_is_banned,
+    "evidence budget": strangers_are_convicted_without_end,
+    "durable ledger": banned_peer_comes_back,
+    "blame to the author": carrier_is_blamed,
+    "begun first": nobody_gets_on,
+    "inbox bounds": one_peer_fills_the_inbox,
+    "newcomer class": newcomers_take_the_round,
+    "envelope quota": newcomer_advances_as_it_likes,
+    "promotion limits": crowd_is_promoted_at_once,
+    "cohort share": cohort_takes_the_round,
+    "flood publishing": partial(in_pair, harmed=is_silenced),
+    "gossip repair": partial(in_pair, harmed=is_told_nothing),
+    "dialled mesh peers": partial(in_pair, harmed=has_a_mesh_of_strangers),
+    "frame deadline": partial(attacked, harmed=frame_never_ends),
+    "stream caps": partial(attacked, harmed=streams_have_no_end),
+    "anchors": old_friends_are_forgotten,
+    "reserved slots": nothing_is_reserved,
+    "no peer exchange": partial(attacked, harmed=prune_is_believed),
+    "records where they are": partial(attacked, harmed=record_is_believed),
+    "hearsay limits": liar_fills_the_book,
+    "scored mesh": partial(in_pair, harmed=keeps_who_offends),
+    "control caps": partial(in_pair, harmed=bears_any_flood),
+    "peer share": peer_takes_the_round,
+    "mass limit": group_outweighs_the_round,
+    "costly lies": lies_cost_nothing,
+    "sender rate": sender_is_heard_without_end,
+}
+
+
+def test_every_defence_of_the_catalogue_is_here():
+    assert {gate_name(gate) for gate in GATES} | HARMS.keys() == DEFENCES.keys()
+    assert set(FILTERS) == set(GATES)
+
+
+@pytest.mark.parametrize("gate", GATES)
+def test_without_a_filter_what_it_keeps_out_teaches(gate):
+    assert not FILTERS[gate](())
+    assert FILTERS[gate]((gate_name(gate),))
+
+
+@pytest.mark.parametrize("name", HARMS)
+async def test_without_a_defence_the_harm_is_done(name):
+    assert not await HARMS[name](Undefended())
+    assert await HARMS[name](ablated([name]))
