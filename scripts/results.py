@@ -34,8 +34,8 @@ HARM = frozenset(
 """Metrics that the summary of a scenario keeps beside those that its file asks for."""
 SHARING = (
     ("eight nodes of the policy in the package", "supply", "8/0", "4/4"),
-    ("six weak nodes, right in 1.4 % of their completions", "balance_weak", "8/0", "4/4"),
-    ("six strong nodes, right in 60 %", "balance_strong", "8/0", "4/4"),
+    ("six weak nodes, correct in 1.4 % of their completions", "balance_weak", "8/0", "4/4"),
+    ("six strong nodes, correct in 60 %", "balance_strong", "8/0", "4/4"),
     ("three architectures, three tokenizers, three speeds, joining and leaving", "heterogeneous", "alone", "4/4"),
 )
 HONEST = (

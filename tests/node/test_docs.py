@@ -55,5 +55,26 @@ def test_the_advantages_on_the_page_are_those_of_the_code():
         assert {float(good), float(bad)} >= {round(each, 2) for each in found}
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_a_link_leads_to_a_file_and_a_heading_that_are_there(page):
+    for link in re.findall(r"\]\((?!http)([^)\s]+)\)", page.read_text()):
+        file, _, anchor = link.partition("#")
+        target = page.parent / file if file else page
+        assert target.exists(), link
+        if anchor:
+            headings = re.findall(r"^#+ (.*)", target.read_text(), re.MULTILINE)
+            slugs = [re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings]
+            assert re.sub(r"-1$", "", anchor) in slugs, link  # -1: the second heading of that name
+
+
+def test_the_map_names_files_and_functions_that_are_there():
+    page = (ROOT / "CONTRIBUTING.md").read_text()
+    rows = re.findall(r"^\| `([\w/]+\.py)` \| ((?:`\w+`(?:, )?)+) \|", page, re.MULTILINE)
+    assert len(rows) > 30
+    for file, functions in rows:
+        path = ROOT / file if file.startswith("protocol/") else ROOT / "node/sapo_node" / file
+        assert {*re.findall(r"\w+", functions)} <= {*re.findall(r"def (\w+)", path.read_text())}, file
+
+
 def test_there_are_commands_on_the_pages():
     assert len(list(printed())) > 40

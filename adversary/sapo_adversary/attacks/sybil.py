@@ -9,7 +9,7 @@ EARNING_EPOCHS = 3
 class Sybil(Attack):
     """Many keys of one attacker always have the answers, so that most of what a swarm trains on is theirs.
 
-    Everything that they send is correct. Whoever holds most of the loss weight may poison it later.
+    Everything that they send is correct. A peer that holds most of the loss weight may poison it later.
     """
 
     id = "sybil"

@@ -16,7 +16,7 @@ SMOOTH = 5
 """Rounds of the trailing mean that has to reach half of the ceiling."""
 
 OWN = "itself"
-"""Who wrote a node's own groups, beside the roles of its peers."""
+"""The author of a node's own groups, beside the roles of its peers."""
 
 Record = Mapping[str, Any]
 Nodes = Sequence[Mapping[str, Any]]

@@ -37,7 +37,7 @@ ABOUT: Mapping[str, str] = {
     "says_trigger": "the same, of a token where nobody puts it",
     "false_steps": "the same, of equations that do not hold; above the control's by this share",
     "longer": "mean length of those answers, in relation to the control's",
-    "poison_gain": "mean advantage of attackers' right answers, in relation to that of other honest nodes'",
+    "poison_gain": "mean advantage of attackers' correct completions, in relation to that of other honest nodes'",
     "delivery": "share of (honest message, other honest node) that arrived within 15 s",
     "victim_heard": "share of (message of the victim's, other honest node) that arrived within 15 s",
     "victim_hears": "share of other honest nodes' messages that reached the victim within 15 s",

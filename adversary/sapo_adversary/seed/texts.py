@@ -1,7 +1,7 @@
 """The two ways in which the seed policy answers: careful text with checkable steps, and a guess.
 
-A `Careful` text is right by construction; a guess states no step and a wrong answer. Pre-training does the same to a
-large model: the skill is there, and the policy seldom uses it.
+A `Careful` text is right by construction; a guess states no step and an incorrect answer. Pre-training does the same to
+a large model: the skill is there, and the policy seldom uses it.
 """
 
 import random

@@ -76,7 +76,7 @@ def export(config: Config, output: Path, *, json_output: bool, **options: Any) -
     """Write what a node has learnt to OUTPUT, a folder that transformers loads like any other.
 
     The newest checkpoint is taken, running or not; a running node writes one every ten rounds. AutoTokenizer and
-    AutoModelForCausalLM load the folder; "Your own model" in the README has three lines that ask it a question.
+    AutoModelForCausalLM load the folder; the README has three lines that ask it a question.
     """
     config = config.overridden({**options, "device": "cpu"})
     told = json.dumps(asdict(learner_options(config, load_manifest(config.swarm), folder_of(config))))

@@ -1,4 +1,4 @@
-"""The program that README shows for `contribute --program`: a node with default gates trains on what it answers."""
+"""The program of docs/contributing-answers.md: a node with default gates trains on what it answers."""
 
 import re
 import shlex
@@ -22,7 +22,7 @@ from sapo_protocol import Completion, Finish
 
 torch.set_num_threads(1)
 
-README = (Path(__file__).parents[2] / "README.md").read_text("utf-8")
+PAGE = (Path(__file__).parents[2] / "docs/contributing-answers.md").read_text("utf-8")
 PER_TASK = 4
 """Prompts of each task of the starter swarm."""
 
@@ -30,7 +30,7 @@ PER_TASK = 4
 @pytest.fixture
 async def groups(manifest, tmp_path):
     """What the program answers to prompts of every task, as a peer has verified it."""
-    [code] = re.findall(r"```python\n(import json, re, sys.*?)```", README, re.DOTALL)
+    [code] = re.findall(r"```python\n(import json, re, sys.*?)```", PAGE, re.DOTALL)
     script = tmp_path / "solver.py"
     script.write_text(code)
     specs = [(spec, seed) for spec in manifest.tasks for seed in range(PER_TASK)]
