@@ -5,8 +5,9 @@ import random
 import pytest
 
 from sapo_node.trust import constants
+from sapo_node.trust.accounts import Offence, account_of, standings
 from sapo_node.trust.constants import Evidence, Fact, Standing
-from sapo_node.trust.ledger import Ledger, Offence, account_of, standings
+from sapo_node.trust.ledger import Ledger
 from sapo_protocol import Equivocation, peer_id
 
 PEER = peer_id(bytes(range(32)))

@@ -22,8 +22,9 @@ from sapo_node.net.interface import Verdict
 from sapo_node.storage.counters import Slot
 from sapo_node.storage.database import Database
 from sapo_node.trust import constants
+from sapo_node.trust.accounts import Account
 from sapo_node.trust.constants import MAX_AGE, Fact
-from sapo_node.trust.ledger import Account, Ledger
+from sapo_node.trust.ledger import Ledger
 from sapo_protocol import (
     Body,
     Completion,

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
 from sapo_node.storage.database import Database
-from sapo_node.trust import constants, ledger
+from sapo_node.trust import accounts, constants, ledger
 from sapo_node.trust.constants import Fact, Standing
 from sapo_node.trust.ledger import Ledger
 from sapo_protocol import Equivocation, peer_id
@@ -94,7 +94,7 @@ class LedgerMachine(RuleBasedStateMachine):
         """The epoch that runs, and the last for which all that is due in an epoch was done."""
         self.histories: dict[int, History] = {}
         self.a_lot_was_drawn = False
-        self.databases = [Database(None, (ledger.SCHEMA,)) for _ in range(2)]
+        self.databases = [Database(None, (accounts.SCHEMA,)) for _ in range(2)]
         self.open()
         self.an_epoch_begins(1)
 
@@ -258,12 +258,12 @@ def healthy(book: Ledger) -> list[str]:
 
 
 def test_the_lot_of_promotion_may_fall_on_anybody():
-    books = [ready_newcomers(Database(None, (ledger.SCHEMA,)), seed) for seed in range(40)]
+    books = [ready_newcomers(Database(None, (accounts.SCHEMA,)), seed) for seed in range(40)]
     assert {peer for book in books for peer in healthy(book)} == set(NAMES)
 
 
 def test_a_restart_brings_no_second_ration_of_promotions():
-    database = Database(None, (ledger.SCHEMA,))
+    database = Database(None, (accounts.SCHEMA,))
     assert len(healthy(ready_newcomers(database))) == constants.PROMOTIONS_LEAST
     for _ in range(3):
         again = Ledger(database, epoch=3, rng=random.Random(0))
@@ -273,7 +273,7 @@ def test_a_restart_brings_no_second_ration_of_promotions():
 
 def test_a_ban_before_the_first_round_lasts_its_time():
     """The network may bring messages while a node is still replaying its stored batches."""
-    again = Ledger(Database(None, (ledger.SCHEMA,)), epoch=29_999, rng=random.Random(0))
+    again = Ledger(Database(None, (accounts.SCHEMA,)), epoch=29_999, rng=random.Random(0))
     for _ in range(4):
         again.report("liar", Fact.FALSE_CLAIM)
     again.at(30_000)
@@ -281,7 +281,7 @@ def test_a_ban_before_the_first_round_lasts_its_time():
 
 
 def test_what_a_peer_earns_in_an_epoch_stays_capped_over_a_restart():
-    database = Database(None, (ledger.SCHEMA,))
+    database = Database(None, (accounts.SCHEMA,))
     young = Ledger(database, rng=random.Random(0))
     young.at(5)
     for _ in range(constants.EARNED_PER_EPOCH):
@@ -295,7 +295,7 @@ def test_what_a_peer_earns_in_an_epoch_stays_capped_over_a_restart():
 
 def test_rows_of_strangers_are_bounded_even_after_their_bans(monkeypatch):
     monkeypatch.setattr(ledger, "MAX_STRANGERS", STRANGERS)
-    book = Ledger(Database(None, (ledger.SCHEMA,)), rng=random.Random(0))
+    book = Ledger(Database(None, (accounts.SCHEMA,)), rng=random.Random(0))
     book.at(1)
     for name in NAMES * 4:
         book.report(name, Fact.FALSE_CLAIM)
@@ -306,7 +306,7 @@ def test_rows_of_strangers_are_bounded_even_after_their_bans(monkeypatch):
 
 def test_a_ban_ends_at_a_node_that_never_runs_over_the_end_of_an_epoch():
     """A node that is started for some minutes now and then must not ban for ever, nor promote nobody ever."""
-    database = Database(None, (ledger.SCHEMA,))
+    database = Database(None, (accounts.SCHEMA,))
     book = Ledger(database, epoch=1, rng=random.Random(0))
     for _ in range(4):
         book.report("liar", Fact.FALSE_CLAIM)
@@ -317,7 +317,7 @@ def test_a_ban_ends_at_a_node_that_never_runs_over_the_end_of_an_epoch():
 
 
 def test_a_clock_set_back_right_after_the_start_earns_nobody_more_than_an_epochs_share():
-    database = Database(None, (ledger.SCHEMA,))
+    database = Database(None, (accounts.SCHEMA,))
     Ledger(database, epoch=1, rng=random.Random(0)).at(2)
     book = Ledger(database, epoch=5, rng=random.Random(0))
     for epoch in (4, 5):

@@ -9,7 +9,7 @@ The same parts run over libp2p with a learner and a sandbox, or over an in-memor
 `run` plays its rounds; `exchange` holds what it does with its peers meanwhile.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 
@@ -123,9 +123,7 @@ def build_node(
     pending_queue = PendingQueue(database, swarm.manifest, defences=defences)
     pool = Pool(database, defences=defences)
     message_store = _own_messages(counters, swarm.manifest)
-    for peer in config.banned:
-        pending_queue.forget(peer)
-        pool.forget(peer)
+    _forget(config.banned, pending_queue, pool)
     on_refused, on_verified = (journal.refused, journal.verified_or_unusable) if journal else (None, None)
     ingest = Ingest(
         swarm,
@@ -139,9 +137,10 @@ def build_node(
         on_refused=on_refused,
         defences=defences,
     )
-    keep_zero_advantage = config.selection == "unfiltered"
-    verifier = Verifier(
-        swarm, scorer, ledger, keep_zero_advantage=keep_zero_advantage, on_verified=on_verified, defences=defences
+    keep = config.selection == "unfiltered"
+    verifier = Verifier(swarm, scorer, ledger, keep_zero_advantage=keep, on_verified=on_verified, defences=defences)
+    scheduler = VerificationScheduler(
+        pending_queue=pending_queue, verifier=verifier, pool=pool, ledger=ledger, rng=swarm.rng, defences=defences
     )
     history = History(database)
     tally = Tally(database, history=history, ingest=ingest, verifier=verifier, journal=journal)
@@ -159,9 +158,7 @@ def build_node(
         scorer=scorer,
         verifier=verifier,
         pool=pool,
-        scheduler=VerificationScheduler(
-            pending_queue=pending_queue, verifier=verifier, pool=pool, ledger=ledger, rng=swarm.rng, defences=defences
-        ),
+        scheduler=scheduler,
         policy=policy,
         trainer=_trainer(config, database, pool, policy) if policy else None,
         contributor=contributor,
@@ -170,6 +167,13 @@ def build_node(
         defences=defences,
         epochs=Epochs(swarm, counters=counters, ledger=ledger, ingest=ingest, pool=pool, tally=tally),
     )
+
+
+def _forget(banned: Iterable[str], pending_queue: PendingQueue, pool: Pool) -> None:
+    """Drop what waits of peers that the operator has banned since the last start."""
+    for peer in banned:
+        pending_queue.forget(peer)
+        pool.forget(peer)
 
 
 def _ledger(config: Config, swarm: SwarmContext, database: Database, counters: Counters, defences: Defences) -> Ledger:

@@ -15,7 +15,7 @@ from sapo_node.sampling import buffer, memory
 from sapo_node.storage import counters
 from sapo_node.storage.database import Database
 from sapo_node.training import batch_log
-from sapo_node.trust import ledger
+from sapo_node.trust import accounts
 from sapo_protocol import LocalError, Manifest
 
 SCHEMA = (
@@ -26,7 +26,7 @@ SCHEMA = (
     buffer.SCHEMA,
     memory.SCHEMA,
     batch_log.SCHEMA,
-    ledger.SCHEMA,
+    accounts.SCHEMA,
     anchors.SCHEMA,
     journal.SCHEMA,
 )

@@ -26,9 +26,10 @@ from sapo_node.storage.context import SwarmContext
 from sapo_node.storage.counters import Counters
 from sapo_node.storage.database import Database
 from sapo_node.storage.keys import Identity
+from sapo_node.trust.accounts import Account
 from sapo_node.trust.constants import Standing
 from sapo_node.trust.equivocation import EquivocationHandler
-from sapo_node.trust.ledger import Account, Ledger
+from sapo_node.trust.ledger import Ledger
 from sapo_node.verification.sandbox.messages import Scored
 from sapo_node.verification.tasks import SCORER_VERSION, Task, TaskError, build_task, interop, score, task_digest
 from sapo_node.verification.verifier import Unusable, compare, request_for

@@ -10,8 +10,8 @@ from sapo_node.observability.journal import Entry, Fate, Journal, Refusal
 from sapo_node.observability.reasons import REASONS
 from sapo_node.storage.database import Database
 from sapo_node.trust import constants
+from sapo_node.trust.accounts import Account, Offence, account_of, offences_of
 from sapo_node.trust.constants import Standing
-from sapo_node.trust.ledger import Account, Offence, account_of, offences_of
 from sapo_protocol import LocalError, Manifest, epoch_start
 
 _LEAST_CHARACTERS = 6

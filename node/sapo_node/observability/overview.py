@@ -11,7 +11,7 @@ from sapo_node.ingest.validator import Ignored
 from sapo_node.observability.history import History
 from sapo_node.storage.database import Database
 from sapo_node.training.batch_log import LOCAL
-from sapo_node.trust.ledger import account_of, standings
+from sapo_node.trust.accounts import account_of, standings
 from sapo_node.verification.verifier import Unusable
 from sapo_protocol import Layer
 
