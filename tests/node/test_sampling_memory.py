@@ -31,7 +31,7 @@ class Parts:
         self.pass_rates = PassRates()
         self.filters = Filters(NAMES, self.pass_rates)
         self.ratio = ratio_of(4, external, self.pass_rates)
-        parts = {"pass rates": self.pass_rates, "balance": self.ratio, **self.filters.by_name}
+        parts = {"pass rates": self.pass_rates, "ratio": self.ratio, **self.filters.by_name}
         self.memory = Memory(database, parts)
 
     def play(self, rng, rounds=12):

@@ -230,7 +230,7 @@ async def test_a_node_that_starts_again_goes_on_with_what_its_filters_and_its_ra
         for task, lengths in known["length"][1]["lengths"].items()
         if len(later["length"][1]["lengths"][task]) < KEPT
     )
-    weights = [state["balance"][1]["own"]["weight"] for state in (known, later)]
+    weights = [state["ratio"][1]["own"]["weight"] for state in (known, later)]
     assert weights[1] == pytest.approx(FORGETTING * weights[0] + 4)
 
 

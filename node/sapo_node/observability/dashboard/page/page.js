@@ -76,8 +76,8 @@ function nothing(text) {
 // "round 7" or "rounds 9 to 16".
 const span = (each) => (each.first === each.last ? `round ${each.first}` : `rounds ${each.first} to ${each.last}`);
 
-function showCurve(points, exams) {
-  if (!points.length && !exams.length) return put("curve", nothing("No round has been played yet."));
+function showCurve(points, evaluations) {
+  if (!points.length && !evaluations.length) return put("curve", nothing("No round has been played yet."));
   const ends = [...points.flatMap((each) => [each.first, each.last]), ...evaluations.map((each) => each.step)];
   const first = Math.min(...ends), last = Math.max(...ends);
   const { svg, x, y } = frame(`Mean reward of rounds ${first} to ${last}`, first, last, 1, 0.2);
@@ -90,7 +90,7 @@ function showCurve(points, exams) {
   let mean = null;
   const smooth = points.map((each) => [middle(each), y((mean = mean === null ? each.reward : mean + 0.15 * (each.reward - mean)))]);
   svg.append(line(smooth, "var(--one)", 2.5));
-  for (const each of exams) {
+  for (const each of evaluations) {
     const bar = draw("line", { x1: x(each.step), x2: x(each.step), y1: y(each.low), y2: y(each.high), stroke: "var(--warn)", "stroke-width": 1.5, opacity: 0.6 });
     const point = draw("circle", { cx: x(each.step), cy: y(each.pass_at_1), r: 4, fill: "var(--warn)" });
     const when = each.step ? `after round ${each.step}` : "before training";
@@ -233,13 +233,13 @@ function partHeard(shards) {
 
 function showTiles(state) {
   const last = state.rounds[state.rounds.length - 1];
-  const exam = state.evaluations[state.evaluations.length - 1];
+  const evaluation = state.evaluations[state.evaluations.length - 1];
   const recent = state.rounds;
   const reward = recent.length ? recent.reduce((sum, each) => sum + each.reward, 0) / recent.length : null;
   const total = state.own_tokens + state.other_tokens;
   const tiles = [
     ["reward, last 20 rounds", reward === null ? "–" : reward.toFixed(3)],
-    ["held-out pass@1", exam ? exam.pass_at_1.toFixed(3) : "–"],
+    ["held-out pass@1", evaluation ? evaluation.pass_at_1.toFixed(3) : "–"],
     ["rounds", last ? number(last.step) : "0"],
     ["peers connected", (state.session.connected || []).length],
     ...partHeard(state.session.shards),
