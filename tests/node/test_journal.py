@@ -125,9 +125,9 @@ def test_a_group_that_was_trained_on_says_which_answers_a_gate_kept_out(journal,
         "follows gate",
     ]
     told = explain.envelope(database, "ab" * 32).text
-    assert "the follows gate kept out 2 of its 4 right answers" in told
-    assert "the steps gate kept out 1 of its 4 right answers" in told
-    assert "the surprise gate kept out a part of 1 of its 4 right answers" in told
+    assert "the follows gate masked 2 of its 4 correct completions" in told
+    assert "the steps gate masked 1 of its 4 correct completions" in told
+    assert "the surprise gate masked a part of 1 of its 4 correct completions" in told
 
 
 def test_a_group_of_which_gates_kept_out_every_token_is_left_out_by_the_one_that_kept_out_most(journal):
@@ -279,7 +279,7 @@ def test_a_peer_is_explained_by_what_gates_kept_out_of_all_its_groups(journal, d
     assert "3 groups were trained on" in told.text
     assert "1 phrase masked" in told.text
     assert told.facts["masked_phrases"] == {"hail": 12}
-    assert "the steps gate kept out 3 of its 12 right answers" in told.text
+    assert "the steps gate masked 3 of its 12 correct completions" in told.text
 
 
 def test_a_peer_that_nobody_knows_is_said_to_be_unknown(database, manifest):

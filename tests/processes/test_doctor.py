@@ -20,7 +20,19 @@ def test_a_machine_that_can_run_a_node_is_told_so(tmp_path):
     done = sapo_node("doctor", "--json", "--key", tmp_path / "node.key", "--state", tmp_path / "state")
     findings = {each["name"]: each for each in json.loads(done.stdout)}
     assert done.returncode == 0
-    looked_at = {"swarm", "system", "key", "disk", "clock", "listen", "reachable", "learner", "model", "jail", "tasks"}
+    looked_at = {
+        "swarm",
+        "system",
+        "key",
+        "disk",
+        "clock",
+        "listen",
+        "reachable",
+        "learner",
+        "model",
+        "sandbox",
+        "tasks",
+    }
     assert looked_at <= set(findings)
     assert findings["tasks"]["state"] == "good"
     assert not (tmp_path / "state").exists()

@@ -31,7 +31,7 @@ class Config:
         "starter",
         "The swarm to join: a shipped manifest (starter, interop, paper-nine) or the path of a manifest file.",
     )
-    key: str = _key("node.key", "The file of this node's Ed25519 key; made when it is missing.")
+    key: str = _key("node.key", "The file of this node's Ed25519 key. The node makes it if it is missing.")
     state: str = _key(
         platformdirs.user_state_dir("sapo-node"), "The folder under which each swarm and key keeps its state."
     )
@@ -42,11 +42,11 @@ class Config:
     bootstrap: tuple[str, ...] = _key((), "Nodes to dial at the start, as multiaddresses that end in /p2p/<peer id>.")
     mdns: bool = _key(True, "Find nodes of the same swarm on the local network.")
     train: bool = _key(True, "Train a model; false for a node that only verifies and relays.")
-    local: int = _key(4, "I: groups of this node's own per round, which is what a round costs.")
+    local: int = _key(4, "I: local groups per round. They set the cost of a round.")
     external: int | Literal["auto"] = _key(
         AUTO,
-        "J: groups of other nodes per round, at most; what cannot be filled is left out. With `auto` the node finds J "
-        "by itself, up to 16, from what a group of each kind is worth to it.",
+        "J: most external groups per round. A round may have fewer. With `auto` the node chooses J, up to 16, from "
+        "what a local and an external group are worth to it.",
     )
     trusted: tuple[str, ...] = _key(
         (),
@@ -77,13 +77,13 @@ class Config:
     )
     selection: Selection = _key(
         "paper",
-        "Which external groups are drawn: paper (by trust and age), uniform, top-k (most right answers first), "
-        "unfiltered (flat groups as well), or informative (what this node's own policy can learn most from).",
+        "Which external groups are drawn: paper (by trust and age), uniform, top-k (most correct completions first), "
+        "unfiltered (zero-advantage groups too), or informative (what this node's policy can learn most from).",
     )
     gates: tuple[str, ...] = _key(
         GATES,
-        "What right answers of others must pass before they teach: all of them, or some, or none with []. Against "
-        "poison that is right; docs/poison.md says what each is for.",
+        "Filters for correct external completions, against poison: all, some, or none with []. The node trains on "
+        "what they pass. docs/poison.md says what each filter stops.",
     )
     max_tokens: int = _key(80, "Longest completion this node generates, in tokens of its model.")
     dashboard: str = _key(
@@ -91,13 +91,15 @@ class Config:
         "Where the node's page is served, as HOST:PORT; port 0 takes a free one, `off` serves none. Beyond loopback it "
         "asks for a token, which is part of the address that the node prints.",
     )
-    checkpoint_every: int = _key(10, "Rounds between checkpoints; what lies between is replayed after a crash.")
+    checkpoint_every: int = _key(
+        10, "Rounds between checkpoints. After a crash the node replays the rounds since the last one."
+    )
     eval_every: int = _key(
         50,
-        "Rounds between looks at the policy's answers to held-out questions, 16 of each task, the first before any "
-        "training; 0 for none.",
+        "Rounds between evaluations on held-out prompts, 16 per task. The first runs before any training. 0 turns "
+        "evaluation off.",
     )
-    no_sandbox: bool = _key(False, "Take external groups even where this system cannot confine the scorer.")
+    no_sandbox: bool = _key(False, "Train on external groups even if this system cannot sandbox the scorer.")
 
     def __post_init__(self) -> None:
         bounds = {
@@ -136,7 +138,7 @@ class Config:
 
     @property
     def most_external(self) -> int:
-        """The most groups of others in a round."""
+        """The most external groups in a round."""
         return MAX_EXTERNAL if self.external == AUTO else self.external
 
     @property

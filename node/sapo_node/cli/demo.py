@@ -210,7 +210,7 @@ class Demo:
     async def _evaluate(self, member: Member | None) -> Json:
         """Held-out pass@1 through the command a user would run."""
         what = member.name if member else "the seed policy"
-        self._console.print(f"measuring {what} on held-out questions …", style="dim")
+        self._console.print(f"measuring {what} on held-out prompts …", style="dim")
         if member:
             command = self._command("eval", member.folder)
         else:

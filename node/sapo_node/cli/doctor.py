@@ -150,7 +150,7 @@ def _clock() -> Finding:
         unset = ctypes.CDLL(None).adjtimex(ctypes.create_string_buffer(512)) == _TIME_ERROR
     except (OSError, AttributeError):
         return _doubtful(
-            "clock", "cannot tell whether anything keeps it in step", "see that it does: epochs hang on it"
+            "clock", "cannot find out whether anything keeps it in step", "see that it does: epochs hang on it"
         )
     if unset:
         return _doubtful(
@@ -243,7 +243,7 @@ async def _sandbox(manifest: Manifest) -> AsyncIterator[Finding]:
             tasks = await _tasks(manifest, sandbox)
             nursery.cancel_scope.cancel()
     except* LocalError as group:
-        finding, tasks = _bad("jail", group.exceptions[0]), None
+        finding, tasks = _bad("sandbox", group.exceptions[0]), None
     yield finding
     if tasks:
         yield tasks
@@ -251,9 +251,9 @@ async def _sandbox(manifest: Manifest) -> AsyncIterator[Finding]:
 
 async def _confinement(sandbox: Sandbox) -> Finding:
     if sandbox.confined:
-        return _good("jail", sandbox.describe())
+        return _good("sandbox", sandbox.describe())
     return Finding(
-        "jail",
+        "sandbox",
         State.BAD,
         sandbox.describe(),
         "the node will learn alone; --no-sandbox scores others' text all the same",

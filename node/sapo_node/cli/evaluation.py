@@ -1,4 +1,4 @@
-"""Measuring a policy from the command line: a learner and a jail, without a network."""
+"""Measuring a policy from the command line: a learner and a sandbox, without a network."""
 
 import tempfile
 from collections.abc import Callable

@@ -56,7 +56,7 @@ class Finding:
 
 
 async def inspect(data: bytes, manifest: Manifest) -> Finding:
-    """Open a message, rebuild its tasks and score its completions in the jail."""
+    """Open a message, rebuild its tasks and score its completions in the sandbox."""
     try:
         rollout = open_message(data, manifest)
     except RemoteError as error:
@@ -110,7 +110,7 @@ def render(finding: Finding) -> RenderableType:
     """For the terminal."""
     if finding.refused_by:
         return Text.assemble(("refused: ", "bold red"), finding.reason)
-    table = Table("k", "task", "question", "claimed", "earned", "verdict")
+    table = Table("k", "task", "prompt", "claimed", "earned", "verdict")
     for group in finding.groups:
         style = "green" if group.verdict == HOLDS else "red"
         prompt = group.prompt.strip().rpartition("\n")[2]

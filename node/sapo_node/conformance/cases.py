@@ -28,7 +28,7 @@ class Case:
 
     @property
     def request(self) -> dict[str, Any]:
-        """What the reader is told: never the rule, nor the answer."""
+        """What the reader receives: never the rule, nor the answer."""
         return {"kind": self.kind, "input": self.input}
 
 

@@ -92,7 +92,7 @@ def _is_loopback(host: str) -> bool:
 
 
 class Endpoint:
-    """Answers questions by asking a server."""
+    """Answers prompts by asking a server."""
 
     def __init__(self, client: httpx.AsyncClient, url: str, *, model: str, temperature: float, max_bytes: int) -> None:
         self._client = client
@@ -106,7 +106,7 @@ class Endpoint:
     async def generate(
         self, prompts: Sequence[str], *, completions: int, max_tokens: int, seed: int
     ) -> list[tuple[Sampled, ...]]:
-        """G completions for each question. Raises AnswerFailed, in one line, when one request keeps failing."""
+        """G completions for each prompt. Raises AnswerFailed, in one line, when one request keeps failing."""
         del seed  # a server that honours it would give the same answer to each of several requests
         return await _together([partial(self._group, prompt, completions, max_tokens) for prompt in prompts])
 

@@ -1,6 +1,6 @@
-"""Answers from a program that the operator trusts: one line of JSON in for each question, one line of JSON out.
+"""Answers from a program that the operator trusts: one line of JSON in for each prompt, one line of JSON out.
 
-A program that dies, hangs or speaks nonsense is ended and started again with the next question.
+A program that dies, hangs or speaks nonsense is ended and started again with the next prompt.
 """
 
 import json
@@ -23,7 +23,7 @@ from sapo_protocol import LocalError
 logger = logging.getLogger("sapo.program")
 
 ANSWER_SECONDS = 120.0
-"""Time for one question, the program's start included."""
+"""Seconds for one prompt, the program's start included."""
 STOP_GRACE = 10.0
 MAX_LINE_BYTES = 4_000_000
 _CHUNK = 65_536
@@ -59,7 +59,7 @@ class _Life:
     async def ask(self, line: bytes) -> bytes:
         """The line that answers `line`."""
         if self._buffer:
-            raise AnswerFailed("the program wrote more than one line for a question")
+            raise AnswerFailed("the program wrote more than one line for a prompt")
         await self.process.stdin.send_all(line)
         while b"\n" not in self._buffer:
             if len(self._buffer) > MAX_LINE_BYTES:
@@ -88,7 +88,7 @@ class _Life:
 
 
 class Program:
-    """Answers questions by asking a child process, one after the other."""
+    """Answers prompts by asking a child process, one after the other."""
 
     def __init__(self, argv: Sequence[str], nursery: trio.Nursery, *, max_bytes: int) -> None:
         self._argv = argv
@@ -99,7 +99,7 @@ class Program:
     async def generate(
         self, prompts: Sequence[str], *, completions: int, max_tokens: int, seed: int
     ) -> list[tuple[Sampled, ...]]:
-        """G completions for each question. Raises AnswerFailed, in one line, when the program has none."""
+        """G completions for each prompt. Raises AnswerFailed, in one line, when the program has none."""
         del max_tokens, seed
         return [await self._group(prompt, completions) for prompt in prompts]
 
@@ -123,7 +123,7 @@ class Program:
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             raise AnswerFailed(await self._obituary()) from None
         finally:
-            # Whatever went wrong, also a cancellation: a late answer must not become that of the next question.
+            # Whatever went wrong, also a cancellation: a late answer must not become that of the next prompt.
             if not answered:
                 await self.end()
         return filled([completion(text, "stop", self._max_bytes) for text in texts], completions)

@@ -1,4 +1,4 @@
-"""Tells in plain words, from stored facts, what became of a rollout and why a peer stands as it does."""
+"""Explains, from stored facts, what became of a rollout and why a peer has its standing."""
 
 import time
 from collections import Counter
@@ -54,7 +54,7 @@ def envelope(database: Database, envelope_id: str) -> Told:
 
 def _of_entry(entry: Entry) -> list[str]:
     rewards = [each["reward"] for each in entry.facts.get("completions", ())]
-    what = f"{entry.facts['dataset']}, {sum(rewards)} of {len(rewards)} right" if rewards else "not scored"
+    what = f"{entry.facts['dataset']}, {sum(rewards)} of {len(rewards)} correct" if rewards else "not scored"
     lines = [f"group {entry.k} ({what}): {entry.fate}{f', {entry.why}' if entry.why else ''}"]
     if entry.fate is Fate.TRAINED:
         weight, tokens = entry.facts["weight"], entry.facts["tokens"]
@@ -66,7 +66,7 @@ def _of_entry(entry: Entry) -> list[str]:
 
 
 def _of_gates(entries: Sequence[Entry]) -> list[str]:
-    """What gates kept out of the answers of groups that were drawn."""
+    """What filters masked in the completions of groups that were drawn."""
     completions = [each for entry in entries for each in entry.facts["completions"]]
     right = sum(each["reward"] for each in completions)
     lines = []
@@ -76,7 +76,7 @@ def _of_gates(entries: Sequence[Entry]) -> list[str]:
     kept_out = Counter((each["gate"], each.get("partly", False)) for each in completions if "gate" in each)
     for (gate, partly), count in kept_out.most_common():
         part = "a part of " if partly else ""
-        lines.append(f"    the {gate} kept out {part}{count} of its {right} right answers")
+        lines.append(f"    the {gate} masked {part}{count} of its {right} correct completions")
         lines += _reason(gate)
     return lines
 

@@ -80,8 +80,8 @@ class History:
             )
 
     def examine(self, step: int, result: HeldOut, *, at: float) -> None:
-        """Add a look at held-out questions, after a step and at a Unix time. When there are more than MAX_EXAMS, every
-        second one goes; the first and the last stay.
+        """Add an evaluation on held-out prompts, after a step and at a Unix time. When there are more than
+        MAX_EXAMS, every second one goes; the first and the last stay.
         """
         self._database.execute(
             "INSERT OR REPLACE INTO exams VALUES (?, ?)",
@@ -95,7 +95,7 @@ class History:
         )
 
     def evaluations(self) -> list[dict[str, Any]]:
-        """The looks at held-out questions that are kept, oldest first."""
+        """The stored evaluations on held-out prompts, oldest first."""
         return self._database.documents("SELECT result FROM exams ORDER BY step")
 
     def count(self, counts: Mapping[str, int]) -> None:

@@ -28,7 +28,7 @@ class Reason:
         return self.change if self.change.startswith("Nothing") else f"What would change it: {self.change}"
 
 
-_OTHER_BYTES = "The sender is charged for it, not the author that it names. Whoever made it has to mend how it is made."
+_OTHER_BYTES = "The sender is charged for it, not the author that it names. Its maker has to fix the software."
 _SAFEGUARD = "Nothing you should do: a safeguard."
 _WAIT = "Nothing: it waits, and may be drawn in another round while it is young enough."
 
@@ -49,7 +49,8 @@ REASONS: Mapping[str, Reason] = MappingProxyType(
         Ignored.SENDER_BANNED: Reason("The peer that brought it is banned here.", "Another peer that brings it."),
         Ignored.ISSUER_BANNED: Reason(
             "Its author is banned here.",
-            "Time, if the ban was for lies; nothing, if it was for equivocation. Or a `banned` that does not name it.",
+            "Time, if the ban was for false claims; nothing, if it was for equivocation. "
+            "Or a `banned` that does not name it.",
         ),
         Ignored.DUPLICATE: Reason("It was taken before, with all that it holds.", "Nothing, and nothing is lost."),
         Ignored.OUTSIDE_WINDOW: Reason(
@@ -68,26 +69,26 @@ REASONS: Mapping[str, Reason] = MappingProxyType(
             "What it proves is known, or too much of it came.", "Nothing, and nothing is lost."
         ),
         Unusable.CLAIMED_ZERO_ADVANTAGE: Reason(
-            "Its author says that all its answers earn the same. Such a group teaches nothing, and is not even scored.",
-            "Answers of which some are right and some are not.",
+            "Its author claims equal rewards for all completions. The node does not score such a zero-advantage group.",
+            "A group with correct and incorrect completions.",
         ),
         Unusable.NO_BODY: Reason("Its texts did not come along.", "A message that brings them."),
         Unusable.MALFORMED_BODY: Reason("Its texts are not in the form of a body.", "Its author's software."),
         Unusable.UNSCORED: Reason(
             "The scorer came to no result: it ran out of time or memory, or died. That counts against nobody.",
-            "A machine with more of both, or shorter answers.",
+            "A machine with more of both, or shorter completions.",
         ),
         Unusable.OTHER_TASK: Reason(
-            "Its author answered another question than the one that follows from its key, epoch and counter.",
+            "Its author answered another task than the one that follows from its key, epoch and counter.",
             "The same versions of reasoning-gym and of the swarm's manifest on both sides.",
         ),
         Unusable.FALSE_CLAIM: Reason(
-            "Its author claims rewards that its answers do not earn. That lowers its standing here.",
+            "Its author claims rewards that its completions do not earn. That lowers its standing here.",
             "True claims, for long enough: standing is earned again more slowly than it is lost.",
         ),
         Unusable.ZERO_ADVANTAGE: Reason(
-            "All its answers earn the same, so there is nothing to learn from their difference.",
-            "Answers of which some are right and some are not.",
+            "All its completions earn the same reward, so the group has zero advantage.",
+            "A group with correct and incorrect completions.",
         ),
         NotDrawn.ENOUGH: Reason("Others were drawn before its turn came.", _WAIT),
         NotDrawn.PEER_SHARE: Reason(
@@ -99,7 +100,7 @@ REASONS: Mapping[str, Reason] = MappingProxyType(
         ),
         NotDrawn.TOO_OLD: Reason("It is of an epoch too long ago.", "Nothing; it leaves the pool."),
         NotDrawn.NONE_WANTED: Reason(
-            "The node wanted none of others' groups in that round.",
+            "The node wanted no external groups in that round.",
             "`--external N` asks for a number; with `auto` it takes some again when they are worth it.",
         ),
         Refusal.NO_ROOM: Reason(

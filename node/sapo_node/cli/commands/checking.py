@@ -24,7 +24,7 @@ from sapo_node.cli.terminal import Terminal
 def doctor(config: Config, *, json_output: bool, **options: Any) -> None:
     """Look at everything that a node needs here, and say what is wrong and what to do.
 
-    Key, state, disk, clock, ports, addresses, learner, model, jail, tasks, and with --bootstrap whether that node
+    Key, state, disk, clock, ports, addresses, learner, model, sandbox, tasks, and with --bootstrap whether that node
     answers.
     Nothing is changed, and it may run beside a running node. Exits with 1 where something is bad.
 

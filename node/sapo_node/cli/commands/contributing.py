@@ -27,11 +27,13 @@ from sapo_protocol import load_manifest
 @networked
 @click.option("--endpoint", "url", metavar="URL", help="Ask this server, e.g. http://127.0.0.1:8000/v1.")
 @click.option("--model", metavar="NAME", help="The endpoint's model.")
-@click.option("--temperature", type=Number(0, 2), default=1.0, show_default=True, help="Of the endpoint.")
+@click.option(
+    "--temperature", type=Number(0, 2), default=1.0, show_default=True, help="Sampling temperature of the endpoint."
+)
 @click.option("--max-tokens", type=int, help="Longest answer of the endpoint, in its tokens.  [default: 80]")
 @click.option("--program", "command", metavar="COMMAND", help="Ask this program, which you trust.")
 @click.option("--terminal", is_flag=True, help="Answer yourself.")
-@click.option("--local", type=int, metavar="I", help="Questions per round.  [default: 4; 1 with --terminal]")
+@click.option("--local", type=int, metavar="I", help="Tasks per round.  [default: 4; 1 with --terminal]")
 @click.option("--rounds", type=click.IntRange(1), help="Stop by itself after this many shared rounds.")
 @as_json
 def contribute(
@@ -49,26 +51,26 @@ def contribute(
 ) -> None:
     """Share answers of a server, a program or yourself; train nothing.
 
-    The node verifies and relays like `start --no-train`, and publishes groups of G answers to the questions that the
-    swarm assigns to it. Nodes that train learn from the groups that have both right and wrong answers. They do not
+    The node verifies and relays like `start --no-train`, and publishes groups of G completions of the tasks that the
+    swarm assigns to it. Nodes that train learn from groups with both correct and incorrect completions. They do not
     train on answers longer than their own --max-tokens. They do not report what they trained on, so this command
     cannot show it.
 
-    The node shares at most 64 rounds an epoch: peers keep no more of one node. It does not share a round in which no
-    question was answered.
+    The node shares at most 64 rounds an epoch: peers keep no more of one node. It does not share a round without
+    any answer.
 
     \b
     --endpoint  A server that speaks OpenAI's chat completions; its key, if any, is read from SAPO_NODE_API_KEY.
                 A round asks for I x G answers: think of the costs, and of --rounds.
-    --program   Reads a line {"question": "...", "system": "...", "completions": G} for each question and writes a
+    --program   Reads a line {"question": "...", "system": "...", "completions": G} for each prompt and writes a
                 line ["...", ...] of up to G answers, each with <answer> and </answer> around its result.
-                [] skips the question. It must flush. It has 120 s a question, and is started again when it fails.
+                [] skips the prompt. It must flush. It has 120 s per prompt, and is started again when it fails.
                 Stderr goes to the log.
-    --terminal  You may give up to G different answers to a question, each put between the tags unless you type them.
+    --terminal  You may give up to G different answers to a prompt, each put between the tags unless you type them.
                 You have one epoch, less half a minute for the way.
 
-    A group always has exactly G answers. Those that a program or a person does not give are shared as empty ones, which
-    count as wrong: a group with one right answer among them still teaches.
+    A group always has exactly G completions. The node fills missing ones with empty completions, which count as
+    incorrect. A group with one correct completion is still informative.
 
     \b
     sapo-node contribute --terminal

@@ -78,7 +78,7 @@ def peers(config: Config, *, peer: str | None, json_output: bool) -> None:
 @configured
 @as_json
 def why(config: Config, *, envelope_id: str, json_output: bool) -> None:
-    """Tell what became of a rollout, group by group, why, and what would change it.
+    """Explain what became of a rollout, group by group, why, and what would change it.
 
     ENVELOPE_ID is in hexadecimal, as the dashboard and `sapo-node verify` show it; its first characters are enough. A
     node remembers its last 2,000 groups and 5,000 refusals.

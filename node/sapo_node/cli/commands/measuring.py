@@ -38,14 +38,14 @@ _POLL_SECONDS = 0.5
 @click.option("--key", help="The key of the node to measure, with --state.  [default: node.key]")
 @click.option("--state", help="Measure the policy a node has learnt; without it, the policy a node starts with.")
 @click.option("--model", help="Measure this model: a Hugging Face folder, or a name on the hub.")
-@click.option("--prompts", type=click.IntRange(1), default=64, show_default=True, help="Held-out questions per task.")
-@click.option("--samples", type=click.IntRange(1, 64), default=1, show_default=True, help="Answers to each question.")
+@click.option("--prompts", type=click.IntRange(1), default=64, show_default=True, help="Held-out prompts per task.")
+@click.option("--samples", type=click.IntRange(1, 64), default=1, show_default=True, help="Completions per prompt.")
 @as_json
 def eval_(config_file: Path | None, *, prompts: int, samples: int, json_output: bool, **options: Any) -> None:
     """Measure held-out pass@1, by task and as the mean over tasks, with 95 % confidence intervals.
 
-    The questions are those that no round of the swarm ever assigns, the same for everybody; answers are sampled at
-    temperature 1. More questions narrow the intervals most, more samples of each take some of the luck out of it.
+    No round of the swarm ever assigns these prompts. They are the same for every node. Completions are sampled at
+    temperature 1. More prompts narrow the intervals most; more samples per prompt reduce the sampling noise.
     """
     config = load_config(config_file).overridden(options)
     manifest = load_manifest(config.swarm)
@@ -76,7 +76,7 @@ def export(config: Config, output: Path, *, json_output: bool, **options: Any) -
     """Write what a node has learnt to OUTPUT, a folder that transformers loads like any other.
 
     The newest checkpoint is taken, running or not; a running node writes one every ten rounds. AutoTokenizer and
-    AutoModelForCausalLM load the folder; the README has three lines that ask it a question.
+    AutoModelForCausalLM load the folder; the README has three lines that give it a prompt.
     """
     config = config.overridden({**options, "device": "cpu"})
     told = json.dumps(asdict(learner_options(config, load_manifest(config.swarm), folder_of(config))))
@@ -103,7 +103,7 @@ def export(config: Config, output: Path, *, json_output: bool, **options: Any) -
 
 
 def _table(result: HeldOut, prompts: int, step: int) -> Table:
-    asked = f"{prompts} questions a task" + (f", {result.samples} answers each" if result.samples > 1 else "")
+    asked = f"{prompts} prompts per task" + (f", {result.samples} completions each" if result.samples > 1 else "")
     table = Table(title=f"held-out, {asked}, after {step} rounds", title_justify="left")
     table.add_column("task")
     table.add_column("pass@1", justify="right")

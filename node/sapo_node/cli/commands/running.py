@@ -32,8 +32,8 @@ class _External(click.ParamType[int | str]):
 @click.command()
 @configured
 @networked
-@click.option("--local", type=int, metavar="I", help="Own groups per round.  [default: 4]")
-@click.option("--external", type=_External(), help="Groups of others per round, at most.  [default: auto]")
+@click.option("--local", type=int, metavar="I", help="Local groups per round.  [default: 4]")
+@click.option("--external", type=_External(), help="Most external groups per round.  [default: auto]")
 @click.option("--model", help="A Hugging Face model, folder or hub name.  [default: seed, the policy in the package]")
 @click.option("--lora", type=int, metavar="RANK", help="Train adapters of this rank only.  [default: 0, all weights]")
 @click.option("--dtype", type=click.Choice(["float32", "bfloat16"]), help="Compute in this.  [default: float32]")
@@ -43,7 +43,7 @@ class _External(click.ParamType[int | str]):
 @click.option("--no-train", "train", flag_value=False, type=bool, default=None, help="Only verify and relay.")
 @click.option("--dashboard", metavar="HOST:PORT", help="Serve the node's page there, or `off`.  [default: 127.0.0.1:0]")
 @click.option("--rounds", type=click.IntRange(1), help="Stop by itself after this many rounds.")
-@click.option("--no-sandbox", is_flag=True, default=None, help="Score others' text even where it cannot be confined.")
+@click.option("--no-sandbox", is_flag=True, default=None, help="Score peers' text even without a sandbox.")
 @as_json
 def start(config: Config, *, rounds: int | None, passphrase: str | None, json_output: bool, **options: Any) -> None:
     """Run a node: learn, share, verify, until Ctrl-C.
@@ -68,13 +68,13 @@ def start(config: Config, *, rounds: int | None, passphrase: str | None, json_ou
 
 @click.command()
 @click.option("--rounds", type=click.IntRange(1), default=120, show_default=True, help="Rounds of each honest node.")
-@click.option("--prompts", type=click.IntRange(1), default=32, show_default=True, help="Held-out questions per task.")
+@click.option("--prompts", type=click.IntRange(1), default=32, show_default=True, help="Held-out prompts per task.")
 @as_json
 def demo(*, rounds: int, prompts: int, json_output: bool) -> None:
-    """A swarm on this machine: three honest nodes and one that cheats.
+    """A swarm on this machine: three honest nodes and one malicious node.
 
-    Four processes meet over real libp2p on loopback. The fourth claims rewards it has not earned, copies others' text
-    and sends garbage. At the end: held-out pass@1 of the honest nodes before and after, what was refused and why, and
-    what the cheat got out of it.
+    Four processes meet over real libp2p on loopback. The fourth makes false claims, copies other peers'
+    text and sends garbage. At the end: held-out pass@1 of the honest nodes before and after, what was refused and
+    why, and the malicious node's share of the trained tokens.
     """
     run_demo(rounds=rounds, prompts=prompts, json_output=json_output)

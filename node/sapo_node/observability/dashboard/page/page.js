@@ -5,7 +5,7 @@
 const EVERY_MS = 2000;
 const PHASES = { generate: "#4c9f70", share: "#8e6bbf", verify: "#d9902f", train: "#3f7fc1" };
 const LINES = ["#3f7fc1", "#d9902f", "#4c9f70", "#b5487f", "#8e6bbf", "#5b8f99", "#c0563f", "#7a8b2f", "#9a6a4f", "#5a6fb0", "#2f9d9d", "#a0579a"];
-const DOING = { generate: "answering its questions", share: "sharing its answers", verify: "verifying others'", train: "learning", evaluate: "answering held-out questions" };
+const DOING = { generate: "generating its completions", share: "sharing its answers", verify: "verifying external groups", train: "learning", evaluate: "evaluating on held-out prompts" };
 const SVG = "http://www.w3.org/2000/svg";
 
 const $ = (id) => document.getElementById(id);
@@ -99,7 +99,7 @@ function showCurve(points, evaluations) {
   }
   const size = points.length ? points[0].rounds : 1;
   const dots = size === 1 ? "own answers, smoothed" : `own answers, smoothed; a dot is ${size} rounds`;
-  put("curve", svg, legend([[dots, "var(--one)"], ["held-out questions, with 95 % intervals", "var(--warn)"]]));
+  put("curve", svg, legend([[dots, "var(--one)"], ["held-out prompts, with 95 % intervals", "var(--warn)"]]));
 }
 
 function showPhases(points) {
@@ -177,7 +177,7 @@ function showRefused(refused) {
 
 function answer(completion) {
   const text = make("pre", "");
-  // What a gate kept silent is struck out, piece by piece.
+  // What a filter masked is struck out, piece by piece.
   let rest = completion.text;
   for (const piece of completion.silent || []) {
     const at = rest.indexOf(piece);
@@ -188,7 +188,7 @@ function answer(completion) {
   text.append(rest);
   const mark = make("span", completion.reward ? "right" : "wrong", completion.reward ? "✓" : "✗");
   mark.setAttribute("aria-label", completion.reward ? "right" : "wrong");
-  return make("div", "answer", mark, text, ...(completion.gate ? [make("span", "note", `not taught${completion.partly ? " in part" : ""}: ${completion.gate}`)] : []));
+  return make("div", "answer", mark, text, ...(completion.gate ? [make("span", "note", `masked${completion.partly ? " in part" : ""}: ${completion.gate}`)] : []));
 }
 
 function group(each, open) {
