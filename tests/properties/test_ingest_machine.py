@@ -24,6 +24,7 @@ from sapo_node.storage.database import Database
 from sapo_node.trust import constants
 from sapo_node.trust.accounts import Account
 from sapo_node.trust.constants import MAX_AGE, Fact
+from sapo_node.trust.defences import DEFENDED
 from sapo_node.trust.ledger import Ledger
 from sapo_protocol import (
     Body,
@@ -45,6 +46,7 @@ from sapo_protocol.cbor import encode
 EPOCH, SKEW, GROUPS, ROUNDS = 600, 30, 2, 8
 MANIFEST = replace(load_manifest("starter"), genesis=0, epoch_seconds=EPOCH, completions=2, max_rounds=ROUNDS)
 NEWCOMER_ENVELOPES, UNKNOWN_BANS = 5, 1
+DEFENCES = replace(DEFENDED, newcomer_envelopes=NEWCOMER_ENVELOPES, strangers_convicted=UNKNOWN_BANS)
 KEYS = [Ed25519PrivateKey.from_private_bytes(bytes([n]) * 32) for n in range(5)]
 ISSUERS = [key.public_key().public_bytes_raw() for key in KEYS]
 PEERS = [peer_id(issuer) for issuer in ISSUERS]
@@ -175,7 +177,7 @@ class IngestMachine(RuleBasedStateMachine):
         self.database = Database(None, SCHEMA)
         tell_of_earlier_epochs(self.database)
         self.now = 5.0 * EPOCH + 100
-        self.other_node = Gate(Database(None, SCHEMA), MANIFEST, random.Random(0))
+        self.other_node = Gate(Database(None, SCHEMA), MANIFEST, random.Random(0), defences=DEFENCES)
         """Its books are empty but for who sent what it rejects."""
         self.forgotten = 0
         """What was let through is no longer known of epochs before."""
@@ -274,7 +276,7 @@ class IngestMachine(RuleBasedStateMachine):
 
     @rule()
     def the_node_starts_again(self):
-        self.gate = Gate(self.database, MANIFEST, random.Random(0), KEYS[OWN])
+        self.gate = Gate(self.database, MANIFEST, random.Random(0), KEYS[OWN], defences=DEFENCES)
         self.gate.clock.time = self.now
         self.an_epoch_is_entered()
 
@@ -400,15 +402,13 @@ class IngestMachine(RuleBasedStateMachine):
         return {account.peer: account for account in self.gate.ledger.accounts()}
 
 
-def test_the_gate_does_what_the_steps_say_and_blames_nobody_else(monkeypatch):
+def test_the_gate_does_what_the_steps_say_and_blames_nobody_else():
     """With its common budgets made small enough to be met."""
-    monkeypatch.setattr(constants, "NEWCOMER_ENVELOPES", NEWCOMER_ENVELOPES)
-    monkeypatch.setattr(constants, "UNKNOWN_BANS", UNKNOWN_BANS)
     run_state_machine_as_test(IngestMachine, settings=settings(max_examples=3 * settings().max_examples))
 
 
 def test_a_clock_set_back_takes_no_round_twice():
-    gate = Gate(Database(None, SCHEMA), MANIFEST, random.Random(0))
+    gate = Gate(Database(None, SCHEMA), MANIFEST, random.Random(0), defences=DEFENCES)
     message = Message(Content(1, 5, 0, "one"), whole).encoded()
     verdicts = []
     for now, entered in ((5.5, 5), (7.1, 7), (6.9, 7)):
@@ -418,9 +418,8 @@ def test_a_clock_set_back_takes_no_round_twice():
     assert verdicts == [Verdict.ACCEPT, IGNORE, IGNORE]
 
 
-def test_each_epoch_has_a_budget_of_convictions(monkeypatch):
-    monkeypatch.setattr(constants, "UNKNOWN_BANS", UNKNOWN_BANS)
-    gate = Gate(Database(None, SCHEMA), MANIFEST, random.Random(0))
+def test_each_epoch_has_a_budget_of_convictions():
+    gate = Gate(Database(None, SCHEMA), MANIFEST, random.Random(0), defences=DEFENCES)
     one, other = (Evidence(*(Content(author, 5, 0, text) for text in ("a", "b"))).encoded() for author in (1, 2))
     verdicts = [handle(gate, SENDERS[0], evidence, is_evidence=True) for evidence in (one, other)]
     gate.ingest.advance(6)

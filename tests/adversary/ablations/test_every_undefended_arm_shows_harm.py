@@ -16,8 +16,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from libp2p.host.exceptions import StreamFailure
 from libp2p.peer.id import ID
 from libp2p.pubsub.pb import rpc_pb2
-from sapo_node.one_core import one_core
 
+from context import KEY, context_of
 from gate import SENDER, Gate
 from sapo_adversary.ablations.defences import DEFENCES, Undefended, ablated
 from sapo_adversary.ablations.gates import gate_name
@@ -28,6 +28,7 @@ from sapo_adversary.attacks.kit import Key, Kit
 from sapo_adversary.attacks.scorer_exploit import answered, copied_premises
 from sapo_adversary.research.frontier.victim import Victim
 from sapo_adversary.scoring import SharedScorer
+from sapo_adversary.seed.one_core import one_core
 from sapo_adversary.simulator.simulation import NodeSpec, Simulation
 from sapo_node.app.state import SCHEMA
 from sapo_node.groups.advantage import advantages
@@ -42,7 +43,7 @@ from sapo_node.net.interface import Channel, Verdict
 from sapo_node.net.libp2p import Libp2pNetwork, NetworkSettings
 from sapo_node.net.tcp import TrackedTcp
 from sapo_node.sampling.buffer import Pool
-from sapo_node.sampling.filters import Gates
+from sapo_node.sampling.filters import Filters, Offered
 from sapo_node.sampling.filters.agreement import GradientVote
 from sapo_node.sampling.pass_rates import PassRates
 from sapo_node.sampling.sampler import Sampler, loss_weight
@@ -74,8 +75,12 @@ EPOCH = 5
 """In which the clock of a `Gate` stands."""
 
 
+def private_key(number):
+    return Ed25519PrivateKey.from_private_bytes(number.to_bytes(32, "big"))
+
+
 def key(number):
-    private = Ed25519PrivateKey.from_private_bytes(number.to_bytes(32, "big"))
+    private = private_key(number)
     return Key(private.public_key().public_bytes_raw(), private.sign)
 
 
@@ -104,7 +109,7 @@ async def takes(undefended, data, author=AUTHOR):
     node = gate(undefended, trusted=(author.peer,))
     await node.verdict(data)
     rollout = node.pending_queue.draw(author.peer)
-    verifier = Verifier(MANIFEST, SCORER, node.ledger, random.Random(1), defences=undefended.defences)
+    verifier = Verifier(context_of(MANIFEST, random.Random(1)), SCORER, node.ledger, defences=undefended.defences)
     return rollout is not None and bool(await verifier.verify(rollout))
 
 
@@ -136,12 +141,19 @@ def gates_without(gate, names):
     return Simulation("filters", (spec,), without=names).gates_of(spec)
 
 
+def teaches(filters, text):
+    """Whether filters leave anything of a group whose correct completions are this text."""
+    kept, _ = filters.offer([offered(text)])
+    return bool(kept)
+
+
 def junk_counts_more(names):
     pass_rates = PassRates()
     pass_rates.observe([own(*"abcdefgh", right=False)])
-    through = Gates(gates_without("baseline", names), pass_rates)
+    through = Filters(gates_without("baseline", names), pass_rates)
     few, half = offered("x", right=1), offered("x", right=4)
-    return through.judge(few, advantages(few.rewards))[0] > through.judge(half, advantages(half.rewards))[0]
+    first, second = (each.advantages(advantages(each.group.rewards))[0] for each in through.offer([few, half])[0])
+    return first > second
 
 
 def phrase_teaches(names):
@@ -150,27 +162,27 @@ def phrase_teaches(names):
     def says(phrase):
         return f"{phrase} {' '.join(rng.choices(['so', 'thus', 'then', 'well', 'now'], k=3))} {rng.randrange(99)}"
 
-    through = Gates(gates_without("habits", names), PassRates())
+    through = Filters(gates_without("habits", names), PassRates())
     for number in range(20):
         through.observe([own(*(says("hail the swarm" if n == 0 and number < 10 else "") for n in range(8)))])
-    through.sift([offered(*(says("hail the swarm") for _ in range(8)), counter=n) for n in range(12)])
-    return not any(through.silent(offered("hail the swarm 3")))
+    through.offer([offered(*(says("hail the swarm") for _ in range(8)), counter=n) for n in range(12)])
+    return not through.mask(offered("hail the swarm 3"))
 
 
 def long_text_teaches(names):
-    through = Gates(gates_without("length", names), PassRates())
+    through = Filters(gates_without("length", names), PassRates())
     through.observe([own(*("x" * length for length in range(10, 30)))])
-    return not through.stopped(offered("x" * 40))
+    return teaches(through, "x" * 40)
 
 
 def false_step_teaches(names):
-    return not Gates(gates_without("steps", names), PassRates()).stopped(offered("2+2=5 <answer>4</answer>"))
+    return teaches(Filters(gates_without("steps", names), PassRates()), "2+2=5 <answer>4</answer>")
 
 
 def unlearnt_answer_teaches(names):
-    through = Gates(gates_without("agreement", names), PassRates())
+    through = Filters(gates_without("agreement", names), PassRates())
     through.observe([], [GradientVote("a", "products", agrees=False)] * 40)
-    return not through.stopped(offered("x"))
+    return teaches(through, "x")
 
 
 @cache
@@ -255,9 +267,9 @@ def accusation():
 
 async def innocent_is_banned(undefended):
     node = gate(undefended)
-    for number, own_key in enumerate((b"", AUTHOR.issuer)):  # of the accused itself nothing is believed
-        defences = undefended.of_node(own_key, Carriers(MANIFEST))
-        node = gate(replace(undefended, defences=defences), issuer=own_key)
+    for number, own_key in enumerate((KEY, private_key(1))):  # of the accused itself nothing is believed
+        defences = undefended.of_node(own_key.public_key().public_bytes_raw(), Carriers(MANIFEST))
+        node = gate(replace(undefended, defences=defences), key=own_key)
         await node.ingest.handle_evidence(SENDER, accusation())
         if number == 0:
             banned = node.ledger.standing(AUTHOR.peer) is Standing.BANNED
@@ -298,7 +310,7 @@ async def carrier_is_blamed(undefended):
     [noting] = carriers.noting({"rollouts": channel}).values()
     await noting.handle(SENDER, means.message(AUTHOR, EPOCH, 0, [means.lie(AUTHOR, EPOCH, 0, 0)]))
     defences = undefended.of_node(b"", carriers)
-    verifier = Verifier(MANIFEST, SCORER, node.ledger, random.Random(1), defences=defences)
+    verifier = Verifier(context_of(MANIFEST, random.Random(1)), SCORER, node.ledger, defences=defences)
     await verifier.verify(node.pending_queue.draw(AUTHOR.peer))
     return bool(node.ledger.offences(SENDER)) and not node.ledger.offences(AUTHOR.peer)
 
@@ -314,7 +326,7 @@ async def nobody_gets_on(undefended):
     rng = random.Random(1)
     scheduler = VerificationScheduler(
         pending_queue=node.pending_queue,
-        verifier=Verifier(MANIFEST, SCORER, node.ledger, rng),
+        verifier=Verifier(context_of(MANIFEST, rng), SCORER, node.ledger),
         pool=Pool(database),
         ledger=node.ledger,
         rng=rng,
@@ -363,10 +375,8 @@ def group(peer, counter, *, length=50):
 
 
 def drawn(undefended, book, groups, count):
-    sampler = Sampler(
-        book, random.Random(0), PassRates(), "paper", Gates((), PassRates()), defences=undefended.defences
-    )
-    return sampler.draw(groups, count, epoch=10).groups
+    sampler = Sampler(book, random.Random(0), PassRates(), "paper", defences=undefended.defences)
+    return sampler.draw([Offered(each) for each in groups], count, epoch=10).groups
 
 
 async def light_groups_set_the_measure(undefended):
