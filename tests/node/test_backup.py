@@ -16,7 +16,7 @@ from sapo_node.cli.backup import restore_backup, write_backup
 from sapo_node.observability.history import History
 from sapo_node.storage.counters import Counters
 from sapo_node.storage.database import Database, StateError
-from sapo_node.storage.fingerprint import GroupKey
+from sapo_node.storage.location import StateLocation
 from sapo_protocol import LocalError
 
 FILES = ("meta.json", "optimizer.safetensors", "weights.safetensors")
@@ -34,7 +34,9 @@ def folder(tmp_path, manifest, rng):
     with locked(folder):
         database = Database(folder.database, SCHEMA)
         History(database).describe_session(MINE)
-        counters = Counters(database, manifest, now=1_000, key_is_new=True, rng=rng, place=GroupKey(folder.path))
+        counters = Counters(
+            database, manifest, now=1_000, key_is_new=True, rng=rng, location=StateLocation(folder.path)
+        )
         counters.reserve(1_000)
         database.close()
     for step in (10, 20):
@@ -79,7 +81,9 @@ def test_what_is_restored_goes_on_where_it_was_and_listens_first(file, tmp_path,
     assert (restored.checkpoints / "step-00000020" / "weights.safetensors").read_bytes() == bytes([20]) * 1_000
     with locked(restored):
         database = Database(restored.database, SCHEMA)
-        counters = Counters(database, manifest, now=1_000, key_is_new=False, rng=rng, place=GroupKey(restored.path))
+        counters = Counters(
+            database, manifest, now=1_000, key_is_new=False, rng=rng, location=StateLocation(restored.path)
+        )
         assert counters.listening_seconds(1_000) >= 800
         assert counters.reserve(1_000).counter == 1
 

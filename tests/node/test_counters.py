@@ -7,7 +7,7 @@ import pytest
 from sapo_node.app.state import SCHEMA, StateFolder, locked
 from sapo_node.storage.counters import Counters, KeyInUseElsewhere, Slot
 from sapo_node.storage.database import Database
-from sapo_node.storage.fingerprint import GroupKey
+from sapo_node.storage.location import StateLocation
 
 
 @pytest.fixture
@@ -74,8 +74,8 @@ def play(tmp_path, manifest, rng):
         key_is_new = not path.exists()
         with locked(folder):
             database = Database(folder.database, SCHEMA)
-            place = GroupKey(path)
-            counters = Counters(database, manifest, now=1_000, key_is_new=key_is_new, rng=rng, place=place)
+            location = StateLocation(path)
+            counters = Counters(database, manifest, now=1_000, key_is_new=key_is_new, rng=rng, location=location)
             for _ in range(rounds):
                 counters.reserve(1_000)
             listened = counters.listening_seconds(1_000)
@@ -122,7 +122,7 @@ def test_a_clone_of_the_whole_machine_listens(play, tmp_path, monkeypatch):
     play(3)
     boot_id = tmp_path / "boot_id"
     boot_id.write_text("another boot\n")
-    monkeypatch.setattr("sapo_node.storage.fingerprint._BOOT_ID", boot_id)
+    monkeypatch.setattr("sapo_node.storage.location._BOOT_ID", boot_id)
     assert play(3) >= 800
 
 

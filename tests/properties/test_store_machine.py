@@ -25,7 +25,7 @@ from hypothesis.stateful import (
 from sapo_node.storage import counters
 from sapo_node.storage.counters import Counters, KeyInUseElsewhere, Slot
 from sapo_node.storage.database import Database
-from sapo_node.storage.fingerprint import GroupKey
+from sapo_node.storage.location import StateLocation
 from sapo_protocol import load_manifest
 
 GENESIS, EPOCH, ROUNDS = 1_000.0, 10, 3
@@ -116,7 +116,7 @@ class CountersMachine(RuleBasedStateMachine):
                 self.noted = max(self.noted, (expected.epoch, expected.counter))
             else:
                 (self.folder / "latest").unlink()
-                self.counters._place.note(*self.noted)
+                self.counters._location.note(*self.noted)
         self.start(key_is_new=key_is_new)
 
     @precondition(lambda self: self.in_hand)
@@ -242,7 +242,7 @@ class CountersMachine(RuleBasedStateMachine):
             now=self.now,
             key_is_new=key_is_new,
             rng=random.Random(0),
-            place=GroupKey(self.folder),
+            location=StateLocation(self.folder),
         )
         latest = self.reserved[-1] if self.reserved else Slot(-1, -1)
         if must_listen or self.noted > (latest.epoch, latest.counter):
@@ -267,11 +267,11 @@ def life_of(folder, epochs):
     key_is_new = not (folder / "lock").exists()
     if key_is_new:
         (folder / "lock").touch()
-    place = GroupKey(folder)
+    location = StateLocation(folder)
     for epoch in epochs:
         now = GENESIS + epoch * EPOCH
         database = Database(folder / "node.sqlite", SCHEMA)
-        life = Counters(database, MANIFEST, now=now, key_is_new=key_is_new, rng=random.Random(0), place=place)
+        life = Counters(database, MANIFEST, now=now, key_is_new=key_is_new, rng=random.Random(0), location=location)
         slot = life.reserve(now)
         listens = life.listening_seconds(now)
         database.close()

@@ -36,7 +36,7 @@ def missing() -> str:
     return "there is no `ip netns`" if done.returncode else ""
 
 
-class GroupKey:
+class Place:
     """One subnet with one address. Nobody opens a connection into a `hidden` one, as behind NAT without forwarding."""
 
     def __init__(self, name: str, number: int, *, hidden: bool) -> None:
@@ -67,11 +67,11 @@ class Air:
         """`delay` in seconds one way, give or take a tenth; `loss` is a probability for each packet."""
         self._delay, self._loss = delay, loss
         self._rng = random.Random(seed)
-        self._places: dict[str, GroupKey] = {}
+        self._places: dict[str, Place] = {}
         self._open: set[bytes] = set()
         """Connections that began within a hidden place: its address and port, and those of the other end."""
         self._side: dict[str, int] = {}
-        self._waiting: list[tuple[float, int, GroupKey, bytes]] = []
+        self._waiting: list[tuple[float, int, Place, bytes]] = []
         self.carried = self.lost = 0
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._carry, daemon=True)
@@ -86,12 +86,12 @@ class Air:
         for place in self._places.values():
             place.close()
 
-    def place(self, name: str, *, hidden: bool = False) -> GroupKey:
-        place = GroupKey(name, len(self._places) + 1, hidden=hidden)
+    def place(self, name: str, *, hidden: bool = False) -> Place:
+        place = Place(name, len(self._places) + 1, hidden=hidden)
         self._places[place.address] = place
         return place
 
-    def part(self, *sides: Collection[GroupKey]) -> None:
+    def part(self, *sides: Collection[Place]) -> None:
         """Nothing passes between the sides any more."""
         self._side = {place.address: number for number, side in enumerate(sides) for place in side}
 
@@ -116,7 +116,7 @@ class Air:
                 os.write(target.device, packet)
                 self.carried += 1
 
-    def _takes(self, packet: bytes) -> GroupKey | None:
+    def _takes(self, packet: bytes) -> Place | None:
         """Where a packet goes; None where it is lost."""
         if packet[0] >> 4 != 4:
             return None
@@ -129,7 +129,7 @@ class Air:
             return None
         return target
 
-    def _may_pass(self, packet: bytes, here: GroupKey, target: GroupKey) -> bool:
+    def _may_pass(self, packet: bytes, here: Place, target: Place) -> bool:
         if packet[9] != _TCP:
             return not target.hidden
         head = (packet[0] & 0x0F) * 4

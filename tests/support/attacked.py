@@ -54,10 +54,8 @@ def standing(record: Mapping[str, Any], role: str, name: str) -> float:
 
 def poison(record: Mapping[str, Any], attack: str) -> float:
     """The attackers' share of everything that was trained on."""
-    masses = [node["findings"]["mass"] for node in record["nodes"]]
-    return sum(loss_weight.get(attack, 0.0) for loss_weight in masses) / sum(
-        sum(loss_weight.values()) for loss_weight in masses
-    )
+    weights = [node["findings"]["mass"] for node in record["nodes"]]
+    return sum(by_role.get(attack, 0.0) for by_role in weights) / sum(sum(by_role.values()) for by_role in weights)
 
 
 def stored(record: Mapping[str, Any]) -> int:

@@ -39,8 +39,8 @@ from sapo_node.processes.clock import SystemClock
 from sapo_node.storage.context import SwarmContext
 from sapo_node.storage.counters import Counters
 from sapo_node.storage.database import Database
-from sapo_node.storage.fingerprint import GroupKey
 from sapo_node.storage.keys import Identity
+from sapo_node.storage.location import StateLocation
 from sapo_node.training.rollout import Answerer
 from sapo_node.training.round import Phase, RoundReport
 from sapo_node.verification.compatibility import require_catalogue
@@ -140,7 +140,7 @@ class RunningNode:
             now=self._swarm.clock.now(),
             key_is_new=self._key_is_new,
             rng=self._swarm.rng,
-            place=GroupKey(self._folder.path),
+            location=StateLocation(self._folder.path),
         )
 
     async def _run(
@@ -229,7 +229,7 @@ class RunningNode:
             )
 
     def _sandboxed_config(self, sandbox: Sandbox) -> Config:
-        """Without a jail that holds, other peers' text is not scored, so nothing of theirs can be taken."""
+        """The configuration; without external groups where no sandbox can be made to score the text of peers."""
         if sandbox.confined or self._config.no_sandbox or not self._config.external:
             return self._config
         self._session.tell(f"takes nothing from other peers: {sandbox.describe()}; --no-sandbox accepts that")

@@ -11,7 +11,7 @@ import random
 from dataclasses import dataclass
 
 from sapo_node.storage.database import Database
-from sapo_node.storage.fingerprint import GroupKey
+from sapo_node.storage.location import StateLocation
 from sapo_protocol import LocalError, Manifest, epoch_at, epoch_start
 
 SCHEMA = """
@@ -53,15 +53,15 @@ class Counters:
         now: float,
         key_is_new: bool,
         rng: random.Random,
-        place: GroupKey | None = None,
+        location: StateLocation | None = None,
     ) -> None:
-        """`key_is_new`: the key was made for this state, so nobody can have used it before. `place`: where the state
+        """`key_is_new`: the key was made for this state, so nobody can have used it before. `location`: where the state
         lies, None for one that nobody can copy.
         """
         self._database = database
         self._manifest = manifest
-        self._place = place
-        fingerprint = place.fingerprint if place else ""
+        self._location = location
+        fingerprint = location.fingerprint if location else ""
         row = database.row("SELECT until, fingerprint FROM listening")
         if row is not None and row[1] == fingerprint and not self._is_behind():
             return
@@ -69,7 +69,7 @@ class Counters:
         if row is not None or not key_is_new:
             spread = rng.uniform(0, LISTEN_SPREAD) * manifest.epoch_seconds
             # From the latest epoch that anything here knows of: the clock may be behind.
-            latest = max(self.epoch(now), place.latest()[0] if place else -1)
+            latest = max(self.epoch(now), location.latest()[0] if location else -1)
             until = epoch_start(manifest, latest + LISTEN_EPOCHS) + spread
         with database.transaction(durable=True):
             database.execute("DELETE FROM listening")
@@ -77,10 +77,10 @@ class Counters:
 
     def _is_behind(self) -> bool:
         """Whether this database is older than the note beside it."""
-        if self._place is None:
+        if self._location is None:
             return False
         row = self._database.row("SELECT epoch, next - 1 FROM counters ORDER BY epoch DESC LIMIT 1")
-        return self._place.latest() > (row or (-1, -1))
+        return self._location.latest() > (row or (-1, -1))
 
     def epoch(self, now: float) -> int:
         """This node's epoch, which never runs backwards, whatever its clock does."""
@@ -113,8 +113,8 @@ class Counters:
             self._database.execute("DELETE FROM counters WHERE epoch < ?", epoch)
             self._database.execute("UPDATE published SET message = x'' WHERE epoch < ?", epoch - 1)
             self._database.execute("DELETE FROM published WHERE epoch < ?", epoch - _RECOGNISED_EPOCHS)
-        if self._place is not None:
-            self._place.note(epoch, counter)
+        if self._location is not None:
+            self._location.note(epoch, counter)
         return Slot(epoch, counter)
 
     def keep(self, slot: Slot, envelope_id: bytes, message: bytes) -> None:

@@ -17,7 +17,7 @@ from sapo_protocol import LocalError
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
-class GroupKey:
+class StateLocation:
     """The folder of one key in one swarm, as a thing that can be moved, copied and restored."""
 
     def __init__(self, folder: Path) -> None:
