@@ -10,7 +10,7 @@ The same parts run over libp2p with a learner and a sandbox, or over an in-memor
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import trio
@@ -137,8 +137,8 @@ def build_node(
         on_refused=on_refused,
         defences=defences,
     )
-    keep = config.selection == "unfiltered"
-    verifier = Verifier(swarm, scorer, ledger, keep_zero_advantage=keep, on_verified=on_verified, defences=defences)
+    verifying = replace(defences, drops_flat=False) if config.selection == "unfiltered" else defences
+    verifier = Verifier(swarm, scorer, ledger, on_verified=on_verified, defences=verifying)
     scheduler = VerificationScheduler(
         pending_queue=pending_queue, verifier=verifier, pool=pool, ledger=ledger, rng=swarm.rng, defences=defences
     )

@@ -63,16 +63,14 @@ class Verifier:
         scorer: Scorer,
         ledger: Ledger,
         *,
-        keep_zero_advantage: bool = False,
         on_verified: OnVerified | None = None,
         defences: Defences = DEFENDED,
     ) -> None:
-        """With `keep_flat` it verifies and keeps zero-advantage groups too; `on_judged` is called for every group."""
+        """`on_verified` is called with what the verification of each group found."""
         self._manifest = swarm.manifest
         self._scorer = scorer
         self._ledger = ledger
         self._rng = swarm.rng
-        self._keep_zero_advantage = keep_zero_advantage or not defences.drops_flat
         self._defences = defences
         self._on_verified = on_verified
         self.verified = 0
@@ -106,7 +104,7 @@ class Verifier:
         for k, (group, data) in enumerate(zip(rollout.header.groups, rollout.bodies, strict=True)):
             if data is None:
                 self._note(rollout, k, Unusable.NO_BODY)
-            elif len(set(group.claims)) == 1 and not self._keep_zero_advantage and not self._audits(peer):
+            elif len(set(group.claims)) == 1 and self._defences.drops_flat and not self._audits(peer):
                 self._note(rollout, k, Unusable.CLAIMED_ZERO_ADVANTAGE)
             else:
                 try:
@@ -136,7 +134,7 @@ class Verifier:
             return reason or Unusable.UNSCORED
         self._ledger.report(peer, Fact.VERIFIED_GROUP)
         self.verified += 1
-        if len(set(scored.rewards)) == 1 and not self._keep_zero_advantage:
+        if len(set(scored.rewards)) == 1 and self._defences.drops_flat:
             return Unusable.ZERO_ADVANTAGE
         return VerifiedGroup(
             *(peer, header.epoch, header.counter, k, request.dataset, scored.prompt),

@@ -27,6 +27,7 @@ from sapo_node.app.state import SCHEMA
 from sapo_node.net.interface import Verdict
 from sapo_node.storage.database import Database
 from sapo_node.trust.constants import Standing
+from sapo_node.trust.defences import DEFENDED
 from sapo_node.verification.verifier import Unusable, Verifier
 from sapo_protocol import Layer, decode_message, encode_message, load_manifest, verify_signature
 
@@ -64,7 +65,9 @@ async def verified_or_unusable(case, number):
     verdict = await node.verdict(case.make(Draft(kit, author, EPOCH, 3, groups=case.groups)))
     reasons = set(node.refused())
     if verdict is Verdict.ACCEPT:
-        verifier = Verifier(context_of(MANIFEST, random.Random(1)), SCORER, node.ledger, keep_zero_advantage=True)
+        verifier = Verifier(
+            context_of(MANIFEST, random.Random(1)), SCORER, node.ledger, defences=replace(DEFENDED, drops_flat=False)
+        )
         await verifier.verify(node.pending_queue.draw(author.peer))
         reasons = set(verifier.unusable) & {Unusable.MALFORMED_BODY}
     return verdict, reasons
@@ -136,7 +139,12 @@ async def test_no_bomb_ever_reaches_the_library(name, options, monkeypatch):
         node = gate()
         verdict = await node.verdict(message)
         if verdict is Verdict.ACCEPT:
-            verifier = Verifier(context_of(MANIFEST, random.Random(1)), SCORER, node.ledger, keep_zero_advantage=True)
+            verifier = Verifier(
+                context_of(MANIFEST, random.Random(1)),
+                SCORER,
+                node.ledger,
+                defences=replace(DEFENDED, drops_flat=False),
+            )
             assert await verifier.verify(node.pending_queue.draw(author.peer)) == []
             assert verifier.unusable == {Unusable.MALFORMED_BODY: band.groups}
         else:
