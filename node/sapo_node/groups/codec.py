@@ -47,6 +47,12 @@ def to_json(value: Any) -> Any:
     return value
 
 
+def to_object(value: Any) -> dict[str, Any]:
+    """Return a dataclass as a JSON object."""
+    body: dict[str, Any] = to_json(value)
+    return body
+
+
 def from_json(kind: type[T], body: Any) -> T:
     """Return the value of type `kind` that `body` stands for.
 

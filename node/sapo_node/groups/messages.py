@@ -88,8 +88,8 @@ class Sampled:
     text: str
     finish: Finish
     tokens: tuple[int, ...] | None = None
-    silent: tuple[tuple[int, int], ...] = field(default=(), metadata={"key": "silent"})
-    """Of a peer's text, the characters that are not taught: the first, and the one behind the last."""
+    silent: tuple[tuple[int, int], ...] = ()
+    """Spans of a peer's text that are masked: the first character of each, and the one behind its last."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from sapo_node.groups.codec import from_json, to_json
+from sapo_node.groups.codec import from_json, to_json, to_object
 from sapo_node.groups.messages import (
     Generated,
     GenerateRequest,
@@ -74,8 +74,7 @@ class Service:
             if "alloc" not in str(error):
                 raise
             return {"error": f"out of memory: {_first_line(error)}"}
-        reply: dict[str, Any] = to_json(answer)
-        return reply
+        return to_object(answer)
 
     def _dispatch(self, request: Any) -> Generated | TrainReport | Saved:
         if not isinstance(request, dict) or len(request) != 1:

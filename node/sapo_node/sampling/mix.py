@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from math import sqrt
 from typing import Any, Literal, Protocol
 
-from sapo_node.groups.codec import from_json, to_json
+from sapo_node.groups.codec import from_json, to_object
 from sapo_node.groups.types import LocalGroup, VerifiedGroup
 from sapo_node.sampling.pass_rates import PassRates, RunningMean
 from sapo_node.sampling.weights import own_advantages
@@ -119,7 +119,7 @@ class Auto:
     probe = PROBE
 
     def __init__(self, local: int, pass_rates: PassRates) -> None:
-        """`local` is I, `competence` the node's measure of itself."""
+        """`local` is I, `pass_rates` the node's measure of itself."""
         self._local = local
         self._pass_rates = pass_rates
         self._own, self._others, self._supply = RunningMean(), RunningMean(), RunningMean()
@@ -145,12 +145,10 @@ class Auto:
 
     def state_dict(self) -> dict[str, Any]:
         """The means, J, its bound and the sum of the alarm."""
-        state = _State(self._own, self._others, self._supply, self._external, self._bound, self._harm)
-        body: dict[str, Any] = to_json(state)
-        return body
+        return to_object(_State(self._own, self._others, self._supply, self._external, self._bound, self._harm))
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """As in `Balance`."""
+        """As in `LocalExternalRatio`."""
         known = from_json(_State, state)
         self._own, self._others, self._supply = known.own, known.others, known.supply
         self._external, self._bound, self._harm = known.external, known.bound, known.harm
@@ -185,5 +183,5 @@ def _variance(answers: int, rate: float) -> float:
 
 
 def ratio_of(local: int, external: int | Literal["auto"], pass_rates: PassRates) -> LocalExternalRatio:
-    """The balance that a configuration asks for."""
+    """The local/external ratio that a configuration asks for."""
     return Auto(local, pass_rates) if external == AUTO else Fixed(local, external)

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sapo_node.groups.codec import from_json, to_json
+from sapo_node.groups.codec import from_json, to_object
 from sapo_node.groups.types import LocalGroup
 
 FORGETTING = 0.9
@@ -53,8 +53,7 @@ class PassRates:
 
     def state_dict(self) -> dict[str, Any]:
         """The running means, as plain JSON."""
-        state: dict[str, Any] = to_json(_State(self._rates))
-        return state
+        return to_object(_State(self._rates))
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from the means in `state`. Raises MalformedError where it holds none."""

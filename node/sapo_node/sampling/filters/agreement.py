@@ -1,9 +1,9 @@
-"""Agreement: right answers that this policy's own answers teach it to unlearn teach the wrong way to be right.
+"""Gradient agreement: a peer whose correct completions the local gradient makes less probable is masked on that task.
 
-The learner says of each right answer of others whether a step of own learning makes it more probable or less
-(`sapo_node.learner.lookahead`). One text says little. But where most of a peer's in one task are spoken against, what
-it teaches there does not pay here, whatever it is: a habit, a step left out, a way of working that this policy has
-tried and failed with.
+The learner takes a trial step along the local gradient (`sapo_node.learner.lookahead`). It reports for each correct
+external completion whether that step makes the completion more or less probable. One completion says little. If most
+of a peer's correct completions to a task become less probable, what the peer teaches there does not pay for this
+policy: a habit, a step left out, or a way of working that the policy has tried and failed with.
 """
 
 from collections import Counter, deque
@@ -12,21 +12,21 @@ from dataclasses import dataclass
 from math import sqrt
 from typing import Any, ClassVar
 
-from sapo_node.groups.codec import from_json, to_json
+from sapo_node.groups.codec import from_json, to_object
 from sapo_node.groups.messages import Gate
 from sapo_node.groups.types import LocalGroup, VerifiedGroup
 from sapo_node.sampling.filters.interface import Filter, GradientVote
 
 WINDOW = 20
-"""Rounds that count. Who is not heard has nothing that counts after them, and is heard again."""
+"""Rounds that count. A masked peer adds no votes, so after this many rounds its completions are used again."""
 LEAST = 12
-"""Right answers of a peer to a task before anything is said of others."""
+"""Correct completions of a peer to a task that must have been tried before the peer can be masked on the task."""
 
 
 @dataclass(frozen=True, slots=True)
 class _State:
     rounds: tuple[tuple[tuple[GradientVote, int], ...], ...]
-    """Of each round, what was heard and how often."""
+    """For each round, each vote and its count."""
 
 
 class AgreementGate(Filter):
@@ -57,8 +57,7 @@ class AgreementGate(Filter):
 
     def state_dict(self) -> dict[str, Any]:
         """What was heard in the last WINDOW rounds."""
-        state: dict[str, Any] = to_json(_State(tuple(tuple(each.items()) for each in self._rounds)))
-        return state
+        return to_object(_State(tuple(tuple(each.items()) for each in self._rounds)))
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """As in the interface."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, ClassVar
 
-from sapo_node.groups.codec import from_json, to_json
+from sapo_node.groups.codec import from_json, to_object
 from sapo_node.groups.messages import Gate
 from sapo_node.groups.types import GroupKey, LocalGroup, VerifiedGroup
 from sapo_node.sampling.filters.interface import Filter, GradientVote, Span
@@ -209,8 +209,7 @@ class HabitGate(Filter):
                 break
             peers.append((peer, asked))
         seen, held = tuple(sorted(self._seen)), tuple(sorted(self._held))
-        state: dict[str, Any] = to_json(_State(self._own.groups, tuple(reversed(peers)), seen, held))
-        return state
+        return to_object(_State(self._own.groups, tuple(reversed(peers)), seen, held))
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """As in the interface."""

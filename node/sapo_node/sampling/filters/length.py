@@ -5,15 +5,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from sapo_node.groups.codec import from_json, to_json
+from sapo_node.groups.codec import from_json, to_object
 from sapo_node.groups.messages import Gate
 from sapo_node.groups.types import LocalGroup, VerifiedGroup
 from sapo_node.sampling.filters.interface import Filter, GradientVote
 
 KEPT = 64
-"""Own right answers to a task that count, those of late."""
+"""The newest local correct completions to a task that count."""
 KNOWN = 16
-"""Own right answers to a task before anything is said of others'."""
+"""Local correct completions to a task that must be known before an external one can be rejected."""
 QUANTILE = 0.9
 
 
@@ -50,8 +50,7 @@ class LengthGate(Filter):
 
     def state_dict(self) -> dict[str, Any]:
         """The lengths that count: at most KEPT for each task."""
-        state: dict[str, Any] = to_json(_State({dataset: tuple(own) for dataset, own in self._own.items()}))
-        return state
+        return to_object(_State({dataset: tuple(own) for dataset, own in self._own.items()}))
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """As in the interface."""
