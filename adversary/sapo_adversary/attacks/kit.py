@@ -199,7 +199,7 @@ class Attack(Threat):
     """One way to harm a swarm by what is sent in it, by keys that collude."""
 
     groups: ClassVar[int] = 4
-    """Groups in a message: as many as an honest node sends at 4/4."""
+    """Groups in a message. An honest node sends the same number at 4/4."""
 
     def __init__(self, kit: Kit) -> None:
         self.kit = kit

@@ -122,7 +122,7 @@ def _threat(outcome: Mapping[str, Any]) -> Row:
         for metric in _asked(outcome)
     )
     note = "" if outcome["held"] else " **(missed: " + ", ".join(_missed(outcome)) + ")**"
-    return (f"`{outcome['scenario']}`", outcome["threat"], answers, measured + note)
+    return (f"`{outcome['scenario']}`", THREATS[outcome["attack"]].threat(), answers, measured + note)
 
 
 def _asked(outcome: Mapping[str, Any]) -> list[str]:

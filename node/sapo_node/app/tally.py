@@ -28,7 +28,7 @@ class Tally:
         self._counted: dict[str, int] = {}
 
     def too_old(self, groups: int) -> None:
-        """So many verified groups passed the age limit before they were trained on."""
+        """Count verified groups that passed the age limit before they were trained on."""
         self._left_out[NotDrawn.TOO_OLD] += groups
 
     def chosen(self, choices: Choices) -> None:

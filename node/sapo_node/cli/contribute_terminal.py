@@ -46,7 +46,7 @@ class Person:
     async def generate(
         self, prompts: Sequence[str], *, completions: int, max_tokens: int, seed: int
     ) -> list[tuple[Sampled, ...]]:
-        """What is typed for each question, up to G answers. Raises QuestionSkipped."""
+        """What is typed for each question, up to G answers. Raises TaskSkipped."""
         del max_tokens, seed
         return [await self._group(prompt, completions) for prompt in prompts]
 
@@ -112,7 +112,7 @@ def _shared(view: Overview) -> int:
 
 
 async def _typed_line() -> str:
-    """Raises QuestionSkipped for Ctrl-D, and LocalError once the terminal is gone."""
+    """Raises TaskSkipped for Ctrl-D, and LocalError once the terminal is gone."""
     descriptor = sys.stdin.fileno()
     data = b""
     while not data.endswith(b"\n"):

@@ -1,4 +1,4 @@
-"""What arrives from the network becomes a signed rollout in the inbox, or a counted refusal.
+"""What arrives from the network becomes a signed rollout in the pending queue, or a counted refusal.
 
 Checks go from cheap to costly, and each says who is to blame. REJECT is only for what the bytes alone prove wrong,
 and is charged to the peer that sent them, never to the author they name. What depends on this node's clock, ledger or

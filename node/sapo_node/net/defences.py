@@ -11,7 +11,7 @@ GOSSIP_STREAMS = 4  # one peer may hold open; honest ones need one
 STREAMS = 32  # of one peer, over all protocols
 RESERVED_OUTBOUND = 8  # of all connections, kept free of whoever dials us
 NAMED = 3  # peers that one peer named and that were not met yet
-WRONG = 3  # of those, that may not be there, before it is heeded no more for a while
+WRONG = 3  # failed dials among those peers, after which the peer that named them is ignored as a source for a while
 
 
 @dataclass(frozen=True, slots=True)

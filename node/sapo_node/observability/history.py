@@ -81,7 +81,7 @@ class History:
 
     def examine(self, step: int, result: HeldOut, *, at: float) -> None:
         """Add an evaluation on held-out prompts, after a step and at a Unix time. When there are more than
-        MAX_EXAMS, every second one goes; the first and the last stay.
+        MAX_EVALUATIONS, every second one goes; the first and the last stay.
         """
         self._database.execute(
             "INSERT OR REPLACE INTO exams VALUES (?, ?)",

@@ -25,8 +25,8 @@ from sapo_node.training.rollout import Contribution
 from sapo_node.verification.scheduler import VerificationScheduler
 
 Phase = Literal["generate", "share", "verify", "train", "evaluate"]
-"""What takes time in a round, in this order; a node that only listens leaves out `share`, and few rounds end with an
-exam.
+"""What takes time in a round, in this order. A node that only listens leaves out `share`. Few rounds end with an
+evaluation.
 """
 
 
@@ -140,9 +140,9 @@ class Rounds:
         on_phase: Callable[[Phase | None], None] = lambda _: None,
         on_chosen: Callable[[Choices], None] = lambda _: None,
     ) -> None:
-        """`balance` says how many groups are a round's own and how many others'; `memory` keeps what `competence`,
-        `filters` and `balance` learn. `now` is the Unix time; `on_phase` hears each phase as it begins, and None as it
-        ends; `on_chosen` what was trained on.
+        """`ratio` says how many groups of a round are local and how many are external. `memory` keeps what
+        `pass_rates`, `filters` and `ratio` learn. `now` gives the Unix time. `on_phase` is called with each phase as it
+        begins, and with None as it ends. `on_chosen` is called with what the round trained on.
         """
         self._contribution = contribution
         self._scheduler = scheduler

@@ -126,7 +126,7 @@ def _mesh(swarm: Swarm, rng: random.Random) -> tuple[list[Peer], float, float | 
 
 
 def _busy(swarm: Swarm, work: Work, copies: float) -> float:
-    """Share of one core that messages take. As many copies are sent as received."""
+    """Share of one core that messages take. A peer sends the same number of copies as it receives."""
     return swarm.rate * (work.first + (copies - 1) * (work.received + work.sent))
 
 
