@@ -20,7 +20,7 @@ from sapo_adversary.files.records import to_json
 from sapo_adversary.scenarios import table as scenarios
 from sapo_adversary.scenarios.scenario import SHARE
 from sapo_adversary.scenarios.table import table
-from sapo_node.groups.messages import GATES
+from sapo_node.groups.messages import FILTERS
 
 ROOT = Path(__file__).parents[1]
 RESULTS, PICTURES = ROOT / "docs" / "results", ROOT / "docs" / "pictures"
@@ -39,9 +39,9 @@ SHARING = (
     ("three architectures, three tokenizers, three speeds, joining and leaving", "heterogeneous", "alone", "4/4"),
 )
 HONEST = (
-    ("eight nodes of one policy", "gates", "4/4", "4/4, all gates"),
-    ("specialists: three nodes know one task each, three know none", "gates_novelty", "4/4", "4/4, all gates"),
-    ("three architectures, three tokenizers", "gates_heterogeneous", "4/auto", "4/auto, all gates"),
+    ("eight nodes of one policy", "filters", "4/4", "4/4, all filters"),
+    ("specialists: three nodes know one task each, three know none", "filters_novelty", "4/4", "4/4, all filters"),
+    ("three architectures, three tokenizers", "filters_heterogeneous", "4/auto", "4/auto, all filters"),
 )
 
 
@@ -85,14 +85,14 @@ def _compared(comparison: Results) -> dict[str, Any]:
 
 
 def _searched(found: Results) -> dict[str, Any]:
-    """Instead of all tries their number; the options of a poison only once, with all gates."""
+    """Instead of all tries their number; the options of a poison only once, with all filters."""
     kept: dict[str, Any] = {"tries": len(found["tries"])}
     for which in ("plain", "best"):
-        by_gate = {
-            name: {gate: _without(trial, {"options"}) for gate, trial in found[which][name].items()}
+        by_filter = {
+            name: {filter_name: _without(trial, {"options"}) for filter_name, trial in found[which][name].items()}
             for name in ("alone", "left out")
         }
-        kept[which] = {**found[which], **by_gate}
+        kept[which] = {**found[which], **by_filter}
     return kept
 
 
@@ -106,14 +106,14 @@ def _outcome(outcome: Results) -> dict[str, Any]:
 
 
 def _one_out(poisons: Results) -> dict[str, Any]:
-    """Of each scenario, by the gate that nodes lack, what pages count: by seed."""
+    """Of each scenario, by the filter that nodes lack, what pages count: by seed."""
     found: dict[str, Any] = {}
     for poison, arms in poisons.items():
         for arm, ending in (("without", ""), ("adaptive_without", "-adaptive")):
             for defence, runs in arms.get(arm, {}).items():
                 figures = {name: [run[name] for run in runs] for name in runs[0] if name in scenarios.COUNTED}
                 scenario = f"poison-{poison.replace('_', '-')}{ending}"
-                found.setdefault(scenario, {})[defence.removesuffix(" gate")] = figures
+                found.setdefault(scenario, {})[defence.removesuffix(" filter")] = figures
     return found
 
 
@@ -154,42 +154,52 @@ def sharing() -> str:
 
 
 def honest() -> str:
-    """What gates cost honest swarms."""
+    """What filters cost honest swarms."""
     rows = []
-    for label, name, without, gated in HONEST:
+    for label, name, without, filtered in HONEST:
         summary = load(name)
-        before, after = (summary["arms"][arm]["cumulative"] for arm in (without, gated))
+        before, after = (summary["arms"][arm]["cumulative"] for arm in (without, filtered))
         more = ", ".join(f"{late / early - 1:.0%}" for early, late in zip(before, after, strict=True))
-        rows.append((label, *(experiments.gain(summary["comparisons"][arm]) for arm in (without, gated)), more))
-    head = ("honest swarm", "gain over nodes alone, without gates", "with gates", "more reward with gates, by seed")
+        rows.append((label, *(experiments.gain(summary["comparisons"][arm]) for arm in (without, filtered)), more))
+    head = (
+        "honest swarm",
+        "gain over nodes alone, without filters",
+        "with filters",
+        "more reward with filters, by seed",
+    )
     return table(head, rows, left=(0,))
 
 
 def searched() -> str:
-    """How near to taking hold a search brings poison: nats, and the share that gates keep out."""
-    head = ("poison", "tries", "before", "plain, no gates", "plain", "best found", "what was found")
+    """How near to taking hold a search brings poison: nats, and the share that filters keep out."""
+    head = ("poison", "tries", "before", "plain, no filters", "plain", "best found", "what was found")
     rows = []
     for name, found in load("poison_frontier")["attacks"].items():
-        plain, best = found["plain"], found["best"]["gates"]
+        plain, best = found["plain"], found["best"]["filters"]
         first = (
             f"`{name}`",
             str(found["tries"]),
-            f"{plain['gates']['distance']:.1f}",
-            f"{plain['no gates']['left']:.1f}",
+            f"{plain['filters']['distance']:.1f}",
+            f"{plain['no filters']['left']:.1f}",
         )
         told = ", ".join(f"{key} {value}" for key, value in best["options"].items())
-        rows.append((*first, _left(plain["gates"]), f"{_left(best)}, of {best['distance']:.1f}", told))
+        rows.append((*first, _left(plain["filters"]), f"{_left(best)}, of {best['distance']:.1f}", told))
     return table(head, rows, left=(0, 6))
 
 
-def searched_by_gate() -> str:
-    """What that poison has left before each gate alone, and before all but that one: nats."""
+def searched_by_filter() -> str:
+    """What that poison has left before each filter alone, and before all but that one: nats."""
     rows = []
     for name, found in load("poison_frontier")["attacks"].items():
         for which, of in (("plain", found["plain"]), ("best found", found["best"])):
-            by_gate = [f"{of['alone'][gate]['left']:.1f}; {of['left out'][gate]['left']:.1f}" for gate in GATES]
-            rows.append((f"`{name}`, {which}", f"{of['no gates']['left']:.1f}", *by_gate, f"{of['gates']['left']:.1f}"))
-    return table(("poison", "no gates", *(f"`{gate}`" for gate in GATES), "all"), rows, left=(0,))
+            by_filter = [
+                f"{of['alone'][filter_name]['left']:.1f}; {of['left out'][filter_name]['left']:.1f}"
+                for filter_name in FILTERS
+            ]
+            rows.append(
+                (f"`{name}`, {which}", f"{of['no filters']['left']:.1f}", *by_filter, f"{of['filters']['left']:.1f}")
+            )
+    return table(("poison", "no filters", *(f"`{filter_name}`" for filter_name in FILTERS), "all"), rows, left=(0,))
 
 
 def _left(trial: Results) -> str:
@@ -246,7 +256,7 @@ TABLES: Mapping[str, Callable[[], str]] = {
     "sharing": sharing,
     "honest": honest,
     "searched": searched,
-    "searched-by-gate": searched_by_gate,
+    "searched-by-filter": searched_by_filter,
     "reach": reach,
     "soak": soak,
     "learner": learner,

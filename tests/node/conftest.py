@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from context import KEY
-from gate import Gate
 from sapo_node.app.state import SCHEMA
 from sapo_node.storage.database import Database
+from validator_parts import FilterName
 
 
 @pytest.fixture
@@ -30,16 +30,16 @@ def rng():
 
 
 @pytest.fixture
-def gate_of(database, manifest, rng):
-    """The gate of the node that holds a given key."""
+def filter_of(database, manifest, rng):
+    """The validator of the node that holds a given key."""
 
     def of(key):
-        return Gate(database, manifest, rng, key)
+        return FilterName(database, manifest, rng, key)
 
     return of
 
 
 @pytest.fixture
-def gate(gate_of):
-    """The gate of a node whose key nobody else has."""
-    return gate_of(KEY)
+def validator(filter_of):
+    """The validator of a node whose key nobody else has."""
+    return filter_of(KEY)

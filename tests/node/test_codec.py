@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from sapo_node.groups.codec import MalformedError, from_json, to_json
 from sapo_node.groups.messages import (
-    GATES,
+    FILTERS,
     GenerateRequest,
     GroupReport,
     LearnerOptions,
@@ -28,7 +28,7 @@ REPORTS = st.builds(
     tokens=st.integers(0, 10**6),
     masked=st.integers(0, 10**6),
     refused=st.none() | st.sampled_from(Refusal),
-    rejected=st.dictionaries(st.integers(0, 63), st.sampled_from(GATES)),
+    rejected=st.dictionaries(st.integers(0, 63), st.sampled_from(FILTERS)),
     agreement=st.dictionaries(st.integers(0, 63), st.booleans()),
 )
 FIGURE = st.none() | st.floats(allow_nan=False, allow_infinity=False)
@@ -82,7 +82,7 @@ def test_a_field_that_was_renamed_keeps_the_key_under_which_it_was_stored():
 
 
 def test_options_come_back_as_they_were():
-    options = LearnerOptions(checkpoints="", gates=("steps", "follows"), dtype="bfloat16")
+    options = LearnerOptions(checkpoints="", filters=("equation", "answer-likelihood"), dtype="bfloat16")
     assert from_json(LearnerOptions, json.loads(json.dumps(to_json(options)))) == options
 
 
@@ -122,8 +122,8 @@ def test_what_is_of_another_type_is_refused_with_its_place(change, said):
     [
         ({"refused": "no reason"}, "refused is 'no reason'; give one of"),
         ({"rejected": {"0": "nothing"}}, "rejected.*give one of: baseline"),
-        ({"rejected": {"first": "steps"}}, "has the key 'first'; give a whole number"),
-        ({"rejected": {"-1": "steps"}}, "has the key '-1'"),
+        ({"rejected": {"first": "equation"}}, "has the key 'first'; give a whole number"),
+        ({"rejected": {"-1": "equation"}}, "has the key '-1'"),
     ],
 )
 def test_a_word_that_is_not_in_the_vocabulary_is_refused(body, said):

@@ -1,4 +1,4 @@
-"""The program of docs/contributing-answers.md: a node with default gates trains on what it answers."""
+"""The program of docs/contributing-answers.md: a node with default filters trains on what it answers."""
 
 import re
 import shlex
@@ -53,11 +53,11 @@ async def test_the_program_gives_correct_and_incorrect_completions_for_several_t
     assert {informative.count(dataset) for dataset in informative} == {PER_TASK}
 
 
-async def test_a_node_with_default_gates_trains_on_at_least_half_of_the_tokens_of_its_correct_completions(groups):
+async def test_a_node_with_default_filters_trains_on_at_least_half_of_the_tokens_of_its_correct_completions(groups):
     config = Config()
-    options = LearnerOptions(checkpoints="", gates=config.gates, max_tokens=config.max_tokens)
+    options = LearnerOptions(checkpoints="", filters=config.filters, max_tokens=config.max_tokens)
     trainer = Trainer(load(options), options)
-    offered, _ = Filters(config.gates, PassRates()).offer(groups)
+    offered, _ = Filters(config.filters, PassRates()).offer(groups)
     batch = tuple(
         TrainGroup(
             "external",

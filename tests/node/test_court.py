@@ -97,58 +97,58 @@ def test_the_budget_comes_back_with_the_next_epoch(equivocation_handler, crowd):
     assert equivocation_handler.hears(last.issuer)
 
 
-async def test_evidence_bans_an_issuer_that_this_node_never_met_and_is_passed_on(gate, author):
-    assert await gate.ingest.handle_evidence(gate.sender, evidence_against(author)) is Verdict.ACCEPT
-    assert gate.ledger.of(peer_id(author.issuer)).standing is Standing.BANNED
-    assert gate.ledger.of(gate.sender).evidence.bad == 0
+async def test_evidence_bans_an_issuer_that_this_node_never_met_and_is_passed_on(validator, author):
+    assert await validator.ingest.handle_evidence(validator.sender, evidence_against(author)) is Verdict.ACCEPT
+    assert validator.ledger.of(peer_id(author.issuer)).standing is Standing.BANNED
+    assert validator.ledger.of(validator.sender).evidence.bad == 0
 
 
-async def test_the_rollouts_of_a_convict_are_dropped_from_the_inbox(gate, author):
-    await gate.ingest.handle(gate.sender, author.message(epoch=5), shard=0)
-    await gate.ingest.handle_evidence(gate.sender, evidence_against(author))
-    assert gate.pending_queue.peers() == []
+async def test_the_rollouts_of_a_convict_are_dropped_from_the_inbox(validator, author):
+    await validator.ingest.handle(validator.sender, author.message(epoch=5), shard=0)
+    await validator.ingest.handle_evidence(validator.sender, evidence_against(author))
+    assert validator.pending_queue.peers() == []
 
 
-async def test_evidence_against_a_convict_is_ignored_before_any_signature_is_checked(gate, author):
-    await gate.ingest.handle_evidence(gate.sender, evidence_against(author))
+async def test_evidence_against_a_convict_is_ignored_before_any_signature_is_checked(validator, author):
+    await validator.ingest.handle_evidence(validator.sender, evidence_against(author))
     other = evidence_against(author, epoch=4)
     forged = other[:-1] + bytes([other[-1] ^ 1])
-    assert await gate.ingest.handle_evidence(gate.sender, forged) is Verdict.IGNORE
-    assert gate.ingest.refused == {Ignored.KNOWN_EVIDENCE: 1}
+    assert await validator.ingest.handle_evidence(validator.sender, forged) is Verdict.IGNORE
+    assert validator.ingest.refused == {Ignored.KNOWN_EVIDENCE: 1}
 
 
-async def test_evidence_does_not_grow_old(gate, author, manifest):
-    gate.clock.time += 100 * manifest.epoch_seconds
-    assert await gate.ingest.handle_evidence(gate.sender, evidence_against(author)) is Verdict.ACCEPT
+async def test_evidence_does_not_grow_old(validator, author, manifest):
+    validator.clock.time += 100 * manifest.epoch_seconds
+    assert await validator.ingest.handle_evidence(validator.sender, evidence_against(author)) is Verdict.ACCEPT
 
 
-async def test_made_up_evidence_costs_its_sender_and_nobody_else(gate, author):
+async def test_made_up_evidence_costs_its_sender_and_nobody_else(validator, author):
     data = evidence_against(author)
-    assert await gate.ingest.handle_evidence(gate.sender, data[:-1] + bytes([data[-1] ^ 1])) is Verdict.REJECT
-    assert gate.ledger.of(gate.sender).evidence.bad > 0
-    assert gate.ledger.of(peer_id(author.issuer)).standing is Standing.NEWCOMER
+    assert await validator.ingest.handle_evidence(validator.sender, data[:-1] + bytes([data[-1] ^ 1])) is Verdict.REJECT
+    assert validator.ledger.of(validator.sender).evidence.bad > 0
+    assert validator.ledger.of(peer_id(author.issuer)).standing is Standing.NEWCOMER
 
 
-async def test_evidence_of_another_swarm_is_refused(gate, author, manifest):
+async def test_evidence_of_another_swarm_is_refused(validator, author, manifest):
     elsewhere = replace(author, manifest=replace(manifest, name="elsewhere"))
-    assert await gate.ingest.handle_evidence(gate.sender, evidence_against(elsewhere)) is Verdict.REJECT
+    assert await validator.ingest.handle_evidence(validator.sender, evidence_against(elsewhere)) is Verdict.REJECT
 
 
-async def test_a_convicts_envelope_makes_this_node_name_it_again(gate, author):
-    await gate.ingest.handle_evidence(gate.sender, evidence_against(author))
-    assert await gate.ingest.handle(gate.sender, author.message(epoch=5), shard=0) is Verdict.IGNORE
-    assert gate.equivocation_handler.take_announcements() == [evidence_against(author)]
+async def test_a_convicts_envelope_makes_this_node_name_it_again(validator, author):
+    await validator.ingest.handle_evidence(validator.sender, evidence_against(author))
+    assert await validator.ingest.handle(validator.sender, author.message(epoch=5), shard=0) is Verdict.IGNORE
+    assert validator.equivocation_handler.take_announcements() == [evidence_against(author)]
 
 
-async def test_evidence_against_the_own_key_stops_the_node_with_a_word_of_advice(gate_of, author):
-    gate = gate_of(author.key)
-    assert await gate.ingest.handle_evidence(gate.sender, evidence_against(author)) is Verdict.IGNORE
-    assert "start with a new one" in str(gate.fatal[0])
+async def test_evidence_against_the_own_key_stops_the_node_with_a_word_of_advice(filter_of, author):
+    validator = filter_of(author.key)
+    assert await validator.ingest.handle_evidence(validator.sender, evidence_against(author)) is Verdict.IGNORE
+    assert "start with a new one" in str(validator.fatal[0])
 
 
-async def test_accepted_evidence_is_counted_apart_from_rollouts(gate, author):
-    await gate.ingest.handle_evidence(gate.sender, evidence_against(author))
-    assert (gate.ingest.evidence, gate.ingest.accepted) == (1, 0)
+async def test_accepted_evidence_is_counted_apart_from_rollouts(validator, author):
+    await validator.ingest.handle_evidence(validator.sender, evidence_against(author))
+    assert (validator.ingest.evidence, validator.ingest.accepted) == (1, 0)
 
 
 def test_a_peer_of_the_operators_trust_is_no_stranger(database, rng, crowd):

@@ -123,12 +123,12 @@ def test_trust_is_drawn_from_the_start_of_the_node(database):
 
 
 async def test_what_offends_is_told_from_what_is_not_needed(page, database):
-    History(database).count({Layer.SIGNATURE: 2, Unusable.CLAIMED_ZERO_ADVANTAGE: 5, "length gate": 1})
+    History(database).count({Layer.SIGNATURE: 2, Unusable.CLAIMED_ZERO_ADVANTAGE: 5, "length filter": 1})
     refused = (await page.get("/api/state")).json()["refused"]
     assert {each["why"]: each["kind"] for each in refused} == {
         Layer.SIGNATURE: "refused",
         Unusable.CLAIMED_ZERO_ADVANTAGE: "not needed",
-        "length gate": "left out",
+        "length filter": "left out",
     }
 
 

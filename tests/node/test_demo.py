@@ -6,7 +6,7 @@ from sapo_node.cli.demo import Demo, Member
 
 
 def shown(folder, *, steps, alone, rounds):
-    """The table of a demo with one node, which has played `steps` rounds, `alone` of them before the others came."""
+    """The table of a demo with one node, which has played `equation` rounds, `alone` of them before the others came."""
     console = Console(width=200)
     demo = Demo(folder, rounds=rounds, prompts=1, console=console)
     demo.members = [Member("node 1", folder, process=None, last={"step": steps}, alone=alone)]

@@ -1,10 +1,9 @@
-"""The gate: what is accepted, what is refused, for which reason, and who is charged."""
+"""The validator: what is accepted, what is refused, for which reason, and who is charged."""
 
 from dataclasses import replace
 
 import pytest
 
-from gate import SENDER, Gate
 from sapo_node.ingest.validator import Ignored
 from sapo_node.net.interface import Verdict
 from sapo_node.storage.counters import KeyInUseElsewhere
@@ -12,219 +11,220 @@ from sapo_node.trust import constants
 from sapo_node.trust.constants import Fact, Standing
 from sapo_node.trust.defences import Defences
 from sapo_protocol import Layer, encode_body, encode_message, peer_id, shard_of
+from validator_parts import SENDER, FilterName
 
 
-async def test_a_valid_message_is_accepted_and_waits_for_verification(gate, author):
-    assert await gate.verdict(author.message(epoch=5)) is Verdict.ACCEPT
-    assert gate.pending_queue.peers() == [peer_id(author.issuer)]
+async def test_a_valid_message_is_accepted_and_waits_for_verification(validator, author):
+    assert await validator.verdict(author.message(epoch=5)) is Verdict.ACCEPT
+    assert validator.pending_queue.peers() == [peer_id(author.issuer)]
 
 
-async def test_garbage_is_rejected_and_charged_to_its_sender(gate):
-    assert await gate.verdict(b"\xff" * 40) is Verdict.REJECT
-    assert gate.refused() == {Layer.FRAME: 1}
-    assert gate.ledger.of(SENDER).evidence.bad > 0
+async def test_garbage_is_rejected_and_charged_to_its_sender(validator):
+    assert await validator.verdict(b"\xff" * 40) is Verdict.REJECT
+    assert validator.refused() == {Layer.FRAME: 1}
+    assert validator.ledger.of(SENDER).evidence.bad > 0
 
 
-async def test_a_bad_signature_is_charged_to_its_sender_and_never_to_the_author_it_names(gate, author, manifest):
+async def test_a_bad_signature_is_charged_to_its_sender_and_never_to_the_author_it_names(validator, author, manifest):
     message = bytearray(author.message(epoch=5))
     at = message.index(author.issuer) + 200
     message[at] ^= 1
-    assert await gate.verdict(bytes(message)) is Verdict.REJECT
-    assert gate.ledger.of(peer_id(author.issuer)).evidence.bad == 0
-    assert gate.ledger.of(SENDER).evidence.bad > 0
+    assert await validator.verdict(bytes(message)) is Verdict.REJECT
+    assert validator.ledger.of(peer_id(author.issuer)).evidence.bad == 0
+    assert validator.ledger.of(SENDER).evidence.bad > 0
 
 
-async def test_a_swapped_body_is_rejected_and_does_not_keep_the_true_one_out(gate, author):
+async def test_a_swapped_body_is_rejected_and_does_not_keep_the_true_one_out(validator, author):
     body, other = encode_body(author.body("a")), encode_body(author.body("b"))
     envelope = author.envelope(author.header([body], epoch=5))
-    assert await gate.verdict(encode_message(envelope, (other,))) is Verdict.REJECT
-    assert await gate.verdict(encode_message(envelope, (body,))) is Verdict.ACCEPT
+    assert await validator.verdict(encode_message(envelope, (other,))) is Verdict.REJECT
+    assert await validator.verdict(encode_message(envelope, (body,))) is Verdict.ACCEPT
 
 
 async def test_a_rollout_on_the_topic_of_another_shard_is_refused_and_charged_to_its_sender(database, author, rng):
     swarm = replace(author.manifest, shards=4)
-    author, gate = replace(author, manifest=swarm), Gate(database, swarm, rng)
+    author, validator = replace(author, manifest=swarm), FilterName(database, swarm, rng)
     message, own = author.message(epoch=5), shard_of(swarm, author.issuer, 5)
-    assert await gate.verdict(message, shard=(own + 1) % 4) is Verdict.REJECT
-    assert gate.refused() == {Layer.TOPIC: 1}
-    assert gate.ledger.of(SENDER).evidence.bad > 0
-    assert await gate.verdict(message, shard=own) is Verdict.ACCEPT
+    assert await validator.verdict(message, shard=(own + 1) % 4) is Verdict.REJECT
+    assert validator.refused() == {Layer.TOPIC: 1}
+    assert validator.ledger.of(SENDER).evidence.bad > 0
+    assert await validator.verdict(message, shard=own) is Verdict.ACCEPT
 
 
 async def test_a_rollout_that_was_asked_for_is_taken_whatever_its_shard(database, author, rng):
     swarm = replace(author.manifest, shards=4)
-    gate = Gate(database, swarm, rng)
+    validator = FilterName(database, swarm, rng)
     message = replace(author, manifest=swarm).message(epoch=5)
-    assert await gate.ingest.handle_synchronised(SENDER, message) is Verdict.ACCEPT
+    assert await validator.ingest.handle_synchronised(SENDER, message) is Verdict.ACCEPT
 
 
-async def test_the_same_message_again_is_ignored_and_costs_nobody_anything(gate, author):
-    await gate.verdict(author.message(epoch=5))
-    assert await gate.verdict(author.message(epoch=5)) is Verdict.IGNORE
-    assert gate.refused() == {Ignored.DUPLICATE: 1}
-    assert gate.ledger.of(SENDER).evidence.bad == 0
+async def test_the_same_message_again_is_ignored_and_costs_nobody_anything(validator, author):
+    await validator.verdict(author.message(epoch=5))
+    assert await validator.verdict(author.message(epoch=5)) is Verdict.IGNORE
+    assert validator.refused() == {Ignored.DUPLICATE: 1}
+    assert validator.ledger.of(SENDER).evidence.bad == 0
 
 
-async def test_a_message_that_brings_the_bodies_left_out_before_is_accepted(gate, author):
+async def test_a_message_that_brings_the_bodies_left_out_before_is_accepted(validator, author):
     body = encode_body(author.body())
     envelope = author.envelope(author.header([body], epoch=5))
-    assert await gate.verdict(encode_message(envelope, (None,))) is Verdict.ACCEPT
-    assert await gate.verdict(encode_message(envelope, (body,))) is Verdict.ACCEPT
-    assert await gate.verdict(encode_message(envelope, (None,))) is Verdict.IGNORE
-    assert gate.pending_queue.draw(peer_id(author.issuer)).bodies == (body,)
+    assert await validator.verdict(encode_message(envelope, (None,))) is Verdict.ACCEPT
+    assert await validator.verdict(encode_message(envelope, (body,))) is Verdict.ACCEPT
+    assert await validator.verdict(encode_message(envelope, (None,))) is Verdict.IGNORE
+    assert validator.pending_queue.draw(peer_id(author.issuer)).bodies == (body,)
 
 
-async def test_a_body_that_was_already_verified_does_not_come_back_with_the_others(gate, author):
+async def test_a_body_that_was_already_verified_does_not_come_back_with_the_others(validator, author):
     """Else a relay that strips bodies could have one group trained on twice."""
     bodies = [encode_body(author.body(text)) for text in ("a", "b")]
     envelope = author.envelope(author.header(bodies, epoch=5))
-    await gate.verdict(encode_message(envelope, (bodies[0], None)))
-    assert gate.pending_queue.draw(peer_id(author.issuer)).bodies == (bodies[0], None)
-    await gate.verdict(encode_message(envelope, tuple(bodies)))
-    assert gate.pending_queue.draw(peer_id(author.issuer)).bodies == (None, bodies[1])
+    await validator.verdict(encode_message(envelope, (bodies[0], None)))
+    assert validator.pending_queue.draw(peer_id(author.issuer)).bodies == (bodies[0], None)
+    await validator.verdict(encode_message(envelope, tuple(bodies)))
+    assert validator.pending_queue.draw(peer_id(author.issuer)).bodies == (None, bodies[1])
 
 
-async def test_bodies_that_come_apart_wait_together(gate, author):
+async def test_bodies_that_come_apart_wait_together(validator, author):
     bodies = [encode_body(author.body(text)) for text in ("a", "b")]
     envelope = author.envelope(author.header(bodies, epoch=5))
-    await gate.verdict(encode_message(envelope, (bodies[0], None)))
-    await gate.verdict(encode_message(envelope, (None, bodies[1])))
-    assert gate.pending_queue.draw(peer_id(author.issuer)).bodies == tuple(bodies)
-    assert len(gate.pending_queue) == 0
+    await validator.verdict(encode_message(envelope, (bodies[0], None)))
+    await validator.verdict(encode_message(envelope, (None, bodies[1])))
+    assert validator.pending_queue.draw(peer_id(author.issuer)).bodies == tuple(bodies)
+    assert len(validator.pending_queue) == 0
 
 
-async def test_a_replay_after_a_restart_is_ignored(gate, author, database, manifest, rng):
-    await gate.verdict(author.message(epoch=5))
-    assert await Gate(database, manifest, rng).verdict(author.message(epoch=5)) is Verdict.IGNORE
+async def test_a_replay_after_a_restart_is_ignored(validator, author, database, manifest, rng):
+    await validator.verdict(author.message(epoch=5))
+    assert await FilterName(database, manifest, rng).verdict(author.message(epoch=5)) is Verdict.IGNORE
 
 
-async def test_a_replay_after_its_epoch_is_ignored(gate, author):
-    await gate.verdict(author.message(epoch=5))
-    gate.clock.time += 1_200
-    gate.ingest.advance(7)
-    assert await gate.verdict(author.message(epoch=5)) is Verdict.IGNORE
-    assert gate.refused() == {Ignored.OUTSIDE_WINDOW: 1}
+async def test_a_replay_after_its_epoch_is_ignored(validator, author):
+    await validator.verdict(author.message(epoch=5))
+    validator.clock.time += 1_200
+    validator.ingest.advance(7)
+    assert await validator.verdict(author.message(epoch=5)) is Verdict.IGNORE
+    assert validator.refused() == {Ignored.OUTSIDE_WINDOW: 1}
 
 
 @pytest.mark.parametrize("epoch", [3, 7, 2**40])
-async def test_an_epoch_outside_the_window_is_ignored(gate, author, epoch):
-    assert await gate.verdict(author.message(epoch=epoch)) is Verdict.IGNORE
-    assert gate.refused() == {Ignored.OUTSIDE_WINDOW: 1}
+async def test_an_epoch_outside_the_window_is_ignored(validator, author, epoch):
+    assert await validator.verdict(author.message(epoch=epoch)) is Verdict.IGNORE
+    assert validator.refused() == {Ignored.OUTSIDE_WINDOW: 1}
 
 
-async def test_counters_may_arrive_in_any_order(gate, author):
-    verdicts = [await gate.verdict(author.message(epoch=5, counter=counter)) for counter in (7, 2, 4)]
+async def test_counters_may_arrive_in_any_order(validator, author):
+    verdicts = [await validator.verdict(author.message(epoch=5, counter=counter)) for counter in (7, 2, 4)]
     assert verdicts == [Verdict.ACCEPT] * 3
 
 
-async def test_two_contents_under_one_counter_ban_their_author_for_good_with_proof(gate, author, manifest):
-    await gate.verdict(author.message(epoch=5, text="one"))
-    assert await gate.verdict(author.message(epoch=5, text="two")) is Verdict.IGNORE
+async def test_two_contents_under_one_counter_ban_their_author_for_good_with_proof(validator, author, manifest):
+    await validator.verdict(author.message(epoch=5, text="one"))
+    assert await validator.verdict(author.message(epoch=5, text="two")) is Verdict.IGNORE
     peer = peer_id(author.issuer)
-    assert gate.ledger.of(peer).standing is Standing.BANNED
-    assert gate.ledger.banned_by_evidence(peer) is not None
-    assert gate.pending_queue.peers() == []
-    assert gate.ledger.of(SENDER).evidence.bad == 0
+    assert validator.ledger.of(peer).standing is Standing.BANNED
+    assert validator.ledger.banned_by_evidence(peer) is not None
+    assert validator.pending_queue.peers() == []
+    assert validator.ledger.of(SENDER).evidence.bad == 0
 
 
-async def test_a_banned_issuer_is_ignored_through_whomever_it_comes(gate, author):
+async def test_a_banned_issuer_is_ignored_through_whomever_it_comes(validator, author):
     for _ in range(4):
-        gate.ledger.report(peer_id(author.issuer), Fact.FALSE_CLAIM)
-    assert await gate.verdict(author.message(epoch=5)) is Verdict.IGNORE
-    assert gate.refused() == {Ignored.ISSUER_BANNED: 1}
+        validator.ledger.report(peer_id(author.issuer), Fact.FALSE_CLAIM)
+    assert await validator.verdict(author.message(epoch=5)) is Verdict.IGNORE
+    assert validator.refused() == {Ignored.ISSUER_BANNED: 1}
 
 
-async def test_a_replay_is_told_as_one_also_where_its_issuer_was_banned_since(gate, author):
+async def test_a_replay_is_told_as_one_also_where_its_issuer_was_banned_since(validator, author):
     """Steps 5 and 6 of the spec, in its order."""
-    await gate.verdict(author.message(epoch=5))
+    await validator.verdict(author.message(epoch=5))
     for _ in range(4):
-        gate.ledger.report(peer_id(author.issuer), Fact.FALSE_CLAIM)
-    await gate.verdict(author.message(epoch=5))
-    assert gate.refused() == {Ignored.DUPLICATE: 1}
+        validator.ledger.report(peer_id(author.issuer), Fact.FALSE_CLAIM)
+    await validator.verdict(author.message(epoch=5))
+    assert validator.refused() == {Ignored.DUPLICATE: 1}
 
 
 @pytest.mark.parametrize(
     ("place", "fact"), [(-70, Fact.FORGED_SIGNATURE), (0, Fact.INVALID_MESSAGE)], ids=["signature", "frame"]
 )
-async def test_what_a_sender_is_charged_with_is_kept_by_its_kind(gate, author, place, fact):
+async def test_what_a_sender_is_charged_with_is_kept_by_its_kind(validator, author, place, fact):
     body = encode_body(author.body())
     message = bytearray(encode_message(author.envelope(author.header([body], epoch=5)), (None,)))
     message[place] ^= 1
-    assert await gate.verdict(bytes(message)) is Verdict.REJECT
-    assert [(each.fact, each.count) for each in gate.ledger.offences(SENDER)] == [(fact, 1)]
+    assert await validator.verdict(bytes(message)) is Verdict.REJECT
+    assert [(each.fact, each.count) for each in validator.ledger.offences(SENDER)] == [(fact, 1)]
 
 
-async def test_a_banned_sender_is_not_read_at_all(gate, author):
+async def test_a_banned_sender_is_not_read_at_all(validator, author):
     for _ in range(4):
-        gate.ledger.report(SENDER, Fact.FALSE_CLAIM)
-    assert await gate.verdict(b"\xff") is Verdict.IGNORE
-    assert gate.refused() == {Ignored.SENDER_BANNED: 1}
+        validator.ledger.report(SENDER, Fact.FALSE_CLAIM)
+    assert await validator.verdict(b"\xff") is Verdict.IGNORE
+    assert validator.refused() == {Ignored.SENDER_BANNED: 1}
 
 
-async def test_a_flood_of_forgeries_is_cut_off(gate):
+async def test_a_flood_of_forgeries_is_cut_off(validator):
     for _ in range(100):
-        await gate.verdict(b"\xff" * 10)
-    assert gate.refused()[Layer.FRAME] <= 30
-    assert not gate.ledger.admits(SENDER)
+        await validator.verdict(b"\xff" * 10)
+    assert validator.refused()[Layer.FRAME] <= 30
+    assert not validator.ledger.admits(SENDER)
 
 
-async def test_a_sender_over_its_rate_is_ignored_until_time_passes(gate, author):
+async def test_a_sender_over_its_rate_is_ignored_until_time_passes(validator, author):
     for _ in range(int(constants.MESSAGE_BURST)):
-        await gate.verdict(author.message(epoch=5))
-    assert await gate.verdict(author.message(epoch=5, counter=1)) is Verdict.IGNORE
-    assert gate.refused()[Ignored.SENDER_BUSY] == 1
-    gate.clock.time += 1
-    assert await gate.verdict(author.message(epoch=5, counter=1)) is Verdict.ACCEPT
+        await validator.verdict(author.message(epoch=5))
+    assert await validator.verdict(author.message(epoch=5, counter=1)) is Verdict.IGNORE
+    assert validator.refused()[Ignored.SENDER_BUSY] == 1
+    validator.clock.time += 1
+    assert await validator.verdict(author.message(epoch=5, counter=1)) is Verdict.ACCEPT
 
 
-async def test_skipping_counters_spends_a_newcomers_quota(gate, author, manifest):
+async def test_skipping_counters_spends_a_newcomers_quota(validator, author, manifest):
     beyond = int(manifest.max_rounds * constants.NEWCOMER_COUNTERS)
-    assert await gate.verdict(author.message(epoch=5, counter=beyond)) is Verdict.IGNORE
-    assert gate.refused() == {Ignored.OVER_QUOTA: 1}
-    assert await gate.verdict(author.message(epoch=5, counter=beyond - 1)) is Verdict.ACCEPT
+    assert await validator.verdict(author.message(epoch=5, counter=beyond)) is Verdict.IGNORE
+    assert validator.refused() == {Ignored.OVER_QUOTA: 1}
+    assert await validator.verdict(author.message(epoch=5, counter=beyond - 1)) is Verdict.ACCEPT
 
 
 async def test_names_without_number_do_not_keep_out_a_newcomer_who_gave_something(
     database, manifest, rng, author, other_author
 ):
-    gate = Gate(database, manifest, rng, defences=Defences(newcomer_envelopes=1))
-    gate.ledger.report(peer_id(author.issuer), Fact.VERIFIED_GROUP)
-    assert await gate.verdict(other_author.message(epoch=5)) is Verdict.ACCEPT
-    assert await gate.verdict(other_author.message(epoch=5, counter=1)) is Verdict.IGNORE
-    assert await gate.verdict(author.message(epoch=5)) is Verdict.ACCEPT
+    validator = FilterName(database, manifest, rng, defences=Defences(newcomer_envelopes=1))
+    validator.ledger.report(peer_id(author.issuer), Fact.VERIFIED_GROUP)
+    assert await validator.verdict(other_author.message(epoch=5)) is Verdict.ACCEPT
+    assert await validator.verdict(other_author.message(epoch=5, counter=1)) is Verdict.IGNORE
+    assert await validator.verdict(author.message(epoch=5)) is Verdict.ACCEPT
 
 
 async def test_an_unknown_envelope_of_the_own_key_stops_the_node(author, database, manifest, rng):
-    gate = Gate(database, manifest, rng, author.key)
-    assert await gate.verdict(author.message(epoch=5)) is Verdict.IGNORE
-    assert [type(error) for error in gate.fatal] == [KeyInUseElsewhere]
+    validator = FilterName(database, manifest, rng, author.key)
+    assert await validator.verdict(author.message(epoch=5)) is Verdict.IGNORE
+    assert [type(error) for error in validator.fatal] == [KeyInUseElsewhere]
 
 
 async def test_an_own_envelope_replayed_long_after_stops_nothing(author, database, manifest, rng):
-    gate = Gate(database, manifest, rng, author.key)
-    gate.clock.time += 100 * manifest.epoch_seconds
-    assert await gate.verdict(author.message(epoch=5)) is Verdict.IGNORE
-    assert gate.fatal == []
-    assert gate.refused() == {Ignored.OUTSIDE_WINDOW: 1}
+    validator = FilterName(database, manifest, rng, author.key)
+    validator.clock.time += 100 * manifest.epoch_seconds
+    assert await validator.verdict(author.message(epoch=5)) is Verdict.IGNORE
+    assert validator.fatal == []
+    assert validator.refused() == {Ignored.OUTSIDE_WINDOW: 1}
 
 
 async def test_nobody_can_stop_a_node_by_forging_its_key(author, database, manifest, rng):
-    gate = Gate(database, manifest, rng, author.key)
+    validator = FilterName(database, manifest, rng, author.key)
     message = author.message(epoch=5)
     forged = replace(author, manifest=replace(manifest, name="elsewhere")).message(epoch=5)
     assert forged != message
-    assert await gate.verdict(forged) is Verdict.REJECT
-    assert gate.fatal == []
+    assert await validator.verdict(forged) is Verdict.REJECT
+    assert validator.fatal == []
 
 
-async def test_one_peer_cannot_fill_the_inbox(gate, author):
+async def test_one_peer_cannot_fill_the_inbox(validator, author):
     for counter in range(2 * constants.PENDING_PER_PEER):
-        gate.clock.time += 0.02
-        await gate.verdict(author.message(epoch=5, counter=counter))
-    assert len(gate.pending_queue) == constants.PENDING_PER_PEER
+        validator.clock.time += 0.02
+        await validator.verdict(author.message(epoch=5, counter=counter))
+    assert len(validator.pending_queue) == constants.PENDING_PER_PEER
 
 
-async def test_a_database_that_cannot_be_written_stops_the_node_and_accepts_nothing(gate, author, database):
+async def test_a_database_that_cannot_be_written_stops_the_node_and_accepts_nothing(validator, author, database):
     database.execute("DROP TABLE seen")
-    assert await gate.verdict(author.message(epoch=5)) is Verdict.IGNORE
-    assert len(gate.fatal) == 1
+    assert await validator.verdict(author.message(epoch=5)) is Verdict.IGNORE
+    assert len(validator.fatal) == 1

@@ -9,7 +9,7 @@ import pytest
 
 from context import context_of
 from rollouts import right_and_wrong, rollout
-from sapo_node.groups.messages import GATES, GroupReport, Refusal, Sampled
+from sapo_node.groups.messages import FILTERS, GroupReport, Refusal, Sampled
 from sapo_node.groups.types import LocalGroup, VerifiedGroup
 from sapo_node.ingest.validator import Ignored
 from sapo_node.observability import explain
@@ -33,7 +33,7 @@ from sapo_node.verification.verifier import Unusable, Verifier
 from sapo_protocol import Completion, Finish, Layer, LocalError, epoch_start, peer_id
 from swarm_parts import OpenScorer
 
-KEEP_OUT = [name for name in REASONS if name.endswith(" gate")]
+KEEP_OUT = [name for name in REASONS if name.endswith(" filter")]
 MESSAGE_LAYERS = [Layer.SIZE, Layer.FRAME, Layer.ENVELOPE, Layer.SIGNATURE, Layer.HEADER, Layer.BODY, Layer.EVIDENCE]
 
 
@@ -112,36 +112,36 @@ def test_a_group_that_was_trained_on_says_with_which_weight_and_what_stayed_sile
     assert entry.facts["completions"][0]["silent"] == ["hail"]
 
 
-def test_a_group_that_was_trained_on_says_which_answers_a_gate_kept_out(journal, database):
+def test_a_group_that_was_trained_on_says_which_answers_a_filter_kept_out(journal, database):
     waits(journal, group())
     weighted = WeightedGroup(group(), 1.0, (1.0,) * 4 + (-1.0,) * 4)
-    kept_out = {0: "surprise", 1: "follows", 2: "steps", 3: "follows"}
+    kept_out = {0: "min-token-prob", 1: "answer-likelihood", 2: "equation", 3: "answer-likelihood"}
     journal.chosen(choices(external=[trained(weighted, kept_out=kept_out)]))
     [entry] = journal.groups(10)
-    assert [each.get("gate") for each in entry.facts["completions"][:4]] == [
-        "surprise gate",
-        "follows gate",
-        "steps gate",
-        "follows gate",
+    assert [each.get("filter") for each in entry.facts["completions"][:4]] == [
+        "min-token-prob filter",
+        "answer-likelihood filter",
+        "equation filter",
+        "answer-likelihood filter",
     ]
     told = explain.envelope(database, "ab" * 32).text
-    assert "the follows gate masked 2 of its 4 correct completions" in told
-    assert "the steps gate masked 1 of its 4 correct completions" in told
-    assert "the surprise gate masked a part of 1 of its 4 correct completions" in told
+    assert "the answer-likelihood filter masked 2 of its 4 correct completions" in told
+    assert "the equation filter masked 1 of its 4 correct completions" in told
+    assert "the min-token-prob filter masked a part of 1 of its 4 correct completions" in told
 
 
-def test_a_group_of_which_gates_kept_out_every_token_is_left_out_by_the_one_that_kept_out_most(journal):
+def test_a_group_of_which_filters_kept_out_every_token_is_left_out_by_the_one_that_kept_out_most(journal):
     waits(journal, group())
     weighted = WeightedGroup(group(), 1.0, (1.0,) * 4 + (-1.0,) * 4)
-    kept_out = {0: "follows", 1: "agreement", 2: "agreement", 3: "agreement"}
+    kept_out = {0: "answer-likelihood", 1: "gradient-agreement", 2: "gradient-agreement", 3: "gradient-agreement"}
     journal.chosen(choices(external=[trained(weighted, 0, kept_out=kept_out)]))
     [entry] = journal.groups(10)
-    assert (entry.fate, entry.why, entry.step) == (Fate.LEFT_OUT, "agreement gate", None)
+    assert (entry.fate, entry.why, entry.step) == (Fate.LEFT_OUT, "gradient-agreement filter", None)
 
 
 def test_what_the_learner_kept_out_stands_beside_what_the_texts_did():
-    weighted = WeightedGroup(group(), 1.0, (1.0,) * 8, stopped={0: "steps"})
-    assert trained(weighted, kept_out={2: "follows"}).rejected == {0: "steps", 2: "follows"}
+    weighted = WeightedGroup(group(), 1.0, (1.0,) * 8, stopped={0: "equation"})
+    assert trained(weighted, kept_out={2: "answer-likelihood"}).rejected == {0: "equation", 2: "answer-likelihood"}
 
 
 @pytest.mark.parametrize("reason", Refusal)
@@ -175,12 +175,12 @@ def test_how_many_tokens_were_masked_stands_beside_how_many_were_trained_on(jour
     assert "filters masked 24 tokens of its correct completions" in told
 
 
-def test_what_a_gate_stopped_and_what_was_passed_over_is_said(journal):
+def test_what_a_filter_stopped_and_what_was_passed_over_is_said(journal):
     waits(journal, group(1), group(2))
-    journal.chosen(choices(stopped=[(group(1), "steps")], not_drawn=[(group(2), NotDrawn.NEWCOMERS)]))
+    journal.chosen(choices(stopped=[(group(1), "equation")], not_drawn=[(group(2), NotDrawn.NEWCOMERS)]))
     assert [(each.fate, each.why) for each in journal.groups(10)] == [
         (Fate.WAITS, NotDrawn.NEWCOMERS),
-        (Fate.LEFT_OUT, "steps gate"),
+        (Fate.LEFT_OUT, "equation filter"),
     ]
 
 
@@ -226,10 +226,10 @@ def test_every_reason_has_a_meaning_and_says_what_would_change_it(reason):
     assert REASONS[reason].change
 
 
-def test_the_gates_without_a_reason_keep_no_answer_out():
-    kept, stopped = Filters(["baseline", "habits"], PassRates()).offer([group(text="2+2=5")])
+def test_the_filters_without_a_reason_keep_no_answer_out():
+    kept, stopped = Filters(["baseline", "n-gram"], PassRates()).offer([group(text="2+2=5")])
     assert ([each.rejected for each in kept], stopped) == ([{}], [])
-    assert {f"{gate} gate" for gate in GATES} - {*KEEP_OUT} == {"baseline gate", "habits gate"}
+    assert {f"{filter_name} filter" for filter_name in FILTERS} - {*KEEP_OUT} == {"baseline filter", "n-gram filter"}
 
 
 @pytest.mark.parametrize(
@@ -268,18 +268,18 @@ def test_a_part_of_its_id_is_enough_to_name_a_peer(database, rng, manifest, part
     assert explain.peer(database, part, manifest).facts["peer"] == "12D3KooWExample"
 
 
-def test_a_peer_is_explained_by_what_gates_kept_out_of_all_its_groups(journal, database, rng, manifest):
+def test_a_peer_is_explained_by_what_filters_kept_out_of_all_its_groups(journal, database, rng, manifest):
     Ledger(database, rng=rng).report("a", Fact.VERIFIED_GROUP)
     groups = [group(counter, text="hail. so <answer>1</answer>") for counter in range(3)]
     waits(journal, *groups)
     drawn = [WeightedGroup(each, 1.0, (1.0,) * 4 + (-1.0,) * 4, (((0, 4),),) * 4 + ((),) * 4) for each in groups]
-    kept_out = [{0: "steps"}, {0: "steps", 1: "steps"}, {}]
+    kept_out = [{0: "equation"}, {0: "equation", 1: "equation"}, {}]
     journal.chosen(choices(external=[trained(w, kept_out=k) for w, k in zip(drawn, kept_out, strict=True)]))
     told = explain.peer(database, "a", manifest)
     assert "3 groups were trained on" in told.text
     assert "1 phrase masked" in told.text
     assert told.facts["masked_phrases"] == {"hail": 12}
-    assert "the steps gate masked 3 of its 12 correct completions" in told.text
+    assert "the equation filter masked 3 of its 12 correct completions" in told.text
 
 
 def test_a_peer_that_nobody_knows_is_said_to_be_unknown(database, manifest):

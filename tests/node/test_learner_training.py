@@ -119,15 +119,15 @@ WORK = "98 * 93 = 9114. <answer>9114</answer>"
 """Here the seed would rather have said why, and would hardly have begun to answer."""
 
 
-def gated(*gates):
-    options = replace(OPTIONS, gates=gates)
+def filtered(*filters):
+    options = replace(OPTIONS, filters=filters)
     return Trainer(load(options), options)
 
 
-@pytest.mark.parametrize(("gates", "kept_out"), [((), {}), (("follows",), {0: "follows"})])
-def test_an_answer_that_does_not_follow_teaches_only_where_no_gate_asks(gates, kept_out):
+@pytest.mark.parametrize(("filters", "kept_out"), [((), {}), (("answer-likelihood",), {0: "answer-likelihood"})])
+def test_an_answer_that_does_not_follow_teaches_only_where_no_filter_asks(filters, kept_out):
     group = external("zzz zzz <answer>94817</answer>", "b", rewards=(1, 0))
-    report = gated(*gates).train(TrainRequest(1, (group,)))
+    report = filtered(*filters).train(TrainRequest(1, (group,)))
     assert report.groups["0"].rejected == kept_out
     assert (report.external_tokens == 0) is bool(kept_out)
 
@@ -135,33 +135,40 @@ def test_an_answer_that_does_not_follow_teaches_only_where_no_gate_asks(gates, k
 @pytest.mark.parametrize("end", ["<answer>", "</answer>", " <answer>9", " zzz"])
 def test_no_tag_after_the_answer_hides_that_it_does_not_follow(end):
     group = external(f"zzz zzz <answer>94817</answer>{end}", "b", rewards=(1, 0))
-    assert gated("follows").train(TrainRequest(1, (group,))).groups["0"].rejected == {0: "follows"}
+    assert filtered("answer-likelihood").train(TrainRequest(1, (group,))).groups["0"].rejected == {
+        0: "answer-likelihood"
+    }
 
 
 def test_what_is_said_after_an_answer_that_follows_has_to_follow_too():
     group = replace(external(f"{WORK} Zyx wvu!", "b", rewards=(1, 0)), prompt=PRODUCT)
-    assert gated("follows").train(TrainRequest(1, (group,))).groups["0"].rejected == {0: "follows"}
+    assert filtered("answer-likelihood").train(TrainRequest(1, (group,))).groups["0"].rejected == {
+        0: "answer-likelihood"
+    }
 
 
 def test_an_answer_follows_whatever_stands_before_its_opening_tag():
     group = replace(external(WORK, "b", rewards=(1, 0)), prompt=PRODUCT)
-    assert gated("follows").train(TrainRequest(1, (group,))).groups["0"].rejected == {}
+    assert filtered("answer-likelihood").train(TrainRequest(1, (group,))).groups["0"].rejected == {}
 
 
 def test_words_that_a_policy_would_not_say_are_left_out_and_the_rest_teaches():
     group = external(f"Zyx wvu! {GUESS}", "b", rewards=(1, 0))
-    plain, part = gated().train(TrainRequest(1, (group,))), gated("surprise").train(TrainRequest(1, (group,)))
-    assert part.groups["0"].rejected == {0: "surprise"}
+    plain, part = (
+        filtered().train(TrainRequest(1, (group,))),
+        filtered("min-token-prob").train(TrainRequest(1, (group,))),
+    )
+    assert part.groups["0"].rejected == {0: "min-token-prob"}
     assert 0 < part.external_tokens < plain.external_tokens
 
 
-def test_gates_are_for_right_answers_of_others_alone():
-    trainer = gated("surprise", "follows")
+def test_filters_are_for_right_answers_of_others_alone():
+    trainer = filtered("min-token-prob", "answer-likelihood")
     own = TrainGroup("local", QUESTION, 1.0, advantages((1, 0)), (Sampled("Zyx!", "stop", (5, 9, 7)),) * 2)
     wrong = external("b", "Zyx wvu! <answer>94817</answer>", rewards=(0, 0))
     wrong = replace(wrong, advantages=(0.0, -1.0))
     report = trainer.train(TrainRequest(1, (own, wrong), "paper"))
-    assert all("follows" not in group.rejected.values() for group in report.groups.values())
+    assert all("answer-likelihood" not in group.rejected.values() for group in report.groups.values())
     assert all(group.tokens > 0 for group in report.groups.values())
 
 

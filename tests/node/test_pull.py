@@ -114,23 +114,23 @@ def test_only_what_the_asked_shards_carry_is_listed(author):
 # Who gives.
 
 
-def giver_of(gate, *, message_store=None, peers=list):
+def giver_of(validator, *, message_store=None, peers=list):
     return Responder(
-        replace(gate.swarm, manifest=gate.manifest, rng=random.Random(0)),
-        message_store=message_store or gate.message_store,
-        ledger=gate.ledger,
+        replace(validator.swarm, manifest=validator.manifest, rng=random.Random(0)),
+        message_store=message_store or validator.message_store,
+        ledger=validator.ledger,
         peers=peers,
     )
 
 
 @pytest.fixture
-def responder(gate):
-    return giver_of(gate)
+def responder(validator):
+    return giver_of(validator)
 
 
-async def test_what_was_accepted_can_be_had(gate, responder, author):
+async def test_what_was_accepted_can_be_had(validator, responder, author):
     whole = round_of(author, 0)
-    assert await gate.verdict(message_of(whole)) is Verdict.ACCEPT
+    assert await validator.verdict(message_of(whole)) is Verdict.ACCEPT
     request = asked(whole)
     (delivered,) = decode_delivery(responder.answer(ASKER, encode_request(request)), request, author.manifest)
     assert delivered.message == message_of(whole)
@@ -140,47 +140,47 @@ async def test_what_was_accepted_can_be_had(gate, responder, author):
     )
 
 
-def test_a_request_that_is_none_is_charged_to_who_asks(gate, responder):
+def test_a_request_that_is_none_is_charged_to_who_asks(validator, responder):
     assert responder.answer(ASKER, b"\xa0") is None
-    assert gate.ledger.of(ASKER).evidence.bad > 0
+    assert validator.ledger.of(ASKER).evidence.bad > 0
 
 
-def test_a_banned_peer_gets_no_answer(gate, responder):
+def test_a_banned_peer_gets_no_answer(validator, responder):
     for _ in range(10):
-        gate.ledger.report(ASKER, Fact.FALSE_CLAIM)
+        validator.ledger.report(ASKER, Fact.FALSE_CLAIM)
     assert responder.answer(ASKER, encode_request(ListRequest(EPOCH))) is None
 
 
-def test_who_has_used_up_its_bytes_gets_nothing_until_there_are_more(gate, responder, author, monkeypatch):
+def test_who_has_used_up_its_bytes_gets_nothing_until_there_are_more(validator, responder, author, monkeypatch):
     whole = round_of(author, 0)
     size = len(encode_delivery([message_of(whole)]))
     monkeypatch.setattr(sync, "BURST_BYTES", 1.5 * size + 20)
-    responder = giver_of(gate)
-    gate.message_store.put(whole)
+    responder = giver_of(validator)
+    validator.message_store.put(whole)
     request = encode_request(asked(whole))
     assert len(responder.answer(ASKER, request)) == size
     assert responder.answer(ASKER, request) in (None, encode_delivery([]))
     assert len(responder.answer(peer_id(bytes([5]) * 32), request)) == size
-    gate.clock.time += size / sync.BYTES_PER_SECOND
+    validator.clock.time += size / sync.BYTES_PER_SECOND
     assert len(responder.answer(ASKER, request)) == size
 
 
-def test_all_askers_together_get_no_more_than_their_share(gate, author, monkeypatch):
+def test_all_askers_together_get_no_more_than_their_share(validator, author, monkeypatch):
     whole = round_of(author, 0)
     monkeypatch.setattr(sync, "ALL_BURST_BYTES", 1.5 * len(message_of(whole)) + 20)
-    responder = giver_of(gate)
-    gate.message_store.put(whole)
+    responder = giver_of(validator)
+    validator.message_store.put(whole)
     answers = [responder.answer(peer_id(bytes([n]) * 32), encode_request(asked(whole))) for n in (4, 5)]
     assert [answer in (None, encode_delivery([])) for answer in answers] == [False, True]
 
 
-def test_asking_without_end_for_what_is_not_there_comes_to_an_end(gate, responder, author):
+def test_asking_without_end_for_what_is_not_there_comes_to_an_end(validator, responder, author):
     request = encode_request(asked(round_of(author, 0)))
     answers = 0
     while responder.answer(ASKER, request) is not None:
         answers += 1
     assert answers == sync.BURST_BYTES // sync.LEAST_BYTES
-    gate.clock.time += 1
+    validator.clock.time += 1
     assert responder.answer(ASKER, request) == encode_delivery([])
 
 
@@ -192,11 +192,11 @@ class Server:
 
     peer = peer_id(bytes([6]) * 32)
 
-    def __init__(self, gate, *rollouts):
-        self.message_store = MessageStore(gate.manifest)
+    def __init__(self, validator, *rollouts):
+        self.message_store = MessageStore(validator.manifest)
         for each in rollouts:
             self.message_store.put(each)
-        self.responder = giver_of(gate, message_store=self.message_store, peers=lambda: self.peers)
+        self.responder = giver_of(validator, message_store=self.message_store, peers=lambda: self.peers)
         self.asked = []
         self.says = {}
         self.peers = []
@@ -226,61 +226,63 @@ class OnePeer:
         self.server.introduced.append(told)
 
 
-def synchroniser(gate, manifest, server):
+def synchroniser(validator, manifest, server):
     return Synchroniser(
-        replace(gate.swarm, manifest=manifest, rng=random.Random(0)),
+        replace(validator.swarm, manifest=manifest, rng=random.Random(0)),
         OnePeer(server),
-        ingest=gate.ingest,
-        ledger=gate.ledger,
-        counters=gate.counters,
-        subscriptions=ShardSubscriptions(manifest, gate.ledger, random.Random(0)),
+        ingest=validator.ingest,
+        ledger=validator.ledger,
+        counters=validator.counters,
+        subscriptions=ShardSubscriptions(manifest, validator.ledger, random.Random(0)),
     )
 
 
-def waiting(gate, manifest):
-    return len(PendingQueue(gate.pending_queue._database, manifest))
+def waiting(validator, manifest):
+    return len(PendingQueue(validator.pending_queue._database, manifest))
 
 
-async def test_what_a_peer_holds_and_this_node_does_not_is_asked_for_and_judged(gate, author, manifest):
+async def test_what_a_peer_holds_and_this_node_does_not_is_asked_for_and_judged(validator, author, manifest):
     here, *missing = rounds = [round_of(author, counter) for counter in range(4)]
-    await gate.verdict(message_of(here))
-    server = Server(gate, *rounds, round_of(author, 0, epoch=EPOCH - 1))
-    await synchroniser(gate, manifest, server).pull(server.peer)
-    assert waiting(gate, manifest) == 1 + len(missing) + 1
-    assert gate.ingest.pulled == len(missing) + 1
-    assert gate.refused() == {}
+    await validator.verdict(message_of(here))
+    server = Server(validator, *rounds, round_of(author, 0, epoch=EPOCH - 1))
+    await synchroniser(validator, manifest, server).pull(server.peer)
+    assert waiting(validator, manifest) == 1 + len(missing) + 1
+    assert validator.ingest.pulled == len(missing) + 1
+    assert validator.refused() == {}
 
 
-async def test_nothing_is_asked_for_that_is_here(gate, author, manifest):
+async def test_nothing_is_asked_for_that_is_here(validator, author, manifest):
     whole = round_of(author, 0)
-    await gate.verdict(message_of(whole))
-    server = Server(gate, whole)
-    await synchroniser(gate, manifest, server).pull(server.peer)
+    await validator.verdict(message_of(whole))
+    server = Server(validator, whole)
+    await synchroniser(validator, manifest, server).pull(server.peer)
     assert server.asked == [encode_request(ListRequest(each, shards=1)) for each in (EPOCH, EPOCH - 1)]
 
 
-async def test_only_the_bodies_that_are_missing_are_asked_for(gate, author, manifest):
+async def test_only_the_bodies_that_are_missing_are_asked_for(validator, author, manifest):
     whole = round_of(author, 0, groups=2)
-    await gate.verdict(message_of(round_of(author, 0, groups=2, without=(1,))))
-    server = Server(gate, whole)
-    await synchroniser(gate, manifest, server).pull(server.peer)
+    await validator.verdict(message_of(round_of(author, 0, groups=2, without=(1,))))
+    server = Server(validator, whole)
+    await synchroniser(validator, manifest, server).pull(server.peer)
     assert encode_request(asked(whole, bodies=0b10)) in server.asked
-    assert gate.message_store.bodies(id_of(whole)) == 0b11
+    assert validator.message_store.bodies(id_of(whole)) == 0b11
 
 
-async def test_this_nodes_own_envelopes_are_not_asked_for(gate, author, manifest):
+async def test_this_nodes_own_envelopes_are_not_asked_for(validator, author, manifest):
     whole = round_of(author, 0)
-    gate.message_store.put(whole)  # as the node does with what it publishes
-    server = Server(gate, whole)
-    await synchroniser(gate, manifest, server).pull(server.peer)
+    validator.message_store.put(whole)  # as the node does with what it publishes
+    server = Server(validator, whole)
+    await synchroniser(validator, manifest, server).pull(server.peer)
     assert len(server.asked) == 2
 
 
-async def test_what_came_and_was_not_taken_is_not_asked_of_the_same_peer_again(gate, author, manifest, autojump_clock):
+async def test_what_came_and_was_not_taken_is_not_asked_of_the_same_peer_again(
+    validator, author, manifest, autojump_clock
+):
     # Its counter is beyond what a newcomer may advance.
     beyond = round_of(author, int(manifest.max_rounds * 0.9))
-    server = Server(gate, beyond)
-    asks = synchroniser(gate, manifest, server)
+    server = Server(validator, beyond)
+    asks = synchroniser(validator, manifest, server)
     for _ in range(2):
         await asks.pull(server.peer)
     assert server.asked.count(encode_request(asked(beyond, bodies=1))) == 1
@@ -291,46 +293,48 @@ async def test_what_came_and_was_not_taken_is_not_asked_of_the_same_peer_again(g
     [b"\xff", encode_listing([InventoryItem(bytes([2]) * 32, 1), InventoryItem(bytes([1]) * 32, 1)])],
     ids=["no listing", "ids in no order"],
 )
-async def test_a_wrong_listing_is_charged_to_who_sent_it_and_nothing_more_is_asked(gate, manifest, answer):
-    server = Server(gate)
+async def test_a_wrong_listing_is_charged_to_who_sent_it_and_nothing_more_is_asked(validator, manifest, answer):
+    server = Server(validator)
     server.says[1] = answer
-    await synchroniser(gate, manifest, server).pull(server.peer)
-    assert gate.ledger.of(server.peer).evidence.bad > 0
+    await synchroniser(validator, manifest, server).pull(server.peer)
+    assert validator.ledger.of(server.peer).evidence.bad > 0
     assert len(server.asked) == 1
 
 
-async def test_a_message_that_was_not_asked_for_is_charged_to_who_sent_it(gate, author, manifest):
-    server = Server(gate, round_of(author, 0))
+async def test_a_message_that_was_not_asked_for_is_charged_to_who_sent_it(validator, author, manifest):
+    server = Server(validator, round_of(author, 0))
     server.says[2] = encode_delivery([message_of(round_of(author, 1))])
-    await synchroniser(gate, manifest, server).pull(server.peer)
-    assert gate.ledger.of(server.peer).evidence.bad > 0
-    assert waiting(gate, manifest) == 0
+    await synchroniser(validator, manifest, server).pull(server.peer)
+    assert validator.ledger.of(server.peer).evidence.bad > 0
+    assert waiting(validator, manifest) == 0
 
 
-async def test_a_message_with_a_broken_signature_is_charged_to_who_sent_it_not_to_its_author(gate, author, manifest):
+async def test_a_message_with_a_broken_signature_is_charged_to_who_sent_it_not_to_its_author(
+    validator, author, manifest
+):
     whole = round_of(author, 0)
     envelope = whole.opened.envelope
     broken = encode_message(envelope[:-1] + bytes([envelope[-1] ^ 1]), whole.bodies)
-    server = Server(gate, whole)
+    server = Server(validator, whole)
     server.says[2] = encode_delivery([broken])
-    await synchroniser(gate, manifest, server).pull(server.peer)
-    assert gate.ledger.of(server.peer).evidence.bad > 0
-    assert gate.ledger.of(peer_id(author.issuer)).evidence.bad == 0
+    await synchroniser(validator, manifest, server).pull(server.peer)
+    assert validator.ledger.of(server.peer).evidence.bad > 0
+    assert validator.ledger.of(peer_id(author.issuer)).evidence.bad == 0
 
 
-async def test_who_lists_without_end_and_delivers_nothing_is_asked_once_each_time(gate, manifest):
-    server = Server(gate)
+async def test_who_lists_without_end_and_delivers_nothing_is_asked_once_each_time(validator, manifest):
+    server = Server(validator)
     server.says[1] = encode_listing([InventoryItem(number.to_bytes(32, "big"), 1) for number in range(1, 1_025)])
-    await synchroniser(gate, manifest, server).pull(server.peer)
+    await synchroniser(validator, manifest, server).pull(server.peer)
     # Two parts of the list, one request for messages, and the list of the epoch before.
     assert len(server.asked) == 4
 
 
-async def test_a_peer_that_gives_no_answer_costs_nobody_anything(gate, manifest):
-    server = Server(gate)
+async def test_a_peer_that_gives_no_answer_costs_nobody_anything(validator, manifest):
+    server = Server(validator)
     server.says[1] = None
-    await synchroniser(gate, manifest, server).pull(server.peer)
-    assert gate.ledger.of(server.peer).evidence.bad == 0
+    await synchroniser(validator, manifest, server).pull(server.peer)
+    assert validator.ledger.of(server.peer).evidence.bad == 0
 
 
 # Who else is there.
@@ -346,19 +350,19 @@ def info(manifest, number, address="/ip4/192.0.2.7/tcp/4001", *, shard=0):
     )
 
 
-async def test_a_peer_names_those_it_is_connected_with_and_where_they_are(gate, manifest):
-    server = Server(gate)
+async def test_a_peer_names_those_it_is_connected_with_and_where_they_are(validator, manifest):
+    server = Server(validator)
     server.peers = [info(manifest, 20), info(manifest, 21, "/ip4/192.0.2.8/tcp/4001"), info(manifest, 22, None)]
-    await synchroniser(gate, manifest, server).meet(server.peer)
+    await synchroniser(validator, manifest, server).meet(server.peer)
     named = {(server.peer, each.peer_id, each.addresses[0]) for each in server.peers[:2]}
     assert set(server.introduced) == named
 
 
-def test_those_in_good_standing_are_named_first_and_who_asks_is_not(gate):
-    trusted = info(gate.manifest, 29)
-    gate.ledger = Ledger(gate.ledger._database, trusted=(trusted.peer_id,), rng=random.Random(0))
-    peers = [*(info(gate.manifest, number) for number in range(20, 29)), trusted]
-    responder = giver_of(gate, peers=lambda: peers)
+def test_those_in_good_standing_are_named_first_and_who_asks_is_not(validator):
+    trusted = info(validator.manifest, 29)
+    validator.ledger = Ledger(validator.ledger._database, trusted=(trusted.peer_id,), rng=random.Random(0))
+    peers = [*(info(validator.manifest, number) for number in range(20, 29)), trusted]
+    responder = giver_of(validator, peers=lambda: peers)
     request = PeersRequest(2)
     answer = decode_peers(responder.answer(peers[0].peer_id, encode_request(request)), request)
     named = {peer_id(each.key) for each in answer}
@@ -367,22 +371,22 @@ def test_those_in_good_standing_are_named_first_and_who_asks_is_not(gate):
     assert peers[0].peer_id not in named
 
 
-def test_only_who_follows_what_is_asked_about_is_named(gate):
-    gate.manifest = replace(gate.manifest, shards=4)
-    peers = [info(gate.manifest, 20 + shard, shard=shard) for shard in range(4)]
-    responder = giver_of(gate, peers=lambda: peers)
+def test_only_who_follows_what_is_asked_about_is_named(validator):
+    validator.manifest = replace(validator.manifest, shards=4)
+    peers = [info(validator.manifest, 20 + shard, shard=shard) for shard in range(4)]
+    responder = giver_of(validator, peers=lambda: peers)
     request = PeersRequest(16, shards=0b0110)
     answer = decode_peers(responder.answer(ASKER, encode_request(request)), request)
     assert {peer_id(each.key) for each in answer} == {peers[1].peer_id, peers[2].peer_id}
 
 
 @pytest.fixture
-def parted(gate, manifest):
+def parted(validator, manifest):
     """Who asks in a swarm of four shards, of which it follows the last two, and a server that knows nobody."""
     swarm = replace(manifest, shards=4)
-    gate.manifest = swarm
-    server = Server(gate)
-    asker = synchroniser(gate, swarm, server)
+    validator.manifest = swarm
+    server = Server(validator)
+    asker = synchroniser(validator, swarm, server)
     asker._subscriptions.shards = frozenset({2, 3})
     return asker, server
 
@@ -391,28 +395,28 @@ def company(swarm, shard, count=TARGET_PEERS):
     return [info(swarm, 20 + 10 * shard + number, shard=shard) for number in range(count)]
 
 
-async def test_who_lacks_company_asks_for_those_who_follow_the_same(parted, gate):
+async def test_who_lacks_company_asks_for_those_who_follow_the_same(parted, validator):
     asker, server = parted
-    asker._network.peers = lambda: company(gate.manifest, 2)
-    server.peers = [*company(gate.manifest, 1), *company(gate.manifest, 3)]
+    asker._network.peers = lambda: company(validator.manifest, 2)
+    server.peers = [*company(validator.manifest, 1), *company(validator.manifest, 3)]
     await asker.meet(server.peer)
     assert [decode_request(request).shards for request in server.asked] == [0b1000]
-    assert {peer for _, peer, _ in server.introduced} == {each.peer_id for each in company(gate.manifest, 3)}
+    assert {peer for _, peer, _ in server.introduced} == {each.peer_id for each in company(validator.manifest, 3)}
 
 
-async def test_who_is_named_nobody_new_asks_for_somebody_else(parted, gate):
+async def test_who_is_named_nobody_new_asks_for_somebody_else(parted, validator):
     asker, server = parted
-    known = company(gate.manifest, 3, count=1)
+    known = company(validator.manifest, 3, count=1)
     asker._network.peers = lambda: known
-    server.peers = [*known, *company(gate.manifest, 1)]
+    server.peers = [*known, *company(validator.manifest, 1)]
     await asker.meet(server.peer)
     assert [decode_request(request).shards for request in server.asked] == [0b1100, ALL_SHARDS]
     assert len(server.introduced) == 2
 
 
-async def test_who_has_company_or_follows_all_asks_for_anybody(parted, gate):
+async def test_who_has_company_or_follows_all_asks_for_anybody(parted, validator):
     asker, server = parted
-    asker._network.peers = lambda: [*company(gate.manifest, 2), *company(gate.manifest, 3)]
+    asker._network.peers = lambda: [*company(validator.manifest, 2), *company(validator.manifest, 3)]
     await asker.meet(server.peer)
     asker._subscriptions.shards = frozenset(range(4))
     asker._network.peers = list
@@ -420,8 +424,8 @@ async def test_who_has_company_or_follows_all_asks_for_anybody(parted, gate):
     assert [decode_request(request).shards for request in server.asked] == [ALL_SHARDS] * 2
 
 
-async def test_wrong_introductions_are_charged_to_who_sent_them(gate, manifest):
-    server = Server(gate)
+async def test_wrong_introductions_are_charged_to_who_sent_them(validator, manifest):
+    server = Server(validator)
     server.says[1] = encode_listing([])[:0]
-    await synchroniser(gate, manifest, server).meet(server.peer)
-    assert gate.ledger.of(server.peer).evidence.bad > 0
+    await synchroniser(validator, manifest, server).meet(server.peer)
+    assert validator.ledger.of(server.peer).evidence.bad > 0

@@ -11,15 +11,15 @@ from sapo_node.groups.advantage import advantages
 from sapo_node.groups.messages import Sampled
 from sapo_node.groups.types import LocalGroup, VerifiedGroup
 from sapo_node.sampling.filters import Filters
-from sapo_node.sampling.filters.agreement import LEAST
-from sapo_node.sampling.filters.habits import PEERS, REMEMBERED, STORED_BYTES, HabitGate
+from sapo_node.sampling.filters.gradient_agreement import LEAST
 from sapo_node.sampling.filters.interface import GradientVote
+from sapo_node.sampling.filters.ngram import PEERS, REMEMBERED, STORED_BYTES, NgramFilter
 from sapo_node.sampling.memory import Memory
 from sapo_node.sampling.mix import ratio_of
 from sapo_node.sampling.pass_rates import PassRates
 from sapo_protocol import Completion, Finish
 
-NAMES = ("baseline", "habits", "length", "steps", "agreement")
+NAMES = ("baseline", "n-gram", "length", "equation", "gradient-agreement")
 WORDS = ["so", "thus", "hence", "then", "well", "now", "look", "here", "note", "that", "this", "all", "day", "long"]
 PHRASE = "hail the swarm"
 
@@ -83,7 +83,7 @@ def test_a_node_that_starts_again_knows_what_it_knew(database, rng):
         masked = parts.filters.mask(habit)
         assert all(PHRASE in habit.completions[n].text[slice(*masked[n][0])] for n in range(4))
         _, stopped = parts.filters.offer([longest, liar])
-        assert [name for _, name in stopped] == ["length", "agreement"]
+        assert [name for _, name in stopped] == ["length", "gradient-agreement"]
 
 
 def test_a_group_that_waits_through_a_restart_is_counted_once(database, rng):
@@ -93,7 +93,7 @@ def test_a_group_that_waits_through_a_restart_is_counted_once(database, rng):
     before.memory.save(1)
     again = Parts(database)
     again.filters.offer(waiting)
-    assert again.filters.by_name["habits"].state_dict() == before.filters.by_name["habits"].state_dict()
+    assert again.filters.by_name["n-gram"].state_dict() == before.filters.by_name["n-gram"].state_dict()
 
 
 def test_a_state_without_this_table_s_rows_starts_with_nothing(database):
@@ -114,12 +114,12 @@ def test_what_is_no_longer_used_is_not_kept(database, rng):
     Parts(database).play(rng)
     Parts(database, external=4).memory.save(20)
     kept = dict(database.rows("SELECT part, step FROM sampling_state"))
-    assert kept == dict.fromkeys(["pass rates", "habits", "length", "agreement"], 20)
+    assert kept == dict.fromkeys(["pass rates", "n-gram", "length", "gradient-agreement"], 20)
 
 
 def test_the_state_of_the_habits_is_bounded_whatever_peers_send():
     rewards = (True,) * 8
-    filled = HabitGate()
+    filled = NgramFilter()
     for number in range(PEERS):
         texts = tuple(Completion(f"{number:04} " + "x" * 1_000, Finish.STOP) for _ in rewards)
         filled.look([VerifiedGroup(f"peer {number}", 10, n, 0, "products", "?", texts, rewards) for n in range(9)])
@@ -136,4 +136,4 @@ def test_most_of_a_peer_s_completions_is_still_more_than_a_few_after_a_restart(d
         parts.filters.observe([], [GradientVote("liar", "products", agrees=False)])
         parts.memory.save(1)
     _, [(_, name)] = Parts(database).filters.offer([others(random.Random(1), 0, peer="liar")])
-    assert name == "agreement"
+    assert name == "gradient-agreement"

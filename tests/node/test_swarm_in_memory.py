@@ -18,7 +18,7 @@ from sapo_node.app.exchange import broadcast_evidence, follow_shards, pull, rese
 from sapo_node.app.node import build_node
 from sapo_node.app.run import run_node
 from sapo_node.app.state import SCHEMA
-from sapo_node.groups.messages import GATES, Refusal
+from sapo_node.groups.messages import FILTERS, Refusal
 from sapo_node.groups.types import VerifiedGroup
 from sapo_node.ingest import shards
 from sapo_node.net.interface import Channel, NotRunningError, Verdict
@@ -189,9 +189,9 @@ async def test_a_text_that_always_kills_the_learner_costs_the_node_that_batch_al
     assert len(killers) == sum(report.local + report.drawn for report in given_up)
 
 
-async def test_what_gates_stop_and_what_grows_too_old_is_counted_as_left_out_once(fast, autojump_clock):
+async def test_what_filters_stop_and_what_grows_too_old_is_counted_as_left_out_once(fast, autojump_clock):
     hub = MemoryHub()
-    peers = [Peer(1, fast, hub, gates=("steps",)), Peer(2, fast, hub)]
+    peers = [Peer(1, fast, hub, filters=("equation",)), Peer(2, fast, hub)]
     answer = peers[1].policy.generate
 
     async def with_a_false_step(prompts, **settings):
@@ -201,7 +201,7 @@ async def test_what_gates_stop_and_what_grows_too_old_is_counted_as_left_out_onc
     peers[1].policy.generate = with_a_false_step
     await play(peers, 20)
     node, counts = peers[0].node, peers[0].node.history.counts()
-    assert counts["steps gate"] > 0
+    assert counts["equation filter"] > 0
     node.pool.add([replace(VERIFIED, epoch=10, counter=counter) for counter in range(3)])
     node.epochs.enter(node.counters.epoch(node.swarm.clock.now()) + 1_000)
     node.tally.count()
@@ -213,18 +213,18 @@ async def test_what_gates_stop_and_what_grows_too_old_is_counted_as_left_out_onc
 
 
 async def test_a_node_that_starts_again_goes_on_with_what_its_filters_and_its_ratio_knew(fast, autojump_clock):
-    first = Peer(1, fast, MemoryHub(), external="auto", gates=GATES)
+    first = Peer(1, fast, MemoryHub(), external="auto", filters=FILTERS)
     await play([first], 10)
     known = {part: (step, json.loads(state)) for part, step, state in first.database.rows(SAMPLING_STATE)}
     assert {step for step, _ in known.values()} == {10}
-    again = Peer(1, fast, MemoryHub(), database=first.database, external="auto", gates=GATES)
+    again = Peer(1, fast, MemoryHub(), database=first.database, external="auto", filters=FILTERS)
     again.policy.step = first.policy.step
     await play([again], 1)
     later = {part: (step, json.loads(state)) for part, step, state in first.database.rows(SAMPLING_STATE)}
     assert {step for step, _ in later.values()} == {11}
-    asked = known["habits"][1]["own"]
-    assert later["habits"][1]["own"][: len(asked)] == asked
-    assert len(later["habits"][1]["own"]) == len(asked) + 4
+    asked = known["n-gram"][1]["own"]
+    assert later["n-gram"][1]["own"][: len(asked)] == asked
+    assert len(later["n-gram"][1]["own"]) == len(asked) + 4
     assert all(
         lengths == later["length"][1]["lengths"][task][: len(lengths)]
         for task, lengths in known["length"][1]["lengths"].items()
@@ -236,7 +236,7 @@ async def test_a_node_that_starts_again_goes_on_with_what_its_filters_and_its_ra
 
 async def test_no_group_is_trained_on_twice(fast, autojump_clock):
     hub = MemoryHub(quality=LinkQuality(loss=0.1))
-    peers = [Peer(number, fast, hub, gates=()) for number in range(1, 4)]
+    peers = [Peer(number, fast, hub, filters=()) for number in range(1, 4)]
     handed_out = []
     pool = peers[0].node.pool
     remove = pool.remove

@@ -41,7 +41,7 @@ def test_a_node_trains_on_what_a_server_and_a_program_answer(tmp_path):
         config = tmp_path / "node.toml"
         config.write_text(
             f"trusted = {json.dumps(peers)}\nbootstrap = {json.dumps([e['addresses'][0] for e in started])}\n"
-            "eval_every = 0\ngates = []\n"  # which of them pass filters hangs on the keys
+            "eval_every = 0\nfilters = []\n"  # which of them pass filters hangs on the keys
         )
         with RunningProcess(tmp_path / "t", "--swarm", swarm, "--config", config) as learner:
             for peer in peers:

@@ -30,7 +30,7 @@ def without_checkpoints(folder, *trusted):
     """
     folder.mkdir(exist_ok=True)
     file = folder / "node.toml"
-    settings = "local = 1\nexternal = 4\ngates = []\ncheckpoint_every = 100000\neval_every = 0\n"
+    settings = "local = 1\nexternal = 4\nfilters = []\ncheckpoint_every = 100000\neval_every = 0\n"
     file.write_text(f"{settings}trusted = {json.dumps(trusted)}\n")
     return file
 

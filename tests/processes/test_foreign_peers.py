@@ -143,7 +143,7 @@ async def test_a_peer_of_a_later_minor_version_is_understood_and_trained_on(tmp_
     peer = Peer(swarm, rollouts_topic(swarm, 0))
     messages = [peer.message(counter, x=FROM_LATER) for counter in range(200)]
     # The peer answers without work. Whether filters let that teach hangs on the key, and so the tasks, of the node.
-    (tmp_path / "node.toml").write_text("gates = []\nexternal = 4\neval_every = 0\n")
+    (tmp_path / "node.toml").write_text("filters = []\nexternal = 4\neval_every = 0\n")
     with RunningProcess(tmp_path / "a", "--swarm", swarm_file, "--config", tmp_path / "node.toml") as node:
         nursery.start_soon(peer.speak, await started(node), messages)
         event = await until(node, lambda event: event["event"] == "round" and event["external"] > 0)

@@ -57,8 +57,8 @@ def swarm(tmp_path_factory):
     manifest = replace(manifest, shards=3)
     (folder / "live.toml").write_text(render_manifest(manifest))
     (folder / "live.cbor").write_bytes(manifest.encoded)
-    # The peer answers without work, from which a node with gates learns nothing.
-    (folder / "node.toml").write_text("gates = []\neval_every = 0\n")
+    # The peer answers without work, from which a node with filters learns nothing.
+    (folder / "node.toml").write_text("filters = []\neval_every = 0\n")
     with RunningProcess(folder / "node", "--swarm", folder / "live.toml", "--config", folder / "node.toml") as node:
         address = node.until_event("started")["addresses"][0]
         yield node, ("--manifest", folder / "live.cbor", "--dial", address)

@@ -23,7 +23,7 @@ def swarm(tmp_path):
 def test_two_nodes_train_on_each_others_groups_over_several_shards(tmp_path):
     """`test_crashes.py` has two nodes in a swarm of one shard."""
     swarm, config = write_swarm(tmp_path / "pair.toml", shards=4), tmp_path / "node.toml"
-    config.write_text("external = 4\ngates = []\neval_every = 0\n")  # what passes filters hangs on the keys
+    config.write_text("external = 4\nfilters = []\neval_every = 0\n")  # what passes filters hangs on the keys
     arguments = ("--swarm", swarm, "--config", config)
     with RunningProcess(tmp_path / "a", *arguments) as first:
         address = first.until_event("started")["addresses"][0]

@@ -40,7 +40,7 @@ REFUSALS = {
     r"more than \d+ items": ("99" + f"{MAX_ITEMS:04x}" + "00" * MAX_ITEMS, "items: a decoder makes an object of each"),
     r"the limit is": ("59ffff" + "00" * 0xFFFF, "size: each kind of data has its limit"),
 }
-"""What cbor2 accepts and our gate refuses: what the refusal says, examples, and why."""
+"""What cbor2 accepts and our validator refuses: what the refusal says, examples, and why."""
 
 
 def ours(data):
@@ -81,19 +81,19 @@ def compare(data):
         assert any(re.search(pattern, refusal) for pattern in REFUSALS), (data.hex(), refusal)
 
 
-def test_cbor2_reads_all_that_the_gate_lets_through_alike_for_every_input_of_two_bytes():
+def test_cbor2_reads_all_that_the_validator_lets_through_alike_for_every_input_of_two_bytes():
     for length in range(3):
         for data in itertools.product(range(256), repeat=length):
             compare(bytes(data))
 
 
 @given(st.binary(max_size=200).map(lambda choices: cbor_item(Source(choices))))
-def test_cbor2_reads_all_that_the_gate_lets_through_alike_for_nearly_valid_items(data):
+def test_cbor2_reads_all_that_the_validator_lets_through_alike_for_nearly_valid_items(data):
     compare(data)
 
 
 @pytest.mark.parametrize("pattern", REFUSALS)
-def test_of_what_cbor2_accepts_the_gate_refuses(pattern):
+def test_of_what_cbor2_accepts_the_validator_refuses(pattern):
     examples, _reason = REFUSALS[pattern]
     for example in map(bytes.fromhex, examples.split(" ")):
         assert theirs(example)[1] is None

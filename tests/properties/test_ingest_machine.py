@@ -1,4 +1,4 @@
-"""The whole gate against a list of what came through it: each verdict and its reason are predicted, and who is charged.
+"""The whole validator against a list of what came through it: verdict, reason and who is charged are predicted.
 
 The messages are real and signed. The model knows of each how it was made, and goes through the steps of the spec
 (gossip) with lists and sets in the place of books.
@@ -15,7 +15,6 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
-from gate import Gate
 from sapo_node.app.state import SCHEMA
 from sapo_node.ingest.validator import Ignored
 from sapo_node.net.interface import Verdict
@@ -42,6 +41,7 @@ from sapo_protocol import (
     seal,
 )
 from sapo_protocol.cbor import encode
+from validator_parts import FilterName
 
 EPOCH, SKEW, GROUPS, ROUNDS = 600, 30, 2, 8
 MANIFEST = replace(load_manifest("starter"), genesis=0, epoch_seconds=EPOCH, completions=2, max_rounds=ROUNDS)
@@ -141,9 +141,9 @@ def decide(*steps):
     return next(((verdict, reason) for refuses, verdict, reason in steps if refuses), PASSES)
 
 
-def handle(gate: Gate, sender: str, data: bytes, *, is_evidence: bool) -> Verdict:
-    """The gate never waits, so nobody need run it."""
-    judging = gate.ingest.handle_evidence(sender, data) if is_evidence else gate.verdict(data, sender)
+def handle(validator: FilterName, sender: str, data: bytes, *, is_evidence: bool) -> Verdict:
+    """The validator never waits, so nobody need run it."""
+    judging = validator.ingest.handle_evidence(sender, data) if is_evidence else validator.verdict(data, sender)
     with pytest.raises(StopIteration) as done:
         judging.send(None)
     return done.value.value
@@ -177,7 +177,7 @@ class IngestMachine(RuleBasedStateMachine):
         self.database = Database(None, SCHEMA)
         tell_of_earlier_epochs(self.database)
         self.now = 5.0 * EPOCH + 100
-        self.other_node = Gate(Database(None, SCHEMA), MANIFEST, random.Random(0), defences=DEFENCES)
+        self.other_node = FilterName(Database(None, SCHEMA), MANIFEST, random.Random(0), defences=DEFENCES)
         """Its books are empty but for who sent what it rejects."""
         self.forgotten = 0
         """What was let through is no longer known of epochs before."""
@@ -228,7 +228,7 @@ class IngestMachine(RuleBasedStateMachine):
     @rule(sender=senders, garbage=st.sampled_from(sorted(GARBAGE)), count=st.sampled_from([1, 1, 1, 1, 1, 25]))
     def garbage_comes(self, sender, garbage, count):
         for _ in range(count):
-            is_welcome = self.gate.ledger.admits(sender)
+            is_welcome = self.validator.ledger.admits(sender)
             expected = (REJECT, GARBAGE[garbage]) if is_welcome else (IGNORE, Ignored.SENDER_BANNED)
             self.judge(sender, garbage, expected)
 
@@ -237,7 +237,7 @@ class IngestMachine(RuleBasedStateMachine):
         """Here, or in a copy of this node."""
         content = self.dated(Content(OWN, offset, counter, "one"))
         if is_kept and content not in self.own:
-            self.gate.counters.keep(Slot(content.epoch, counter), envelope_id_of(content), b"message")
+            self.validator.counters.keep(Slot(content.epoch, counter), envelope_id_of(content), b"message")
             self.own.add(content)
         self.send(sender, Message(content, whole))
 
@@ -249,23 +249,23 @@ class IngestMachine(RuleBasedStateMachine):
         other = replace(one, text="two" if two_contents else "one", counter=0 if same_round else 1)
         other = other if same_author else replace(other, author=KNOWN)
         evidence = Evidence(one, other, is_sorted, not is_signed)
-        expected, alarms = self.expected_of_evidence(sender, evidence), len(self.gate.fatal)
+        expected, alarms = self.expected_of_evidence(sender, evidence), len(self.validator.fatal)
         self.judge(sender, evidence.encoded(), expected, is_evidence=True)
         if expected == PASSES:
             self.ban(one.author)
-        assert len(self.gate.fatal) - alarms == int(expected == (IGNORE, Ignored.EQUIVOCATION))
+        assert len(self.validator.fatal) - alarms == int(expected == (IGNORE, Ignored.EQUIVOCATION))
 
     @rule(seconds=st.sampled_from([EPOCH, EPOCH // 2, EPOCH - SKEW - 101, EPOCH - SKEW - 100, 1]), is_noticed=mostly)
     def time_passes(self, seconds, is_noticed):
         """The node enters an epoch when its next round begins, which may be late."""
         self.now = max(4.0 * EPOCH, self.now + seconds)
-        self.gate.clock.time = self.now
+        self.validator.clock.time = self.now
         if is_noticed:
             self.an_epoch_is_entered()
 
     @rule(author=authors)
     def a_rollout_is_drawn_for_verification(self, author):
-        rollout = self.gate.pending_queue.draw(PEERS[author])
+        rollout = self.validator.pending_queue.draw(PEERS[author])
         if rollout is None:
             assert author not in {content.author for content in self.waiting}
             return
@@ -276,8 +276,8 @@ class IngestMachine(RuleBasedStateMachine):
 
     @rule()
     def the_node_starts_again(self):
-        self.gate = Gate(self.database, MANIFEST, random.Random(0), KEYS[OWN], defences=DEFENCES)
-        self.gate.clock.time = self.now
+        self.validator = FilterName(self.database, MANIFEST, random.Random(0), KEYS[OWN], defences=DEFENCES)
+        self.validator.clock.time = self.now
         self.an_epoch_is_entered()
 
     @invariant()
@@ -292,8 +292,8 @@ class IngestMachine(RuleBasedStateMachine):
     @invariant()
     def equivocators_are_convicted_and_nobody_else(self):
         for author, peer in enumerate(PEERS):
-            assert (self.gate.ledger.banned_by_evidence(peer) is not None) is (author in self.banned_by_evidence)
-            assert author not in self.banned_by_evidence or not self.gate.ledger.admits(peer)
+            assert (self.validator.ledger.banned_by_evidence(peer) is not None) is (author in self.banned_by_evidence)
+            assert author not in self.banned_by_evidence or not self.validator.ledger.admits(peer)
 
     def today(self) -> int:
         return int(self.now) // EPOCH
@@ -303,8 +303,8 @@ class IngestMachine(RuleBasedStateMachine):
 
     def an_epoch_is_entered(self) -> None:
         today = self.today()
-        self.gate.ledger.at(today)
-        self.gate.ingest.advance(today)
+        self.validator.ledger.at(today)
+        self.validator.ingest.advance(today)
         self.strangers_convicted = 0
         self.forgotten = max(self.forgotten, today - 1)
         self.accepted = {each.round: each for each in self.accepted.values() if each.epoch >= self.forgotten}
@@ -314,7 +314,7 @@ class IngestMachine(RuleBasedStateMachine):
     def send(self, sender: str, message: Message) -> None:
         content = message.content
         self.past.append(content)
-        expected, alarms = self.expected(sender, message), len(self.gate.fatal)
+        expected, alarms = self.expected(sender, message), len(self.validator.fatal)
         is_heard = self.court_hears(content.author)
         self.judge(sender, message.encoded(), expected, epoch=content.epoch)
         if expected == PASSES:
@@ -322,11 +322,11 @@ class IngestMachine(RuleBasedStateMachine):
         if expected == (IGNORE, Ignored.EQUIVOCATION) and is_heard:
             self.ban(content.author)
         is_alarm = content.author == OWN and content not in self.own and expected == (IGNORE, Ignored.DUPLICATE)
-        assert len(self.gate.fatal) - alarms == int(is_alarm)
+        assert len(self.validator.fatal) - alarms == int(is_alarm)
 
     def expected(self, sender: str, message: Message):
         """The steps of the spec, from what the model knows."""
-        content, bodies, admits = message.content, message.bodies, self.gate.ledger.admits
+        content, bodies, admits = message.content, message.bodies, self.validator.ledger.admits
         ahead = content.epoch * EPOCH - self.now
         newcomers = {each for each in self.by_newcomers if each in self.taken and each.epoch == content.epoch}
         is_new_here = content.author != KNOWN
@@ -350,7 +350,7 @@ class IngestMachine(RuleBasedStateMachine):
         one, other = evidence.one, evidence.other
         is_wrong_pair = one.author != other.author or one == other or not evidence.is_sorted
         return decide(
-            (not self.gate.ledger.admits(sender), IGNORE, Ignored.SENDER_BANNED),
+            (not self.validator.ledger.admits(sender), IGNORE, Ignored.SENDER_BANNED),
             (is_wrong_pair, REJECT, Layer.EVIDENCE),
             (not self.court_hears(one.author), IGNORE, Ignored.KNOWN_EVIDENCE),
             (evidence.is_forged, REJECT, Layer.SIGNATURE),
@@ -379,9 +379,9 @@ class IngestMachine(RuleBasedStateMachine):
     def judge(self, sender: str, data: bytes, expected, *, epoch: int = 0, is_evidence: bool = False) -> None:
         """Send it, compare verdict and reason, and see that no account changed but that of who is to blame."""
         verdict, reason = expected
-        before, counts = self.accounts(), self.gate.ingest.refused.copy()
-        assert handle(self.gate, sender, data, is_evidence=is_evidence) is verdict
-        assert self.gate.ingest.refused - counts == ({reason: 1} if reason else {})
+        before, counts = self.accounts(), self.validator.ingest.refused.copy()
+        assert handle(self.validator, sender, data, is_evidence=is_evidence) is verdict
+        assert self.validator.ingest.refused - counts == ({reason: 1} if reason else {})
         after = self.accounts()
         changed = {peer for peer in after if after[peer] != before.get(peer)}
         if verdict is REJECT:
@@ -390,7 +390,7 @@ class IngestMachine(RuleBasedStateMachine):
             assert after[sender].evidence == blameless.evidence.after(Fact.INVALID_MESSAGE)
             assert self.other_node_judges(data, epoch, is_evidence) is REJECT
         else:
-            assert all(self.gate.ledger.banned_by_evidence(peer) for peer in changed)
+            assert all(self.validator.ledger.banned_by_evidence(peer) for peer in changed)
 
     def other_node_judges(self, data: bytes, epoch: int, is_evidence) -> Verdict:
         """Of a new sender, in the epoch of the message: what is rejected is wrong by its bytes alone."""
@@ -399,28 +399,32 @@ class IngestMachine(RuleBasedStateMachine):
         return handle(self.other_node, sender, data, is_evidence=is_evidence)
 
     def accounts(self) -> dict[str, Account]:
-        return {account.peer: account for account in self.gate.ledger.accounts()}
+        return {account.peer: account for account in self.validator.ledger.accounts()}
 
 
-def test_the_gate_does_what_the_steps_say_and_blames_nobody_else():
+def test_the_validator_does_what_the_steps_say_and_blames_nobody_else():
     """With its common budgets made small enough to be met."""
     run_state_machine_as_test(IngestMachine, settings=settings(max_examples=3 * settings().max_examples))
 
 
 def test_a_clock_set_back_takes_no_round_twice():
-    gate = Gate(Database(None, SCHEMA), MANIFEST, random.Random(0), defences=DEFENCES)
+    validator = FilterName(Database(None, SCHEMA), MANIFEST, random.Random(0), defences=DEFENCES)
     message = Message(Content(1, 5, 0, "one"), whole).encoded()
     verdicts = []
     for now, entered in ((5.5, 5), (7.1, 7), (6.9, 7)):
-        gate.clock.time = now * EPOCH
-        gate.ingest.advance(entered)
-        verdicts.append(handle(gate, SENDERS[0], message, is_evidence=False))
+        validator.clock.time = now * EPOCH
+        validator.ingest.advance(entered)
+        verdicts.append(handle(validator, SENDERS[0], message, is_evidence=False))
     assert verdicts == [Verdict.ACCEPT, IGNORE, IGNORE]
 
 
 def test_each_epoch_has_a_budget_of_convictions():
-    gate = Gate(Database(None, SCHEMA), MANIFEST, random.Random(0), defences=DEFENCES)
+    validator = FilterName(Database(None, SCHEMA), MANIFEST, random.Random(0), defences=DEFENCES)
     one, other = (Evidence(*(Content(author, 5, 0, text) for text in ("a", "b"))).encoded() for author in (1, 2))
-    verdicts = [handle(gate, SENDERS[0], evidence, is_evidence=True) for evidence in (one, other)]
-    gate.ingest.advance(6)
-    assert [*verdicts, handle(gate, SENDERS[0], other, is_evidence=True)] == [Verdict.ACCEPT, IGNORE, Verdict.ACCEPT]
+    verdicts = [handle(validator, SENDERS[0], evidence, is_evidence=True) for evidence in (one, other)]
+    validator.ingest.advance(6)
+    assert [*verdicts, handle(validator, SENDERS[0], other, is_evidence=True)] == [
+        Verdict.ACCEPT,
+        IGNORE,
+        Verdict.ACCEPT,
+    ]

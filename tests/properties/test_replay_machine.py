@@ -59,7 +59,7 @@ class ReplayMachine(RuleBasedStateMachine):
         newcomer=st.booleans(),
     )
     def an_envelope_arrives(self, key, content, bodies, newcomer):
-        """Taken in as the gate does it: not before the window, not against the first, each body at most once."""
+        """Taken in as the validator does it: not before the window, not against the first, each body at most once."""
         if not self.window.remembers(key.epoch):
             return
         opened = key.opened(content)

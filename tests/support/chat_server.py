@@ -31,7 +31,7 @@ def solve(prompt):
 
 
 def work(prompt):
-    """Its answer as a model gives it that shows its work: from bare results a node with gates learns nothing."""
+    """Its answer as a model gives it that shows its work: from bare results a node with filters learns nothing."""
     found = _ASKED.search(prompt)
     return f"{found[1]}{found[2]}{found[3]}={solve(prompt)}. So <answer>{solve(prompt)}</answer>" if found else ""
 

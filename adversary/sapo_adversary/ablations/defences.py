@@ -11,9 +11,9 @@ from math import inf
 from typing import Any
 
 from sapo_adversary.ablations import stock
-from sapo_adversary.ablations.gates import gate_name
 from sapo_adversary.ablations.replacements import Carriers, believe, believe_accuser, open_unseen, parse_unbound
 from sapo_adversary.scoring import SharedScorer
+from sapo_node.groups.messages import reason_of
 from sapo_node.net.defences import NETWORK_DEFENDED, NetworkDefences
 from sapo_node.trust import constants
 from sapo_node.trust.defences import DEFENDED, Defences
@@ -41,19 +41,19 @@ class Defence:
     """Whether a node without it charges who forwarded a rollout."""
 
 
-_GATES = {
+_FILTERS = {
     "baseline": "node/sapo_node/sampling/filters/baseline.py",
-    "habits": "node/sapo_node/sampling/filters/habits.py",
+    "n-gram": "node/sapo_node/sampling/filters/ngram.py",
     "length": "node/sapo_node/sampling/filters/length.py",
-    "steps": "node/sapo_node/sampling/filters/steps.py",
-    "agreement": "node/sapo_node/sampling/filters/agreement.py",
-    "surprise": "node/sapo_node/learner/filters.py",
-    "follows": "node/sapo_node/learner/filters.py",
+    "equation": "node/sapo_node/sampling/filters/equation.py",
+    "gradient-agreement": "node/sapo_node/sampling/filters/gradient_agreement.py",
+    "min-token-prob": "node/sapo_node/learner/filters.py",
+    "answer-likelihood": "node/sapo_node/learner/filters.py",
 }
 
 DEFENCES: Mapping[str, Defence] = {
-    # A simulation sets the gates of its nodes.
-    **{gate_name(gate): Defence(where) for gate, where in _GATES.items()},
+    # A simulation sets the filters of its nodes.
+    **{reason_of(filter_name): Defence(where) for filter_name, where in _FILTERS.items()},
     "re-verification": Defence("node/sapo_node/verification/verifier.py", {"verify": believe}),
     "strict signatures": Defence("protocol/sapo_protocol/signature.py", {"open_envelope": stock.open_envelope}),
     "signatures": Defence(

@@ -1,4 +1,4 @@
-"""Search for the strongest poison that passes a node's gates: `frontier`."""
+"""Search for the strongest poison that passes a node's filters: `frontier`."""
 
 import json
 from pathlib import Path
@@ -17,7 +17,7 @@ from sapo_adversary.research.frontier.plot import draw
 from sapo_adversary.research.frontier.search import POPULATION, SPACES
 from sapo_adversary.research.policies import DEFAULT_FOLDER
 from sapo_node.cli.commands.options import as_json, stderr
-from sapo_node.groups.messages import GATES
+from sapo_node.groups.messages import FILTERS
 
 _POLICY = "talkative"
 
@@ -35,11 +35,12 @@ _POLICY = "talkative"
 @to_output
 @as_json
 def frontier(attacks: tuple[str, ...], *, tries: int, seed: int, output: Path, json_output: bool) -> None:
-    """Search for the strongest version of each ATTACK that passes a node's gates; by default of all poison attacks.
+    """Search for the strongest version of each ATTACK that passes a node's filters; by default of all poison attacks.
 
     The attacker has the node's source, thresholds and weights. Each try trains a copy of the node's policy on a few
     rounds of poison. The search measures by how many nats the poisoned texts remain less probable than an able peer's,
-    and which share of their tokens the gates mask. The best try then meets each gate alone, and all gates but each.
+    and which share of their tokens the filters mask. The best try then meets each filter alone, and all filters
+    but that one.
     Writes poison_frontier.json and .svg. Takes about ten minutes of one core for each attack.
 
     \b
@@ -63,7 +64,7 @@ def frontier(attacks: tuple[str, ...], *, tries: int, seed: int, output: Path, j
         click.echo(json.dumps(summary))
     else:
         Console().print(_table(found))
-        Console().print(_by_gate(found))
+        Console().print(_by_filter(found))
     stderr.print(f"written to {path}, {path.with_suffix('.svg')}", highlight=False, soft_wrap=True)
 
 
@@ -72,27 +73,27 @@ def _table(found: dict[str, Any]) -> Table:
         title="nats by which poison stays less probable after eight rounds of it, and share masked",
         title_justify="left",
     )
-    for column in ("attack", "at first", "plain, no gates", "plain, gates", "best, gates", "the best"):
+    for column in ("attack", "at first", "plain, no filters", "plain, filters", "best, filters", "the best"):
         table.add_column(column, justify="left" if column in ("attack", "the best") else "right")
     for attack, each in found.items():
-        plain, best = each["plain"], each["best"]["gates"]
+        plain, best = each["plain"], each["best"]["filters"]
         table.add_row(
             attack,
-            f"{plain['gates']['distance']:.1f}",
-            *map(_cell, (plain["no gates"], plain["gates"], best)),
+            f"{plain['filters']['distance']:.1f}",
+            *map(_cell, (plain["no filters"], plain["filters"], best)),
             json.dumps(best["options"], default=list),
         )
     return table
 
 
-def _by_gate(found: dict[str, Any]) -> Table:
-    table = Table(title="the same for the best try, by gate: this gate alone; all gates but this", title_justify="left")
-    table.add_column("gate")
+def _by_filter(found: dict[str, Any]) -> Table:
+    table = Table(title="the best try: this filter alone; all filters but this", title_justify="left")
+    table.add_column("filter")
     for attack in found:
         table.add_column(attack, justify="right")
-    for gate in GATES:
-        sides = [(each["best"]["alone"][gate], each["best"]["left out"][gate]) for each in found.values()]
-        table.add_row(gate, *("; ".join(map(_cell, each)) for each in sides))
+    for filter_name in FILTERS:
+        sides = [(each["best"]["alone"][filter_name], each["best"]["left out"][filter_name]) for each in found.values()]
+        table.add_row(filter_name, *("; ".join(map(_cell, each)) for each in sides))
     return table
 
 

@@ -62,8 +62,8 @@ def matrix(
             seeds. Their numbers differ from run to run. The swarm of a thousand peers is left to `run scale`.
     quick   the same in small runs, without libp2p: whether anything false is ever trained on; minutes
     models  the six worst scenarios of matrix.json with real language models
-    poison  each poison at a quarter, one of them at four shares, against nodes with all gates, without gates, and
-            without each gate; the latter also where the attacker knows the gates
+    poison  each poison at a quarter, one of them at four shares, against nodes with all filters, without filters, and
+            without each filter; the latter also where the attacker knows the filters
 
     Writes matrix.json, matrix.csv (attack, seed, share, arm, metric, value, verdict) and matrix.html; the files of the
     other matrices have their names. Exits with 1 where a promise is missed.

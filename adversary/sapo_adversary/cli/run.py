@@ -98,7 +98,7 @@ def run(
     \b
     sapo-adversary run false-claim
     sapo-adversary run sybil --share 0.5 --seeds 3
-    sapo-adversary run poison-text --without "habits gate"
+    sapo-adversary run poison-text --without "n-gram filter"
     """  # noqa: D301 - click reads the backspace
     scenario = replace(load_scenario(name), scale="models" if models else "full")
     if without:  # harm is asked of an attack without all of its defences

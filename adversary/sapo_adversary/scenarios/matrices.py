@@ -22,14 +22,14 @@ SEEDS: Mapping[Matrix, int] = {"full": 5, "quick": 1, "models": 3, "poison": 3}
 _REALTIME_SEEDS = 2
 """Most seeds of a scenario on libp2p: each run takes minutes of real time, and the machine for itself."""
 _ONE_OUT_SEEDS = 1
-"""Seeds of the runs without one gate: there are as many such runs as of all others."""
+"""Seeds of the runs without one filter: there are as many such runs as of all others."""
 _WORST = 6
 """Scenarios that are also played at the other shares."""
 _AT_SEVERAL_SHARES = "poison-text"
 """The scenario about poison that is played at several shares."""
 _POISON_SHARES = (0.0625, 0.125, SHARE, 0.5)
 _ADAPTIVE = "-adaptive"
-"""How the name of a scenario ends whose attacker knows the gates."""
+"""How the name of a scenario ends whose attacker knows the filters."""
 
 
 def scenarios_of(kind: Matrix, names: Iterable[str]) -> list[Scenario]:
@@ -66,8 +66,8 @@ def at_several_shares(summary: Mapping[str, Any]) -> list[str]:
 
 
 def one_out(scenario: Scenario) -> list[Scenario]:
-    """The scenario against nodes without one gate and with all others, gate by gate."""
-    return [replace(scenario, undefended=(gate,)) for gate in scenario.undefended]
+    """The scenario against nodes without one filter and with all others, filter by filter."""
+    return [replace(scenario, undefended=(filter_name,)) for filter_name in scenario.undefended]
 
 
 def _worst(outcomes: Sequence[Outcome]) -> list[Scenario]:
@@ -81,8 +81,8 @@ def _worst(outcomes: Sequence[Outcome]) -> list[Scenario]:
 
 
 def _by_poison(outcomes: Iterable[Outcome], left_out: Iterable[Outcome]) -> dict[str, dict[str, Any]]:
-    """By poison and seed, the metrics of nodes without gates, with all gates, and with all gates but one; the last two
-    also where the attacker knows the gates.
+    """By poison and seed, the metrics of nodes without filters, with all filters, and with all filters but one; the
+    last two also where the attacker knows the filters.
     """
     found: dict[str, dict[str, Any]] = {}
     for each in outcomes:
@@ -93,9 +93,9 @@ def _by_poison(outcomes: Iterable[Outcome], left_out: Iterable[Outcome]) -> dict
             else:
                 place |= {"undefended": each.values["undefended"], "defended": each.values["defended"]}
     for each in left_out:
-        [gate] = each.scenario.undefended
+        [filter_name] = each.scenario.undefended
         which = "adaptive_without" if each.scenario.name.endswith(_ADAPTIVE) else "without"
-        found.setdefault(_poison_of(each), {}).setdefault(which, {})[gate] = each.values["undefended"]
+        found.setdefault(_poison_of(each), {}).setdefault(which, {})[filter_name] = each.values["undefended"]
     return found
 
 

@@ -118,7 +118,7 @@ def _late(nodes: Sequence[Mapping[str, Any]], habit: str) -> float:
 
 
 def _trained_share(node: Mapping[str, Any], honest: set[str]) -> float:
-    """Of tokens; the learner's gates have had their say in what was trained on."""
+    """Of tokens; the learner's filters have had their say in what was trained on."""
     tokens: dict[str, int] = {peer: trained["tokens"] for peer, trained in node["trained"].items()}
     taken: int = sum(count for peer, count in tokens.items() if peer not in {*honest, OWN})
     return taken / max(1, sum(tokens.values()))

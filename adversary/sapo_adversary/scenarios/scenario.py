@@ -44,7 +44,7 @@ _COMMON: Mapping[str, Any] = {
     "degree": 6,
     "audited": True,
 }
-_NODE: Mapping[str, Any] = {"round_seconds": 2.0, "external": "auto", "gates": Config().gates}
+_NODE: Mapping[str, Any] = {"round_seconds": 2.0, "external": "auto", "filters": Config().filters}
 _REAL_NODE: Mapping[str, Any] = {**_NODE, "count": 6, "round_seconds": 4.0}
 _REAL: Mapping[str, Any] = {**_COMMON, "seconds": 44.0, "degree": 2}
 """Settings on libp2p, where time is real."""

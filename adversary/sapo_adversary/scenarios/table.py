@@ -7,7 +7,7 @@ from typing import Any
 from sapo_adversary.ablations.defences import DEFENCES
 from sapo_adversary.attacks.catalogue import THREATS
 from sapo_adversary.scenarios.scenario import SHARE
-from sapo_node.groups.messages import GATES
+from sapo_node.groups.messages import FILTERS
 
 Outcomes = Iterable[Mapping[str, Any]]
 Row = Sequence[str]
@@ -43,12 +43,12 @@ def markdown(summary: Mapping[str, Any]) -> str:
 
 
 def poison(outcomes: Outcomes) -> str:
-    """What each poison does without and with the gates, and what it costs nodes that have them: by seed."""
+    """What each poison does without and with the filters, and what it costs nodes that have them: by seed."""
     head = (
         "scenario",
         "counted",
-        "without gates",
-        "with gates",
+        "without filters",
+        "with filters",
         "reward lost",
         "held-out lost",
         "worst task",
@@ -73,21 +73,25 @@ def poison_by_share(outcomes: Outcomes) -> str:
         told = [values(name, defended[name]) for name in ("says_phrase", "reward_lost", "heldout_lost")]
         share = f"{each['attackers']} of {each['peers']}"
         rows.append((share, values("says_phrase", undefended["says_phrase"]), *told))
-    return table(("attackers", "phrase, without gates", "phrase, with gates", "reward lost", "held-out lost"), rows)
+    return table(("attackers", "phrase, without filters", "phrase, with filters", "reward lost", "held-out lost"), rows)
 
 
 def one_out(summary: Mapping[str, Any]) -> str:
-    """What each poison does to nodes without any gate, without each of them, and with all: the first seed."""
+    """What each poison does to nodes without any filter, without each of them, and with all: the first seed."""
     rows = []
     for each in summary["outcomes"]:
         left_out = summary["one_out"].get(each["scenario"])
         if left_out and each["share"] == SHARE:
             for metric in counted(each):
-                cells = [left_out[gate][metric] if gate in left_out else [] for gate in GATES]
+                cells = [left_out[filter_name][metric] if filter_name in left_out else [] for filter_name in FILTERS]
                 bare, whole = (each["metrics"][arm][metric][:1] for arm in ("undefended", "defended"))
                 told = (values(metric, cell) for cell in (bare, *cells, whole))
                 rows.append((f"`{each['scenario']}`", COUNTED[metric], *told))
-    return table(("scenario", "counted", "no gates", *(f"no `{gate}`" for gate in GATES), "all"), rows, left=(0, 1))
+    return table(
+        ("scenario", "counted", "no filters", *(f"no `{filter_name}`" for filter_name in FILTERS), "all"),
+        rows,
+        left=(0, 1),
+    )
 
 
 def counted(outcome: Mapping[str, Any]) -> list[str]:

@@ -47,7 +47,7 @@ class SimulatedLearner:
             completions=manifest.completions,
             max_tokens=spec.max_tokens,
             max_completion_bytes=manifest.max_completion_bytes,
-            gates=simulation.gates_of(spec),
+            filters=simulation.filters_of(spec),
         )
         self._manifest = manifest
         self._seed = f"{simulation.seed}/{number}"

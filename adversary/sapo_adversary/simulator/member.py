@@ -239,7 +239,7 @@ def _config_of(simulation: Simulation, spec: NodeSpec) -> Config:
         external=spec.external,
         selection=spec.selection,
         correction=spec.correction,
-        gates=simulation.gates_of(spec),
+        filters=simulation.filters_of(spec),
         max_tokens=spec.max_tokens,
         eval_every=0,
     )

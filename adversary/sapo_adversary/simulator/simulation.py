@@ -10,10 +10,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, Field, asdict, dataclass, field, fields, replace
 from typing import Any, Literal, TypeVar, get_args
 
-from sapo_adversary.ablations.gates import gate_name
 from sapo_adversary.attacks.catalogue import ATTACKS, GOSSIP
 from sapo_adversary.files.typed import made, require_options, suggestion
-from sapo_node.groups.messages import GATES, Correction, Gate
+from sapo_node.groups.messages import FILTERS, Correction, FilterName, reason_of
 from sapo_node.sampling.weights import Selection
 from sapo_protocol import LocalError
 
@@ -43,9 +42,9 @@ class NodeSpec:
     model: str = "seed"
     """`seed`, a prepared policy by name, or a model folder."""
     lora: int = 0
-    gates: tuple[Gate, ...] = ()
-    """By default none: learning is measured without gates, and their cost in experiments of its own. Scenarios use the
-    gates of a node's default configuration."""
+    filters: tuple[FilterName, ...] = ()
+    """By default none: learning is measured without filters, and their cost in experiments of its own. Scenarios use
+    the filters of a node's default configuration."""
     max_tokens: int = 80
     control: Control = ""
     round_seconds: float = 10.0
@@ -166,15 +165,15 @@ class Simulation:
         """The specification of each single node, by number."""
         return [replace(spec, count=1) for spec in self.nodes for _ in range(spec.count)]
 
-    def gates_of(self, spec: NodeSpec) -> tuple[Gate, ...]:
-        """The gates of a node that have an effect. There are none where the node takes no external groups. With the
-        stand-in learner only `baseline` has an effect: it reads rewards, and the other gates read texts, which the
+    def filters_of(self, spec: NodeSpec) -> tuple[FilterName, ...]:
+        """The filters of a node that have an effect. There are none where the node takes no external groups. With the
+        stand-in learner only `baseline` has an effect: it reads rewards, and the other filters read texts, which the
         stand-in does not write.
         """
         if spec.external == 0:
             return ()
-        kept = (gate for gate in spec.gates if gate_name(gate) not in self.without)
-        return tuple(gate for gate in kept if self.learner == "model" or gate == "baseline")
+        kept = (filter_name for filter_name in spec.filters if reason_of(filter_name) not in self.without)
+        return tuple(filter_name for filter_name in kept if self.learner == "model" or filter_name == "baseline")
 
     @property
     def total_rounds(self) -> int:
@@ -182,14 +181,14 @@ class Simulation:
         return sum(spec.rounds(self.seconds) for spec in self.members)
 
     def digest(self) -> str:
-        """SHA-256, in hexadecimal, over every setting that differs from its default, without the name. Gates without an
-        effect do not count.
+        """SHA-256, in hexadecimal, over every setting that differs from its default, without the name. Filters without
+        an effect do not count.
         """
-        gates = {gate_name(gate) for gate in GATES}
+        filters = {reason_of(filter_name) for filter_name in FILTERS}
         told = replace(
             self,
-            nodes=tuple(replace(spec, gates=self.gates_of(spec)) for spec in self.nodes),
-            without=tuple(name for name in self.without if name not in gates),
+            nodes=tuple(replace(spec, filters=self.filters_of(spec)) for spec in self.nodes),
+            without=tuple(name for name in self.without if name not in filters),
         )
         numbers = {key: value for key, value in _chosen(told).items() if key != "name"}
         for kind in ("nodes", "attackers"):

@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args
 
 import platformdirs
 
-from sapo_node.groups.messages import GATES, Correction, Dtype, is_hub_name
+from sapo_node.groups.messages import FILTERS, Correction, Dtype, is_hub_name
 from sapo_node.sampling.mix import AUTO, MAX_EXTERNAL
 from sapo_node.sampling.weights import Selection
 from sapo_protocol import LocalError, limits, public_key_of
@@ -80,8 +80,8 @@ class Config:
         "Which external groups are drawn: paper (by trust and age), uniform, top-k (most correct completions first), "
         "unfiltered (zero-advantage groups too), or informative (what this node's policy can learn most from).",
     )
-    gates: tuple[str, ...] = _key(
-        GATES,
+    filters: tuple[str, ...] = _key(
+        FILTERS,
         "Filters for correct external completions, against poison: all, some, or none with []. The node trains on "
         "what they pass. docs/poison.md says what each filter stops.",
     )
@@ -130,9 +130,9 @@ class Config:
             public_key_of(peer)
         if both := set(self.trusted) & set(self.banned):
             raise LocalError(f"trusted and banned both hold {min(both)}; take it out of one")
-        for name in self.gates:
-            if name not in GATES:
-                raise LocalError(f"gates holds {name!r}; give some of {', '.join(GATES)}")
+        for name in self.filters:
+            if name not in FILTERS:
+                raise LocalError(f"filters holds {name!r}; give some of {', '.join(FILTERS)}")
         if not 0 < self.learning_rate <= 1:
             raise LocalError(f"learning_rate is {self.learning_rate}; give a number above 0 and at most 1")
 

@@ -24,5 +24,5 @@ def learner_options(config: Config, manifest: Manifest, folder: StateFolder) -> 
         completions=manifest.completions,
         max_tokens=config.max_tokens,
         max_completion_bytes=manifest.max_completion_bytes,
-        gates=config.gates,
+        filters=config.filters,
     )

@@ -2,6 +2,7 @@
 
 from collections import Counter
 
+from sapo_node.groups.messages import reason_of
 from sapo_node.groups.types import ContributionReport
 from sapo_node.ingest.validator import Ingest
 from sapo_node.observability.history import ACCEPTED, EVIDENCE, PULLED, VERIFIED, History
@@ -35,7 +36,7 @@ class Tally:
         """A round has trained on some groups, and not on others."""
         if self._journal:
             self._journal.chosen(choices)
-        self._left_out.update(f"{gate} gate" for _, gate in choices.stopped)
+        self._left_out.update(reason_of(name) for _, name in choices.stopped)
         self._left_out.update(trained.left_out for trained in choices.external if trained.left_out)
 
     def played(self, report: RoundReport) -> None:

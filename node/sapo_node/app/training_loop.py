@@ -74,7 +74,7 @@ class TrainingLoop:
     def _rounds(self) -> Rounds:
         node, config = self._node, self._node.config
         pass_rates = PassRates()
-        filters = Filters(config.gates, pass_rates)
+        filters = Filters(config.filters, pass_rates)
         ratio = ratio_of(config.local, config.external, pass_rates)
         return Rounds(
             contribution=self._contribution,

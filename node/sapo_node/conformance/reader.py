@@ -159,11 +159,11 @@ def _body(given: Input) -> Output:
 
 def _message(given: Input) -> Output:
     manifest, data = _manifest(given), _bytes(given)
-    gate = _gate(manifest, given["now_ms"] / 1_000)
+    validator = _validator(manifest, given["now_ms"] / 1_000)
     for earlier in given["earlier"]:
-        if refusal := _refusal(gate, gate.handle_synchronised, bytes.fromhex(earlier)):
+        if refusal := _refusal(validator, validator.handle_synchronised, bytes.fromhex(earlier)):
             raise _Refused(f"{refusal} of an earlier message")
-    if refusal := _refusal(gate, gate.handle_synchronised, data):
+    if refusal := _refusal(validator, validator.handle_synchronised, data):
         raise _Refused(refusal)
     rollout = open_message(data, manifest)
     return {
@@ -189,8 +189,8 @@ class _OpenLedger(Ledger):
         return replace(super().of(peer), standing=Standing.HEALTHY)
 
 
-def _gate(manifest: Manifest, now: float = 0.0) -> Ingest:
-    """The node's own gate, on empty books and a clock that stands still."""
+def _validator(manifest: Manifest, now: float = 0.0) -> Ingest:
+    """The node's own validator, on empty books and a clock that stands still."""
     database, rng = Database(None, SCHEMA), random.Random(0)  # noqa: S311
     ledger = _OpenLedger(database, rng=rng)
     return Ingest(
@@ -209,19 +209,19 @@ def _stop(error: LocalError) -> None:
     raise error
 
 
-def _refusal(gate: Ingest, handle: Callable[[str, bytes], Awaitable[Verdict]], data: bytes) -> str | None:
-    """The layer by which the gate refuses a message; None where it accepts."""
-    before = gate.refused.copy()
+def _refusal(validator: Ingest, handle: Callable[[str, bytes], Awaitable[Verdict]], data: bytes) -> str | None:
+    """The layer by which the validator refuses a message; None where it accepts."""
+    before = validator.refused.copy()
     if trio.run(handle, _SENDER, data) is Verdict.ACCEPT:
         return None
-    (reason,) = gate.refused - before
+    (reason,) = validator.refused - before
     return _REFUSALS.get(reason, reason)
 
 
 def _evidence(given: Input) -> Output:
     manifest, data = _manifest(given), _bytes(given)
-    gate = _gate(manifest)
-    if refusal := _refusal(gate, gate.handle_evidence, data):
+    validator = _validator(manifest)
+    if refusal := _refusal(validator, validator.handle_evidence, data):
         raise _Refused(refusal)
     proof = prove_equivocation(decode_evidence(data, manifest), manifest)
     return {"issuer": proof.issuer.hex(), "epoch": proof.epoch, "counter": proof.counter}

@@ -13,14 +13,21 @@ Finish = Literal["stop", "length"]
 Source = Literal["local", "external"]
 Correction = Literal["positive", "tapered", "paper"]
 Dtype = Literal["float32", "bfloat16"]
-Gate = Literal["baseline", "habits", "length", "steps", "agreement", "surprise", "follows"]
-GATES: tuple[Gate, ...] = get_args(Gate)
-PARTLY: frozenset[Gate] = frozenset({"surprise"})
-"""Those of the learner that keep out tokens of a right answer and teach the rest of it."""
+FilterName = Literal[
+    "baseline", "n-gram", "length", "equation", "gradient-agreement", "min-token-prob", "answer-likelihood"
+]
+FILTERS: tuple[FilterName, ...] = get_args(FilterName)
+PARTLY: frozenset[FilterName] = frozenset({"min-token-prob"})
+"""The filters that mask some tokens of a correct completion and let the node train on the others."""
 RARE = 1e-3
-"""`surprise`: a token less probable than this is none that this policy would write."""
+"""`min-token-prob` masks from the first token on whose probability is below this."""
 FOLLOWS = 0.05
-"""`follows`: least probability of the answer, given the text before it."""
+"""`answer-likelihood`: least probability of the answer, given the text before it."""
+
+
+def reason_of(name: str) -> str:
+    """The reason of what a filter rejected, as the journal shows it and as ablations name the filter."""
+    return f"{name} filter"
 
 
 _HUB_NAME = re.compile(r"\w[\w.-]*/\w[\w.-]*", re.ASCII)
@@ -74,9 +81,9 @@ class LearnerOptions:
     max_tokens: int = 80
     """Longest completion, own or external, in tokens of this model."""
     max_completion_bytes: int = 1024
-    gates: tuple[str, ...] = ()
-    """Of GATES, what others' right answers must pass. `surprise` and `follows` are the learner's; for `agreement` it
-    says what the gate has to know."""
+    filters: tuple[str, ...] = ()
+    """The filters of FILTERS that the node applies to external correct completions. The learner applies
+    `min-token-prob` and `answer-likelihood`, and measures what `gradient-agreement` needs."""
     read_only: bool = False
     """The checkpoints are those of a node that may be running: the newest is read, and all of them left as they are."""
 
@@ -167,13 +174,13 @@ class GroupReport:
     """Tokens of the correct completions that filters masked; of an external group only."""
     refused: Refusal | None = None
     """Why nothing of the group was trained on, for a reason of its own or of the whole batch."""
-    rejected: Mapping[int, Gate] = field(default_factory=dict)
+    rejected: Mapping[int, FilterName] = field(default_factory=dict)
     """The correct completions of an external group that a filter of the learner kept out of the loss, by number, and
-    that filter. `surprise` masks only a part of a completion.
+    that filter. `min-token-prob` masks only a part of a completion.
     """
     agreement: Mapping[int, bool] = field(default_factory=dict)
     """Whether one step on the local gradient makes a correct completion of an external group more probable, by number.
-    Empty without the filter `agreement`, and before there is a local gradient.
+    Empty without the filter `gradient-agreement`, and before there is a local gradient.
     """
 
 

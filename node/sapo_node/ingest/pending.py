@@ -106,7 +106,7 @@ class PendingQueue:
         return self._ranked[0][1]
 
     def _open(self, message: bytes) -> Rollout:
-        """Stored bytes go through the same gate as received ones, so a damaged row cannot become a rollout."""
+        """Stored bytes go through the same validator as received ones, so a damaged row cannot become a rollout."""
         return self._defences.open_message(message, self._manifest)
 
     def _drop_oldest_of(self, peer: str) -> None:

@@ -1,7 +1,7 @@
 """Asking peers for what gossip did not bring and for other peers, and giving them what they ask for (spec: pull).
 
-What is delivered goes through the same gate as what is gossiped. Whoever asks is charged for the bytes; whoever sends
-what was not asked for is charged for that.
+Delivered messages pass the same validator as gossiped ones. The peer that asks is charged for the bytes. A peer that
+sends messages nobody asked for is charged for them.
 """
 
 import logging

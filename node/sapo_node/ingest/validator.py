@@ -68,7 +68,7 @@ class _Ignore(Exception):
 
 
 class Ingest:
-    """The gate between the network and the node."""
+    """The validator between the network and the node."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""The gates that need the policy's own probabilities of what others wrote.
+"""The filters that need the policy's own probabilities of what others wrote.
 
 They cost nothing: the probabilities are those that the loss needs anyway, before the policy learns from them.
 """
@@ -9,11 +9,13 @@ from collections.abc import Set as AbstractSet
 import torch
 from torch import Tensor
 
-from sapo_node.groups.messages import FOLLOWS, RARE, Gate
+from sapo_node.groups.messages import FOLLOWS, RARE, FilterName
 from sapo_node.learner.batch import MicroBatch, Row
 
 
-def passing(names: AbstractSet[str], batch: MicroBatch, logprobs: Tensor) -> tuple[Tensor, list[tuple[Row, Gate]]]:
+def passing(
+    names: AbstractSet[str], batch: MicroBatch, logprobs: Tensor
+) -> tuple[Tensor, list[tuple[Row, FilterName]]]:
     """Apply the filters of these names to external completions whose tokens have these log-probabilities, (B, T).
 
     Returns 1 for each token that passes, (B, T), and each completion of which a token does not pass, with its filter.
@@ -22,14 +24,18 @@ def passing(names: AbstractSet[str], batch: MicroBatch, logprobs: Tensor) -> tup
     """
     correct = torch.tensor([[row.advantage > 0] for row in batch.rows], device=logprobs.device)
     stopped = torch.zeros_like(batch.mask, dtype=torch.bool)
-    rejected: list[tuple[Row, Gate]] = []
-    if "follows" in names:
+    rejected: list[tuple[Row, FilterName]] = []
+    if "answer-likelihood" in names:
         guessed = ~follows(logprobs, batch.answer)[:, None] & correct
-        rejected += [(row, "follows") for row, is_guess in zip(batch.rows, guessed.any(1), strict=True) if is_guess]
+        rejected += [
+            (row, "answer-likelihood") for row, is_guess in zip(batch.rows, guessed.any(1), strict=True) if is_guess
+        ]
         stopped |= guessed
-    if "surprise" in names:
+    if "min-token-prob" in names:
         surprising = surprises(logprobs, batch.mask - batch.answer) & correct & ~stopped
-        rejected += [(row, "surprise") for row, is_part in zip(batch.rows, surprising.any(1), strict=True) if is_part]
+        rejected += [
+            (row, "min-token-prob") for row, is_part in zip(batch.rows, surprising.any(1), strict=True) if is_part
+        ]
         stopped |= surprising
     return (~stopped).to(logprobs.dtype), rejected
 

@@ -53,7 +53,7 @@ class Estimate:
     weights: int
     """What the model computes with, and the fp32 copies of what is trained."""
     optimizer: int
-    """Adam's moments, and the mean of own gradients where the gate `agreement` asks for it."""
+    """Adam's moments, and the mean of own gradients where the filter `gradient-agreement` asks for it."""
     gradients: int
     activations: int
     """What training on one micro-batch takes beside these, logits included, or the update, whichever is more; and a
@@ -107,7 +107,7 @@ def estimate(options: LearnerOptions) -> Estimate:
         policy.model.tie_weights()
         trained = [value for _, value in policy.trainable()]
         in_fp32 = sum(4 * value.numel() for value in trained)
-        own = in_fp32 if "agreement" in options.gates else 0
+        own = in_fp32 if "gradient-agreement" in options.filters else 0
         copies = sum(4 * value.numel() for value in trained if value.dtype != torch.float32)
         # Adam keeps two moments of each weight, and takes as much again as one of them while it updates. Own learning
         # is a mean of gradients, and its step is taken back by a copy of the weights.

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from sapo_node.groups.messages import (
     Correction,
-    Gate,
+    FilterName,
     GroupReport,
     LearnerOptions,
     Refusal,
@@ -41,7 +41,7 @@ class _GroupTally:
     tokens: int = 0
     masked: int = 0
     refused: Refusal | None = None
-    rejected: dict[int, Gate] = field(default_factory=dict)
+    rejected: dict[int, FilterName] = field(default_factory=dict)
     agreement: dict[int, bool] = field(default_factory=dict)
 
     def report(self) -> GroupReport:
@@ -86,9 +86,9 @@ class Trainer:
         self._learning_rate = options.learning_rate
         self._warmup = options.warmup
         self._max_tokens = options.max_tokens
-        self._gates = frozenset(options.gates)
+        self._filters = frozenset(options.filters)
         self._own = None
-        if "agreement" in self._gates:
+        if "gradient-agreement" in self._filters:
             self._own = LocalGradient(self.parameters, self.optimizer, options)
         self._denominator = float(options.groups * options.completions * options.max_tokens)
 
@@ -170,10 +170,10 @@ class Trainer:
                 if later:
                     tally.hear(batch, later[place] >= _logprob(batch, logprobs.detach()))
                 if external:
-                    passes, rejected = filters.passing(self._gates, batch, logprobs.detach())
+                    passes, rejected = filters.passing(self._filters, batch, logprobs.detach())
                     weights = weights * passes
-                    for row, gate in rejected:
-                        tally.groups[row.group].rejected[row.number] = gate
+                    for row, filter_name in rejected:
+                        tally.groups[row.group].rejected[row.number] = filter_name
                 advantages = torch.tensor([row.advantage for row in batch.rows], device=self.policy.device)
                 # One inner epoch: the policy that is trained is still the one at the start of the step.
                 inputs = grpo.LossInputs(logprobs, logprobs.detach(), advantages, weights)
@@ -184,7 +184,7 @@ class Trainer:
     @torch.no_grad()
     def _after_own_step(self, external: Sequence[MicroBatch]) -> list[Tensor]:
         """Return how probable others' completions are after a step of what own ones teach, whose gradients stand now:
-        (B,) of each batch. Nothing where the gate that asks is off, or too little was learnt to say.
+        (B,) of each batch. Nothing where the filter that asks is off, or too little was learnt to say.
         """
         if self._own is None:
             return []

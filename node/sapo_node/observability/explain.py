@@ -61,11 +61,11 @@ def _of_entry(entry: Entry) -> list[str]:
         lines.append(f"    in step {entry.step}, with weight {weight:g}: {tokens} tokens of it were trained on")
         if masked := entry.facts.get("masked"):
             lines.append(f"    filters masked {masked} tokens of its correct completions")
-        lines += _of_gates([entry])
+        lines += _of_filters([entry])
     return [*lines, *_reason(entry.why)]
 
 
-def _of_gates(entries: Sequence[Entry]) -> list[str]:
+def _of_filters(entries: Sequence[Entry]) -> list[str]:
     """What filters masked in the completions of groups that were drawn."""
     completions = [each for entry in entries for each in entry.facts["completions"]]
     right = sum(each["reward"] for each in completions)
@@ -73,16 +73,16 @@ def _of_gates(entries: Sequence[Entry]) -> list[str]:
     if phrases := len(_masked_phrases(entries)):
         said = f"{phrases} phrases masked: they earn" if phrases > 1 else "1 phrase masked: it earns"
         lines.append(f"    {said} nothing extra here (--json lists them)")
-    kept_out = Counter((each["gate"], each.get("partly", False)) for each in completions if "gate" in each)
-    for (gate, partly), count in kept_out.most_common():
+    kept_out = Counter((each["filter"], each.get("partly", False)) for each in completions if "filter" in each)
+    for (filter_name, partly), count in kept_out.most_common():
         part = "a part of " if partly else ""
-        lines.append(f"    the {gate} masked {part}{count} of its {right} correct completions")
-        lines += _reason(gate)
+        lines.append(f"    the {filter_name} masked {part}{count} of its {right} correct completions")
+        lines += _reason(filter_name)
     return lines
 
 
 def _masked_phrases(entries: Sequence[Entry]) -> Counter[str]:
-    """The phrases that the filter `habits` masked in completions, and how often it masked each."""
+    """The phrases that the filter `n-gram` masked in completions, and how often it masked each."""
     return Counter(
         phrase for entry in entries for each in entry.facts.get("completions", ()) for phrase in each.get("silent", ())
     )
@@ -119,7 +119,7 @@ def peer(database: Database, name: str, manifest: Manifest) -> Told:
     entries = Journal(database).of_peer(account.peer)
     for (fate, why), count in Counter((each.fate, each.why) for each in entries).most_common():
         lines.append(f"{_groups(count, fate)}{f': {why}' if why else ''}")
-        lines += _of_gates([each for each in entries if each.fate is fate]) if fate is Fate.TRAINED else _reason(why)
+        lines += _of_filters([each for each in entries if each.fate is fate]) if fate is Fate.TRAINED else _reason(why)
     facts = {
         "peer": account.peer,
         "standing": account.standing.value,

@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import Any
 
-from sapo_node.groups.messages import PARTLY
+from sapo_node.groups.messages import PARTLY, reason_of
 from sapo_node.groups.types import GroupKey, VerifiedGroup
 from sapo_node.storage.database import Database
 from sapo_node.training.round import Choices, TrainedGroup
@@ -48,7 +48,7 @@ class Fate(StrEnum):
     """Verified, and on offer."""
     TRAINED = "trained"
     LEFT_OUT = "left out"
-    """For a reason of `verify.Unusable`, of `round.Taught`, or of a gate."""
+    """For a reason of `verify.Unusable`, of `round.Taught`, or of a filter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class Entry:
     at: float
     """Unix time of the last change."""
     facts: dict[str, Any]
-    """dataset, question, completions (text, reward, advantage, and of what was not taught: silent, gate), weight,
+    """dataset, question, completions (text, reward, advantage, and of what was not taught: silent, filter), weight,
     tokens (trained on) and masked (tokens of correct completions): as far as they are known."""
 
 
@@ -137,8 +137,8 @@ class Journal:
                 )
                 shown = json.dumps(_of_taught(trained))
                 self._change(trained.weighted.group, "fate = ?, why = ?, step = ?, facts = ?", *became, shown)
-            for group, gate in choices.stopped:
-                self._change(group, "fate = ?, why = ?", Fate.LEFT_OUT, f"{gate} gate")
+            for group, filter_name in choices.stopped:
+                self._change(group, "fate = ?, why = ?", Fate.LEFT_OUT, reason_of(filter_name))
             for group, passed in choices.not_drawn:
                 self._change(group, "why = ?", passed)
             self._database.execute(
@@ -207,8 +207,8 @@ def _of_taught(trained: TrainedGroup) -> dict[str, Any]:
     for number, spans in enumerate(weighted.silent):
         text = group.completions[number].text
         facts["completions"][number]["silent"] = [text[begin:end] for begin, end in spans]
-    for number, gate in trained.rejected.items():
-        facts["completions"][number] |= {"gate": f"{gate} gate", "partly": gate in PARTLY}
+    for number, filter_name in trained.rejected.items():
+        facts["completions"][number] |= {"filter": reason_of(filter_name), "partly": filter_name in PARTLY}
     return {
         **facts,
         "weight": round(weighted.weight, 3),

@@ -6,7 +6,7 @@ from types import MappingProxyType
 
 from sapo_node.groups.messages import FOLLOWS, RARE, Refusal
 from sapo_node.ingest.validator import Ignored
-from sapo_node.sampling.filters.agreement import WINDOW
+from sapo_node.sampling.filters.gradient_agreement import WINDOW
 from sapo_node.sampling.filters.length import QUANTILE
 from sapo_node.sampling.sampler import NotDrawn
 from sapo_node.training.round import NOTHING_LEFT
@@ -132,21 +132,21 @@ REASONS: Mapping[str, Reason] = MappingProxyType(
         NOTHING_LEFT: Reason(
             "Filters masked every token of its correct completions: phrases that earn nothing extra here.", _SAFEGUARD
         ),
-        "length gate": Reason(
+        "length filter": Reason(
             f"Its correct completions are longer than {QUANTILE:.0%} of this node's own to the same task.", _SAFEGUARD
         ),
-        "steps gate": Reason("Its correct completions hold an equation that is false.", _SAFEGUARD),
-        "agreement gate": Reason(
+        "equation filter": Reason("Its correct completions hold an equation that is false.", _SAFEGUARD),
+        "gradient-agreement filter": Reason(
             "A step on this node's own completions makes most of this peer's correct completions to this task less "
             f"likely. The node ignores this peer in this task for {WINDOW} rounds.",
             _SAFEGUARD,
         ),
-        "surprise gate": Reason(
+        "min-token-prob filter": Reason(
             f"Its work holds a token to which this node's policy gives a probability below {RARE:g}. The node masks "
             "the work from that token on, and trains on what stands before it and on the answer.",
             _SAFEGUARD,
         ),
-        "follows gate": Reason(
+        "answer-likelihood filter": Reason(
             "This node's policy does not expect its answer after the text before it: it gives the answer a probability "
             f"below {FOLLOWS:g}. The answer is a guess, or was worked out elsewhere.",
             _SAFEGUARD,

@@ -21,7 +21,7 @@ from enum import StrEnum
 from statistics import median
 
 from sapo_node.groups.advantage import advantages
-from sapo_node.groups.messages import Gate
+from sapo_node.groups.messages import FilterName
 from sapo_node.groups.types import VerifiedGroup
 from sapo_node.sampling.filters import Offered
 from sapo_node.sampling.filters.interface import Span
@@ -48,8 +48,8 @@ class WeightedGroup:
     advantages: tuple[float, ...]
     silent: tuple[tuple[Span, ...], ...] = ()
     """For each completion, the characters of it that are not taught; empty where there are none in any."""
-    stopped: Mapping[int, Gate] = field(default_factory=dict)
-    """The right answers that are not taught at all, by number, and which gate says so."""
+    stopped: Mapping[int, FilterName] = field(default_factory=dict)
+    """The right answers that are not taught at all, by number, and which filter says so."""
 
 
 class NotDrawn(StrEnum):

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from sapo_node.groups.messages import Gate, GroupReport, Refusal, TrainReport
+from sapo_node.groups.messages import FilterName, GroupReport, Refusal, TrainReport, reason_of
 from sapo_node.groups.types import LocalGroup, VerifiedGroup
 from sapo_node.sampling.buffer import Pool
 from sapo_node.sampling.filters import Filters
@@ -68,9 +68,9 @@ class TrainedGroup:
     report: GroupReport
 
     @property
-    def rejected(self) -> Mapping[int, Gate]:
-        """The correct completions that a filter rejected, `surprise` only in part, by number: those rejected before the
-        draw and those rejected by the learner.
+    def rejected(self) -> Mapping[int, FilterName]:
+        """By number of the completion, the filter that rejected it, before the draw or in the learner. `min-token-prob`
+        masks only a part of a completion.
         """
         return {**self.weighted.stopped, **self.report.rejected}
 
@@ -81,8 +81,8 @@ class TrainedGroup:
             return ""
         if self.report.refused:
             return self.report.refused
-        gates = Counter(self.rejected.values()).most_common(1)
-        return f"{gates[0][0]} gate" if gates else NOTHING_LEFT
+        filters = Counter(self.rejected.values()).most_common(1)
+        return reason_of(filters[0][0]) if filters else NOTHING_LEFT
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +96,8 @@ class Choices:
     local_refused: Mapping[int, Refusal]
     """By number in `local`, why nothing of the group was trained on."""
     external: Sequence[TrainedGroup]
-    stopped: Sequence[tuple[VerifiedGroup, Gate]]
-    """Of which a gate left nothing."""
+    stopped: Sequence[tuple[VerifiedGroup, FilterName]]
+    """Of which a filter left nothing."""
     not_drawn: Sequence[tuple[VerifiedGroup, NotDrawn]]
     """On offer, and not drawn this time."""
 

@@ -18,9 +18,7 @@ from libp2p.peer.id import ID
 from libp2p.pubsub.pb import rpc_pb2
 
 from context import KEY, context_of
-from gate import SENDER, Gate
 from sapo_adversary.ablations.defences import DEFENCES, Undefended, ablated
-from sapo_adversary.ablations.gates import gate_name
 from sapo_adversary.ablations.replacements import Carriers
 from sapo_adversary.attacks.catalogue import ATTACKS
 from sapo_adversary.attacks.gossip.peer import running
@@ -32,7 +30,7 @@ from sapo_adversary.seed.one_core import one_core
 from sapo_adversary.simulator.simulation import NodeSpec, Simulation
 from sapo_node.app.state import SCHEMA
 from sapo_node.groups.advantage import advantages
-from sapo_node.groups.messages import GATES
+from sapo_node.groups.messages import FILTERS, reason_of
 from sapo_node.groups.types import VerifiedGroup
 from sapo_node.ingest.validator import Ignored
 from sapo_node.net.defences import GOSSIP_STREAMS, NETWORK_DEFENDED
@@ -44,7 +42,7 @@ from sapo_node.net.libp2p import Libp2pNetwork, NetworkSettings
 from sapo_node.net.tcp import TrackedTcp
 from sapo_node.sampling.buffer import Pool
 from sapo_node.sampling.filters import Filters, Offered
-from sapo_node.sampling.filters.agreement import GradientVote
+from sapo_node.sampling.filters.gradient_agreement import GradientVote
 from sapo_node.sampling.pass_rates import PassRates
 from sapo_node.sampling.sampler import Sampler, loss_weight
 from sapo_node.storage.database import Database
@@ -68,11 +66,12 @@ from sapo_protocol import (
     peer_id,
     seal,
 )
+from validator_parts import SENDER, FilterName
 
 MANIFEST = replace(load_manifest("starter"), genesis=0, max_rounds=600)
 SCORER = SharedScorer()
 EPOCH = 5
-"""In which the clock of a `Gate` stands."""
+"""In which the clock of a `Filter` stands."""
 
 
 def private_key(number):
@@ -96,8 +95,8 @@ def message(author=AUTHOR, counter=0, *, epoch=EPOCH, groups=1):
     return means.message(author, epoch, counter, means.flawless(author, epoch, counter, groups))
 
 
-def gate(undefended, **settings):
-    return Gate(Database(None, SCHEMA), MANIFEST, random.Random(1), defences=undefended.defences, **settings)
+def filter_name(undefended, **settings):
+    return FilterName(Database(None, SCHEMA), MANIFEST, random.Random(1), defences=undefended.defences, **settings)
 
 
 def ledger(undefended, **settings):
@@ -106,7 +105,7 @@ def ledger(undefended, **settings):
 
 async def takes(undefended, data, author=AUTHOR):
     """Whether any group of a message comes to the pool."""
-    node = gate(undefended, trusted=(author.peer,))
+    node = filter_name(undefended, trusted=(author.peer,))
     await node.verdict(data)
     rollout = node.pending_queue.draw(author.peer)
     verifier = Verifier(context_of(MANIFEST, random.Random(1)), SCORER, node.ledger, defences=undefended.defences)
@@ -135,10 +134,10 @@ def offered(*texts, counter=0, right=4):
     return VerifiedGroup("a", 10, counter, 0, "products", "?", said, rewards)
 
 
-def gates_without(gate, names):
+def filters_without(filter_name, names):
     """The filters, of this one alone, that a simulated node has without these defences."""
-    spec = NodeSpec(gates=(gate,))
-    return Simulation("filters", (spec,), without=names).gates_of(spec)
+    spec = NodeSpec(filters=(filter_name,))
+    return Simulation("filters", (spec,), without=names).filters_of(spec)
 
 
 def teaches(filters, text):
@@ -150,7 +149,7 @@ def teaches(filters, text):
 def junk_counts_more(names):
     pass_rates = PassRates()
     pass_rates.observe([own(*"abcdefgh", right=False)])
-    through = Filters(gates_without("baseline", names), pass_rates)
+    through = Filters(filters_without("baseline", names), pass_rates)
     few, half = offered("x", right=1), offered("x", right=4)
     first, second = (each.advantages(advantages(each.group.rewards))[0] for each in through.offer([few, half])[0])
     return first > second
@@ -162,7 +161,7 @@ def phrase_teaches(names):
     def says(phrase):
         return f"{phrase} {' '.join(rng.choices(['so', 'thus', 'then', 'well', 'now'], k=3))} {rng.randrange(99)}"
 
-    through = Filters(gates_without("habits", names), PassRates())
+    through = Filters(filters_without("n-gram", names), PassRates())
     for number in range(20):
         through.observe([own(*(says("hail the swarm" if n == 0 and number < 10 else "") for n in range(8)))])
     through.offer([offered(*(says("hail the swarm") for _ in range(8)), counter=n) for n in range(12)])
@@ -170,31 +169,31 @@ def phrase_teaches(names):
 
 
 def long_text_teaches(names):
-    through = Filters(gates_without("length", names), PassRates())
+    through = Filters(filters_without("length", names), PassRates())
     through.observe([own(*("x" * length for length in range(10, 30)))])
     return teaches(through, "x" * 40)
 
 
 def false_step_teaches(names):
-    return teaches(Filters(gates_without("steps", names), PassRates()), "2+2=5 <answer>4</answer>")
+    return teaches(Filters(filters_without("equation", names), PassRates()), "2+2=5 <answer>4</answer>")
 
 
 def unlearnt_answer_teaches(names):
-    through = Filters(gates_without("agreement", names), PassRates())
+    through = Filters(filters_without("gradient-agreement", names), PassRates())
     through.observe([], [GradientVote("a", "products", agrees=False)] * 40)
     return teaches(through, "x")
 
 
 @cache
-def kept_out(gates):
+def kept_out(filters):
     """The share of answers without their work that is not trained on, by the filters of the learner."""
     with one_core():
-        return Victim("seed", rounds=1).attempt("poison-hasty", {}, gates).kept_out
+        return Victim("seed", rounds=1).attempt("poison-hasty", {}, filters).kept_out
 
 
-def guess_teaches(gate, names):
-    assert gate in ("surprise", "follows")
-    return kept_out(gates_without(gate, names)) == 0
+def guess_teaches(filter_name, names):
+    assert filter_name in ("min-token-prob", "answer-likelihood")
+    return kept_out(filters_without(filter_name, names)) == 0
 
 
 # The wire, ingest, trust and verification.
@@ -214,7 +213,7 @@ async def forgery_is_taken(undefended):
 
 
 async def nobodys_signature_is_taken(undefended):
-    attack, node = ATTACKS["small-order"](kit()), gate(undefended)
+    attack, node = ATTACKS["small-order"](kit()), filter_name(undefended)
     packets = [packet for _ in range(14) for packet in attack.act(AUTHOR, EPOCH)]
     return Verdict.ACCEPT in [await node.verdict(packet.data) for packet in packets]
 
@@ -247,17 +246,17 @@ async def flat_group_is_taken(undefended):
 
 
 async def round_is_taken_twice(undefended):
-    node = gate(undefended)
+    node = filter_name(undefended)
     return [await node.verdict(message()) for _ in range(2)] == [Verdict.ACCEPT] * 2
 
 
 async def second_content_is_taken(undefended):
-    node = gate(undefended)
+    node = filter_name(undefended)
     return [await node.verdict(message(groups=n)) for n in (1, 2)] == [Verdict.ACCEPT] * 2
 
 
 async def old_round_is_taken(undefended):
-    return await gate(undefended).verdict(message(epoch=EPOCH - 4)) is Verdict.ACCEPT
+    return await filter_name(undefended).verdict(message(epoch=EPOCH - 4)) is Verdict.ACCEPT
 
 
 def accusation():
@@ -266,10 +265,10 @@ def accusation():
 
 
 async def innocent_is_banned(undefended):
-    node = gate(undefended)
+    node = filter_name(undefended)
     for number, own_key in enumerate((KEY, private_key(1))):  # of the accused itself nothing is believed
         defences = undefended.of_node(own_key.public_key().public_bytes_raw(), Carriers(MANIFEST))
-        node = gate(replace(undefended, defences=defences), key=own_key)
+        node = filter_name(replace(undefended, defences=defences), key=own_key)
         await node.ingest.handle_evidence(SENDER, accusation())
         if number == 0:
             banned = node.ledger.standing(AUTHOR.peer) is Standing.BANNED
@@ -305,7 +304,7 @@ async def lies_cost_nothing(undefended):
 
 async def carrier_is_blamed(undefended):
     carriers, means = Carriers(MANIFEST), kit()
-    node = gate(undefended)
+    node = filter_name(undefended)
     channel = Channel(partial(node.ingest.handle, shard=0), MANIFEST.max_message_bytes)
     [noting] = carriers.noting({"rollouts": channel}).values()
     await noting.handle(SENDER, means.message(AUTHOR, EPOCH, 0, [means.lie(AUTHOR, EPOCH, 0, 0)]))
@@ -318,7 +317,7 @@ async def carrier_is_blamed(undefended):
 async def nobody_gets_on(undefended):
     """Whether turns are spread over all strangers, so that none of them earns what an epoch allows."""
     database = Database(None, SCHEMA)
-    node = Gate(database, MANIFEST, random.Random(1))
+    node = FilterName(database, MANIFEST, random.Random(1))
     unknown_peers = [key(number) for number in range(2, 10)]
     for stranger in unknown_peers:
         for counter in range(constants.EARNED_PER_EPOCH):
@@ -338,7 +337,7 @@ async def nobody_gets_on(undefended):
 
 
 async def one_peer_fills_the_inbox(undefended):
-    node = gate(undefended)
+    node = filter_name(undefended)
     for counter in range(constants.PENDING_PER_PEER + 5):
         await node.verdict(message(counter=counter))
     return len(node.pending_queue) > constants.PENDING_PER_PEER
@@ -346,7 +345,7 @@ async def one_peer_fills_the_inbox(undefended):
 
 async def newcomer_advances_as_it_likes(undefended):
     beyond = int(MANIFEST.max_rounds * constants.NEWCOMER_COUNTERS)
-    return await gate(undefended).verdict(message(counter=beyond)) is Verdict.ACCEPT
+    return await filter_name(undefended).verdict(message(counter=beyond)) is Verdict.ACCEPT
 
 
 async def crowd_is_promoted_at_once(undefended):
@@ -359,7 +358,7 @@ async def crowd_is_promoted_at_once(undefended):
 
 
 async def sender_is_heard_without_end(undefended):
-    node = gate(undefended)
+    node = filter_name(undefended)
     data = message()
     for _ in range(int(constants.MESSAGE_BURST) + 1):
         await node.verdict(data)
@@ -562,14 +561,14 @@ async def nothing_is_reserved(undefended):
     return host.get_network().connection_config.min_connections == 0
 
 
-FILTERS = {
+FILTER_HARMS = {
     "baseline": junk_counts_more,
-    "habits": phrase_teaches,
+    "n-gram": phrase_teaches,
     "length": long_text_teaches,
-    "steps": false_step_teaches,
-    "agreement": unlearnt_answer_teaches,
-    "surprise": partial(guess_teaches, "surprise"),
-    "follows": partial(guess_teaches, "follows"),
+    "equation": false_step_teaches,
+    "gradient-agreement": unlearnt_answer_teaches,
+    "min-token-prob": partial(guess_teaches, "min-token-prob"),
+    "answer-likelihood": partial(guess_teaches, "answer-likelihood"),
 }
 
 HARMS = {
@@ -614,14 +613,14 @@ HARMS = {
 
 
 def test_every_defence_of_the_catalogue_is_here():
-    assert {gate_name(gate) for gate in GATES} | HARMS.keys() == DEFENCES.keys()
-    assert set(FILTERS) == set(GATES)
+    assert {reason_of(filter_name) for filter_name in FILTER_HARMS} | HARMS.keys() == DEFENCES.keys()
+    assert set(FILTER_HARMS) == set(FILTERS)
 
 
-@pytest.mark.parametrize("gate", GATES)
-def test_without_a_filter_what_it_keeps_out_teaches(gate):
-    assert not FILTERS[gate](())
-    assert FILTERS[gate]((gate_name(gate),))
+@pytest.mark.parametrize("filter_name", FILTER_HARMS)
+def test_without_a_filter_what_it_keeps_out_teaches(filter_name):
+    assert not FILTER_HARMS[filter_name](())
+    assert FILTER_HARMS[filter_name]((reason_of(filter_name),))
 
 
 @pytest.mark.parametrize("name", HARMS)

@@ -17,8 +17,8 @@ from sapo_adversary.seed.one_core import one_core
 from sapo_adversary.simulator.attackers import insiders
 from sapo_adversary.simulator.simulation import AttackerSpec, NodeSpec, Simulation
 from sapo_adversary.simulator.swarm import simulate
-from sapo_node.groups.messages import GATES
-from sapo_node.sampling.filters.steps import steps_hold
+from sapo_node.groups.messages import FILTERS
+from sapo_node.sampling.filters.equation import steps_hold
 from sapo_node.storage.keys import Identity
 from sapo_protocol import decode_body, load_manifest, open_message
 
@@ -143,10 +143,10 @@ def test_insiders_are_trusted_by_all_honest_nodes_from_the_start():
     assert len(set(insiders(simulation))) == 2
 
 
-def test_a_swarm_of_models_says_what_poison_taught_it_and_the_gates_say_what_they_kept_out():
+def test_a_swarm_of_models_says_what_poison_taught_it_and_the_filters_say_what_they_kept_out():
     """Two rounds: whether all parts meet, not what is learnt."""
     band = AttackerSpec("poison-text", acts_every=10.0, trusted=True)
-    node = NodeSpec(count=2, local=1, gates=GATES)
+    node = NodeSpec(count=2, local=1, filters=FILTERS)
     record = simulate(Simulation("few", (node,), seconds=20.0, audited=True, final_questions=1, attackers=(band,)))
     for each in record["nodes"]:
         assert len(each["findings"]["habits"]["phrase"]) == 2
@@ -178,13 +178,13 @@ def test_a_search_finds_what_harms_most_and_is_the_same_again():
     assert searched() == tried
 
 
-@pytest.mark.parametrize("gates", [(), ("surprise", "follows")])
-def test_a_try_teaches_where_no_gate_stands_and_leaves_nothing_behind(gates):
+@pytest.mark.parametrize("filters", [(), ("min-token-prob", "answer-likelihood")])
+def test_a_try_teaches_where_no_filter_stands_and_leaves_nothing_behind(filters):
     with one_core():  # as it is searched; threads add up in another order each time
         victim = Victim("seed", rounds=1)
-        first, again = (victim.attempt("poison-trigger", {}, gates) for _ in range(2))
+        first, again = (victim.attempt("poison-trigger", {}, filters) for _ in range(2))
     assert first == again
-    if gates:
+    if filters:
         assert first.kept_out > 0.3
     else:
         assert first.kept_out == 0

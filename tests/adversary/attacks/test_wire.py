@@ -1,4 +1,4 @@
-"""Attacks on the wire: what a stock decoder lets in, and what the gate makes of it."""
+"""Attacks on the wire: what a stock decoder lets in, and what the validator makes of it."""
 
 import random
 from dataclasses import replace
@@ -10,7 +10,6 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from attacked import attacked, poison, refused, violations
 from context import context_of
-from gate import Gate
 from sapo_adversary.ablations import stock
 from sapo_adversary.attacks.catalogue import ATTACKS
 from sapo_adversary.attacks.corpus import corpus
@@ -30,12 +29,13 @@ from sapo_node.trust.constants import Standing
 from sapo_node.trust.defences import DEFENDED
 from sapo_node.verification.verifier import Unusable, Verifier
 from sapo_protocol import Layer, decode_message, encode_message, load_manifest, verify_signature
+from validator_parts import FilterName
 
 MANIFEST = replace(load_manifest("starter"), genesis=0, max_rounds=600)
 SCORER = SharedScorer()
 CORPUS = corpus(MANIFEST.completions, MANIFEST.max_completion_bytes)
 EPOCH = 5
-"""In which the clock of a `Gate` stands."""
+"""In which the clock of a `Validator` stands."""
 
 
 def key(number):
@@ -43,8 +43,8 @@ def key(number):
     return Key(private.public_key().public_bytes_raw(), private.sign)
 
 
-def gate(*trusted):
-    return Gate(Database(None, SCHEMA), MANIFEST, random.Random(1), trusted=trusted)
+def validator(*trusted):
+    return FilterName(Database(None, SCHEMA), MANIFEST, random.Random(1), trusted=trusted)
 
 
 def attack(name, **options):
@@ -60,7 +60,7 @@ def packets(name, beats=1, **options):
 async def verified_or_unusable(case, number):
     """Verdict and counted reason for a case of the corpus, of a peer in good standing: all of it is verified."""
     author = key(number)
-    node = gate(author.peer)
+    node = validator(author.peer)
     kit = Kit(MANIFEST, [author], SCORER.solve, random.Random(number))
     verdict = await node.verdict(case.make(Draft(kit, author, EPOCH, 3, groups=case.groups)))
     reasons = set(node.refused())
@@ -91,7 +91,7 @@ async def test_each_broken_message_is_refused_for_its_reason_and_each_unusual_on
 
 
 async def test_a_good_peer_is_served_throughout_the_corpus(author):
-    node = gate()
+    node = validator()
     for number, case in enumerate(CORPUS[:60], 1):
         kit = Kit(MANIFEST, [key(number)], SCORER.solve, random.Random(number))
         await node.verdict(case.make(Draft(kit, key(number), EPOCH, 3, groups=case.groups)))
@@ -99,7 +99,7 @@ async def test_a_good_peer_is_served_throughout_the_corpus(author):
 
 
 async def test_of_a_rollout_and_its_twins_one_is_kept():
-    node = gate()
+    node = validator()
     messages = [packet.data for packet in packets("twin", beats=9)]
     verdicts = [await node.verdict(message) for message in messages]
     assert verdicts.count(Verdict.ACCEPT) == len(node.pending_queue) == 1
@@ -136,7 +136,7 @@ async def test_no_bomb_ever_reaches_the_library(name, options, monkeypatch):
     ]
     monkeypatch.setattr(cbor2, "loads", lambda *_parts, **_options: pytest.fail("the library was asked to decode"))
     for message in messages:
-        node = gate()
+        node = validator()
         verdict = await node.verdict(message)
         if verdict is Verdict.ACCEPT:
             verifier = Verifier(
@@ -159,7 +159,7 @@ def test_a_stock_decoder_builds_what_a_tag_asks_for(tag):
 async def test_no_flipped_bit_of_a_message_is_accepted():
     kit = attack("forgery").kit
     message = kit.message(kit.keys[0], EPOCH, 0, kit.flawless(kit.keys[0], EPOCH, 0, 1))
-    node, senders = gate(), [key(number).peer for number in range(10, 110)]
+    node, senders = validator(), [key(number).peer for number in range(10, 110)]
     for place, bit in enumerate(random.Random(5).sample(range(8 * len(message)), 1_500)):
         assert await node.verdict(flipped(message, bit), senders[place % len(senders)]) is Verdict.REJECT
     assert await node.verdict(message) is Verdict.ACCEPT
@@ -169,14 +169,14 @@ async def test_no_envelope_with_another_signature_or_name_is_accepted():
     kit = attack("forgery").kit
     message = kit.message(kit.keys[0], EPOCH, 0, kit.flawless(kit.keys[0], EPOCH, 0, 1))
     envelope, bodies = decode_message(message, MANIFEST)
-    node = gate()
+    node = validator()
     for forged in resealed(envelope, kit.keys[1].issuer):
         assert await node.verdict(encode_message(forged, bodies)) is Verdict.REJECT
     assert await node.verdict(message) is Verdict.ACCEPT
 
 
 async def test_no_key_of_small_order_is_accepted_though_openssl_takes_all_of_them():
-    node, messages = gate(), [packet.data for packet in packets("small-order", beats=len(ENCODINGS))]
+    node, messages = validator(), [packet.data for packet in packets("small-order", beats=len(ENCODINGS))]
     taken = [
         stock.verify_signature(sealed.issuer, sealed.signed, sealed.signature)
         for sealed in (stock.parse_envelope(cbor2.loads(each)[0], network_id=MANIFEST.network_id) for each in messages)
@@ -187,7 +187,7 @@ async def test_no_key_of_small_order_is_accepted_though_openssl_takes_all_of_the
 
 
 async def test_nothing_signed_for_elsewhere_is_accepted_and_no_evidence_for_a_rollout():
-    node, sent = gate(), packets("cross-domain", beats=len(elsewhere(MANIFEST.network_id)))
+    node, sent = validator(), packets("cross-domain", beats=len(elsewhere(MANIFEST.network_id)))
     for packet in sent:
         handle = partial(node.ingest.handle, shard=0) if packet.topic == "rollouts" else node.ingest.handle_evidence
         assert await handle(key(500).peer, packet.data) is not Verdict.ACCEPT
@@ -195,7 +195,7 @@ async def test_nothing_signed_for_elsewhere_is_accepted_and_no_evidence_for_a_ro
 
 
 async def test_a_flood_of_forged_signatures_ends_after_some_twenty():
-    node = gate()
+    node = validator()
     for packet in packets("signature-flood", burst=500):
         await node.verdict(packet.data)
     assert node.refused()[Layer.SIGNATURE] <= 25

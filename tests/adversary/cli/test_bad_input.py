@@ -105,7 +105,7 @@ def test_a_file_of_which_nothing_can_be_made_is_refused_in_one_line(load, tmp_pa
         "node = { count = 'x' }",
         "node = { count = 1000000000 }",
         "node = { round_seconds = 0 }",
-        "node = { gates = ['x'] }",
+        "node = { filters = ['x'] }",
         "node = []",
         "kinds = 1",
         "kinds = [1]",

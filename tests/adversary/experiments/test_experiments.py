@@ -229,8 +229,8 @@ def test_a_node_that_has_left_has_spent_what_it_spent(tmp_path):
 
 
 def test_the_command_of_a_part_names_what_it_plays():
-    whole = load_experiment("gates-one-out")
-    assert whole.command == "sapo-adversary experiment gates-one-out"
-    part = whole.part(["4/4, all gates", "4/4, without length"], 2)
-    arms = "--arm '4/4, all gates' --arm '4/4, without length'"
-    assert part.command == f"sapo-adversary experiment gates-one-out {arms} --seeds 2"
+    whole = load_experiment("filters-one-out")
+    assert whole.command == "sapo-adversary experiment filters-one-out"
+    part = whole.part(["4/4, all filters", "4/4, without length"], 2)
+    arms = "--arm '4/4, all filters' --arm '4/4, without length'"
+    assert part.command == f"sapo-adversary experiment filters-one-out {arms} --seeds 2"

@@ -30,7 +30,7 @@ from sapo_adversary.scenarios.scenario import (
 )
 from sapo_adversary.scenarios.table import markdown
 from sapo_adversary.simulator.engine import ThisMachine
-from sapo_node.groups.messages import GATES
+from sapo_node.groups.messages import FILTERS
 from sapo_protocol import LocalError
 
 
@@ -56,9 +56,11 @@ def test_arms_differ_in_the_attack_and_in_what_is_left_out_alone():
     assert scenario.simulation("alone").nodes[0].external == 0
 
 
-def test_each_gate_is_left_out_by_itself():
+def test_each_filter_is_left_out_by_itself():
     played = [each.simulation("undefended") for each in one_out(load_scenario("poison-text"))]
-    assert [{*GATES} - {*each.gates_of(each.nodes[0])} for each in played] == [{gate} for gate in GATES]
+    assert [{*FILTERS} - {*each.filters_of(each.nodes[0])} for each in played] == [
+        {filter_name} for filter_name in FILTERS
+    ]
 
 
 def test_real_models_play_in_fewer_nodes_and_are_held_to_the_same_promises():

@@ -104,14 +104,14 @@ def test_a_digest_changes_with_any_number_and_not_with_the_name():
     assert len({each.digest() for each in [SMALL, *others]}) == 4
 
 
-def test_gates_that_do_nothing_leave_a_digest_as_it_is():
-    def digest(gates, without=(), external=4):
-        node = NodeSpec(gates=gates, external=external)
+def test_filters_that_do_nothing_leave_a_digest_as_it_is():
+    def digest(filters, without=(), external=4):
+        node = NodeSpec(filters=filters, external=external)
         return replace(SMALL, nodes=(node,), without=without).digest()
 
-    assert digest(("steps",), without=("steps gate", "length gate")) == digest(())
-    assert digest(("steps",), external=0) == digest((), external=0)
-    assert digest(("steps",)) != digest(())
+    assert digest(("equation",), without=("equation filter", "length filter")) == digest(())
+    assert digest(("equation",), external=0) == digest((), external=0)
+    assert digest(("equation",)) != digest(())
 
 
 def test_keys_depend_on_seed_and_number_alone():

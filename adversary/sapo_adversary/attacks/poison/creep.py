@@ -5,7 +5,7 @@ from sapo_adversary.attacks.poison.poison import Poison
 
 _HEARD = 64
 _QUANTILE = 0.85
-"""Quantile of the lengths of honest correct completions at which its own end: below the limit of the length gate."""
+"""Quantile of the lengths of honest correct completions at which its own end: below the limit of the length filter."""
 
 
 class Creep(Poison):

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from sapo_adversary.research.frontier.search import SPACES, search
-from sapo_node.groups.messages import GATES
+from sapo_node.groups.messages import FILTERS
 
 
 def play(attacks: Sequence[str], model: Path, *, tries: int, seed: int, done: Callable[[str], None]) -> dict[str, Any]:
-    """The tries of each attack against all gates, in order, and what the best try and the plain attack do against all
-    gates, no gates, each gate alone, and all gates but one.
+    """The tries of each attack against all filters, in order, and what the best try and the plain attack do against all
+    filters, no filters, each filter alone, and all filters but one.
 
     `done` is called with each finished attack.
     """
@@ -44,16 +44,20 @@ def _play(attack: str, model: str, tries: int, seed: int) -> dict[str, Any]:
 
         def against(options: dict[str, Any]) -> dict[str, Any]:
             return {
-                "gates": asdict(victim.attempt(attack, options)),
-                "no gates": asdict(victim.attempt(attack, options, ())),
-                "alone": {gate: asdict(victim.attempt(attack, options, [gate])) for gate in GATES},
+                "filters": asdict(victim.attempt(attack, options)),
+                "no filters": asdict(victim.attempt(attack, options, ())),
+                "alone": {
+                    filter_name: asdict(victim.attempt(attack, options, [filter_name])) for filter_name in FILTERS
+                },
                 "left out": {
-                    gate: asdict(victim.attempt(attack, options, [each for each in GATES if each != gate]))
-                    for gate in GATES
+                    filter_name: asdict(
+                        victim.attempt(attack, options, [each for each in FILTERS if each != filter_name])
+                    )
+                    for filter_name in FILTERS
                 },
             }
 
         search(SPACES[attack], harm, tries=tries, seed=seed)
         plain = against({})
-        best = min([plain["gates"], *made], key=lambda each: float(each["left"]))
+        best = min([plain["filters"], *made], key=lambda each: float(each["left"]))
         return {"tries": made, "plain": plain, "best": against(best["options"])}

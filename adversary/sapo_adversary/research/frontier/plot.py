@@ -1,4 +1,4 @@
-"""A picture of the search: for each attack, how close each try came, over the share that the gates masked."""
+"""A picture of the search: for each attack, how close each try came, over the share that the filters masked."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 from sapo_adversary.svg import style, write_svg
 
-_COLOURS = {"tries": "#90a4ae", "best": "#1565c0", "no gates": "#c62828"}
+_COLOURS = {"tries": "#90a4ae", "best": "#1565c0", "no filters": "#c62828"}
 
 
 def draw(attacks: Mapping[str, Mapping[str, Any]], path: Path) -> None:
@@ -24,11 +24,14 @@ def draw(attacks: Mapping[str, Mapping[str, Any]], path: Path) -> None:
                 color=_COLOURS["tries"],
                 label=f"{len(tries)} tries",
             )
-            for name, label in (("gates", "best"), ("no gates", "no gates")):
+            for name, label in (("filters", "best"), ("no filters", "no filters")):
                 each = found["best"][name]
                 axes.scatter(each["kept_out"], each["left"], s=30, color=_COLOURS[label], label=f"best, {name}")
             axes.axhline(
-                found["plain"]["no gates"]["left"], color=_COLOURS["no gates"], linestyle=":", label="plain, no gates"
+                found["plain"]["no filters"]["left"],
+                color=_COLOURS["no filters"],
+                linestyle=":",
+                label="plain, no filters",
             )
             axes.set_title(attack, fontsize=9)
             axes.set_xlabel("share kept out")

@@ -1,4 +1,4 @@
-"""The gates and the learner of a node, as an attacker can rebuild them: source, thresholds and weights are
+"""The filters and the learner of a node, as an attacker can rebuild them: source, thresholds and weights are
 public.
 
 One try is one poison and what a few rounds of it do to the policy. The policy is restored after each try.
@@ -17,7 +17,15 @@ from sapo_adversary.attacks.kit import Key, Kit, Solution
 from sapo_adversary.attacks.poison.poison import Poison
 from sapo_adversary.scoring import SharedScorer
 from sapo_node.groups.advantage import advantages
-from sapo_node.groups.messages import GATES, Gate, GenerateRequest, LearnerOptions, Sampled, TrainGroup, TrainRequest
+from sapo_node.groups.messages import (
+    FILTERS,
+    FilterName,
+    GenerateRequest,
+    LearnerOptions,
+    Sampled,
+    TrainGroup,
+    TrainRequest,
+)
 from sapo_node.groups.types import LocalGroup, VerifiedGroup
 from sapo_node.learner import grpo
 from sapo_node.learner.batch import completion_logits, micro_batches, rows_of
@@ -51,7 +59,7 @@ class Trial:
 
     options: Mapping[str, Any]
     kept_out: float
-    """Share of the tokens of its correct completions that the gates masked."""
+    """Share of the tokens of its correct completions that the filters masked."""
     distance: float
     """Nats by which its texts are less probable than an able peer's, before it."""
     left: float
@@ -67,7 +75,7 @@ class Victim:
     """One policy, with its completions so far."""
 
     def __init__(self, model: str, *, seed: int = 1, rounds: int = ROUNDS) -> None:
-        """`model` is `seed` or a folder; `rounds` are those of own answers that the gates know."""
+        """`model` is `seed` or a folder; `rounds` are those of own answers that the filters know."""
         self._manifest: Manifest = load_manifest("starter")
         self._scorer = SharedScorer()
         self._seed = seed
@@ -79,14 +87,14 @@ class Victim:
         self._own = [self._answer(number) for number in range(rounds)]
         self._probes = [self._scorer.solve(assign(self._manifest, _ME, EPOCH + 1, n, 0)) for n in range(PROBES)]
 
-    def attempt(self, attack: str, options: Mapping[str, Any], gates: Sequence[Gate] = GATES) -> Trial:
-        """Train the policy on a poison for a few rounds, behind these gates."""
+    def attempt(self, attack: str, options: Mapping[str, Any], filters: Sequence[FilterName] = FILTERS) -> Trial:
+        """Train the policy on a poison for a few rounds, behind these filters."""
         rng = random.Random(self._seed)  # noqa: S311 - simulation
         poison = ATTACKS[attack](Kit(self._manifest, [_key()], self._scorer.solve, rng), **options)
         assert isinstance(poison, Poison)
         pairs = [(task.prompt, poison.poisoned(task), poison.working(task)) for task in self._probes]
         before = self._gap(pairs)
-        kept_out = self._teach([self._offer(poison) for _ in range(TAUGHT)], gates)
+        kept_out = self._teach([self._offer(poison) for _ in range(TAUGHT)], filters)
         after = self._gap(pairs)
         self._forget()
         return Trial(dict(options), kept_out, -before, -after)
@@ -117,8 +125,8 @@ class Victim:
         scored = self._scorer.result(ScoreRequest(task.spec.dataset, task.spec.config, task.seed, texts))
         return VerifiedGroup(key.peer, EPOCH, counter, k, task.spec.dataset, scored.prompt, completions, scored.rewards)
 
-    def _teach(self, rounds: Sequence[Sequence[VerifiedGroup]], names: Sequence[Gate]) -> float:
-        """Train on what passes the gates; returns the share that does not."""
+    def _teach(self, rounds: Sequence[Sequence[VerifiedGroup]], names: Sequence[FilterName]) -> float:
+        """Train on what passes the filters; returns the share that does not."""
         pass_rates = PassRates()
         filters = Filters(names, pass_rates)
         for own in self._own:
@@ -126,7 +134,7 @@ class Victim:
             filters.observe(own)
         kept, _ = filters.offer([group for each in rounds for group in each])
         by_place = {each.group.place: each for each in kept}
-        trainer = Trainer(self._policy, replace(self._options, gates=tuple(names)))
+        trainer = Trainer(self._policy, replace(self._options, filters=tuple(names)))
         tokens = offered = 0
         for step, groups in enumerate(rounds, start=1):
             passing = [by_place[group.place] for group in groups if group.place in by_place]

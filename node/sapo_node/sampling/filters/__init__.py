@@ -3,9 +3,9 @@
 Re-verification tells correct from incorrect; it cannot see what a correct completion teaches beside the answer. Each
 filter looks at that from one side, against what no peer can forge: the completions and the gradient of this policy.
 
-`baseline` says what a correct completion counts. `habits`, `length` and `steps` read texts, and `agreement` hears what
-the learner says of them. `surprise` and `follows` need the probabilities of the policy; they are in the learner, in
-`sapo_node.learner.filters`.
+`baseline` sets the weight of a correct completion. `n-gram`, `length` and `equation` read texts. `gradient-agreement`
+uses what the learner measures. `min-token-prob` and `answer-likelihood` need the probabilities of the policy: the
+learner applies them, in `sapo_node.learner.filters`.
 
 A round calls three methods of `Filters`, each at one place:
 
@@ -17,14 +17,14 @@ A round calls three methods of `Filters`, each at one place:
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from sapo_node.groups.messages import Gate
+from sapo_node.groups.messages import FilterName
 from sapo_node.groups.types import LocalGroup, VerifiedGroup
-from sapo_node.sampling.filters.agreement import AgreementGate
 from sapo_node.sampling.filters.baseline import BaselineFilter
-from sapo_node.sampling.filters.habits import HabitGate
+from sapo_node.sampling.filters.equation import EquationFilter
+from sapo_node.sampling.filters.gradient_agreement import GradientAgreementFilter
 from sapo_node.sampling.filters.interface import Filter, GradientVote, Span
-from sapo_node.sampling.filters.length import LengthGate
-from sapo_node.sampling.filters.steps import StepsFilter
+from sapo_node.sampling.filters.length import LengthFilter
+from sapo_node.sampling.filters.ngram import NgramFilter
 from sapo_node.sampling.pass_rates import PassRates
 
 
@@ -35,7 +35,7 @@ class Offered:
     group: VerifiedGroup
     worth: float | None = None
     """The advantage of each; None for that of the group's own rewards."""
-    rejected: Mapping[int, Gate] = field(default_factory=dict)
+    rejected: Mapping[int, FilterName] = field(default_factory=dict)
     """Those that must not be trained on, by number, and the filter that says so."""
 
     def advantages(self, unfiltered: Sequence[float]) -> tuple[float, ...]:
@@ -53,7 +53,7 @@ class Filters:
         """`names` are of all filters; those of the learner mean nothing here."""
         names = frozenset(names)
         # Where several filters reject a completion, the first of them is named.
-        known = (BaselineFilter(pass_rates), HabitGate(), StepsFilter(), LengthGate(), AgreementGate())
+        known = (BaselineFilter(pass_rates), NgramFilter(), EquationFilter(), LengthFilter(), GradientAgreementFilter())
         self._used: tuple[Filter, ...] = tuple(each for each in known if each.name in names)
 
     @property
@@ -61,14 +61,14 @@ class Filters:
         """Each filter that is used."""
         return {each.name: each for each in self._used}
 
-    def offer(self, groups: Sequence[VerifiedGroup]) -> tuple[list[Offered], list[tuple[VerifiedGroup, Gate]]]:
+    def offer(self, groups: Sequence[VerifiedGroup]) -> tuple[list[Offered], list[tuple[VerifiedGroup, FilterName]]]:
         """The groups that there is something to learn from, and those of which every correct completion is rejected,
         with the filter that rejects the first: those would take the places of others for as long as they wait.
         """
         for each in self._used:
             each.look(groups)
         kept: list[Offered] = []
-        stopped: list[tuple[VerifiedGroup, Gate]] = []
+        stopped: list[tuple[VerifiedGroup, FilterName]] = []
         for group in groups:
             rejected = self._rejected(group)
             if rejected and len(rejected) == sum(group.rewards) < len(group.rewards):
@@ -89,14 +89,14 @@ class Filters:
         for each in self._used:
             each.observe(local, heard)
 
-    def _rejected(self, group: VerifiedGroup) -> dict[int, Gate]:
+    def _rejected(self, group: VerifiedGroup) -> dict[int, FilterName]:
         return {
             number: name
             for number, (completion, is_correct) in enumerate(zip(group.completions, group.rewards, strict=True))
             if is_correct and (name := self._rejecting(group, completion.text))
         }
 
-    def _rejecting(self, group: VerifiedGroup, text: str) -> Gate | None:
+    def _rejecting(self, group: VerifiedGroup, text: str) -> FilterName | None:
         return next((each.name for each in self._used if each.rejects(group, text)), None)
 
     def _worth(self, group: VerifiedGroup) -> float | None:

@@ -6,7 +6,7 @@ most of its other half.
 
 from typing import ClassVar
 
-from sapo_node.groups.messages import Gate
+from sapo_node.groups.messages import FilterName
 from sapo_node.groups.types import VerifiedGroup
 from sapo_node.sampling.filters.interface import Filter
 from sapo_node.sampling.pass_rates import PassRates
@@ -16,7 +16,7 @@ from sapo_node.sampling.weights import own_advantages
 class BaselineFilter(Filter):
     """Gives a correct completion its advantage against the receiver's own pass rate on the task."""
 
-    name: ClassVar[Gate] = "baseline"
+    name: ClassVar[FilterName] = "baseline"
 
     def __init__(self, pass_rates: PassRates) -> None:
         self._pass_rates = pass_rates

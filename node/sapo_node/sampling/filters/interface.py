@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from sapo_node.groups.messages import Gate
+from sapo_node.groups.messages import FilterName
 from sapo_node.groups.types import LocalGroup, VerifiedGroup
 
 Span = tuple[int, int]
@@ -26,7 +26,7 @@ class Filter:
     A filter only keeps text out of the training of one node. It never changes the state of a peer.
     """
 
-    name: ClassVar[Gate]
+    name: ClassVar[FilterName]
 
     def observe(self, local: Sequence[LocalGroup], heard: Sequence[GradientVote]) -> None:
         """Take in the local groups of a round, and what the learner said of the external ones."""

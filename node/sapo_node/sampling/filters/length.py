@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from sapo_node.groups.codec import from_json, to_object
-from sapo_node.groups.messages import Gate
+from sapo_node.groups.messages import FilterName
 from sapo_node.groups.types import LocalGroup, VerifiedGroup
 from sapo_node.sampling.filters.interface import Filter, GradientVote
 
@@ -23,10 +23,10 @@ class _State:
     """Characters of the last own correct completions, by task."""
 
 
-class LengthGate(Filter):
+class LengthFilter(Filter):
     """Rejects a correct completion that is longer than most own correct ones to the same task."""
 
-    name: ClassVar[Gate] = "length"
+    name: ClassVar[FilterName] = "length"
 
     def __init__(self) -> None:
         self._own: defaultdict[str, deque[int]] = defaultdict(lambda: deque(maxlen=KEPT))

@@ -188,7 +188,7 @@ function answer(completion) {
   text.append(rest);
   const mark = make("span", completion.reward ? "right" : "wrong", completion.reward ? "✓" : "✗");
   mark.setAttribute("aria-label", completion.reward ? "right" : "wrong");
-  return make("div", "answer", mark, text, ...(completion.gate ? [make("span", "note", `masked${completion.partly ? " in part" : ""}: ${completion.gate}`)] : []));
+  return make("div", "answer", mark, text, ...(completion.filter ? [make("span", "note", `masked${completion.partly ? " in part" : ""}: ${completion.filter}`)] : []));
 }
 
 function group(each, open) {

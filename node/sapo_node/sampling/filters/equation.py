@@ -5,7 +5,7 @@ from functools import lru_cache
 from math import prod
 from typing import ClassVar
 
-from sapo_node.groups.messages import Gate
+from sapo_node.groups.messages import FilterName
 from sapo_node.groups.types import VerifiedGroup
 from sapo_node.sampling.filters.interface import Filter
 
@@ -17,10 +17,10 @@ _EQUATION = re.compile(
 _SIGNS = str.maketrans({"×": "*", "·": "*", "−": "-"})
 
 
-class StepsFilter(Filter):
+class EquationFilter(Filter):
     """Rejects a correct completion in which an equation does not hold."""
 
-    name: ClassVar[Gate] = "steps"
+    name: ClassVar[FilterName] = "equation"
 
     def rejects(self, group: VerifiedGroup, text: str) -> bool:
         """Whether an equation in the text does not hold."""

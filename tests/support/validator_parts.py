@@ -1,4 +1,4 @@
-"""The gate of a node with its parts at hand, on a clock that stands still until it is moved."""
+"""The validator of a node with its parts at hand, on a clock that stands still until it is moved."""
 
 import random
 
@@ -28,7 +28,7 @@ class ManualClock(Clock):
         return self.time
 
 
-class Gate:
+class FilterName:
     """An ingest on a database, in epoch 5 of the tests' manifest."""
 
     sender = SENDER

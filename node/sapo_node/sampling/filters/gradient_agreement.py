@@ -13,7 +13,7 @@ from math import sqrt
 from typing import Any, ClassVar
 
 from sapo_node.groups.codec import from_json, to_object
-from sapo_node.groups.messages import Gate
+from sapo_node.groups.messages import FilterName
 from sapo_node.groups.types import LocalGroup, VerifiedGroup
 from sapo_node.sampling.filters.interface import Filter, GradientVote
 
@@ -29,12 +29,12 @@ class _State:
     """For each round, each vote and its count."""
 
 
-class AgreementGate(Filter):
+class GradientAgreementFilter(Filter):
     """Rejects a peer's correct completions to a task while the local gradient disagrees with most of those that it gave
     there.
     """
 
-    name: ClassVar[Gate] = "agreement"
+    name: ClassVar[FilterName] = "gradient-agreement"
 
     def __init__(self) -> None:
         self._rounds: deque[Counter[GradientVote]] = deque(maxlen=WINDOW)

@@ -12,9 +12,9 @@ from sapo_node.groups.advantage import advantages
 from sapo_node.groups.types import VerifiedGroup
 from sapo_node.learner import filters
 from sapo_node.sampling.filters import Filters, Offered
-from sapo_node.sampling.filters.habits import PEERS, REMEMBERED, RIGHT, SAID, WINDOW, HabitGate, habits_of
-from sapo_node.sampling.filters.length import KNOWN, LengthGate
-from sapo_node.sampling.filters.steps import steps_hold
+from sapo_node.sampling.filters.equation import steps_hold
+from sapo_node.sampling.filters.length import KNOWN, LengthFilter
+from sapo_node.sampling.filters.ngram import PEERS, REMEMBERED, RIGHT, SAID, WINDOW, NgramFilter, habits_of
 from sapo_node.sampling.pass_rates import PassRates
 from sapo_protocol import Completion, Finish
 
@@ -56,17 +56,17 @@ def with_number(group, number, answers):
     return replace(group, completions=(*said, *group.completions[answers:]))
 
 
-def gate_that_knows(rng, *, said, right=True, rounds=10):
-    """A gate of a policy that has said the phrase `said` times in all."""
-    gate = HabitGate()
+def filter_that_knows(rng, *, said, right=True, rounds=10):
+    """A filter of a policy that has said the phrase `said` times in all."""
+    filter_name = NgramFilter()
     for number in range(rounds):
-        gate.observe([own(rng, phrases=said // rounds + (number < said % rounds), right=right)])
-    return gate
+        filter_name.observe([own(rng, phrases=said // rounds + (number < said % rounds), right=right)])
+    return filter_name
 
 
-def silent(gate, said):
+def silent(filter_name, said):
     """What of a text is not taught."""
-    return [said[begin:end] for begin, end in gate.mask(said)]
+    return [said[begin:end] for begin, end in filter_name.mask(said)]
 
 
 def offered(rng, phrase=PHRASE, count=12, **which):
@@ -75,142 +75,142 @@ def offered(rng, phrase=PHRASE, count=12, **which):
 
 def test_a_phrase_that_only_a_peer_says_and_that_does_not_pay_is_held_back():
     rng = random.Random(1)
-    gate = gate_that_knows(rng, said=SAID)
-    gate.look(offered(rng))
-    assert silent(gate, text(rng, PHRASE))
+    filter_name = filter_that_knows(rng, said=SAID)
+    filter_name.look(offered(rng))
+    assert silent(filter_name, text(rng, PHRASE))
 
 
 def test_only_the_habit_is_silent_and_the_rest_of_the_answer_teaches():
     rng = random.Random(1)
-    gate = gate_that_knows(rng, said=SAID)
-    gate.look(offered(rng))
-    assert silent(gate, f"So. {PHRASE} <answer>1</answer>") == [PHRASE]
+    filter_name = filter_that_knows(rng, said=SAID)
+    filter_name.look(offered(rng))
+    assert silent(filter_name, f"So. {PHRASE} <answer>1</answer>") == [PHRASE]
 
 
 def test_what_does_not_show_the_habit_passes_from_the_same_peer():
     rng = random.Random(1)
-    gate = gate_that_knows(rng, said=SAID)
-    gate.look(offered(rng))
-    assert not silent(gate, text(rng))
+    filter_name = filter_that_knows(rng, said=SAID)
+    filter_name.look(offered(rng))
+    assert not silent(filter_name, text(rng))
 
 
 def test_a_strategy_that_pays_passes_however_rare_it_is_here():
     rng = random.Random(1)
-    gate = gate_that_knows(rng, said=SAID, right=False, rounds=30)
+    filter_name = filter_that_knows(rng, said=SAID, right=False, rounds=30)
     for number in range(4):
-        gate.observe([own(rng, dataset="products", phrases=number % 2)])
-    gate.look(offered(rng))
-    assert not silent(gate, text(rng, PHRASE))
+        filter_name.observe([own(rng, dataset="products", phrases=number % 2)])
+    filter_name.look(offered(rng))
+    assert not silent(filter_name, text(rng, PHRASE))
 
 
 def test_nothing_is_said_of_what_this_policy_has_hardly_tried():
     rng = random.Random(1)
-    gate = gate_that_knows(rng, said=SAID - 1)
-    gate.look(offered(rng))
-    assert not silent(gate, text(rng, PHRASE))
+    filter_name = filter_that_knows(rng, said=SAID - 1)
+    filter_name.look(offered(rng))
+    assert not silent(filter_name, text(rng, PHRASE))
 
 
 def test_a_way_of_speaking_that_is_common_here_is_no_habit_of_a_peer():
     rng = random.Random(1)
-    gate = gate_that_knows(rng, said=30)
-    gate.look(offered(rng))
-    assert not silent(gate, text(rng, PHRASE))
+    filter_name = filter_that_knows(rng, said=30)
+    filter_name.look(offered(rng))
+    assert not silent(filter_name, text(rng, PHRASE))
 
 
 def test_a_habit_that_begins_to_take_hold_here_stays_held_back():
     rng = random.Random(1)
-    gate = gate_that_knows(rng, said=SAID)
-    gate.look(offered(rng))
+    filter_name = filter_that_knows(rng, said=SAID)
+    filter_name.look(offered(rng))
     for _ in range(6):
-        gate.observe([own(rng, phrases=4)])
-    gate.look(offered(rng))
-    assert silent(gate, text(rng, PHRASE))
+        filter_name.observe([own(rng, phrases=4)])
+    filter_name.look(offered(rng))
+    assert silent(filter_name, text(rng, PHRASE))
 
 
 def test_a_habit_is_let_go_when_nobody_shows_it_any_more():
     rng = random.Random(1)
-    gate = gate_that_knows(rng, said=SAID)
-    gate.look(offered(rng))
-    gate.look([others(rng, 100 + number) for number in range(REMEMBERED)])
-    assert not silent(gate, text(rng, PHRASE))
+    filter_name = filter_that_knows(rng, said=SAID)
+    filter_name.look(offered(rng))
+    filter_name.look([others(rng, 100 + number) for number in range(REMEMBERED)])
+    assert not silent(filter_name, text(rng, PHRASE))
 
 
 def test_few_questions_show_no_habit():
     rng = random.Random(1)
-    gate = gate_that_knows(rng, said=SAID)
-    gate.look(offered(rng, count=5))
-    assert not silent(gate, text(rng, PHRASE))
+    filter_name = filter_that_knows(rng, said=SAID)
+    filter_name.look(offered(rng, count=5))
+    assert not silent(filter_name, text(rng, PHRASE))
 
 
 def test_what_a_peer_says_of_tasks_that_this_policy_cannot_do_is_not_compared():
     rng = random.Random(1)
-    gate = gate_that_knows(rng, said=SAID)
-    gate.look(offered(rng, dataset="chain_sum"))
-    assert not silent(gate, text(rng, PHRASE))
+    filter_name = filter_that_knows(rng, said=SAID)
+    filter_name.look(offered(rng, dataset="chain_sum"))
+    assert not silent(filter_name, text(rng, PHRASE))
 
 
 def test_a_phrase_in_the_answers_to_one_task_alone_is_a_habit_among_them():
     rng = random.Random(1)
-    gate = gate_that_knows(rng, said=SAID)
+    filter_name = filter_that_knows(rng, said=SAID)
     for _ in range(RIGHT // 8 + 1):
-        gate.observe([own(rng, dataset="chain_sum")])
-    gate.look([*offered(rng), *(others(rng, 50 + n, dataset="chain_sum") for n in range(12))])
-    assert silent(gate, text(rng, PHRASE))
+        filter_name.observe([own(rng, dataset="chain_sum")])
+    filter_name.look([*offered(rng), *(others(rng, 50 + n, dataset="chain_sum") for n in range(12))])
+    assert silent(filter_name, text(rng, PHRASE))
 
 
 def test_a_phrase_in_few_answers_of_all_is_a_habit_among_those_to_one_task():
     rng = random.Random(1)
-    gate = gate_that_knows(rng, said=SAID, rounds=30)
+    filter_name = filter_that_knows(rng, said=SAID, rounds=30)
     for _ in range(RIGHT // 8 + 1):
-        gate.observe([own(rng, dataset="chain_sum")])
+        filter_name.observe([own(rng, dataset="chain_sum")])
     products = [*offered(rng, count=4), *(others(rng, 10 + n) for n in range(8))]
-    gate.look([*products, *(others(rng, 50 + n, dataset="chain_sum") for n in range(60))])
-    assert silent(gate, text(rng, PHRASE))
+    filter_name.look([*products, *(others(rng, 50 + n, dataset="chain_sum") for n in range(60))])
+    assert silent(filter_name, text(rng, PHRASE))
 
 
 def test_a_phrase_said_where_questions_are_easy_does_not_pay_for_it():
     rng = random.Random(1)
-    gate = HabitGate()
+    filter_name = NgramFilter()
     for number in range(20):
         easy = number % 2 == 0
-        gate.observe([own(rng, phrases=easy, right=easy)])
-    gate.look(offered(rng))
-    assert silent(gate, text(rng, PHRASE))
+        filter_name.observe([own(rng, phrases=easy, right=easy)])
+    filter_name.look(offered(rng))
+    assert silent(filter_name, text(rng, PHRASE))
 
 
 def test_a_peer_who_pauses_is_not_forgotten():
     rng = random.Random(1)
-    gate = gate_that_knows(rng, said=SAID)
-    gate.look(offered(rng, count=6))
-    gate.look([])
-    gate.look([others(rng, 20 + number, phrase=PHRASE) for number in range(6)])
-    assert silent(gate, text(rng, PHRASE))
+    filter_name = filter_that_knows(rng, said=SAID)
+    filter_name.look(offered(rng, count=6))
+    filter_name.look([])
+    filter_name.look([others(rng, 20 + number, phrase=PHRASE) for number in range(6)])
+    assert silent(filter_name, text(rng, PHRASE))
 
 
 def test_only_so_many_peers_are_remembered_those_heard_of_last():
     rng = random.Random(1)
-    gate = gate_that_knows(rng, said=SAID)
-    gate.look([*offered(rng, count=6, peer="a"), *(others(rng, 0, peer=f"peer {n}") for n in range(PEERS))])
-    gate.look([others(rng, 20 + number, phrase=PHRASE) for number in range(6)])
-    assert len(gate._peers) == PEERS
-    assert not silent(gate, text(rng, PHRASE))
+    filter_name = filter_that_knows(rng, said=SAID)
+    filter_name.look([*offered(rng, count=6, peer="a"), *(others(rng, 0, peer=f"peer {n}") for n in range(PEERS))])
+    filter_name.look([others(rng, 20 + number, phrase=PHRASE) for number in range(6)])
+    assert len(filter_name._peers) == PEERS
+    assert not silent(filter_name, text(rng, PHRASE))
 
 
 def test_a_number_that_a_peer_always_says_is_a_habit_though_numbers_are_one_word():
     rng = random.Random(1)
-    gate = HabitGate()
-    gate.observe([with_number(own(rng), "1488", number < SAID) for number in range(20)])
-    gate.look([with_number(each, "1488", 4) for each in offered(rng, phrase="")])
-    assert silent(gate, "so 1488 then") == ["1488"]
+    filter_name = NgramFilter()
+    filter_name.observe([with_number(own(rng), "1488", number < SAID) for number in range(20)])
+    filter_name.look([with_number(each, "1488", 4) for each in offered(rng, phrase="")])
+    assert silent(filter_name, "so 1488 then") == ["1488"]
 
 
 def test_answers_that_are_forgotten_leave_nothing_behind():
     rng = random.Random(1)
     groups = [own(rng, phrases=rng.randrange(8)) for _ in range(3 * WINDOW)]
-    gate, again = HabitGate(), HabitGate()
-    gate.observe(groups)
+    filter_name, again = NgramFilter(), NgramFilter()
+    filter_name.observe(groups)
     again.observe(groups[-WINDOW:])
-    assert vars(gate._own) == vars(again._own)
+    assert vars(filter_name._own) == vars(again._own)
 
 
 @given(st.text(max_size=200))
@@ -263,22 +263,22 @@ def lengths_of(*lengths, right=True):
 
 
 def test_a_right_answer_longer_than_most_own_right_ones_is_kept_out():
-    gate = LengthGate()
-    gate.observe([lengths_of(*range(10, 30))])
-    assert gate.admits("products", "x" * 28)
-    assert not gate.admits("products", "x" * 40)
+    filter_name = LengthFilter()
+    filter_name.observe([lengths_of(*range(10, 30))])
+    assert filter_name.admits("products", "x" * 28)
+    assert not filter_name.admits("products", "x" * 40)
 
 
 def test_length_is_not_judged_before_enough_is_known():
-    gate = LengthGate()
-    gate.observe([lengths_of(*[10] * (KNOWN - 1))])
-    assert gate.admits("products", "x" * 500)
+    filter_name = LengthFilter()
+    filter_name.observe([lengths_of(*[10] * (KNOWN - 1))])
+    assert filter_name.admits("products", "x" * 500)
 
 
 def test_the_length_of_wrong_answers_says_nothing():
-    gate = LengthGate()
-    gate.observe([lengths_of(*[10] * KNOWN, right=False)])
-    assert gate.admits("products", "x" * 500)
+    filter_name = LengthFilter()
+    filter_name.observe([lengths_of(*[10] * KNOWN, right=False)])
+    assert filter_name.admits("products", "x" * 500)
 
 
 def test_only_right_answers_are_kept_out():
@@ -289,8 +289,8 @@ def test_only_right_answers_are_kept_out():
         group.rewards,
     )
     good = replace(bad, completions=(Completion("2+2=4", Finish.STOP), *bad.completions[1:]))
-    [offered], _ = Filters(["steps"], PassRates()).offer([good])
-    assert offered.rejected == {1: "steps", 2: "steps", 3: "steps"}
+    [offered], _ = Filters(["equation"], PassRates()).offer([good])
+    assert offered.rejected == {1: "equation", 2: "equation", 3: "equation"}
     assert offered.advantages((0.9,) * 4 + (-0.9,) * 4) == (0.9, 0.0, 0.0, 0.0) + (-0.9,) * 4
 
 
@@ -298,17 +298,17 @@ def test_a_group_of_which_nothing_is_left_makes_room_for_others():
     good = others(random.Random(1), 1)
     wrong = tuple(Completion("2+2=5 <answer>4</answer>", Finish.STOP) for _ in good.rewards)
     bad = VerifiedGroup("a", 10, 0, 0, "products", "?", wrong, good.rewards)
-    assert Filters(["steps"], PassRates()).offer([bad, good]) == ([Offered(good)], [(bad, "steps")])
+    assert Filters(["equation"], PassRates()).offer([bad, good]) == ([Offered(good)], [(bad, "equation")])
 
 
 @pytest.mark.parametrize("reward", [True, False])
 def test_a_group_without_advantage_is_for_others_to_leave_out(reward):
     group = others(random.Random(1), 1)
     flat = VerifiedGroup("a", 10, 0, 0, "products", "?", group.completions, (reward,) * 8)
-    assert Filters(["steps", "length"], PassRates()).offer([flat]) == ([Offered(flat)], [])
+    assert Filters(["equation", "length"], PassRates()).offer([flat]) == ([Offered(flat)], [])
 
 
-def test_without_gates_everything_passes():
+def test_without_filters_everything_passes():
     group = others(random.Random(1), 0)
     filters = Filters((), PassRates())
     [offered], _ = filters.offer([group])
@@ -342,7 +342,7 @@ def test_what_stands_in_the_answer_does_not_surprise():
     assert filters.surprises(probabilities([0.5, 0.00001]), torch.tensor([[1, 0]])).tolist() == [[False, False]]
 
 
-def test_an_answer_behind_work_that_surprises_is_for_another_gate_to_judge():
+def test_an_answer_behind_work_that_surprises_is_for_another_filter_to_judge():
     rows = probabilities([0.00001, 0.5, 0.5])
     assert filters.surprises(rows, torch.tensor([[1, 0, 0]])).tolist() == [[True, False, False]]
 

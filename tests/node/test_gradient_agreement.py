@@ -1,4 +1,4 @@
-"""What own answers say to others': the learner's measure of it, and the gate that goes by it."""
+"""What own answers say to others': the learner's measure of it, and the filter that goes by it."""
 
 from dataclasses import replace
 
@@ -10,7 +10,7 @@ from sapo_node.groups.types import VerifiedGroup
 from sapo_node.learner.model import load
 from sapo_node.learner.trainer import Trainer
 from sapo_node.sampling.filters import Filters, Offered
-from sapo_node.sampling.filters.agreement import LEAST, WINDOW, AgreementGate
+from sapo_node.sampling.filters.gradient_agreement import LEAST, WINDOW, GradientAgreementFilter
 from sapo_node.sampling.filters.interface import GradientVote
 from sapo_node.sampling.pass_rates import PassRates
 from sapo_node.sampling.sampler import WeightedGroup
@@ -19,7 +19,7 @@ from sapo_protocol import Completion, Finish
 
 torch.set_num_threads(1)
 
-OPTIONS = LearnerOptions(checkpoints="", groups=2, completions=2, gates=("agreement",), learning_rate=2e-4)
+OPTIONS = LearnerOptions(checkpoints="", groups=2, completions=2, filters=("gradient-agreement",), learning_rate=2e-4)
 QUESTION = "What is 2 + 2?"
 PAYS, FAILS = "Column by column: 2+2=4. So <answer>4</answer>", "Adding up digits: 2+2=5. So <answer>5</answer>"
 
@@ -88,15 +88,15 @@ def test_to_ask_whether_own_learning_is_known_leaves_the_optimizer_as_it_was():
     assert not trainer.optimizer.state
 
 
-def test_without_the_gate_nothing_is_said():
-    trainer = trained(learner(gates=()))
+def test_without_the_filter_nothing_is_said():
+    trainer = trained(learner(filters=()))
     group = others(PAYS, FAILS, advantages=(1.0, 1.0))
     assert trainer.train(TrainRequest(trainer.step + 1, (own(trainer), group))).groups["1"].agreement == {}
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_asking_leaves_every_weight_as_it_would_have_been(dtype):
-    asking, silent = trained(learner(dtype=dtype)), trained(learner(dtype=dtype, gates=()))
+    asking, silent = trained(learner(dtype=dtype)), trained(learner(dtype=dtype, filters=()))
     for trainer in (asking, silent):
         group = others(PAYS, FAILS, advantages=(1.0, 1.0))
         trainer.train(TrainRequest(trainer.step + 1, (own(trainer), group)))
@@ -118,10 +118,10 @@ def said(against, *, of=LEAST, peer="a", dataset="products"):
 
 
 def after(*rounds):
-    gate = AgreementGate()
+    filter_name = GradientAgreementFilter()
     for each in rounds:
-        gate.observe([], each)
-    return gate
+        filter_name.observe([], each)
+    return filter_name
 
 
 def test_a_peer_most_of_whose_answers_are_spoken_against_is_not_taught():
@@ -159,10 +159,10 @@ def group_of(peer, rewards=(True, False)):
 
 
 def test_a_group_that_is_spoken_against_makes_room_for_others():
-    filters = Filters(["agreement"], PassRates())
+    filters = Filters(["gradient-agreement"], PassRates())
     filters.observe([], said(12))
     good, bad = group_of("b"), group_of("a")
-    assert filters.offer([bad, good]) == ([Offered(good)], [(bad, "agreement")])
+    assert filters.offer([bad, good]) == ([Offered(good)], [(bad, "gradient-agreement")])
 
 
 def test_what_the_learner_says_of_an_answer_is_said_of_its_peer_and_task():

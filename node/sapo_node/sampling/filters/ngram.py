@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Any, ClassVar
 
 from sapo_node.groups.codec import from_json, to_object
-from sapo_node.groups.messages import Gate
+from sapo_node.groups.messages import FilterName
 from sapo_node.groups.types import GroupKey, LocalGroup, VerifiedGroup
 from sapo_node.sampling.filters.interface import Filter, GradientVote, Span
 
@@ -168,10 +168,10 @@ class _Own:
         return shown >= SAID and sum(answers.gain(habit) for _, answers in self._groups) <= PAYS * shown
 
 
-class HabitGate(Filter):
+class NgramFilter(Filter):
     """Knows the habits of this policy and of those on offer."""
 
-    name: ClassVar[Gate] = "habits"
+    name: ClassVar[FilterName] = "n-gram"
 
     def __init__(self) -> None:
         self._own = _Own()
