@@ -65,7 +65,7 @@ def test_a_report_comes_back_as_it_was(groups, loss, skipped):
 def test_a_request_comes_back_as_it_was(texts, advantage, spans):
     completions = tuple(Sampled(text, "stop", silent=tuple(spans)) for text in texts)
     group = TrainGroup("external", "?", 0.5, (advantage,) * len(texts), completions, "a/1/2/3")
-    request = TrainRequest(3, (group,), "paper")
+    request = TrainRequest(3, (group,), "on-policy")
     assert from_json(TrainRequest, json.loads(json.dumps(to_json(request)))) == request
 
 

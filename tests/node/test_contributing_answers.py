@@ -68,7 +68,7 @@ async def test_a_node_with_default_filters_trains_on_at_least_half_of_the_tokens
         )
         for each in offered
     )
-    report = trainer.train(TrainRequest(1, batch, config.correction))
+    report = trainer.train(TrainRequest(1, batch, config.external_objective))
     correct = [
         each.text for group in groups for each, reward in zip(group.completions, group.rewards, strict=True) if reward
     ]

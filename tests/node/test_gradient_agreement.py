@@ -63,7 +63,7 @@ def test_own_learning_speaks_for_what_pays_here_and_against_what_does_not(dtype)
 def test_nothing_is_asked_of_wrong_answers():
     trainer = trained(learner())
     group = others(PAYS, FAILS, advantages=(1.0, -1.0))
-    report = trainer.train(TrainRequest(trainer.step + 1, (own(trainer), group), "paper"))
+    report = trainer.train(TrainRequest(trainer.step + 1, (own(trainer), group), "on-policy"))
     assert report.groups["1"].agreement == {0: True}
 
 

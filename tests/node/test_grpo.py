@@ -95,38 +95,18 @@ def test_the_denominator_does_not_depend_on_the_batch():
 
 
 @pytest.mark.parametrize(
-    ("advantage", "external", "correction", "expected"),
+    ("advantage", "external", "objective", "expected"),
     [
-        (1.0, True, "positive", True),
-        (-1.0, True, "positive", False),
-        (-1.0, False, "positive", True),
-        (-1.0, True, "tapered", True),
-        (-1.0, True, "paper", True),
-        (0.0, True, "paper", False),
-        (0.0, False, "paper", False),
+        (1.0, True, "positive-only", True),
+        (-1.0, True, "positive-only", False),
+        (-1.0, False, "positive-only", True),
+        (-1.0, True, "on-policy", True),
+        (0.0, True, "on-policy", False),
+        (0.0, False, "on-policy", False),
     ],
 )
-def test_a_correction_says_which_completions_count(advantage, external, correction, expected):
-    assert grpo.counts(advantage, external=external, correction=correction) is expected
-
-
-def test_taper_pushes_down_only_what_the_policy_would_write():
-    logprobs = torch.tensor([[-1.0, -1.0], [-6.0, -6.0]], dtype=torch.float64)
-    weights = grpo.taper(logprobs, torch.ones(2, 2).double(), torch.tensor([-1.0, -1.0]).double(), floor=-2.0)
-    assert weights[0].tolist() == [1.0, 1.0]
-    assert weights[1].tolist() == pytest.approx([math.exp(-4.0)] * 2)
-
-
-def test_taper_leaves_out_rare_tokens_of_good_completions():
-    logprobs = torch.log(torch.tensor([[0.5, 1e-4]], dtype=torch.float64))
-    weights = grpo.taper(logprobs, torch.ones(1, 2).double(), torch.tensor([1.0]).double(), floor=-2.0)
-    assert weights.tolist() == [[1.0, 0.0]]
-
-
-def test_without_local_completions_nothing_external_is_pushed_down():
-    floor = grpo.plausible_floor(torch.empty(0))
-    weights = grpo.taper(torch.zeros(1, 1), torch.ones(1, 1), torch.tensor([-1.0]), floor)
-    assert weights.item() == 0.0
+def test_the_external_objective_says_which_completions_count(advantage, external, objective, expected):
+    assert grpo.counts(advantage, external=external, objective=objective) is expected
 
 
 def test_the_floor_is_the_tenth_percentile_of_local_completions():

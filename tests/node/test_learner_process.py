@@ -140,7 +140,7 @@ def a_train_request(step):
         "advantages": [0.7, -0.7],
         "completions": completions,
     }
-    return {"train": {"step": step, "groups": [group], "correction": "paper"}}
+    return {"train": {"step": step, "groups": [group], "objective": "on-policy"}}
 
 
 def test_nonsense_is_answered_with_an_error_each_time(tmp_path):
@@ -156,7 +156,7 @@ def test_nonsense_is_answered_with_an_error_each_time(tmp_path):
         {"generate": {"questions": [1], "completions": 1, "max_tokens": 1, "seed": 1}},
         {"generate": {"questions": ["x"], "completions": 0, "max_tokens": 1, "seed": 1}},
         {"generate": {"questions": ["x"], "completions": True, "max_tokens": 1, "seed": 1}},
-        {"train": {**good["train"], "correction": "none"}},
+        {"train": {**good["train"], "objective": "none"}},
         {"train": {**good["train"], "step": -1}},
         {"train": {**good["train"], "groups": [{**group, "weight": 2}]}},
         {"train": {**good["train"], "groups": [{**group, "advantages": [1.0]}]}},

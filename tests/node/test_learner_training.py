@@ -62,14 +62,14 @@ def logprob(trainer, text):
 def test_a_step_moves_the_policy_from_what_was_wrong_to_what_was_right(trainer):
     good, bad = "so <answer>4</answer>", "so <answer>5</answer>"
     before = logprob(trainer, good) - logprob(trainer, bad)
-    trainer.train(TrainRequest(1, (external(good, bad, rewards=(1, 0)),), "paper"))
+    trainer.train(TrainRequest(1, (external(good, bad, rewards=(1, 0)),), "on-policy"))
     assert logprob(trainer, good) - logprob(trainer, bad) > before
 
 
 def test_positive_training_makes_what_worked_elsewhere_likelier_here(trainer):
     good, bad = "so <answer>4</answer>", "so <answer>5</answer>"
     before = logprob(trainer, good)
-    trainer.train(TrainRequest(1, (external(good, bad, rewards=(1, 0)),), "positive"))
+    trainer.train(TrainRequest(1, (external(good, bad, rewards=(1, 0)),), "positive-only"))
     assert logprob(trainer, good) > before
 
 
@@ -104,9 +104,9 @@ def test_a_step_is_not_trained_twice(trainer):
     assert same(before, trainer)
 
 
-@pytest.mark.parametrize(("correction", "completions"), [("positive", 1), ("paper", 2)])
-def test_a_correction_decides_what_an_external_group_teaches(trainer, correction, completions):
-    report = trainer.train(TrainRequest(1, (external("aaaa", "bbbb", rewards=(1, 0)),), correction))
+@pytest.mark.parametrize(("objective", "completions"), [("positive-only", 1), ("on-policy", 2)])
+def test_the_external_objective_decides_what_an_external_group_teaches(trainer, objective, completions):
+    report = trainer.train(TrainRequest(1, (external("aaaa", "bbbb", rewards=(1, 0)),), objective))
     assert report.external_tokens == report.groups["0"].tokens == 4 * completions
 
 
@@ -167,16 +167,9 @@ def test_filters_are_for_right_answers_of_others_alone():
     own = TrainGroup("local", QUESTION, 1.0, advantages((1, 0)), (Sampled("Zyx!", "stop", (5, 9, 7)),) * 2)
     wrong = external("b", "Zyx wvu! <answer>94817</answer>", rewards=(0, 0))
     wrong = replace(wrong, advantages=(0.0, -1.0))
-    report = trainer.train(TrainRequest(1, (own, wrong), "paper"))
+    report = trainer.train(TrainRequest(1, (own, wrong), "on-policy"))
     assert all("answer-likelihood" not in group.rejected.values() for group in report.groups.values())
     assert all(group.tokens > 0 for group in report.groups.values())
-
-
-def test_tapered_training_takes_a_step(trainer):
-    groups = (local(trainer), external("aaaa", "so <answer>5</answer>", rewards=(1, 0)))
-    report = trainer.train(TrainRequest(1, groups, "tapered"))
-    assert report.skipped is None
-    assert report.external_tokens > 0
 
 
 def test_weight_zero_trains_nothing(trainer):

@@ -35,7 +35,7 @@ def ledger_of(*trusted):
     return Ledger(Database(None, SCHEMA), trusted=trusted, rng=random.Random(0))
 
 
-def sampler_of(ledger, seed, *, pass_rates=None, selection="paper"):
+def sampler_of(ledger, seed, *, pass_rates=None, selection="trust"):
     return Sampler(ledger, random.Random(seed), pass_rates or PassRates(), selection)
 
 
@@ -330,12 +330,6 @@ def test_without_an_own_measure_the_group_is_its_own_baseline():
     assert own_advantages(rewards, None) == advantages(rewards)
 
 
-def test_top_k_takes_the_groups_with_most_right_answers():
-    offered = [group(peer, right=right) for right, peer in enumerate(PEERS[:7], start=1)]
-    drawn = sampler_of(ledger_of(*PEERS), 0, selection="top-k").draw(offer(offered), 3, epoch=10).groups
-    assert [sum(each.group.rewards) for each in drawn] == [7, 6, 5]
-
-
 def test_uniform_selection_does_not_ask_for_trust():
     ledger = ledger_of(*PEERS[:2])
     for _ in range(20):
@@ -348,9 +342,3 @@ def test_uniform_selection_does_not_ask_for_trust():
         for seed in range(300)
     )
     assert 120 < firsts[PEERS[0]] < 180
-
-
-def test_a_flat_group_weighs_next_to_nothing_and_breaks_no_draw():
-    flat = [replace(group(peer), rewards=(False,) * 8) for peer in PEERS[:4]]
-    drawn = sampler_of(ledger_of(*PEERS), 0, selection="unfiltered").draw(offer(flat), 2, epoch=10).groups
-    assert [each.advantages for each in drawn] == [(0.0,) * 8] * 2

@@ -33,12 +33,12 @@ class Mortal(Oracle):
     deaths = ()
     seen = 0
 
-    async def train(self, step, groups, *, correction):
+    async def train(self, step, groups, *, objective):
         self.seen += 1
         if self.seen in self.deaths:
             self.step = self.saved
             raise WorkerFailed("died")
-        return await super().train(step, groups, correction=correction)
+        return await super().train(step, groups, objective=objective)
 
     async def checkpoint(self):
         self.saved = self.step
@@ -57,7 +57,7 @@ def policy(manifest):
 
 @pytest.fixture
 def trainer(database, pool, policy):
-    return Trainer(database, pool, policy, correction="positive", checkpoint_every=3)
+    return Trainer(database, pool, policy, objective="positive-only", checkpoint_every=3)
 
 
 async def test_a_round_trains_local_groups_on_their_own_tokens_and_external_ones_on_text(trainer, policy):
@@ -89,7 +89,7 @@ async def test_a_killed_node_replays_what_it_had_stored(trainer, policy, databas
     await trainer.train([LOCAL_GROUP], [])
     trainer._commit([LOCAL_GROUP], [weighted()])  # stored, never dispatched: the node is killed here
     reborn = Mortal(policy.manifest, random.Random(0))
-    again = Trainer(database, pool, reborn, correction="positive", checkpoint_every=3)
+    again = Trainer(database, pool, reborn, objective="positive-only", checkpoint_every=3)
     assert await again.recover() == 2
     assert [step for step, _ in reborn.trained] == [1, 2]
 
@@ -109,7 +109,7 @@ async def test_a_fall_back_to_the_checkpoint_before_can_be_replayed(trainer, dat
     for _ in range(7):
         await trainer.train([LOCAL_GROUP], [])
     older = Mortal(policy.manifest, random.Random(0), step=3)  # checkpoint 6 was corrupt
-    again = Trainer(database, pool, older, correction="positive", checkpoint_every=3)
+    again = Trainer(database, pool, older, objective="positive-only", checkpoint_every=3)
     assert await again.recover() == 4
     assert [step for step, _ in older.trained] == [4, 5, 6, 7]
 

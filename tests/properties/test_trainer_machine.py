@@ -55,7 +55,7 @@ class Learner:
     async def generate(self, prompts, *, completions, max_tokens, seed):
         raise NotImplementedError
 
-    async def train(self, step, groups, *, correction):
+    async def train(self, step, groups, *, objective):
         assert step == self.step + 1
         self.end_at("before")
         if self.deaths:
@@ -108,7 +108,9 @@ class TrainerMachine(RuleBasedStateMachine):
     def the_node_starts(self):
         self.database = Database(Path(self.folder.name) / "node.sqlite", SCHEMA)
         self.pool = Pool(self.database)
-        self.trainer = Trainer(self.database, self.pool, self.learner, correction="positive", checkpoint_every=EVERY)
+        self.trainer = Trainer(
+            self.database, self.pool, self.learner, objective="positive-only", checkpoint_every=EVERY
+        )
 
     @rule(arrived=st.lists(st.tuples(st.sampled_from(PEERS), st.integers(0, MAX_AGE)), max_size=4))
     def groups_are_verified(self, arrived):

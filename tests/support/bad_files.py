@@ -79,7 +79,7 @@ CONFIGS = {
     "range": "local = 0",
     "rate": "learning_rate = nan",
     "filters": 'filters = ["nonsense"]',
-    "choice": 'correction = "none"',
+    "choice": 'external_objective = "none"',
     "peer": 'banned = ["12D3KooWnonsense"]',
     "base58": 'trusted = ["0OIl"]',
     "both": 'trusted = ["{other}"]\nbanned = ["{other}"]',

@@ -72,7 +72,7 @@ class Oracle:
     def _answer(self, prompt: str) -> str:
         return self.answers[prompt] if self.rng.random() < self.skill else "no idea"
 
-    async def train(self, step: int, groups: Sequence[TrainGroup], *, correction: str) -> TrainReport:
+    async def train(self, step: int, groups: Sequence[TrainGroup], *, objective: str) -> TrainReport:
         assert step == self.step + 1
         self.step = step
         self.trained.append((step, tuple(groups)))

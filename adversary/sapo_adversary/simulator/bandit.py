@@ -16,7 +16,7 @@ import trio
 from sapo_adversary.scoring import SharedScorer
 from sapo_adversary.simulator.pace import GENERATING, Meter
 from sapo_adversary.simulator.simulation import Simulation
-from sapo_node.groups.messages import Correction, GroupReport, Sampled, TrainGroup, TrainReport
+from sapo_node.groups.messages import ExternalObjective, GroupReport, Sampled, TrainGroup, TrainReport
 from sapo_protocol import Manifest
 
 START = 0.04
@@ -57,14 +57,14 @@ class Bandit:
         self.meter.generated_tokens += sum(len(each.text) for group in groups for each in group)
         return groups
 
-    async def train(self, step: int, groups: Sequence[TrainGroup], *, correction: Correction) -> TrainReport:
-        """One update. By default only the correct completions of external groups count; see `correction`."""
+    async def train(self, step: int, groups: Sequence[TrainGroup], *, objective: ExternalObjective) -> TrainReport:
+        """One update. By default only the correct completions of external groups count; see `ExternalObjective`."""
         await trio.sleep(self._pace * (1 - GENERATING))
         moves: dict[str, float] = {}
         tokens: dict[str, int] = {}
         for group in groups:
             dataset = self._scorer.tasks[group.prompt].dataset
-            only_positive = group.source == "external" and correction == "positive"
+            only_positive = group.source == "external" and objective == "positive-only"
             counted = [
                 (advantage, completion.text)
                 for advantage, completion in zip(group.advantages, group.completions, strict=True)

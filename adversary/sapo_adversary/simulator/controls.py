@@ -14,7 +14,7 @@ from sapo_adversary.scoring import SharedScorer
 from sapo_adversary.simulator.learning import SimulatedLearner
 from sapo_adversary.simulator.simulation import Simulation
 from sapo_node.groups.advantage import advantages
-from sapo_node.groups.messages import Correction, GroupReport, TrainGroup, TrainReport
+from sapo_node.groups.messages import ExternalObjective, GroupReport, TrainGroup, TrainReport
 from sapo_node.verification.sandbox.messages import ScoreRequest
 from sapo_protocol import ASSIGNED_SEEDS, Manifest
 
@@ -37,13 +37,13 @@ class Replaying(SimulatedLearner):
         self._places = simulation.groups - simulation.members[number].local
         self._kept: deque[TrainGroup] = deque(maxlen=KEPT)
 
-    async def train(self, step: int, groups: Sequence[TrainGroup], *, correction: Correction) -> TrainReport:
+    async def train(self, step: int, groups: Sequence[TrainGroup], *, objective: ExternalObjective) -> TrainReport:
         """One update on the round's groups and on up to J earlier ones."""
         again = self._rng.sample(self._kept, min(self._places, len(self._kept)))
         for group in again:
             self._kept.remove(group)
         self._kept.extend(_as_external(group) for group in groups if any(group.advantages))
-        return _on_account_of(groups, await super().train(step, [*groups, *again], correction=correction))
+        return _on_account_of(groups, await super().train(step, [*groups, *again], objective=objective))
 
 
 class Filtering(SimulatedLearner):
@@ -53,12 +53,12 @@ class Filtering(SimulatedLearner):
     the places gives the gradient of a mean over the kept groups.
     """
 
-    async def train(self, step: int, groups: Sequence[TrainGroup], *, correction: Correction) -> TrainReport:
+    async def train(self, step: int, groups: Sequence[TrainGroup], *, objective: ExternalObjective) -> TrainReport:
         """One update on as many groups as came, all of them informative, if any is."""
         kept = [group for group in groups if any(group.advantages)]
         filled = [kept[place % len(kept)] for place in range(len(groups))] if kept else []
         unnamed = [replace(group, id="") for group in filled]
-        return _on_account_of(groups, await super().train(step, unnamed, correction=correction))
+        return _on_account_of(groups, await super().train(step, unnamed, objective=objective))
 
 
 class Oversampling(SimulatedLearner):
@@ -72,11 +72,11 @@ class Oversampling(SimulatedLearner):
         self._scorer = scorer
         self._groups = simulation.groups
 
-    async def train(self, step: int, groups: Sequence[TrainGroup], *, correction: Correction) -> TrainReport:
+    async def train(self, step: int, groups: Sequence[TrainGroup], *, objective: ExternalObjective) -> TrainReport:
         """One update on the round's informative groups and on those of further tasks of the same kinds."""
         further = self._more((OVERSAMPLED - 1) * len(groups))
         kept = [group for group in [*groups, *further] if any(group.advantages)]
-        return _on_account_of(groups, await super().train(step, kept[: self._groups], correction=correction))
+        return _on_account_of(groups, await super().train(step, kept[: self._groups], objective=objective))
 
     def _more(self, count: int) -> list[TrainGroup]:
         weights = [spec.weight for spec in self._manifest.tasks]

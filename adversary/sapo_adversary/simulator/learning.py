@@ -15,7 +15,7 @@ from sapo_adversary.scoring import SharedScorer
 from sapo_adversary.simulator.pace import GENERATING, Meter, Stopwatch
 from sapo_adversary.simulator.simulation import Simulation
 from sapo_node.groups.messages import (
-    Correction,
+    ExternalObjective,
     GenerateRequest,
     LearnerOptions,
     Sampled,
@@ -78,11 +78,11 @@ class SimulatedLearner:
         self.meter.generated_tokens += sum(len(each.tokens or ()) for group in groups for each in group)
         return groups
 
-    async def train(self, step: int, groups: Sequence[TrainGroup], *, correction: Correction) -> TrainReport:
+    async def train(self, step: int, groups: Sequence[TrainGroup], *, objective: ExternalObjective) -> TrainReport:
         """One update; `step` is the one after the last."""
         await trio.sleep(self._pace * (1 - GENERATING))
         with Stopwatch(self.meter):
-            return self._trainer.train(TrainRequest(step, tuple(groups), correction))
+            return self._trainer.train(TrainRequest(step, tuple(groups), objective))
 
     async def checkpoint(self) -> int:
         """Nothing is kept: a simulated run is repeated from its seed, not resumed in the middle."""

@@ -120,7 +120,7 @@ class Member:
                 self._database,
                 self.node.pool,
                 self.learner,
-                correction=spec.correction,
+                objective=spec.external_objective,
                 checkpoint_every=Config().checkpoint_every,
                 look=partial(audit.trained, self.log.findings),
             )
@@ -238,7 +238,7 @@ def _config_of(simulation: Simulation, spec: NodeSpec) -> Config:
         local=spec.local,
         external=spec.external,
         selection=spec.selection,
-        correction=spec.correction,
+        external_objective=spec.external_objective,
         filters=simulation.filters_of(spec),
         max_tokens=spec.max_tokens,
         eval_every=0,

@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeVar, get_args
 
 from sapo_adversary.attacks.catalogue import ATTACKS, GOSSIP
 from sapo_adversary.files.typed import made, require_options, suggestion
-from sapo_node.groups.messages import FILTERS, Correction, FilterName, reason_of
+from sapo_node.groups.messages import FILTERS, ExternalObjective, FilterName, reason_of
 from sapo_node.sampling.weights import Selection
 from sapo_protocol import LocalError
 
@@ -36,8 +36,8 @@ class NodeSpec:
     """The name of this kind in results."""
     local: int = 4
     external: int | Literal["auto"] = 4
-    selection: Selection = "paper"
-    correction: Correction = "positive"
+    selection: Selection = "trust"
+    external_objective: ExternalObjective = "positive-only"
     learning_rate: float = 1e-4
     model: str = "seed"
     """`seed`, a prepared policy by name, or a model folder."""

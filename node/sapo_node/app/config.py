@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args
 
 import platformdirs
 
-from sapo_node.groups.messages import FILTERS, Correction, Dtype, is_hub_name
+from sapo_node.groups.messages import FILTERS, Dtype, ExternalObjective, is_hub_name
 from sapo_node.sampling.mix import AUTO, MAX_EXTERNAL
 from sapo_node.sampling.weights import Selection
 from sapo_protocol import LocalError, limits, public_key_of
@@ -71,14 +71,15 @@ class Config:
     threads: int = _key(0, "CPU threads of the learner; 0 leaves one core to the network.")
     learning_rate: float = _key(1e-4, "Adam's learning rate.")
     warmup: int = _key(0, "Steps over which the learning rate grows to its full value.")
-    correction: Correction = _key(
-        "positive",
-        "How external groups enter the loss: positive (only completions with positive advantage), tapered, or paper.",
+    external_objective: ExternalObjective = _key(
+        "positive-only",
+        "Which external completions the loss counts: positive-only (those with positive advantage) or on-policy (all, "
+        "as if this node had generated them).",
     )
     selection: Selection = _key(
-        "paper",
-        "Which external groups are drawn: paper (by trust and age), uniform, top-k (most correct completions first), "
-        "unfiltered (zero-advantage groups too), or informative (what this node's policy can learn most from).",
+        "trust",
+        "How the node draws external groups: trust (by the peer's trust and the group's age) or informative (also by "
+        "how rarely this node's policy solves the task).",
     )
     filters: tuple[str, ...] = _key(
         FILTERS,
@@ -118,8 +119,8 @@ class Config:
             if not low <= getattr(self, name) <= high:
                 raise LocalError(f"{name} is {getattr(self, name)}; give a whole number from {low} to {high}")
         choices = {
-            "correction": get_args(Correction),
-            "selection": get_args(Selection),
+            "external_objective": get_args(ExternalObjective),
+            "selection": ("trust", "informative"),
             "device": ("auto", "cpu", "cuda", "mps"),
             "dtype": ("float32", "bfloat16"),
         }

@@ -10,7 +10,7 @@ The same parts run over libp2p with a learner and a sandbox, or over an in-memor
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 import trio
@@ -137,8 +137,7 @@ def build_node(
         on_refused=on_refused,
         defences=defences,
     )
-    verifying = replace(defences, drops_flat=False) if config.selection == "unfiltered" else defences
-    verifier = Verifier(swarm, scorer, ledger, on_verified=on_verified, defences=verifying)
+    verifier = Verifier(swarm, scorer, ledger, on_verified=on_verified, defences=defences)
     scheduler = VerificationScheduler(
         pending_queue=pending_queue, verifier=verifier, pool=pool, ledger=ledger, rng=swarm.rng, defences=defences
     )
@@ -191,4 +190,6 @@ def _own_messages(counters: Counters, manifest: Manifest) -> MessageStore:
 
 
 def _trainer(config: Config, database: Database, pool: Pool, policy: Policy) -> Trainer:
-    return Trainer(database, pool, policy, correction=config.correction, checkpoint_every=config.checkpoint_every)
+    return Trainer(
+        database, pool, policy, objective=config.external_objective, checkpoint_every=config.checkpoint_every
+    )

@@ -11,7 +11,7 @@ from sapo_protocol.errors import LocalError
 
 Finish = Literal["stop", "length"]
 Source = Literal["local", "external"]
-Correction = Literal["positive", "tapered", "paper"]
+ExternalObjective = Literal["positive-only", "on-policy"]
 Dtype = Literal["float32", "bfloat16"]
 FilterName = Literal[
     "baseline", "n-gram", "length", "equation", "gradient-agreement", "min-token-prob", "answer-likelihood"
@@ -154,7 +154,7 @@ class TrainRequest:
 
     step: int
     groups: tuple[TrainGroup, ...]
-    correction: Correction = "positive"
+    objective: ExternalObjective = "positive-only"
 
     def __post_init__(self) -> None:
         # Batches that an older version stored have groups without an id.

@@ -11,7 +11,7 @@ import trio
 
 from sapo_node.groups.codec import from_json, to_json
 from sapo_node.groups.messages import (
-    Correction,
+    ExternalObjective,
     Generated,
     GenerateRequest,
     LearnerOptions,
@@ -101,10 +101,10 @@ class Learner:
         return list(from_json(Generated, reply).groups)
 
     async def train(
-        self, step: int, groups: Sequence[TrainGroup], *, correction: Correction = "positive"
+        self, step: int, groups: Sequence[TrainGroup], *, objective: ExternalObjective = "positive-only"
     ) -> TrainReport:
         """Take step number `step`, which must follow the last one directly."""
-        request = TrainRequest(step, tuple(groups), correction)
+        request = TrainRequest(step, tuple(groups), objective)
         report = from_json(TrainReport, await self._ask({"train": to_json(request)}, TRAIN_DEADLINE))
         self._step = report.step
         return report

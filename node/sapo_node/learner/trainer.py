@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from sapo_node.groups.messages import (
-    Correction,
+    ExternalObjective,
     FilterName,
     GroupReport,
     LearnerOptions,
@@ -99,7 +99,7 @@ class Trainer:
         started = time.monotonic()
         tally = _Tally({group.id: _GroupTally() for group in request.groups})
         try:
-            self._backward(self._encode(request, tally), request.correction, tally)
+            self._backward(self._encode(request, tally), request.objective, tally)
             norm, skipped = self._update(request.step, tally)
         finally:
             self.optimizer.zero_grad(set_to_none=True)
@@ -149,9 +149,8 @@ class Trainer:
                 tally.groups[group.id].refused = Refusal.UNREADABLE
         return rows
 
-    def _backward(self, rows: Sequence[Row], correction: Correction, tally: _Tally) -> None:
+    def _backward(self, rows: Sequence[Row], objective: ExternalObjective, tally: _Tally) -> None:
         """Add every micro-batch's gradient; rows that do not count are never run."""
-        floor = self._floor(rows) if correction == "tapered" else 0.0
         for external in (False, True):
             counted = [
                 row
@@ -159,14 +158,14 @@ class Trainer:
                 if row.external == external
                 and row.weight > 0
                 and row.completion
-                and grpo.counts(row.advantage, external=external, correction=correction)
+                and grpo.counts(row.advantage, external=external, objective=objective)
             ]
             batches = list(micro_batches(self.policy, counted))
             later = self._after_own_step(batches) if external else None
             for place, batch in enumerate(batches):
                 logits = completion_logits(self.policy, batch)
                 logprobs = grpo.token_logprobs(logits, batch.targets)
-                weights = self._weights(batch, logprobs, floor, tapered=external and correction == "tapered")
+                weights = self._weights(batch, logprobs)
                 if later:
                     tally.hear(batch, later[place] >= _logprob(batch, logprobs.detach()))
                 if external:
@@ -201,24 +200,10 @@ class Trainer:
         finally:
             self.publish()
 
-    def _weights(self, batch: MicroBatch, logprobs: Tensor, floor: float, *, tapered: bool) -> Tensor:
+    def _weights(self, batch: MicroBatch, logprobs: Tensor) -> Tensor:
         """Return the (B, T) token weights."""
-        mask = batch.trained.to(logprobs.dtype)
-        own = torch.tensor([row.weight for row in batch.rows], device=self.policy.device)[:, None]
-        if not tapered:
-            return mask * own
-        advantages = torch.tensor([row.advantage for row in batch.rows], device=self.policy.device)
-        return grpo.taper(logprobs, mask, advantages, floor) * own
-
-    @torch.no_grad()
-    def _floor(self, rows: Sequence[Row]) -> float:
-        """Return how likely the less likely of the own completions are."""
-        local = [row for row in rows if not row.external and row.completion]
-        means = [
-            grpo.mean_logprobs(grpo.token_logprobs(completion_logits(self.policy, batch), batch.targets), batch.mask)
-            for batch in micro_batches(self.policy, local)
-        ]
-        return grpo.plausible_floor(torch.cat(means) if means else torch.empty(0))
+        loss_weights = torch.tensor([row.weight for row in batch.rows], device=self.policy.device)
+        return batch.trained.to(logprobs.dtype) * loss_weights[:, None]
 
     def _update(self, step: int, tally: _Tally) -> tuple[float, str | None]:
         """Apply the gradients; the norm before clipping, and why nothing was applied if so."""

@@ -18,6 +18,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from operator import itemgetter
 from statistics import median
 
 from sapo_node.groups.advantage import advantages
@@ -157,21 +158,12 @@ class Sampler:
         return [group for group in groups if self._ledger.standing(group.peer) is Standing.HEALTHY] or groups
 
     def _order(self, groups: list[VerifiedGroup], epoch: int) -> list[VerifiedGroup]:
-        """A random order without replacement, by weight (Efraimidis and Spirakis 2006); for `top-k` by right answers
-        first.
-        """
-        keyed = [
-            (
-                sum(group.rewards) if self._selection == "top-k" else 0,
-                self._rng.random() ** (1 / self._preference(group, epoch)),
-                group,
-            )
-            for group in groups
-        ]
-        return [group for *_, group in sorted(keyed, key=lambda key: key[:2], reverse=True)]
+        """A random order without replacement, by weight (Efraimidis and Spirakis 2006)."""
+        keyed = [(self._rng.random() ** (1 / self._preference(group, epoch)), group) for group in groups]
+        return [group for _, group in sorted(keyed, key=itemgetter(0), reverse=True)]
 
     def _preference(self, group: VerifiedGroup, epoch: int) -> float:
-        if self._selection in ("uniform", "unfiltered"):
+        if self._selection == "uniform":
             return 1.0
         weight = self._ledger.of(group.peer).trust * constants.AGE_WEIGHT ** max(0, epoch - group.epoch)
         return weight * preference(group, self._pass_rates) if self._selection == "informative" else weight

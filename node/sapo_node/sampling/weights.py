@@ -1,10 +1,9 @@
-"""How wanted each verified group on offer is: the rules by which SAPO and its public releases chose, and one of ours.
+"""How much each verified group on offer is worth to this node.
 
-The paper drops groups without advantage and draws uniformly from the rest; its code also took the groups with the most
-right answers, and at other times drew from all. None of them asks what the receiver can do already, and a strong node
-gained nothing from weak peers. `informative` asks: a right answer is wanted, and counts, by how much better it is than
-what the receiver does itself. Of its own groups a policy learns most at the edge of its ability, where it is right half
-the time; what others got right teaches most where it is hardly ever right.
+`trust` draws by trust and age. `uniform` draws every group alike, as SAPO does; a node cannot be set to it, only the
+simulator compares with it. Neither asks what the receiver can do already, and a strong node gained nothing from weak
+peers. `informative` asks: a correct completion is drawn, and weighs, by how much better it is than what this policy
+does itself. A correct completion teaches most in a task that this policy hardly ever solves.
 """
 
 from collections.abc import Sequence
@@ -15,13 +14,12 @@ from sapo_node.groups.advantage import advantages
 from sapo_node.groups.types import VerifiedGroup
 from sapo_node.sampling.pass_rates import PassRates
 
-Selection = Literal["paper", "uniform", "top-k", "unfiltered", "informative"]
+Selection = Literal["trust", "informative", "uniform"]
 """`paper` draws by trust and age, `uniform` as the paper has it, `unfiltered` from flat groups as well."""
 
 SPREAD = 0.35
 """Least deviation by which an own advantage is divided, so that a task hardly ever solved does not drown the others."""
 LEAST_PREFERENCE = 0.05
-"""Of a task, as a share of the highest: nothing is ever shut out for good by a bad estimate."""
 
 
 def preference(group: VerifiedGroup, pass_rates: PassRates) -> float:

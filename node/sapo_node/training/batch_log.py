@@ -12,7 +12,7 @@ from typing import Protocol
 
 from sapo_node.groups.codec import from_json, to_json
 from sapo_node.groups.messages import (
-    Correction,
+    ExternalObjective,
     GroupReport,
     Refusal,
     Sampled,
@@ -78,7 +78,7 @@ class Policy(Answerer, Protocol):
         """The step of the weights as they are now."""
         ...
 
-    async def train(self, step: int, groups: Sequence[TrainGroup], *, correction: Correction) -> TrainReport:
+    async def train(self, step: int, groups: Sequence[TrainGroup], *, objective: ExternalObjective) -> TrainReport:
         """One update; `step` is the one after the last."""
         ...
 
@@ -91,9 +91,15 @@ class Trainer:
     """Turns local and external groups into stored batches, and batches into updates."""
 
     def __init__(
-        self, database: Database, pool: Pool, policy: Policy, *, correction: Correction, checkpoint_every: int
+        self,
+        database: Database,
+        pool: Pool,
+        policy: Policy,
+        *,
+        objective: ExternalObjective,
+        checkpoint_every: int,
     ) -> None:
-        self._correction: Correction = correction
+        self._objective: ExternalObjective = objective
         self._database = database
         self._pool = pool
         self._policy = policy
@@ -141,7 +147,7 @@ class Trainer:
         peers = dict.fromkeys((group.id for group in groups), LOCAL)
         peers |= {external_id(weighted.group): weighted.group.peer for weighted in external}
         step = self.stored_step + 1
-        request = to_json(TrainRequest(step, tuple(groups), self._correction))
+        request = to_json(TrainRequest(step, tuple(groups), self._objective))
         with self._database.transaction():
             self._database.execute(
                 "INSERT INTO batches VALUES (?, ?, ?, 0)",
@@ -162,11 +168,11 @@ class Trainer:
             step = self._policy.step + 1
             # A checkpoint of a step that is still to come was damaged, and does not count as the one before.
             self._database.execute("DELETE FROM checkpoints WHERE step >= ?", step)
-            batch = stored_batch(self._database, step) or StoredBatch(TrainRequest(step, (), self._correction), {}, 0)
+            batch = stored_batch(self._database, step) or StoredBatch(TrainRequest(step, (), self._objective), {}, 0)
             given_up = batch.failures >= MAX_FAILURES
             groups = () if given_up else batch.request.groups
             try:
-                report = await self._policy.train(step, groups, correction=batch.request.correction)
+                report = await self._policy.train(step, groups, objective=batch.request.objective)
             except WorkerFailed as failure:
                 self._database.execute("UPDATE batches SET failures = failures + 1 WHERE step = ?", step)
                 logger.warning("the learner failed at step %d (%s); it resumes from its checkpoint", step, failure)
@@ -207,7 +213,10 @@ def stored_batch(database: Database, step: int) -> StoredBatch | None:
     row = database.row("SELECT request, peers, failures FROM batches WHERE step = ?", step)
     if row is None:
         return None
-    request, peers = from_json(TrainRequest, json.loads(row[0])), json.loads(row[1])
+    body, peers = json.loads(row[0]), json.loads(row[1])
+    if "correction" in body:  # as version 0.1 stored the objective
+        body["objective"] = "on-policy" if body.pop("correction") == "paper" else "positive-only"
+    request = from_json(TrainRequest, body)
     if isinstance(peers, list):  # as versions stored them whose groups had no ids
         peers = dict(zip((group.id for group in request.groups), peers, strict=True))
     return StoredBatch(request, peers, row[2])

@@ -374,7 +374,7 @@ def group(peer, counter, *, length=50):
 
 
 def drawn(undefended, book, groups, count):
-    sampler = Sampler(book, random.Random(0), PassRates(), "paper", defences=undefended.defences)
+    sampler = Sampler(book, random.Random(0), PassRates(), "trust", defences=undefended.defences)
     return sampler.draw([Offered(each) for each in groups], count, epoch=10).groups
 
 

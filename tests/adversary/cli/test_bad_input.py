@@ -43,8 +43,8 @@ def folder_commands(target):
         ("run", "false-claim", "--output", target),
         ("run", "false-claim", "--records", target),
         ("matrix", "quick", "--output", target),
-        ("experiment", "corrections", "--output", target),
-        ("experiment", "corrections", "--records", target),
+        ("experiment", "external-objectives", "--output", target),
+        ("experiment", "external-objectives", "--records", target),
         ("frontier", "--output", target),
         ("reach", "--output", target),
         ("soak", "--output", target),
@@ -160,7 +160,8 @@ def test_a_value_of_an_experiment_that_cannot_be_is_refused(old, new, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "close"), [(("run", "fals-claim"), "false-claim"), (("experiment", "corection"), "corrections")]
+    ("arguments", "close"),
+    [(("run", "fals-claim"), "false-claim"), (("experiment", "external-objektive"), "external-objectives")],
 )
 def test_a_name_that_is_nearly_right_is_answered_with_the_right_one(arguments, close):
     assert f"did you mean {close}?" in refused(*arguments)
@@ -170,17 +171,17 @@ def test_a_name_that_is_nearly_right_is_answered_with_the_right_one(arguments, c
     "text", ["", "{", "[]", "{}", '{"outcomes": 1}', '{"outcomes": [{}]}', "[" * 3_000, "1" * 5_000]
 )
 def test_results_that_are_none_are_refused_by_what_reads_them(text, tmp_path):
-    file = tmp_path / "corrections.json"
+    file = tmp_path / "external-objectives.json"
     file.write_text(text)
     (tmp_path / "matrix.json").write_text(text)
     for arguments in (
         ("report", file),
         ("report", file, "--markdown"),
         ("report", file, "--pictures", tmp_path),
-        ("experiment", "corrections", "plot", "--output", tmp_path),
+        ("experiment", "external-objectives", "plot", "--output", tmp_path),
         ("matrix", "models", "--output", tmp_path),
     ):
-        assert "corrections.json" in (line := refused(*arguments)) or "matrix.json" in line
+        assert "external-objectives.json" in (line := refused(*arguments)) or "matrix.json" in line
 
 
 def test_a_soak_does_not_begin_in_a_folder_with_something_in_it(tmp_path):
