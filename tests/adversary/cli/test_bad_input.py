@@ -171,7 +171,7 @@ def test_a_name_that_is_nearly_right_is_answered_with_the_right_one(arguments, c
     "text", ["", "{", "[]", "{}", '{"outcomes": 1}', '{"outcomes": [{}]}', "[" * 3_000, "1" * 5_000]
 )
 def test_results_that_are_none_are_refused_by_what_reads_them(text, tmp_path):
-    file = tmp_path / "external-objectives.json"
+    file = tmp_path / "external_objectives.json"
     file.write_text(text)
     (tmp_path / "matrix.json").write_text(text)
     for arguments in (
@@ -181,7 +181,7 @@ def test_results_that_are_none_are_refused_by_what_reads_them(text, tmp_path):
         ("experiment", "external-objectives", "plot", "--output", tmp_path),
         ("matrix", "models", "--output", tmp_path),
     ):
-        assert "external-objectives.json" in (line := refused(*arguments)) or "matrix.json" in line
+        assert "external_objectives.json" in (line := refused(*arguments)) or "matrix.json" in line
 
 
 def test_a_soak_does_not_begin_in_a_folder_with_something_in_it(tmp_path):
