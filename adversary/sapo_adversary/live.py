@@ -19,7 +19,8 @@ from sapo_adversary.attacks.kit import Attack, Key, Kit
 from sapo_adversary.scoring import SharedScorer
 from sapo_node.cli.commands.numbers import Number
 from sapo_node.net.interface import Channel, NetworkNotice, Verdict
-from sapo_node.net.libp2p import Libp2pNetwork, NetworkSettings
+from sapo_node.net.libp2p import Libp2pNetwork
+from sapo_node.net.settings import NetworkSettings
 from sapo_node.storage.keys import Identity, create_key
 from sapo_protocol import Manifest, epoch_at, evidence_topic, load_manifest, rollouts_topics, topic_of
 

@@ -62,7 +62,8 @@ async def ours(seed: bytes, folder: Path) -> None:
 
     from sapo_node.net import pubsub
     from sapo_node.net.interface import Channel, Verdict
-    from sapo_node.net.libp2p import Libp2pNetwork, NetworkSettings
+    from sapo_node.net.libp2p import Libp2pNetwork
+    from sapo_node.net.settings import NetworkSettings
     from sapo_node.storage.database import Database
     from sapo_node.trust.accounts import SCHEMA
     from sapo_node.trust.constants import Fact

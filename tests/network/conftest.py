@@ -25,7 +25,8 @@ from nacl.signing import SigningKey
 
 from sapo_node.net.defences import NETWORK_DEFENDED, NetworkDefences
 from sapo_node.net.interface import Channel, NetworkNotice, Requests, Verdict
-from sapo_node.net.libp2p import Libp2pNetwork, NetworkSettings
+from sapo_node.net.libp2p import Libp2pNetwork
+from sapo_node.net.settings import NetworkSettings
 from sapo_protocol.keys import peer_id
 from stock_libp2p import stock_host
 

@@ -9,7 +9,7 @@ import pytest
 from context import KEY
 from sapo_node.app.state import SCHEMA
 from sapo_node.storage.database import Database
-from validator_parts import FilterName
+from validator_parts import ValidatorParts
 
 
 @pytest.fixture
@@ -30,16 +30,16 @@ def rng():
 
 
 @pytest.fixture
-def filter_of(database, manifest, rng):
+def validator_of(database, manifest, rng):
     """The validator of the node that holds a given key."""
 
     def of(key):
-        return FilterName(database, manifest, rng, key)
+        return ValidatorParts(database, manifest, rng, key)
 
     return of
 
 
 @pytest.fixture
-def validator(filter_of):
+def validator(validator_of):
     """The validator of a node whose key nobody else has."""
-    return filter_of(KEY)
+    return validator_of(KEY)

@@ -140,8 +140,8 @@ async def test_a_convicts_envelope_makes_this_node_name_it_again(validator, auth
     assert validator.equivocation_handler.take_announcements() == [evidence_against(author)]
 
 
-async def test_evidence_against_the_own_key_stops_the_node_with_a_word_of_advice(filter_of, author):
-    validator = filter_of(author.key)
+async def test_evidence_against_the_own_key_stops_the_node_with_a_word_of_advice(validator_of, author):
+    validator = validator_of(author.key)
     assert await validator.ingest.handle_evidence(validator.sender, evidence_against(author)) is Verdict.IGNORE
     assert "start with a new one" in str(validator.fatal[0])
 

@@ -2,7 +2,8 @@
 
 from rich.console import Console
 
-from sapo_node.cli.demo import Demo, Member
+from sapo_node.cli.demo import Demo
+from sapo_node.cli.demo_summary import Member
 
 
 def shown(folder, *, steps, alone, rounds):

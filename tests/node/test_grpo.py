@@ -109,11 +109,5 @@ def test_the_external_objective_says_which_completions_count(advantage, external
     assert grpo.counts(advantage, external=external, objective=objective) is expected
 
 
-
-
-
-
-
-
 def test_entropy_of_an_even_choice_is_its_logarithm():
     assert grpo.token_entropy(torch.zeros(1, 1, 8)).item() == pytest.approx(math.log(8))

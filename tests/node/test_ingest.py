@@ -11,7 +11,7 @@ from sapo_node.trust import constants
 from sapo_node.trust.constants import Fact, Standing
 from sapo_node.trust.defences import Defences
 from sapo_protocol import Layer, encode_body, encode_message, peer_id, shard_of
-from validator_parts import SENDER, FilterName
+from validator_parts import SENDER, ValidatorParts
 
 
 async def test_a_valid_message_is_accepted_and_waits_for_verification(validator, author):
@@ -43,7 +43,7 @@ async def test_a_swapped_body_is_rejected_and_does_not_keep_the_true_one_out(val
 
 async def test_a_rollout_on_the_topic_of_another_shard_is_refused_and_charged_to_its_sender(database, author, rng):
     swarm = replace(author.manifest, shards=4)
-    author, validator = replace(author, manifest=swarm), FilterName(database, swarm, rng)
+    author, validator = replace(author, manifest=swarm), ValidatorParts(database, swarm, rng)
     message, own = author.message(epoch=5), shard_of(swarm, author.issuer, 5)
     assert await validator.verdict(message, shard=(own + 1) % 4) is Verdict.REJECT
     assert validator.refused() == {Layer.TOPIC: 1}
@@ -53,7 +53,7 @@ async def test_a_rollout_on_the_topic_of_another_shard_is_refused_and_charged_to
 
 async def test_a_rollout_that_was_asked_for_is_taken_whatever_its_shard(database, author, rng):
     swarm = replace(author.manifest, shards=4)
-    validator = FilterName(database, swarm, rng)
+    validator = ValidatorParts(database, swarm, rng)
     message = replace(author, manifest=swarm).message(epoch=5)
     assert await validator.ingest.handle_synchronised(SENDER, message) is Verdict.ACCEPT
 
@@ -95,7 +95,7 @@ async def test_bodies_that_come_apart_wait_together(validator, author):
 
 async def test_a_replay_after_a_restart_is_ignored(validator, author, database, manifest, rng):
     await validator.verdict(author.message(epoch=5))
-    assert await FilterName(database, manifest, rng).verdict(author.message(epoch=5)) is Verdict.IGNORE
+    assert await ValidatorParts(database, manifest, rng).verdict(author.message(epoch=5)) is Verdict.IGNORE
 
 
 async def test_a_replay_after_its_epoch_is_ignored(validator, author):
@@ -187,7 +187,7 @@ async def test_skipping_counters_spends_a_newcomers_quota(validator, author, man
 async def test_names_without_number_do_not_keep_out_a_newcomer_who_gave_something(
     database, manifest, rng, author, other_author
 ):
-    validator = FilterName(database, manifest, rng, defences=Defences(newcomer_envelopes=1))
+    validator = ValidatorParts(database, manifest, rng, defences=Defences(newcomer_envelopes=1))
     validator.ledger.report(peer_id(author.issuer), Fact.VERIFIED_GROUP)
     assert await validator.verdict(other_author.message(epoch=5)) is Verdict.ACCEPT
     assert await validator.verdict(other_author.message(epoch=5, counter=1)) is Verdict.IGNORE
@@ -195,13 +195,13 @@ async def test_names_without_number_do_not_keep_out_a_newcomer_who_gave_somethin
 
 
 async def test_an_unknown_envelope_of_the_own_key_stops_the_node(author, database, manifest, rng):
-    validator = FilterName(database, manifest, rng, author.key)
+    validator = ValidatorParts(database, manifest, rng, author.key)
     assert await validator.verdict(author.message(epoch=5)) is Verdict.IGNORE
     assert [type(error) for error in validator.fatal] == [KeyInUseElsewhere]
 
 
 async def test_an_own_envelope_replayed_long_after_stops_nothing(author, database, manifest, rng):
-    validator = FilterName(database, manifest, rng, author.key)
+    validator = ValidatorParts(database, manifest, rng, author.key)
     validator.clock.time += 100 * manifest.epoch_seconds
     assert await validator.verdict(author.message(epoch=5)) is Verdict.IGNORE
     assert validator.fatal == []
@@ -209,7 +209,7 @@ async def test_an_own_envelope_replayed_long_after_stops_nothing(author, databas
 
 
 async def test_nobody_can_stop_a_node_by_forging_its_key(author, database, manifest, rng):
-    validator = FilterName(database, manifest, rng, author.key)
+    validator = ValidatorParts(database, manifest, rng, author.key)
     message = author.message(epoch=5)
     forged = replace(author, manifest=replace(manifest, name="elsewhere")).message(epoch=5)
     assert forged != message

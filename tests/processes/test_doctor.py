@@ -10,7 +10,9 @@ from processes import RunningProcess, sapo_node, write_swarm
 from sapo_adversary.research.load.keys import identity_of
 from sapo_node.app.config import Config
 from sapo_node.app.state import SCHEMA, locked, state_folder
-from sapo_node.cli.doctor import State, _bootstrap, _learner, examine
+from sapo_node.cli.doctor import _learner, examine
+from sapo_node.cli.doctor_network import check_bootstrap
+from sapo_node.cli.findings import State
 from sapo_node.storage.database import Database
 from sapo_node.storage.keys import create_key
 from sapo_protocol import load_manifest
@@ -107,21 +109,21 @@ def relay(tmp_path_factory):
 
 def test_a_bootstrap_that_answers_is_met_and_its_swarm_recognised(relay):
     folder, address = relay
-    found = trio.run(_bootstrap, address, load_manifest(str(folder / "doctored.toml")))
+    found = trio.run(check_bootstrap, address, load_manifest(str(folder / "doctored.toml")))
     assert found.state is State.GOOD
     assert "is in this swarm" in found.text
 
 
 def test_a_bootstrap_of_another_swarm_is_bad_and_named_so(relay):
     _, address = relay
-    found = trio.run(_bootstrap, address, load_manifest("starter"))
+    found = trio.run(check_bootstrap, address, load_manifest("starter"))
     assert found.state is State.BAD
     assert "another swarm" in found.text
 
 
 def test_a_bootstrap_that_is_not_there_is_bad():
     nowhere = f"/ip4/127.0.0.1/tcp/9/p2p/{identity_of('nobody', 0).peer_id}"
-    found = trio.run(_bootstrap, nowhere, load_manifest("starter"))
+    found = trio.run(check_bootstrap, nowhere, load_manifest("starter"))
     assert found.state is State.BAD
     assert "is it running" in found.advice
 

@@ -41,7 +41,7 @@ from sapo_protocol import (
     seal,
 )
 from sapo_protocol.cbor import encode
-from validator_parts import FilterName
+from validator_parts import ValidatorParts
 
 EPOCH, SKEW, GROUPS, ROUNDS = 600, 30, 2, 8
 MANIFEST = replace(load_manifest("starter"), genesis=0, epoch_seconds=EPOCH, completions=2, max_rounds=ROUNDS)
@@ -141,7 +141,7 @@ def decide(*steps):
     return next(((verdict, reason) for refuses, verdict, reason in steps if refuses), PASSES)
 
 
-def handle(validator: FilterName, sender: str, data: bytes, *, is_evidence: bool) -> Verdict:
+def handle(validator: ValidatorParts, sender: str, data: bytes, *, is_evidence: bool) -> Verdict:
     """The validator never waits, so nobody need run it."""
     judging = validator.ingest.handle_evidence(sender, data) if is_evidence else validator.verdict(data, sender)
     with pytest.raises(StopIteration) as done:
@@ -177,7 +177,7 @@ class IngestMachine(RuleBasedStateMachine):
         self.database = Database(None, SCHEMA)
         tell_of_earlier_epochs(self.database)
         self.now = 5.0 * EPOCH + 100
-        self.other_node = FilterName(Database(None, SCHEMA), MANIFEST, random.Random(0), defences=DEFENCES)
+        self.other_node = ValidatorParts(Database(None, SCHEMA), MANIFEST, random.Random(0), defences=DEFENCES)
         """Its books are empty but for who sent what it rejects."""
         self.forgotten = 0
         """What was let through is no longer known of epochs before."""
@@ -276,7 +276,7 @@ class IngestMachine(RuleBasedStateMachine):
 
     @rule()
     def the_node_starts_again(self):
-        self.validator = FilterName(self.database, MANIFEST, random.Random(0), KEYS[OWN], defences=DEFENCES)
+        self.validator = ValidatorParts(self.database, MANIFEST, random.Random(0), KEYS[OWN], defences=DEFENCES)
         self.validator.clock.time = self.now
         self.an_epoch_is_entered()
 
@@ -408,7 +408,7 @@ def test_the_validator_does_what_the_steps_say_and_blames_nobody_else():
 
 
 def test_a_clock_set_back_takes_no_round_twice():
-    validator = FilterName(Database(None, SCHEMA), MANIFEST, random.Random(0), defences=DEFENCES)
+    validator = ValidatorParts(Database(None, SCHEMA), MANIFEST, random.Random(0), defences=DEFENCES)
     message = Message(Content(1, 5, 0, "one"), whole).encoded()
     verdicts = []
     for now, entered in ((5.5, 5), (7.1, 7), (6.9, 7)):
@@ -419,7 +419,7 @@ def test_a_clock_set_back_takes_no_round_twice():
 
 
 def test_each_epoch_has_a_budget_of_convictions():
-    validator = FilterName(Database(None, SCHEMA), MANIFEST, random.Random(0), defences=DEFENCES)
+    validator = ValidatorParts(Database(None, SCHEMA), MANIFEST, random.Random(0), defences=DEFENCES)
     one, other = (Evidence(*(Content(author, 5, 0, text) for text in ("a", "b"))).encoded() for author in (1, 2))
     verdicts = [handle(validator, SENDERS[0], evidence, is_evidence=True) for evidence in (one, other)]
     validator.ingest.advance(6)

@@ -28,7 +28,7 @@ class ManualClock(Clock):
         return self.time
 
 
-class FilterName:
+class ValidatorParts:
     """An ingest on a database, in epoch 5 of the tests' manifest."""
 
     sender = SENDER

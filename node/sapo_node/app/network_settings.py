@@ -1,7 +1,7 @@
 """What the network is told at its start, from the configuration of the node."""
 
 from sapo_node.app.config import Config
-from sapo_node.net.libp2p import NetworkSettings
+from sapo_node.net.settings import NetworkSettings
 from sapo_node.storage.keys import Identity
 from sapo_protocol import Manifest
 

@@ -114,17 +114,15 @@ def build_node(
     on_fatal: Callable[[LocalError], None],
     defences: Defences = DEFENDED,
 ) -> Node:
-    """Make the parts of a node. `counters` are those of its key, in the same database; `on_fatal` is called with what
-    must stop the node; `journal` records what becomes of each message and group.
+    """Make the parts of a node. `counters` are those of its key, in the same database. An error that must stop the node
+    goes to `on_fatal`. `journal` records what becomes of each message and group.
     """
     ledger = _ledger(config, swarm, database, counters, defences)
     equivocation_handler = EquivocationHandler(ledger, defences=defences)
-    subscriptions = ShardSubscriptions(swarm.manifest, ledger, swarm.rng)
     pending_queue = PendingQueue(database, swarm.manifest, defences=defences)
     pool = Pool(database, defences=defences)
     message_store = _own_messages(counters, swarm.manifest)
     _forget(config.banned, pending_queue, pool)
-    on_refused, on_verified = (journal.refused, journal.verified_or_unusable) if journal else (None, None)
     ingest = Ingest(
         swarm,
         database=database,
@@ -134,13 +132,10 @@ def build_node(
         pending_queue=pending_queue,
         message_store=message_store,
         on_fatal=on_fatal,
-        on_refused=on_refused,
+        on_refused=journal.refused if journal else None,
         defences=defences,
     )
-    verifier = Verifier(swarm, scorer, ledger, on_verified=on_verified, defences=defences)
-    scheduler = VerificationScheduler(
-        pending_queue=pending_queue, verifier=verifier, pool=pool, ledger=ledger, rng=swarm.rng, defences=defences
-    )
+    verifier = _verifier(swarm, scorer, ledger, journal, defences=defences)
     history = History(database)
     tally = Tally(database, history=history, ingest=ingest, verifier=verifier, journal=journal)
     return Node(
@@ -150,14 +145,14 @@ def build_node(
         counters=counters,
         ledger=ledger,
         equivocation_handler=equivocation_handler,
-        subscriptions=subscriptions,
+        subscriptions=ShardSubscriptions(swarm.manifest, ledger, swarm.rng),
         pending_queue=pending_queue,
         message_store=message_store,
         ingest=ingest,
         scorer=scorer,
         verifier=verifier,
         pool=pool,
-        scheduler=scheduler,
+        scheduler=_scheduler(swarm, verifier, pool, ledger, pending_queue=pending_queue, defences=defences),
         policy=policy,
         trainer=_trainer(config, database, pool, policy) if policy else None,
         contributor=contributor,
@@ -165,6 +160,27 @@ def build_node(
         tally=tally,
         defences=defences,
         epochs=Epochs(swarm, counters=counters, ledger=ledger, ingest=ingest, pool=pool, tally=tally),
+    )
+
+
+def _verifier(
+    swarm: SwarmContext, scorer: Scorer, ledger: Ledger, journal: Journal | None, *, defences: Defences
+) -> Verifier:
+    on_verified = journal.verified_or_unusable if journal else None
+    return Verifier(swarm, scorer, ledger, on_verified=on_verified, defences=defences)
+
+
+def _scheduler(
+    swarm: SwarmContext,
+    verifier: Verifier,
+    pool: Pool,
+    ledger: Ledger,
+    *,
+    pending_queue: PendingQueue,
+    defences: Defences,
+) -> VerificationScheduler:
+    return VerificationScheduler(
+        pending_queue=pending_queue, verifier=verifier, pool=pool, ledger=ledger, rng=swarm.rng, defences=defences
     )
 
 

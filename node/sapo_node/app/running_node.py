@@ -31,7 +31,8 @@ from sapo_node.groups.types import ContributionReport
 from sapo_node.learner.client import Learner
 from sapo_node.net.anchors import Anchors
 from sapo_node.net.interface import NetworkNotice, PeerConnected
-from sapo_node.net.libp2p import Libp2pNetwork, NetworkSettings
+from sapo_node.net.libp2p import Libp2pNetwork
+from sapo_node.net.settings import NetworkSettings
 from sapo_node.observability.dashboard import Dashboard, parse_place
 from sapo_node.observability.dashboard.facts import Facts
 from sapo_node.observability.journal import Journal

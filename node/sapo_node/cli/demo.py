@@ -6,10 +6,8 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias
 
 import click
 import trio
@@ -18,8 +16,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from sapo_node.cli.tables import short
-from sapo_node.observability.history import TAKEN
+from sapo_node.cli.demo_summary import Json, Member, print_summary, refused_by, seen_by, summarise
 from sapo_protocol import LocalError, load_manifest, render_manifest
 
 HONEST = 3
@@ -27,31 +24,6 @@ EPOCH_SECONDS, MAX_ROUNDS = 20, 240
 """Short epochs, so that standing can be earned within minutes."""
 _START_SECONDS = 120.0
 _POLLUTER_INTERVAL = 2.0
-
-Json: TypeAlias = dict[str, Any]
-
-
-@dataclass(slots=True)
-class Member:
-    """One honest process of the demo, as its own reports describe it."""
-
-    name: str
-    folder: Path
-    process: trio.Process
-    started: trio.Event = field(default_factory=trio.Event)
-    session: Json = field(default_factory=dict)
-    last: Json = field(default_factory=dict)
-    """The newest round."""
-    knows: Json = field(default_factory=dict)
-    """Counts and peers after it."""
-    external: int = 0
-    alone: int = 0
-    """Rounds it had played before the swarm was complete."""
-
-    @property
-    def played(self) -> int:
-        """Rounds played in the complete swarm."""
-        return max(0, int(self.last.get("step", 0)) - self.alone)
 
 
 class Demo:
@@ -87,29 +59,29 @@ class Demo:
                 live.update(self._table())
             nursery.cancel_scope.cancel()
         after = {member.name: await self._evaluate(member) for member in self.members}
-        return self._summary(before, after)
+        return summarise(self.members, self.polluter, before, after)
 
     async def _start(self, nursery: trio.Nursery) -> None:
-        """Start all nodes; the first one's address is the others' way in."""
+        """Start all nodes. The first node is the bootstrap peer of the others."""
         (first,) = await self._start_members(nursery, [1], [])
-        way_in = ["--bootstrap", first.session["addresses"][0]]
+        bootstrap = ["--bootstrap", first.session["addresses"][0]]
         # By name: the adversary builds on this package, never the other way round.
         command = [sys.executable, "-m", "sapo_adversary.live", "--swarm", str(self._swarm)]
-        command += ["--key", str(self._folder / "polluter.key"), "--interval", str(_POLLUTER_INTERVAL), *way_in]
+        command += ["--key", str(self._folder / "polluter.key"), "--interval", str(_POLLUTER_INTERVAL), *bootstrap]
         polluter = await self._start_process(nursery, command)
         assert polluter.stdout is not None
         started = await polluter.stdout.receive_some()
         if not started:
             raise LocalError(f"the polluter of the demo ended early: {self._said()}")
         self.polluter = json.loads(started)["peer_id"]
-        await self._start_members(nursery, range(2, HONEST + 1), way_in)
+        await self._start_members(nursery, range(2, HONEST + 1), bootstrap)
 
-    async def _start_members(self, nursery: trio.Nursery, numbers: Iterable[int], way_in: list[str]) -> list[Member]:
+    async def _start_members(self, nursery: trio.Nursery, numbers: Iterable[int], bootstrap: list[str]) -> list[Member]:
         members = []
         for number in numbers:
             folder = self._folder / f"node{number}"
             command = [*self._command("start", folder), "--listen", "/ip4/127.0.0.1/tcp/0", "--no-mdns", "--json"]
-            member = Member(f"node {number}", folder, await self._start_process(nursery, [*command, *way_in]))
+            member = Member(f"node {number}", folder, await self._start_process(nursery, [*command, *bootstrap]))
             members.append(member)
             nursery.start_soon(self._listen, member)
         self.members += members
@@ -184,7 +156,7 @@ class Demo:
             caption_justify="left",
         )
         for member in self.members:
-            polluter = self._seen_by(member)
+            polluter = seen_by(member, self.polluter)
             table.add_row(
                 member.name,
                 # A node that has played its rounds goes on until the slowest one has.
@@ -192,20 +164,10 @@ class Demo:
                 f"{member.last.get('reward', 0):.3f}",
                 str(member.external),
                 str(member.knows.get("counts", {}).get("accepted", 0)),
-                str(sum(self._refused(member).values())),
+                str(sum(refused_by(member).values())),
                 Text(f"{polluter['standing']}, {polluter['trained_tokens']} tokens trained", style=_style(polluter)),
             )
         return table
-
-    def _seen_by(self, member: Member) -> Json:
-        """What a node thinks of the polluter."""
-        unknown = {"standing": "unknown", "trust": 0.5, "trained_tokens": 0}
-        return next((peer for peer in member.knows.get("peers", ()) if peer["peer"] == self.polluter), unknown)
-
-    @staticmethod
-    def _refused(member: Member) -> dict[str, int]:
-        counts = member.knows.get("counts", {})
-        return {name: count for name, count in counts.items() if name not in TAKEN}
 
     async def _evaluate(self, member: Member | None) -> Json:
         """Held-out pass@1 through the command a user would run."""
@@ -222,50 +184,6 @@ class Demo:
         result: Json = json.loads(done.stdout)
         return result
 
-    def _summary(self, before: Json, after: dict[str, Json]) -> Json:
-        refused: dict[str, int] = {}
-        for member in self.members:
-            for name, count in self._refused(member).items():
-                refused[name] = refused.get(name, 0) + count
-        views = [self._seen_by(member) for member in self.members]
-        tokens = sum(view["trained_tokens"] for view in views)
-        total = sum(
-            member.knows["own_tokens"] + sum(peer["trained_tokens"] for peer in member.knows["peers"])
-            for member in self.members
-        )
-        standings = sorted({view["standing"] for view in views}, key=_SEVERITY.index)
-        return {
-            "honest": [
-                {
-                    "peer": member.session["peer_id"],
-                    **_heldout("before", before),
-                    **_heldout("after", after[member.name]),
-                    "external_groups_trained": member.external,
-                    "trust": {peer["peer"]: peer["trust"] for peer in member.knows["peers"]},
-                }
-                for member in self.members
-            ],
-            "polluters": [
-                {"peer": self.polluter, "trained_share": tokens / total if total else 0.0, "standing": standings[0]}
-            ],
-            "accepted": sum(member.knows["counts"].get("accepted", 0) for member in self.members),
-            "refused": dict(sorted(refused.items())),
-        }
-
-
-def _heldout(when: str, measured: Json) -> Json:
-    """What `eval` measured, for the summary."""
-    return {f"heldout_{when}": measured["pass_at_1"], f"heldout_{when}_interval": [measured["low"], measured["high"]]}
-
-
-def _measured(node: Json, when: str) -> str:
-    """The same for people."""
-    low, high = node[f"heldout_{when}_interval"]
-    return f"{node[f'heldout_{when}']:.3f} ({low:.3f} to {high:.3f})"
-
-
-_SEVERITY = ["banned", "probation", "unknown", "newcomer", "healthy"]
-
 
 def _style(polluter: Json) -> str:
     return "red" if polluter["standing"] == "banned" else "yellow"
@@ -277,30 +195,6 @@ def run_demo(*, rounds: int, prompts: int, json_output: bool) -> None:
     with tempfile.TemporaryDirectory(prefix="sapo-demo-") as folder:
         demo = Demo(Path(folder), rounds=rounds, prompts=prompts, console=console)
         summary = trio.run(demo.run)
-    _print_summary(summary, console)
+    print_summary(summary, console)
     if json_output:
         click.echo(json.dumps(summary))
-
-
-def _print_summary(summary: Json, console: Console) -> None:
-    table = Table(
-        *("honest node", "held-out before", "after", "external groups trained", "trust in the others"),
-        title="held-out pass@1 with 95 % intervals",
-        title_justify="left",
-    )
-    for node in summary["honest"]:
-        trust = ", ".join(f"{short(peer)} {value:.2f}" for peer, value in sorted(node["trust"].items()))
-        table.add_row(
-            short(node["peer"]),
-            *(_measured(node, when) for when in ("before", "after")),
-            str(node["external_groups_trained"]),
-            trust,
-        )
-    console.print(table)
-    for polluter in summary["polluters"]:
-        console.print(
-            f"polluter {short(polluter['peer'])}: {polluter['standing']}, "
-            f"{polluter['trained_share']:.1%} of all tokens trained on"
-        )
-    left_out = ", ".join(f"{name} {count}" for name, count in summary["refused"].items())
-    console.print(f"accepted envelopes: {summary['accepted']}; left out: {left_out}")

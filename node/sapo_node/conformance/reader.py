@@ -6,39 +6,20 @@ judged here.
 
 import json
 import logging
-import random
 import sys
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
-import trio
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-
-from sapo_node.app.state import SCHEMA
-from sapo_node.ingest.pending import PendingQueue
-from sapo_node.ingest.store import MessageStore
-from sapo_node.ingest.validator import Ignored, Ingest
-from sapo_node.net.interface import Verdict
-from sapo_node.processes.clock import Clock
-from sapo_node.storage.context import SwarmContext
-from sapo_node.storage.counters import Counters
-from sapo_node.storage.database import Database
-from sapo_node.storage.keys import Identity
-from sapo_node.trust.accounts import Account
-from sapo_node.trust.constants import Standing
-from sapo_node.trust.equivocation import EquivocationHandler
-from sapo_node.trust.ledger import Ledger
+from sapo_node.conformance.validating import LAYERS, Refused, refusal_of, validator_at
 from sapo_node.verification.sandbox.messages import Scored
 from sapo_node.verification.tasks import SCORER_VERSION, Task, TaskError, build_task, interop, score, task_digest
-from sapo_node.verification.verifier import Unusable, compare, request_for
+from sapo_node.verification.verifier import compare, request_for
 from sapo_protocol import (
     Body,
     GetRequest,
     InventoryItem,
     ListRequest,
-    LocalError,
     Manifest,
     PeersRequest,
     RemoteError,
@@ -58,7 +39,6 @@ from sapo_protocol import (
     open_envelope,
     open_message,
     parse_envelope,
-    peer_id,
     prove_equivocation,
     require_shard,
     rollouts_topic,
@@ -69,30 +49,6 @@ from sapo_protocol.cbor import decode
 
 Input: TypeAlias = Mapping[str, Any]
 Output: TypeAlias = Mapping[str, Any] | None
-
-_OWN_KEY = Identity(Ed25519PrivateKey.generate())
-"""The reader's own key. It signs nothing, and no vector is of it."""
-_SENDER = peer_id(bytes(32))
-"""The peer that sends every message."""
-
-_REFUSALS: Mapping[str, str] = MappingProxyType(
-    {
-        Ignored.DUPLICATE: "replay",
-        Ignored.OUTSIDE_WINDOW: "window",
-        Ignored.EQUIVOCATION: "equivocation",
-        Unusable.OTHER_TASK: "digest",
-        Unusable.FALSE_CLAIM: "claims",
-    }
-)
-"""The node's reasons by the names of the spec's layers; what is not here is local policy, and told as it is."""
-
-
-class _Refused(Exception):
-    """The implementation said no, by a value instead of a RemoteError."""
-
-    def __init__(self, layer: str) -> None:
-        super().__init__(layer)
-        self.layer = layer
 
 
 def main() -> None:
@@ -114,7 +70,7 @@ def answer(request: Mapping[str, Any]) -> dict[str, Any]:
         return {"verdict": error.layer, "note": str(error)}
     except TaskError as error:
         return {"verdict": "task", "note": str(error)}
-    except _Refused as refused:
+    except Refused as refused:
         return {"verdict": refused.layer}
     return {"verdict": "accept"} if output is None else {"verdict": "accept", "output": output}
 
@@ -134,7 +90,7 @@ def _encoding(given: Input) -> None:
 
 def _signature(given: Input) -> None:
     if not verify_signature(_bytes(given, "public_key"), _bytes(given, "message"), _bytes(given, "signature")):
-        raise _Refused("signature")
+        raise Refused("signature")
 
 
 def _envelope(given: Input) -> Output:
@@ -159,12 +115,12 @@ def _body(given: Input) -> Output:
 
 def _message(given: Input) -> Output:
     manifest, data = _manifest(given), _bytes(given)
-    validator = _validator(manifest, given["now_ms"] / 1_000)
+    validator = validator_at(manifest, given["now_ms"] / 1_000)
     for earlier in given["earlier"]:
-        if refusal := _refusal(validator, validator.handle_synchronised, bytes.fromhex(earlier)):
-            raise _Refused(f"{refusal} of an earlier message")
-    if refusal := _refusal(validator, validator.handle_synchronised, data):
-        raise _Refused(refusal)
+        if refusal := refusal_of(validator, validator.handle_synchronised, bytes.fromhex(earlier)):
+            raise Refused(f"{refusal} of an earlier message")
+    if refusal := refusal_of(validator, validator.handle_synchronised, data):
+        raise Refused(refusal)
     rollout = open_message(data, manifest)
     return {
         "issuer": rollout.opened.issuer.hex(),
@@ -174,55 +130,11 @@ def _message(given: Input) -> Output:
     }
 
 
-@dataclass(frozen=True)
-class _StandingClock(Clock):
-    time: float
-
-    def now(self) -> float:
-        return self.time
-
-
-class _OpenLedger(Ledger):
-    """Standing is the receiver's own policy, which no vector judges: here nobody is a newcomer and nobody banned."""
-
-    def of(self, peer: str) -> Account:
-        return replace(super().of(peer), standing=Standing.HEALTHY)
-
-
-def _validator(manifest: Manifest, now: float = 0.0) -> Ingest:
-    """The node's own validator, on empty books and a clock that stands still."""
-    database, rng = Database(None, SCHEMA), random.Random(0)  # noqa: S311
-    ledger = _OpenLedger(database, rng=rng)
-    return Ingest(
-        SwarmContext(manifest, _StandingClock(now), _OWN_KEY, rng),
-        database=database,
-        counters=Counters(database, manifest, now=now, key_is_new=True, rng=rng),
-        ledger=ledger,
-        equivocation_handler=EquivocationHandler(ledger),
-        pending_queue=PendingQueue(database, manifest),
-        message_store=MessageStore(manifest),
-        on_fatal=_stop,
-    )
-
-
-def _stop(error: LocalError) -> None:
-    raise error
-
-
-def _refusal(validator: Ingest, handle: Callable[[str, bytes], Awaitable[Verdict]], data: bytes) -> str | None:
-    """The layer by which the validator refuses a message; None where it accepts."""
-    before = validator.refused.copy()
-    if trio.run(handle, _SENDER, data) is Verdict.ACCEPT:
-        return None
-    (reason,) = validator.refused - before
-    return _REFUSALS.get(reason, reason)
-
-
 def _evidence(given: Input) -> Output:
     manifest, data = _manifest(given), _bytes(given)
-    validator = _validator(manifest)
-    if refusal := _refusal(validator, validator.handle_evidence, data):
-        raise _Refused(refusal)
+    validator = validator_at(manifest)
+    if refusal := refusal_of(validator, validator.handle_evidence, data):
+        raise Refused(refusal)
     proof = prove_equivocation(decode_evidence(data, manifest), manifest)
     return {"issuer": proof.issuer.hex(), "epoch": proof.epoch, "counter": proof.counter}
 
@@ -242,21 +154,21 @@ def _request(given: Input) -> Output:
 def _listing(given: Input) -> Output:
     request = decode_request(_bytes(given, "request"))
     if not isinstance(request, ListRequest):
-        raise _Refused("request")  # the contract promises one for a list
+        raise Refused("request")  # the contract promises one for a list
     return {"held": _pairs(decode_listing(_bytes(given), request))}
 
 
 def _introductions(given: Input) -> Output:
     request = decode_request(_bytes(given, "request"))
     if not isinstance(request, PeersRequest):
-        raise _Refused("request")
+        raise Refused("request")
     return {"introduced": [[each.key.hex(), each.address] for each in decode_peers(_bytes(given), request)]}
 
 
 def _delivery(given: Input) -> Output:
     manifest, request = _manifest(given), decode_request(_bytes(given, "request"))
     if not isinstance(request, GetRequest):
-        raise _Refused("request")
+        raise Refused("request")
     return {"ids": [each.envelope_id.hex() for each in decode_delivery(_bytes(given), request, manifest)]}
 
 
@@ -275,7 +187,7 @@ def _read_manifest(given: Input) -> Output:
 
 def _window(given: Input) -> None:
     if not in_window(_manifest(given), given["epoch"], given["now_ms"] / 1_000):
-        raise _Refused("window")
+        raise Refused("window")
 
 
 def _topic(given: Input) -> Output:
@@ -305,7 +217,7 @@ def _built(given: Input) -> Task:
 
 def _item(given: Input) -> Output:
     if given["dataset"] not in interop.DATASETS:
-        raise _Refused("task")
+        raise Refused("task")
     task = _built(given)
     return {
         "question": task.prompt,
@@ -316,7 +228,7 @@ def _item(given: Input) -> Output:
 
 def _answer(given: Input) -> None:
     if not score(given["dataset"], _built(given), given["completion"]):
-        raise _Refused("answer")
+        raise Refused("answer")
 
 
 def _rollout(given: Input) -> Output:
@@ -334,13 +246,13 @@ def _rewards(manifest: Manifest, rollout: Rollout, k: int, body: Body) -> list[b
     """What the completions of group `k` earn, scored in this process: the vectors are no stranger's text."""
     header = rollout.header
     if assign(manifest, rollout.opened.issuer, header.epoch, header.counter, k).spec.scorer != SCORER_VERSION:
-        raise _Refused("task")  # a node does not even join such a swarm
+        raise Refused("task")  # a node does not even join such a swarm
     request = request_for(manifest, rollout, k, body)
     task = build_task(request.dataset, request.config, request.seed)
     rewards = tuple(score(request.dataset, task, text) for text in request.completions)
     scored = Scored(task.prompt, task_digest(task.prompt, task.answer), rewards)
     if finding := compare(rollout.header.groups[k], scored):
-        raise _Refused(_REFUSALS.get(finding, finding))
+        raise Refused(LAYERS.get(finding, finding))
     return list(rewards)
 
 

@@ -5,17 +5,15 @@ is what the others pass as --bootstrap. Nodes on one LAN or one machine find eac
 """
 
 import logging
-import random
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 import trio
 
 from sapo_node.net import addresses, listening
-from sapo_node.net.defences import NETWORK_DEFENDED, NetworkDefences
 from sapo_node.net.dialer import Dialer
 from sapo_node.net.discovery import Beacon, discover
 from sapo_node.net.interface import (
@@ -32,12 +30,13 @@ from sapo_node.net.interface import (
     PeerGone,
     PeerInfo,
     Requests,
-    ServiceRestarted,
     Verdict,
 )
 from sapo_node.net.pubsub import Gossip
 from sapo_node.net.seen_cache import judges
 from sapo_node.net.service import Listening, Service
+from sapo_node.net.settings import NetworkSettings
+from sapo_node.net.supervisor import cancel_late, first_cause, set_when_cancelled, supervise
 from sapo_protocol.errors import LocalError
 from sapo_protocol.keys import public_key_of
 
@@ -46,37 +45,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-FIRST_RESTART, LONGEST_RESTART = 0.2, 30.0  # seconds
-STEADY_SECONDS = 60.0  # a life this long starts the back-off anew
-STOP_SECONDS = 4.0
 OFFENDERS = 1024  # peers whose malformed data is counted
-
-
-@dataclass(frozen=True, slots=True)
-class NetworkSettings:
-    """What one node's network is given. Addresses are multiaddresses, as the operator wrote them."""
-
-    seed: bytes = field(repr=False)
-    """The 32 secret bytes of our Ed25519 key."""
-    network_id: str
-    """Hexadecimal."""
-    listen: tuple[str, ...] = ("/ip4/0.0.0.0/tcp/0",)
-    announce: tuple[str, ...] = ()
-    """Advertised in place of the addresses found on this machine."""
-    bootstrap: tuple[str, ...] = ()
-    anchors: tuple[str, ...] = ()
-    """Peers that served us before a restart; like `bootstrap`, but nobody is told when they are gone."""
-    discover: bool = True
-    """Find nodes of the same swarm on the LAN and on this machine."""
-    defences: NetworkDefences = NETWORK_DEFENDED
-
-    def require_usable(self) -> None:
-        """Raises AddressError for an address that cannot be used, and PortBusyError for a port that is taken."""
-        for text in self.announce:
-            addresses.parse_announce(text)
-        for text in self.bootstrap:
-            addresses.parse_dial(text)
-        listening.check_port_free(tuple(addresses.parse_listen(text) for text in self.listen))
 
 
 class Libp2pNetwork:
@@ -139,56 +108,32 @@ class Libp2pNetwork:
         self._stop = stop = trio.Event()
         try:
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(_set_when_cancelled, stop)
+                nursery.start_soon(set_when_cancelled, stop)
                 # A stop is orderly: the library is cancelled only after its connections are closed.
                 with trio.CancelScope(shield=True):
-                    await self._supervise(stop, task_status)
+                    await supervise(
+                        partial(self._session, stop), stop, started=task_status.started, notify=self._notify
+                    )
                 nursery.cancel_scope.cancel()
         finally:
             stop.set()
-            self._up.set()  # whoever waits to publish learns that it will not happen
+            self._up.set()  # a task that waits to publish learns that it cannot
 
-    async def _supervise(self, stop: trio.Event, task_status: "TaskStatus[None]") -> None:
-        delay = FIRST_RESTART
-        started = False
-
-        def ready() -> None:
-            nonlocal started
-            if not started:
-                started = True
-                task_status.started()
-
-        while not stop.is_set():
-            since = trio.current_time()
-            try:
-                await self._live(stop, ready)
-            except Exception as error:
-                if stop.is_set():
-                    log.debug("the network service ended with %r", error)
-                    return
-                if trio.current_time() - since > STEADY_SECONDS:
-                    delay = FIRST_RESTART
-                log.debug("the network service failed", exc_info=error)
-                self._notify(ServiceRestarted(_leaf(error), delay))
-                with trio.move_on_after(delay):
-                    await stop.wait()
-                delay = min(delay * random.uniform(1.5, 2.5), LONGEST_RESTART)  # noqa: S311 - jitter
-
-    async def _live(self, stop: trio.Event, ready: Callable[[], None]) -> None:
-        """One life of the service, from a fresh host to its end."""
+    async def _session(self, stop: trio.Event, ready: Callable[[], None]) -> None:
+        """One session of the service, from a fresh host to its end."""
         service = self._new_service()
         try:
             async with trio.open_nursery() as nursery:
 
                 def up() -> None:
-                    self._listen = service.bound  # the next life takes the same ports
+                    self._listen = service.bound  # the next session takes the same ports
                     self.addresses = service.advertised
                     self._service = service
                     nursery.start_soon(self._seek_peers, stop)
                     self._up.set()
                     ready()
 
-                nursery.start_soon(_cancel_late, stop, nursery.cancel_scope)
+                nursery.start_soon(cancel_late, stop, nursery.cancel_scope)
                 await service.run(up, stop)
                 nursery.cancel_scope.cancel()
         finally:
@@ -235,7 +180,9 @@ class Libp2pNetwork:
         try:
             await self._service.publish(topic, data)
         except Exception as error:
-            raise NotRunningError(f"the network failed while publishing ({_leaf(error)}): publish again") from error
+            raise NotRunningError(
+                f"the network failed while publishing ({first_cause(error)}): publish again"
+            ) from error
 
     async def ask(self, peer_id: str, request: bytes) -> bytes:
         if self._service is None:
@@ -266,12 +213,12 @@ class Libp2pNetwork:
     async def follow(self, topics: Collection[str]) -> None:
         self._part = frozenset(topics)
         if not self._stop.is_set():
-            await self._up.wait()  # else a life that is beginning would not hear of it
+            await self._up.wait()  # a session that is beginning would miss the change
         if self._service is None:
             return
         try:
             await self._service.follow(self._part | self._shared)
-        except Exception as error:  # noqa: BLE001 - the next life of the service follows them from its beginning
+        except Exception as error:  # noqa: BLE001 - the next session follows them from its beginning
             log.debug("following %d topics failed: %r", len(self._part), error)
         for peer_id in self._dialer.seek_anew(self._shares_topic):
             await self.disconnect(peer_id)
@@ -346,24 +293,3 @@ class Libp2pNetwork:
             self._offences.popitem(last=False)
         if count & (count - 1) == 0:  # the first, second, fourth, eighth, ...: a flood is not a flood of notices
             self._notify(Malformed(peer_id, count, cause))
-
-
-async def _set_when_cancelled(stop: trio.Event) -> None:
-    try:
-        await trio.sleep_forever()
-    finally:
-        stop.set()
-
-
-async def _cancel_late(stop: trio.Event, scope: trio.CancelScope) -> None:
-    """The library may hang while it closes; it gets so long and no longer."""
-    await stop.wait()
-    await trio.sleep(STOP_SECONDS)
-    scope.cancel()
-
-
-def _leaf(error: BaseException) -> str:
-    """One line about the first exception in a group of groups."""
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return f"{type(error).__name__}: {error}".splitlines()[0][:200]

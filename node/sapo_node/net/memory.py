@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LinkQuality:
-    """How every link behaves: delay in seconds, drawn evenly from [shortest, longest]; loss probability."""
+    """Every link: delay in seconds, drawn evenly from [shortest, longest], and loss probability."""
 
     shortest: float = 0.01
     longest: float = 0.05
@@ -49,7 +49,7 @@ class LinkQuality:
 
 
 class MemoryHub:
-    """The air between the nodes: who reaches whom, how late and how lossy."""
+    """The links between the nodes, with their delay and loss."""
 
     def __init__(
         self,
@@ -59,9 +59,7 @@ class MemoryHub:
         degree: int | None = None,
         star: bool = False,
     ) -> None:
-        """Links every two nodes, or with `degree` each joining node to that many earlier ones; in a `star` all of them
-        to the first alone.
-        """
+        """Links all nodes; with `degree`, each node to that many earlier ones; in a `star`, each to the first alone."""
         self.quality = quality or LinkQuality()
         self._seed = seed
         self._degree = degree
@@ -152,7 +150,7 @@ class MemoryHub:
         return answer
 
     def carry(self, source: str, topic: str, data: bytes, targets: Sequence[str]) -> None:
-        """Put a message on its way to those who follow its topic; each link decides by its own dice."""
+        """Put a message on its way to those who follow its topic; each link draws from its own generator."""
         key = content_id(data)
         for target in targets:
             if topic not in self._nodes[target].followed:

@@ -8,7 +8,7 @@ cannot be parsed or exceeds a cap costs its sender the connection, and nobody el
 import logging
 import re
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,18 +27,10 @@ from sapo_node.net.gossip_score import Offence
 from sapo_node.net.interface import Admit, Verdict
 from sapo_node.net.patches import forget_record
 from sapo_node.net.router import ScoredGossipSub
+from sapo_node.net.rpc_limits import SUBSCRIPTIONS, excess_of, sanitise
 from sapo_node.net.seen_cache import RecentIds, SeenCache, content_id, message_id
 
 log = logging.getLogger(__name__)
-
-# Caps of one RPC. Honest ones stay far below: a heartbeat gossips the few messages of three seconds.
-PUBLISHES = 64
-SUBSCRIPTIONS = 64
-RECORD_BYTES = 8192
-CONTROLS = 64  # of each kind
-OFFERED_IDS = 512
-WANTED_IDS = 64  # each may cost us a whole message
-BACKOFF_SECONDS = 600  # a peer may ask us to stay out of its mesh for so long, not for ever
 
 SEEN_SECONDS = 120.0
 
@@ -146,7 +138,7 @@ class HardenedPubsub(pubsub.Pubsub):  # type: ignore[misc]
         if not self._gossip.admit(str(peer_id)):
             await self.host.disconnect(peer_id)
             return
-        if excess := _excess(rpc):
+        if excess := excess_of(rpc):
             await self._expel(peer_id, excess)
             raise ParseError(excess)
         # Looked up on its module, where the patch put the one that remembers.
@@ -162,7 +154,7 @@ class HardenedPubsub(pubsub.Pubsub):  # type: ignore[misc]
             await self._expel(peer_id, "control messages beyond measure")
         elif rpc.HasField("control"):
             if self._defences.no_peer_exchange:
-                _sanitise(rpc.control, self.topic_ids)
+                sanitise(rpc.control, self.topic_ids)
             await self.router.handle_rpc(rpc, peer_id)
 
     async def push_msg(self, msg_forwarder: Any, msg: Any) -> None:
@@ -266,39 +258,6 @@ class _Begun:
         return first or bytes(await self.stream.read(count))
 
 
-def _excess(rpc: Any) -> str:
-    """What exceeds the caps of one RPC; empty if nothing does."""
-    control = rpc.control
-    counts = (
-        ("messages", len(rpc.publish), PUBLISHES),
-        ("subscriptions", len(rpc.subscriptions), SUBSCRIPTIONS),
-        ("bytes of peer record", len(rpc.senderRecord), RECORD_BYTES),
-        ("IHAVE", len(control.ihave), CONTROLS),
-        ("IWANT", len(control.iwant), CONTROLS),
-        ("GRAFT", len(control.graft), CONTROLS),
-        ("PRUNE", len(control.prune), CONTROLS),
-        ("offered ids", sum(len(ihave.messageIDs) for ihave in control.ihave), OFFERED_IDS),
-        ("wanted ids", sum(len(iwant.messageIDs) for iwant in control.iwant), WANTED_IDS),
-    )
-    return next((f"{found} {what} in one RPC" for what, found, cap in counts if found > cap), "")
-
-
 def _id(message: Any) -> bytes:
     """The id of a gossip message; one in no topic or several gets one too, and gets no further."""
     return message_id("".join(message.topicIDs), message.data)
-
-
-def _sanitise(control: Any, topics: Collection[str]) -> None:
-    """Leave in a control message only what concerns topics that we follow, and no addresses for us to dial.
-
-    The router keeps a back-off for each topic it hears of and never drops it, and it would connect to
-    whatever addresses a PRUNE names.
-    """
-    for kind in (control.ihave, control.graft, control.prune):
-        kept = [item for item in kind if item.topicID in topics]
-        del kind[:]
-        kind.extend(kept)
-    for prune in control.prune:
-        del prune.peers[:]
-        prune.backoff = min(prune.backoff, BACKOFF_SECONDS)
-    del control.idontwant[:]  # a feature of a version that we do not speak

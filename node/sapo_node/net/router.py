@@ -8,13 +8,14 @@ import random
 import time
 from collections import OrderedDict
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
 import trio
 from libp2p.pubsub.pb import rpc_pb2
 
+from sapo_node.net.control_rate import BURST_SECONDS, Spent, counts_of
 from sapo_node.net.gossip_score import NEAR_SECONDS, TOLERATED, Offence, Scores
 from sapo_node.net.gossipsub import DIALLED, SteadyGossipSub
 
@@ -28,11 +29,6 @@ OFFERED_IDS = 512  # in one IHAVE of ours
 ASKED_IDS = 32  # of one peer and topic at a time
 PROMISE_SECONDS = 10.0
 ARRIVALS = 1024  # messages of the last two seconds
-
-ALLOWED = {"ihave": 10, "offered": 512, "iwant": 10, "wanted": 64, "graft": 20, "prune": 20, "idontwant": 0, "rpc": 32}
-"""Control messages, ids in them, and RPCs that bring no message, of one peer per second. An honest router sends one or
-two of each at a heartbeat; IDONTWANT belongs to a version that we do not speak."""
-BURST_SECONDS = 10.0  # of them at once: a node that could not read for so long finds much waiting
 
 
 @dataclass(slots=True)
@@ -52,24 +48,6 @@ class Promise:
 
     until: float
     ids: frozenset[bytes]
-
-
-@dataclass(slots=True)
-class Spent:
-    """How much of what is allowed a peer has used."""
-
-    time: float
-    levels: dict[str, float] = field(default_factory=dict)
-
-    def add(self, now: float, counts: Collection[tuple[str, int]]) -> int:
-        """Enter what an RPC holds; how much of it was too much."""
-        passed, self.time = now - self.time, now
-        excess = 0.0
-        for kind, count in counts:
-            level = max(0.0, self.levels.get(kind, 0.0) - ALLOWED[kind] * passed) + count
-            self.levels[kind] = min(level, ALLOWED[kind] * BURST_SECONDS)
-            excess += level - self.levels[kind]
-        return round(excess)
 
 
 class ScoredGossipSub(SteadyGossipSub):
@@ -126,7 +104,7 @@ class ScoredGossipSub(SteadyGossipSub):
         if not self.defences.control_caps:
             return True
         now, name = trio.current_time(), str(peer)
-        excess = self._spent.setdefault(peer, Spent(now)).add(now, _counts(rpc))
+        excess = self._spent.setdefault(peer, Spent(now)).add(now, counts_of(rpc))
         self.scores.offended(now, name, Offence.EXCESS, excess)
         strange = sum(graft.topicID not in self.mesh for graft in rpc.control.graft)
         self.scores.offended(now, name, Offence.STRANGE_GRAFT, strange)
@@ -286,18 +264,3 @@ class ScoredGossipSub(SteadyGossipSub):
     def remove_peer(self, peer_id: Any) -> None:
         super().remove_peer(peer_id)
         self._promises = {key: promise for key, promise in self._promises.items() if key[0] != peer_id}
-
-
-def _counts(rpc: Any) -> tuple[tuple[str, int], ...]:
-    """What of an RPC is counted, by its name in `ALLOWED`."""
-    control = rpc.control
-    return (
-        ("ihave", len(control.ihave)),
-        ("offered", sum(len(each.messageIDs) for each in control.ihave)),
-        ("iwant", len(control.iwant)),
-        ("wanted", sum(len(each.messageIDs) for each in control.iwant)),
-        ("graft", len(control.graft)),
-        ("prune", len(control.prune)),
-        ("idontwant", len(control.idontwant)),
-        ("rpc", not rpc.publish),
-    )

@@ -38,7 +38,8 @@ from sapo_node.net.dialer import Dialer
 from sapo_node.net.gossip_score import Offence
 from sapo_node.net.host import build_host
 from sapo_node.net.interface import Channel, Verdict
-from sapo_node.net.libp2p import Libp2pNetwork, NetworkSettings
+from sapo_node.net.libp2p import Libp2pNetwork
+from sapo_node.net.settings import NetworkSettings
 from sapo_node.net.tcp import TrackedTcp
 from sapo_node.sampling.buffer import Pool
 from sapo_node.sampling.filters import Filters, Offered
@@ -66,7 +67,7 @@ from sapo_protocol import (
     peer_id,
     seal,
 )
-from validator_parts import SENDER, FilterName
+from validator_parts import SENDER, ValidatorParts
 
 MANIFEST = replace(load_manifest("starter"), genesis=0, max_rounds=600)
 SCORER = SharedScorer()
@@ -96,7 +97,7 @@ def message(author=AUTHOR, counter=0, *, epoch=EPOCH, groups=1):
 
 
 def filter_name(undefended, **settings):
-    return FilterName(Database(None, SCHEMA), MANIFEST, random.Random(1), defences=undefended.defences, **settings)
+    return ValidatorParts(Database(None, SCHEMA), MANIFEST, random.Random(1), defences=undefended.defences, **settings)
 
 
 def ledger(undefended, **settings):
@@ -317,7 +318,7 @@ async def carrier_is_blamed(undefended):
 async def nobody_gets_on(undefended):
     """Whether turns are spread over all strangers, so that none of them earns what an epoch allows."""
     database = Database(None, SCHEMA)
-    node = FilterName(database, MANIFEST, random.Random(1))
+    node = ValidatorParts(database, MANIFEST, random.Random(1))
     unknown_peers = [key(number) for number in range(2, 10)]
     for stranger in unknown_peers:
         for counter in range(constants.EARNED_PER_EPOCH):

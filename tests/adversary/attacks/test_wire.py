@@ -29,7 +29,7 @@ from sapo_node.trust.constants import Standing
 from sapo_node.trust.defences import DEFENDED
 from sapo_node.verification.verifier import Unusable, Verifier
 from sapo_protocol import Layer, decode_message, encode_message, load_manifest, verify_signature
-from validator_parts import FilterName
+from validator_parts import ValidatorParts
 
 MANIFEST = replace(load_manifest("starter"), genesis=0, max_rounds=600)
 SCORER = SharedScorer()
@@ -44,7 +44,7 @@ def key(number):
 
 
 def validator(*trusted):
-    return FilterName(Database(None, SCHEMA), MANIFEST, random.Random(1), trusted=trusted)
+    return ValidatorParts(Database(None, SCHEMA), MANIFEST, random.Random(1), trusted=trusted)
 
 
 def attack(name, **options):

@@ -22,9 +22,10 @@ from sapo_node.net.interface import (
     ServiceRestarted,
     Verdict,
 )
-from sapo_node.net.libp2p import Libp2pNetwork, NetworkSettings
+from sapo_node.net.libp2p import Libp2pNetwork
 from sapo_node.net.seen_cache import content_id
 from sapo_node.net.service import Service
+from sapo_node.net.settings import NetworkSettings
 from sapo_node.storage.database import Database
 
 if TYPE_CHECKING:

@@ -10,7 +10,8 @@ from rich.text import Text
 
 from sapo_node.app.config import Config
 from sapo_node.cli.commands.options import as_json, configured, networked
-from sapo_node.cli.doctor import Finding, State, examine
+from sapo_node.cli.doctor import examine
+from sapo_node.cli.findings import Finding, State
 from sapo_node.cli.terminal import Terminal
 
 

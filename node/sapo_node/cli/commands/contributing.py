@@ -56,18 +56,17 @@ def contribute(
     train on answers longer than their own --max-tokens. They do not report what they trained on, so this command
     cannot show it.
 
-    The node shares at most 64 rounds an epoch: peers keep no more of one node. It does not share a round without
-    any answer.
+    The node shares at most 64 rounds an epoch, as peers keep no more of one node, and no round without an answer.
 
     \b
     --endpoint  A server that speaks OpenAI's chat completions; its key, if any, is read from SAPO_NODE_API_KEY.
-                A round asks for I x G answers: think of the costs, and of --rounds.
+                A round asks for I x G answers; --rounds bounds the costs.
     --program   Reads a line {"question": "...", "system": "...", "completions": G} for each prompt and writes a
                 line ["...", ...] of up to G answers, each with <answer> and </answer> around its result.
                 [] skips the prompt. It must flush. It has 120 s per prompt, and is started again when it fails.
                 Stderr goes to the log.
     --terminal  You may give up to G different answers to a prompt, each put between the tags unless you type them.
-                You have one epoch, less half a minute for the way.
+                You have one epoch less 30 s.
 
     A group always has exactly G completions. The node fills missing ones with empty completions, which count as
     incorrect. A group with one correct completion is still informative.
@@ -77,13 +76,9 @@ def contribute(
     sapo-node contribute --program "python3 solver.py"
     sapo-node contribute --endpoint http://127.0.0.1:8000/v1 --model qwen3-4b
     """  # noqa: D301 - click reads the backspace
-    ways = {"--endpoint": url, "--program": command, "--terminal": terminal}
-    if len([way for way in ways.values() if way]) != 1 or bool(url) != bool(model):
-        raise click.UsageError("give either --endpoint with --model, or --program, or --terminal")
-    changes: dict[str, Any] = {"train": False, "model": model or ("program" if command else "person")}
-    if terminal:
-        changes["local"] = 1
-    config = config.overridden(options | changes)
+    _require_one_way(url, model, command, terminal=terminal)
+    changes = {"train": False, "model": model or ("program" if command else "person")}
+    config = config.overridden(options | changes | ({"local": 1} if terminal else {}))
     manifest = load_manifest(config.swarm)
     identity, key_is_new = own_identity(config, passphrase)
     with ExitStack() as stack:
@@ -98,12 +93,17 @@ def contribute(
         if command:
             contributor = program(command, max_bytes=manifest.max_completion_bytes)
         if url and model:
-            contributor = endpoint(
-                url,
-                model=model,
-                key=os.environ.get(KEY_VARIABLE),
-                temperature=temperature,
-                max_bytes=manifest.max_completion_bytes,
-            )
+            contributor = _server(url, model, temperature, max_bytes=manifest.max_completion_bytes)
         node = RunningNode(config, identity, key_is_new=key_is_new, observer=observer, contributor=contributor)
         trio.run(partial(node.run, rounds=rounds))
+
+
+def _server(url: str, model: str, temperature: float, *, max_bytes: int) -> AbstractAsyncContextManager[Answerer]:
+    key = os.environ.get(KEY_VARIABLE)
+    return endpoint(url, model=model, key=key, temperature=temperature, max_bytes=max_bytes)
+
+
+def _require_one_way(url: str | None, model: str | None, command: str | None, *, terminal: bool) -> None:
+    """Raises UsageError unless exactly one of the three ways to answer is given."""
+    if sum(map(bool, (url, command, terminal))) != 1 or bool(url) != bool(model):
+        raise click.UsageError("give either --endpoint with --model, or --program, or --terminal")

@@ -1,0 +1,85 @@
+"""What `sapo-node doctor` finds out about addresses and bootstrap peers."""
+
+import ipaddress
+from collections.abc import Iterator
+
+import trio
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from sapo_node.app.config import Config
+from sapo_node.cli.findings import Finding, bad, doubtful, good
+from sapo_node.net import addresses, listening
+from sapo_node.net.interface import BootstrapUnreachable, Channel, NetworkNotice, OtherSwarm, PeerConnected, Verdict
+from sapo_node.net.libp2p import Libp2pNetwork
+from sapo_node.net.settings import NetworkSettings
+from sapo_node.storage.keys import Identity
+from sapo_protocol import LocalError, Manifest, evidence_topic
+from sapo_protocol.limits import MAX_EVIDENCE_BYTES
+
+REACH_SECONDS = 15.0
+
+
+def check_addresses(config: Config) -> Iterator[Finding]:
+    """Whether the node can listen, and whether others could dial it."""
+    try:
+        listen = tuple(addresses.parse_listen(text) for text in config.listen)
+        announce = tuple(addresses.parse_announce(text) for text in config.announce)
+        listening.check_port_free(listen)
+        yield good("listen", ", ".join(listen))
+    except listening.PortBusyError as error:
+        yield doubtful("listen", str(error), "nothing, if it is this node that runs already")
+    except LocalError as error:
+        yield bad("listen", error)
+        return
+    known = announce or listening.expand(listen)
+    if any(ipaddress.ip_address(addresses.host_of(each)).is_global for each in known if _is_ip(each)):
+        yield good("reachable", f"announces {', '.join(known)}; whether they can be dialled only others can tell")
+    else:
+        yield doubtful(
+            "reachable",
+            f"announces {', '.join(known)}: nobody beyond the local network can dial these",
+            "fine where this node dials others. To be dialled, forward a port, listen on it, and --announce the "
+            "address under which the world sees it",
+        )
+
+
+def _is_ip(place: str) -> bool:
+    return place.split("/")[1] in {"ip4", "ip6"}
+
+
+async def check_bootstrap(text: str, manifest: Manifest) -> Finding:
+    """Connect to a bootstrap peer, under a key that is used once."""
+    name = "bootstrap"
+    try:
+        addresses.parse_dial(text)
+    except LocalError as error:
+        return bad(name, error)
+    told: list[NetworkNotice] = []
+    met = trio.Event()
+
+    def hear(notice: NetworkNotice) -> None:
+        told.append(notice)
+        if isinstance(notice, PeerConnected | OtherSwarm | BootstrapUnreachable):
+            met.set()
+
+    stranger = Identity(Ed25519PrivateKey.generate())
+    settings = NetworkSettings(
+        stranger.seed, manifest.network_id.hex(), listen=("/ip4/127.0.0.1/tcp/0",), bootstrap=(text,), discover=False
+    )
+    channels = {evidence_topic(manifest): Channel(_deaf, MAX_EVIDENCE_BYTES)}
+    network = Libp2pNetwork(settings, stranger.peer_id, channels, admit=lambda _: True, notify=hear)
+    since = trio.current_time()
+    async with trio.open_nursery() as nursery:
+        await nursery.start(network.run)
+        with trio.move_on_after(REACH_SECONDS):
+            await met.wait()
+        is_member = bool(network.peers())
+        nursery.cancel_scope.cancel()
+    if is_member:
+        return good(name, f"{text} answers within {trio.current_time() - since:.1f} s, and is in this swarm")
+    why = "; ".join(map(str, told)) or f"no answer within {REACH_SECONDS:g} s"
+    return bad(name, LocalError(f"{text}: {why}"), "is it running, is its port open, is the peer id right?")
+
+
+async def _deaf(_sender: str, _data: bytes) -> Verdict:
+    return Verdict.IGNORE

@@ -1,0 +1,33 @@
+"""What the network of one node is given."""
+
+from dataclasses import dataclass, field
+
+from sapo_node.net import addresses, listening
+from sapo_node.net.defences import NETWORK_DEFENDED, NetworkDefences
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkSettings:
+    """Settings of one node's network. Addresses are multiaddresses, as the operator wrote them."""
+
+    seed: bytes = field(repr=False)
+    """The 32 secret bytes of our Ed25519 key."""
+    network_id: str
+    """Hexadecimal."""
+    listen: tuple[str, ...] = ("/ip4/0.0.0.0/tcp/0",)
+    announce: tuple[str, ...] = ()
+    """Advertised in place of the addresses found on this machine."""
+    bootstrap: tuple[str, ...] = ()
+    anchors: tuple[str, ...] = ()
+    """Peers that served this node before its restart. Like `bootstrap`, but a lost anchor is not reported."""
+    discover: bool = True
+    """Find nodes of the same swarm on the LAN and on this machine."""
+    defences: NetworkDefences = NETWORK_DEFENDED
+
+    def require_usable(self) -> None:
+        """Raises AddressError for an address that cannot be used, and PortBusyError for a port that is taken."""
+        for text in self.announce:
+            addresses.parse_announce(text)
+        for text in self.bootstrap:
+            addresses.parse_dial(text)
+        listening.check_port_free(tuple(addresses.parse_listen(text) for text in self.listen))
