@@ -16,7 +16,7 @@ from sapo_node.net.interface import ServiceRestarted
 from sapo_node.net.seen_cache import message_id
 
 if TYPE_CHECKING:
-    from tests.network.conftest import Attack, Attacker, Probe, Start, Until
+    from tests.node.net.conftest import Attack, Attacker, Probe, Start, Until
 
 TOPIC = "/sapo/1/" + "ab" * 32 + "/rollouts/0"
 HEARTBEATS = 10.0  # seconds, of one each

@@ -155,7 +155,7 @@ def test_a_node_starts_from_the_folder(tmp_path, options):
 def test_the_lines_of_the_readme_get_an_answer(tmp_path):
     _, options = learnt(tmp_path / "checkpoints", learning_rate=1e-5)
     export(options, tmp_path / "learnt")
-    readme = (Path(__file__).parents[2] / "README.md").read_text()
+    readme = (Path(__file__).parents[3] / "README.md").read_text()
     [code] = re.findall(
         "```python\n(.*?)```", readme.partition("## Your model, your answers")[2].partition("\n## ")[0], re.DOTALL
     )

@@ -10,7 +10,7 @@ from sapo_node.net.interface import ServiceRestarted
 from sapo_protocol import load_manifest
 
 if TYPE_CHECKING:
-    from conftest import Probe, Start, Until
+    from tests.node.net.conftest import Probe, Start, Until
 
 SHARDS = 4
 SPREAD = replace(load_manifest("interop"), shards=SHARDS)

@@ -147,19 +147,19 @@ async def test_metrics_are_in_the_form_of_prometheus(page, database):
 
 async def test_every_metric_is_documented(page, database):
     fill(database, "harmless")
-    documented = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text()
+    documented = (Path(__file__).parents[3] / "docs" / "metrics.md").read_text()
     names = [line.split()[2] for line in (await page.get("/metrics")).text.splitlines() if line.startswith("# TYPE")]
     assert len(names) >= 8
     assert all(f"`{name}`" in documented for name in names)
 
 
 def test_the_table_of_metrics_is_what_the_code_says():
-    page = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text()
+    page = (Path(__file__).parents[3] / "docs" / "metrics.md").read_text()
     assert table() in page, "run: python scripts/metrics.py"
 
 
 def test_the_grafana_dashboard_asks_for_nothing_that_is_not_documented():
-    docs = Path(__file__).parents[2] / "docs"
+    docs = Path(__file__).parents[3] / "docs"
     asked = re.findall(r"sapo_\w+", (docs / "grafana.json").read_text())
     assert len(set(asked)) >= 10
     assert all(f"`{name}`" in (docs / "metrics.md").read_text() for name in asked)

@@ -7,7 +7,7 @@ import pytest
 from sapo_node.net.interface import MessageTooLargeError, NotRunningError, Verdict
 
 if TYPE_CHECKING:
-    from tests.network.conftest import Attack, Probe, Start, Until
+    from tests.node.net.conftest import Attack, Probe, Start, Until
 
 
 async def in_a_row(start: "Start", until: "Until", verdict: Verdict) -> "tuple[Probe, Probe, Probe]":

@@ -19,7 +19,7 @@ from sapo_node.net.defences import NetworkDefences
 from sapo_node.net.interface import Malformed, ServiceRestarted
 
 if TYPE_CHECKING:
-    from tests.network.conftest import Attack, Attacker, Probe, Start, Until
+    from tests.node.net.conftest import Attack, Attacker, Probe, Start, Until
 
 HASTY = NetworkDefences(frame_seconds=0.5)
 OUR_TOPIC = "/sapo/1/" + "ab" * 32 + "/rollouts/0"

@@ -6,7 +6,7 @@ from libp2p.peer.id import ID
 from libp2p.pubsub.pb import rpc_pb2
 
 if TYPE_CHECKING:
-    from tests.network.conftest import Probe, Start, Until
+    from tests.node.net.conftest import Probe, Start, Until
 
 TOPIC = "/sapo/1/" + "ab" * 32 + "/rollouts/0"
 

@@ -1,6 +1,6 @@
 """Applies layers of the jail to forked processes that then attack; tells which attacks got through.
 
-`python jail_probe.py LAYER` writes one JSON object {attack: outcome}; an outcome is "open", "blocked" or the name of
+`python sandbox_probe.py LAYER` writes one JSON object {attack: outcome}; an outcome is "open", "blocked" or the name of
 the signal that ended the attacker; "missing" if this kernel lacks the layer.
 """
 

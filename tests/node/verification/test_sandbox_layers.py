@@ -52,8 +52,8 @@ NEWER_LANDLOCK = {"connect_tcp": 4, "connect_abstract_socket": 6, "signal_parent
 
 @functools.cache
 def outcomes(layer: str) -> dict[str, str]:
-    """What the attacks of jail_probe.py achieve under one layer, all of them or none."""
-    probe = Path(__file__).with_name("jail_probe.py")
+    """What the attacks of sandbox_probe.py achieve under one layer, all of them or none."""
+    probe = Path(__file__).with_name("sandbox_probe.py")
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     result: dict[str, str] = json.loads(
         subprocess.check_output([sys.executable, str(probe), layer], env=environment, cwd="/")

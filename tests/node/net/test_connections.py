@@ -18,7 +18,7 @@ from sapo_node.net.interface import (
 from sapo_node.net.listening import PortBusyError
 
 if TYPE_CHECKING:
-    from tests.network.conftest import Probe, Spawn, Start, Until
+    from tests.node.net.conftest import Probe, Spawn, Start, Until
 
 
 def free_port() -> int:

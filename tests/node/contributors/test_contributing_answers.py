@@ -22,7 +22,7 @@ from sapo_protocol import Completion, Finish
 
 torch.set_num_threads(1)
 
-PAGE = (Path(__file__).parents[2] / "docs/contributing-answers.md").read_text("utf-8")
+PAGE = (Path(__file__).parents[3] / "docs/contributing-answers.md").read_text("utf-8")
 PER_TASK = 4
 """Prompts of each task of the starter swarm."""
 

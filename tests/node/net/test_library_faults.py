@@ -20,7 +20,7 @@ import trio
 from libp2p.pubsub.pb import rpc_pb2
 
 if TYPE_CHECKING:
-    from tests.network.conftest import Attack, Probe, Start, Until
+    from tests.node.net.conftest import Attack, Probe, Start, Until
 
 TOPIC = "/sapo/1/" + "ab" * 32 + "/rollouts/0"
 SERVED_SECONDS = 4.0  # a node that is well takes less than one
