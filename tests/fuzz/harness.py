@@ -13,7 +13,7 @@ from nacl.signing import SigningKey
 
 from sapo_protocol import RemoteError, load_manifest, seal
 
-NAMES = ("checkpoint", "decode", "envelope", "evidence", "jail_reply", "pull", "rollout", "scorer")
+NAMES = ("checkpoint", "decode", "envelope", "evidence", "sandbox_reply", "pull", "rollout", "scorer")
 CORPUS = Path(__file__).with_name("corpus")
 MANIFEST = load_manifest("starter")
 

@@ -118,7 +118,7 @@ def test_a_node_whose_workers_are_killed_at_random_points_goes_on(tmp_path, swar
         deadline = time.monotonic() + 6 * PATIENCE
         while len(killed) < kills and time.monotonic() < deadline:
             time.sleep(rng.uniform(0, 0.5))
-            worker = node.children().get(("learner", "jail")[len(killed) % 2])
+            worker = node.children().get(("learner", "sandbox")[len(killed) % 2])
             if worker is None or worker in killed:
                 node.until_round(1)
                 continue

@@ -105,7 +105,7 @@ class RunningProcess:
         return (self.folder / "stderr").read_text()[-2_000:]
 
     def children(self):
-        """Process ids of the learner and the jail, by what they run."""
+        """Process ids of the learner and the sandbox, by what they run."""
         found = {}
         for pid in Path("/proc").iterdir():
             if not pid.name.isdigit():
@@ -116,5 +116,5 @@ class RunningProcess:
             except (FileNotFoundError, ProcessLookupError):
                 continue
             if parent == str(self.process.pid):
-                found["learner" if "sapo_node.learner" in command else "jail"] = int(pid.name)
+                found["learner" if "sapo_node.learner" in command else "sandbox"] = int(pid.name)
         return found

@@ -33,7 +33,7 @@ def soak(*, minutes: float, nodes: int, seed: int, folder: Path | None, output: 
     """Run a swarm on this machine for hours, and measure what grows and what does not recover.
 
     Nodes are real processes over real libp2p on loopback. About once a minute the command kills, stops for half a
-    minute or freezes one node, or kills its learner or jail. Two nodes are left alone: the command measures their
+    minute or freezes one node, or kills its learner or sandbox. Two nodes are left alone: the command measures their
     memory and open files. Two attackers at a time send false claims, forged messages, copies and garbage, each for a
     few minutes under a key of its own.
 

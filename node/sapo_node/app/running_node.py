@@ -172,7 +172,7 @@ class RunningNode:
         network = self._network(node, settings)
         await nursery.start(network.run)
         self._tell_of_start(node, learner)
-        facts = Facts(database, {"jail": sandbox.describe()})
+        facts = Facts(database, {"sandbox": sandbox.describe()})
         if page:
             await self._serve_page(nursery, facts, database, page)
         reports = _Reports(node, network, database, self._session, facts, self._observer)

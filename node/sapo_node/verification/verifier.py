@@ -1,7 +1,7 @@
 """From a signed rollout to verified groups: tasks rebuilt here, rewards computed here, claims compared.
 
 This is the only place where a VerifiedGroup is made. Nothing of the peer's reaches it but the text of its
-completions: dataset, configuration and seed follow from the assignment, question and rewards come from the jail.
+completions: dataset, configuration and seed follow from the assignment, question and rewards come from the sandbox.
 """
 
 import logging
@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 
 
 class Scorer(Protocol):
-    """Rebuilds tasks and scores completions; the jail, in a running node."""
+    """Rebuilds tasks and scores completions; the sandbox, in a running node."""
 
     async def score(self, batch: Sequence[ScoreRequest]) -> list[Scored | None]:
         """One result per request, in order; None where it failed closed."""
@@ -77,7 +77,7 @@ class Verifier:
         self.unusable: Counter[str] = Counter()
 
     async def verify(self, rollout: Rollout) -> list[VerifiedGroup]:
-        """The groups of one rollout that hold and are worth keeping. One batch in the jail, of this peer alone."""
+        """The groups of one rollout that hold and are worth keeping. One batch in the sandbox, of this peer alone."""
         if self._defences.verify:
             return await self._defences.verify(self._manifest, self._scorer, rollout)
         peer = peer_id(rollout.opened.issuer)

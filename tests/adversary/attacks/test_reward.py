@@ -125,7 +125,7 @@ def exploited(options, *, without=()):
     )
 
 
-async def test_the_jail_answers_every_exploit_with_no_reward_and_is_none_the_worse(nursery: trio.Nursery):
+async def test_the_sandbox_answers_every_exploit_with_no_reward_and_is_none_the_worse(nursery: trio.Nursery):
     sandbox = Sandbox()
     await nursery.start(sandbox.run)
     for dataset, spec in CATALOGUE.items():

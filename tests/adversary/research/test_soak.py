@@ -40,7 +40,7 @@ def test_lines_that_belong_to_a_fault_are_counted_by_what_they_mean():
             "",
         ]
     )
-    assert explained == {"peers come and go": 2, "a learner or jail was killed": 1, "a key was made": 1}
+    assert explained == {"peers come and go": 2, "a learner or sandbox was killed": 1, "a key was made": 1}
     assert unexplained == {}
 
 
@@ -66,5 +66,5 @@ def test_a_short_soak_ends_with_every_node_back_and_every_line_explained(tmp_pat
     found = json.loads((tmp_path / "soak.json").read_text())
     assert found["deaths"] == found["not_recovered"] == []
     assert found["unexplained"] == {}
-    assert {each["process"] for each in found["growth"]} == {"main", "learner", "jail"}
+    assert {each["process"] for each in found["growth"]} == {"main", "learner", "sandbox"}
     assert found["banned"] > 0

@@ -35,7 +35,7 @@ BROWSER = shutil.which("chromium") or shutil.which("chromium-browser")
 @pytest.fixture
 async def page(database, nursery):
     """A page that is served, with what it shows and a client."""
-    dashboard = Dashboard(Facts(database, {"jail": "all layers hold"}), database, LOCAL, MANIFEST)
+    dashboard = Dashboard(Facts(database, {"sandbox": "all layers hold"}), database, LOCAL, MANIFEST)
     await nursery.start(dashboard.run)
     async with httpx.AsyncClient(base_url=dashboard.address) as client:
         yield client
@@ -78,7 +78,7 @@ async def test_the_state_is_what_status_tells_and_more(page, database):
     fill(database, "harmless")
     state = (await page.get("/api/state")).json()
     assert state["peers"][0]["standing"] == "newcomer"
-    assert state["health"] == {"jail": "all layers hold"}
+    assert state["health"] == {"sandbox": "all layers hold"}
     assert state["refused"] == [{"why": "harmless", "count": 3, "kind": "left out", "means": "", "change": ""}]
 
 

@@ -1,4 +1,4 @@
-"""Applies layers of the jail to forked processes that then attack; tells which attacks got through.
+"""Applies layers of the sandbox to forked processes that then attack; tells which attacks got through.
 
 `python sandbox_probe.py LAYER` writes one JSON object {attack: outcome}; an outcome is "open", "blocked" or the name of
 the signal that ended the attacker; "missing" if this kernel lacks the layer.
@@ -28,7 +28,7 @@ if os.getuid() == 0:
 FOLDER = Path(tempfile.mkdtemp())
 READABLE = FOLDER / "readable"
 READABLE.write_text("secret")
-ABSTRACT_NAME = f"\0jail-probe-{PID}"
+ABSTRACT_NAME = f"\0sandbox-probe-{PID}"
 
 
 def listen() -> tuple[socket.socket, socket.socket]:

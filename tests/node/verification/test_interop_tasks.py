@@ -248,7 +248,7 @@ def test_items_are_built_and_scored_without_reasoning_gym():
     subprocess.run([sys.executable, "-c", code], env=environment, check=True)
 
 
-async def test_the_jail_builds_and_scores_them_and_refuses_another_configuration(nursery):
+async def test_the_sandbox_builds_and_scores_them_and_refuses_another_configuration(nursery):
     sandbox = Sandbox()
     await nursery.start(sandbox.run)
     tasks = [build_task(dataset, config, 2**31) for dataset, config in GOOD.items()]

@@ -33,7 +33,7 @@ def package(tmp_path_factory):
 
 @pytest.fixture
 def installed(package, monkeypatch):
-    """The package can be imported, by this process and by a jail that it starts."""
+    """The package can be imported, by this process and by a sandbox that it starts."""
     monkeypatch.syspath_prepend(package)
     forget_plugins()
     yield
@@ -46,7 +46,7 @@ def forget_plugins():
     plugins.of.cache_clear()
 
 
-async def score_in_jail(nursery, *texts, seed=7):
+async def score_in_sandbox(nursery, *texts, seed=7):
     sandbox = Sandbox()
     await nursery.start(sandbox.run)
     (scored,) = await sandbox.score([ScoreRequest(NAME, CONFIG, seed, texts)])
@@ -58,11 +58,11 @@ def earned(answer, seed=7):
     return score(NAME, task, f"<answer>{answer}</answer>")
 
 
-async def test_programs_are_run_in_the_jail(installed, nursery):
+async def test_programs_are_run_in_the_sandbox(installed, nursery):
     task = build_task(NAME, CONFIG, 7)
     _, factor, _, term, _ = task.answer.split()
     right = f"<answer>{term} {factor} x * +</answer>"
-    scored = await score_in_jail(nursery, right, f"<answer>{task.answer}</answer>", "<answer>x x +</answer>", "no")
+    scored = await score_in_sandbox(nursery, right, f"<answer>{task.answer}</answer>", "<answer>x x +</answer>", "no")
     assert scored.prompt == task.prompt
     assert scored.rewards == (True, True, False, False)
 

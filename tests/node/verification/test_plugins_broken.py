@@ -86,14 +86,14 @@ async def what_joining_says(datasets):
 
 @pytest.fixture(scope="module")
 def joining(tmp_path_factory):
-    """All these packages are installed side by side, and one jail is asked."""
+    """All these packages are installed side by side, and one sandbox is asked."""
     folder = tmp_path_factory.mktemp("packages")
     for name, text in MODULES.items():
         evil_plugin.install(folder / name, dataset=f"evil.{name}", module=f"evil_{name}")
         Path(folder / name / f"evil_{name}.py").write_text(text)
     for name in ("one", "other"):
         evil_plugin.install(folder / name, dataset="evil.twice", module="evil_shouting", package=f"twice-{name}")
-    # A task without a dot, named like one of ours: its import would end the jail, and with it all of these tests.
+    # A task without a dot, named like one of ours: its import would end the sandbox, and with it all of these tests.
     evil_plugin.install(folder / "clash", dataset="chain_sum", module="evil_an_exit", package="clash")
     with pytest.MonkeyPatch.context() as patch:
         for path in folder.iterdir():

@@ -1,4 +1,4 @@
-"""The jail gives the verdicts of the scorers, or none: every failure is closed, bounded, counted and repaired."""
+"""The sandbox gives the verdicts of the scorers, or none: every failure is closed, bounded, counted and repaired."""
 
 import contextlib
 import os
@@ -121,7 +121,7 @@ async def test_all_layers_that_this_platform_has_are_reported(nursery: trio.Nurs
     sandbox = Sandbox()
     assert sandbox.layers == {}
     assert not sandbox.confined
-    assert sandbox.describe() == "the jail is not up"
+    assert sandbox.describe() == "the sandbox is not up"
     await nursery.start(sandbox.run)
     assert set(sandbox.layers) == {"rlimits", "seccomp", "landlock", "namespaces", "unprivileged"}
     assert sandbox.reasoning_gym == "0.1.25"
@@ -135,7 +135,7 @@ def test_a_platform_that_lacks_layers_is_described_as_such() -> None:
     sandbox._worker.ready = {"layers": {"rlimits": True, "unprivileged": True}}
     assert not sandbox.confined
     assert sandbox.describe() == (
-        "the jail holds with rlimits, unprivileged; this platform lacks seccomp, landlock, namespaces:"
+        "the sandbox holds with rlimits, unprivileged; this platform lacks seccomp, landlock, namespaces:"
         " too little for peers' text"
     )
     sandbox._worker.ready = {"layers": {"rlimits": True, "seccomp": True, "unprivileged": True}}
@@ -250,7 +250,7 @@ async def test_a_zygote_that_hangs_is_replaced(nursery: trio.Nursery, monkeypatc
 
 
 @linux
-def test_the_jail_dies_with_its_node() -> None:
+def test_the_sandbox_dies_with_its_node() -> None:
     code = """
 import trio
 from sapo_node.verification.sandbox import Sandbox
@@ -277,7 +277,7 @@ trio.run(main)
         time.sleep(0.02)
 
 
-async def test_a_missing_library_ends_the_jail_with_the_fix(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_missing_library_ends_the_sandbox_with_the_fix(monkeypatch: pytest.MonkeyPatch) -> None:
     code = f"import sys; sys.path[:] = {sys.path!r}; sys.modules['reasoning_gym'] = None"
     monkeypatch.setattr(
         client,

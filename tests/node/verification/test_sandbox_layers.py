@@ -1,4 +1,4 @@
-"""Each layer of the jail, alone, stops what it is there for, and together they stop every attack we know."""
+"""Each layer of the sandbox, alone, stops what it is there for, and together they stop every attack we know."""
 
 import functools
 import json
@@ -12,7 +12,7 @@ import pytest
 
 from sapo_node.verification.sandbox import seccomp
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the jail's layers are those of Linux")
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the sandbox's layers are those of Linux")
 
 BLOCKED_BY = {
     "rlimits": ["fork", "start_thread", "allocate", "burn"],
@@ -82,7 +82,7 @@ def test_each_attack_gets_through_without_layers(attack: str) -> None:
 
 
 @pytest.mark.parametrize("attack", EVERY_ATTACK)
-def test_the_whole_jail_blocks_every_attack(attack: str) -> None:
+def test_the_whole_sandbox_blocks_every_attack(attack: str) -> None:
     assert outcomes("all")[attack] == ("SIGXCPU" if attack == "burn" else "blocked")
 
 

@@ -25,7 +25,7 @@ from swarm_parts import OpenScorer
 
 
 class FailingScorer:
-    """A jail that fails closed."""
+    """A sandbox that fails closed."""
 
     async def score(self, batch):
         return [None for _ in batch]

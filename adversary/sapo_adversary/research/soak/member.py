@@ -93,7 +93,7 @@ class Member:
         return self.process is not None and self.process.poll() is None
 
     def processes(self) -> Iterator[tuple[str, psutil.Process]]:
-        """Its processes by purpose: main, learner, jail."""
+        """Its processes by purpose: main, learner, sandbox."""
         if self.process is None or not self.running:
             return
         with suppress(psutil.Error):
@@ -101,7 +101,7 @@ class Member:
             yield "main", main
             for child in main.children():
                 words = " ".join(child.cmdline())
-                yield ("learner" if "sapo_node.learner" in words else "jail"), child
+                yield ("learner" if "sapo_node.learner" in words else "sandbox"), child
 
     def sample(self) -> list[dict[str, Any]]:
         """Memory in bytes, open files and threads of each of its processes, and the bytes of its state on disk."""

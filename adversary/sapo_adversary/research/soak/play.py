@@ -34,7 +34,7 @@ ATTACK_INTERVAL = 4.0
 EPOCH_SECONDS, MAX_ROUNDS = 120, 1_000
 _START_SECONDS = 300.0
 
-FAULTS = ("killed", "stopped", "learner killed", "jail killed", "frozen")
+FAULTS = ("killed", "stopped", "learner killed", "sandbox killed", "frozen")
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""The node's side of the jail: a batch goes in, verdicts come out, and what fails closed is counted by its cause."""
+"""The node's side of the sandbox: a batch goes in, verdicts come out, and what fails closed is counted by its cause."""
 
 import os
 import sys
@@ -27,7 +27,7 @@ WALL_SECONDS = 15.0
 """Time of one batch, after which its child is killed."""
 
 _MARGIN = 30.0
-"""How much longer the node waits than the jail does, also for a jail that is just starting."""
+"""How much longer the node waits than the sandbox does, also for a sandbox that is just starting."""
 
 _START_DEADLINE = 120.0
 
@@ -41,12 +41,12 @@ class Sandbox:
         self.failures: Counter[str] = Counter()
         """Items that failed closed, by cause."""
         self._worker = Worker(
-            "jail", _argv(), start_deadline=_START_DEADLINE, env=_environment(), reply_limit=MAX_REPLY
+            "sandbox", _argv(), start_deadline=_START_DEADLINE, env=_environment(), reply_limit=MAX_REPLY
         )
 
     @property
     def layers(self) -> Mapping[str, bool]:
-        """Which layers of confinement hold on this platform; empty before the jail is ready."""
+        """Which layers of confinement hold on this platform; empty before the sandbox is ready."""
         found = self._worker.ready.get("layers")
         return {layer: bool(found.get(layer)) for layer in LAYERS} if isinstance(found, dict) else {}
 
@@ -57,40 +57,40 @@ class Sandbox:
 
     @property
     def reasoning_gym(self) -> str:
-        """Version of the library that rebuilds the tasks; empty before the jail is ready."""
+        """Version of the library that rebuilds the tasks; empty before the sandbox is ready."""
         return str(self._worker.ready.get("reasoning_gym", ""))
 
     @property
     def plugins(self) -> Mapping[str, int]:
-        """The datasets that other packages bring, with the version of their scorer; empty before the jail is ready."""
+        """The datasets of other packages, with their scorer versions; empty before the sandbox is ready."""
         found: dict[str, int] = self._worker.ready.get("plugins", {})
         return found
 
     @property
     def broken_plugins(self) -> Mapping[str, str]:
-        """The datasets of other packages that cannot be used, with the reason; empty before the jail is ready."""
+        """The datasets of other packages that cannot be used, with the reason; empty before the sandbox is ready."""
         found: dict[str, str] = self._worker.ready.get("broken_plugins", {})
         return found
 
     @property
     def restarts(self) -> int:
-        """How often the jail's process was replaced."""
+        """How often the sandbox's process was replaced."""
         return self._worker.restarts
 
     def describe(self) -> str:
         """One line for a person: which layers hold, which are missing, and what follows from that."""
         layers = self.layers
         if not layers:
-            return "the jail is not up"
+            return "the sandbox is not up"
         held = ", ".join(layer for layer in LAYERS if layers[layer]) or "no layer"
         missing = ", ".join(layer for layer in LAYERS if not layers[layer])
         if not missing:
-            return f"the jail holds with all layers: {held}"
+            return f"the sandbox holds with all layers: {held}"
         verdict = "enough for peers' text" if self.confined else "too little for peers' text"
-        return f"the jail holds with {held}; this platform lacks {missing}: {verdict}"
+        return f"the sandbox holds with {held}; this platform lacks {missing}: {verdict}"
 
     async def run(self, task_status: TaskStatus = trio.TASK_STATUS_IGNORED) -> None:
-        """Keep the jail alive until cancelled; raises LocalError when it can never work here."""
+        """Keep the sandbox alive until cancelled; raises LocalError when it can never work here."""
         await self._worker.run(task_status)
 
     async def score(self, batch: Sequence[ScoreRequest]) -> list[Scored | None]:

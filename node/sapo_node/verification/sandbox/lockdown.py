@@ -1,4 +1,4 @@
-"""The layers that confine the jail, each a call to the kernel; what they block is listed at each function.
+"""The layers that confine the sandbox, each a call to the kernel; what they block is listed at each function.
 
 `confine_zygote` is applied once, before the first request; `confine_child` in each forked child, before it touches
 peers' text. No layer here trusts another one to hold. A layer that a platform lacks is reported, never assumed.

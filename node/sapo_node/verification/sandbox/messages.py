@@ -1,4 +1,4 @@
-"""What the node asks of the jail and what it believes of the answer.
+"""What the node asks of the sandbox and what it believes of the answer.
 
 The answer comes from a process that has handled peers' text, so its shape is checked twice, in the zygote and again in
 the node: the right number of items, each None or a question, a digest and one reward per completion.

@@ -1,4 +1,4 @@
-"""The system-call filter of a jailed child: a BPF program assembled here, so that no libseccomp is needed.
+"""The system-call filter of a sandboxed child: a BPF program assembled here, so that no libseccomp is needed.
 
 Allow-list; everything else fails with EPERM. The child can compute, use the descriptors it holds, sleep and exit. It
 cannot open, connect, fork, execute, signal or map memory as executable. Only for x86_64 and aarch64: `program` returns

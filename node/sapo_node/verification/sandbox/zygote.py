@@ -1,4 +1,4 @@
-"""The jail's process: imports everything once, locks itself down, then forks one child per batch.
+"""The sandbox's process: imports everything once, locks itself down, then forks one child per batch.
 
 Guarantees: peers' text is handled only in a child that is locked down further and lives for one batch, so that nothing
 it does reaches another batch; each child is killed and reaped; each request gets exactly one reply, which is results of
@@ -53,7 +53,7 @@ def main() -> None:
         _warm_up()
         scorers, broken = _import_plugins(probes)
     except (ImportError, TaskError) as error:
-        write_frame(replies, {"fatal": f"the jail cannot load its tasks ({error}); install sapo-node again"})
+        write_frame(replies, {"fatal": f"the sandbox cannot load its tasks ({error}); install sapo-node again"})
         return
     layers = confine_zygote()
     os.dup2(null, 2)

@@ -85,7 +85,7 @@ def _library() -> Any:
     import reasoning_gym  # noqa: PLC0415
     from reasoning_gym.algorithmic import spell_backward  # noqa: PLC0415
 
-    # It reads its word list anew for each dataset object; the jail reads no file once it is locked down.
+    # It reads its word list anew for each dataset object; the sandbox reads no file once it is locked down.
     spell_backward.read_data_file = functools.cache(spell_backward.read_data_file)
     return reasoning_gym
 

@@ -5,7 +5,7 @@ Such a module has `SCORER_VERSION`, which a manifest names; `item(config, seed)`
 raises ValueError for a configuration that it does not take; and `earns(question, answer, given)`, which tells whether
 what a completion holds between its tags is right. Its dataset has a dot in its name, as none of ours has.
 
-It runs in the jail: what it needs is imported when it is, and later it can read no file and open no socket.
+It runs in the sandbox: what it needs is imported when it is, and later it can read no file and open no socket.
 """
 
 import functools

@@ -1,4 +1,4 @@
-"""What confinement costs: scoring a batch of 100 in the jail against scoring it in this process."""
+"""What confinement costs: scoring a batch of 100 in the sandbox against scoring it in this process."""
 
 import statistics
 import time
@@ -34,7 +34,7 @@ def score_here(batch: list[ScoreRequest]) -> None:
 
 @pytest.mark.bench
 @pytest.mark.parametrize("manifest", ["starter", "paper-nine"])
-async def test_jail_against_in_process(
+async def test_sandbox_against_in_process(
     nursery: trio.Nursery, manifest: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     sandbox = Sandbox()
@@ -51,9 +51,9 @@ async def test_jail_against_in_process(
         outside.append(middle - start)
         inside.append(time.perf_counter() - middle)
         assert None not in results
-    jailed, plain = statistics.median(inside), statistics.median(outside)
+    sandboxed, plain = statistics.median(inside), statistics.median(outside)
     with capsys.disabled():
         print(
-            f"\njail/in-process, {manifest}, batch of 100: {jailed / plain:.1f}x"
-            f" ({1e3 * jailed:.0f} ms / {1e3 * plain:.1f} ms)"
+            f"\nsandbox/in-process, {manifest}, batch of 100: {sandboxed / plain:.1f}x"
+            f" ({1e3 * sandboxed:.0f} ms / {1e3 * plain:.1f} ms)"
         )

@@ -1,4 +1,4 @@
-"""The jail's reply, on its whole way: a child's bytes, checked in the zygote, framed, and checked in the node."""
+"""The sandbox's reply, on its whole way: a child's bytes, checked in the zygote, framed, and checked in the node."""
 
 import contextlib
 import json
