@@ -32,7 +32,6 @@ COMMANDS = [
     "doctor",
     "export",
     "manifest",
-    "evidence",
 ]
 
 
@@ -196,7 +195,7 @@ def test_eval_without_a_state_measures_the_policy_in_the_package():
 
 
 def test_metrics_names_every_figure_in_its_help(run_here):
-    _, told = run_here(main, "metrics", "--help")
+    _, told = run_here(main, "status", "--help")
     assert all(f"  {name}" in told.out for name in METRICS)
 
 
@@ -216,7 +215,7 @@ def test_start_plays_the_rounds_asked_for_and_tells_of_them(played):
     assert "stopped " in shown
     assert started["addresses"][0] not in shown
     assert json.loads(sapo_node("peers", *where, "--json").stdout) == []
-    lines = [json.loads(line) for line in sapo_node("metrics", *where).stdout.splitlines()]
+    lines = [json.loads(line) for line in sapo_node("status", *where, "--rounds").stdout.splitlines()]
     assert lines == [{name: each[name] for name in METRICS} for each in rounds]
     assert all(line["learning_rate"] > 0 for line in lines)
     trained = json.loads(sapo_node("eval", *where, "--prompts", 2, "--samples", 3, "--json").stdout)

@@ -192,7 +192,7 @@ async def test_an_equivocator_is_banned_by_a_node_that_only_saw_the_evidence(tmp
             other.process.terminate()
             assert not (await until(other, lambda event: event["event"] == "stopped"))["counts"].get("equivocation")
             where = ("--swarm", swarm_file, "--key", other.folder / "node.key", "--state", other.folder / "state")
-            shown = sapo_node("evidence", name, *where, "--output", tmp_path / "proof")
+            shown = sapo_node("peers", name, *where, "--evidence", "--output", tmp_path / "proof")
             assert shown.returncode == 0
             assert f"{name} signed two contents for its round 0 of epoch 0" in shown.stdout
             assert sapo_node("verify", "--evidence", tmp_path / "proof", "--swarm", swarm_file).stdout == shown.stdout

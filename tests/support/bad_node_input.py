@@ -195,7 +195,7 @@ contribute {fresh} --terminal               | 1 | --terminal needs somebody at a
 demo --rounds 0                             | 2 | --rounds & x>=1
 demo --prompts 0                          | 2 | --prompts & x>=1
 
-# peers, why, evidence, metrics
+# status, peers, why
 peers 12D3KooWnobody                        | 1 | 12D3KooWnobody & sapo-node peers
 peers {other} --state states/judged         | 1 | {other} & sapo-node peers
 peers 12D3KooW --state states/judged        | 1 | 2 peers & begin
@@ -204,12 +204,12 @@ why                                         | 2 | missing argument 'ENVELOPE_ID'
 why abc                                     | 1 | at least 6 hexadecimal
 why abcdef012345                            | 1 | nothing is known of abcdef012345
 why {bidi}abcdef                            | 1 | hexadecimal
-evidence                                    | 2 | missing argument 'PEER'
-evidence 12D3KooWnobody                     | 1 | no evidence against 12D3KooWnobody & sapo-node peers
-evidence {escape}                           | 1 | no evidence against & sapo-node peers
-evidence {peer} --state states/judged --output /proc/x   | 1 | cannot write /proc/x
-evidence {peer} --state states/judged --output place     | 1 | cannot write place
-metrics --state missing                     | 1 | {no-state} missing & sapo-node start
+peers --evidence                            | 2 | need a PEER
+peers 12D3KooWnobody --evidence             | 1 | no evidence against 12D3KooWnobody & sapo-node peers
+peers {escape} --evidence                   | 1 | no evidence against & sapo-node peers
+peers {peer} --state states/judged --output /proc/x   | 1 | cannot write /proc/x
+peers {peer} --state states/judged --output place     | 1 | cannot write place
+status --rounds --state missing             | 1 | {no-state} missing & sapo-node start
 
 # verify
 verify                                      | 2 | missing argument 'FILE'

@@ -17,8 +17,6 @@ _MODULES = {
     "peers": "looking",
     "why": "looking",
     "doctor": "checking",
-    "metrics": "measuring",
-    "evidence": "looking",
     "eval": "measuring",
     "export": "measuring",
     "backup": "keeping",

@@ -179,7 +179,9 @@ def _of_account(
     )
     lines = [standing, f"Seen of it: {'; '.join(seen)}."]
     if has_equivocated:
-        lines.append("It signed two contents for one round: `sapo-node evidence PEER` shows both. That ban never ends.")
+        lines.append(
+            "It signed two contents for one round: `sapo-node peers PEER --evidence` shows both. That ban never ends."
+        )
     elif account.named:
         lines.append(_of_word(account.standing))
     else:

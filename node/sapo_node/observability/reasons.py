@@ -63,7 +63,7 @@ REASONS: Mapping[str, Reason] = MappingProxyType(
         ),
         Ignored.EQUIVOCATION: Reason(
             "Its author signed another content for the same round, which convicts it.",
-            "Nothing: the evidence is kept, `sapo-node evidence PEER` shows it. That key is banned for good.",
+            "Nothing: the evidence is kept, `sapo-node peers PEER --evidence` shows it. That key is banned for good.",
         ),
         Ignored.KNOWN_EVIDENCE: Reason(
             "What it proves is known, or too much of it came.", "Nothing, and nothing is lost."

@@ -1,6 +1,8 @@
-"""Look at what a node did, whom it knows, how it is set: `status`, `peers`, `why`, `evidence`, `config`."""
+"""Look at what a node did, its peers and its configuration: `status`, `peers`, `why`, `config`."""
 
 import json
+import time
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -15,23 +17,51 @@ from sapo_node.cli.commands.wire import show_proof
 from sapo_node.cli.tables import peer_table, render
 from sapo_node.cli.terminal import Terminal
 from sapo_node.observability import explain
+from sapo_node.observability.history import History
+from sapo_node.observability.metrics import METRICS
 from sapo_node.observability.overview import Overview, at_rest, overview
 from sapo_protocol import LocalError, load_manifest
 
+_POLL_SECONDS = 0.5
 _WIDE = 120
 """Columns of a terminal that shows whole peer ids in a table."""
 
 
-@click.command()
+_KEYS = "\b\nmetrics of a round:\n" + "\n".join(f"  {name:<16}{each.meaning}" for name, each in METRICS.items())
+
+
+@click.command(epilog=_KEYS)
 @configured
+@click.option("--rounds", is_flag=True, help="Print the metrics of each round instead, one JSON object a line.")
+@click.option("--follow", is_flag=True, help="As --rounds, and go on with each new round until Ctrl-C.")
 @as_json
-def status(config: Config, *, json_output: bool) -> None:
-    """Show what a node of this machine has done, running or not."""
+def status(config: Config, *, rounds: bool, follow: bool, json_output: bool) -> None:
+    """Show what a node of this machine has done, running or not.
+
+    \b
+    sapo-node status --follow | jq .reward
+    pandas.read_json("rounds.jsonl", lines=True)     after sapo-node status --rounds > rounds.jsonl
+    """  # noqa: D301 - click reads the backspace
+    if rounds or follow:
+        _print_rounds(History(database_of(config)), follow=follow)
+        return
     view, runs = _view(config)
     if json_output:
         click.echo(json.dumps({**view.as_dict(), "running": runs}))
     else:
         Terminal().print(render(view, doing=_life(view, runs=runs)))
+
+
+def _print_rounds(history: History, *, follow: bool) -> None:
+    step = 0
+    with suppress(KeyboardInterrupt):
+        while True:
+            for each in history.rounds_after(step):
+                click.echo(json.dumps(each))
+                step = each["step"]
+            if not follow:
+                return
+            time.sleep(_POLL_SECONDS)
 
 
 def _view(config: Config, **wanted: Any) -> tuple[Overview, bool]:
@@ -53,16 +83,28 @@ def _life(view: Overview, *, runs: bool) -> Text:
 @click.command()
 @click.argument("peer", required=False)
 @configured
+@click.option("--evidence", is_flag=True, help="Show the evidence for which PEER was banned for good.")
+@click.option("--output", type=click.Path(path_type=Path), metavar="FILE", help="Write that evidence into FILE.")
 @as_json
-def peers(config: Config, *, peer: str | None, json_output: bool) -> None:
-    """List the peers a node knows, with their standing and what was trained on; of PEER, why it stands so.
+def peers(config: Config, *, peer: str | None, evidence: bool, output: Path | None, json_output: bool) -> None:
+    """List the peers a node knows, with their state and what the node trained on. With PEER, explain its state.
 
-    The beginning or the end of a peer id is enough, as lists show it.
+    The beginning or the end of a peer id is enough, as lists show it. --evidence needs the whole peer id. The evidence
+    is two contents that PEER signed for one round. The file of --output proves it to anybody: `sapo-node verify
+    --evidence FILE`.
     """
-    if peer:
+    if evidence or output:
+        if peer is None:
+            raise click.UsageError("--evidence and --output need a PEER; `sapo-node peers` lists them")
+        _show_evidence(config, peer, output, json_output=json_output)
+    elif peer:
         told = explain.peer(database_of(config), peer, load_manifest(config.swarm))
         click.echo(json.dumps(told.as_dict()) if json_output else told.text)
-        return
+    else:
+        _list_peers(config, json_output=json_output)
+
+
+def _list_peers(config: Config, *, json_output: bool) -> None:
     view, _ = _view(config, peers=None)
     if json_output:
         connected = set(view.session.get("connected", ()))
@@ -71,6 +113,15 @@ def peers(config: Config, *, peer: str | None, json_output: bool) -> None:
     terminal = Terminal()
     table = peer_table(view, view.peers, shorten=terminal.width < _WIDE)
     terminal.print(table if view.peers else "no peers heard of yet")
+
+
+def _show_evidence(config: Config, peer: str, output: Path | None, *, json_output: bool) -> None:
+    row = database_of(config).row("SELECT message FROM evidence WHERE peer = ?", peer)
+    if row is None:
+        raise LocalError(f"there is no evidence against {peer} here; `sapo-node peers` lists who is banned")
+    if output is not None:
+        write_file(output, row[0])
+    show_proof(row[0], load_manifest(config.swarm), json_output=json_output)
 
 
 @click.command()
@@ -85,24 +136,6 @@ def why(config: Config, *, envelope_id: str, json_output: bool) -> None:
     """
     told = explain.envelope(database_of(config), envelope_id)
     click.echo(json.dumps(told.as_dict()) if json_output else told.text)
-
-
-@click.command()
-@click.argument("peer")
-@click.option("--output", type=click.Path(path_type=Path), metavar="FILE", help="Write the evidence there.")
-@configured
-@as_json
-def evidence(config: Config, *, peer: str, output: Path | None, json_output: bool) -> None:
-    """Show the evidence for which PEER was banned for good: two contents that it signed for one round.
-
-    The file of --output proves it to anybody: `sapo-node verify --evidence FILE`.
-    """
-    row = database_of(config).row("SELECT message FROM evidence WHERE peer = ?", peer)
-    if row is None:
-        raise LocalError(f"there is no evidence against {peer} here; `sapo-node peers` lists who is banned")
-    if output is not None:
-        write_file(output, row[0])
-    show_proof(row[0], load_manifest(config.swarm), json_output=json_output)
 
 
 @click.command()

@@ -1,10 +1,8 @@
-"""What a policy can do, how it learnt it, and the policy itself: `eval`, `metrics`, `export`."""
+"""Measure a policy and write it: `eval`, `export`."""
 
 import json
 import subprocess
 import sys
-import time
-from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -17,19 +15,16 @@ from rich.table import Table
 
 from sapo_node.app.config import Config, load_config
 from sapo_node.app.learner_options import learner_options
-from sapo_node.cli.commands.options import as_json, configured, database_of, fetch_model, folder_of, stderr
+from sapo_node.cli.commands.options import as_json, configured, fetch_model, folder_of, stderr
 from sapo_node.cli.evaluation import evaluate
 from sapo_node.cli.terminal import Terminal
 from sapo_node.groups.stats import LEVEL, Interval
 from sapo_node.learner.client import offline
-from sapo_node.observability.history import History
-from sapo_node.observability.metrics import METRICS
 from sapo_node.training.evaluation import HeldOut
 from sapo_protocol import LocalError, load_manifest
 
 _BAR = 20
 """Characters from 0 to 1 in the bars of `eval`."""
-_POLL_SECONDS = 0.5
 
 
 @click.command("eval")
@@ -121,31 +116,3 @@ def _cells(interval: Interval) -> tuple[str, str, str]:
     low, point, high = (round(share * (_BAR - 1)) for share in (interval.low, interval.point, interval.high))
     bar = "".join("●" if at == point else "─" if low <= at <= high else "·" for at in range(_BAR))
     return f"{interval.point:.3f}", f"{interval.low:.3f} to {interval.high:.3f}", bar
-
-
-_KEYS = "\b\nkeys:\n" + "\n".join(f"  {name:<16}{each.meaning}" for name, each in METRICS.items())
-
-
-@click.command(epilog=_KEYS)
-@click.option("--follow", is_flag=True, help="Go on with each round that a running node plays, until Ctrl-C.")
-@configured
-def metrics(config: Config, *, follow: bool) -> None:
-    """Print the metrics of every round as JSON lines, running or not.
-
-    \b
-    sapo-node metrics --follow | jq .reward
-    pandas.read_json("metrics.jsonl", lines=True)     after sapo-node metrics > metrics.jsonl
-    """  # noqa: D301 - click reads the backspace
-    history = History(database_of(config))
-    with suppress(KeyboardInterrupt):
-        _print_after(history, 0, follow=follow)
-
-
-def _print_after(history: History, step: int, *, follow: bool) -> None:
-    while True:
-        for each in history.rounds_after(step):
-            click.echo(json.dumps(each))
-            step = each["step"]
-        if not follow:
-            return
-        time.sleep(_POLL_SECONDS)

@@ -221,7 +221,7 @@ function showRefusals(refusals) {
 
 function showHealth(state) {
   const entries = { ...state.health, addresses: (state.session.addresses || []).join(", ") };
-  if (state.banned_by_evidence.length) entries["banned for equivocation"] = state.banned_by_evidence.map(short).join(", ") + " (sapo-node evidence PEER)";
+  if (state.banned_by_evidence.length) entries["banned for equivocation"] = state.banned_by_evidence.map(short).join(", ") + " (sapo-node peers PEER --evidence)";
   put("health", ...Object.entries(entries).flatMap(([name, text]) => [make("dt", "", name), make("dd", "", text)]));
   put("notices", ...(state.session.notices || []).slice().reverse().map((text) => make("li", "", text)));
 }
