@@ -46,7 +46,7 @@ from validator_parts import ValidatorParts
 EPOCH, SKEW, GROUPS, ROUNDS = 600, 30, 2, 8
 MANIFEST = replace(load_manifest("starter"), genesis=0, epoch_seconds=EPOCH, completions=2, max_rounds=ROUNDS)
 NEWCOMER_ENVELOPES, UNKNOWN_BANS = 5, 1
-DEFENCES = replace(DEFENDED, newcomer_envelopes=NEWCOMER_ENVELOPES, strangers_convicted=UNKNOWN_BANS)
+DEFENCES = replace(DEFENDED, newcomer_envelopes=NEWCOMER_ENVELOPES, unknown_banned=UNKNOWN_BANS)
 KEYS = [Ed25519PrivateKey.from_private_bytes(bytes([n]) * 32) for n in range(5)]
 ISSUERS = [key.public_key().public_bytes_raw() for key in KEYS]
 PEERS = [peer_id(issuer) for issuer in ISSUERS]
@@ -305,7 +305,7 @@ class IngestMachine(RuleBasedStateMachine):
         today = self.today()
         self.validator.ledger.at(today)
         self.validator.ingest.advance(today)
-        self.strangers_convicted = 0
+        self.unknown_banned = 0
         self.forgotten = max(self.forgotten, today - 1)
         self.accepted = {each.round: each for each in self.accepted.values() if each.epoch >= self.forgotten}
         self.taken = {each: bodies for each, bodies in self.taken.items() if each.epoch >= self.forgotten}
@@ -359,12 +359,12 @@ class IngestMachine(RuleBasedStateMachine):
         )
 
     def court_hears(self, author: int) -> bool:
-        has_place = author in (KNOWN, GIVER) or self.strangers_convicted < UNKNOWN_BANS
+        has_place = author in (KNOWN, GIVER) or self.unknown_banned < UNKNOWN_BANS
         return author not in self.banned_by_evidence and has_place
 
     def ban(self, author: int) -> None:
         self.banned_by_evidence.add(author)
-        self.strangers_convicted += author not in (KNOWN, GIVER)
+        self.unknown_banned += author not in (KNOWN, GIVER)
         self.waiting = {each: bodies for each, bodies in self.waiting.items() if each.author != author}
 
     def let_through(self, message: Message) -> None:

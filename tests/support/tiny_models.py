@@ -52,7 +52,7 @@ FAMILIES = {
     "gemma3": lambda: Gemma3ForCausalLM(Gemma3TextConfig(**SHAPE, **WINDOW, head_dim=8)),
 }
 MIXTURE = "mixtral"
-"""Whose experts are chosen by what it reads: it trains, but cannot be reckoned with beforehand."""
+"""Whose experts are chosen by what it reads: it trains, but its memory cannot be estimated beforehand."""
 TEMPLATE = "{% for m in messages %}[{{ m['role'] }}] {{ m['content'] }}\n{% endfor %}[assistant] "
 
 

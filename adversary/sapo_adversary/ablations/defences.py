@@ -80,7 +80,7 @@ DEFENCES: Mapping[str, Defence] = {
     "one content a counter": Defence("node/sapo_node/ingest/seen.py", {"one_content_per_counter": False}),
     "epoch window": Defence("node/sapo_node/ingest/validator.py", {"epoch_window": False}),
     "proof of equivocation": Defence("node/sapo_node/trust/equivocation.py", believes_accusers=True),
-    "evidence budget": Defence("node/sapo_node/trust/equivocation.py", {"strangers_convicted": MANY}),
+    "evidence budget": Defence("node/sapo_node/trust/equivocation.py", {"unknown_banned": MANY}),
     "durable ledger": Defence("node/sapo_node/trust/ledger.py", {"durable_bans": False}),
     "blame to the author": Defence("node/sapo_node/ingest/validator.py", blames_carriers=True),
     "begun first": Defence("node/sapo_node/verification/scheduler.py", {"begun_first": False}),

@@ -58,7 +58,7 @@ def activity(phase: Phase | None, seconds: float) -> Text:
     if phase is None:
         return Text("between rounds", "dim")
     if phase == "evaluate":  # between two rounds, or before the first
-        return Text.assemble(("● examine", "bold cyan"), f"   answers held-out questions   {seconds:.0f} s")
+        return Text.assemble(("● evaluate", "bold cyan"), f"   completes held-out prompts   {seconds:.0f} s")
     phases = [each for each in get_args(Phase) if each != "evaluate"]
     at = phases.index(phase)
     return Text.assemble(

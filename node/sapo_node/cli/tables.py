@@ -62,7 +62,7 @@ def answer_table(answers: list[TaskAnswers]) -> Table:
     table = Table(
         *("task", "groups shared", "right and wrong", "answers", "right"),
         expand=True,
-        caption="Others can learn from groups with right and wrong answers. Nodes do not report what they trained on.",
+        caption="Nodes learn from groups with correct and incorrect completions, and do not report on which.",
         caption_justify="left",
     )
     for task in answers:

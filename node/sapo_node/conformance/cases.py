@@ -39,7 +39,7 @@ def vectors_folder() -> Path:
 
 
 def load_cases(rule: str = "") -> list[Case]:
-    """All cases by path; with `rule`, those of one rule ("ENC-3") or one chapter of rules ("ENC").
+    """All cases by path; with `rule`, those of one rule ("ENC-3") or one section of rules ("ENC").
 
     Raises LocalError when there are none.
     """
@@ -50,7 +50,7 @@ def load_cases(rule: str = "") -> list[Case]:
     chosen = [case for case in cases if not rule or rule in {case.rule, section(case.rule)}]
     if not chosen:
         sections = ", ".join(sorted({section(case.rule) for case in cases}))
-        raise LocalError(f"no vector is for the rule {rule!r}; give one such as ENC-3, or a chapter: {sections}")
+        raise LocalError(f"no vector is for the rule {rule!r}; give one such as ENC-3, or a section: {sections}")
     return chosen
 
 

@@ -8,9 +8,10 @@ EPSILON = 1e-8
 
 
 def advantages(rewards: Sequence[float]) -> tuple[float, ...]:
-    """One for each reward, in order: (r - mean) / (std + EPSILON) with the unbiased deviation; all 0 in a flat group.
+    """One for each reward, in order: (r - mean) / (std + EPSILON) with the unbiased deviation; all 0 in a
+    zero-advantage group.
 
-    The test for flatness is exact: rewards are bits, and a group without spread must teach nothing at all.
+    The test is exact, since rewards are bits: a group whose rewards are all equal must teach nothing.
     """
     return _advantages(tuple(rewards))
 

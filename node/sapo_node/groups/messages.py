@@ -175,7 +175,7 @@ class GroupReport:
     refused: Refusal | None = None
     """Why nothing of the group was trained on, for a reason of its own or of the whole batch."""
     rejected: Mapping[int, FilterName] = field(default_factory=dict)
-    """The correct completions of an external group that a filter of the learner kept out of the loss, by number, and
+    """The correct completions of an external group that a filter of the learner rejected, by number, and
     that filter. `min-token-prob` masks only a part of a completion.
     """
     agreement: Mapping[int, bool] = field(default_factory=dict)

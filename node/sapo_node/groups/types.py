@@ -56,7 +56,7 @@ class TaskAnswers:
     dataset: str
     groups: int
     informative: int
-    """Groups with right and wrong answers: the others have no advantage and teach nobody."""
+    """Groups with correct and incorrect completions. All other groups have zero advantage."""
     completions: int
     right: int
 

@@ -223,7 +223,7 @@ class Ingest:
         return received or 0
 
     def _require_admitted(self, sealed: Sealed) -> None:
-        """Refuse a banned issuer. The peer that forwards a convicted issuer has not seen the evidence: DUTY-6."""
+        """Refuse a banned issuer. The peer that forwards it may not have seen the evidence: DUTY-6."""
         issuer = peer_id(sealed.issuer)
         if not self._ledger.admits(issuer):
             self._equivocation_handler.next_evidence(issuer)
@@ -237,7 +237,7 @@ class Ingest:
         raise _Ignore(Ignored.DUPLICATE)
 
     def _require_first(self, sealed: Sealed, header: Header) -> None:
-        """One content for each (issuer, epoch, counter): a second one convicts its issuer."""
+        """One content for each (issuer, epoch, counter): the node bans an issuer that signs a second one."""
         first = self._window.first(sealed.issuer, header)
         if first is None or self._window.received(sealed.envelope_id) is not None:
             return
@@ -264,7 +264,7 @@ class Ingest:
         del now
         # Steps 2 to 5: EVD-1, EVD-2, ENV-1 to ENV-6, EVD-3, EVD-4.
         accusation = decode_evidence(data, self._manifest)
-        # Steps 6 and 7: convicted already, or over the budget (local).
+        # Steps 6 and 7: the issuer is banned already, or the budget of this epoch is spent (local).
         if not self._equivocation_handler.hears(accusation.issuer):
             raise _Ignore(Ignored.KNOWN_EVIDENCE)
         # Steps 8 to 11: ENV-7, SIG-1 to SIG-4, HDR-1 to HDR-4, EXT-1, EXT-2, EVD-3.

@@ -41,7 +41,7 @@ class Service:
         self._options = options
         self._root = Path(options.checkpoints)
         require_readable(options)
-        # The packaged policy fits anywhere, and reckoning takes longer than loading it.
+        # The packaged policy fits anywhere, and the estimate takes longer than loading it.
         self._memory = None if options.model == "seed" else require_memory(options)
         self._trainer = Trainer(load(options), options)
         self._fallback: str | None = None

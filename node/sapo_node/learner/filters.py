@@ -56,7 +56,7 @@ def surprises(logprobs: Tensor, before_answer: Tensor) -> Tensor:
 def follows(logprobs: Tensor, answer: Tensor) -> Tensor:
     """Tell in which completions the answer follows, for this policy, from the text before it: (B, T), (B, T) to (B,).
 
-    A right answer that does not follow is a guess, or was worked out elsewhere; what can be learnt from it is to guess.
+    If a correct answer does not follow from the text, the policy could learn only to guess from it.
     `answer` is 1 for the tokens of the answer and of what comes after it. The tags do not count: where a policy would
     answer is not what its answer follows from.
     """

@@ -27,7 +27,7 @@ from sapo_node.learner.model import Policy, outline, pick_device
 from sapo_protocol.errors import LocalError
 
 PROMPT_TOKENS = 256
-"""Length of the prompts that are reckoned with."""
+"""Length of a prompt in the estimate, in tokens."""
 SLACK = 1.5
 """What comes and goes takes this much more than its bytes (measured on CPU): allocators and kernels need room."""
 logger = logging.getLogger(__name__)
@@ -78,8 +78,8 @@ def require_memory(options: LearnerOptions) -> str:
         needed = estimate(options)
     except RuntimeError as error:
         # Where what is computed depends on the data, as in a mixture of experts, tensors without data lead nowhere.
-        logger.info("memory cannot be reckoned: %s", error)
-        return f"memory: cannot be reckoned for this architecture; {_size(free)} free on {device}"
+        logger.info("memory cannot be estimated: %s", error)
+        return f"memory: cannot be estimated for this architecture; {_size(free)} free on {device}"
     if needed.peak <= free:
         return f"memory: about {needed}; {_size(free)} free on {device}"
     raise OutOfReach(
@@ -100,7 +100,7 @@ def _advice(options: LearnerOptions, free: int) -> str:
 
 
 def estimate(options: LearnerOptions) -> Estimate:
-    """Reckon with the longest completions in a full round. Raises ModelError where the folder holds no model."""
+    """Estimate for a full round of the longest completions. Raises ModelError where the folder holds no model."""
     policy = outline(options)
     with FakeTensorMode(allow_non_fake_inputs=True):
         policy.model.to_empty(device="cpu")

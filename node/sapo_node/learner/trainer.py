@@ -61,7 +61,7 @@ class _Tally:
     external_tokens: int = 0
 
     def hear(self, batch: MicroBatch, agrees: Tensor) -> None:
-        """Note of the right answers of a micro-batch whether own learning speaks for them: (B,)."""
+        """Record whether the local gradient makes each correct completion of a micro-batch more probable, (B,)."""
         for row, each in zip(batch.rows, agrees.tolist(), strict=True):
             if row.advantage > 0:
                 self.groups[row.group].agreement[row.number] = each

@@ -1,10 +1,13 @@
-"""Whom we want to be connected with, and the loop that keeps dialling them.
+"""The address book, and the loop that dials its peers again and again, which py-libp2p does not do.
 
-The library redials nobody. Bootstrap peers are wanted for ever, anchors until they stay silent; peers found on the LAN
-or connected before are wanted while we dialled few, and few into their network, so that nobody with many addresses in
-one place comes to be all that we dial. Whom another peer named is sought once, and who named three that were not there
-is heeded no more for a while: there are honest ones, for many peers cannot be dialled. While too few that are connected
-follow what we follow, more of those named are dialled than would be enough. The book is bounded.
+- The node always dials bootstrap peers. It dials anchors until GIVE_UP attempts in a row fail.
+- It dials other known peers while it has dialled fewer than ENOUGH connections, and fewer than PER_NETWORK into the
+  peer's network. So one network with many addresses cannot take all connections that the node dials.
+- It dials a peer that another peer named (peer exchange) once. If three peers that a peer named cannot be dialled, the
+  node takes no names of that peer for UNHEEDED_SECONDS. Honest peers recover: many peers cannot be dialled.
+- While too few connected peers follow the node's topics, it dials up to MOST connections.
+
+The address book holds at most BOOK peers.
 """
 
 import random
@@ -21,7 +24,7 @@ from sapo_node.net.interface import Admit, BootstrapReached, BootstrapUnreachabl
 BOOK = 256  # peers
 ADDRESSES = 8  # of one peer
 ENOUGH = 8  # connections that we dialled; above it only bootstrap peers and anchors are dialled
-MOST = 32  # likewise, while we lack company on a topic
+MOST = 32  # likewise, while too few connected peers follow our topics
 PER_NETWORK = 4  # connections into one network; above it likewise
 AT_ONCE = 8  # peers
 DIAL_SECONDS = 10.0  # for one address

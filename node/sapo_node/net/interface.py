@@ -171,7 +171,7 @@ class Acquaintances(Protocol):
         """A connected peer's answer to a request. Raises AskFailed."""
 
     def introduce(self, by: str, peer_id: str, address: str) -> None:
-        """Seek a peer at an address that the connected peer `by` named, as far as such hearsay is followed."""
+        """Dial a peer at an address that the connected peer `by` named, if the node takes names of `by`."""
 
     def peers(self) -> tuple[PeerInfo, ...]:
         """The connected peers that follow this swarm, sorted by peer id."""

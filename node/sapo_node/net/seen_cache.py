@@ -58,8 +58,8 @@ class RecentIds:
 class SeenCache:
     """Bounded memory of verdicts in front of the `handle` of one topic.
 
-    Each topic has its own: else a message sent on a topic where it is refused would be known, and so kept out, on the
-    one where it belongs.
+    Each topic has its own cache: else a message that is refused on a wrong topic would count as seen, and
+    be dropped, on the topic where it belongs.
     """
 
     def __init__(self, channel: Channel, capacity: int = CAPACITY) -> None:

@@ -62,7 +62,7 @@ REASONS: Mapping[str, Reason] = MappingProxyType(
             "Standing: groups that hold, over at least two epochs. Or name the peer in `trusted`.",
         ),
         Ignored.EQUIVOCATION: Reason(
-            "Its author signed another content for the same round, which convicts it.",
+            "Its author signed two contents for one round. The node bans it for that.",
             "Nothing: the evidence is kept, `sapo-node peers PEER --evidence` shows it. That key is banned for good.",
         ),
         Ignored.KNOWN_EVIDENCE: Reason(

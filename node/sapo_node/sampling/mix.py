@@ -1,13 +1,17 @@
-"""How many groups of a round are this node's own (I) and how many others' (J): two numbers, or J found as it goes.
+"""The local/external ratio of a round: I local and J external groups, two numbers or J by `Auto`.
 
-The paper keeps I + J = 8, leaves the ratio to its operator and finds that the best depends on the swarm. But I and J do
-not cost the same: an own group has to be generated, another's only to be verified and trained on. So I is what the
-operator lets the node spend, and `Auto` finds J beside it, by what a group of each kind is worth to this policy now:
-the sum of its positive advantages against the policy's own pass rate. Own groups are worth little while it is hardly
-ever or nearly always right; others' right answers are worth much where it fails and little where it succeeds, whatever
-their senders claim. Where others' groups are worth as much as its own it takes as many as it may, and fewer in
-proportion where they are worth less, as far as the swarm can fill the places. A node that is nearly always right wants
-hardly any: its own groups are worth next to nothing then, and beside nothing everything would look worth taking.
+The paper keeps I + J = 8 and finds that the best ratio depends on the swarm. I and J do not cost the same: the node
+must generate a local group, and only verify and train on an external one. So the operator sets I, and `Auto` sets J by
+what a group of each kind is worth to this policy now. That is the sum of the group's positive advantages against the
+policy's own pass rate.
+
+- Local groups are worth little while the policy is hardly ever or nearly always correct.
+- External correct completions are worth much where the policy fails and little where it succeeds, whatever their
+  senders claim.
+- If external groups are worth as much as local ones, J is as large as allowed. If they are worth less, J is smaller in
+  proportion. J is never more than the swarm supplies.
+- A node that is nearly always correct takes hardly any external groups: LITTLE is the least worth of a local group in
+  the comparison.
 """
 
 from collections.abc import Sequence
@@ -154,7 +158,7 @@ class Auto:
         self._external, self._bound, self._harm = known.external, known.bound, known.harm
 
     def _worth(self, groups: Sequence[LocalGroup] | Sequence[VerifiedGroup]) -> float:
-        """Only right answers count: of another's group, what this policy would not have written is not unlearnt."""
+        """Only correct completions count: the loss does not count external completions with negative advantage."""
         weighed = [own_advantages(each.rewards, self._pass_rates.pass_rate(each.dataset)) for each in groups]
         return sum(advantage for group in weighed for advantage in group if advantage > 0)
 
@@ -178,7 +182,7 @@ class Auto:
 
 
 def _variance(answers: int, rate: float) -> float:
-    """Of the number of right answers to one question of a task that is solved at this rate."""
+    """Variance of the number of correct completions of one prompt, for a task with this pass rate."""
     return answers * (1 + (answers - 1) * ALIKE) * max(rate * (1 - rate), 0.01)
 
 

@@ -47,7 +47,7 @@ class PassRates:
             self._rates.setdefault(group.dataset, RunningMean()).add(sum(group.rewards), len(group.rewards))
 
     def pass_rate(self, dataset: str) -> float | None:
-        """Share of right answers of late; None where this policy has not been asked yet."""
+        """The recent share of correct local completions; None for a task that the policy has not had yet."""
         rate = self._rates.get(dataset)
         return rate.value if rate else None
 

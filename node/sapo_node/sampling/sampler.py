@@ -1,8 +1,8 @@
-"""SampleExternal of Algorithm 1: which verified groups of others this round trains on, and with what weight.
+"""SampleExternal of Algorithm 1: which external groups this round trains on, and with what loss weight.
 
-The paper's rule first: groups without advantage are out (they never enter the pool), then J are drawn, by default
-weighted by trust and age; `selection` has the other rules. Four bounds keep any draw harmless, counted in training
-mass = sum of |advantage| x completion bytes, since whoever knows the answers can make every group informative:
+Zero-advantage groups never enter the pool, as in the paper. The sampler draws J groups, by default weighted by trust
+and age; `selection` has the other rules. Four bounds hold for every draw. They count loss weight = sum of |advantage| x
+completion bytes, because a peer that knows the answers can make every group informative:
 
 - one group: at most MASS_LIMIT times the median of healthy peers' groups on offer, else its weight is scaled down;
 - one peer: at most its share of J, though never less than one group;
@@ -10,7 +10,7 @@ mass = sum of |advantage| x completion bytes, since whoever knows the answers ca
   since keys of one hand come into good standing together;
 - all newcomers and peers on probation together: a fractional credit that grows by a tenth of J each round.
 
-What stays unfilled shrinks J towards 0: a swarm full of liars leaves a node as it would be alone.
+Places that stay empty shrink J towards 0: in a swarm of malicious peers a node learns as it would alone.
 """
 
 import random
@@ -50,7 +50,7 @@ class WeightedGroup:
     silent: tuple[tuple[Span, ...], ...] = ()
     """For each completion, the characters of it that are not taught; empty where there are none in any."""
     stopped: Mapping[int, FilterName] = field(default_factory=dict)
-    """The right answers that are not taught at all, by number, and which filter says so."""
+    """The rejected correct completions, by number, and the filter that rejected each."""
 
 
 class NotDrawn(StrEnum):

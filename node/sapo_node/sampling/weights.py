@@ -15,15 +15,14 @@ from sapo_node.groups.types import VerifiedGroup
 from sapo_node.sampling.pass_rates import PassRates
 
 Selection = Literal["trust", "informative", "uniform"]
-"""`paper` draws by trust and age, `uniform` as the paper has it, `unfiltered` from flat groups as well."""
 
 SPREAD = 0.35
-"""Least deviation by which an own advantage is divided, so that a task hardly ever solved does not drown the others."""
+"""Least deviation by which an own advantage is divided. Without it a task that is hardly ever solved would dominate."""
 LEAST_PREFERENCE = 0.05
 
 
 def preference(group: VerifiedGroup, pass_rates: PassRates) -> float:
-    """How much a right answer to a group's task is worth to this policy, as a share of the most that one can be."""
+    """How much a correct completion of a group's task is worth to this policy, as a share of the most possible."""
     rate = pass_rates.pass_rate(group.dataset)
     return 1.0 if rate is None else max(LEAST_PREFERENCE, SPREAD * _worth(rate))
 
@@ -41,7 +40,7 @@ def own_advantages(rewards: Sequence[bool], rate: float | None) -> tuple[float, 
 
 
 def _worth(rate: float) -> float:
-    """The own advantage of a right answer."""
+    """The own advantage of a correct completion."""
     return (1 - rate) / _deviation(rate)
 
 

@@ -1,9 +1,9 @@
-"""The only place with numbers about trust. Callers report facts; what a fact weighs is decided here. `defences` hands
-the limits to those that hold them.
+"""The only place with numbers about trust. Callers report facts; this module decides what a fact weighs. `defences`
+gives the limits to the parts that enforce them.
 
 Beta-style evidence with forgetting (Josang and Ismail 2002): trust = (good + 1) / (good + LIE_FACTOR * bad + 2),
-where every fact first fades what was known before. A bank of goodwill is capped that way: after any number of good
-groups, four lies end it.
+where every fact first fades what was known before. So the credit of a peer is bounded: after any number of good
+groups, four false claims end it.
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from enum import StrEnum
 
 
 class Fact(StrEnum):
-    """What this node saw a peer do, first-hand. A wrong answer, honestly claimed, is no fact at all."""
+    """What this node saw a peer do, first-hand. An incorrect completion, honestly claimed, is no fact."""
 
     VERIFIED_GROUP = "verified group"
     """A group whose task and claims this node found to be true."""
@@ -89,7 +89,7 @@ MESSAGES_PER_SECOND, MESSAGE_BURST = 200.0, 1_000.0
 NEWCOMER_COUNTERS = 0.5
 """Counters that a newcomer may advance in an epoch, as a share of the swarm's maximum. Skipped ones count."""
 UNKNOWN_BANS = 64
-"""Equivocators who never earned anything here that are convicted in an epoch, and reminders sent in one."""
+"""Equivocators without verified groups that the node bans in one epoch, and evidence messages it publishes in one."""
 PENDING_ROLLOUTS, PENDING_PER_PEER = 2_048, 64
 """Rollouts that wait for verification: of all peers together, and of one."""
 NEWCOMER_ENVELOPES = 5_000

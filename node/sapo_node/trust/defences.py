@@ -66,7 +66,7 @@ class Defences:
     replay_window: bool = True
     """Whether an envelope that was accepted is known again."""
     one_content_per_counter: bool = True
-    """Whether a second envelope under one (issuer, epoch, counter) is refused, and convicts its issuer."""
+    """Whether a second envelope under one (issuer, epoch, counter) is refused, and bans its issuer."""
     messages_per_second: float = constants.MESSAGES_PER_SECOND
     message_burst: float = constants.MESSAGE_BURST
     newcomer_counters: float = constants.NEWCOMER_COUNTERS
@@ -80,7 +80,7 @@ class Defences:
     offence: Mapping[Fact, float] = field(default_factory=lambda: MappingProxyType(constants.OFFENCE))
     earned_per_epoch: int = constants.EARNED_PER_EPOCH
     promotions_share: float = constants.PROMOTIONS_SHARE
-    strangers_convicted: int = constants.UNKNOWN_BANS
+    unknown_banned: int = constants.UNKNOWN_BANS
 
     # verification/
     verify: Verify | None = None

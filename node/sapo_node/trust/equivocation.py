@@ -1,7 +1,7 @@
-"""Equivocators: convicted from evidence alone, for good, and shown to others so that they need not have met them.
+"""Equivocation: the node bans the issuer for good, from evidence alone, and publishes the evidence to other peers.
 
-Keys that equivocate can be made without end. So evidence against peers who never earned anything here has a small
-budget per epoch, and evidence against those who did is never kept out by it.
+Anybody can make any number of keys that equivocate. So evidence against peers without verified groups has a budget per
+epoch (UNKNOWN_BANS). Evidence against all other peers has none.
 """
 
 import logging
@@ -16,22 +16,22 @@ logger = logging.getLogger(__name__)
 
 
 class EquivocationHandler:
-    """What this node does with proofs of equivocation."""
+    """Bans equivocators and publishes the evidence."""
 
     def __init__(self, ledger: Ledger, *, defences: Defences = DEFENDED) -> None:
         self._ledger = ledger
-        self._most = defences.strangers_convicted
+        self._most = defences.unknown_banned
         self._unknown_peers = 0
         self._broadcast: set[str] = set()
         self._to_publish: deque[bytes] = deque(maxlen=self._most)
 
     def advance(self) -> None:
-        """Enter an epoch, which comes with new budgets."""
+        """Begin an epoch with full budgets."""
         self._unknown_peers = 0
         self._broadcast.clear()
 
     def hears(self, issuer: bytes) -> bool:
-        """Whether evidence against this issuer is worth checking: it is not convicted yet, and there is room."""
+        """Whether to check evidence against this issuer: it is not banned yet, and the budget is not spent."""
         peer = peer_id(issuer)
         if self._ledger.banned_by_evidence(peer) is not None:
             return False
@@ -48,7 +48,7 @@ class EquivocationHandler:
         return peer
 
     def next_evidence(self, peer: str) -> None:
-        """Somebody still passes on what a convicted peer sends: publish the evidence again, once per peer and epoch."""
+        """A peer still forwards messages of a banned issuer: publish the evidence again, once per issuer and epoch."""
         evidence = self._ledger.banned_by_evidence(peer)
         if evidence is None or peer in self._broadcast or len(self._broadcast) >= self._most:
             return

@@ -25,7 +25,7 @@ from sapo_protocol import Equivocation, peer_id
 logger = logging.getLogger(__name__)
 
 MAX_STRANGERS = 10_000
-"""Rows kept of peers who never earned anything here, convicted ones last to go; the rest is kept for good."""
+"""Rows kept of peers without verified groups. Rows of banned peers are dropped last. All other rows are kept."""
 
 
 class Ledger:

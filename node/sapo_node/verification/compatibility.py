@@ -1,7 +1,7 @@
 """Whether this node can build and score every task of a swarm as its peers do. Asked once, before anything is received.
 
 A node that builds another item would count every peer's digest as drift; one that scores by another version of a
-scorer would take honest peers for liars.
+scorer would take honest claims for false ones.
 """
 
 from sapo_node.verification.sandbox import Sandbox

@@ -263,7 +263,7 @@ def test_a_readers_words_cannot_steer_the_terminal():
     shown(Result(case(), Answer("\ud800")))
 
 
-def test_cases_are_chosen_by_rule_or_by_chapter():
+def test_cases_are_chosen_by_rule_or_by_section():
     everything = load_cases()
     assert {each.rule for each in load_cases("ENC-1")} == {"ENC-1"}
     section = load_cases("ENC")
@@ -287,7 +287,7 @@ def test_a_command_that_is_not_there_is_one_line_and_status_2():
     assert done.stderr.strip() == "error: cannot start the reader '/nowhere/[/reader]': No such file or directory"
 
 
-def test_a_rule_that_does_not_exist_names_the_chapters():
+def test_a_rule_that_does_not_exist_names_the_sections():
     done = sapo_node("conformance", "--rule", "NOT-1")
     assert done.returncode == 2
     assert "ENC" in done.stderr

@@ -50,7 +50,7 @@ def test_every_architecture_can_be_reckoned_with(tmp_path, family):
 
 
 def test_an_architecture_that_cannot_be_reckoned_with_is_said_to_be_and_not_refused(tmp_path):
-    assert "cannot be reckoned" in require_memory(options(write_model(tmp_path, MIXTURE)))
+    assert "cannot be estimated" in require_memory(options(write_model(tmp_path, MIXTURE)))
 
 
 def test_nothing_of_the_model_is_read_but_its_description(tmp_path, folder):

@@ -83,7 +83,9 @@ def manifest(swarm: str, *, encoded: Path | None, json_output: bool) -> None:
 
 @click.command()
 @click.argument("command", nargs=-1, metavar="[-- COMMAND [ARGUMENT ...]]")
-@click.option("--rule", default="", metavar="RULE", help="Only the vectors of a rule, or of a chapter: ENC-3, ENC.")
+@click.option(
+    "--rule", default="", metavar="RULE", help="Only the vectors of one rule (ENC-3) or of one section (ENC)."
+)
 @as_json
 def conformance(command: tuple[str, ...], *, rule: str, json_output: bool) -> None:
     """Test an implementation of the wire in any language against the vectors of the standard.

@@ -1,4 +1,4 @@
-"""Steps: a right answer that was worked out by an equation which does not hold teaches to reckon wrongly."""
+"""Equation: a correct completion with a false equation in its work would teach the policy to calculate wrongly."""
 
 import re
 from functools import lru_cache

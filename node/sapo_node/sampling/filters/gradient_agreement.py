@@ -52,7 +52,7 @@ class GradientAgreementFilter(Filter):
         return not self.admits(group.peer, group.dataset)
 
     def admits(self, peer: str, dataset: str) -> bool:
-        """Whether right answers of that peer to that task may teach."""
+        """Whether the node trains on that peer's correct completions to that task."""
         return (peer, dataset) not in self._closed
 
     def state_dict(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Length: a right answer that is longer than this policy's own right ones teaches to spend tokens on nothing."""
+"""Length: a correct completion longer than the local correct ones would teach the policy to waste tokens."""
 
 from collections import defaultdict, deque
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,11 +20,11 @@ QUANTILE = 0.9
 @dataclass(frozen=True, slots=True)
 class _State:
     lengths: Mapping[str, tuple[int, ...]]
-    """Characters of the last own correct completions, by task."""
+    """Characters of the newest local correct completions, by task."""
 
 
 class LengthFilter(Filter):
-    """Rejects a correct completion that is longer than most own correct ones to the same task."""
+    """Rejects a correct completion longer than QUANTILE of the local correct ones to the same task."""
 
     name: ClassVar[FilterName] = "length"
 
@@ -44,7 +44,7 @@ class LengthFilter(Filter):
         return not self.admits(group.dataset, text)
 
     def admits(self, dataset: str, text: str) -> bool:
-        """Whether a right answer may teach."""
+        """Whether the node trains on a correct completion of this length."""
         longest = self._longest.get(dataset)
         return longest is None or len(text) <= longest
 

@@ -1,8 +1,10 @@
-"""Habits: what a peer says in many of its right answers, hardly anybody here does, and does not pay.
+"""N-gram: masks a phrase that is frequent in a peer's correct completions, rare in local ones, and does not pay.
 
-A phrase that rides on right answers earns what they earn, so nothing that a peer sends can tell it from skill. But
-this policy's own answers can: it says the phrase itself now and then, and is no more often right for it than where it
-answers the same question without. A strategy that is worth learning pays.
+A phrase in correct completions earns what they earn, so a peer's texts alone cannot tell it from skill. Local
+completions can: the policy itself generates the phrase now and then. If completions with the phrase are correct no more
+often than completions of the same prompt without it, the phrase does not pay. A strategy that is worth learning pays.
+
+A habit is such a phrase: up to LONGEST words in a row.
 """
 
 import re
@@ -23,21 +25,21 @@ Habit = tuple[str, ...]
 LONGEST = 3
 """Words of a habit."""
 WINDOW = 80
-"""Own groups that count: of the last twenty rounds, where a round has four."""
+"""Local groups that count: the last twenty rounds at four groups a round."""
 SAID = 8
-"""Own answers that must show a habit before anything is said of it."""
+"""Local completions with a habit before the filter can judge the habit."""
 RIGHT = 16
-"""Own right answers to a task, before others' are compared with them."""
+"""Local correct completions to a task before external ones are compared with them."""
 ASKED = 12
-"""Questions, of a peer's last, that must have been answered rightly before anything is said of its habits."""
+"""Prompts that a peer must have completed correctly, of its last REMEMBERED, before its habits are judged."""
 REMEMBERED = 96
-"""Questions of a peer's that are remembered."""
+"""Prompts that are remembered for each peer."""
 PEERS = 64
-"""Peers that are remembered, those heard of last: who pauses is not forgotten."""
+"""Peers that are remembered, those that sent completions last."""
 STORED_BYTES = 2_000_000
-"""Of texts of peers that outlive a restart, those of the peers heard of last."""
+"""Bytes of peers' texts that are stored, those of the peers that sent completions last."""
 CONCENTRATED, IN_A_TASK = 0.08, 0.25
-"""Least share of a peer's right answers that a habit takes: of all, and of those to one task."""
+"""Least share of a peer's correct completions with a habit: of all, and of those to one task."""
 FOREIGN, STAYS = 4.0, 1.5
 """How many times the own share that must be to be held back, and to stay so: what begins to take hold here is no less
 foreign.
@@ -122,12 +124,12 @@ class _State:
 
 
 class _Own:
-    """What this policy has said of late."""
+    """The newest local completions."""
 
     def __init__(self) -> None:
         self._groups: deque[tuple[_Said, _Answers]] = deque()
         self.right: Counter[str] = Counter()
-        """Right answers, by task."""
+        """Correct local completions, by task."""
         self._shown_right: defaultdict[str, Counter[Habit]] = defaultdict(Counter)
         self._shown: Counter[Habit] = Counter()
 
@@ -137,7 +139,7 @@ class _Own:
         return tuple(said for said, _ in self._groups)
 
     def add(self, said: _Said) -> None:
-        """Take in the answers to one question, and forget those to an old one."""
+        """Add the completions of one prompt, and forget those of the oldest."""
         answers = _Answers()
         for text, right in said.answers:
             answers.add(habits_of(text), right=right)
@@ -159,7 +161,7 @@ class _Own:
                 del shown_right[habit]
 
     def share(self, dataset: str, habit: Habit) -> float:
-        """Of the right answers to a task, which there are, those that show the habit."""
+        """Share of the local correct completions to a task that show the habit. There must be some."""
         return self._shown_right[dataset][habit] / self.right[dataset]
 
     def is_idle(self, habit: Habit) -> bool:
@@ -242,7 +244,7 @@ class NgramFilter(Filter):
             yield from self._concentrated({dataset: shown}, IN_A_TASK)
 
     def _concentrated(self, by_task: Mapping[str, Sequence[Counter[Habit]]], least: float) -> Iterator[Habit]:
-        """What takes at least that share of a peer's right answers, far more than of this policy's own."""
+        """Habits in at least this share of a peer's correct completions, and far more often than in local ones."""
         asked = sum(map(len, by_task.values()))
         if asked < ASKED:
             return

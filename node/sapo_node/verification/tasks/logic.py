@@ -1,7 +1,7 @@
 # ruff: noqa: RUF001, RUF002 - the signs are the dataset's notation
 """Scoring of propositional_logic: does a conclusion follow, and did it take an inference to find it?
 
-The dataset asks for any conclusion of its premises, so most right answers are worthless: a premise copied, all
+The dataset asks for any conclusion of its premises, so most correct answers are worthless: a premise copied, all
 premises joined by ∧, a tautology. The rule here, for an answer over the premises' variables in the dataset's notation:
 
 1. At most one of ∧ ∨ → ↔, any number of ¬. This is the size of the dataset's own conclusions, and refuses the
@@ -11,7 +11,7 @@ premises joined by ∧, a tautology. The rule here, for an answer over the premi
 3. The answer holds in every row of the truth table in which all premises hold, and there is such a row: from
    contradictory premises everything follows, so nothing is learnt.
 
-So about half of the items have no right answer, and the dataset's own example is often none.
+So about half of the items have no correct answer, and the dataset's own example is often none.
 """
 
 import re
