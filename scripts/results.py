@@ -174,7 +174,7 @@ def searched() -> str:
     """How near to taking hold a search brings poison: nats, and the share that filters keep out."""
     head = ("poison", "tries", "before", "plain, no filters", "plain", "best found", "what was found")
     rows = []
-    for name, found in load("poison_frontier")["attacks"].items():
+    for name, found in load("poison_search")["attacks"].items():
         plain, best = found["plain"], found["best"]["filters"]
         first = (
             f"`{name}`",
@@ -190,7 +190,7 @@ def searched() -> str:
 def searched_by_filter() -> str:
     """What that poison has left before each filter alone, and before all but that one: nats."""
     rows = []
-    for name, found in load("poison_frontier")["attacks"].items():
+    for name, found in load("poison_search")["attacks"].items():
         for which, of in (("plain", found["plain"]), ("best found", found["best"])):
             by_filter = [
                 f"{of['alone'][filter_name]['left']:.1f}; {of['left out'][filter_name]['left']:.1f}"
@@ -206,11 +206,11 @@ def _left(trial: Results) -> str:
     return f"{trial['left']:.1f} ({trial['kept_out']:.0%} kept out)"
 
 
-def reach() -> str:
+def gossip_cost() -> str:
     """What gossip costs one peer of swarms of several sizes."""
     head = ("peers", "topics followed", "messages/s", "copies of each", "MB/s received", "of a core", "of the line")
     rows = []
-    for each in load("reach")["swarms"]:
+    for each in load("gossip_cost")["swarms"]:
         late, company = each["seconds_to_99"], each["seconds_to_company"]
         counts = (f"{each['peers']:,}", f"{each['heard']} of {each['shards']}", f"{each['messages_per_second']:.1f}")
         costs = (f"{each['copies']:.1f}", f"{each['bytes_per_second'] / 1e6:.1f}", f"{each['cpu']:.0%}")
@@ -257,7 +257,7 @@ TABLES: Mapping[str, Callable[[], str]] = {
     "honest": honest,
     "searched": searched,
     "searched-by-filter": searched_by_filter,
-    "reach": reach,
+    "gossip_cost": gossip_cost,
     "soak": soak,
     "learner": learner,
 }

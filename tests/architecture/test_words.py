@@ -13,7 +13,7 @@ ROOMS = {
     "node/sapo_node": ["."],
     "adversary/sapo_adversary": [
         *("attacks", "data", "experiments", "files", "scenarios", "seed", "simulator"),
-        *("research/load", "research/policies", "research/reach"),
+        *("research/load", "research/policies", "research/gossip_cost"),
     ],
 }
 CLEAN = ["*.md", "docs/*.md", "spec/*.md", "spec/conformance/*.md"]

@@ -56,7 +56,7 @@ def test_a_node_trains_on_what_a_server_and_a_program_answer(tmp_path):
 
 
 class Typist:
-    """A person at a pseudo-terminal, who reads the questions and types."""
+    """A person at a pseudo-terminal, who reads the prompts and types."""
 
     def __init__(self, terminal, node):
         self._terminal = terminal
@@ -64,16 +64,16 @@ class Typist:
         self._asked = 0
 
     def prompt(self):
-        """The next question, once it is asked."""
+        """The next prompt, once it is asked."""
         deadline = time.monotonic() + PATIENCE
         while time.monotonic() < deadline:
             dialogue = (self._node.folder / "stderr").read_text()
-            panels = re.findall(r"─ question ─.*?╮\n(.*?)╰.*?answer 1 of", dialogue, re.DOTALL)
+            panels = re.findall(r"─ prompt ─.*?╮\n(.*?)╰.*?answer 1 of", dialogue, re.DOTALL)
             if len(panels) > self._asked:
                 self._asked += 1
                 return panels[-1]
             time.sleep(0.05)
-        raise AssertionError(f"no question: {self._node.errors()}")
+        raise AssertionError(f"no prompt: {self._node.errors()}")
 
     def types(self, text):
         os.write(self._terminal, text.encode())

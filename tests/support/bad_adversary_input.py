@@ -71,12 +71,12 @@ experiment scenarios/empty.toml             | 1 | empty & lacks & ^(?!.*__init__
 experiment deep.toml                        | 1 | deep.toml & not valid TOML|nested
 experiment latin.toml                       | 1 | latin.toml & {no-toml}
 
-# frontier, policies
-frontier nonsense                           | 2 | 'nonsense' is not one of & poison-text
-frontier --tries 1                          | 2 | --tries & not in the range
-frontier --seed -1                          | 2 | --seed & not in the range
-frontier --output /proc/x                   | 1 | cannot .*/proc/x
-frontier --output node.key                  | 1 | node.key & folder|directory
+# poison-search, policies
+poison-search nonsense                           | 2 | 'nonsense' is not one of & poison-text
+poison-search --tries 1                          | 2 | --tries & not in the range
+poison-search --seed -1                          | 2 | --seed & not in the range
+poison-search --output /proc/x                   | 1 | cannot .*/proc/x
+poison-search --output node.key                  | 1 | node.key & folder|directory
 policies nonsense                           | 1 | no policy 'nonsense' & scarce-4
 policies llama --folder /proc/x             | 1 | cannot .*/proc/x
 policies llama --folder node.key            | 1 | node.key & folder|directory
@@ -86,15 +86,15 @@ load-keys --users 0                         | 2 | --users
 load-keys --users 100000000                 | 2 | --users & 100000000
 load-keys --users five                      | 2 | --users & 'five' is not a valid integer
 
-# reach
-reach --peers 1                             | 2 | --peers & not in the range
-reach --peers 20001                         | 2 | --peers & not in the range
-reach --round-seconds 0                     | 2 | --round-seconds & not in the range
-reach --kilobytes 5                         | 2 | --kilobytes & 4
-reach --megabits 0                          | 2 | --megabits & not in the range
-reach --seed -1                             | 2 | --seed & not in the range
-reach --peers 100 --output /proc/x          | 1 | cannot .*/proc/x
-reach --peers 100 --output node.key         | 1 | node.key & folder|directory
+# gossip-cost
+gossip-cost --peers 1                             | 2 | --peers & not in the range
+gossip-cost --peers 20001                         | 2 | --peers & not in the range
+gossip-cost --round-seconds 0                     | 2 | --round-seconds & not in the range
+gossip-cost --kilobytes 5                         | 2 | --kilobytes & 4
+gossip-cost --megabits 0                          | 2 | --megabits & not in the range
+gossip-cost --seed -1                             | 2 | --seed & not in the range
+gossip-cost --peers 100 --output /proc/x          | 1 | cannot .*/proc/x
+gossip-cost --peers 100 --output node.key         | 1 | node.key & folder|directory
 
 # soak
 soak --minutes 1                            | 2 | --minutes & not in the range

@@ -126,7 +126,7 @@ config configs/numbers.toml                 | 1 | listen must be a list of strin
 config configs/yes.toml                     | 1 | mdns must be & bool|true
 config configs/range.toml                   | 1 | local is 0 & whole number from 1 to 16
 config configs/rate.toml                    | 1 | learning_rate is nan & above 0
-config configs/filters.toml                   | 1 | filters holds 'nonsense' & give some of & habits
+config configs/filters.toml                   | 1 | filters holds 'nonsense' & give some of & n-gram
 config configs/choice.toml                  | 1 | external_objective is 'none' & positive-only
 config configs/peer.toml                    | 1 | '12D3KooWnonsense' is not & peer id
 config configs/base58.toml                  | 1 | '0OIl' is not a peer id & base58

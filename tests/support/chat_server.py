@@ -13,7 +13,7 @@ import json, sys
 sys.path.insert(0, {str(Path(__file__).parent)!r})
 from chat_server import work
 for line in sys.stdin:
-    text = work(json.loads(line)["question"])
+    text = work(json.loads(line)["prompt"])
     print(json.dumps([text] if text else []), flush=True)
 """
 """A program for `contribute --program`."""

@@ -11,10 +11,10 @@ _MODULES = {
     "matrix": "matrix",
     "report": "report",
     "experiment": "experiment",
-    "frontier": "frontier",
+    "poison-search": "poison_search",
     "policies": "policies",
     "load-keys": "load",
-    "reach": "reach",
+    "gossip-cost": "gossip_cost",
     "soak": "soak",
 }
 

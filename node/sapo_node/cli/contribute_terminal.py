@@ -1,4 +1,4 @@
-"""Answers from a person at the terminal, one question at a time.
+"""Answers from a person at the terminal, one prompt at a time.
 
 The terminal's own line editing does, so that waiting for a line can be cancelled and a late line is thrown away.
 """
@@ -26,7 +26,7 @@ _MAX_INPUT = 4096
 
 
 class Person:
-    """Asks, shows what came of the answers, and keeps what else happens back until the question is over."""
+    """Asks, shows what came of the answers, and keeps what else happens back until the prompt is over."""
 
     def __init__(self, console: Console, *, max_bytes: int, seconds: float) -> None:
         """`seconds` is how long peers would take an answer."""
@@ -46,7 +46,7 @@ class Person:
     async def generate(
         self, prompts: Sequence[str], *, completions: int, max_tokens: int, seed: int
     ) -> list[tuple[Sampled, ...]]:
-        """What is typed for each question, up to G answers. Raises TaskSkipped."""
+        """What is typed for each prompt, up to G answers. Raises TaskSkipped."""
         del max_tokens, seed
         return [await self._group(prompt, completions) for prompt in prompts]
 
@@ -59,20 +59,20 @@ class Person:
                 self._say(f"started as {view.session['peer_id']}", "dim")
             case Shared(report, view):
                 right = sum(task.right for task in report.tasks)
-                self._say(f"shared, {right} right; questions so far: {_shared(view)}", "green")
+                self._say(f"shared, {right} correct; prompts so far: {_shared(view)}", "green")
             case Stopped(view):
-                self._say(f"stopped; questions shared in all: {_shared(view)}", "bold")
+                self._say(f"stopped; prompts shared in all: {_shared(view)}", "bold")
 
     async def _group(self, prompt: str, completions: int) -> tuple[Sampled, ...]:
         self._asking = True
         try:
-            # Typed for the question before, which is over.
+            # Typed for the prompt before, which is over.
             termios.tcflush(sys.stdin, termios.TCIFLUSH)
-            self._console.print(Panel(Text(prompt.strip()), title="question", title_align="left"))
+            self._console.print(Panel(Text(prompt.strip()), title="prompt", title_align="left"))
             minutes, seconds = divmod(int(self._seconds), 60)
             self._console.print(
                 f"{minutes} min {seconds} s; type your result, or thoughts and <answer>your result</answer>\n"
-                "Enter alone shares what you gave, Ctrl-D skips the question, Ctrl-C stops",
+                "Enter alone shares what you gave, Ctrl-D skips the prompt, Ctrl-C stops",
                 style="dim",
                 highlight=False,
             )

@@ -32,7 +32,7 @@ class Demo:
     def __init__(self, folder: Path, *, rounds: int, prompts: int, console: Console) -> None:
         self._folder = folder
         self._rounds = rounds
-        self._questions = prompts
+        self._prompts = prompts
         self._console = console
         self._swarm = folder / "demo.toml"
         self._log = (folder / "log").open("a+")
@@ -177,7 +177,7 @@ class Demo:
             command = self._command("eval", member.folder)
         else:
             command = [sys.executable, "-m", "sapo_node", "eval", "--swarm", str(self._swarm)]
-        command += ["--prompts", str(self._questions), "--json"]
+        command += ["--prompts", str(self._prompts), "--json"]
         done = await trio.run_process(command, capture_stdout=True, check=False)
         if done.returncode:
             raise LocalError(f"{what} could not be measured; the line above says why")

@@ -39,7 +39,7 @@ def _column(filled: float) -> str:
 
 
 def evaluation_line(evaluations: Sequence[dict[str, Any]]) -> list[Text]:
-    """What the looks at held-out questions came to; nothing before the first."""
+    """What the looks at held-out prompts came to; nothing before the first."""
     if not evaluations:
         return []
     first, last = evaluations[0], evaluations[-1]

@@ -1,6 +1,6 @@
 """Answers from a server that speaks OpenAI's chat completions over HTTP: a hosted model, vLLM, llama.cpp, Ollama.
 
-It is asked for all completions of a question at once, or for one at a time where it does not give several. Nothing is
+It is asked for all completions of a prompt at once, or for one at a time where it does not give several. Nothing is
 followed, cached or remembered, and every answer is bounded in time and size.
 """
 

@@ -112,7 +112,7 @@ class Program:
             return await life.process.end(grace=grace)
 
     async def _group(self, prompt: str, completions: int) -> tuple[Sampled, ...]:
-        line = json.dumps({"question": prompt, "system": SYSTEM, "completions": completions}).encode() + b"\n"
+        line = json.dumps({"prompt": prompt, "system": SYSTEM, "completions": completions}).encode() + b"\n"
         answered = False
         try:
             with trio.fail_after(ANSWER_SECONDS):

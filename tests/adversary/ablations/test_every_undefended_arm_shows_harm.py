@@ -24,7 +24,7 @@ from sapo_adversary.attacks.catalogue import ATTACKS
 from sapo_adversary.attacks.gossip.peer import running
 from sapo_adversary.attacks.kit import Key, Kit
 from sapo_adversary.attacks.scorer_exploit import answered, copied_premises
-from sapo_adversary.research.frontier.victim import Victim
+from sapo_adversary.research.poison_search.victim import Victim
 from sapo_adversary.scoring import SharedScorer
 from sapo_adversary.seed.one_core import one_core
 from sapo_adversary.simulator.simulation import NodeSpec, Simulation

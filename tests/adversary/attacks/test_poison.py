@@ -10,8 +10,8 @@ from sapo_adversary.attacks.catalogue import ATTACKS
 from sapo_adversary.attacks.kit import Key, Kit
 from sapo_adversary.attacks.poison.habits import habits_sought, has_false_step
 from sapo_adversary.attacks.poison.poison import Poison
-from sapo_adversary.research.frontier.search import SPACES, search
-from sapo_adversary.research.frontier.victim import Victim
+from sapo_adversary.research.poison_search.search import SPACES, search
+from sapo_adversary.research.poison_search.victim import Victim
 from sapo_adversary.scoring import SharedScorer
 from sapo_adversary.seed.one_core import one_core
 from sapo_adversary.simulator.attackers import insiders

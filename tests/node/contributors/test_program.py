@@ -17,7 +17,7 @@ from sapo_node.training.rollout import AnswerFailed
 from sapo_protocol import LocalError
 
 LOOP = "import json, os, sys, time\nfor line in sys.stdin:\n    asked = json.loads(line)\n"
-ECHO = "    print(json.dumps([asked['question']]), flush=True)\n"
+ECHO = "    print(json.dumps([asked['prompt']]), flush=True)\n"
 
 
 @pytest.fixture
@@ -48,12 +48,12 @@ async def failure(answerer):
 async def test_a_question_is_one_line_and_the_answers_are_one_line(running):
     async with running("    print(json.dumps([json.dumps(asked)] * 2), flush=True)\n") as answerer:
         ((first, *_),) = await ask(answerer, "two\nlines")
-    assert json.loads(first.text) == {"question": "two\nlines", "system": SYSTEM, "completions": 4}
+    assert json.loads(first.text) == {"prompt": "two\nlines", "system": SYSTEM, "completions": 4}
     assert first.finish == "stop"
 
 
 async def test_one_process_answers_all_questions_in_their_order(running):
-    async with running("    print(json.dumps([asked['question'], str(os.getpid())]), flush=True)\n") as answerer:
+    async with running("    print(json.dumps([asked['prompt'], str(os.getpid())]), flush=True)\n") as answerer:
         groups = [*await ask(answerer, "one", "two"), *await ask(answerer, "three")]
     assert [group[0].text for group in groups] == ["one", "two", "three"]
     assert len({group[1].text for group in groups}) == 1
@@ -129,7 +129,7 @@ async def test_more_lines_than_questions_are_noticed_before_they_answer_the_next
 
 
 async def test_a_cancelled_question_is_not_answered_late(running):
-    slow_once = "    if asked['question'] == 'slow':\n        time.sleep(60)\n"
+    slow_once = "    if asked['prompt'] == 'slow':\n        time.sleep(60)\n"
     async with running(slow_once + ECHO) as answerer:
         with trio.move_on_after(0.5):
             await ask(answerer, "slow")

@@ -61,7 +61,7 @@ def contribute(
     \b
     --endpoint  A server that speaks OpenAI's chat completions; its key, if any, is read from SAPO_NODE_API_KEY.
                 A round asks for I x G answers; --rounds bounds the costs.
-    --program   Reads a line {"question": "...", "system": "...", "completions": G} for each prompt and writes a
+    --program   Reads a line {"prompt": "...", "system": "...", "completions": G} for each prompt and writes a
                 line ["...", ...] of up to G answers, each with <answer> and </answer> around its result.
                 [] skips the prompt. It must flush. It has 120 s per prompt, and is started again when it fails.
                 Stderr goes to the log.

@@ -55,7 +55,7 @@ def eval_(config_file: Path | None, *, prompts: int, samples: int, json_output: 
         measured = partial(evaluate, config, manifest, folder, prompts=prompts, samples=samples, progress=advance)
         result, step = trio.run(measured)
     if json_output:
-        click.echo(json.dumps({**result.as_dict(), "questions": prompts, "step": step}))
+        click.echo(json.dumps({**result.as_dict(), "prompts": prompts, "step": step}))
     else:
         Terminal().print(_table(result, prompts, step))
 

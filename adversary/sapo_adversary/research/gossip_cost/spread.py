@@ -7,7 +7,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sapo_adversary.research.reach.overlay import Peer
+from sapo_adversary.research.gossip_cost.overlay import Peer
 from sapo_node.net.gossipsub import OFFERED_PEERS as OFFERED
 from sapo_node.net.service import GOSSIP_WINDOW as WINDOW
 

@@ -9,7 +9,7 @@ import random
 from dataclasses import dataclass
 from math import inf
 
-from sapo_adversary.research.reach.overlay import Peer, links
+from sapo_adversary.research.gossip_cost.overlay import Peer, links
 from sapo_node.ingest.sync import HURRIED_INTERVAL
 from sapo_node.net.defences import NAMED, RESERVED_OUTBOUND
 from sapo_node.net.dialer import ENOUGH, MOST

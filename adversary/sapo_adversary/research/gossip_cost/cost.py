@@ -6,9 +6,9 @@ from dataclasses import asdict, dataclass
 from statistics import fmean
 from typing import Any
 
-from sapo_adversary.research.reach.company import parted
-from sapo_adversary.research.reach.overlay import Peer, overlay, settled
-from sapo_adversary.research.reach.spread import BEAT_SECONDS, Way, Wire, send
+from sapo_adversary.research.gossip_cost.company import parted
+from sapo_adversary.research.gossip_cost.overlay import Peer, overlay, settled
+from sapo_adversary.research.gossip_cost.spread import BEAT_SECONDS, Way, Wire, send
 from sapo_node.ingest.shards import affordable_shards
 from sapo_node.net.gossipsub import OFFERED_PEERS as OFFERED
 from sapo_node.net.router import OFFERED_IDS

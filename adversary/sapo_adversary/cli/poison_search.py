@@ -1,4 +1,4 @@
-"""Search for the strongest poison that passes a node's filters: `frontier`."""
+"""Search for the strongest poison that passes a node's filters: `poison-search`."""
 
 import json
 from pathlib import Path
@@ -12,9 +12,9 @@ from rich.table import Table
 from sapo_adversary.cli.policies import prepare_all
 from sapo_adversary.cli.results import to_output
 from sapo_adversary.files.records import to_json, writable_folder, write_whole
-from sapo_adversary.research.frontier.play import play
-from sapo_adversary.research.frontier.plot import draw
-from sapo_adversary.research.frontier.search import POPULATION, SPACES
+from sapo_adversary.research.poison_search.play import play
+from sapo_adversary.research.poison_search.plot import draw
+from sapo_adversary.research.poison_search.search import POPULATION, SPACES
 from sapo_adversary.research.policies import DEFAULT_FOLDER
 from sapo_node.cli.commands.options import as_json, stderr
 from sapo_node.groups.messages import FILTERS
@@ -22,7 +22,7 @@ from sapo_node.groups.messages import FILTERS
 _POLICY = "talkative"
 
 
-@click.command()
+@click.command("poison-search")
 @click.argument("attacks", nargs=-1, type=click.Choice(sorted(SPACES)), metavar="[ATTACK]...")
 @click.option(
     "--tries",
@@ -34,18 +34,18 @@ _POLICY = "talkative"
 @click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="Random seed of the search.")
 @to_output
 @as_json
-def frontier(attacks: tuple[str, ...], *, tries: int, seed: int, output: Path, json_output: bool) -> None:
+def poison_search(attacks: tuple[str, ...], *, tries: int, seed: int, output: Path, json_output: bool) -> None:
     """Search for the strongest version of each ATTACK that passes a node's filters; by default of all poison attacks.
 
     The attacker has the node's source, thresholds and weights. Each try trains a copy of the node's policy on a few
     rounds of poison. The search measures by how many nats the poisoned texts remain less probable than an able peer's,
     and which share of their tokens the filters mask. The best try then meets each filter alone, and all filters
     but that one.
-    Writes poison_frontier.json and .svg. Takes about ten minutes of one core for each attack.
+    Writes poison_search.json and .svg. Takes about ten minutes of one core for each attack.
 
     \b
-    sapo-adversary frontier                       all attacks, 200 tries each
-    sapo-adversary frontier poison-text --tries 400
+    sapo-adversary poison-search                       all attacks, 200 tries each
+    sapo-adversary poison-search poison-text --tries 400
     """  # noqa: D301 - click reads the backspace
     writable_folder(output)
     prepare_all([_POLICY], DEFAULT_FOLDER, stderr)
@@ -55,9 +55,9 @@ def frontier(attacks: tuple[str, ...], *, tries: int, seed: int, output: Path, j
         found = play(
             names, DEFAULT_FOLDER / _POLICY, tries=tries, seed=seed, done=lambda _attack: progress.advance(bar)
         )
-    command = " ".join(["sapo-adversary frontier", *attacks, f"--tries {tries} --seed {seed}"])
+    command = " ".join(["sapo-adversary poison-search", *attacks, f"--tries {tries} --seed {seed}"])
     summary = {"command": command, "attacks": found}
-    path = output / "poison_frontier.json"
+    path = output / "poison_search.json"
     write_whole(path, to_json(summary))
     draw(found, path.with_suffix(".svg"))
     if json_output:

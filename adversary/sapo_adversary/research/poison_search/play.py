@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from sapo_adversary.research.frontier.search import SPACES, search
+from sapo_adversary.research.poison_search.search import SPACES, search
 from sapo_node.groups.messages import FILTERS
 
 
@@ -30,7 +30,7 @@ def play(attacks: Sequence[str], model: Path, *, tries: int, seed: int, done: Ca
 
 def _play(attack: str, model: str, tries: int, seed: int) -> dict[str, Any]:
     # torch is imported by the workers alone.
-    from sapo_adversary.research.frontier.victim import Victim  # noqa: PLC0415
+    from sapo_adversary.research.poison_search.victim import Victim  # noqa: PLC0415
     from sapo_adversary.seed.one_core import one_core  # noqa: PLC0415
 
     with one_core():

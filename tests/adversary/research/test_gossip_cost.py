@@ -8,10 +8,10 @@ import pytest
 from click.testing import CliRunner
 
 from sapo_adversary.cli.main import cli
-from sapo_adversary.research.reach.company import parted
-from sapo_adversary.research.reach.cost import Swarm, measure
-from sapo_adversary.research.reach.overlay import overlay
-from sapo_adversary.research.reach.spread import Wire, send
+from sapo_adversary.research.gossip_cost.company import parted
+from sapo_adversary.research.gossip_cost.cost import Swarm, measure
+from sapo_adversary.research.gossip_cost.overlay import overlay
+from sapo_adversary.research.gossip_cost.spread import Wire, send
 from sapo_node.ingest.shards import MESSAGES_PER_SECOND
 from sapo_node.net.dialer import ENOUGH as DIALS
 from sapo_node.net.dialer import MOST
@@ -114,8 +114,8 @@ def test_who_cannot_keep_up_has_no_time_to_tell():
 
 
 def test_the_command_writes_what_it_shows(tmp_path):
-    arguments = ["reach", "--peers", "40", "--output", str(tmp_path), "--json"]
+    arguments = ["gossip-cost", "--peers", "40", "--output", str(tmp_path), "--json"]
     done = CliRunner().invoke(cli, arguments, catch_exceptions=False)
-    written = json.loads((tmp_path / "reach.json").read_text())
+    written = json.loads((tmp_path / "gossip_cost.json").read_text())
     assert json.loads(done.stdout) == written
     assert [each["peers"] for each in written["swarms"]] == [40]

@@ -1,4 +1,4 @@
-"""Estimate what gossip costs in large swarms: `reach`."""
+"""Estimate what gossip costs in large swarms: `gossip-cost`."""
 
 import json
 from dataclasses import replace
@@ -12,7 +12,7 @@ from rich.table import Table
 
 from sapo_adversary.cli.results import to_output
 from sapo_adversary.files.records import to_json, writable_folder, write_whole
-from sapo_adversary.research.reach.cost import MEASURED, MESSAGES, Swarm, measure
+from sapo_adversary.research.gossip_cost.cost import MEASURED, MESSAGES, Swarm, measure
 from sapo_node.cli.commands.numbers import Number
 from sapo_node.cli.commands.options import as_json, stderr
 from sapo_protocol.limits import MAX_SHARDS
@@ -21,7 +21,7 @@ _MOST_PEERS = 20_000
 """Larger swarms cost the same sum with other numbers."""
 
 
-@click.command()
+@click.command("gossip-cost")
 @click.option(
     "--peers",
     "sizes",
@@ -46,7 +46,7 @@ _MOST_PEERS = 20_000
 @click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="Random seed of the meshes.")
 @to_output
 @as_json
-def reach(
+def gossip_cost(
     sizes: tuple[int, ...],
     *,
     round_seconds: float,
@@ -63,8 +63,8 @@ def reach(
     that a manifest may have. Takes a minute or two for ten thousand peers.
 
     \b
-    sapo-adversary reach
-    sapo-adversary reach --peers 300 --round-seconds 10 --kilobytes 128
+    sapo-adversary gossip-cost
+    sapo-adversary gossip-cost --peers 300 --round-seconds 10 --kilobytes 128
     """  # noqa: D301 - click reads the backspace
     writable_folder(output)
     swarms = [Swarm(peers, round_seconds, kilobytes, megabits) for peers in sizes]
@@ -74,14 +74,14 @@ def reach(
         bar = progress.add_task("messages", total=len(swarms) * (1 + MESSAGES))
         found = [measure(swarm, seed=seed, done=lambda: progress.advance(bar)) for swarm in swarms]
     line = f"--round-seconds {round_seconds:g} --kilobytes {kilobytes} --megabits {megabits:g} --seed {seed}"
-    command = " ".join(["sapo-adversary reach", *(f"--peers {each}" for each in sizes), line])
+    command = " ".join(["sapo-adversary gossip-cost", *(f"--peers {each}" for each in sizes), line])
     summary = {"command": command, "swarms": found}
-    write_whole(output / "reach.json", to_json(summary))
+    write_whole(output / "gossip_cost.json", to_json(summary))
     if json_output:
         click.echo(json.dumps(summary))
     else:
         Console().print(_table(found))
-    stderr.print(f"written to {output / 'reach.json'}", highlight=False, soft_wrap=True)
+    stderr.print(f"written to {output / 'gossip_cost.json'}", highlight=False, soft_wrap=True)
 
 
 def _table(found: list[dict[str, Any]]) -> Table:
