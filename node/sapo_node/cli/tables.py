@@ -111,7 +111,7 @@ def _counts(view: Overview) -> RenderableType:
     kinds = {kind: {name: count for name, count in counts.items() if kind_of(name) == kind} for kind in get_args(Kind)}
     if alike := sum(kinds.pop("not needed").values()):
         text.append("\nnot needed ", style="bold")
-        text.append(f"{alike} groups (all answers alike)")
+        text.append(f"{alike} groups (zero advantage)")
     for kind, of_kind in kinds.items():
         if of_kind or kind == "left out":
             text.append(f"\n{kind} ", style="bold red" if kind == "refused" else "bold")

@@ -5,7 +5,7 @@
 const EVERY_MS = 2000;
 const PHASES = { generate: "#4c9f70", share: "#8e6bbf", verify: "#d9902f", train: "#3f7fc1" };
 const LINES = ["#3f7fc1", "#d9902f", "#4c9f70", "#b5487f", "#8e6bbf", "#5b8f99", "#c0563f", "#7a8b2f", "#9a6a4f", "#5a6fb0", "#2f9d9d", "#a0579a"];
-const DOING = { generate: "generating its completions", share: "sharing its answers", verify: "verifying external groups", train: "learning", evaluate: "evaluating on held-out prompts" };
+const DOING = { generate: "generating its completions", share: "sharing its completions", verify: "verifying external groups", train: "learning", evaluate: "evaluating on held-out prompts" };
 const SVG = "http://www.w3.org/2000/svg";
 
 const $ = (id) => document.getElementById(id);
@@ -98,7 +98,7 @@ function showCurve(points, evaluations) {
     svg.append(bar, point);
   }
   const size = points.length ? points[0].rounds : 1;
-  const dots = size === 1 ? "own answers, smoothed" : `own answers, smoothed; a dot is ${size} rounds`;
+  const dots = size === 1 ? "local completions, smoothed" : `local completions, smoothed; a dot is ${size} rounds`;
   put("curve", svg, legend([[dots, "var(--one)"], ["held-out prompts, with 95 % intervals", "var(--warn)"]]));
 }
 
@@ -167,8 +167,8 @@ function showPeers(state) {
   if (focused) for (const button of body.querySelectorAll("button")) if (button.dataset.peer === focused) button.focus();
 }
 
-// A group whose answers are all alike breaks no rule.
-const titled = (each) => (each.kind === "not needed" ? `not needed, all answers alike (${each.why})` : each.why);
+// A zero-advantage group breaks no rule.
+const titled = (each) => (each.kind === "not needed" ? `not needed, zero advantage (${each.why})` : each.why);
 
 function showRefused(refused) {
   if (!refused.length) return put("refused", nothing("Nothing so far."));
@@ -187,15 +187,15 @@ function answer(completion) {
   }
   text.append(rest);
   const mark = make("span", completion.reward ? "right" : "wrong", completion.reward ? "✓" : "✗");
-  mark.setAttribute("aria-label", completion.reward ? "right" : "wrong");
+  mark.setAttribute("aria-label", completion.reward ? "correct" : "incorrect");
   return make("div", "answer", mark, text, ...(completion.filter ? [make("span", "note", `masked${completion.partly ? " in part" : ""}: ${completion.filter}`)] : []));
 }
 
 function group(each, open) {
   const facts = each.facts, rewards = (facts.completions || []).map((completion) => completion.reward);
-  const right = rewards.length ? `${rewards.filter(Boolean).length} of ${rewards.length} right` : "";
+  const right = rewards.length ? `${rewards.filter(Boolean).length} of ${rewards.length} correct` : "";
   const fate = each.fate === "left out" ? each.kind : each.fate;
-  const summary = make("summary", "", make("span", `fate ${fate.split(" ")[0]}`, fate), make("span", facts.dataset ? "" : "note", facts.dataset || "texts not kept"), make("span", "", right), make("span", "note", each.peer ? `by ${short(each.peer)}` : "this node's own"), make("span", "note", each.step ? `step ${each.step}` : each.why));
+  const summary = make("summary", "", make("span", `fate ${fate.split(" ")[0]}`, fate === "own" ? "local" : fate), make("span", facts.dataset ? "" : "note", facts.dataset || "texts not kept"), make("span", "", right), make("span", "note", each.peer ? `by ${short(each.peer)}` : "by this node"), make("span", "note", each.step ? `step ${each.step}` : each.why));
   const details = make("details", "", summary);
   details.dataset.number = each.number;
   details.open = open;
@@ -245,7 +245,7 @@ function showTiles(state) {
     ...partHeard(state.session.shards),
     ["envelopes accepted", number(state.counts.accepted || 0)],
     ["groups verified", number(state.counts["verified groups"] || 0)],
-    ["others' share of trained tokens", total ? percent((total - state.own_tokens) / total) : "–"],
+    ["external share of trained tokens", total ? percent((total - state.own_tokens) / total) : "–"],
   ];
   put("tiles", ...tiles.map(([name, value]) => make("div", "tile", make("b", "", value), make("span", "", name))));
 }
