@@ -72,7 +72,7 @@ DEFENCES: Mapping[str, Defence] = {
     ),
     "own scorers": Defence("node/sapo_node/verification/tasks/scorers.py", scorer=stock.LibraryScorer),
     "measured by the healthy": Defence("node/sapo_node/sampling/sampler.py", {"healthy_reference": False}),
-    "flat groups dropped": Defence("node/sapo_node/verification/verifier.py", {"drops_flat": False}),
+    "zero-advantage groups dropped": Defence("node/sapo_node/verification/verifier.py", {"drops_flat": False}),
     "replay window": Defence(
         "node/sapo_node/ingest/seen.py",
         {"replay_window": False, "one_content_per_counter": False, "epoch_window": False, "max_age": MANY},
@@ -113,7 +113,7 @@ DEFENCES: Mapping[str, Defence] = {
     "records where they are": Defence(
         "node/sapo_node/net/service.py", network={"records_checked": False, "only_ours_dial": False}
     ),
-    "hearsay limits": Defence("node/sapo_node/net/dialer.py", network={"named": MANY, "wrong": MANY}),
+    "peer exchange limits": Defence("node/sapo_node/net/dialer.py", network={"named": MANY, "wrong": MANY}),
     "scored mesh": Defence("node/sapo_node/net/router.py", network={"scored_mesh": False}),
     "control caps": Defence("node/sapo_node/net/router.py", network={"control_caps": False}),
     "peer share": Defence("node/sapo_node/sampling/sampler.py", {"peer_share": 1.0}),

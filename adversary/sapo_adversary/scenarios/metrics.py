@@ -143,7 +143,7 @@ def _gossip(record: Record, control: Record, attackers: int) -> dict[str, float]
         "victim_hears": _arrived([victim["received"]]),
         "latency_p99": _p99(nodes),
         "slower": _p99(nodes) / max(0.25, _p99(others)),
-        "mesh_honest": victim["meshed"] / max(1, victim["beats"]),
+        "mesh_honest": victim["meshed"] / max(1, victim["heartbeats"]),
         "mesh_dark": max(node["dark"] for node in nodes),
         "strange_dials": sum(node["strange_dials"] for node in nodes) / max(1, dials),
         "led_astray": sum(node["strange_dials"] for node in nodes) / len(nodes) / max(1, attackers),

@@ -38,7 +38,7 @@ from sapo_protocol.limits import MAX_EVIDENCE_BYTES
 
 _LATENCY = 0.05
 """Seconds between the forwarder and each full node: the same for all, so that one sending arrives at one moment."""
-_BEATS = 50
+_HEARTBEATS = 50
 """Moments of a round; an equal part of the crowd shares at each."""
 _OFFSET = 0.017
 """Seconds between these moments and those at which nodes and attackers act: events of one moment have no order."""
@@ -95,13 +95,13 @@ class Crowd:
             await trio.sleep(_OFFSET)
             with trio.move_on_at(self._seconds):
                 while True:
-                    for beat in range(_BEATS):
-                        for number in range(beat, len(self.keys), _BEATS):
+                    for heartbeat in range(_HEARTBEATS):
+                        for number in range(heartbeat, len(self.keys), _HEARTBEATS):
                             self._share(self.keys[number], learners[number % len(learners)])
                         for _, (topic, data) in sorted(self._outbox.items()):
                             await self._network.publish(topic, data)
                         self._outbox.clear()
-                        await trio.sleep(self._pace / _BEATS)
+                        await trio.sleep(self._pace / _HEARTBEATS)
             nursery.cancel_scope.cancel()
 
     def pass_on(self, topic: str, data: bytes) -> None:

@@ -33,7 +33,7 @@ from sapo_node.net.interface import (
     Verdict,
 )
 from sapo_node.net.pubsub import Gossip
-from sapo_node.net.seen_cache import judges
+from sapo_node.net.seen_cache import seen_caches
 from sapo_node.net.service import Listening, Service
 from sapo_node.net.settings import NetworkSettings
 from sapo_node.net.supervisor import cancel_late, first_cause, set_when_cancelled, supervise
@@ -70,7 +70,7 @@ class Libp2pNetwork:
         self._requests = requests
         self._admit = admit
         self._notify = notify
-        self._judges = judges(
+        self._seen_caches = seen_caches(
             {
                 topic: replace(channel, handle=partial(self._handle, channel.handle))
                 for topic, channel in channels.items()
@@ -144,7 +144,7 @@ class Libp2pNetwork:
 
     def _new_service(self) -> Service:
         gossip = Gossip(
-            judges=self._judges,
+            seen_caches=self._seen_caches,
             admit=self._admits,
             offended=self._offended,
             joined=self._joined,
@@ -172,7 +172,7 @@ class Libp2pNetwork:
             nursery.cancel_scope.cancel()
 
     async def publish(self, topic: str, data: bytes) -> None:
-        self._judges[topic].mark_seen(data)
+        self._seen_caches[topic].mark_seen(data)
         if not self._stop.is_set():
             await self._up.wait()
         if self._service is None:

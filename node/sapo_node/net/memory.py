@@ -27,7 +27,7 @@ from sapo_node.net.interface import (
     Requests,
     Verdict,
 )
-from sapo_node.net.seen_cache import content_id, judges
+from sapo_node.net.seen_cache import content_id, seen_caches
 
 if TYPE_CHECKING:
     from trio_typing import TaskStatus
@@ -179,7 +179,7 @@ class MemoryNetwork:
         self.addresses: tuple[str, ...] = ()
         self.running = False
         self._hub = hub
-        self._judges = judges(channels)
+        self._seen_caches = seen_caches(channels)
         self._shared = frozenset(topic for topic, channel in channels.items() if channel.everybodys)
         self.followed = frozenset(channels)
         self._requests = requests
@@ -216,7 +216,7 @@ class MemoryNetwork:
         """When there is something to do next; copies of what was judged since they were sent are nothing."""
         while self._arrivals:
             when, _, _, topic, key, _ = self._arrivals[0]
-            if not self._judges[topic].knows(key, at=when):
+            if not self._seen_caches[topic].knows(key, at=when):
                 return when
             heapq.heappop(self._arrivals)
         return float("inf")
@@ -224,15 +224,15 @@ class MemoryNetwork:
     async def _take(self, sender: str, topic: str, data: bytes) -> None:
         if not self._hub.open(sender, self.peer_id):
             return
-        if await self._judges[topic].ask(sender, data) is Verdict.ACCEPT:
+        if await self._seen_caches[topic].ask(sender, data) is Verdict.ACCEPT:
             targets = [peer for peer in self._hub.reachable(self.peer_id) if peer != sender]
             self._hub.carry(self.peer_id, topic, data, targets)
 
     def arrive(self, when: float, sender: str, topic: str, data: bytes, key: bytes) -> None:
         """Called by the hub: a message with the content id `key` will be here at `when`."""
         self._sequence += 1
-        judge = self._judges.get(topic)
-        if judge is None or judge.knows(key, at=when):
+        cache = self._seen_caches.get(topic)
+        if cache is None or cache.knows(key, at=when):
             return  # it would be passed over on arrival, as most copies in a flood are
         heapq.heappush(self._arrivals, (when, sender, self._sequence, topic, key, data))
         if self._arrivals[0][0] == when:
@@ -251,7 +251,7 @@ class MemoryNetwork:
             self._notify(notice)
 
     async def publish(self, topic: str, data: bytes) -> None:
-        self._judges[topic].mark_seen(data)
+        self._seen_caches[topic].mark_seen(data)
         if not self.running:
             raise NotRunningError("the network does not run: start it before publishing")
         self._hub.carry(self.peer_id, topic, data, self._hub.reachable(self.peer_id))

@@ -41,7 +41,7 @@ SWARM_TOPIC = re.compile(r"/sapo/[0-9]{1,4}/([0-9a-f]{64})/")
 class Gossip:
     """What the gossip layer needs to know, and whom to tell."""
 
-    judges: Mapping[str, SeenCache]
+    seen_caches: Mapping[str, SeenCache]
     """By topic; there are no other topics for us."""
     admit: Admit
     offended: Callable[[str, str], None]
@@ -90,7 +90,7 @@ class HardenedPubsub(pubsub.Pubsub):  # type: ignore[misc]
             msg_id_constructor=_id,
             max_subscriptions_per_rpc=SUBSCRIPTIONS,
             max_subscriptions_per_peer=SUBSCRIPTIONS,
-            allowed_topics=set(gossip.judges),
+            allowed_topics=set(gossip.seen_caches),
         )
         self.seen_messages.stop()  # ends the thread that sweeps the library's unbounded cache
         self.seen_messages: Any = RecentIds()
@@ -176,13 +176,13 @@ class HardenedPubsub(pubsub.Pubsub):  # type: ignore[misc]
             self._gossip.offended(peer, "message in several topics")
             return
         topic, key = message.topicIDs[0], content_id(message.data)
-        judge = self._gossip.judges[topic]
+        cache = self._gossip.seen_caches[topic]
         if (owed := self.router.promised(forwarder, topic)) and _id(message) in owed:
             self.router.kept(forwarder, topic)
-        if judge.knows(key):
+        if cache.knows(key):
             self.router.copied(forwarder, key)
             return
-        if len(message.data) > judge.max_bytes:
+        if len(message.data) > cache.max_bytes:
             self._gossip.offended(peer, "message too large")
             return
         # Before the node is asked: else a copy with a broken gossip signature, which is not forwarded, would use up
@@ -191,14 +191,14 @@ class HardenedPubsub(pubsub.Pubsub):  # type: ignore[misc]
             self._gossip.offended(peer, "bad gossip signature")
             return
         self.router.arrives(forwarder, topic, key)
-        verdict = await judge.ask(peer, message.data)
+        verdict = await cache.ask(peer, message.data)
         if verdict is Verdict.ACCEPT:
             self.router.accepted(key)
             self._mark_msg_seen(message)
             # Not by way of the library's own checks, of which these are all: it would verify the signature again.
             await self.router.publish(forwarder, message)
         elif verdict is not None:
-            # Not to be fetched again by gossip; the judge decides whether it may be asked about again.
+            # Not to be fetched again by gossip; the cache decides whether it may be asked about again.
             self.seen_messages.add(_id(message), SEEN_SECONDS)
 
     def _mark_msg_seen(self, msg: Any) -> None:
@@ -211,7 +211,7 @@ class HardenedPubsub(pubsub.Pubsub):  # type: ignore[misc]
         super().handle_subscription(origin_id, sub_message)
         if not sub_message.subscribe:
             return
-        if sub_message.topicid in self._gossip.judges:
+        if sub_message.topicid in self._gossip.seen_caches:
             self._gossip.joined(str(origin_id))
         elif swarm := SWARM_TOPIC.match(sub_message.topicid):
             self._gossip.foreign(str(origin_id), swarm.group(1))

@@ -98,6 +98,6 @@ class SeenCache:
         self._known.add(content_id(data))
 
 
-def judges(channels: Mapping[str, Channel]) -> dict[str, SeenCache]:
+def seen_caches(channels: Mapping[str, Channel]) -> dict[str, SeenCache]:
     """One for each topic, which together remember no more than one alone would."""
     return {topic: SeenCache(channel, CAPACITY // len(channels)) for topic, channel in channels.items()}

@@ -152,7 +152,7 @@ class Service:
         """The topics of ours that a connected peer follows."""
         identity = ID.from_string(peer_id)
         follow = self.pubsub.peer_topics
-        return frozenset(topic for topic in self._gossip.judges if identity in follow.get(topic, ()))
+        return frozenset(topic for topic in self._gossip.seen_caches if identity in follow.get(topic, ()))
 
     async def ask(self, peer_id: str, request: bytes) -> bytes:
         if self._asking is None:

@@ -103,7 +103,7 @@ def test_a_wrong_step_behind_the_first_looks_like_the_policys_own():
     assert all(steps_hold(text) for text in texts)
 
 
-def test_a_slip_is_one_digit_of_a_number_that_was_reckoned():
+def test_a_slip_is_one_digit_of_a_number_that_was_calculated():
     attack = poison("poison-slip")
     changed = 0
     for counter in range(60):

@@ -57,7 +57,7 @@ def test_a_copied_text_is_trained_on_where_claims_are_believed_and_never_here():
 def test_flat_groups_crowd_out_the_others_where_they_are_kept():
     control, undefended = (
         swarm("flat", joins=NEVER),
-        swarm("flat", "flat groups dropped", "measured by the healthy"),
+        swarm("flat", "zero-advantage groups dropped", "measured by the healthy"),
     )
     assert external(undefended) < 0.7 * external(control)
     assert external(swarm("flat")) >= 0.95 * external(control)

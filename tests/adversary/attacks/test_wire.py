@@ -51,10 +51,10 @@ def attack(name, **options):
     return ATTACKS[name](Kit(MANIFEST, [key(1), key(2)], SCORER.solve, random.Random(3)), **options)
 
 
-def packets(name, beats=1, **options):
+def packets(name, heartbeats=1, **options):
     """What one key of an attack sends."""
     band = attack(name, **options)
-    return [packet for _ in range(beats) for packet in band.act(band.kit.keys[0], EPOCH)]
+    return [packet for _ in range(heartbeats) for packet in band.act(band.kit.keys[0], EPOCH)]
 
 
 async def verified_or_unusable(case, number):
@@ -100,7 +100,7 @@ async def test_a_good_peer_is_served_throughout_the_corpus(author):
 
 async def test_of_a_rollout_and_its_twins_one_is_kept():
     node = validator()
-    messages = [packet.data for packet in packets("twin", beats=9)]
+    messages = [packet.data for packet in packets("twin", heartbeats=9)]
     verdicts = [await node.verdict(message) for message in messages]
     assert verdicts.count(Verdict.ACCEPT) == len(node.pending_queue) == 1
     assert node.refused() == {Layer.HEADER: len(messages) - 1}
@@ -176,7 +176,7 @@ async def test_no_envelope_with_another_signature_or_name_is_accepted():
 
 
 async def test_no_key_of_small_order_is_accepted_though_openssl_takes_all_of_them():
-    node, messages = validator(), [packet.data for packet in packets("small-order", beats=len(ENCODINGS))]
+    node, messages = validator(), [packet.data for packet in packets("small-order", heartbeats=len(ENCODINGS))]
     taken = [
         stock.verify_signature(sealed.issuer, sealed.signed, sealed.signature)
         for sealed in (stock.parse_envelope(cbor2.loads(each)[0], network_id=MANIFEST.network_id) for each in messages)
@@ -187,7 +187,7 @@ async def test_no_key_of_small_order_is_accepted_though_openssl_takes_all_of_the
 
 
 async def test_nothing_signed_for_elsewhere_is_accepted_and_no_evidence_for_a_rollout():
-    node, sent = validator(), packets("cross-domain", beats=len(elsewhere(MANIFEST.network_id)))
+    node, sent = validator(), packets("cross-domain", heartbeats=len(elsewhere(MANIFEST.network_id)))
     for packet in sent:
         handle = partial(node.ingest.handle, shard=0) if packet.topic == "rollouts" else node.ingest.handle_evidence
         assert await handle(key(500).peer, packet.data) is not Verdict.ACCEPT

@@ -19,7 +19,7 @@ from tiny_models import FAMILIES, MIXTURE, write_model, write_tokenizer
 torch.set_num_threads(1)
 
 
-reckoned = functools.cache(memory.estimate)
+estimated = functools.cache(memory.estimate)
 
 
 def options(folder, **changes):
@@ -40,8 +40,8 @@ def folder(tmp_path_factory):
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_every_architecture_can_be_reckoned_with(tmp_path, family):
-    needed = reckoned(options(write_model(tmp_path, family)))
+def test_every_architecture_can_be_estimated(tmp_path, family):
+    needed = estimated(options(write_model(tmp_path, family)))
     weights = (tmp_path / "model.safetensors").stat().st_size
     assert 0.8 * weights < needed.gradients < 1.1 * weights
     assert needed.optimizer == 2 * needed.gradients
@@ -49,23 +49,23 @@ def test_every_architecture_can_be_reckoned_with(tmp_path, family):
     assert needed.sampling > 0
 
 
-def test_an_architecture_that_cannot_be_reckoned_with_is_said_to_be_and_not_refused(tmp_path):
+def test_an_architecture_that_cannot_be_estimated_is_said_to_be_and_not_refused(tmp_path):
     assert "cannot be estimated" in require_memory(options(write_model(tmp_path, MIXTURE)))
 
 
 def test_nothing_of_the_model_is_read_but_its_description(tmp_path, folder):
     (tmp_path / "config.json").write_bytes((folder / "config.json").read_bytes())
-    assert reckoned(options(tmp_path)) == reckoned(options(folder))
+    assert estimated(options(tmp_path)) == estimated(options(folder))
 
 
 def test_adapters_need_neither_gradients_nor_optimizer_for_the_rest(folder):
-    everything, adapters = reckoned(options(folder)), reckoned(options(folder, lora=4))
+    everything, adapters = estimated(options(folder)), estimated(options(folder, lora=4))
     assert adapters.gradients + adapters.optimizer < (everything.gradients + everything.optimizer) / 10
 
 
 def test_bfloat16_halves_the_frozen_weights_and_keeps_a_copy_of_trained_ones(folder):
     full, frozen, trained = (
-        reckoned(options(folder, **ways)).weights
+        estimated(options(folder, **ways)).weights
         for ways in ({"lora": 1}, {"lora": 1, "dtype": "bfloat16"}, {"dtype": "bfloat16"})
     )
     assert 0.5 <= frozen / full < 0.52
@@ -73,12 +73,12 @@ def test_bfloat16_halves_the_frozen_weights_and_keeps_a_copy_of_trained_ones(fol
 
 
 def test_gradient_checkpointing_needs_less(folder):
-    full, less = reckoned(options(folder)), reckoned(options(folder, gradient_checkpointing=True))
+    full, less = estimated(options(folder)), estimated(options(folder, gradient_checkpointing=True))
     assert less.activations < full.activations
 
 
 def test_longer_answers_need_more(folder):
-    short, long = reckoned(options(folder)), reckoned(options(folder, max_tokens=512))
+    short, long = estimated(options(folder)), estimated(options(folder, max_tokens=512))
     assert long.sampling > short.sampling
 
 
@@ -100,7 +100,7 @@ FEW_TOKENS = {"groups": 1, "completions": 2, "max_tokens": 16}
     [({}, {"gradient_checkpointing": True}, "--gradient-checkpointing"), (FEW_TOKENS, {"lora": 16}, "--lora 16")],
 )
 def test_what_does_not_fit_is_refused_with_the_mildest_setting_that_would(folder, monkeypatch, sizes, remedy, words):
-    with_free(monkeypatch, reckoned(options(folder, **sizes, **remedy)).peak)
+    with_free(monkeypatch, estimated(options(folder, **sizes, **remedy)).peak)
     with pytest.raises(OutOfReach, match=f"free: {words} would need") as caught:
         require_memory(options(folder, **sizes))
     assert "\n" not in str(caught.value)
@@ -113,7 +113,7 @@ def test_what_no_setting_makes_fit_is_refused_with_that(folder, monkeypatch):
 
 
 def test_just_enough_is_enough(folder, monkeypatch):
-    with_free(monkeypatch, reckoned(options(folder)).peak)
+    with_free(monkeypatch, estimated(options(folder)).peak)
     assert require_memory(options(folder)).startswith("memory: about")
 
 
@@ -163,7 +163,7 @@ print(resident("VmHWM") - before)
 
 
 def taken(chosen):
-    """The peak of a process that does what was reckoned with."""
+    """The peak of a process that does what was estimated with."""
     arguments = json.dumps({name: getattr(chosen, name) for name in chosen.__dataclass_fields__})
     done = subprocess.run([sys.executable, "-c", TAKEN, arguments], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -172,7 +172,7 @@ def taken(chosen):
 
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="reads the peak as Linux counts it")
 def test_the_estimate_is_near_what_is_taken(folder):
-    ratio = reckoned(options(folder)).peak / taken(options(folder))
+    ratio = estimated(options(folder)).peak / taken(options(folder))
     assert 0.7 < ratio < 1.5
 
 
@@ -190,6 +190,6 @@ def test_the_estimate_is_near_what_is_taken_by_larger_models(tmp_path, name, way
     model.save_pretrained(tmp_path)
     write_tokenizer(tmp_path)
     chosen = options(tmp_path, **ways)
-    needed, took = reckoned(chosen), taken(chosen)
-    print(f"{name} {ways}: reckoned {needed}, took {took / 1e6:.0f} MB")  # noqa: T201 - the figure is the result
+    needed, took = estimated(chosen), taken(chosen)
+    print(f"{name} {ways}: estimated {needed}, took {took / 1e6:.0f} MB")  # noqa: T201 - the figure is the result
     assert 0.7 < needed.peak / took < 1.5

@@ -20,10 +20,10 @@ async def test_copies_that_arrive_together_are_one_question(autojump_clock: Mock
         await trio.sleep(1)
         return Verdict.ACCEPT
 
-    judge = SeenCache(Channel(slow, 100))
+    cache = SeenCache(Channel(slow, 100))
 
     async def arrive(sender: str) -> None:
-        verdicts.append(await judge.ask(sender, b"m"))
+        verdicts.append(await cache.ask(sender, b"m"))
 
     async with trio.open_nursery() as nursery:
         for sender in "abc":
@@ -39,10 +39,10 @@ async def test_a_question_that_was_cancelled_is_asked_again(autojump_clock: Mock
         await trio.sleep(answers.pop(0)())
         return Verdict.ACCEPT
 
-    judge = SeenCache(Channel(handle, 100))
+    cache = SeenCache(Channel(handle, 100))
     with trio.move_on_after(1):
-        await judge.ask("a", b"m")
-    assert await judge.ask("b", b"m") is Verdict.ACCEPT
+        await cache.ask("a", b"m")
+    assert await cache.ask("b", b"m") is Verdict.ACCEPT
 
 
 @pytest.mark.parametrize(
@@ -60,10 +60,10 @@ async def test_a_verdict_is_remembered_for_its_time(
     async def handle(_sender: str, _data: bytes) -> Verdict:
         return verdict
 
-    judge = SeenCache(Channel(handle, 100))
-    await judge.ask("a", b"m")
+    cache = SeenCache(Channel(handle, 100))
+    await cache.ask("a", b"m")
     await trio.sleep(wait)
-    assert await judge.ask("a", b"m") is again
+    assert await cache.ask("a", b"m") is again
 
 
 async def test_the_memory_is_bounded() -> None:

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from sapo_adversary.attacks.gossip.peer import Link
 
 _ROUNDS = 100
-"""Of all kinds in a beat, or as many as the honest node reads."""
+"""Of all kinds in a heartbeat, or as many as the honest node reads."""
 
 
 class ControlSpam(SilentSybils):
@@ -25,9 +25,9 @@ class ControlSpam(SilentSybils):
         super().__init__(kit)
         self._ids = ids
 
-    async def beat(self, link: "Link") -> None:
+    async def heartbeat(self, link: "Link") -> None:
         """Send GRAFT, then all kinds as fast as the node reads them."""
-        await super().beat(link)
+        await super().heartbeat(link)
         for _ in range(_ROUNDS):
             for control in self._kinds():
                 await link.control(**control)

@@ -21,7 +21,7 @@ class FalseAddresses(Sybils):
     id = "false-addresses"
 
     def __init__(self, kit: GossipKit, *, stays: int = 2, named: int = 8) -> None:
-        """It stays for so many beats on each connection, and names so many addresses at a time."""
+        """It stays for so many heartbeats on each connection, and names so many addresses at a time."""
         super().__init__(kit)
         self._stays = stays
         self._named = named
@@ -36,7 +36,7 @@ class FalseAddresses(Sybils):
         await link.say_where(self._addresses())
         await link.subscribe(self.kit.topic)
 
-    async def beat(self, link: "Link") -> None:
+    async def heartbeat(self, link: "Link") -> None:
         """Recommend other peers, and leave after some heartbeats."""
         await link.graft(self.kit.topic)
         await link.exchange(self.kit.topic, next(self._turn).to_bytes(8), self._addresses())

@@ -30,8 +30,8 @@ class Freeloader(Sybils):
         del author
         return self.kit.rng.random() < self._forwards
 
-    async def beat(self, link: "Link") -> None:
+    async def heartbeat(self, link: "Link") -> None:
         """Send GRAFT, not earlier than the back-off allows."""
         if trio.current_time() >= self._asked.get(link, 0.0):
             self._asked[link] = trio.current_time() + _BACK_OFF_SECONDS
-            await super().beat(link)
+            await super().heartbeat(link)

@@ -45,7 +45,7 @@ class Sybils(GossipAttack):
         """What a host sends first on a connection."""
         await link.subscribe(self.kit.topic)
 
-    async def beat(self, link: "Link") -> None:
+    async def heartbeat(self, link: "Link") -> None:
         """What a host sends to an honest node at each of its heartbeats."""
         await link.graft(self.kit.topic)
 
@@ -82,7 +82,7 @@ class Sybils(GossipAttack):
                 link = await self.reach(peer, address)
                 await self.greet(link)
                 while link.open:
-                    await self.beat(link)
+                    await self.heartbeat(link)
                     await trio.sleep(_BEAT_SECONDS)
                 peer.links.pop(peer_of(address), None)
             except Exception:  # noqa: BLE001 - lost, and sought again

@@ -19,10 +19,10 @@ class Slip(Poison):
         """
         text = self.working(task)
         said = {*_NUMBER.findall(task.prompt), *_NUMBER.findall(task.answer)}
-        reckoned = [found for found in _NUMBER.finditer(text) if found.group() not in said]
-        if not reckoned:
+        calculated = [found for found in _NUMBER.finditer(text) if found.group() not in said]
+        if not calculated:
             return text
-        number = self.kit.rng.choice(reckoned)
+        number = self.kit.rng.choice(calculated)
         place = self.kit.rng.randrange(number.start(), number.end())
         digit = self.kit.rng.choice([each for each in "123456789" if each != text[place]])
         return f"{text[:place]}{digit}{text[place + 1 :]}"

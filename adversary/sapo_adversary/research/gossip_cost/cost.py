@@ -8,7 +8,7 @@ from typing import Any
 
 from sapo_adversary.research.gossip_cost.company import parted
 from sapo_adversary.research.gossip_cost.overlay import Peer, overlay, settled
-from sapo_adversary.research.gossip_cost.spread import BEAT_SECONDS, Way, Wire, send
+from sapo_adversary.research.gossip_cost.spread import HEARTBEAT_SECONDS, Way, Wire, send
 from sapo_node.ingest.shards import affordable_shards
 from sapo_node.net.gossipsub import OFFERED_PEERS as OFFERED
 from sapo_node.net.router import OFFERED_IDS
@@ -89,7 +89,7 @@ def measure(swarm: Swarm, *, seed: int, done: Callable[[], None] = lambda: None)
     mesh = fmean(len(peer.mesh) for peer in peers)
     others = fmean(len(peer.connected) for peer in peers) - mesh
     offers = min(others, max(OFFERED, others / 4)) * swarm.heard
-    ids = min(OFFERED_IDS, WINDOW * BEAT_SECONDS * swarm.rate / swarm.heard)
+    ids = min(OFFERED_IDS, WINDOW * HEARTBEAT_SECONDS * swarm.rate / swarm.heard)
     keeps_up = busy < 1 and sent < upload
     return {
         **asdict(swarm),
@@ -101,7 +101,7 @@ def measure(swarm: Swarm, *, seed: int, done: Callable[[], None] = lambda: None)
         "messages_per_second": round(swarm.rate, 2),
         "copies": round(copies, 2),
         "bytes_per_second": round(sent),
-        "offer_bytes_per_second": round(offers * ids * ID_BYTES / BEAT_SECONDS),
+        "offer_bytes_per_second": round(offers * ids * ID_BYTES / HEARTBEAT_SECONDS),
         "cpu": round(busy, 3),
         "upload": round(sent / upload, 3),
         "reached": round(fmean(len(way.times) for way in ways) / (len(peers) - 1), 5),

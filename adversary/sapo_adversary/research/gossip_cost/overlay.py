@@ -11,8 +11,8 @@ from sapo_node.net.service import DEGREE
 from sapo_node.net.service import DEGREE_HIGH as HIGH
 from sapo_node.net.service import DEGREE_LOW as LOW
 
-BACK_OFF_BEATS = 60
-BEATS = 90
+BACK_OFF_HEARTBEATS = 60
+HEARTBEATS = 90
 """Heartbeats until the mesh has settled."""
 
 
@@ -47,22 +47,22 @@ def overlay(count: int, rng: random.Random) -> list[Peer]:
 def settled(peers: list[Peer], rng: random.Random) -> list[Peer]:
     """The same peers with their meshes on a topic to which all of them subscribe."""
     order = list(range(len(peers)))
-    for beat in range(BEATS):
+    for heartbeat in range(HEARTBEATS):
         rng.shuffle(order)
         for number in order:
-            _heartbeat(peers, number, beat, rng)
+            _heartbeat(peers, number, heartbeat, rng)
     return peers
 
 
-def _heartbeat(peers: list[Peer], number: int, beat: int, rng: random.Random) -> None:
+def _heartbeat(peers: list[Peer], number: int, heartbeat: int, rng: random.Random) -> None:
     here = peers[number]
     if len(here.mesh) > HIGH:
         kept = set(_draw(here.mesh & here.dialled, DIALLED, rng))
         for other in _draw(here.mesh - kept, len(here.mesh) - DEGREE, rng):
             here.mesh.discard(other)
             peers[other].mesh.discard(number)
-            here.back_off[other] = peers[other].back_off[number] = beat + BACK_OFF_BEATS
-    free = {other for other in here.connected - here.mesh if here.back_off.get(other, 0) <= beat}
+            here.back_off[other] = peers[other].back_off[number] = heartbeat + BACK_OFF_HEARTBEATS
+    free = {other for other in here.connected - here.mesh if here.back_off.get(other, 0) <= heartbeat}
     wanted = _draw(free, DEGREE - len(here.mesh), rng) if len(here.mesh) < LOW else []
     own = len(here.mesh & here.dialled) + len(here.dialled.intersection(wanted))
     wanted += _draw(free & here.dialled - set(wanted), DIALLED - own, rng)

@@ -11,7 +11,7 @@ from sapo_adversary.research.gossip_cost.overlay import Peer
 from sapo_node.net.gossipsub import OFFERED_PEERS as OFFERED
 from sapo_node.net.service import GOSSIP_WINDOW as WINDOW
 
-BEAT_SECONDS = 1.0
+HEARTBEAT_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +67,11 @@ def send(peers: Sequence[Peer], author: int, size: int, wire: Wire, rng: random.
         """At the heartbeats to come, to peers outside of the mesh."""
         here = peers[sender]
         others = sorted(here.connected - here.mesh)
-        beat = at + rng.random() * BEAT_SECONDS
+        heartbeat = at + rng.random() * HEARTBEAT_SECONDS
         for _ in range(WINDOW):
             for other in rng.sample(others, min(len(others), max(OFFERED, len(others) // 4))):
-                heapq.heappush(arrivals, (beat + delay(sender, other), next(order), sender, other, True))
-            beat += BEAT_SECONDS
+                heapq.heappush(arrivals, (heartbeat + delay(sender, other), next(order), sender, other, True))
+            heartbeat += HEARTBEAT_SECONDS
 
     give(author, rng.sample(sorted(peers[author].connected), len(peers[author].connected)), 0.0)
     offer(author, 0.0)

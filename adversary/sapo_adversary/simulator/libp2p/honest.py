@@ -175,7 +175,7 @@ class WatchedNetwork(Libp2pNetwork):
             mesh = service.router.mesh.get(self._topic, ()) if service else ()
             lit = any(str(peer) in honest for peer in mesh)
             if now > warm_at and self._watch.complete:
-                seen.beats += 1
+                seen.heartbeats += 1
                 seen.meshed += lit
                 seen.dark = max(seen.dark, now - max(seen.lit, warm_at))
                 seen.taken = sum(str(peer) not in honest for peer in mesh) / max(1, len(mesh))

@@ -25,7 +25,7 @@ class Seen:
     """From when until when it ran; the last may still run."""
     arrived: dict[bytes, float] = field(default_factory=dict)
     """When it first had each message of others, by content."""
-    beats: int = 0
+    heartbeats: int = 0
     """While all honest nodes ran."""
     meshed: int = 0
     """Of them, those at which an honest peer was in its mesh."""
@@ -34,14 +34,14 @@ class Seen:
     lit: float = 0.0
     """When there last was one."""
     taken: float = 0.0
-    """Share of its mesh that others than honest nodes held at the last of the beats."""
+    """Share of its mesh that others than honest nodes held at the last of the heartbeats."""
     dials: int = 0
     strange_dials: int = 0
     """Of them, those to addresses at which there is neither an honest node nor an attacker."""
     streams: int = 0
     """The most streams that others than honest nodes held open at one time."""
     stays: Counter[str] = field(default_factory=Counter)
-    """The beats at which others than honest nodes were in its mesh, by peer."""
+    """The heartbeats at which others than honest nodes were in its mesh, by peer."""
     restarts: int = 0
 
     @property
@@ -98,7 +98,7 @@ class Watch:
             "received": {"owed": len(owed), "arrived": len(in_time)},
             "sent": {"owed": len(heard), "arrived": sum(heard)},
             "latencies": [round(late, 3) for late in in_time],
-            "beats": seen.beats,
+            "heartbeats": seen.heartbeats,
             "meshed": seen.meshed,
             "dark": round(seen.dark, 1),
             "dials": seen.dials,
