@@ -47,7 +47,7 @@ class Node:
 
     def look_up(self):
         for peer in random.Random(2).choices(self.peers, k=10_000):
-            self.ledger.standing(peer)
+            self.ledger.state(peer)
 
     def enter_an_epoch(self):
         self.epoch += 1

@@ -103,7 +103,7 @@ def test_a_node_killed_at_random_points_loses_nothing_and_repeats_nothing(tmp_pa
                 external = assert_nothing_trained_twice(database)
         assert external > 0
         peer.until_event("shared")
-        views = {each["peer"]: each["standing"] for each in peer.events[-1]["peers"]}
+        views = {each["peer"]: each["state"] for each in peer.events[-1]["peers"]}
     assert "banned" not in views.values()
 
 

@@ -19,6 +19,6 @@ def test_the_polluter_of_the_demo_gets_nothing_and_the_honest_nodes_learn_and_ex
         assert node["heldout_after"] > node["heldout_before"]
     assert sum(node["external_groups_trained"] for node in summary["honest"]) > 0
     (polluter,) = summary["polluters"]
-    assert (polluter["trained_share"], polluter["standing"]) == (0.0, "banned")
+    assert (polluter["trained_share"], polluter["state"]) == (0.0, "banned")
     assert summary["accepted"] > 0
     assert summary["refused"]["false claim"] > 0

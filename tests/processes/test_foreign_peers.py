@@ -180,7 +180,7 @@ async def test_an_equivocator_is_banned_by_a_node_that_only_saw_the_evidence(tmp
     name = peer.identity.peer_id
 
     def bans(known):
-        return any(each.peer == name and each.standing == "banned" for each in known.peers)
+        return any(each.peer == name and each.state == "banned" for each in known.peers)
 
     with RunningProcess(tmp_path / "a", "--swarm", swarm_file, "--no-train") as met:
         address = await started(met)

@@ -42,7 +42,7 @@ def test_its_rounds_are_shown(run_here, where):
 
 def test_its_peers_keep_their_standing_and_offences(run_here, where):
     _, shown = run_here(main, "peers", "--json", *where)
-    peers = {each["standing"]: each["peer"] for each in json.loads(shown.out)}
+    peers = {each["state"]: each["peer"] for each in json.loads(shown.out)}
     assert set(peers) == {"healthy", "banned"}
     _, explained = run_here(main, "peers", peers["banned"], *where)
     assert re.search(r"\d+ false claims", explained.out)

@@ -45,13 +45,13 @@ from validator_parts import ValidatorParts
 
 EPOCH, SKEW, GROUPS, ROUNDS = 600, 30, 2, 8
 MANIFEST = replace(load_manifest("starter"), genesis=0, epoch_seconds=EPOCH, completions=2, max_rounds=ROUNDS)
-NEWCOMER_ENVELOPES, UNKNOWN_BANS = 5, 1
-DEFENCES = replace(DEFENDED, newcomer_envelopes=NEWCOMER_ENVELOPES, unknown_banned=UNKNOWN_BANS)
+UNTRUSTED_ENVELOPES, UNKNOWN_BANS = 5, 1
+DEFENCES = replace(DEFENDED, untrusted_envelopes=UNTRUSTED_ENVELOPES, unknown_banned=UNKNOWN_BANS)
 KEYS = [Ed25519PrivateKey.from_private_bytes(bytes([n]) * 32) for n in range(5)]
 ISSUERS = [key.public_key().public_bytes_raw() for key in KEYS]
 PEERS = [peer_id(issuer) for issuer in ISSUERS]
 KNOWN, GIVER, OWN = 0, 1, 4
-"""A peer who has earned its standing, a newcomer who gave something, and this node itself."""
+"""A peer who has become healthy, an untrusted peer who gave something, and this node itself."""
 SENDERS = [*(peer_id(bytes([n]) * 32) for n in (9, 10, 11)), PEERS[2]]
 
 
@@ -190,7 +190,7 @@ class IngestMachine(RuleBasedStateMachine):
         self.waiting: dict[Content, set[int]] = {}
         """Those of them in the inbox."""
         self.drawn: list[tuple[Content, int]] = []
-        self.by_newcomers: set[Content] = set()
+        self.by_untrusted: set[Content] = set()
         self.banned_by_evidence: set[int] = set()
         self.own: set[Content] = set()
         self.the_node_starts_again()
@@ -328,7 +328,7 @@ class IngestMachine(RuleBasedStateMachine):
         """The steps of the spec, from what the model knows."""
         content, bodies, admits = message.content, message.bodies, self.validator.ledger.admits
         ahead = content.epoch * EPOCH - self.now
-        newcomers = {each for each in self.by_newcomers if each in self.taken and each.epoch == content.epoch}
+        untrusted = {each for each in self.by_untrusted if each in self.taken and each.epoch == content.epoch}
         is_new_here = content.author != KNOWN
         gave_nothing = content.author not in (KNOWN, GIVER)
         return decide(
@@ -343,7 +343,7 @@ class IngestMachine(RuleBasedStateMachine):
             (content.author == OWN, IGNORE, Ignored.DUPLICATE),
             (self.accepted.get(content.round, content) != content, IGNORE, Ignored.EQUIVOCATION),
             (is_new_here and content.counter >= ROUNDS / 2, IGNORE, Ignored.OVER_QUOTA),
-            (gave_nothing and len(newcomers) >= NEWCOMER_ENVELOPES, IGNORE, Ignored.OVER_QUOTA),
+            (gave_nothing and len(untrusted) >= UNTRUSTED_ENVELOPES, IGNORE, Ignored.OVER_QUOTA),
         )
 
     def expected_of_evidence(self, sender: str, evidence: Evidence):
@@ -374,7 +374,7 @@ class IngestMachine(RuleBasedStateMachine):
         self.taken[content] |= fresh
         self.waiting.setdefault(content, set()).update(fresh)
         if content.author != KNOWN:
-            self.by_newcomers.add(content)
+            self.by_untrusted.add(content)
 
     def judge(self, sender: str, data: bytes, expected, *, epoch: int = 0, is_evidence: bool = False) -> None:
         """Send it, compare verdict and reason, and see that no account changed but that of who is to blame."""

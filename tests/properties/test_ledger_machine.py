@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 
 from sapo_node.storage.database import Database
 from sapo_node.trust import accounts, constants, ledger
-from sapo_node.trust.constants import Fact, Standing
+from sapo_node.trust.constants import Fact, PeerState
 from sapo_node.trust.ledger import Ledger
 from sapo_protocol import Equivocation, peer_id
 
@@ -32,11 +32,11 @@ peers = st.sampled_from(PEERS)
 class History:
     """All that is known of one peer since it was last heard of anew."""
 
-    standing: Standing
+    state: PeerState
     since: int = 0
     facts: list[Fact] = field(default_factory=list)
     counted: list[int] = field(default_factory=list)
-    """The epoch of each verified group that counts towards standing."""
+    """The epoch of each verified group that counts towards state."""
     heard: int = 0
     """The epoch of the last fact."""
     guilt: float = 0.0
@@ -66,24 +66,24 @@ class History:
             self.counted.append(epoch)
         (_, bad), trust = self.evidence(), self.trust()
         if bad >= constants.BAN_OFFENCES and trust < constants.BAN_TRUST:
-            self.become(Standing.BANNED, epoch)
-        elif self.standing is Standing.HEALTHY and trust < constants.PROBATION_TRUST:
-            self.become(Standing.PROBATION, epoch)
-        elif self.standing is Standing.PROBATION and trust >= constants.RECOVERED_TRUST:
-            self.become(Standing.HEALTHY, epoch)
+            self.become(PeerState.BANNED, epoch)
+        elif self.state is PeerState.HEALTHY and trust < constants.PROBATION_TRUST:
+            self.become(PeerState.PROBATION, epoch)
+        elif self.state is PeerState.PROBATION and trust >= constants.RECOVERED_TRUST:
+            self.become(PeerState.HEALTHY, epoch)
 
-    def become(self, standing: Standing, epoch: int) -> None:
-        if standing is not self.standing:
-            if {standing, self.standing} != {Standing.HEALTHY, Standing.PROBATION}:
+    def become(self, state: PeerState, epoch: int) -> None:
+        if state is not self.state:
+            if {state, self.state} != {PeerState.HEALTHY, PeerState.PROBATION}:
                 self.since = epoch
-            self.standing = standing
+            self.state = state
 
     def is_ready(self) -> bool:
         enough = len(self.counted) >= constants.HEALTHY_AFTER
-        return self.standing is Standing.NEWCOMER and enough and self.trust() >= constants.RECOVERED_TRUST
+        return self.state is PeerState.UNTRUSTED and enough and self.trust() >= constants.RECOVERED_TRUST
 
     def is_forgettable(self, epoch: int) -> bool:
-        is_stranger = self.standing is not Standing.HEALTHY and not self.counted
+        is_stranger = self.state is not PeerState.HEALTHY and not self.counted
         return is_stranger and self.heard < epoch - 1
 
 
@@ -120,7 +120,7 @@ class LedgerMachine(RuleBasedStateMachine):
         for each, keys in zip(self.ledgers, (KEYS, OTHER_KEYS), strict=True):
             each.ban(Equivocation(keys[peer], 1, 1, b"evidence"))
         history = self.history(peer)
-        history.standing, history.since = Standing.BANNED, self.epoch
+        history.state, history.since = PeerState.BANNED, self.epoch
         history.facts, history.guilt, history.banned_by_evidence = [], constants.BAN_OFFENCES, True
 
     @rule(later=st.sampled_from([0, 1, 2, constants.BAN_EPOCHS - 1, constants.BAN_EPOCHS, -1]))
@@ -135,7 +135,7 @@ class LedgerMachine(RuleBasedStateMachine):
             return
         self.epoch = self.settled = epoch
         self.bans_end()
-        self.newcomers_are_promoted()
+        self.untrusted_peers_are_promoted()
         self.strangers_are_forgotten()
 
     @rule(later=st.sampled_from([0, 0, 1, 2, constants.BAN_EPOCHS]))
@@ -148,10 +148,10 @@ class LedgerMachine(RuleBasedStateMachine):
     def accounts_are_what_their_histories_say(self):
         for peer, history in self.histories.items():
             account = self.of(peer)
-            assert (account.standing, account.since) == (self.standing(peer), history.since)
+            assert (account.state, account.since) == (self.state(peer), history.since)
             assert (account.evidence.good, account.evidence.bad) == pytest.approx(history.evidence())
             assert account.earned == len(history.counted)
-            assert self.ledgers[0].admits(account.peer) is (self.standing(peer) is not Standing.BANNED)
+            assert self.ledgers[0].admits(account.peer) is (self.state(peer) is not PeerState.BANNED)
         assert {account.peer for account in self.ledgers[0].accounts()} == {NAMES[n] for n in self.histories}
 
     @invariant()
@@ -166,14 +166,14 @@ class LedgerMachine(RuleBasedStateMachine):
             proof = self.ledgers[0].banned_by_evidence(NAMES[peer])
             assert proof == (b"evidence" if history.banned_by_evidence else None)
             if history.banned_by_evidence:
-                assert self.of(peer).standing is Standing.BANNED
+                assert self.of(peer).state is PeerState.BANNED
 
     @invariant()
     def peers_of_other_names_fare_alike(self):
         if not self.a_lot_was_drawn:
             for peer in PEERS:
                 one, other = self.of(peer), self.ledgers[1].of(OTHER_NAMES[peer])
-                assert (one.standing, one.evidence, one.earned) == (other.standing, other.evidence, other.earned)
+                assert (one.state, one.evidence, one.earned) == (other.state, other.evidence, other.earned)
 
     def open(self) -> None:
         self.ledgers = [
@@ -185,12 +185,12 @@ class LedgerMachine(RuleBasedStateMachine):
         return self.ledgers[0].of(NAMES[peer])
 
     def history(self, peer: int) -> History:
-        return self.histories.setdefault(peer, History(Standing.NEWCOMER))
+        return self.histories.setdefault(peer, History(PeerState.UNTRUSTED))
 
-    def standing(self, peer: int) -> Standing:
+    def state(self, peer: int) -> PeerState:
         """What the history of a peer comes to, or the operator's word while the peer is not convicted."""
         history = self.histories[peer]
-        return Standing.HEALTHY if peer == TRUSTED and not history.banned_by_evidence else history.standing
+        return PeerState.HEALTHY if peer == TRUSTED and not history.banned_by_evidence else history.state
 
     def report(self, peer: int, fact: Fact) -> None:
         before = self.of(peer).trust
@@ -201,28 +201,28 @@ class LedgerMachine(RuleBasedStateMachine):
             assert self.of(peer).trust >= before - 1e-12
         else:
             # Of those who are banned already so little is left to lose that a small offence may fade a larger one.
-            assert self.of(peer).trust < before or self.of(peer).standing is Standing.BANNED
+            assert self.of(peer).trust < before or self.of(peer).state is PeerState.BANNED
 
     def bans_end(self) -> None:
         """In probation, with nothing held for or against the peer."""
         for peer, history in self.histories.items():
-            is_served = history.standing is Standing.BANNED and self.epoch - history.since >= constants.BAN_EPOCHS
+            is_served = history.state is PeerState.BANNED and self.epoch - history.since >= constants.BAN_EPOCHS
             if is_served and not history.banned_by_evidence:
-                self.histories[peer] = History(Standing.PROBATION, since=self.epoch)
+                self.histories[peer] = History(PeerState.PROBATION, since=self.epoch)
 
-    def newcomers_are_promoted(self) -> None:
+    def untrusted_peers_are_promoted(self) -> None:
         """No more than the ration, and nobody who is not ready; whom the lot falls on is the ledger's to say."""
         ready = [peer for peer, each in self.histories.items() if each.is_ready() and peer != TRUSTED]
-        healthy = sum(self.standing(peer) is Standing.HEALTHY for peer in self.histories)
+        healthy = sum(self.state(peer) is PeerState.HEALTHY for peer in self.histories)
         ration = max(constants.PROMOTIONS_LEAST, int(healthy * constants.PROMOTIONS_SHARE))
-        promoted = [peer for peer in ready if self.of(peer).standing is Standing.HEALTHY]
+        promoted = [peer for peer in ready if self.of(peer).state is PeerState.HEALTHY]
         assert len(promoted) == min(ration, len(ready))
         self.a_lot_was_drawn |= len(ready) > ration
         for peer in promoted:
-            self.histories[peer].become(Standing.HEALTHY, self.epoch)
+            self.histories[peer].become(PeerState.HEALTHY, self.epoch)
 
     def strangers_are_forgotten(self) -> None:
-        """Down to the bound: newcomers before banned ones, and those first whose standing is oldest."""
+        """Down to the bound: untrusted peers before banned ones, and those first whose state is oldest."""
         known = {account.peer for account in self.ledgers[0].accounts()}
         unknown_peers = {
             peer: each for peer, each in self.histories.items() if each.is_forgettable(self.epoch) and peer != TRUSTED
@@ -231,7 +231,7 @@ class LedgerMachine(RuleBasedStateMachine):
         assert len(unknown_peers) - len(gone) == min(len(unknown_peers), STRANGERS)
         for peer in set(unknown_peers) - set(gone):
             for other in gone.values():
-                order = [(each.standing is Standing.BANNED, each.since) for each in (other, unknown_peers[peer])]
+                order = [(each.state is PeerState.BANNED, each.since) for each in (other, unknown_peers[peer])]
                 assert order == sorted(order)
         for peer in gone:
             del self.histories[peer]
@@ -242,8 +242,8 @@ def test_accounts_follow_from_what_peers_did_and_from_nothing_else(monkeypatch):
     run_state_machine_as_test(LedgerMachine, settings=settings())
 
 
-def ready_newcomers(database: Database, seed: int = 0) -> Ledger:
-    """A ledger with six newcomers who were ready for promotion when epoch 3 began."""
+def ready_for_promotion(database: Database, seed: int = 0) -> Ledger:
+    """A ledger with six untrusted peers who were ready for promotion when epoch 3 began."""
     young = Ledger(database, rng=random.Random(seed))
     for epoch in (1, 2):
         young.at(epoch)
@@ -254,17 +254,17 @@ def ready_newcomers(database: Database, seed: int = 0) -> Ledger:
 
 
 def healthy(book: Ledger) -> list[str]:
-    return [account.peer for account in book.accounts() if account.standing is Standing.HEALTHY]
+    return [account.peer for account in book.accounts() if account.state is PeerState.HEALTHY]
 
 
 def test_the_lot_of_promotion_may_fall_on_anybody():
-    books = [ready_newcomers(Database(None, (accounts.SCHEMA,)), seed) for seed in range(40)]
+    books = [ready_for_promotion(Database(None, (accounts.SCHEMA,)), seed) for seed in range(40)]
     assert {peer for book in books for peer in healthy(book)} == set(NAMES)
 
 
 def test_a_restart_brings_no_second_ration_of_promotions():
     database = Database(None, (accounts.SCHEMA,))
-    assert len(healthy(ready_newcomers(database))) == constants.PROMOTIONS_LEAST
+    assert len(healthy(ready_for_promotion(database))) == constants.PROMOTIONS_LEAST
     for _ in range(3):
         again = Ledger(database, epoch=3, rng=random.Random(0))
         again.at(3)
@@ -277,7 +277,7 @@ def test_a_ban_before_the_first_round_lasts_its_time():
     for _ in range(4):
         again.report("liar", Fact.FALSE_CLAIM)
     again.at(30_000)
-    assert again.of("liar").standing is Standing.BANNED
+    assert again.of("liar").state is PeerState.BANNED
 
 
 def test_what_a_peer_earns_in_an_epoch_stays_capped_over_a_restart():

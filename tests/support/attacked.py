@@ -46,9 +46,9 @@ def refused(record: Mapping[str, Any], reason: str) -> int:
     return sum(node["refused"].get(reason, 0) for node in record["nodes"])
 
 
-def standing(record: Mapping[str, Any], role: str, name: str) -> float:
-    """Share of the peers of a role that have a standing at the end, over all nodes."""
-    counts = [node["standings"]["last"][role] for node in record["nodes"]]
+def state(record: Mapping[str, Any], role: str, name: str) -> float:
+    """Share of the peers of a role that have a state at the end, over all nodes."""
+    counts = [node["states"]["last"][role] for node in record["nodes"]]
     return sum(count.get(name, 0) for count in counts) / sum(sum(count.values()) for count in counts)
 
 

@@ -221,7 +221,7 @@ def _write_states(folder, database, place, names):
     file.mkdir()
     with closing(sqlite3.connect(state("judged"))) as connection:
         for ending in "12":
-            row = (names["other"][:-1] + ending, "newcomer", 0.0, 0.0, 0, 0, 0, 0)
+            row = (names["other"][:-1] + ending, "untrusted", 0.0, 0.0, 0, 0, 0, 0)
             connection.execute("INSERT INTO ledger VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
         proof = (folder / "proof").read_bytes()
         connection.execute("INSERT INTO evidence VALUES (?, ?)", (names["peer"], proof))

@@ -85,7 +85,7 @@ DEFENCES: Mapping[str, Defence] = {
     "blame to the author": Defence("node/sapo_node/ingest/validator.py", blames_carriers=True),
     "begun first": Defence("node/sapo_node/verification/scheduler.py", {"begun_first": False}),
     "inbox bounds": Defence("node/sapo_node/ingest/pending.py", {"pending_per_peer": MANY, "pending_rollouts": MANY}),
-    "newcomer class": Defence(
+    "untrusted class": Defence(
         "node/sapo_node/sampling/sampler.py",
         {
             "newcomer_share": 1.0,

@@ -3,7 +3,7 @@ from collections.abc import Iterable
 from sapo_adversary.attacks.kit import Attack, Group, Key, Kit, Packet
 
 EARNING_EPOCHS = 3
-"""How long a patient one behaves as anybody: what it takes to earn standing, and one more."""
+"""Epochs in which a patient sybil behaves honestly: as many as a peer needs to become healthy, and one more."""
 
 
 class Sybil(Attack):

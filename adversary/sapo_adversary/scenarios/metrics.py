@@ -26,8 +26,8 @@ ABOUT: Mapping[str, str] = {
     "task_lost": "honest nodes' held-out pass@1 at the end in the task that lost most, below the control's by so much",
     "banned": "share of attackers banned at the end, over honest nodes",
     "rounds_to_ban": "median rounds until an attacker was banned",
-    "honest_healthy": "share of honest peers in good standing at the end, over honest nodes",
-    "attackers_healthy": "share of attackers in good standing at the end, over honest nodes",
+    "honest_healthy": "share of honest peers that are healthy at the end, over honest nodes",
+    "attackers_healthy": "share of attackers that are healthy at the end, over honest nodes",
     "below_alone": "honest nodes' cumulative reward, below that of the same nodes without a swarm by this share",
     "external": "groups of others trained on, in relation to the control's",
     "copied": "attackers' groups trained on that hold an honest peer's text",
@@ -72,13 +72,13 @@ def metrics(record: Record, control: Record, alone: Record) -> dict[str, float]:
     attackers = sum(_attackers(nodes[0]).values())
     values: dict[str, float] = {
         "violations": sum(sum(node["findings"]["violations"].values()) for node in nodes),
-        "false_bans": sum(node["standings"]["last"][HONEST].get("banned", 0) for node in nodes),
+        "false_bans": sum(node["states"]["last"][HONEST].get("banned", 0) for node in nodes),
         "poison_share": max(map(_poison, nodes)),
         "reward_lost": 1 - _reward(nodes) / _reward(others),
         "heldout_lost": 1 - _heldout(nodes) / _heldout(others),
         "below_alone": 1 - _reward(nodes) / _reward(alone["nodes"]),
         "external": _external(nodes) / max(1, _external(others)),
-        "honest_healthy": fmean(_share_healthy(node["standings"]["last"][HONEST]) for node in nodes),
+        "honest_healthy": fmean(_share_healthy(node["states"]["last"][HONEST]) for node in nodes),
         "copied": sum(node["findings"]["copied"] for node in nodes),
         "stored": max(node["stored"] for node in nodes) / max(node["stored"] for node in others),
     }
@@ -169,21 +169,21 @@ def _p99(nodes: Sequence[Mapping[str, Any]]) -> float:
     return float(latencies[int(len(latencies) * 0.99)]) if latencies else 0.0
 
 
-def _share_healthy(standings: Mapping[str, int]) -> float:
-    return standings.get("healthy", 0) / sum(standings.values())
+def _share_healthy(states: Mapping[str, int]) -> float:
+    return states.get("healthy", 0) / sum(states.values())
 
 
 def _attackers(node: Mapping[str, Any]) -> Counter[str]:
-    """A node's attackers by standing at the end."""
-    standings: Counter[str] = Counter()
-    for role, counts in node["standings"]["last"].items():
+    """A node's attackers by state at the end."""
+    states: Counter[str] = Counter()
+    for role, counts in node["states"]["last"].items():
         if role != HONEST:
-            standings.update(counts)
-    return standings
+            states.update(counts)
+    return states
 
 
 def _banned(node: Mapping[str, Any]) -> list[int]:
-    return list(node["standings"]["banned"].values())
+    return list(node["states"]["banned"].values())
 
 
 def _poison(node: Mapping[str, Any]) -> float:

@@ -136,10 +136,10 @@ def _names(values: Sequence[Mapping[str, float]]) -> list[str]:
 def _curves(records: Sequence[Record]) -> dict[str, list[float]]:
     nodes = [node for record in records for node in record["nodes"]]
     curves = {"reward": [node["rounds"]["reward"] for node in nodes], "poison": [_poison(node) for node in nodes]}
-    for role in sorted({role for node in nodes for role in node["standings"]["trust"]}):
-        curves[f"trust in {role}"] = [node["standings"]["trust"][role] for node in nodes]
-    for role in sorted({role for node in nodes for role in node["standings"].get("healthy", ())}):
-        curves[f"healthy of {role}"] = [node["standings"]["healthy"][role] for node in nodes]
+    for role in sorted({role for node in nodes for role in node["states"]["trust"]}):
+        curves[f"trust in {role}"] = [node["states"]["trust"][role] for node in nodes]
+    for role in sorted({role for node in nodes for role in node["states"].get("healthy", ())}):
+        curves[f"healthy of {role}"] = [node["states"]["healthy"][role] for node in nodes]
     for habit in nodes[0]["findings"].get("habits", ()):
         curves[f"shows {habit}"] = [node["findings"]["habits"][habit] for node in nodes]
     return {name: _mean(each) for name, each in curves.items()}

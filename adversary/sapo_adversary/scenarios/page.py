@@ -56,7 +56,7 @@ def _figure(outcome: Mapping[str, Any]) -> Markup:
         if arm not in ("alone", "control"):
             _line(poison, curves["poison"], arm, _COLOURS[arm])
     habits = [name for name in outcome["curves"]["defended"] if name.startswith(_SHOWS)]
-    draw = _draw_habits if habits else _draw_standings
+    draw = _draw_habits if habits else _draw_states
     titles = ("mean reward of own answers", "attackers' share of all taken in", *draw(third, fourth, outcome))
     for axes, title in zip((reward, poison, third, fourth), titles, strict=True):
         axes.set_title(title, fontsize=9)
@@ -67,13 +67,13 @@ def _figure(outcome: Mapping[str, Any]) -> Markup:
     return _svg(figure)
 
 
-def _draw_standings(trust: Axes, healthy: Axes, outcome: Mapping[str, Any]) -> tuple[str, str]:
+def _draw_states(trust: Axes, healthy: Axes, outcome: Mapping[str, Any]) -> tuple[str, str]:
     for name, curve in outcome["curves"]["defended"].items():
         for axes, of in ((trust, "trust in "), (healthy, "healthy of ")):
             if name.startswith(of):
                 role = name.removeprefix(of)
                 _line(axes, curve, role, _COLOURS["control" if role == "honest" else "undefended"])
-    return "trust of honest nodes in peers, defended", "peers in good standing with them, defended"
+    return "trust of honest nodes in peers, defended", "peers that are healthy with them, defended"
 
 
 def _draw_habits(first: Axes, second: Axes, outcome: Mapping[str, Any]) -> tuple[str, str]:

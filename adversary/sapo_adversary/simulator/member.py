@@ -17,7 +17,7 @@ from sapo_adversary.scoring import SharedScorer
 from sapo_adversary.simulator.attackers import insiders
 from sapo_adversary.simulator.learners import learner_for
 from sapo_adversary.simulator.oracle.audit import Audit, Findings, WatchedTrainer
-from sapo_adversary.simulator.oracle.standings import Standings
+from sapo_adversary.simulator.oracle.states import PeerStates
 from sapo_adversary.simulator.simulation import NodeSpec, Simulation
 from sapo_node.app.config import Config
 from sapo_node.app.exchange import broadcast_evidence, follow_shards, pull
@@ -33,7 +33,7 @@ from sapo_node.storage.database import Database
 from sapo_node.storage.keys import Identity
 from sapo_node.training.batch_log import stored_batch, trained_per_peer
 from sapo_node.training.round import RoundReport
-from sapo_node.trust.constants import Standing
+from sapo_node.trust.constants import PeerState
 from sapo_protocol import LocalError, Manifest
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def _acquaint(database: Database, peers: Iterable[str]) -> None:
     """
     with database.transaction():
         for peer in peers:
-            database.execute("INSERT INTO ledger VALUES (?, ?, 0, 0, 0, 0, 0, 0)", peer, Standing.HEALTHY)
+            database.execute("INSERT INTO ledger VALUES (?, ?, 0, 0, 0, 0, 0, 0)", peer, PeerState.HEALTHY)
 
 
 @dataclass(slots=True)
@@ -67,7 +67,7 @@ class _Log:
     carried: Counter[tuple[str, str]] = field(default_factory=Counter)
     """Tokens trained on, by dataset and by the peer who wrote them."""
     findings: Findings = field(default_factory=Findings)
-    standings: Standings = field(default_factory=Standings)
+    states: PeerStates = field(default_factory=PeerStates)
 
     def add(self, **values: Any) -> None:
         for name, value in values.items():
@@ -174,7 +174,7 @@ class Member:
         )
         self._tally(report)
         if self._audit:
-            self.log.standings.look(self.node.ledger, self._audit.roles, report.step)
+            self.log.states.look(self.node.ledger, self._audit.roles, report.step)
         self.log.cpu_seconds.append(round(self.learner.meter.cpu_seconds, 3))
         every = self._simulation.eval_every
         before, now = ((report.step - past) * self.spec.round_seconds for past in (1, 0))
@@ -212,7 +212,7 @@ class Member:
         refused = {**self.node.ingest.refused, **self.node.verifier.unusable}
         audited = {
             "findings": self.log.findings.as_dict(),
-            "standings": self.log.standings.as_dict(),
+            "states": self.log.states.as_dict(),
             "stored": _bytes_in_use(self._database),
         }
         return {

@@ -107,7 +107,7 @@ class Simulation:
     learner: Literal["model", "bandit"] = "model"
     """What the nodes train: their language models, or the stand-in of `bandit` where only trust is asked about."""
     epoch_seconds: int = 0
-    """Length of an epoch; 0 keeps the swarm's. Standing is earned by epochs, so short ones make short runs."""
+    """Length of an epoch; 0 keeps the swarm's. Peers become healthy over epochs, so short epochs make short runs."""
     max_rounds: int = 0
     """Rounds of a peer in an epoch; 0 keeps the swarm's."""
     degree: int = 0

@@ -50,7 +50,7 @@ class Config:
     )
     trusted: tuple[str, ...] = _key(
         (),
-        "Peer ids in full standing, whatever they earned, for as long as they are named here: friends.",
+        "Peer ids that are healthy, whatever they earned, for as long as they are named here: friends.",
     )
     banned: tuple[str, ...] = _key(
         (), "Peer ids of which nothing is taken, whatever they earned, for as long as they are named here."

@@ -44,7 +44,7 @@ class Epochs:
         self.enter(self._counters.epoch(self._clock.now()))
 
     def enter(self, epoch: int) -> None:
-        """Do what is due once per epoch: bans end, newcomers are promoted, old messages and groups are dropped."""
+        """Do what is due once per epoch: end bans, promote untrusted peers, drop old messages and groups."""
         if epoch == self._entered:
             return
         self._entered = epoch

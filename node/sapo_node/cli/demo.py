@@ -21,7 +21,7 @@ from sapo_protocol import LocalError, load_manifest, render_manifest
 
 HONEST = 3
 EPOCH_SECONDS, MAX_ROUNDS = 20, 240
-"""Short epochs, so that standing can be earned within minutes."""
+"""Short epochs, so that peers can become healthy within minutes."""
 _START_SECONDS = 120.0
 _POLLUTER_INTERVAL = 2.0
 
@@ -165,7 +165,7 @@ class Demo:
                 str(member.external),
                 str(member.knows.get("counts", {}).get("accepted", 0)),
                 str(sum(refused_by(member).values())),
-                Text(f"{polluter['standing']}, {polluter['trained_tokens']} tokens trained", style=_style(polluter)),
+                Text(f"{polluter['state']}, {polluter['trained_tokens']} tokens trained", style=_style(polluter)),
             )
         return table
 
@@ -186,7 +186,7 @@ class Demo:
 
 
 def _style(polluter: Json) -> str:
-    return "red" if polluter["standing"] == "banned" else "yellow"
+    return "red" if polluter["state"] == "banned" else "yellow"
 
 
 def run_demo(*, rounds: int, prompts: int, json_output: bool) -> None:

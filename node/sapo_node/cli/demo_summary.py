@@ -40,7 +40,7 @@ class Member:
 
 def seen_by(member: Member, peer_id: str) -> Json:
     """What a node knows of a peer."""
-    unknown = {"standing": "unknown", "trust": 0.5, "trained_tokens": 0}
+    unknown = {"state": "unknown", "trust": 0.5, "trained_tokens": 0}
     return next((peer for peer in member.knows.get("peers", ()) if peer["peer"] == peer_id), unknown)
 
 
@@ -61,7 +61,7 @@ def summarise(members: Sequence[Member], polluter: str, before: Json, after: Map
     total = sum(
         member.knows["own_tokens"] + sum(peer["trained_tokens"] for peer in member.knows["peers"]) for member in members
     )
-    standings = sorted({view["standing"] for view in views}, key=_SEVERITY.index)
+    states = sorted({view["state"] for view in views}, key=_SEVERITY.index)
     return {
         "honest": [
             {
@@ -73,7 +73,7 @@ def summarise(members: Sequence[Member], polluter: str, before: Json, after: Map
             }
             for member in members
         ],
-        "polluters": [{"peer": polluter, "trained_share": tokens / total if total else 0.0, "standing": standings[0]}],
+        "polluters": [{"peer": polluter, "trained_share": tokens / total if total else 0.0, "state": states[0]}],
         "accepted": sum(member.knows["counts"].get("accepted", 0) for member in members),
         "refused": dict(sorted(refused.items())),
     }
@@ -97,7 +97,7 @@ def print_summary(summary: Json, console: Console) -> None:
     console.print(table)
     for polluter in summary["polluters"]:
         console.print(
-            f"polluter {short(polluter['peer'])}: {polluter['standing']}, "
+            f"polluter {short(polluter['peer'])}: {polluter['state']}, "
             f"{polluter['trained_share']:.1%} of all tokens trained on"
         )
     left_out = ", ".join(f"{name} {count}" for name, count in summary["refused"].items())
@@ -115,4 +115,4 @@ def _measured(node: Json, when: str) -> str:
     return f"{node[f'heldout_{when}']:.3f} ({low:.3f} to {high:.3f})"
 
 
-_SEVERITY = ["banned", "probation", "unknown", "newcomer", "healthy"]
+_SEVERITY = ["banned", "probation", "unknown", "untrusted", "healthy"]

@@ -14,7 +14,7 @@ from sapo_node.observability.overview import Kind, Overview, PeerView, kind_of
 
 _ROOMY = 40
 """Lines of a terminal that shows more than the least."""
-_STANDING_STYLE = {"healthy": "green", "newcomer": "cyan", "probation": "yellow", "banned": "red"}
+_STATE_STYLE = {"healthy": "green", "untrusted": "cyan", "probation": "yellow", "banned": "red"}
 
 
 def short(peer: str) -> str:
@@ -83,14 +83,14 @@ def _peers(view: Overview, shown: int) -> RenderableType:
 
 
 def peer_table(view: Overview, peers: list[PeerView], *, shorten: bool = True) -> Table:
-    """Some of the peers with their standing, and their share of all tokens trained on."""
+    """Some of the peers with their state, and their share of all tokens trained on."""
     total = view.own_tokens + view.other_tokens
     connected = set(view.session.get("connected", ()))
-    table = Table("peer", "standing", "trust", "verified", "waiting", "trained groups", "share of tokens", expand=True)
+    table = Table("peer", "state", "trust", "verified", "waiting", "trained groups", "share of tokens", expand=True)
     for peer in peers:
         table.add_row(
             (short(peer.peer) if shorten else peer.peer) + (" ●" if peer.peer in connected else ""),
-            Text(peer.standing, style=_STANDING_STYLE[peer.standing]),
+            Text(peer.state, style=_STATE_STYLE[peer.state]),
             f"{peer.trust:.2f}",
             str(peer.verified),
             str(peer.waiting),

@@ -19,7 +19,7 @@ from sapo_node.storage.counters import Counters
 from sapo_node.storage.database import Database
 from sapo_node.storage.keys import Identity
 from sapo_node.trust.accounts import Account
-from sapo_node.trust.constants import Standing
+from sapo_node.trust.constants import PeerState
 from sapo_node.trust.equivocation import EquivocationHandler
 from sapo_node.trust.ledger import Ledger
 from sapo_node.verification.verifier import Unusable
@@ -62,7 +62,7 @@ class _OpenLedger(Ledger):
     """Peer states are local policy, which no vector tests: here every peer is healthy."""
 
     def of(self, peer: str) -> Account:
-        return replace(super().of(peer), standing=Standing.HEALTHY)
+        return replace(super().of(peer), state=PeerState.HEALTHY)
 
 
 def validator_at(manifest: Manifest, now: float = 0.0) -> Ingest:

@@ -10,7 +10,7 @@ from sapo_node.processes.worker import WorkerFailed
 from sapo_node.storage.context import SwarmContext
 from sapo_node.storage.counters import Counters, Slot
 from sapo_node.training.rollout import AnswerFailed, Contribution, RoundFailed, TaskSkipped
-from sapo_node.trust.constants import NEWCOMER_COUNTERS, PENDING_PER_PEER
+from sapo_node.trust.constants import PENDING_PER_PEER, UNTRUSTED_COUNTERS
 from sapo_protocol import Manifest, in_window
 from sapo_protocol.limits import CLOCK_SKEW_SECONDS
 
@@ -25,9 +25,9 @@ def seconds_after(manifest: Manifest, *, shared: bool) -> float:
 
     A peer keeps at most PENDING_PER_PEER rollouts of one issuer until it verifies them, so an epoch has no more rounds
     that share something. A round that shares nothing costs the peers nothing: the next one begins as soon as the
-    counters that peers accept from a newcomer (NEWCOMER_COUNTERS) still last for the epoch.
+    counters that peers accept from an untrusted peer (UNTRUSTED_COUNTERS) still last for the epoch.
     """
-    counters = manifest.max_rounds * NEWCOMER_COUNTERS
+    counters = manifest.max_rounds * UNTRUSTED_COUNTERS
     return manifest.epoch_seconds / (min(counters, PENDING_PER_PEER) if shared else counters)
 
 

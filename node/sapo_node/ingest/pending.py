@@ -1,6 +1,6 @@
 """Rollouts that are signed and well-formed but not yet verified: bounded, and drawn by peer, never first-come.
 
-Within a class of standing a peer is drawn at random and then the rollout of it that arrived last: a peer that sends
+Among peers of one state a peer is drawn at random and then the rollout of it that arrived last: a peer that sends
 more is not verified more, and what is trained on is what its policy does by now. What overflows is the oldest of the
 peer that holds most.
 """

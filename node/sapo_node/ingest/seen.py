@@ -28,7 +28,7 @@ class ReplayWindow:
         self._database = database
         self._defences = defences
         by_epoch = database.rows("SELECT epoch, count(*) FROM seen WHERE newcomer = 1 GROUP BY epoch")
-        self._newcomers = Counter(dict(by_epoch))
+        self._untrusted = Counter(dict(by_epoch))
         row = database.row("SELECT before FROM forgotten")
         self._forgotten: int | None = row[0] if row else None
 
@@ -51,11 +51,11 @@ class ReplayWindow:
         )
         return row[0] if row else None
 
-    def newcomers(self, epoch: int) -> int:
-        """How many envelopes of newcomers were accepted in an epoch."""
-        return self._newcomers[epoch]
+    def untrusted(self, epoch: int) -> int:
+        """How many envelopes of untrusted peers were accepted in an epoch."""
+        return self._untrusted[epoch]
 
-    def accept(self, opened: Opened, header: Header, *, received: int, newcomer: bool) -> None:
+    def accept(self, opened: Opened, header: Header, *, received: int, untrusted: bool) -> None:
         """Remember an envelope and which of its bodies have come by now."""
         place = (opened.issuer, header.epoch, header.counter)
         before = self._database.row("SELECT newcomer FROM seen WHERE issuer = ? AND epoch = ? AND counter = ?", *place)
@@ -65,9 +65,9 @@ class ReplayWindow:
             opened.envelope_id,
             opened.envelope,
             received,
-            newcomer,
+            untrusted,
         )
-        self._newcomers[header.epoch] += newcomer - (before[0] if before else 0)
+        self._untrusted[header.epoch] += untrusted - (before[0] if before else 0)
 
     def forget_before(self, epoch: int) -> None:
         """Drop what the window refuses anyway, for good."""
@@ -76,7 +76,7 @@ class ReplayWindow:
             self._database.execute("DELETE FROM forgotten")
             self._database.execute("INSERT INTO forgotten VALUES (?)", epoch)
             self._forgotten = epoch
-            self._newcomers = Counter({each: count for each, count in self._newcomers.items() if each >= epoch})
+            self._untrusted = Counter({each: count for each, count in self._untrusted.items() if each >= epoch})
 
     def remembers(self, epoch: int) -> bool:
         """Whether what was accepted in an epoch is still known."""

@@ -1,8 +1,7 @@
 """Which shards of a swarm a node follows: all of them, until they bring more than it is willing to hear.
 
-Standing is first-hand, and issuers change shards with every epoch. So where a node hears a part only, it follows those
-on which most of the peers publish that are in good standing here: them it meets again, and with them whoever else
-publishes there.
+Peer states are first-hand, and issuers change shards with every epoch. So a node that follows only some shards follows
+those on which most of its healthy peers publish. It meets these peers again, and all others that publish there.
 """
 
 import random
@@ -59,7 +58,7 @@ class ShardSubscriptions:
         return affordable_shards((accepted - self._before) / seconds / len(self.shards), self._manifest.shards)
 
     def _known_best(self, epoch: int, count: int, among: Collection[int]) -> frozenset[int]:
-        """So many of the shards, of which most peers in good standing publish on them in an epoch."""
+        """So many of the shards, of which most healthy peers publish on them in an epoch."""
         if count >= len(among):
             return frozenset(among)
         known = Counter(shard_of(self._manifest, public_key_of(peer), epoch) for peer in self._ledger.healthy())

@@ -19,7 +19,7 @@ from sapo_node.net.interface import TARGET_PEERS, Acquaintances, AskFailed, Peer
 from sapo_node.net.seen_cache import RecentIds
 from sapo_node.storage.context import SwarmContext
 from sapo_node.storage.counters import Counters
-from sapo_node.trust.constants import Fact, Standing
+from sapo_node.trust.constants import Fact, PeerState
 from sapo_node.trust.ledger import Ledger
 from sapo_protocol import (
     GetRequest,
@@ -123,14 +123,14 @@ class Responder:
         return encode_delivery(messages)
 
     def _introductions(self, request: PeersRequest, asker: str) -> bytes:
-        """Of the connected peers that follow what is asked about and whose place is known, those in good standing
+        """Of the connected peers that follow what is asked about and whose place is known, healthy ones
         first, and others each time.
         """
         topics = {topic for shard, topic in enumerate(self._topics) if request.shards >> shard & 1}
         met = (each for each in self._peers() if each.addresses and each.peer_id != asker)
         known = [each for each in met if not topics.isdisjoint(each.follows)]
         self._rng.shuffle(known)
-        known.sort(key=lambda each: self._ledger.standing(each.peer_id) is not Standing.HEALTHY)
+        known.sort(key=lambda each: self._ledger.state(each.peer_id) is not PeerState.HEALTHY)
         introduced = [PeerAddress(public_key_of(each.peer_id), each.addresses[0]) for each in known[: request.most]]
         return encode_peers(sorted(introduced, key=lambda each: each.key))
 

@@ -20,7 +20,7 @@ from sapo_node.net.interface import Verdict
 from sapo_node.storage.context import SwarmContext
 from sapo_node.storage.counters import Counters, KeyInUseElsewhere
 from sapo_node.storage.database import Database, StateError
-from sapo_node.trust.constants import Fact, Standing
+from sapo_node.trust.constants import Fact, PeerState
 from sapo_node.trust.defences import DEFENDED, Defences
 from sapo_node.trust.equivocation import EquivocationHandler
 from sapo_node.trust.ledger import Ledger
@@ -204,10 +204,10 @@ class Ingest:
         # Step 14: local.
         self._require_place(rollout)
         # Step 15.
-        newcomer = self._ledger.standing(peer_id(sealed.issuer)) is not Standing.HEALTHY
+        untrusted = self._ledger.state(peer_id(sealed.issuer)) is not PeerState.HEALTHY
         fresh = tuple(None if received >> k & 1 else body for k, body in enumerate(bodies))
         with self._database.transaction():
-            self._window.accept(rollout.opened, rollout.header, received=received | _bits(bodies), newcomer=newcomer)
+            self._window.accept(rollout.opened, rollout.header, received=received | _bits(bodies), untrusted=untrusted)
             self._pending_queue.put(replace(rollout, bodies=fresh))
         self._message_store.put(rollout)
         self.accepted += 1
@@ -247,13 +247,13 @@ class Ingest:
         raise _Ignore(Ignored.EQUIVOCATION)
 
     def _require_place(self, rollout: Rollout) -> None:
-        """The quotas of those in no good standing. Names that never gave anything have one in common, which must not
+        """The quotas of peers that are not healthy. Names that never gave anything have one in common, which must not
         keep out those who did: they are few, since each was verified.
         """
         header, account = rollout.header, self._ledger.of(peer_id(rollout.opened.issuer))
-        if account.standing is not Standing.HEALTHY:
-            over = header.counter >= self._manifest.max_rounds * self._defences.newcomer_counters
-            crowded = self._window.newcomers(header.epoch) >= self._defences.newcomer_envelopes
+        if account.state is not PeerState.HEALTHY:
+            over = header.counter >= self._manifest.max_rounds * self._defences.untrusted_counters
+            crowded = self._window.untrusted(header.epoch) >= self._defences.untrusted_envelopes
             if over or (crowded and not account.earned):
                 raise _Ignore(Ignored.OVER_QUOTA)
 

@@ -19,7 +19,7 @@ from sapo_node.net.control_rate import BURST_SECONDS, Spent, counts_of
 from sapo_node.net.gossip_score import NEAR_SECONDS, TOLERATED, Offence, Scores
 from sapo_node.net.gossipsub import DIALLED, SteadyGossipSub
 
-KEPT_BY_SCORE = 4  # of a mesh that is too large; the rest is drawn, so that newcomers stay too
+KEPT_BY_SCORE = 4  # of a mesh that is too large; the rest is drawn, so that untrusted peers stay too
 OPPORTUNITY_BEATS = 15  # heartbeats between attempts to better a mesh
 OPPORTUNITY_SCORE = 1.0  # the median of a mesh below which it is tried: hardly a message a minute comes first from it
 OPPORTUNITY_PEERS = 2

@@ -1,4 +1,4 @@
-"""Explains, from stored facts, what became of a rollout and why a peer has its standing."""
+"""Explains, from stored facts, what became of a rollout and why a peer has its state."""
 
 import time
 from collections import Counter
@@ -11,7 +11,7 @@ from sapo_node.observability.reasons import REASONS
 from sapo_node.storage.database import Database
 from sapo_node.trust import constants
 from sapo_node.trust.accounts import Account, Offence, account_of, offences_of
-from sapo_node.trust.constants import Standing
+from sapo_node.trust.constants import PeerState
 from sapo_protocol import LocalError, Manifest, epoch_start
 
 _LEAST_CHARACTERS = 6
@@ -111,7 +111,7 @@ def peer(database: Database, name: str, manifest: Manifest) -> Told:
     offences = offences_of(database, account.peer)
     has_equivocated = database.row("SELECT 1 FROM evidence WHERE peer = ?", account.peer) is not None
     ends = None
-    if account.standing is Standing.BANNED and not account.named and not has_equivocated:
+    if account.state is PeerState.BANNED and not account.named and not has_equivocated:
         ends = epoch_start(manifest, account.since + constants.BAN_EPOCHS)
     groups, tokens = database.row("SELECT groups, tokens FROM trained WHERE peer = ?", account.peer) or (0, 0)
     lines = [account.peer, *_of_account(account, offences, ends, has_equivocated=has_equivocated)]
@@ -122,7 +122,7 @@ def peer(database: Database, name: str, manifest: Manifest) -> Told:
         lines += _of_filters([each for each in entries if each.fate is fate]) if fate is Fate.TRAINED else _reason(why)
     facts = {
         "peer": account.peer,
-        "standing": account.standing.value,
+        "state": account.state.value,
         "named": account.named,
         "offences": [asdict(each) for each in offences],
         "banned_until": ends,
@@ -173,49 +173,49 @@ def _of_account(
     seen = [f"{each}, the last {moment(each.last)}" for each in offences] or ["no offence seen"]
     if ends is not None:
         seen.append(f"banned until {moment(ends)}")
-    standing = (
-        f"Standing: {account.standing}, trust {account.trust:.2f}: groups that held weigh {evidence.good:.1f}, "
+    state = (
+        f"State: {account.state}, trust {account.trust:.2f}: groups that held weigh {evidence.good:.1f}, "
         f"offences {evidence.bad:.1f} (what is long ago weighs less)."
     )
-    lines = [standing, f"Seen of it: {'; '.join(seen)}."]
+    lines = [state, f"Seen of it: {'; '.join(seen)}."]
     if has_equivocated:
         lines.append(
             "It signed two contents for one round: `sapo-node peers PEER --evidence` shows both. That ban never ends."
         )
     elif account.named:
-        lines.append(_of_word(account.standing))
+        lines.append(_of_word(account.state))
     else:
         lines.append(_outlook(account))
     return lines
 
 
-def _of_word(standing: Standing) -> str:
+def _of_word(state: PeerState) -> str:
     """What the operator's word means, and how to take it back."""
-    key = "banned" if standing is Standing.BANNED else "trusted"
-    meaning = "nothing of it is taken" if standing is Standing.BANNED else "it is healthy whatever it earned"
+    key = "banned" if state is PeerState.BANNED else "trusted"
+    meaning = "nothing of it is taken" if state is PeerState.BANNED else "it is healthy whatever it earned"
     return f"It is named in `{key}` of this node's configuration: {meaning} until that line is removed."
 
 
 def _outlook(account: Account) -> str:
-    """What the standing means, and what would change it."""
-    match account.standing:
-        case Standing.HEALTHY:
+    """What the state means, and what would change it."""
+    match account.state:
+        case PeerState.HEALTHY:
             return (
                 f"Its groups are drawn by trust and age, at most {constants.PEER_SHARE:.0%} of a round from one peer."
             )
-        case Standing.NEWCOMER:
+        case PeerState.UNTRUSTED:
             left = max(0, constants.HEALTHY_AFTER - account.earned)
             return (
-                f"Newcomers together have {constants.NEWCOMER_SHARE:.0%} of a round. It needs {left} more verified "
-                f"groups, of which at most {constants.EARNED_PER_EPOCH} count in an epoch, and then a place among the "
-                f"few that are promoted in each; or `trusted` in this node's configuration."
+                f"Untrusted peers together have {constants.UNTRUSTED_SHARE:.0%} of a round. It needs {left} more "
+                f"verified groups, of which at most {constants.EARNED_PER_EPOCH} count in an epoch, and then a place among "
+                f"the few that are promoted in each; or `trusted` in this node's configuration."
             )
-        case Standing.PROBATION:
+        case PeerState.PROBATION:
             return (
-                f"It counts as a newcomer for what was seen of it, until its trust is {constants.RECOVERED_TRUST:g} "
+                f"It has the limits of an untrusted peer until its trust is {constants.RECOVERED_TRUST:g} "
                 f"again: verified groups raise it."
             )
-        case Standing.BANNED:
+        case PeerState.BANNED:
             return "Nothing of it is taken until the ban ends."
 
 

@@ -11,7 +11,7 @@ from sapo_node.ingest.validator import Ignored
 from sapo_node.observability.history import History
 from sapo_node.storage.database import Database
 from sapo_node.training.batch_log import LOCAL
-from sapo_node.trust.accounts import account_of, standings
+from sapo_node.trust.accounts import account_of, states
 from sapo_node.verification.verifier import Unusable
 from sapo_protocol import Layer
 
@@ -39,10 +39,10 @@ class PeerView:
     """One peer."""
 
     peer: str
-    standing: str
+    state: str
     trust: float
     verified: int
-    """Groups that counted towards its standing."""
+    """Groups that counted towards its state."""
     waiting: int
     """Verified groups in the pool."""
     trained_groups: int
@@ -65,8 +65,8 @@ class Overview:
     """Accepted envelopes and refusals by reason, since the state was made."""
     peers: list[PeerView]
     """Those trained on most and those who offended most."""
-    standings: dict[str, int]
-    """How many peers are known, by standing."""
+    states: dict[str, int]
+    """How many peers are known, by state."""
     own_tokens: int
     """Tokens trained on that this node generated itself."""
     other_tokens: int
@@ -100,7 +100,7 @@ def overview(database: Database, *, rounds: int = LAST_ROUNDS, peers: int | None
         history.rounds(rounds),
         history.counts(),
         _peers(database, peers),
-        standings(database),
+        states(database),
         own,
         tokens - own,
         history.answers(),
@@ -128,4 +128,4 @@ def _peer(database: Database, peer: str) -> PeerView:
     account = account_of(database, peer)
     groups, tokens = database.row("SELECT groups, tokens FROM trained WHERE peer = ?", peer) or (0, 0)
     [(waiting,)] = database.rows("SELECT count(*) FROM pool WHERE peer = ?", peer)
-    return PeerView(peer, account.standing.value, round(account.trust, 3), account.earned, waiting, groups, tokens)
+    return PeerView(peer, account.state.value, round(account.trust, 3), account.earned, waiting, groups, tokens)

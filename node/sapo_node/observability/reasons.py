@@ -58,8 +58,8 @@ REASONS: Mapping[str, Reason] = MappingProxyType(
             "Right clocks: compare this machine's with the author's, and look for a slow network between them.",
         ),
         Ignored.OVER_QUOTA: Reason(
-            "Its author is a newcomer and has sent more than newcomers may, or newcomers together have.",
-            "Standing: groups that hold, over at least two epochs. Or name the peer in `trusted`.",
+            "Its author is untrusted and has sent more than an untrusted peer may, or all of them together have.",
+            "Verified groups over at least two epochs. Or name the peer in `trusted`.",
         ),
         Ignored.EQUIVOCATION: Reason(
             "Its author signed two contents for one round. The node bans it for that.",
@@ -83,8 +83,8 @@ REASONS: Mapping[str, Reason] = MappingProxyType(
             "The same versions of reasoning-gym and of the swarm's manifest on both sides.",
         ),
         Unusable.FALSE_CLAIM: Reason(
-            "Its author claims rewards that its completions do not earn. That lowers its standing here.",
-            "True claims, for long enough: standing is earned again more slowly than it is lost.",
+            "Its author claims rewards that its completions do not earn. That lowers the trust in it.",
+            "True claims, for long enough: trust rises more slowly than it falls.",
         ),
         Unusable.ZERO_ADVANTAGE: Reason(
             "All its completions earn the same reward, so the group has zero advantage.",
@@ -92,11 +92,11 @@ REASONS: Mapping[str, Reason] = MappingProxyType(
         ),
         NotDrawn.ENOUGH: Reason("Others were drawn before its turn came.", _WAIT),
         NotDrawn.PEER_SHARE: Reason(
-            "Its peer, or those who came into good standing with it, had their share of that round already.", _WAIT
+            "Its peer, or those who became healthy with it, had their share of that round already.", _WAIT
         ),
-        NotDrawn.NEWCOMERS: Reason(
-            "Its peer is a newcomer or on probation, and those together have a small share of every round.",
-            "Standing: groups that hold, over at least two epochs. Or name the peer in `trusted`.",
+        NotDrawn.UNTRUSTED: Reason(
+            "Its peer is untrusted or on probation, and those together have a small share of every round.",
+            "Verified groups over at least two epochs. Or name the peer in `trusted`.",
         ),
         NotDrawn.TOO_OLD: Reason("It is of an epoch too long ago.", "Nothing; it leaves the pool."),
         NotDrawn.NONE_WANTED: Reason(

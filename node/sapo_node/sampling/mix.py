@@ -140,7 +140,7 @@ class Auto:
         self._own.add(self._worth(local), len(local))
         if others:
             self._others.add(self._worth(others), len(others))
-        # Where places stayed empty the rest on offer was kept back by a bound, of a peer or of all newcomers.
+        # Where places stayed empty the rest on offer was kept back by a bound, of a peer or of all untrusted peers.
         self._supply.add(drawn if drawn < self._external else min(supply, MAX_EXTERNAL))
         self._watch(local)
         target = self._target()

@@ -6,9 +6,9 @@ completion bytes, because a peer that knows the answers can make every group inf
 
 - one group: at most MASS_LIMIT times the median of healthy peers' groups on offer, else its weight is scaled down;
 - one peer: at most its share of J, though never less than one group;
-- all peers promoted in one epoch: a quarter of J, or their share by heads of all in good standing if that is more,
-  since keys of one hand come into good standing together;
-- all newcomers and peers on probation together: a fractional credit that grows by a tenth of J each round.
+- all peers promoted in one epoch: a quarter of J, or their share by heads of all healthy if that is more,
+  since keys of one hand become healthy together;
+- all untrusted peers and peers on probation together: a fractional credit that grows by a tenth of J each round.
 
 Places that stay empty shrink J towards 0: in a swarm of malicious peers a node learns as it would alone.
 """
@@ -29,7 +29,7 @@ from sapo_node.sampling.filters.interface import Span
 from sapo_node.sampling.pass_rates import PassRates
 from sapo_node.sampling.weights import Selection, own_advantages, preference
 from sapo_node.trust import constants
-from sapo_node.trust.constants import Standing
+from sapo_node.trust.constants import PeerState
 from sapo_node.trust.defences import DEFENDED, Defences
 from sapo_node.trust.ledger import Ledger
 
@@ -58,7 +58,7 @@ class NotDrawn(StrEnum):
 
     ENOUGH = "enough others were drawn"
     PEER_SHARE = "its peer, or those promoted with it, had their share of this round"
-    NEWCOMERS = "newcomers had their share of this round"
+    UNTRUSTED = "untrusted peers had their share of this round"
     TOO_OLD = "too old to be trained on"
     NONE_WANTED = "this round wanted none"
 
@@ -78,7 +78,7 @@ class _Room:
     def __init__(self, ledger: Ledger, count: int, defences: Defences) -> None:
         self._ledger = ledger
         self._peers: defaultdict[str, float] = defaultdict(lambda: max(1.0, defences.peer_share * count))
-        heads = Counter(each.cohort for each in ledger.accounts() if each.standing is Standing.HEALTHY)
+        heads = Counter(each.cohort for each in ledger.accounts() if each.state is PeerState.HEALTHY)
         self._cohorts = {
             cohort: max(1.0, max(defences.cohort_share, number / heads.total()) * count)
             for cohort, number in heads.items()
@@ -113,13 +113,13 @@ class Sampler:
         self._selection = selection
         self._rng = rng
         self._defences = defences
-        self._newcomer_credit = 0.0
+        self._untrusted_credit = 0.0
 
     def draw(self, offered: Sequence[Offered], count: int, *, epoch: int) -> Draw:
         """At most `count` groups (J) of those on offer."""
         defences = self._defences
-        self._newcomer_credit = min(
-            defences.newcomer_credit_limit, self._newcomer_credit + defences.newcomer_share * count
+        self._untrusted_credit = min(
+            defences.untrusted_credit_limit, self._untrusted_credit + defences.untrusted_share * count
         )
         groups = [each.group for each in offered]
         fresh = [group for group in groups if epoch - group.epoch <= defences.max_age]
@@ -140,7 +140,7 @@ class Sampler:
             if share < _LEAST_SHARE:
                 passed.append((group, NotDrawn.PEER_SHARE))
             elif not self._affords(group.peer, share * units):
-                passed.append((group, NotDrawn.NEWCOMERS))
+                passed.append((group, NotDrawn.UNTRUSTED))
             else:
                 room.take(group.peer, share * units)
                 weight = share * constants.AGE_WEIGHT ** max(0, epoch - group.epoch)
@@ -149,13 +149,12 @@ class Sampler:
         return Draw(drawn, passed)
 
     def reference_set(self, groups: Sequence[VerifiedGroup]) -> Sequence[VerifiedGroup]:
-        """The groups by which all are measured: those of healthy peers, while there are any. Else newcomers, by many
-        groups of hardly any mass or worth, could make everybody else's look too heavy or not worth taking, and by many
-        long ones pass as light themselves.
+        """The groups by which all are measured: those of healthy peers, if there are any. Untrusted peers could
+        shift the median: many light groups would make all others look too heavy, and many long ones would look light.
         """
         if not self._defences.healthy_reference:
             return groups
-        return [group for group in groups if self._ledger.standing(group.peer) is Standing.HEALTHY] or groups
+        return [group for group in groups if self._ledger.state(group.peer) is PeerState.HEALTHY] or groups
 
     def _order(self, groups: list[VerifiedGroup], epoch: int) -> list[VerifiedGroup]:
         """A random order without replacement, by weight (Efraimidis and Spirakis 2006)."""
@@ -176,14 +175,14 @@ class Sampler:
 
     def _affords(self, peer: str, units: float) -> bool:
         """Whether the peer's class may still spend; the shared credit may overdraw by part of a group and pays it
-        back. However little mass a newcomer's group has, it takes the place of one.
+        back. However little weight an untrusted peer's group has, it takes the place of one.
         """
-        standing = self._ledger.standing(peer)
-        if standing is Standing.HEALTHY:
+        state = self._ledger.state(peer)
+        if state is PeerState.HEALTHY:
             return True
-        if standing is Standing.BANNED or self._newcomer_credit < 1:
+        if state is PeerState.BANNED or self._untrusted_credit < 1:
             return False
-        self._newcomer_credit -= max(1.0, units)
+        self._untrusted_credit -= max(1.0, units)
         return True
 
 

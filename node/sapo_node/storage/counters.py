@@ -1,8 +1,8 @@
 """This node's own rounds: counters that are never used twice, and the signed bytes that were published under them.
 
 A counter is reserved, durably, before anything is generated for it; the signed message is stored before it is
-published and re-sent verbatim. Two envelopes under one (epoch, counter) would be equivocation, and cost the key its
-standing for good: so a key that is older than this state, and a state that is not where it was (restored, copied, or
+published and re-sent verbatim. Two envelopes under one (epoch, counter) would be equivocation, and the key would
+be banned for good: so a key that is older than this state, and a state that is not where it was (restored, copied, or
 its machine was), first listens for two epochs. Then it waits for a random moment more: of two copies that started
 together, the one that waits longer hears the other.
 """

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from sapo_node.storage.database import Database
-from sapo_node.trust.constants import Evidence, Fact, Standing
+from sapo_node.trust.constants import Evidence, Fact, PeerState
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS ledger (
@@ -31,10 +31,10 @@ class Account:
     """What the ledger holds of one peer."""
 
     peer: str
-    standing: Standing = Standing.NEWCOMER
+    state: PeerState = PeerState.UNTRUSTED
     evidence: Evidence = Evidence()
     earned: int = 0
-    """Verified groups that counted towards standing."""
+    """Verified groups that counted towards the state healthy."""
     earned_epoch: int = 0
     earned_now: int = 0
     """Those of `earned_epoch`."""
@@ -43,7 +43,7 @@ class Account:
     could choose the epoch would choose a cohort for itself."""
 
     named: bool = False
-    """Whether `standing` is the operator's word."""
+    """Whether `state` is the operator's word."""
 
     @property
     def trust(self) -> float:
@@ -52,8 +52,8 @@ class Account:
 
     @property
     def cohort(self) -> int | None:
-        """The epoch in which a healthy peer came into good standing; None for the operator's own word, and others."""
-        return self.since or None if self.standing is Standing.HEALTHY and not self.named else None
+        """The epoch in which a healthy peer became healthy; None for the operator's own word, and others."""
+        return self.since or None if self.state is PeerState.HEALTHY and not self.named else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ def account_of(database: Database, peer: str) -> Account:
     row = database.row("SELECT * FROM ledger WHERE peer = ?", peer)
     account = account_from(row) if row else Account(peer)
     named = database.row("SELECT standing FROM named WHERE peer = ?", peer)
-    return replace(account, standing=Standing(named[0]), named=True) if named else account
+    return replace(account, state=PeerState(named[0]), named=True) if named else account
 
 
 def offences_of(database: Database, peer: str) -> list[Offence]:
@@ -83,19 +83,21 @@ def offences_of(database: Database, peer: str) -> list[Offence]:
     return [Offence(Fact(fact), count, last) for fact, count, last in rows]
 
 
-def standings(database: Database) -> dict[str, int]:
-    """How many peers are known, by standing."""
-    earned = Counter(dict(database.rows("SELECT standing, count(*) FROM ledger GROUP BY standing")))
-    for standing, stored in database.rows(
+def states(database: Database) -> dict[str, int]:
+    """How many peers are known, by state."""
+    earned: Counter[PeerState] = Counter()
+    for state, count in database.rows("SELECT standing, count(*) FROM ledger GROUP BY standing"):
+        earned[PeerState(state)] += count
+    for state, stored in database.rows(
         "SELECT named.standing, ledger.standing FROM named LEFT JOIN ledger USING (peer)"
     ):
-        earned[standing] += 1
+        earned[PeerState(state)] += 1
         if stored is not None:
-            earned[stored] -= 1
-    return {standing: count for standing, count in sorted(earned.items()) if count}
+            earned[PeerState(stored)] -= 1
+    return {state.value: count for state, count in sorted(earned.items()) if count}
 
 
 def account_from(row: tuple[Any, ...]) -> Account:
     """The account in a row of the table `ledger`."""
-    peer, standing, good, bad, earned, earned_epoch, earned_now, since = row
-    return Account(peer, Standing(standing), Evidence(good, bad), earned, earned_epoch, earned_now, since)
+    peer, state, good, bad, earned, earned_epoch, earned_now, since = row
+    return Account(peer, PeerState(state), Evidence(good, bad), earned, earned_epoch, earned_now, since)

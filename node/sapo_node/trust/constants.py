@@ -31,13 +31,18 @@ class Fact(StrEnum):
         return f"{self.removesuffix('y')}ies" if self.endswith("y") else f"{self}s"
 
 
-class Standing(StrEnum):
+class PeerState(StrEnum):
     """What a peer has earned. It outlives connections and restarts."""
 
-    NEWCOMER = "newcomer"
+    UNTRUSTED = "untrusted"
     HEALTHY = "healthy"
     PROBATION = "probation"
     BANNED = "banned"
+
+    @classmethod
+    def _missing_(cls, value: object) -> "PeerState | None":
+        """Ledgers of version 0.1 say `newcomer` of an untrusted peer."""
+        return cls.UNTRUSTED if value == "newcomer" else None
 
 
 OFFENCE = {
@@ -46,28 +51,28 @@ OFFENCE = {
     Fact.FORGED_SIGNATURE: 0.15,
     Fact.INVALID_MESSAGE: 0.15,
 }
-"""Weight of each offence; about 22 invalid messages weigh as much as three lies."""
+"""Weight of each offence; about 22 invalid messages weigh as much as three false claims."""
 
 FORGETTING = 0.95
 """What a fact of weight 1 leaves of everything known before."""
 LIE_FACTOR = 5.0
 BAN_OFFENCES, BAN_TRUST = 3.0, 0.2
-"""Banned when both hold: one slip of an honest newcomer is not enough."""
+"""Banned when both hold: one slip of an honest untrusted peer is not enough."""
 PROBATION_TRUST, RECOVERED_TRUST = 0.5, 0.8
 BAN_EPOCHS = 144
 """A ban for lies ends in probation after this many epochs; a ban for equivocation never ends."""
 
 EARNED_PER_EPOCH = 8
-"""Verified groups per epoch that count towards standing: time is the price of trust, not volume."""
+"""Verified groups per epoch that count towards the state healthy: time is the price of trust, not volume."""
 HEALTHY_AFTER = 16
-"""Counted groups after which a newcomer may be promoted."""
+"""Counted groups after which an untrusted peer may be promoted."""
 PROMOTIONS_SHARE, PROMOTIONS_LEAST = 0.25, 4
 """Promotions per epoch: as a share of the healthy peers, and at least, so that a swarm of strangers begins."""
 
-NEWCOMER_SHARE = 0.1
-"""All newcomers together, as a share of the external groups asked for."""
-NEWCOMER_CREDIT_LIMIT = 2.0
-"""Groups of unused newcomer credit that are kept."""
+UNTRUSTED_SHARE = 0.1
+"""All untrusted peers together, as a share of the external groups asked for."""
+UNTRUSTED_CREDIT_LIMIT = 2.0
+"""Unused credit of untrusted peers that is kept, in groups."""
 PEER_SHARE = 0.5
 """One peer's share of the external groups, though never less than one group."""
 COHORT_SHARE = 0.25
@@ -78,22 +83,22 @@ AGE_WEIGHT, MAX_AGE = 0.7, 4
 LOSS_WEIGHT_LIMIT = 2.0
 """How far the training mass of one group may exceed the median of the groups on offer."""
 
-NEWCOMER_VERIFICATIONS = 2
-"""Rollouts of newcomers and peers on probation that are verified per round, all together; who has begun to earn
-standing and still can in this epoch comes first."""
+UNTRUSTED_VERIFICATIONS = 2
+"""Rollouts of untrusted peers and peers on probation that are verified per round, all together. Peers that can become
+healthy in this epoch come first."""
 AUDIT_RATE = 0.05
 """Share of the groups claimed flat that are scored all the same."""
 
 MESSAGES_PER_SECOND, MESSAGE_BURST = 200.0, 1_000.0
 """Messages taken from one sender, who may carry those of a whole swarm."""
-NEWCOMER_COUNTERS = 0.5
-"""Counters that a newcomer may advance in an epoch, as a share of the swarm's maximum. Skipped ones count."""
+UNTRUSTED_COUNTERS = 0.5
+"""Counters that an untrusted peer may advance in an epoch, as a share of the swarm's maximum. Skipped ones count."""
 UNKNOWN_BANS = 64
 """Equivocators without verified groups that the node bans in one epoch, and evidence messages it publishes in one."""
 PENDING_ROLLOUTS, PENDING_PER_PEER = 2_048, 64
 """Rollouts that wait for verification: of all peers together, and of one."""
-NEWCOMER_ENVELOPES = 5_000
-"""Envelopes of all newcomers together after which those who never earned anything here are not heard in an epoch."""
+UNTRUSTED_ENVELOPES = 5_000
+"""Envelopes of all untrusted peers in an epoch. Above it the node ignores peers without verified groups."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,12 +122,12 @@ class Evidence:
         return Evidence(self.good * fade, self.bad * fade + weight)
 
 
-def standing_after(standing: Standing, evidence: Evidence) -> Standing:
-    """The standing that the evidence leaves a peer; promotion of newcomers is the ledger's, since it is rationed."""
+def state_after(state: PeerState, evidence: Evidence) -> PeerState:
+    """The state of a peer after new evidence. The ledger promotes untrusted peers, since promotions are rationed."""
     if evidence.bad >= BAN_OFFENCES and evidence.trust < BAN_TRUST:
-        return Standing.BANNED
-    if standing is Standing.HEALTHY and evidence.trust < PROBATION_TRUST:
-        return Standing.PROBATION
-    if standing is Standing.PROBATION and evidence.trust >= RECOVERED_TRUST:
-        return Standing.HEALTHY
-    return standing
+        return PeerState.BANNED
+    if state is PeerState.HEALTHY and evidence.trust < PROBATION_TRUST:
+        return PeerState.PROBATION
+    if state is PeerState.PROBATION and evidence.trust >= RECOVERED_TRUST:
+        return PeerState.HEALTHY
+    return state

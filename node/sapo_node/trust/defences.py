@@ -69,8 +69,8 @@ class Defences:
     """Whether a second envelope under one (issuer, epoch, counter) is refused, and bans its issuer."""
     messages_per_second: float = constants.MESSAGES_PER_SECOND
     message_burst: float = constants.MESSAGE_BURST
-    newcomer_counters: float = constants.NEWCOMER_COUNTERS
-    newcomer_envelopes: int = constants.NEWCOMER_ENVELOPES
+    untrusted_counters: float = constants.UNTRUSTED_COUNTERS
+    untrusted_envelopes: int = constants.UNTRUSTED_ENVELOPES
     pending_rollouts: int = constants.PENDING_ROLLOUTS
     pending_per_peer: int = constants.PENDING_PER_PEER
 
@@ -90,15 +90,15 @@ class Defences:
     blamed: Callable[[str], str] = _author
     """The peer that is charged with a false claim or a malformed body, given the peer id of the issuer."""
     begun_first: bool = True
-    """Whether newcomers that have begun to earn standing are verified before the others."""
-    newcomer_verifications: int = constants.NEWCOMER_VERIFICATIONS
+    """Whether untrusted peers that have begun to earn the state healthy are verified before the others."""
+    untrusted_verifications: int = constants.UNTRUSTED_VERIFICATIONS
 
     # sampling/
     healthy_reference: bool = True
     """Whether groups are measured by those of healthy peers alone, while there are any."""
     max_age: int = constants.MAX_AGE
-    newcomer_share: float = constants.NEWCOMER_SHARE
-    newcomer_credit_limit: float = constants.NEWCOMER_CREDIT_LIMIT
+    untrusted_share: float = constants.UNTRUSTED_SHARE
+    untrusted_credit_limit: float = constants.UNTRUSTED_CREDIT_LIMIT
     peer_share: float = constants.PEER_SHARE
     cohort_share: float = constants.COHORT_SHARE
     mass_limit: float = constants.LOSS_WEIGHT_LIMIT

@@ -7,7 +7,7 @@ epoch (UNKNOWN_BANS). Evidence against all other peers has none.
 import logging
 from collections import deque
 
-from sapo_node.trust.constants import Standing
+from sapo_node.trust.constants import PeerState
 from sapo_node.trust.defences import DEFENDED, Defences
 from sapo_node.trust.ledger import Ledger
 from sapo_protocol import Equivocation, peer_id
@@ -57,7 +57,7 @@ class EquivocationHandler:
 
     def _is_unknown(self, peer: str) -> bool:
         account = self._ledger.of(peer)
-        return account.earned == 0 and account.standing is not Standing.HEALTHY
+        return account.earned == 0 and account.state is not PeerState.HEALTHY
 
     def take_announcements(self) -> list[bytes]:
         """Evidence to be published now; each is handed out once."""

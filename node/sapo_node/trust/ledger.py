@@ -1,12 +1,12 @@
-"""The trust ledger: durable, first-hand, keyed by peer. Facts go in, standing comes out; no opinion of a peer ever
-enters.
+"""The trust ledger: durable, first-hand, keyed by peer. Facts go in, peer states come out. No opinion of a
+peer ever enters.
 
 The operator's word stands above what a peer earned: a peer named in `trusted` is healthy and a peer named in `banned`
 is banned, for exactly as long as it is named. What the peer earns meanwhile is kept, and counts again afterwards. One
 thing stands above the operator's word: a peer that signed two contents for one round stays banned although it is
 trusted.
 
-`at(epoch)` first: call it when an epoch begins, so that bans end and newcomers who have earned it are promoted.
+`at(epoch)` first: call it when an epoch begins, so that bans end and untrusted peers who have earned it are promoted.
 """
 
 import logging
@@ -18,7 +18,7 @@ from dataclasses import replace
 from sapo_node.storage.database import Database
 from sapo_node.trust import constants
 from sapo_node.trust.accounts import Account, Offence, account_from, offences_of
-from sapo_node.trust.constants import Evidence, Fact, Standing
+from sapo_node.trust.constants import Evidence, Fact, PeerState
 from sapo_node.trust.defences import DEFENDED, Defences
 from sapo_protocol import Equivocation, peer_id
 
@@ -50,7 +50,7 @@ class Ledger:
         self._now = now
         self._defences = defences
         self._epoch = epoch
-        self._named = dict.fromkeys(trusted, Standing.HEALTHY) | dict.fromkeys(banned, Standing.BANNED)
+        self._named = dict.fromkeys(trusted, PeerState.HEALTHY) | dict.fromkeys(banned, PeerState.BANNED)
         self._accounts = {account.peer: account for account in map(account_from, database.rows("SELECT * FROM ledger"))}
         row = database.row("SELECT epoch FROM settled")
         heard = (max(account.earned_epoch, account.since) for account in self.accounts())
@@ -60,57 +60,57 @@ class Ledger:
     def _keep_word(self) -> None:
         """Store whom the operator names at this start, in place of whom was named at the last."""
         for peer in [
-            peer for peer, word in self._named.items() if word is Standing.HEALTHY and self.banned_by_evidence(peer)
+            peer for peer, word in self._named.items() if word is PeerState.HEALTHY and self.banned_by_evidence(peer)
         ]:
             logger.warning("%s is named in `trusted`, and stays banned: it signed two contents for one round", peer)
-            self._named[peer] = Standing.BANNED
+            self._named[peer] = PeerState.BANNED
         with self._database.transaction():
             self._database.execute("DELETE FROM named")
             for peer, word in self._named.items():
                 self._database.execute("INSERT INTO named VALUES (?, ?)", peer, word)
             # Version 0.1 wrote an operator's ban into the account, where no offence explains it.
             for account in tuple(self._accounts.values()):
-                unexplained = account.standing is Standing.BANNED and account.trust >= constants.PROBATION_TRUST
+                unexplained = account.state is PeerState.BANNED and account.trust >= constants.PROBATION_TRUST
                 if unexplained and not self.offences(account.peer) and not self.banned_by_evidence(account.peer):
-                    self._write(replace(account, standing=Standing.NEWCOMER))
+                    self._write(replace(account, state=PeerState.UNTRUSTED))
 
     def of(self, peer: str) -> Account:
-        """The account of a peer, a newcomer's if it was never heard of."""
+        """The account of a peer, that of an untrusted peer if the node never heard of it."""
         account, word = self._earned(peer), self._named.get(peer)
-        return replace(account, standing=word, named=True) if word else account
+        return replace(account, state=word, named=True) if word else account
 
     def _earned(self, peer: str) -> Account:
         """The account without the operator's word."""
         return self._accounts.get(peer) or Account(peer)
 
-    def standing(self, peer: str) -> Standing:
-        """The standing of a peer: what is asked most often, of peers by the thousand."""
+    def state(self, peer: str) -> PeerState:
+        """The state of a peer: what is asked most often, of peers by the thousand."""
         word = self._named.get(peer)
         if word:
             return word
         known = self._accounts.get(peer)
-        return known.standing if known else Standing.NEWCOMER
+        return known.state if known else PeerState.UNTRUSTED
 
     def accounts(self) -> tuple[Account, ...]:
         """All peers of whom anything is known."""
         return tuple(map(self.of, self._accounts))
 
     def healthy(self) -> frozenset[str]:
-        """The peers in good standing, by what they earned or by the operator's word."""
-        return frozenset(peer for peer in {*self._accounts, *self._named} if self.standing(peer) is Standing.HEALTHY)
+        """The healthy peers, by what they earned or by the operator's word."""
+        return frozenset(peer for peer in {*self._accounts, *self._named} if self.state(peer) is PeerState.HEALTHY)
 
     def admits(self, peer: str) -> bool:
         """Whether this node deals with the peer at all."""
-        if self.standing(peer) is not Standing.BANNED:
+        if self.state(peer) is not PeerState.BANNED:
             return True
         if not self._defences.durable_bans:
             self._accounts.pop(peer, None)
         return False
 
     def can_earn(self, peer: str) -> bool:
-        """Whether another verified group would bring a newcomer nearer to good standing in this epoch."""
+        """Whether another verified group would bring an untrusted peer nearer to being healthy in this epoch."""
         account = self.of(peer)
-        has_more_to_earn = account.standing is Standing.NEWCOMER and account.earned < constants.HEALTHY_AFTER
+        has_more_to_earn = account.state is PeerState.UNTRUSTED and account.earned < constants.HEALTHY_AFTER
         return has_more_to_earn and self._earned_now(account) < self._defences.earned_per_epoch
 
     def report(self, peer: str, fact: Fact) -> Account:
@@ -119,11 +119,11 @@ class Ledger:
         evidence = before.evidence.after(fact, self._defences.offence)
         earned_now = self._earned_now(before)
         counts = fact is Fact.VERIFIED_GROUP and earned_now < self._defences.earned_per_epoch
-        standing = constants.standing_after(before.standing, evidence)
-        newly_banned = standing is Standing.BANNED and before.standing is not Standing.BANNED
+        state = constants.state_after(before.state, evidence)
+        newly_banned = state is PeerState.BANNED and before.state is not PeerState.BANNED
         account = Account(
             peer,
-            standing,
+            state,
             evidence,
             before.earned + counts,
             self._epoch,
@@ -138,7 +138,7 @@ class Ledger:
                     "count = count + 1, last = excluded.last",
                     *(peer, fact, self._now()),
                 )
-        if newly_banned and self._named.get(peer) is Standing.HEALTHY:
+        if newly_banned and self._named.get(peer) is PeerState.HEALTHY:
             logger.warning("%s would be banned for what it did, were it not named in `trusted`", peer)
         return self.of(peer)
 
@@ -154,13 +154,13 @@ class Ledger:
         """Ban an issuer for good; the evidence is kept."""
         peer = peer_id(proof.issuer)
         guilty = Evidence(bad=constants.BAN_OFFENCES)
-        account = replace(self._earned(peer), standing=Standing.BANNED, evidence=guilty, since=self._epoch)
+        account = replace(self._earned(peer), state=PeerState.BANNED, evidence=guilty, since=self._epoch)
         with self._database.transaction():
             self._write(account)
             self._database.execute("INSERT OR IGNORE INTO evidence VALUES (?, ?)", peer, proof.evidence)
-            self._database.execute("UPDATE named SET standing = ? WHERE peer = ?", Standing.BANNED, peer)
+            self._database.execute("UPDATE named SET standing = ? WHERE peer = ?", PeerState.BANNED, peer)
         if peer in self._named:
-            self._named[peer] = Standing.BANNED
+            self._named[peer] = PeerState.BANNED
         return self.of(peer)
 
     def banned_by_evidence(self, peer: str) -> bytes | None:
@@ -169,7 +169,7 @@ class Ledger:
         return row[0] if row else None
 
     def at(self, epoch: int) -> None:
-        """Enter an epoch: end bans whose time has passed, promote newcomers within the ration, forget mere names."""
+        """Enter an epoch: end bans whose time has passed, promote peers within the ration, drop empty rows."""
         if epoch <= self._settled:
             return
         self._epoch = self._settled = epoch = max(epoch, self._epoch)
@@ -182,23 +182,23 @@ class Ledger:
 
     def _release(self) -> None:
         for account in tuple(self._accounts.values()):
-            served = account.standing is Standing.BANNED and self._epoch - account.since >= constants.BAN_EPOCHS
+            served = account.state is PeerState.BANNED and self._epoch - account.since >= constants.BAN_EPOCHS
             if served and self.banned_by_evidence(account.peer) is None:
-                self._write(Account(account.peer, Standing.PROBATION, Evidence(), since=self._epoch))
+                self._write(Account(account.peer, PeerState.PROBATION, Evidence(), since=self._epoch))
 
     def _promote(self) -> None:
         """Who is promoted first among equals is drawn, not first come: arriving early in numbers must not pay."""
         ready = [
             account
             for account in self.accounts()
-            if account.standing is Standing.NEWCOMER
+            if account.state is PeerState.UNTRUSTED
             and account.earned >= constants.HEALTHY_AFTER
             and account.trust >= constants.RECOVERED_TRUST
         ]
-        healthy = sum(account.standing is Standing.HEALTHY for account in self.accounts())
+        healthy = sum(account.state is PeerState.HEALTHY for account in self.accounts())
         ration = max(constants.PROMOTIONS_LEAST, int(healthy * self._defences.promotions_share))
         for account in self._rng.sample(ready, min(ration, len(ready))):
-            self._write(replace(account, standing=Standing.HEALTHY, since=self._epoch))
+            self._write(replace(account, state=PeerState.HEALTHY, since=self._epoch))
 
     def _forget_unknown(self) -> None:
         unknown_peers = [
@@ -206,10 +206,10 @@ class Ledger:
             for account in self.accounts()
             if account.earned == 0
             and account.earned_epoch < self._epoch - 1
-            and account.standing is not Standing.HEALTHY
+            and account.state is not PeerState.HEALTHY
             and not account.named
         ]
-        unknown_peers.sort(key=lambda account: (account.standing is Standing.BANNED, account.since))
+        unknown_peers.sort(key=lambda account: (account.state is PeerState.BANNED, account.since))
         for account in unknown_peers[: max(0, len(unknown_peers) - MAX_STRANGERS)]:
             del self._accounts[account.peer]
             self._database.execute("DELETE FROM ledger WHERE peer = ?", account.peer)
@@ -221,7 +221,7 @@ class Ledger:
         self._database.execute(
             "INSERT OR REPLACE INTO ledger VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
             account.peer,
-            account.standing,
+            account.state,
             account.evidence.good,
             account.evidence.bad,
             account.earned,

@@ -5,7 +5,7 @@ import random
 
 from sapo_node.ingest.pending import PendingQueue
 from sapo_node.sampling.buffer import Pool
-from sapo_node.trust.constants import Standing
+from sapo_node.trust.constants import PeerState
 from sapo_node.trust.defences import DEFENDED, Defences
 from sapo_node.trust.ledger import Ledger
 from sapo_node.verification.verifier import Verifier
@@ -13,7 +13,7 @@ from sapo_node.verification.verifier import Verifier
 logger = logging.getLogger(__name__)
 
 MAX_GIVING = 1_024
-"""Newcomers remembered as having begun to earn standing."""
+"""Untrusted peers remembered as having begun to earn the state healthy."""
 
 
 class VerificationScheduler:
@@ -36,10 +36,10 @@ class VerificationScheduler:
         self._rng = rng
         self._defences = defences
         self._giving: dict[str, None] = {}
-        """Peers whose rollout that was verified last brought them nearer to good standing, longest ago first."""
+        """Peers whose rollout that was verified last brought them nearer to being healthy, longest ago first."""
 
     async def verify_pending(self, wanted: int) -> None:
-        """Verify healthy peers until the pool could fill `wanted` groups twice, newcomers within their common budget.
+        """Verify healthy peers until the pool could fill `wanted` twice, and untrusted peers within their budget.
 
         Nothing is verified for a node that wants nothing.
         """
@@ -53,7 +53,7 @@ class VerificationScheduler:
             if fresh is None:
                 break
             have += fresh
-        for _ in range(self._defences.newcomer_verifications):
+        for _ in range(self._defences.untrusted_verifications):
             if await self._verify_one(healthy=False) is None:
                 break
 
@@ -79,7 +79,7 @@ class VerificationScheduler:
 
     def _first(self, peers: list[str]) -> list[str]:
         """Of those who wait, whose turn it is: where strangers are many, turns spread over all would promote nobody, so
-        who has begun to earn standing ends it first. Who then gives nothing is one of many again.
+        a peer that can become healthy comes first. If its rollout yields nothing, it loses that place.
         """
         if not self._defences.begun_first:
             return peers
@@ -93,4 +93,4 @@ class VerificationScheduler:
             del self._giving[next(iter(self._giving))]
 
     def _is_healthy(self, peer: str) -> bool:
-        return self._ledger.standing(peer) is Standing.HEALTHY
+        return self._ledger.state(peer) is PeerState.HEALTHY

@@ -116,8 +116,8 @@ class Verifier:
         return bodies
 
     def _audits(self, peer: str) -> bool:
-        """Whether a group claimed flat is scored: at random, and always for who can earn standing by it. Else those who
-        are nearly always right, and have few other groups, would earn it later than who makes up groups that teach.
+        """Whether to score a group that is claimed zero-advantage: at random, and always for a peer that can become
+        healthy by it. Else a peer that is nearly always correct, with few informative groups, would become healthy late.
         """
         return self._ledger.can_earn(peer) or self._rng.random() < constants.AUDIT_RATE
 

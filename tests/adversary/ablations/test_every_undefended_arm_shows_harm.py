@@ -48,7 +48,7 @@ from sapo_node.sampling.pass_rates import PassRates
 from sapo_node.sampling.sampler import Sampler, loss_weight
 from sapo_node.storage.database import Database
 from sapo_node.trust import constants
-from sapo_node.trust.constants import Fact, Standing
+from sapo_node.trust.constants import Fact, PeerState
 from sapo_node.trust.equivocation import EquivocationHandler
 from sapo_node.trust.ledger import Ledger
 from sapo_node.verification.sandbox import ScoreRequest
@@ -272,10 +272,10 @@ async def innocent_is_banned(undefended):
         node = filter_name(replace(undefended, defences=defences), key=own_key)
         await node.ingest.handle_evidence(SENDER, accusation())
         if number == 0:
-            banned = node.ledger.standing(AUTHOR.peer) is Standing.BANNED
+            banned = node.ledger.state(AUTHOR.peer) is PeerState.BANNED
         else:
             assert node.fatal == []
-            assert node.ledger.standing(AUTHOR.peer) is not Standing.BANNED
+            assert node.ledger.state(AUTHOR.peer) is not PeerState.BANNED
     return banned
 
 
@@ -332,7 +332,7 @@ async def nobody_gets_on(undefended):
         rng=rng,
         defences=undefended.defences,
     )
-    for _ in range(constants.EARNED_PER_EPOCH // constants.NEWCOMER_VERIFICATIONS):
+    for _ in range(constants.EARNED_PER_EPOCH // constants.UNTRUSTED_VERIFICATIONS):
         await scheduler.verify_pending(8)
     return max(node.ledger.of(each.peer).earned for each in unknown_peers) < constants.EARNED_PER_EPOCH
 
@@ -344,8 +344,8 @@ async def one_peer_fills_the_inbox(undefended):
     return len(node.pending_queue) > constants.PENDING_PER_PEER
 
 
-async def newcomer_advances_as_it_likes(undefended):
-    beyond = int(MANIFEST.max_rounds * constants.NEWCOMER_COUNTERS)
+async def untrusted_advances_as_it_likes(undefended):
+    beyond = int(MANIFEST.max_rounds * constants.UNTRUSTED_COUNTERS)
     return await filter_name(undefended).verdict(message(counter=beyond)) is Verdict.ACCEPT
 
 
@@ -386,7 +386,7 @@ async def light_groups_set_the_measure(undefended):
     return [each.weight for each in found if each.group.peer == "friend"] != [1.0]
 
 
-async def newcomers_take_the_round(undefended):
+async def untrusted_peers_take_the_round(undefended):
     groups = [group(f"stranger {number}", 0) for number in range(8)]
     return len(drawn(undefended, ledger(undefended), groups, 4)) == 4
 
@@ -395,7 +395,7 @@ async def cohort_takes_the_round(undefended):
     database = Database(None, SCHEMA)
     for number in range(20):
         database.execute(
-            "INSERT INTO ledger VALUES (?, ?, 0, 0, 0, 0, 0, ?)", str(number), Standing.HEALTHY, 3 * (number < 4)
+            "INSERT INTO ledger VALUES (?, ?, 0, 0, 0, 0, 0, ?)", str(number), PeerState.HEALTHY, 3 * (number < 4)
         )
     book = Ledger(database, rng=random.Random(0), defences=undefended.defences)
     return len(drawn(undefended, book, [group(str(n % 4), n) for n in range(16)], 8)) > 8 * constants.COHORT_SHARE
@@ -590,8 +590,8 @@ HARMS = {
     "blame to the author": carrier_is_blamed,
     "begun first": nobody_gets_on,
     "inbox bounds": one_peer_fills_the_inbox,
-    "newcomer class": newcomers_take_the_round,
-    "envelope quota": newcomer_advances_as_it_likes,
+    "untrusted class": untrusted_peers_take_the_round,
+    "envelope quota": untrusted_advances_as_it_likes,
     "promotion limits": crowd_is_promoted_at_once,
     "cohort share": cohort_takes_the_round,
     "flood publishing": partial(in_pair, harmed=is_silenced),

@@ -20,7 +20,7 @@ from sapo_protocol import load_manifest
 CATALOGUE = {spec.dataset: spec for name in ("starter", "paper-nine") for spec in load_manifest(name).tasks}
 
 NEVER = 1e6
-BELIEVING = ("re-verification", "newcomer class")
+BELIEVING = ("re-verification", "untrusted class")
 
 
 @cache

@@ -1,6 +1,6 @@
-"""Attacks on standing and resources: chosen questions, blame, goodwill, made-up evidence, full disks."""
+"""Attacks on state and resources: chosen questions, blame, goodwill, made-up evidence, full disks."""
 
-from attacked import attacked, exchanged, poison, refused, standing, stored, violations
+from attacked import attacked, exchanged, poison, refused, state, stored, violations
 
 
 def test_who_picks_questions_is_refused_other_epochs_and_other_counters():
@@ -11,7 +11,7 @@ def test_who_picks_questions_is_refused_other_epochs_and_other_counters():
 
 
 def test_without_a_window_picked_questions_take_the_place_of_others():
-    record = attacked("cherry-pick", without=("epoch window", "newcomer class"))
+    record = attacked("cherry-pick", without=("epoch window", "untrusted class"))
     assert poison(record, "cherry-pick") >= 0.15
 
 
@@ -20,35 +20,35 @@ BEARERS = {"honest": 8, "count": 3, "degree": 2}
 
 def test_who_passes_on_what_fails_at_verification_is_not_to_blame():
     record = attacked("slander", **BEARERS)
-    assert standing(record, "honest", "banned") == standing(record, "honest", "probation") == 0
-    assert standing(record, "slander", "banned") == 1
+    assert state(record, "honest", "banned") == state(record, "honest", "probation") == 0
+    assert state(record, "slander", "banned") == 1
 
 
 def test_where_the_bearer_is_blamed_honest_peers_are_banned():
-    assert standing(attacked("slander", without=("blame to the author",), **BEARERS), "honest", "banned") >= 0.1
+    assert state(attacked("slander", without=("blame to the author",), **BEARERS), "honest", "banned") >= 0.1
 
 
 def test_lies_between_good_groups_are_never_trained_on_and_end_standing():
     record = attacked("on-off", seconds=60.0, options={"good": 16, "lies": 8})
     assert violations(record) == 0
-    assert standing(record, "on-off", "healthy") == 0
+    assert state(record, "on-off", "healthy") == 0
 
 
 def test_where_lies_cost_nothing_liars_are_in_good_standing():
     record = attacked("on-off", seconds=60.0, options={"good": 16, "lies": 8}, without=("costly lies",))
-    assert standing(record, "on-off", "healthy") > 0
+    assert state(record, "on-off", "healthy") > 0
 
 
 def test_a_ring_that_makes_up_evidence_harms_nobody_but_itself():
     record = attacked("collusion")
-    assert standing(record, "honest", "banned") == standing(record, "honest", "probation") == 0
-    assert standing(record, "collusion", "healthy") == 0
+    assert state(record, "honest", "banned") == state(record, "honest", "probation") == 0
+    assert state(record, "collusion", "healthy") == 0
     assert refused(record, "evidence") > 0
     assert refused(record, "signature") > 0
 
 
 def test_where_accusers_are_believed_honest_peers_are_banned():
-    assert standing(attacked("collusion", without=("proof of equivocation",)), "honest", "banned") >= 0.5
+    assert state(attacked("collusion", without=("proof of equivocation",)), "honest", "banned") >= 0.5
 
 
 def test_a_flood_of_large_flawless_messages_fills_nobodys_disk():

@@ -25,7 +25,7 @@ from sapo_adversary.scoring import SharedScorer
 from sapo_node.app.state import SCHEMA
 from sapo_node.net.interface import Verdict
 from sapo_node.storage.database import Database
-from sapo_node.trust.constants import Standing
+from sapo_node.trust.constants import PeerState
 from sapo_node.trust.defences import DEFENDED
 from sapo_node.verification.verifier import Unusable, Verifier
 from sapo_protocol import Layer, decode_message, encode_message, load_manifest, verify_signature
@@ -58,7 +58,7 @@ def packets(name, heartbeats=1, **options):
 
 
 async def verified_or_unusable(case, number):
-    """Verdict and counted reason for a case of the corpus, of a peer in good standing: all of it is verified."""
+    """Verdict and counted reason for a case of the corpus, of a healthy peer: all of it is verified."""
     author = key(number)
     node = validator(author.peer)
     kit = Kit(MANIFEST, [author], SCORER.solve, random.Random(number))
@@ -199,7 +199,7 @@ async def test_a_flood_of_forged_signatures_ends_after_some_twenty():
     for packet in packets("signature-flood", burst=500):
         await node.verdict(packet.data)
     assert node.refused()[Layer.SIGNATURE] <= 25
-    assert node.ledger.of(node.sender).standing is Standing.BANNED
+    assert node.ledger.of(node.sender).state is PeerState.BANNED
 
 
 def swarm(name, **how):
@@ -226,7 +226,7 @@ def test_what_must_be_refused_is_trained_on_by_a_stock_node_and_never_by_this_on
 
 
 def test_twins_are_trained_on_twice_by_a_stock_node_and_once_by_this_one():
-    without = ("strict decoding", "one content a counter", "newcomer class")
+    without = ("strict decoding", "one content a counter", "untrusted class")
     assert violations(swarm("twin", without=without)) > 0
     assert violations(swarm("twin")) == 0
 
@@ -238,7 +238,7 @@ def test_without_signatures_lies_in_honest_names_are_believed_to_be_theirs():
 
 
 def false_bans(record):
-    return sum(node["standings"]["last"]["honest"].get("banned", 0) for node in record["nodes"])
+    return sum(node["states"]["last"]["honest"].get("banned", 0) for node in record["nodes"])
 
 
 def test_a_flood_is_verified_on_and_on_where_nobody_counts():

@@ -54,23 +54,23 @@ def test_full_nodes_train_on_what_the_crowd_signs_and_find_its_claims_true(recor
     others = {peer for node in record["nodes"] for peer in node["trained"]} - full - {"own"}
     assert len(others) > 3
     assert violations(record) == 0
-    assert all("banned" not in node["standings"]["last"]["honest"] for node in record["nodes"])
+    assert all("banned" not in node["states"]["last"]["honest"] for node in record["nodes"])
 
 
 def test_liars_behind_the_forwarder_are_banned_for_what_they_sign(record):
     assert refused(record, "false claim") > 0
-    assert any(node["standings"]["last"]["false-claim"].get("banned") for node in record["nodes"])
+    assert any(node["states"]["last"]["false-claim"].get("banned") for node in record["nodes"])
 
 
 def test_everybody_counts_as_a_peer_of_the_swarm(record):
-    [last, *_] = [node["standings"]["last"] for node in record["nodes"]]
+    [last, *_] = [node["states"]["last"] for node in record["nodes"]]
     assert {role: sum(counts.values()) for role, counts in last.items()} == {"honest": 15, "false-claim": 3}
 
 
 def test_the_forwarder_passes_on_nothing_whose_bytes_alone_prove_it_wrong():
     spoiled = simulate(replace(SMALL, attackers=(AttackerSpec("forgery", count=2, acts_every=2.0),), seconds=8.0))
     assert refused(spoiled, "signature") == 0
-    assert all("banned" not in node["standings"]["last"]["honest"] for node in spoiled["nodes"])
+    assert all("banned" not in node["states"]["last"]["honest"] for node in spoiled["nodes"])
 
 
 def test_a_crowd_of_language_models_is_refused():

@@ -34,7 +34,7 @@ from sapo_node.storage.counters import Counters
 from sapo_node.storage.database import Database
 from sapo_node.storage.keys import Identity
 from sapo_node.training.batch_log import trained_per_peer
-from sapo_node.trust.constants import Standing
+from sapo_node.trust.constants import PeerState
 from sapo_node.verification.verifier import Unusable
 from sapo_protocol import Completion, Finish, epoch_at, rollouts_topic
 from swarm_parts import KnowingScorer, Oracle
@@ -103,8 +103,8 @@ class Peer:
     def external(self):
         return [report.external for report in self.reports]
 
-    def standing(self, other):
-        return self.node.ledger.of(other).standing
+    def state(self, other):
+        return self.node.ledger.of(other).state
 
 
 async def play(peers, rounds, *others):
@@ -148,7 +148,7 @@ async def test_newcomers_earn_full_exchange_over_epochs(fast, autojump_clock):
     early, late = peers[0].external[:20], peers[0].external[-20:]
     assert sum(early) <= 0.1 * 4 * 20 + 1
     assert sum(late) / 20 > 3
-    assert {peers[0].standing(peer.id) for peer in peers[1:]} == {Standing.HEALTHY}
+    assert {peers[0].state(peer.id) for peer in peers[1:]} == {PeerState.HEALTHY}
 
 
 async def test_a_node_alone_just_learns_alone(fast, autojump_clock):
@@ -330,9 +330,9 @@ async def test_a_polluter_is_found_out_banned_and_never_trained_on(fast, autojum
     bad = identity(9).peer_id
     await play(peers, 60, lambda: polluting(fast, hub, 9))
     for peer in peers:
-        assert peer.standing(bad) is Standing.BANNED
+        assert peer.state(bad) is PeerState.BANNED
         assert bad not in trained_per_peer(peer.database)
-        assert all(peer.standing(other.id) is not Standing.BANNED for other in peers)
+        assert all(peer.state(other.id) is not PeerState.BANNED for other in peers)
     assert sum(map(sum, (peer.external for peer in peers))) > 0
 
 
@@ -365,10 +365,10 @@ async def test_a_node_of_another_library_version_is_no_liar_and_a_liar_among_its
     drifted, *others = peers
     for other in others:
         assert other.node.verifier.unusable[Unusable.OTHER_TASK] > 0
-        assert other.standing(drifted.id) in (Standing.NEWCOMER, Standing.HEALTHY)
+        assert other.state(drifted.id) in (PeerState.UNTRUSTED, PeerState.HEALTHY)
         assert other.node.ledger.of(drifted.id).evidence.bad == 0
         assert drifted.id in trained_per_peer(other.database)
-        assert other.standing(bad) is Standing.BANNED
+        assert other.state(bad) is PeerState.BANNED
 
 
 async def test_a_swarm_full_of_liars_leaves_a_node_as_it_would_be_alone(fast, autojump_clock):
@@ -440,7 +440,7 @@ async def test_a_copied_key_stops_the_copy_and_nobody_is_banned(fast, autojump_c
     await play(peers, 45, overhear)
     assert alarms == [[], []]
     assert "in use elsewhere" in str(copy.fatal[0])
-    assert witness.standing(original.id) is not Standing.BANNED
+    assert witness.state(original.id) is not PeerState.BANNED
 
 
 async def equivocating(author, hub, name):
@@ -461,8 +461,8 @@ async def test_an_equivocator_is_banned_by_nodes_that_never_met_it(fast, author,
     bad = identity(9).peer_id
     author = replace(author, key=identity(9).key, manifest=fast)
     await play(peers, 10, lambda: equivocating(author, hub, bad))
-    assert [peer.standing(bad) for peer in peers] == [Standing.BANNED] * 8
-    assert all(peer.standing(other.id) is not Standing.BANNED for peer in peers for other in peers)
+    assert [peer.state(bad) for peer in peers] == [PeerState.BANNED] * 8
+    assert all(peer.state(other.id) is not PeerState.BANNED for peer in peers for other in peers)
 
 
 async def bridging(here, there, topic):
@@ -490,7 +490,7 @@ async def test_two_clones_of_one_node_do_not_get_their_operator_banned(fast, aut
     clones = [Peer(1, fast, hub, key_is_new=False, luck=luck) for luck, hub in enumerate(hubs)]
     await play([*witnesses, *clones], 80, lambda: bridging(*hubs, rollouts_topic(fast, 0)))
     assert sorted(len(clone.fatal) > 0 for clone in clones) == [False, True]
-    assert all(witness.standing(clones[0].id) is not Standing.BANNED for witness in witnesses)
+    assert all(witness.state(clones[0].id) is not PeerState.BANNED for witness in witnesses)
 
 
 async def test_when_the_epochs_counters_are_spent_the_node_waits_for_the_next(manifest, autojump_clock):

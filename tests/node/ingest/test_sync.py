@@ -279,7 +279,7 @@ async def test_this_nodes_own_envelopes_are_not_asked_for(validator, author, man
 async def test_what_came_and_was_not_taken_is_not_asked_of_the_same_peer_again(
     validator, author, manifest, autojump_clock
 ):
-    # Its counter is beyond what a newcomer may advance.
+    # Its counter is beyond what an untrusted peer may advance.
     beyond = round_of(author, int(manifest.max_rounds * 0.9))
     server = Server(validator, beyond)
     asks = synchroniser(validator, manifest, server)

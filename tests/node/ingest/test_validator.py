@@ -8,7 +8,7 @@ from sapo_node.ingest.validator import Ignored
 from sapo_node.net.interface import Verdict
 from sapo_node.storage.counters import KeyInUseElsewhere
 from sapo_node.trust import constants
-from sapo_node.trust.constants import Fact, Standing
+from sapo_node.trust.constants import Fact, PeerState
 from sapo_node.trust.defences import Defences
 from sapo_protocol import Layer, encode_body, encode_message, peer_id, shard_of
 from validator_parts import SENDER, ValidatorParts
@@ -121,7 +121,7 @@ async def test_two_contents_under_one_counter_ban_their_author_for_good_with_pro
     await validator.verdict(author.message(epoch=5, text="one"))
     assert await validator.verdict(author.message(epoch=5, text="two")) is Verdict.IGNORE
     peer = peer_id(author.issuer)
-    assert validator.ledger.of(peer).standing is Standing.BANNED
+    assert validator.ledger.of(peer).state is PeerState.BANNED
     assert validator.ledger.banned_by_evidence(peer) is not None
     assert validator.pending_queue.peers() == []
     assert validator.ledger.of(SENDER).evidence.bad == 0
@@ -178,7 +178,7 @@ async def test_a_sender_over_its_rate_is_ignored_until_time_passes(validator, au
 
 
 async def test_skipping_counters_spends_a_newcomers_quota(validator, author, manifest):
-    beyond = int(manifest.max_rounds * constants.NEWCOMER_COUNTERS)
+    beyond = int(manifest.max_rounds * constants.UNTRUSTED_COUNTERS)
     assert await validator.verdict(author.message(epoch=5, counter=beyond)) is Verdict.IGNORE
     assert validator.refused() == {Ignored.OVER_QUOTA: 1}
     assert await validator.verdict(author.message(epoch=5, counter=beyond - 1)) is Verdict.ACCEPT
@@ -187,7 +187,7 @@ async def test_skipping_counters_spends_a_newcomers_quota(validator, author, man
 async def test_names_without_number_do_not_keep_out_a_newcomer_who_gave_something(
     database, manifest, rng, author, other_author
 ):
-    validator = ValidatorParts(database, manifest, rng, defences=Defences(newcomer_envelopes=1))
+    validator = ValidatorParts(database, manifest, rng, defences=Defences(untrusted_envelopes=1))
     validator.ledger.report(peer_id(author.issuer), Fact.VERIFIED_GROUP)
     assert await validator.verdict(other_author.message(epoch=5)) is Verdict.ACCEPT
     assert await validator.verdict(other_author.message(epoch=5, counter=1)) is Verdict.IGNORE

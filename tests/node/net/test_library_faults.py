@@ -151,7 +151,7 @@ async def answered(peer: "Probe", within: float) -> bool:
     return False
 
 
-async def serves_a_newcomer(victim: Victim, start: "Start", within: float = SERVED_SECONDS) -> bool:
+async def serves_an_untrusted_peer(victim: Victim, start: "Start", within: float = SERVED_SECONDS) -> bool:
     peer = await start(next(names), bootstrap=(victim.address,))
     served = await answered(peer, within)
     await peer.stop()
@@ -169,9 +169,9 @@ async def test_a_stock_node_dies(fault: Fault, stock: Victim, attacker: "Attack"
 async def test_a_stock_node_lives_and_serves_no_newcomer(
     fault: Fault, stock: Victim, start: "Start", attacker: "Attack"
 ) -> None:
-    assert await serves_a_newcomer(stock, start)
+    assert await serves_an_untrusted_peer(stock, start)
     async with fault(attacker, stock):
-        assert not await serves_a_newcomer(stock, start)
+        assert not await serves_an_untrusted_peer(stock, start)
     assert not stock.died
 
 
@@ -183,7 +183,7 @@ async def test_our_node_serves_old_and_new_peers_throughout(
     assert await answered(old, SERVED_SECONDS)
     async with fault(attacker, ours):
         assert await answered(old, SERVED_SECONDS)
-        assert await serves_a_newcomer(ours, start)
+        assert await serves_an_untrusted_peer(ours, start)
     assert await answered(old, SERVED_SECONDS)
     assert not ours.died
 

@@ -77,7 +77,7 @@ async def test_a_fault_of_the_page_is_one_answer_and_ends_nothing(page, database
 async def test_the_state_is_what_status_tells_and_more(page, database):
     fill(database, "harmless")
     state = (await page.get("/api/state")).json()
-    assert state["peers"][0]["standing"] == "newcomer"
+    assert state["peers"][0]["state"] == "untrusted"
     assert state["health"] == {"sandbox": "all layers hold"}
     assert state["refused"] == [{"why": "harmless", "count": 3, "kind": "left out", "means": "", "change": ""}]
 
@@ -134,7 +134,7 @@ async def test_what_offends_is_told_from_what_is_not_needed(page, database):
 
 async def test_a_peer_can_be_asked_about(page, database):
     fill(database, "harmless")
-    assert "Standing: newcomer" in (await page.get("/api/peers/12D3KooWharmless")).json()["text"]
+    assert "State: untrusted" in (await page.get("/api/peers/12D3KooWharmless")).json()["text"]
     assert (await page.get("/api/peers/nobody")).status_code == 404
 
 
@@ -142,7 +142,7 @@ async def test_metrics_are_in_the_form_of_prometheus(page, database):
     fill(database, "harmless")
     text = (await page.get("/metrics")).text
     assert 'sapo_left_out_total{reason="harmless"} 3.0' in text
-    assert 'sapo_peers{standing="newcomer"} 1.0' in text
+    assert 'sapo_peers{state="untrusted"} 1.0' in text
 
 
 async def test_every_metric_is_documented(page, database):

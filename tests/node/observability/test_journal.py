@@ -177,9 +177,9 @@ def test_how_many_tokens_were_masked_stands_beside_how_many_were_trained_on(jour
 
 def test_what_a_filter_stopped_and_what_was_passed_over_is_said(journal):
     waits(journal, group(1), group(2))
-    journal.chosen(choices(stopped=[(group(1), "equation")], not_drawn=[(group(2), NotDrawn.NEWCOMERS)]))
+    journal.chosen(choices(stopped=[(group(1), "equation")], not_drawn=[(group(2), NotDrawn.UNTRUSTED)]))
     assert [(each.fate, each.why) for each in journal.groups(10)] == [
-        (Fate.WAITS, NotDrawn.NEWCOMERS),
+        (Fate.WAITS, NotDrawn.UNTRUSTED),
         (Fate.LEFT_OUT, "equation filter"),
     ]
 
@@ -251,7 +251,7 @@ def test_a_refused_envelope_is_told_with_its_reason(database, journal, author):
     assert "`trusted`" in told.text
 
 
-@pytest.mark.parametrize(("facts", "said"), [([], "newcomer"), ([Fact.FALSE_CLAIM] * 8, "banned")])
+@pytest.mark.parametrize(("facts", "said"), [([], "untrusted"), ([Fact.FALSE_CLAIM] * 8, "banned")])
 def test_a_peer_is_explained_by_its_standing(database, rng, manifest, facts, said):
     name = "12D3KooWExample"
     ledger = Ledger(database, rng=rng)

@@ -18,7 +18,7 @@ from sapo_node.sampling.sampler import Sampler, loss_weight
 from sapo_node.sampling.weights import own_advantages
 from sapo_node.storage.database import Database
 from sapo_node.trust import constants
-from sapo_node.trust.constants import Fact, Standing
+from sapo_node.trust.constants import Fact, PeerState
 from sapo_node.trust.ledger import Ledger
 from sapo_protocol import Completion, Finish, peer_id
 
@@ -117,8 +117,8 @@ def test_probation_makes_nobody_a_cohort_of_its_own():
     for fact in (*[Fact.FALSE_CLAIM] * 3, *[Fact.VERIFIED_GROUP] * 60):
         ledger.report(PEERS[16], fact)
         if fact is Fact.FALSE_CLAIM:
-            lowest = ledger.of(PEERS[16]).standing
-    assert (lowest, ledger.of(PEERS[16]).standing) == (Standing.PROBATION, Standing.HEALTHY)
+            lowest = ledger.of(PEERS[16]).state
+    assert (lowest, ledger.of(PEERS[16]).state) == (PeerState.PROBATION, PeerState.HEALTHY)
     assert ledger.of(PEERS[16]).cohort == 13
 
 
@@ -164,7 +164,7 @@ def test_a_banned_peers_groups_are_never_drawn():
     ledger = ledger_of()
     for _ in range(4):
         ledger.report(PEERS[0], Fact.FALSE_CLAIM)
-    assert ledger.of(PEERS[0]).standing is Standing.BANNED
+    assert ledger.of(PEERS[0]).state is PeerState.BANNED
     sampler = sampler_of(ledger, 0)
     assert not any(sampler.draw(offer([group()]), 4, epoch=10).groups for _ in range(50))
 
@@ -177,7 +177,7 @@ def test_all_newcomers_together_get_a_tenth_however_many_they_are(crowd):
         len(sampler.draw(offer([group(peer, round_) for peer in PEERS[:crowd]]), wanted, epoch=10).groups)
         for round_ in range(rounds)
     )
-    assert 0.8 * constants.NEWCOMER_SHARE <= drawn / (rounds * wanted) <= 1.1 * constants.NEWCOMER_SHARE
+    assert 0.8 * constants.UNTRUSTED_SHARE <= drawn / (rounds * wanted) <= 1.1 * constants.UNTRUSTED_SHARE
 
 
 def test_a_newcomer_is_drawn_within_three_rounds_of_a_fresh_swarm():
@@ -212,9 +212,9 @@ def test_newcomers_with_hardly_any_mass_do_not_make_everybody_elses_groups_too_h
 
 
 def test_the_worth_of_others_is_measured_by_the_healthy_while_there_are_any():
-    newcomers = [group(peer) for peer in PEERS[1:9]]
-    assert sampler_of(ledger_of(PEERS[0]), 0).reference_set([*newcomers, group()]) == [group()]
-    assert sampler_of(ledger_of(PEERS[0]), 0).reference_set(newcomers) == newcomers
+    untrusted = [group(peer) for peer in PEERS[1:9]]
+    assert sampler_of(ledger_of(PEERS[0]), 0).reference_set([*untrusted, group()]) == [group()]
+    assert sampler_of(ledger_of(PEERS[0]), 0).reference_set(untrusted) == untrusted
 
 
 def test_newcomers_with_long_texts_in_numbers_do_not_pass_as_light():
@@ -223,7 +223,7 @@ def test_newcomers_with_long_texts_in_numbers_do_not_pass_as_light():
     sampler = sampler_of(ledger_of(PEERS[0]), 1)
     rounds = [sampler.draw(offer(short + long), 4, epoch=10).groups for _ in range(30)]
     taken = sum(each.weight * mass_of(each.group) for drawn in rounds for each in drawn if each.group.peer == PEERS[1])
-    assert taken <= 1.1 * constants.NEWCOMER_SHARE * 4 * 30 * mass_of(short[0])
+    assert taken <= 1.1 * constants.UNTRUSTED_SHARE * 4 * 30 * mass_of(short[0])
 
 
 def test_newcomers_with_hardly_any_mass_take_no_more_places_than_others():
@@ -232,7 +232,7 @@ def test_newcomers_with_hardly_any_mass_take_no_more_places_than_others():
     sampler = sampler_of(ledger_of(PEERS[0]), 1)
     rounds = [sampler.draw(offer(heavy + light), 2, epoch=10).groups for _ in range(30)]
     taken = sum(each.group.peer == PEERS[1] for drawn in rounds for each in drawn)
-    assert 0 < taken <= constants.NEWCOMER_SHARE * 2 * 30
+    assert 0 < taken <= constants.UNTRUSTED_SHARE * 2 * 30
 
 
 def test_more_trust_is_drawn_more_often():

@@ -33,7 +33,7 @@ EPOCH = 60
 
 @pytest.fixture
 def fast(manifest):
-    """Epochs of a minute; what a newcomer may share in one lasts for it at a round in two seconds."""
+    """Epochs of a minute; what an untrusted peer may share in one lasts for it at a round in two seconds."""
     return replace(manifest, epoch_seconds=EPOCH, max_rounds=60)
 
 

@@ -8,7 +8,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sapo_node.ingest.validator import Ignored
 from sapo_node.net.interface import Verdict
 from sapo_node.trust import constants
-from sapo_node.trust.constants import Fact, Standing
+from sapo_node.trust.constants import Fact, PeerState
 from sapo_node.trust.equivocation import EquivocationHandler
 from sapo_node.trust.ledger import Ledger
 from sapo_protocol import (
@@ -48,7 +48,7 @@ def crowd(author):
 
 def test_who_is_convicted_is_banned_and_not_heard_of_again(equivocation_handler, ledger, author):
     equivocation_handler.ban(proof_against(author), publish=True)
-    assert ledger.of(peer_id(author.issuer)).standing is Standing.BANNED
+    assert ledger.of(peer_id(author.issuer)).state is PeerState.BANNED
     assert not equivocation_handler.hears(author.issuer)
 
 
@@ -99,7 +99,7 @@ def test_the_budget_comes_back_with_the_next_epoch(equivocation_handler, crowd):
 
 async def test_evidence_bans_an_issuer_that_this_node_never_met_and_is_passed_on(validator, author):
     assert await validator.ingest.handle_evidence(validator.sender, evidence_against(author)) is Verdict.ACCEPT
-    assert validator.ledger.of(peer_id(author.issuer)).standing is Standing.BANNED
+    assert validator.ledger.of(peer_id(author.issuer)).state is PeerState.BANNED
     assert validator.ledger.of(validator.sender).evidence.bad == 0
 
 
@@ -126,7 +126,7 @@ async def test_made_up_evidence_costs_its_sender_and_nobody_else(validator, auth
     data = evidence_against(author)
     assert await validator.ingest.handle_evidence(validator.sender, data[:-1] + bytes([data[-1] ^ 1])) is Verdict.REJECT
     assert validator.ledger.of(validator.sender).evidence.bad > 0
-    assert validator.ledger.of(peer_id(author.issuer)).standing is Standing.NEWCOMER
+    assert validator.ledger.of(peer_id(author.issuer)).state is PeerState.UNTRUSTED
 
 
 async def test_evidence_of_another_swarm_is_refused(validator, author, manifest):

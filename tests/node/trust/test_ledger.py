@@ -1,12 +1,12 @@
-"""The trust ledger: what facts do to standing, and what they never do."""
+"""The trust ledger: what facts do to state, and what they never do."""
 
 import random
 
 import pytest
 
 from sapo_node.trust import constants
-from sapo_node.trust.accounts import Offence, account_of, standings
-from sapo_node.trust.constants import Evidence, Fact, Standing
+from sapo_node.trust.accounts import Offence, account_of, states
+from sapo_node.trust.constants import Evidence, Fact, PeerState
 from sapo_node.trust.ledger import Ledger
 from sapo_protocol import Equivocation, peer_id
 
@@ -24,9 +24,9 @@ def earn(ledger, peer, groups):
 
 
 def grown(ledger, peer=PEER, first_epoch=1):
-    """A peer that earned its standing over epochs."""
+    """A peer that become healthy over epochs."""
     epoch = first_epoch
-    while ledger.of(peer).standing is not Standing.HEALTHY:
+    while ledger.of(peer).state is not PeerState.HEALTHY:
         ledger.at(epoch)
         earn(ledger, peer, constants.EARNED_PER_EPOCH)
         epoch += 1
@@ -34,14 +34,14 @@ def grown(ledger, peer=PEER, first_epoch=1):
 
 
 def test_a_stranger_is_a_newcomer_of_middling_trust(ledger):
-    assert (ledger.of(PEER).standing, ledger.of(PEER).trust) == (Standing.NEWCOMER, 0.5)
+    assert (ledger.of(PEER).state, ledger.of(PEER).trust) == (PeerState.UNTRUSTED, 0.5)
 
 
 def test_any_volume_within_one_epoch_promotes_nobody(ledger):
     ledger.at(1)
     earn(ledger, PEER, 1_000)
     ledger.at(2)
-    assert ledger.of(PEER).standing is Standing.NEWCOMER
+    assert ledger.of(PEER).state is PeerState.UNTRUSTED
 
 
 def test_verified_groups_over_epochs_promote(ledger):
@@ -55,15 +55,15 @@ def test_promotions_are_rationed_however_many_are_ready(ledger):
         ledger.at(epoch)
         for peer in peers:
             earn(ledger, peer, constants.EARNED_PER_EPOCH)
-        healthy.append(sum(ledger.of(peer).standing is Standing.HEALTHY for peer in peers))
+        healthy.append(sum(ledger.of(peer).state is PeerState.HEALTHY for peer in peers))
     assert healthy == [0, 0, 4, 8, 12, 16, 20, 25, 31]  # four, then a quarter of those there are
 
 
-@pytest.mark.parametrize(("lies", "standing"), [(1, Standing.NEWCOMER), (2, Standing.NEWCOMER), (4, Standing.BANNED)])
-def test_a_newcomer_is_banned_for_lies_but_not_for_a_slip(ledger, lies, standing):
+@pytest.mark.parametrize(("lies", "state"), [(1, PeerState.UNTRUSTED), (2, PeerState.UNTRUSTED), (4, PeerState.BANNED)])
+def test_a_newcomer_is_banned_for_lies_but_not_for_a_slip(ledger, lies, state):
     for _ in range(lies):
         ledger.report(PEER, Fact.FALSE_CLAIM)
-    assert ledger.of(PEER).standing is standing
+    assert ledger.of(PEER).state is state
 
 
 def test_four_lies_end_the_credit_of_any_history(ledger):
@@ -73,7 +73,7 @@ def test_four_lies_end_the_credit_of_any_history(ledger):
     for _ in range(4):
         ledger.report(PEER, Fact.FALSE_CLAIM)
     assert ledger.of(PEER).trust < 0.5
-    assert ledger.of(PEER).standing is Standing.PROBATION
+    assert ledger.of(PEER).state is PeerState.PROBATION
 
 
 def test_probation_ends_by_verified_groups(ledger):
@@ -81,7 +81,7 @@ def test_probation_ends_by_verified_groups(ledger):
     for _ in range(4):
         ledger.report(PEER, Fact.FALSE_CLAIM)
     earn(ledger, PEER, 60)
-    assert ledger.of(PEER).standing is Standing.HEALTHY
+    assert ledger.of(PEER).state is PeerState.HEALTHY
 
 
 @pytest.mark.parametrize("fact", [Fact.INVALID_MESSAGE, Fact.FORGED_SIGNATURE])
@@ -104,22 +104,22 @@ def test_a_ban_for_lies_ends_in_probation_after_its_time(ledger):
     for _ in range(4):
         ledger.report(PEER, Fact.FALSE_CLAIM)
     ledger.at(constants.BAN_EPOCHS)
-    assert ledger.of(PEER).standing is Standing.BANNED
+    assert ledger.of(PEER).state is PeerState.BANNED
     ledger.at(constants.BAN_EPOCHS + 1)
-    assert ledger.of(PEER).standing is Standing.PROBATION
+    assert ledger.of(PEER).state is PeerState.PROBATION
 
 
 def test_a_ban_for_equivocation_never_ends_and_keeps_its_proof(ledger):
     ledger.at(1)
     ledger.ban(Equivocation(bytes(range(32)), 1, 2, b"two envelopes"))
     ledger.at(100 * constants.BAN_EPOCHS)
-    assert ledger.of(PEER).standing is Standing.BANNED
+    assert ledger.of(PEER).state is PeerState.BANNED
     assert ledger.banned_by_evidence(PEER) == b"two envelopes"
 
 
 BEFORE = {
     "nobody": [],
-    "a newcomer": [Fact.VERIFIED_GROUP],
+    "an untrusted peer": [Fact.VERIFIED_GROUP],
     "one that lied": [Fact.FALSE_CLAIM] * 4,
 }
 
@@ -134,16 +134,14 @@ def met(database, rng, facts):
 
 @pytest.mark.parametrize("before", BEFORE)
 @pytest.mark.parametrize(
-    ("word", "standing"), [("trusted", Standing.HEALTHY), ("banned", Standing.BANNED)], ids=["trusted", "banned"]
+    ("word", "state"), [("trusted", PeerState.HEALTHY), ("banned", PeerState.BANNED)], ids=["trusted", "banned"]
 )
-def test_the_operators_word_holds_at_every_start_for_exactly_as_long_as_it_stands(
-    database, rng, before, word, standing
-):
+def test_the_operators_word_holds_at_every_start_for_exactly_as_long_as_it_stands(database, rng, before, word, state):
     earned = met(database, rng, BEFORE[before])
     for epoch in (1, 2):
         ledger = Ledger(database, epoch=epoch, rng=rng, **{word: [PEER]})
         ledger.at(epoch)
-        assert ledger.standing(PEER) is ledger.of(PEER).standing is standing
+        assert ledger.state(PEER) is ledger.of(PEER).state is state
         assert account_of(database, PEER) == ledger.of(PEER)
     assert Ledger(database, epoch=2, rng=rng).of(PEER) == earned
 
@@ -157,14 +155,14 @@ def test_an_operators_ban_lasts_for_as_long_as_it_stands(database, rng):
 def test_what_a_peer_earned_counts_again_when_the_operator_takes_a_ban_back(database, rng):
     grown(Ledger(database, rng=rng))
     assert not Ledger(database, banned=[PEER], rng=rng).admits(PEER)
-    assert Ledger(database, rng=rng).standing(PEER) is Standing.HEALTHY
+    assert Ledger(database, rng=rng).state(PEER) is PeerState.HEALTHY
 
 
 def test_what_a_trusted_peer_does_wrong_counts_once_it_is_trusted_no_more(database, rng, caplog):
     ledger = Ledger(database, trusted=[PEER], rng=rng)
     for _ in range(4):
         ledger.report(PEER, Fact.FALSE_CLAIM)
-    assert ledger.standing(PEER) is Standing.HEALTHY
+    assert ledger.state(PEER) is PeerState.HEALTHY
     assert "were it not named in `trusted`" in caplog.text
     assert not Ledger(database, rng=rng).admits(PEER)
 
@@ -173,7 +171,7 @@ def test_a_trusted_peer_that_equivocates_is_banned_now_and_at_every_start(databa
     ledger = Ledger(database, trusted=[PEER], rng=rng)
     ledger.ban(Equivocation(bytes(range(32)), 1, 2, b"two envelopes"))
     assert not ledger.admits(PEER)
-    assert account_of(database, PEER).standing is Standing.BANNED
+    assert account_of(database, PEER).state is PeerState.BANNED
     assert not Ledger(database, trusted=[PEER], rng=rng).admits(PEER)
     assert "stays banned" in caplog.text
 
@@ -182,13 +180,13 @@ def test_standings_are_counted_with_the_operators_word(database, rng):
     other = peer_id(bytes(32))
     met(database, rng, [Fact.VERIFIED_GROUP])
     Ledger(database, trusted=[PEER], banned=[other], rng=rng)
-    assert standings(database) == {"banned": 1, "healthy": 1}
+    assert states(database) == {"banned": 1, "healthy": 1}
 
 
 def test_an_operators_ban_that_an_older_version_stored_ends_with_the_line(database, rng):
     met(database, rng, [Fact.VERIFIED_GROUP])
     database.execute("UPDATE ledger SET standing = 'banned'")
-    assert Ledger(database, rng=rng).standing(PEER) is Standing.NEWCOMER
+    assert Ledger(database, rng=rng).state(PEER) is PeerState.UNTRUSTED
 
 
 def test_whom_the_operator_bans_is_not_forgotten_among_many_who_were_banned_later(database, rng, monkeypatch):
@@ -241,5 +239,5 @@ def test_renaming_peers_renames_the_result_and_nothing_else(rng):
         ledger = Ledger(Database(None, SCHEMA), rng=random.Random(0))
         for who, fact in facts:
             ledger.report(names[who], fact)
-        outcomes.append([(ledger.of(name).standing, ledger.of(name).evidence) for name in names])
+        outcomes.append([(ledger.of(name).state, ledger.of(name).evidence) for name in names])
     assert outcomes[0] == outcomes[1]

@@ -56,7 +56,7 @@ async def test_a_newcomer_who_has_begun_to_earn_standing_comes_before_those_who_
 ):
     for stranger in unknown_peers:
         put(pending_queue, stranger, range(constants.EARNED_PER_EPOCH))
-    for _ in range(2 * constants.EARNED_PER_EPOCH // constants.NEWCOMER_VERIFICATIONS):
+    for _ in range(2 * constants.EARNED_PER_EPOCH // constants.UNTRUSTED_VERIFICATIONS):
         await scheduler.verify_pending(4)
     assert earned(ledger, unknown_peers) == [0, 0, 0, 0, constants.EARNED_PER_EPOCH, constants.EARNED_PER_EPOCH]
 

@@ -8,7 +8,7 @@ import pytest
 
 from context import context_of
 from rollouts import right_and_wrong, rollout
-from sapo_node.trust.constants import Evidence, Standing
+from sapo_node.trust.constants import Evidence, PeerState
 from sapo_node.trust.ledger import Ledger
 from sapo_node.verification.sandbox.messages import ScoreRequest
 from sapo_node.verification.verifier import Unusable, Verifier
@@ -122,7 +122,7 @@ async def test_a_scorer_that_fails_closed_yields_nothing_and_blames_nobody(manif
     group, body, _ = right_and_wrong(author)
     assert await verifier.verify(rollout(author, [group], [body])) == []
     assert verifier.unusable == {Unusable.UNSCORED: 1}
-    assert ledger.of(peer_id(author.issuer)).standing is Standing.NEWCOMER
+    assert ledger.of(peer_id(author.issuer)).state is PeerState.UNTRUSTED
 
 
 async def test_a_signed_hash_of_something_that_is_no_body_is_charged_to_its_author(verifier, author, ledger):

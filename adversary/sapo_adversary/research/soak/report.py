@@ -54,9 +54,7 @@ def report(soak: Soak, folder: Path) -> dict[str, Any]:
         "not_recovered": [each for each in soak.record.faults if each["recovered"] is None],
         "deaths": soak.record.deaths,
         "attackers": soak.record.attackers,
-        "banned": len(
-            {each["peer"] for member in soak.members for each in member.peers if each["standing"] == "banned"}
-        ),
+        "banned": len({each["peer"] for member in soak.members for each in member.peers if each["state"] == "banned"}),
         "counts": dict(counts),
         "growth": _growth(samples, staying),
         "disk_mebibytes": {

@@ -89,7 +89,7 @@ EXPOSED = (
     _Exposed(
         "rollouts_waiting", "gauge", "Rollouts not yet verified", lambda view: {"": view.session.get("waiting", 0)}
     ),
-    _Exposed("peers", "gauge", "Peers known, by standing", lambda view: dict(view.standings), "standing"),
+    _Exposed("peers", "gauge", "Peers known, by state", lambda view: dict(view.states), "state"),
     *(
         _Exposed(name, "counter", f"Since the state was made: {count}", partial(_counted, count))
         for count, name in _TAKEN.items()

@@ -156,7 +156,7 @@ function showPeers(state) {
     const share = total ? each.trained_tokens / total : 0;
     const bar = make("span", share ? "bar" : "");
     if (share) bar.style.width = `${(8 * share).toFixed(2)}rem`;
-    return make("tr", "", make("td", "", button), make("td", each.standing, each.standing), ...[each.trust.toFixed(2), each.verified, each.waiting, each.trained_groups].map((value) => make("td", "number", value)), make("td", "", bar, percent(share)));
+    return make("tr", "", make("td", "", button), make("td", each.state, each.state), ...[each.trust.toFixed(2), each.verified, each.waiting, each.trained_groups].map((value) => make("td", "number", value)), make("td", "", bar, percent(share)));
   });
   if (!rows.length) {
     const cell = make("td", "empty", "No peers heard of yet: this node is alone until it finds some.");

@@ -6,22 +6,22 @@ from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any
 
-from sapo_node.trust.constants import Standing
+from sapo_node.trust.constants import PeerState
 from sapo_node.trust.ledger import Ledger
 
 
 @dataclass(slots=True)
-class Standings:
+class PeerStates:
     """The ledger of one node, round by round."""
 
     trust: dict[str, list[float]] = field(default_factory=dict)
     """Mean trust in the peers of a role, after each round."""
     healthy: dict[str, list[int]] = field(default_factory=dict)
-    """How many peers of a role are in good standing, after each round."""
+    """How many peers of a role are healthy, after each round."""
     banned: dict[str, int] = field(default_factory=dict)
     """The round after which a peer was first seen banned."""
     last: dict[str, Counter[str]] = field(default_factory=dict)
-    """By role, how many peers have each standing at the end."""
+    """By role, how many peers have each state at the end."""
 
     def look(self, ledger: Ledger, roles: Mapping[str, str], step: int) -> None:
         """Enter the state after a round; `roles` says of every peer what it is."""
@@ -30,12 +30,12 @@ class Standings:
         for peer, role in roles.items():
             account = ledger.of(peer)
             accounts.setdefault(role, []).append(account.trust)
-            self.last.setdefault(role, Counter())[account.standing] += 1
-            if account.standing is Standing.BANNED:
+            self.last.setdefault(role, Counter())[account.state] += 1
+            if account.state is PeerState.BANNED:
                 self.banned.setdefault(peer, step)
         for role, trusts in accounts.items():
             self.trust.setdefault(role, []).append(round(fmean(trusts), 4))
-            self.healthy.setdefault(role, []).append(self.last[role][Standing.HEALTHY])
+            self.healthy.setdefault(role, []).append(self.last[role][PeerState.HEALTHY])
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values."""
