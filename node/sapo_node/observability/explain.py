@@ -207,8 +207,8 @@ def _outlook(account: Account) -> str:
             left = max(0, constants.HEALTHY_AFTER - account.earned)
             return (
                 f"Untrusted peers together have {constants.UNTRUSTED_SHARE:.0%} of a round. It needs {left} more "
-                f"verified groups, of which at most {constants.EARNED_PER_EPOCH} count in an epoch, and then a place among "
-                f"the few that are promoted in each; or `trusted` in this node's configuration."
+                f"verified groups, of which at most {constants.EARNED_PER_EPOCH} count in an epoch, and then a place "
+                f"among the few that are promoted in each; or `trusted` in this node's configuration."
             )
         case PeerState.PROBATION:
             return (

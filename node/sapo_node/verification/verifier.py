@@ -117,7 +117,7 @@ class Verifier:
 
     def _audits(self, peer: str) -> bool:
         """Whether to score a group that is claimed zero-advantage: at random, and always for a peer that can become
-        healthy by it. Else a peer that is nearly always correct, with few informative groups, would become healthy late.
+        healthy by it. Else a peer that is nearly always correct, with few informative groups, becomes healthy late.
         """
         return self._ledger.can_earn(peer) or self._rng.random() < constants.AUDIT_RATE
 
