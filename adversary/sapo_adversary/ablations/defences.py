@@ -88,15 +88,15 @@ DEFENCES: Mapping[str, Defence] = {
     "untrusted class": Defence(
         "node/sapo_node/sampling/sampler.py",
         {
-            "newcomer_share": 1.0,
-            "newcomer_credit_limit": inf,
-            "newcomer_verifications": 64,
-            "newcomer_counters": 1.0,
-            "newcomer_envelopes": MANY,
+            "untrusted_share": 1.0,
+            "untrusted_credit_limit": inf,
+            "untrusted_verifications": 64,
+            "untrusted_counters": 1.0,
+            "untrusted_envelopes": MANY,
         },
     ),
     "envelope quota": Defence(
-        "node/sapo_node/ingest/rate_limit.py", {"newcomer_counters": 1.0, "newcomer_envelopes": MANY}
+        "node/sapo_node/ingest/rate_limit.py", {"untrusted_counters": 1.0, "untrusted_envelopes": MANY}
     ),
     "promotion limits": Defence(
         "node/sapo_node/trust/ledger.py", {"earned_per_epoch": MANY, "promotions_share": float(MANY)}

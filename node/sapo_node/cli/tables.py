@@ -62,7 +62,8 @@ def answer_table(answers: list[TaskAnswers]) -> Table:
     table = Table(
         *("task", "groups shared", "right and wrong", "answers", "right"),
         expand=True,
-        caption="Nodes learn from groups with correct and incorrect completions, and do not report on which.",
+        caption="Nodes learn from groups with correct and incorrect completions. "
+        "Nodes do not report what they trained on.",
         caption_justify="left",
     )
     for task in answers:
