@@ -24,8 +24,9 @@ from sapo_adversary.research.policies import DEFAULT_FOLDER
 from sapo_adversary.scenarios.metrics import ABOUT
 from sapo_adversary.scenarios.outcome import Outcome
 from sapo_adversary.scenarios.play import play
-from sapo_adversary.scenarios.scenario import SHARE, Scenario, load_scenario, scenario_names
+from sapo_adversary.scenarios.scenario import SHARE, Scenario, load_scenario, scenario_names, with_keys
 from sapo_adversary.simulator.engine import Engine
+from sapo_adversary.simulator.simulation import MOST_PEERS
 from sapo_node.cli.commands.numbers import Number
 from sapo_node.cli.commands.options import as_json, stderr
 
@@ -70,6 +71,14 @@ def list_(*, json_output: bool) -> None:
 @click.option("--seeds", type=click.IntRange(1, MOST_SEEDS), default=1, show_default=True, help="Independent swarms.")
 @click.option("--models", is_flag=True, help="Real language models in fewer nodes, in place of the stand-in learner.")
 @click.option(
+    "--keys",
+    type=click.IntRange(1, MOST_PEERS // 2),
+    help="Keys over which the attackers split the same messages. Default: one for each attacker.",
+)
+@click.option(
+    "--strangers", is_flag=True, help="No peer trusts another at the start: neither attackers nor honest nodes."
+)
+@click.option(
     "--without",
     type=click.Choice(sorted(DEFENCES)),
     metavar="DEFENCE",
@@ -83,6 +92,8 @@ def run(
     share: float,
     seeds: int,
     models: bool,
+    keys: int | None,
+    strangers: bool,
     without: tuple[str, ...],
     output: Path,
     records: Path,
@@ -99,10 +110,14 @@ def run(
     sapo-adversary run false-claim
     sapo-adversary run sybil --share 0.5 --seeds 3
     sapo-adversary run poison-text --without "n-gram filter"
+    sapo-adversary run poison-text-adaptive --keys 64 --strangers
     """  # noqa: D301 - click reads the backspace
     scenario = replace(load_scenario(name), scale="models" if models else "full")
     if without:  # harm is asked of an attack without all of its defences
         scenario = replace(scenario, undefended=without, harm={})
+    if keys:
+        scenario = with_keys(scenario, keys)
+    scenario = replace(scenario, strangers=strangers)
     if share != SHARE and not scenario.grows:
         raise click.UsageError(f"{name} has a number of attackers of its own: leave --share away")
     make_folders(output, records)
@@ -116,6 +131,10 @@ def run(
         console=stderr,
     )
     flag, ending = (" --models", "-models") if models else ("", "")
+    if keys:
+        flag, ending = f"{flag} --keys {keys}", f"{ending}-{keys}-keys"
+    if strangers:
+        flag, ending = f"{flag} --strangers", f"{ending}-strangers"
     for each in without:
         flag, ending = f'{flag} --without "{each}"', f"{ending}-without-{each.replace(' ', '-')}"
     written = write_results([outcome], output, scenario.name + ending, f"sapo-adversary run {name}{flag}")

@@ -6,7 +6,7 @@ hold.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
 from sapo_adversary.ablations.defences import DEFENCES
@@ -14,7 +14,7 @@ from sapo_adversary.attacks.catalogue import THREATS
 from sapo_adversary.files.packaged import load_named, names_in
 from sapo_adversary.files.typed import made, require_type, suggestion
 from sapo_adversary.scenarios.metrics import ABOUT, REFUSED
-from sapo_adversary.simulator.simulation import NodeSpec, Simulation, simulation_from
+from sapo_adversary.simulator.simulation import ACTS_EVERY, NodeSpec, Simulation, simulation_from
 from sapo_node.app.config import Config
 from sapo_protocol import LocalError
 
@@ -64,6 +64,7 @@ class _File:
     kinds: tuple[Mapping[str, Any], ...] = ()
     options: Mapping[str, Any] = field(default_factory=dict)
     attackers: Mapping[str, Any] = field(default_factory=dict)
+    keys: int = 0
     harm: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     holds: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
@@ -119,6 +120,11 @@ class Scenario:
     table: Mapping[str, Any] = field(repr=False)
     """The whole file."""
     scale: Scale = "full"
+    keys: int = 0
+    """Keys over which the attackers split the same messages, sent over the same links; 0 leaves the number of keys to
+    the share and the file."""
+    strangers: bool = False
+    """Whether no peer starts as a healthy one, attacker or not, whatever the file says."""
 
     def simulation(self, arm: Arm, *, share: float = SHARE, seed: int = 1) -> Simulation:
         """One run of one arm. All scenarios with the same swarm have the same control arm."""
@@ -128,6 +134,8 @@ class Scenario:
         if self.learns:
             # So many that one attacker is no more than the share.
             node["count"] = max(node["count"], round(1 / share) - 1)
+        if self.strangers:
+            settings["trusted"] = False
         if self.scale in _SMALLER:
             node["count"], smaller = _SMALLER[self.scale]
             settings |= {**smaller, "crowd": 0}
@@ -151,6 +159,10 @@ class Scenario:
         """The attackers, `count` keys in all: equal numbers for the attack and for each attack beside it."""
         attacks = [self.attack, *self.table.get("beside", ())]
         common = {"count": count // len(attacks), **self.table.get("attackers", {})}
+        if self.keys:
+            common = _split_over(common, max(1, self.keys // len(attacks)))
+        if self.strangers:
+            common["trusted"] = False
         bands = [{**common, "attack": attack} for attack in attacks]
         bands[0] |= {"options": self.table.get("options", {})}
         return bands
@@ -192,6 +204,20 @@ class Scenario:
         return "count" not in self.table.get("attackers", {})
 
 
+def _split_over(band: Mapping[str, Any], keys: int) -> dict[str, Any]:
+    """The same messages for each second over the same links, signed by so many keys."""
+    links = min(keys, band.get("links", 0) or band["count"])
+    pace = band.get("acts_every", ACTS_EVERY) * keys / band["count"]
+    return {**band, "count": keys, "links": links if links < keys else 0, "acts_every": pace}
+
+
+def with_keys(scenario: Scenario, keys: int) -> Scenario:
+    """The scenario with so many keys. Raises LocalError where each key is a host of its own."""
+    if keys and scenario.realtime:
+        raise LocalError(f"{scenario.name} plays on libp2p, where each key is a host: leave the number of keys away")
+    return replace(scenario, keys=keys)
+
+
 def attackers_at(share: float, honest: int) -> int:
     """How many attackers make up a share of all peers; at least one."""
     return max(1, round(honest * share / (1 - share)))
@@ -220,6 +246,7 @@ def _scenario(name: str, table: Mapping[str, Any]) -> Scenario:
     require_type(file.simulation.get("crowd", 0), int, f"crowd of {name}")
     harm, holds = _bounds(name, file.harm), _bounds(name, file.holds)
     scenario = Scenario(name, file.title, file.attack, tuple(file.undefended), harm, holds, table)
+    scenario = with_keys(scenario, file.keys)
     scenario.simulation("defended")  # raises LocalError where the swarm cannot be
     return scenario
 

@@ -1,5 +1,5 @@
-"""Attackers on the network in memory: each key is a peer with its own links, and all keys of one specification
-collude.
+"""Attackers on the network in memory: all keys of one specification collude. Each key is a peer of the network, or
+`links` of them are and carry the messages of all.
 
 Where the simulation has a crowd, attackers have no links: the forwarder of the crowd brings their messages to every
 node, if the bytes are valid.
@@ -8,6 +8,7 @@ node, if the bytes are valid.
 import hashlib
 import random
 from functools import partial
+from itertools import cycle
 
 import trio
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -55,7 +56,9 @@ class Band:
         if crowd:
             crowd.listen(self._attack.hear)
         else:
-            self._networks = {key: self._join(key, listens=not place) for place, key in enumerate(self.keys)}
+            linked = self.keys[: self.spec.links or None]
+            joined = [self._join(key, listens=not place) for place, key in enumerate(linked)]
+            self._networks = dict(zip(self.keys, cycle(joined), strict=False))
 
     def _join(self, key: Key, *, listens: bool) -> MemoryNetwork:
         rollouts = Channel(partial(self._take, listens), self._manifest.max_message_bytes)
@@ -73,7 +76,7 @@ class Band:
         """Join, act key by key, and leave."""
         await trio.sleep(self.spec.joins)
         async with trio.open_nursery() as nursery:
-            for network in self._networks.values():
+            for network in set(self._networks.values()):
                 await nursery.start(network.run)
             with trio.move_on_at(self._end):
                 while True:

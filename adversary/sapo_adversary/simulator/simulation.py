@@ -24,6 +24,9 @@ Carrier = Literal["memory", "libp2p"]
 MOST_PEERS = 20_000
 """Nodes, attackers and crowd of one simulation together: what one machine can hold."""
 
+ACTS_EVERY = 2.0
+"""Default virtual seconds between two actions of an attacker's key."""
+
 _Spec = TypeVar("_Spec")
 
 
@@ -66,8 +69,11 @@ class AttackerSpec:
     attack: str
     """One of `attacks.catalogue`."""
     count: int = 1
-    """Keys. Each is a peer of the swarm with links of its own."""
-    acts_every: float = 2.0
+    """Keys that sign. They act in turn."""
+    links: int = 0
+    """Keys that are also peers of the network, and carry what all keys sign; 0: every key is such a peer. A crowd and
+    libp2p carry the messages of each key by themselves."""
+    acts_every: float = ACTS_EVERY
     """Virtual seconds between two actions of each key."""
     joins: float = 0.0
     """Virtual second of their start."""
@@ -152,6 +158,8 @@ class Simulation:
         if band.attack not in kinds:
             where = "in memory" if self.network == "memory" else "on libp2p"
             raise LocalError(f"no attack {band.attack!r} {where}; {suggestion(band.attack, kinds)}")
+        if not 0 <= band.links <= band.count:
+            raise LocalError(f"{band.attack}: links is {band.links}; give 0 to {band.count}, the number of keys")
         require_options(kinds[band.attack], band.options, band.attack)
 
     def _divisors(self) -> Iterator[tuple[str, float]]:
