@@ -75,9 +75,7 @@ def list_(*, json_output: bool) -> None:
     type=click.IntRange(1, MOST_PEERS // 2),
     help="Keys over which the attackers split the same messages. Default: one for each attacker.",
 )
-@click.option(
-    "--strangers", is_flag=True, help="No peer trusts another at the start: neither attackers nor honest nodes."
-)
+@click.option("--strangers", is_flag=True, help="No peer is trusted at the start, attacker or not.")
 @click.option(
     "--without",
     type=click.Choice(sorted(DEFENCES)),

@@ -1,4 +1,8 @@
-"""N-gram: masks a phrase that is frequent in a peer's correct completions, rare in local ones, and does not pay.
+"""N-gram: masks a phrase that is frequent in external correct completions, rare in local ones, and does not pay.
+
+The filter looks at the newest completions of all peers together, and at those of each peer. Keys cost nothing, so a peer
+may split its texts over so many keys that each of them sends too few to be judged. The texts together stay the same. A
+look at one peer finds a phrase that is too rare among the texts of all.
 
 A phrase in correct completions earns what they earn, so a peer's texts alone cannot tell it from skill. Local
 completions can: the policy itself generates the phrase now and then. If completions with the phrase are correct no more
@@ -12,6 +16,7 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import accumulate
 from typing import Any, ClassVar
 
 from sapo_node.groups.codec import from_json, to_object
@@ -31,15 +36,19 @@ SAID = 8
 RIGHT = 16
 """Local correct completions to a task before external ones are compared with them."""
 ASKED = 12
-"""Prompts that a peer must have completed correctly, of its last REMEMBERED, before its habits are judged."""
+"""Prompts that a peer, or all peers together, must have completed correctly before the habits are judged."""
 REMEMBERED = 96
 """Prompts that are remembered for each peer."""
 PEERS = 64
 """Peers that are remembered, those that sent completions last."""
-STORED_BYTES = 2_000_000
-"""Bytes of peers' texts that are stored, those of the peers that sent completions last."""
+POOLED = 512
+"""Prompts that are remembered of all peers together."""
+STORED_BYTES = 1_000_000
+"""Bytes of the texts of all peers together that are stored, the newest, and as many of the texts peer by peer, those of
+the peers that sent completions last."""
 CONCENTRATED, IN_A_TASK = 0.08, 0.25
-"""Least share of a peer's correct completions with a habit: of all, and of those to one task."""
+"""Least share of the correct completions of a peer, or of all peers together, with a habit: of all, and of those to
+one task."""
 FOREIGN, STAYS = 4.0, 1.5
 """How many times the own share that must be to be held back, and to stay so: what begins to take hold here is no less
 foreign.
@@ -121,6 +130,8 @@ class _State:
     """Those heard of last come last."""
     seen: tuple[GroupKey, ...]
     held: tuple[Habit, ...]
+    pool: tuple[_Asked, ...] = ()
+    """Of all peers together, oldest first."""
 
 
 class _Own:
@@ -170,6 +181,17 @@ class _Own:
         return shown >= SAID and sum(answers.gain(habit) for _, answers in self._groups) <= PAYS * shown
 
 
+def _size(asked: _Asked) -> int:
+    """UTF-8 bytes of the completions."""
+    return sum(len(text.encode()) for text in asked.texts)
+
+
+def _shares(asked: _Asked) -> Counter[Habit]:
+    """The share of the completions of one prompt that show each habit."""
+    counts = Counter(habit for text in asked.texts for habit in habits_of(text))
+    return Counter({habit: count / len(asked.texts) for habit, count in counts.items()})
+
+
 class NgramFilter(Filter):
     """Knows the habits of this policy and of those on offer."""
 
@@ -178,6 +200,7 @@ class NgramFilter(Filter):
     def __init__(self) -> None:
         self._own = _Own()
         self._peers: dict[str, deque[tuple[_Asked, Counter[Habit]]]] = {}
+        self._pool: deque[tuple[_Asked, Counter[Habit]]] = deque(maxlen=POOLED)
         self._seen: set[GroupKey] = set()
         self._held: set[Habit] = set()
 
@@ -197,7 +220,8 @@ class NgramFilter(Filter):
                 self._enter(group.peer, _Asked(group.dataset, tuple(texts)))
         self._seen = set(here)
         offering = {group.peer for group in offered} & self._peers.keys()
-        foreign = {habit for peer in offering for habit in self._foreign(self._peers[peer])}
+        texts_of = [self._peers[peer] for peer in offering] + ([self._pool] if here else [])
+        foreign = {habit for prompts in texts_of for habit in self._foreign(prompts)}
         self._held = {habit for habit in foreign if self._own.is_idle(habit)}
 
     def state_dict(self) -> dict[str, Any]:
@@ -206,35 +230,41 @@ class NgramFilter(Filter):
         room = STORED_BYTES
         for peer, prompts in reversed(self._peers.items()):
             asked = tuple(each for each, _ in prompts)
-            room -= sum(len(text.encode()) for each in asked for text in each.texts)
+            room -= sum(map(_size, asked))
             if room < 0:
                 break
             peers.append((peer, asked))
         seen, held = tuple(sorted(self._seen)), tuple(sorted(self._held))
-        return to_object(_State(self._own.groups, tuple(reversed(peers)), seen, held))
+        sizes = accumulate(_size(asked) for asked, _ in reversed(self._pool))
+        pool = [asked for (asked, _), size in zip(reversed(self._pool), sizes, strict=True) if size <= STORED_BYTES]
+        return to_object(_State(self._own.groups, tuple(reversed(peers)), seen, held, tuple(reversed(pool))))
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """As in the interface."""
         known = from_json(_State, state)
         for said in known.own:
             self._own.add(said)
-        for peer, asked in known.peers:
-            for each in asked:
-                self._enter(peer, each)
+        for peer, prompts in known.peers:
+            for asked in prompts:
+                self._enter_for(peer, asked, _shares(asked))
+        self._pool.extend((asked, _shares(asked)) for asked in known.pool)
         self._seen, self._held = set(known.seen), set(known.held)
 
     def _enter(self, peer: str, asked: _Asked) -> None:
         if asked.texts:
-            counts = Counter(habit for text in asked.texts for habit in habits_of(text))
-            shares = Counter({habit: count / len(asked.texts) for habit, count in counts.items()})
-            prompts = self._peers.pop(peer, None) or deque(maxlen=REMEMBERED)
-            prompts.append((asked, shares))
-            self._peers[peer] = prompts
-            if len(self._peers) > PEERS:
-                del self._peers[next(iter(self._peers))]
+            shares = _shares(asked)
+            self._enter_for(peer, asked, shares)
+            self._pool.append((asked, shares))
+
+    def _enter_for(self, peer: str, asked: _Asked, shares: Counter[Habit]) -> None:
+        prompts = self._peers.pop(peer, None) or deque(maxlen=REMEMBERED)
+        prompts.append((asked, shares))
+        self._peers[peer] = prompts
+        if len(self._peers) > PEERS:
+            del self._peers[next(iter(self._peers))]
 
     def _foreign(self, prompts: Iterable[tuple[_Asked, Counter[Habit]]]) -> Iterator[Habit]:
-        """What a peer says far more often than this policy does when it answers the same tasks rightly."""
+        """Habits that these completions show far more often than local correct completions to the same tasks."""
         by_task: defaultdict[str, list[Counter[Habit]]] = defaultdict(list)
         for asked, shares in prompts:
             if self._own.right[asked.dataset] >= RIGHT:
@@ -244,7 +274,7 @@ class NgramFilter(Filter):
             yield from self._concentrated({dataset: shown}, IN_A_TASK)
 
     def _concentrated(self, by_task: Mapping[str, Sequence[Counter[Habit]]], least: float) -> Iterator[Habit]:
-        """Habits in at least this share of a peer's correct completions, and far more often than in local ones."""
+        """Habits in at least this share of the completions, and far more often than in local ones."""
         asked = sum(map(len, by_task.values()))
         if asked < ASKED:
             return
