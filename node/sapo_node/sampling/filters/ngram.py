@@ -1,8 +1,8 @@
 """N-gram: masks a phrase that is frequent in external correct completions, rare in local ones, and does not pay.
 
-The filter looks at the newest completions of all peers together, and at those of each peer. Keys cost nothing, so a peer
-may split its texts over so many keys that each of them sends too few to be judged. The texts together stay the same. A
-look at one peer finds a phrase that is too rare among the texts of all.
+The filter looks at the newest completions of all peers together, and at those of each peer. Keys cost nothing, so a
+peer may split its texts over so many keys that each of them sends too few to be judged. The texts together stay the
+same. A look at one peer finds a phrase that is too rare among the texts of all.
 
 A phrase in correct completions earns what they earn, so a peer's texts alone cannot tell it from skill. Local
 completions can: the policy itself generates the phrase now and then. If completions with the phrase are correct no more
