@@ -45,6 +45,19 @@ class PeerState(StrEnum):
         return cls.UNTRUSTED if value == "newcomer" else None
 
 
+class Tier(StrEnum):
+    """How a node came to know a peer. Queues, verification and filters treat the peers of one tier alike, however many
+    keys they are.
+    """
+
+    FRIEND = "friend"
+    """Named in `trusted` by the operator."""
+    PROVEN = "proven"
+    """Healthy by what this node verified of it."""
+    STRANGER = "stranger"
+    """Everybody else."""
+
+
 OFFENCE = {
     Fact.FALSE_CLAIM: 1.0,
     Fact.MALFORMED_BODY: 1.0,

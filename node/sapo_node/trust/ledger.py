@@ -18,7 +18,7 @@ from dataclasses import replace
 from sapo_node.storage.database import Database
 from sapo_node.trust import constants
 from sapo_node.trust.accounts import Account, Offence, account_from, offences_of
-from sapo_node.trust.constants import Evidence, Fact, PeerState
+from sapo_node.trust.constants import Evidence, Fact, PeerState, Tier
 from sapo_node.trust.defences import DEFENDED, Defences
 from sapo_protocol import Equivocation, peer_id
 
@@ -90,6 +90,12 @@ class Ledger:
             return word
         known = self._accounts.get(peer)
         return known.state if known else PeerState.UNTRUSTED
+
+    def tier(self, peer: str) -> Tier:
+        """The tier of a peer: FRIEND by the operator's word, PROVEN by what it earned, else STRANGER."""
+        if self._named.get(peer) is PeerState.HEALTHY:
+            return Tier.FRIEND
+        return Tier.PROVEN if self.state(peer) is PeerState.HEALTHY else Tier.STRANGER
 
     def accounts(self) -> tuple[Account, ...]:
         """All peers of whom anything is known."""
