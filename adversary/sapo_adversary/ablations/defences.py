@@ -46,7 +46,6 @@ _FILTERS = {
     "n-gram": "node/sapo_node/sampling/filters/ngram.py",
     "length": "node/sapo_node/sampling/filters/length.py",
     "equation": "node/sapo_node/sampling/filters/equation.py",
-    "gradient-agreement": "node/sapo_node/sampling/filters/gradient_agreement.py",
     "min-token-prob": "node/sapo_node/learner/filters.py",
     "answer-likelihood": "node/sapo_node/learner/filters.py",
 }
@@ -88,8 +87,7 @@ DEFENCES: Mapping[str, Defence] = {
     "untrusted class": Defence(
         "node/sapo_node/sampling/sampler.py",
         {
-            "untrusted_share": 1.0,
-            "untrusted_credit_limit": inf,
+            "strangers_share": 1.0,
             "untrusted_verifications": 64,
             "untrusted_counters": 1.0,
             "untrusted_envelopes": MANY,
@@ -101,7 +99,6 @@ DEFENCES: Mapping[str, Defence] = {
     "promotion limits": Defence(
         "node/sapo_node/trust/ledger.py", {"earned_per_epoch": MANY, "promotions_share": float(MANY)}
     ),
-    "cohort share": Defence("node/sapo_node/sampling/sampler.py", {"cohort_share": 1.0}),
     "flood publishing": Defence("node/sapo_node/net/gossipsub.py", network={"flood_publishing": False}),
     "gossip repair": Defence("node/sapo_node/net/gossipsub.py", network={"gossip_repair": False}),
     "dialled mesh peers": Defence("node/sapo_node/net/gossipsub.py", network={"dialled_mesh_peers": False}),
@@ -116,7 +113,6 @@ DEFENCES: Mapping[str, Defence] = {
     "peer exchange limits": Defence("node/sapo_node/net/dialer.py", network={"named": MANY, "wrong": MANY}),
     "scored mesh": Defence("node/sapo_node/net/router.py", network={"scored_mesh": False}),
     "control caps": Defence("node/sapo_node/net/router.py", network={"control_caps": False}),
-    "peer share": Defence("node/sapo_node/sampling/sampler.py", {"peer_share": 1.0}),
     "mass limit": Defence("node/sapo_node/sampling/sampler.py", {"mass_limit": inf}),
     "costly lies": Defence("node/sapo_node/trust/constants.py", {"offence": dict.fromkeys(constants.OFFENCE, 0.0)}),
     "sender rate": Defence(

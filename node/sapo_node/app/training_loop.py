@@ -5,11 +5,7 @@ from collections.abc import Callable
 
 from sapo_node.app.node import Node
 from sapo_node.processes.worker import WorkerFailed
-from sapo_node.sampling.filters import Filters
-from sapo_node.sampling.memory import Memory
-from sapo_node.sampling.mix import ratio_of
-from sapo_node.sampling.pass_rates import PassRates
-from sapo_node.sampling.sampler import Sampler
+from sapo_node.sampling.external import ExternalSampler
 from sapo_node.training.batch_log import Policy, Trainer
 from sapo_node.training.evaluation import measure
 from sapo_node.training.rollout import Contribution, RoundFailed
@@ -73,19 +69,22 @@ class TrainingLoop:
 
     def _rounds(self) -> Rounds:
         node, config = self._node, self._node.config
-        pass_rates = PassRates()
-        filters = Filters(config.filters, pass_rates)
-        ratio = ratio_of(config.local, config.external, pass_rates)
+        external = ExternalSampler(
+            node.database,
+            node.ledger,
+            node.swarm.rng,
+            local=config.local,
+            external=config.external,
+            filters=config.filters,
+            selection=config.selection,
+            defences=node.defences,
+        )
         return Rounds(
             contribution=self._contribution,
             scheduler=node.scheduler,
-            sampler=Sampler(node.ledger, node.swarm.rng, pass_rates, config.selection, defences=node.defences),
-            pass_rates=pass_rates,
-            filters=filters,
             pool=node.pool,
+            external=external,
             trainer=self._trainer,
-            ratio=ratio,
-            memory=Memory(node.database, {"pass rates": pass_rates, "ratio": ratio, **filters.by_name}),
             now=node.swarm.clock.now,
             on_phase=self._on_phase,
             on_chosen=node.tally.chosen,

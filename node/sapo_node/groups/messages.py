@@ -13,9 +13,7 @@ Finish = Literal["stop", "length"]
 Source = Literal["local", "external"]
 ExternalObjective = Literal["positive-only", "on-policy"]
 Dtype = Literal["float32", "bfloat16"]
-FilterName = Literal[
-    "baseline", "n-gram", "length", "equation", "gradient-agreement", "min-token-prob", "answer-likelihood"
-]
+FilterName = Literal["baseline", "n-gram", "length", "equation", "min-token-prob", "answer-likelihood"]
 FILTERS: tuple[FilterName, ...] = get_args(FilterName)
 PARTLY: frozenset[FilterName] = frozenset({"min-token-prob"})
 """The filters that mask some tokens of a correct completion and let the node train on the others."""

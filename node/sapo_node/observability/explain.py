@@ -200,15 +200,13 @@ def _outlook(account: Account) -> str:
     """What the state means, and what would change it."""
     match account.state:
         case PeerState.HEALTHY:
-            return (
-                f"Its groups are drawn by trust and age, at most {constants.PEER_SHARE:.0%} of a round from one peer."
-            )
+            return "Its rollouts have places of their own in the queue. Its groups are drawn by trust and age."
         case PeerState.UNTRUSTED:
             left = max(0, constants.HEALTHY_AFTER - account.earned)
             return (
-                f"Untrusted peers together have {constants.UNTRUSTED_SHARE:.0%} of a round. It needs {left} more "
-                f"verified groups, of which at most {constants.EARNED_PER_EPOCH} count in an epoch, and then a place "
-                f"among the few that are promoted in each; or `trusted` in this node's configuration."
+                f"All strangers together have the strangers' share of a round. It becomes healthy after {left} more "
+                f"verified groups, of which at most {constants.EARNED_PER_EPOCH} count in an epoch, or if it is named "
+                f"in `trusted` of this node's configuration."
             )
         case PeerState.PROBATION:
             return (

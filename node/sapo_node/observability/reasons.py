@@ -6,7 +6,6 @@ from types import MappingProxyType
 
 from sapo_node.groups.messages import FOLLOWS, RARE, Refusal
 from sapo_node.ingest.validator import Ignored
-from sapo_node.sampling.filters.gradient_agreement import WINDOW
 from sapo_node.sampling.filters.length import QUANTILE
 from sapo_node.sampling.sampler import NotDrawn
 from sapo_node.training.round import NOTHING_LEFT
@@ -91,13 +90,11 @@ REASONS: Mapping[str, Reason] = MappingProxyType(
             "A group with correct and incorrect completions.",
         ),
         NotDrawn.ENOUGH: Reason("Others were drawn before its turn came.", _WAIT),
-        NotDrawn.PEER_SHARE: Reason(
-            "Its peer, or those who became healthy with it, had their share of that round already.", _WAIT
+        NotDrawn.STRANGERS: Reason(
+            "Strangers had their share of that round already.",
+            "Rounds without an alarm: each raises the share of strangers. Or name the peer in `trusted`.",
         ),
-        NotDrawn.UNTRUSTED: Reason(
-            "Its peer is untrusted or on probation, and those together have a small share of every round.",
-            "Verified groups over at least two epochs. Or name the peer in `trusted`.",
-        ),
+        NotDrawn.BANNED: Reason("Its peer was banned while the group waited.", "Nothing while the ban lasts."),
         NotDrawn.TOO_OLD: Reason("It is of an epoch too long ago.", "Nothing; it leaves the pool."),
         NotDrawn.NONE_WANTED: Reason(
             "The node wanted no external groups in that round.",
@@ -136,11 +133,6 @@ REASONS: Mapping[str, Reason] = MappingProxyType(
             f"Its correct completions are longer than {QUANTILE:.0%} of this node's own to the same task.", _SAFEGUARD
         ),
         "equation filter": Reason("Its correct completions hold an equation that is false.", _SAFEGUARD),
-        "gradient-agreement filter": Reason(
-            "A step on this node's own completions makes most of this peer's correct completions to this task less "
-            f"likely. The node ignores this peer in this task for {WINDOW} rounds.",
-            _SAFEGUARD,
-        ),
         "min-token-prob filter": Reason(
             f"Its work holds a token to which this node's policy gives a probability below {RARE:g}. The node masks "
             "the work from that token on, and trains on what stands before it and on the answer.",

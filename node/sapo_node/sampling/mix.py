@@ -16,7 +16,6 @@ policy's own pass rate.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import sqrt
 from typing import Any, Literal, Protocol
 
 from sapo_node.groups.codec import from_json, to_object
@@ -35,10 +34,6 @@ LITTLE = 2.0
 """What an own group is taken to be worth where it is worth less; half of what the most informative ones are."""
 STEP = 1.0
 """How far J must be from the target to move there, so that it does not flutter."""
-SLACK, ALARM = 0.5, 4.0
-"""Of the CUSUM over the own reward, in standard deviations: what is no sign of harm, and the sum that is one."""
-ALIKE = 0.3
-"""Correlation of the answers to one question: some questions of a task are harder than others."""
 RECOVERY = 0.5
 """Groups by which the bound that an alarm halves grows back each round."""
 
@@ -65,10 +60,14 @@ class LocalExternalRatio(Protocol):
         """The split of the next round."""
         ...
 
-    def observe(self, local: Sequence[LocalGroup], others: Sequence[VerifiedGroup], *, supply: int, drawn: int) -> None:
-        """What a round generated, groups by which those of others are measured, and how many the pool held then and
-        were drawn from it.
+    def observe(self, local: Sequence[LocalGroup], reference: Sequence[VerifiedGroup], *, supply: int) -> None:
+        """Take in what a round generated, the external groups that say what one is worth, and how many groups there
+        were to draw from.
         """
+        ...
+
+    def alarm(self) -> None:
+        """Take fewer external groups for a while."""
         ...
 
     def state_dict(self) -> dict[str, Any]:
@@ -92,8 +91,11 @@ class Fixed:
         """The split of every round."""
         return self._split
 
-    def observe(self, local: Sequence[LocalGroup], others: Sequence[VerifiedGroup], *, supply: int, drawn: int) -> None:
+    def observe(self, local: Sequence[LocalGroup], reference: Sequence[VerifiedGroup], *, supply: int) -> None:
         """Nothing is learnt from a round."""
+
+    def alarm(self) -> None:
+        """The operator has set the number."""
 
     def state_dict(self) -> dict[str, Any]:
         """There is nothing to remember."""
@@ -110,14 +112,13 @@ class _State:
     supply: RunningMean
     external: int
     bound: float
-    harm: float
 
 
 class Auto:
     """Finds J beside a given I.
 
-    The first round is all its own: a node that joins measures itself before it takes anything in. If its own reward
-    falls below what it was, J is halved and grows back slowly.
+    The first round has no external groups: a node that joins measures itself before it takes anything in. An alarm
+    halves J, which grows back slowly.
     """
 
     probe = PROBE
@@ -129,33 +130,38 @@ class Auto:
         self._own, self._others, self._supply = RunningMean(), RunningMean(), RunningMean()
         self._external = 0
         self._bound = float(MAX_EXTERNAL)
-        self._harm = 0.0
 
     def split(self) -> Split:
         """The split of the next round."""
         return Split(self._local, self._external)
 
-    def observe(self, local: Sequence[LocalGroup], others: Sequence[VerifiedGroup], *, supply: int, drawn: int) -> None:
-        """Take a round into account."""
+    def observe(self, local: Sequence[LocalGroup], reference: Sequence[VerifiedGroup], *, supply: int) -> None:
+        """Take in a round, and find the next J. J never follows from how many groups were drawn: a bound that keeps the
+        draw small would then lower J, and J the bound.
+        """
         self._own.add(self._worth(local), len(local))
-        if others:
-            self._others.add(self._worth(others), len(others))
-        # Where places stayed empty the rest on offer was kept back by a bound, of a peer or of all untrusted peers.
-        self._supply.add(drawn if drawn < self._external else min(supply, MAX_EXTERNAL))
-        self._watch(local)
+        if reference:
+            self._others.add(self._worth(reference), len(reference))
+        self._supply.add(min(supply, MAX_EXTERNAL))
+        self._bound = min(MAX_EXTERNAL, self._bound + RECOVERY)
         target = self._target()
         if abs(target - self._external) >= STEP:
             self._external = round(target)
 
+    def alarm(self) -> None:
+        """Halve J. It may grow back by RECOVERY each round."""
+        self._bound = self._external / 2
+        self._external = round(self._bound)
+
     def state_dict(self) -> dict[str, Any]:
-        """The means, J, its bound and the sum of the alarm."""
-        return to_object(_State(self._own, self._others, self._supply, self._external, self._bound, self._harm))
+        """The means, J and its bound."""
+        return to_object(_State(self._own, self._others, self._supply, self._external, self._bound))
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """As in `LocalExternalRatio`."""
         known = from_json(_State, state)
         self._own, self._others, self._supply = known.own, known.others, known.supply
-        self._external, self._bound, self._harm = known.external, known.bound, known.harm
+        self._external, self._bound = known.external, known.bound
 
     def _worth(self, groups: Sequence[LocalGroup] | Sequence[VerifiedGroup]) -> float:
         """Only correct completions count: the loss does not count external completions with negative advantage."""
@@ -166,24 +172,6 @@ class Auto:
         own, others, supply = (mean.value or 0.0 for mean in (self._own, self._others, self._supply))
         wanted = MAX_EXTERNAL * min(1.0, others / max(own, LITTLE))
         return min(wanted, self._bound, supply)
-
-    def _watch(self, local: Sequence[LocalGroup]) -> None:
-        """Raise the alarm when the own reward stays below what was to be expected of these very tasks."""
-        self._bound = min(MAX_EXTERNAL, self._bound + RECOVERY)
-        expected = [(group, rate) for group in local if (rate := self._pass_rates.pass_rate(group.dataset)) is not None]
-        if not expected:
-            return
-        missed = sum(len(group.rewards) * rate - sum(group.rewards) for group, rate in expected)
-        spread = sqrt(sum(_variance(len(group.rewards), rate) for group, rate in expected))
-        self._harm = max(0.0, self._harm + missed / spread - SLACK)
-        if self._harm > ALARM:
-            self._harm = 0.0
-            self._bound = self._external / 2
-
-
-def _variance(answers: int, rate: float) -> float:
-    """Variance of the number of correct completions of one prompt, for a task with this pass rate."""
-    return answers * (1 + (answers - 1) * ALIKE) * max(rate * (1 - rate), 0.01)
 
 
 def ratio_of(local: int, external: int | Literal["auto"], pass_rates: PassRates) -> LocalExternalRatio:

@@ -5,20 +5,16 @@ assign -> generate -> share -> take in and verify -> sample self (I) and externa
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 from sapo_node.groups.messages import FilterName, GroupReport, Refusal, TrainReport, reason_of
 from sapo_node.groups.types import LocalGroup, VerifiedGroup
 from sapo_node.sampling.buffer import Pool
-from sapo_node.sampling.filters import Filters
-from sapo_node.sampling.filters.interface import GradientVote
-from sapo_node.sampling.memory import Memory
-from sapo_node.sampling.mix import LocalExternalRatio
-from sapo_node.sampling.pass_rates import PassRates
-from sapo_node.sampling.sampler import NotDrawn, Sampler, WeightedGroup
+from sapo_node.sampling.external import ExternalSampler
+from sapo_node.sampling.sampler import NotDrawn, WeightedGroup
 from sapo_node.storage.counters import Slot
 from sapo_node.training.batch_log import Trainer, external_id, local_id
 from sapo_node.training.rollout import Contribution
@@ -129,30 +125,21 @@ class Rounds:
         *,
         contribution: Contribution,
         scheduler: VerificationScheduler,
-        sampler: Sampler,
         pool: Pool,
+        external: ExternalSampler,
         trainer: Trainer,
-        pass_rates: PassRates,
-        filters: Filters,
-        ratio: LocalExternalRatio,
-        memory: Memory,
         now: Callable[[], float],
         on_phase: Callable[[Phase | None], None] = lambda _: None,
         on_chosen: Callable[[Choices], None] = lambda _: None,
     ) -> None:
-        """`ratio` says how many groups of a round are local and how many are external. `memory` keeps what
-        `pass_rates`, `filters` and `ratio` learn. `now` gives the Unix time. `on_phase` is called with each phase as it
-        begins, and with None as it ends. `on_chosen` is called with what the round trained on.
+        """`now` gives the Unix time. `on_phase` is called with each phase as it begins, and with None as it ends.
+        `on_chosen` is called with what the round trained on.
         """
         self._contribution = contribution
         self._scheduler = scheduler
-        self._sampler = sampler
         self._pool = pool
+        self._external = external
         self._trainer = trainer
-        self._pass_rates = pass_rates
-        self._filters = filters
-        self._ratio = ratio
-        self._memory = memory
         self._now = now
         self._on_phase = on_phase
         self._on_chosen = on_chosen
@@ -160,30 +147,24 @@ class Rounds:
     async def play(self, slot: Slot, *, share: bool) -> RoundReport:
         """Play the round of a reserved counter; `share` is False while this node only listens."""
         watch = _Stopwatch(self._on_phase)
-        split = self._ratio.split()
         with watch.phase("generate"):
-            local = await self._contribution.generate(slot, split.local)
+            local = await self._contribution.generate(slot, self._external.split().local)
         if share:
             with watch.phase("share"):
                 await self._contribution.share(slot, local)
         with watch.phase("verify"):
-            await self._scheduler.verify_pending(max(split.external, self._ratio.probe))
-            offered, stopped = self._filters.offer(self._pool.groups())
-            self._pool.remove(group for group, _ in stopped)
-            draw = self._sampler.draw(offered, split.external, epoch=slot.epoch)
-            external = [replace(each, silent=self._filters.mask(each.group)) for each in draw.groups]
+            await self._scheduler.verify_pending(self._external.wanted)
+            choice = self._external.choose(self._pool.groups(), epoch=slot.epoch)
+            self._pool.remove(group for group, _ in choice.stopped)
         with watch.phase("train"):
-            training = await self._trainer.train(local, external)
-        reference_set = self._sampler.reference_set([each.group for each in offered])
-        self._ratio.observe(local, reference_set, supply=len(offered), drawn=len(external))
-        self._pass_rates.observe(local)
-        trained = [TrainedGroup(weighted, training.groups[external_id(weighted.group)]) for weighted in external]
-        self._filters.observe(local, list(heard(trained)))
-        self._memory.save(training.step)
+            training = await self._trainer.train(local, choice.drawn)
+        self._external.observe(local, choice)
+        self._external.save(training.step)
+        trained = [TrainedGroup(weighted, training.groups[external_id(weighted.group)]) for weighted in choice.drawn]
         reports = {k: training.groups[local_id(k)] for k in range(len(local))}
         refused = {k: report.refused for k, report in reports.items() if report.refused}
         self._on_chosen(
-            Choices(slot.epoch, slot.counter, training.step, local, refused, trained, stopped, draw.not_drawn)
+            Choices(slot.epoch, slot.counter, training.step, local, refused, trained, choice.stopped, choice.not_drawn)
         )
         rewards = [reward for group in local for reward in group.rewards]
         return RoundReport(
@@ -200,11 +181,3 @@ class Rounds:
             seconds=watch.seconds,
             training=training,
         )
-
-
-def heard(trained: Iterable[TrainedGroup]) -> Iterator[GradientVote]:
-    """What the local gradient says of each correct completion of the external groups of a batch."""
-    for each in trained:
-        group = each.weighted.group
-        for agrees in each.report.agreement.values():
-            yield GradientVote(group.peer, group.dataset, agrees)

@@ -82,15 +82,9 @@ HEALTHY_AFTER = 16
 PROMOTIONS_SHARE, PROMOTIONS_LEAST = 0.25, 4
 """Promotions per epoch: as a share of the healthy peers, and at least, so that a swarm of strangers begins."""
 
-UNTRUSTED_SHARE = 0.1
-"""All untrusted peers together, as a share of the external groups asked for."""
-UNTRUSTED_CREDIT_LIMIT = 2.0
-"""Unused credit of untrusted peers that is kept, in groups."""
-PEER_SHARE = 0.5
-"""One peer's share of the external groups, though never less than one group."""
-COHORT_SHARE = 0.25
-"""Share of the external groups that come from peers promoted in the same epoch, where they are no larger a part of all
-healthy peers; never less than one group."""
+STRANGERS_SHARE, SHARE_RISE, SHARE_LEAST = 0.25, 0.1, 0.05
+"""Share of the external groups of a round that strangers may fill: in the first round, what each clean round adds, and
+the least. The share is never less than one group."""
 AGE_WEIGHT, MAX_AGE = 0.7, 4
 """Weight per epoch of age, and the age in epochs after which a group is no longer trained on."""
 LOSS_WEIGHT_LIMIT = 2.0

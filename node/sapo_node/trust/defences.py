@@ -3,7 +3,7 @@
 A node is built with `DEFENDED`, and nothing else is reachable from its configuration. Whoever measures what a defence
 is worth builds a node with another value, so that no function and no number is ever replaced in a running process:
 
-    Node(..., defences=replace(DEFENDED, peer_share=1.0))
+    Node(..., defences=replace(DEFENDED, mass_limit=8.0))
 
 The numbers are those of `constants`, which says what each means. `verify`, `blamed` and the flags name the module
 that asks them.
@@ -97,10 +97,8 @@ class Defences:
     healthy_reference: bool = True
     """Whether groups are measured by those of healthy peers alone, while there are any."""
     max_age: int = constants.MAX_AGE
-    untrusted_share: float = constants.UNTRUSTED_SHARE
-    untrusted_credit_limit: float = constants.UNTRUSTED_CREDIT_LIMIT
-    peer_share: float = constants.PEER_SHARE
-    cohort_share: float = constants.COHORT_SHARE
+    strangers_share: float = constants.STRANGERS_SHARE
+    """The strangers' share in the first round."""
     mass_limit: float = constants.LOSS_WEIGHT_LIMIT
 
     def open_message(self, data: bytes, manifest: Manifest) -> Rollout:

@@ -16,6 +16,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from libp2p.host.exceptions import StreamFailure
 from libp2p.peer.id import ID
 from libp2p.pubsub.pb import rpc_pb2
+from sapo_node.sampling.filters.gradient_agreement import GradientVote
 
 from context import KEY, context_of
 from sapo_adversary.ablations.defences import DEFENCES, Undefended, ablated
@@ -43,7 +44,6 @@ from sapo_node.net.settings import NetworkSettings
 from sapo_node.net.tcp import TrackedTcp
 from sapo_node.sampling.buffer import Pool
 from sapo_node.sampling.filters import Filters, Offered
-from sapo_node.sampling.filters.gradient_agreement import GradientVote
 from sapo_node.sampling.pass_rates import PassRates
 from sapo_node.sampling.sampler import Sampler, loss_weight
 from sapo_node.storage.database import Database

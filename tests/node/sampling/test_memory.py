@@ -6,12 +6,12 @@ import json
 import random
 
 import pytest
+from sapo_node.sampling.filters.gradient_agreement import LEAST
 
 from sapo_node.groups.advantage import advantages
 from sapo_node.groups.messages import Sampled
 from sapo_node.groups.types import LocalGroup, VerifiedGroup
 from sapo_node.sampling.filters import Filters
-from sapo_node.sampling.filters.gradient_agreement import LEAST
 from sapo_node.sampling.filters.interface import GradientVote
 from sapo_node.sampling.filters.ngram import PEERS, REMEMBERED, STORED_BYTES, NgramFilter
 from sapo_node.sampling.memory import Memory

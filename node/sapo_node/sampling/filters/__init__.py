@@ -3,29 +3,35 @@
 Re-verification tells correct from incorrect; it cannot see what a correct completion teaches beside the answer. Each
 filter looks at that from one side, against what no peer can forge: the completions and the gradient of this policy.
 
-`baseline` sets the weight of a correct completion. `n-gram`, `length` and `equation` read texts. `gradient-agreement`
-uses what the learner measures. `min-token-prob` and `answer-likelihood` need the probabilities of the policy: the
-learner applies them, in `sapo_node.learner.filters`.
+`baseline` sets the weight of a correct completion. `n-gram`, `length` and `equation` read texts. `min-token-prob` and
+`answer-likelihood` need the probabilities of the policy: the learner applies them, in `sapo_node.learner.filters`.
 
-A round calls three methods of `Filters`, each at one place:
+A round calls four methods of `Filters`, each at one place:
 
     offered, rejected = filters.offer(groups)       before the draw: what a group counts decides whether it is drawn
     filters.mask(group)                             after the draw: which characters of a drawn group are masked
-    filters.observe(local, heard)                   after the step
+    filters.observe(local)                          after the step
+    filters.alarm()                                 last: has something taken hold that is masked by now?
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sapo_node.groups.messages import FilterName
 from sapo_node.groups.types import LocalGroup, VerifiedGroup
+from sapo_node.sampling.alarm import Alarm
 from sapo_node.sampling.filters.baseline import BaselineFilter
 from sapo_node.sampling.filters.equation import EquationFilter
-from sapo_node.sampling.filters.gradient_agreement import GradientAgreementFilter
-from sapo_node.sampling.filters.interface import Filter, GradientVote, Span
+from sapo_node.sampling.filters.habits import Span
+from sapo_node.sampling.filters.interface import Filter
 from sapo_node.sampling.filters.length import LengthFilter
 from sapo_node.sampling.filters.ngram import NgramFilter
 from sapo_node.sampling.pass_rates import PassRates
+from sapo_node.trust.constants import Tier
+
+
+def _stranger(_peer: str) -> Tier:
+    return Tier.STRANGER
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +55,13 @@ class Offered:
 class Filters:
     """The filters outside the learner that a node uses."""
 
-    def __init__(self, names: Iterable[str], pass_rates: PassRates) -> None:
-        """`names` are of all filters; those of the learner mean nothing here."""
+    def __init__(self, names: Iterable[str], pass_rates: PassRates, tier_of: Callable[[str], Tier] = _stranger) -> None:
+        """`names` are of all filters; those of the learner mean nothing here. `tier_of` gives the tier of a peer;
+        without it every peer is a stranger.
+        """
         names = frozenset(names)
         # Where several filters reject a completion, the first of them is named.
-        known = (BaselineFilter(pass_rates), NgramFilter(), EquationFilter(), LengthFilter(), GradientAgreementFilter())
+        known = (BaselineFilter(pass_rates), NgramFilter(tier_of), EquationFilter(), LengthFilter())
         self._used: tuple[Filter, ...] = tuple(each for each in known if each.name in names)
 
     @property
@@ -84,10 +92,14 @@ class Filters:
         masked = tuple(self._spans(completion.text) for completion in group.completions)
         return masked if any(masked) else ()
 
-    def observe(self, local: Sequence[LocalGroup], heard: Sequence[GradientVote] = ()) -> None:
-        """Take in the local groups of a round, and what the learner said of the external ones."""
+    def observe(self, local: Sequence[LocalGroup]) -> None:
+        """Take in the local groups of a round."""
         for each in self._used:
-            each.observe(local, heard)
+            each.observe(local)
+
+    def alarm(self) -> Alarm | None:
+        """The alarm of the first filter that raises one."""
+        return next((alarm for each in self._used if (alarm := each.alarm())), None)
 
     def _rejected(self, group: VerifiedGroup) -> dict[int, FilterName]:
         return {

@@ -1,23 +1,12 @@
-"""The interface of all filters outside the learner: what each may learn, and at which three places it may act."""
+"""The interface of all filters outside the learner: what each may learn, and at which places it may act."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from sapo_node.groups.messages import FilterName
 from sapo_node.groups.types import LocalGroup, VerifiedGroup
-
-Span = tuple[int, int]
-"""First character, and the one behind the last."""
-
-
-@dataclass(frozen=True, slots=True)
-class GradientVote:
-    """What the local gradient says of a correct completion of a peer."""
-
-    peer: str
-    dataset: str
-    agrees: bool
+from sapo_node.sampling.alarm import Alarm
+from sapo_node.sampling.filters.habits import Span
 
 
 class Filter:
@@ -28,8 +17,8 @@ class Filter:
 
     name: ClassVar[FilterName]
 
-    def observe(self, local: Sequence[LocalGroup], heard: Sequence[GradientVote]) -> None:
-        """Take in the local groups of a round, and what the learner said of the external ones."""
+    def observe(self, local: Sequence[LocalGroup]) -> None:
+        """Take in the local groups of a round."""
 
     def look(self, offered: Sequence[VerifiedGroup]) -> None:
         """Take in all groups on offer, before this filter is asked about any of them."""
@@ -46,6 +35,9 @@ class Filter:
         """The characters of a completion that must not be trained on, in order."""
         del text
         return ()
+
+    def alarm(self) -> Alarm | None:
+        """What has taken hold in local completions although this filter stops it."""
 
     def state_dict(self) -> dict[str, Any]:
         """What the filter has learnt, as bounded plain JSON; empty for one that learns nothing."""

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from sapo_node.groups.codec import from_json, to_object
 from sapo_node.groups.messages import FilterName
 from sapo_node.groups.types import LocalGroup, VerifiedGroup
-from sapo_node.sampling.filters.interface import Filter, GradientVote
+from sapo_node.sampling.filters.interface import Filter
 
 KEPT = 64
 """The newest local correct completions to a task that count."""
@@ -32,9 +32,8 @@ class LengthFilter(Filter):
         self._own: defaultdict[str, deque[int]] = defaultdict(lambda: deque(maxlen=KEPT))
         self._longest: dict[str, int] = {}
 
-    def observe(self, local: Sequence[LocalGroup], heard: Sequence[GradientVote] = ()) -> None:
-        """Take in a round's own answers."""
-        del heard
+    def observe(self, local: Sequence[LocalGroup]) -> None:
+        """Take in the local completions of a round."""
         for group in local:
             correct = (len(c.text) for c, reward in zip(group.completions, group.rewards, strict=True) if reward)
             self._add(group.dataset, correct)

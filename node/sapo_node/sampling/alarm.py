@@ -1,0 +1,74 @@
+"""Alarms: the signs that this policy has learnt something harmful, and which groups they accuse.
+
+An alarm has three effects. The share of strangers in the next rounds is halved (`exposure`), the bound of J is halved
+(`mix`), and the steps since the older checkpoint are taken back and replayed without the accused groups
+(`sapo_node.training.take_back`).
+
+`RewardWatch` needs no text: it is a CUSUM (Page 1954) over the local reward, which no peer can forge.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import sqrt
+from typing import Any
+
+from sapo_node.groups.codec import from_json, to_object
+from sapo_node.groups.types import LocalGroup
+from sapo_node.sampling.pass_rates import PassRates
+from sapo_node.trust.constants import Tier
+
+SLACK, THRESHOLD = 0.5, 6.0
+"""Of the CUSUM, in standard deviations of a round's reward: the fall per round that is no sign of harm, and the sum at
+which the alarm is raised. With these numbers a policy that stays as it is raises one alarm in about 1,300 rounds."""
+ALIKE = 0.3
+"""Correlation of the completions of one prompt: some prompts of a task are harder than others."""
+_LEAST_VARIANCE = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class Alarm:
+    """One sign of harm."""
+
+    reason: str
+    """For the operator, after `took back N groups: `."""
+    accuses: Callable[[Tier, str], bool]
+    """Whether a correct completion is accused, given the tier of its peer and its text."""
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    total: float
+
+
+class RewardWatch:
+    """Raises the alarm when the local reward stays below what the pass rates of the same tasks let expect."""
+
+    def __init__(self, pass_rates: PassRates) -> None:
+        self._pass_rates = pass_rates
+        self._total = 0.0
+
+    def observe(self, local: Sequence[LocalGroup]) -> Alarm | None:
+        """Take in a round, before the pass rates do. The alarm accuses what strangers sent."""
+        expected = [(group, rate) for group in local if (rate := self._pass_rates.pass_rate(group.dataset)) is not None]
+        if not expected:
+            return None
+        missed = sum(len(group.rewards) * rate - sum(group.rewards) for group, rate in expected)
+        spread = sqrt(sum(_variance(len(group.rewards), rate) for group, rate in expected))
+        self._total = max(0.0, self._total + missed / spread - SLACK)
+        if self._total <= THRESHOLD:
+            return None
+        self._total = 0.0
+        return Alarm("the local reward fell", lambda tier, _: tier is Tier.STRANGER)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The sum."""
+        return to_object(_State(self._total))
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from the sum in `state`. Raises MalformedError where it holds none."""
+        self._total = from_json(_State, state).total
+
+
+def _variance(completions: int, rate: float) -> float:
+    """Variance of the number of correct completions of one prompt, for a task with this pass rate."""
+    return completions * (1 + (completions - 1) * ALIKE) * max(rate * (1 - rate), _LEAST_VARIANCE)

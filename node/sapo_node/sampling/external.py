@@ -1,0 +1,117 @@
+"""The external part of a round: how many groups, which of them, masked where, and what the round says of them.
+
+    external = ExternalSampler(...)
+    split = external.split()                          # I and J
+    chosen = external.choose(pool.groups(), epoch=epoch)
+    alarm = external.observe(local, chosen)           # after the step
+    external.save(step)
+
+The parts below learn from rounds, and keep what they learnt through a restart (`memory`): pass rates, filters, the
+local/external ratio, the strangers' share and the watch over the local reward.
+"""
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from sapo_node.groups.messages import FilterName
+from sapo_node.groups.types import LocalGroup, VerifiedGroup
+from sapo_node.sampling.alarm import Alarm, RewardWatch
+from sapo_node.sampling.exposure import Exposure
+from sapo_node.sampling.filters import Filters
+from sapo_node.sampling.memory import Memory, Part
+from sapo_node.sampling.mix import Split, ratio_of
+from sapo_node.sampling.pass_rates import PassRates
+from sapo_node.sampling.sampler import NotDrawn, Sampler, WeightedGroup
+from sapo_node.sampling.weights import Selection
+from sapo_node.storage.database import Database
+from sapo_node.trust.constants import Tier
+from sapo_node.trust.defences import DEFENDED, Defences
+from sapo_node.trust.ledger import Ledger
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What one round takes of the pool, and what not."""
+
+    drawn: list[WeightedGroup]
+    stopped: list[tuple[VerifiedGroup, FilterName]]
+    """Of which a filter left nothing."""
+    not_drawn: list[tuple[VerifiedGroup, NotDrawn]]
+    """On offer, and not drawn this time."""
+    reference: Sequence[VerifiedGroup]
+    """The groups that say what an external group is worth."""
+    supply: int
+    """Groups that there were to draw from."""
+
+
+class ExternalSampler:
+    """SampleExternal of Algorithm 1, with all that it learns."""
+
+    def __init__(
+        self,
+        database: Database,
+        ledger: Ledger,
+        rng: random.Random,
+        *,
+        local: int,
+        external: int | Literal["auto"],
+        filters: Sequence[str],
+        selection: Selection,
+        defences: Defences = DEFENDED,
+    ) -> None:
+        """`local` and `external` are I and J as the operator set them."""
+        self._ledger = ledger
+        self._pass_rates = PassRates()
+        self._filters = Filters(filters, self._pass_rates, ledger.tier)
+        self._ratio = ratio_of(local, external, self._pass_rates)
+        self._exposure = Exposure(defences=defences)
+        self._watch = RewardWatch(self._pass_rates)
+        self._sampler = Sampler(ledger, rng, self._pass_rates, selection, defences=defences)
+        parts: dict[str, Part] = {
+            "pass rates": self._pass_rates,
+            "ratio": self._ratio,
+            "exposure": self._exposure,
+            "reward watch": self._watch,
+        }
+        self._memory = Memory(database, {**parts, **self._filters.by_name})
+
+    def split(self) -> Split:
+        """I and J of the next round."""
+        return self._ratio.split()
+
+    @property
+    def wanted(self) -> int:
+        """How many groups are to be verified for the next round."""
+        return max(self.split().external, self._ratio.probe)
+
+    @property
+    def strangers_share(self) -> float:
+        """The part of the external groups that strangers may fill, between 0 and 1."""
+        return self._exposure.share
+
+    def choose(self, groups: Sequence[VerifiedGroup], *, epoch: int) -> Choice:
+        """Draw J of the groups of the pool, and mask what the filters mask."""
+        offered, stopped = self._filters.offer(groups)
+        draw = self._sampler.draw(offered, self.split().external, epoch=epoch, strangers=self._exposure.share)
+        drawn = [replace(each, silent=self._filters.mask(each.group)) for each in draw.groups]
+        reference = self._sampler.reference_set([each.group for each in offered])
+        return Choice(drawn, stopped, draw.not_drawn, reference, len(offered))
+
+    def observe(self, local: Sequence[LocalGroup], choice: Choice) -> Alarm | None:
+        """Learn from a round. Returns the alarm that it raises, if it raises one."""
+        self._ratio.observe(local, choice.reference, supply=choice.supply)
+        harm = self._watch.observe(local)
+        self._pass_rates.observe(local)
+        self._filters.observe(local)
+        alarm = harm or self._filters.alarm()
+        if harm:
+            self._ratio.alarm()
+        strangers = sum(self._ledger.tier(each.group.peer) is Tier.STRANGER for each in choice.drawn)
+        self._exposure.observe(strangers=strangers, alarm=alarm is not None)
+        return alarm
+
+    def save(self, step: int) -> None:
+        """Keep what was learnt until this step."""
+        self._memory.save(step)

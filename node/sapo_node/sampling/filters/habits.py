@@ -1,0 +1,174 @@
+"""Habits: what the texts of one source show, and how often.
+
+A habit is a phrase of up to LONGEST words, or a number. `Window` counts the habits of external completions, and
+`LocalWindow` those of this policy. Both hold the newest texts alone, and both count when a text comes and when it goes,
+so that a question costs no look at the texts.
+"""
+
+import re
+from collections import Counter, defaultdict, deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+Habit = tuple[str, ...]
+"""Words that follow one another."""
+Span = tuple[int, int]
+"""First character, and the one behind the last."""
+
+LONGEST = 3
+"""Words of a habit."""
+LOCAL_WINDOW = 80
+"""Local groups that count: the last twenty rounds at four groups a round."""
+
+_WORDS = re.compile(r"[^\W\d_]+|\d+|\S")
+_NUMBER = "#"
+_NOTHING = 1e-9
+"""A share below this is a rounding error of a sum from which all texts with the habit have gone."""
+
+
+@lru_cache(maxsize=8192)  # a text that waits is looked at again every round
+def habits_of(text: str) -> frozenset[Habit]:
+    """All habits of a text: runs of one to LONGEST words, in which every number is the same word, since numbers differ
+    by prompt; and each number as it stands.
+    """
+    return frozenset(habit for habit, _ in habits_in(text))
+
+
+def habits_in(text: str) -> Iterator[tuple[Habit, Span]]:
+    """Each habit with its place in the text."""
+    found = list(_WORDS.finditer(text))
+    words = [_NUMBER if match[0].isdigit() else match[0].lower() for match in found]
+    for count in range(1, LONGEST + 1):
+        for at in range(len(words) - count + 1):
+            yield tuple(words[at : at + count]), (found[at].start(), found[at + count - 1].end())
+    for match in found:
+        if match[0].isdigit():
+            yield (match[0],), match.span()
+
+
+class Window:
+    """The newest prompts that one source completed correctly: a peer, a tier, or all peers."""
+
+    def __init__(self, prompts: int) -> None:
+        """`prompts` is how many of them count."""
+        self._most = prompts
+        self._kept: deque[tuple[str, Counter[Habit]]] = deque()
+        self.prompts: Counter[str] = Counter()
+        """Prompts that count, by task."""
+        self._shares: defaultdict[str, Counter[Habit]] = defaultdict(Counter)
+
+    def add(self, dataset: str, texts: Sequence[str]) -> None:
+        """Count the correct completions of one prompt, at least one, and forget the oldest prompt beyond the limit."""
+        counts = Counter(habit for text in texts for habit in habits_of(text))
+        shares = Counter({habit: count / len(texts) for habit, count in counts.items()})
+        self._kept.append((dataset, shares))
+        self.prompts[dataset] += 1
+        self._shares[dataset].update(shares)
+        if len(self._kept) > self._most:
+            self._forget(*self._kept.popleft())
+
+    def shares(self, dataset: str) -> Counter[Habit]:
+        """For each habit the sum, over the prompts of a task, of the share of completions that show it."""
+        return self._shares[dataset]
+
+    def _forget(self, dataset: str, shares: Counter[Habit]) -> None:
+        self.prompts[dataset] -= 1
+        if not self.prompts[dataset]:
+            del self.prompts[dataset], self._shares[dataset]
+            return
+        summed = self._shares[dataset]
+        for habit, share in shares.items():
+            summed[habit] -= share
+            if summed[habit] < _NOTHING:
+                del summed[habit]
+
+
+@dataclass(slots=True)
+class _Answers:
+    """The local completions of one prompt, and how many of them show each habit."""
+
+    completions: int = 0
+    correct: int = 0
+    shown: Counter[Habit] = field(default_factory=Counter)
+    shown_correct: Counter[Habit] = field(default_factory=Counter)
+
+    def add(self, habits: Iterable[Habit], *, correct: bool) -> None:
+        self.completions += 1
+        self.correct += correct
+        for habit in habits:
+            self.shown[habit] += 1
+            self.shown_correct[habit] += correct
+
+    def gain(self, habit: Habit) -> float:
+        """By how much more completions with the habit are correct than as many without it, of one prompt, which is as
+        hard for both. 0 where all completions show it.
+        """
+        shown, correct = self.shown[habit], self.shown_correct[habit]
+        others = self.completions - shown
+        return correct - shown * (self.correct - correct) / others if others else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class LocalTexts:
+    """The completions that this policy generated for one prompt."""
+
+    dataset: str
+    completions: tuple[tuple[str, bool], ...]
+    """The text of each, and whether it is correct."""
+
+
+class LocalWindow:
+    """The newest local completions."""
+
+    def __init__(self) -> None:
+        self._groups: deque[tuple[LocalTexts, _Answers]] = deque()
+        self._completions = 0
+        self.correct: Counter[str] = Counter()
+        """Correct local completions, by task."""
+        self._shown_correct: defaultdict[str, Counter[Habit]] = defaultdict(Counter)
+        self._shown: Counter[Habit] = Counter()
+
+    @property
+    def groups(self) -> tuple[LocalTexts, ...]:
+        """Those that count, oldest first."""
+        return tuple(texts for texts, _ in self._groups)
+
+    def add(self, texts: LocalTexts) -> None:
+        """Count the completions of one prompt, and forget those of the oldest prompt beyond LOCAL_WINDOW."""
+        answers = _Answers()
+        for text, correct in texts.completions:
+            answers.add(habits_of(text), correct=correct)
+        self._groups.append((texts, answers))
+        self._count(texts.dataset, answers, 1)
+        if len(self._groups) > LOCAL_WINDOW:
+            forgotten, answers = self._groups.popleft()
+            self._count(forgotten.dataset, answers, -1)
+
+    def _count(self, dataset: str, answers: _Answers, sign: int) -> None:
+        self._completions += sign * answers.completions
+        self.correct[dataset] += sign * answers.correct
+        shown_correct = self._shown_correct[dataset]
+        for habit, count in answers.shown.items():
+            self._shown[habit] += sign * count
+            shown_correct[habit] += sign * answers.shown_correct[habit]
+            if not self._shown[habit]:
+                del self._shown[habit]
+            if not shown_correct[habit]:
+                del shown_correct[habit]
+
+    def shown(self, habit: Habit) -> int:
+        """How many local completions show the habit."""
+        return self._shown[habit]
+
+    def rate(self, habit: Habit) -> float:
+        """Share of all local completions that show the habit; 0 before the first one."""
+        return self._shown[habit] / self._completions if self._completions else 0.0
+
+    def share(self, dataset: str, habit: Habit) -> float:
+        """Share of the correct local completions to a task that show the habit. There must be some."""
+        return self._shown_correct[dataset][habit] / self.correct[dataset]
+
+    def gain(self, habit: Habit) -> float:
+        """By how many more local completions are correct for showing the habit."""
+        return sum(answers.gain(habit) for _, answers in self._groups)
