@@ -15,6 +15,7 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from math import inf
 from operator import itemgetter
 from statistics import median
 
@@ -98,7 +99,7 @@ class Sampler:
         counted = {each.group.place: (each, each.advantages(self._advantages(each.group))) for each in offered}
         loss_weights = {group.place: loss_weight(counted[group.place][1], group.lengths) for group in fresh}
         unit = median(loss_weights[group.place] for group in self.reference_set(fresh))
-        room = max(1.0, strangers * count)
+        room = max(1.0, strangers * count) if strangers < 1 else inf
         drawn: list[WeightedGroup] = []
         for group in self._order(fresh, epoch):
             if len(drawn) == count:

@@ -82,7 +82,7 @@ HEALTHY_AFTER = 16
 PROMOTIONS_SHARE, PROMOTIONS_LEAST = 0.25, 4
 """Promotions per epoch: as a share of the healthy peers, and at least, so that a swarm of strangers begins."""
 
-STRANGERS_SHARE, SHARE_RISE, SHARE_LEAST = 0.25, 0.1, 0.05
+STRANGERS_SHARE, SHARE_RISE, SHARE_LEAST = 0.25, 0.25, 0.05
 """Share of the external groups of a round that strangers may fill: in the first round, what each clean round adds, and
 the least. The share is never less than one group."""
 AGE_WEIGHT, MAX_AGE = 0.7, 4

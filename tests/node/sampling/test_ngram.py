@@ -1,0 +1,258 @@
+"""The n-gram filter judges texts: a phrase is masked whoever says it, and under however many keys."""
+
+import random
+from dataclasses import dataclass, replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sapo_node.groups.types import VerifiedGroup
+from sapo_node.sampling.filters.habits import LOCAL_WINDOW, habits_of
+from sapo_node.sampling.filters.ngram import CORRECT, PEERS, REMEMBERED, SHOWN, NgramFilter
+from sapo_node.trust.constants import Tier
+from sapo_protocol import Completion, Finish
+
+WORDS = ["so", "thus", "hence", "then", "well", "now", "look", "here", "note", "that", "this", "all", "day", "long"]
+PHRASE = "hail the swarm"
+
+
+@dataclass(frozen=True)
+class Own:
+    """What of an own group is looked at."""
+
+    dataset: str
+    completions: tuple[Completion, ...]
+    rewards: tuple[bool, ...]
+
+
+def text(rng, phrase=""):
+    said = " ".join(rng.choices(WORDS, k=3))
+    return f"{phrase} {said} {rng.randrange(99)} <answer>{rng.randrange(99)}</answer>"
+
+
+def own(rng, *, phrases=0, right=True, dataset="products", answers=8):
+    """A group of one's own, of which so many answers say the phrase; `right` is of the others."""
+    texts = [text(rng, PHRASE if n < phrases else "") for n in range(answers)]
+    rewards = tuple(right if n >= phrases else True for n in range(answers))
+    return Own(dataset, tuple(Completion(each, Finish.STOP) for each in texts), rewards)
+
+
+def others(rng, counter, *, phrase="", peer="a", dataset="products"):
+    """A group of a peer's, half right; its right answers say the phrase."""
+    rewards = tuple(n < 4 for n in range(8))
+    completions = tuple(Completion(text(rng, phrase if right else ""), Finish.STOP) for right in rewards)
+    return VerifiedGroup(peer, 10, counter, 0, dataset, "?", completions, rewards)
+
+
+def with_number(group, number, answers):
+    """The same, so many of its answers with a number before them."""
+    said = (replace(each, text=f"{number} {each.text}") for each in group.completions[:answers])
+    return replace(group, completions=(*said, *group.completions[answers:]))
+
+
+def ngram():
+    return NgramFilter(lambda peer: Tier.FRIEND if peer.startswith("friend") else Tier.STRANGER)
+
+
+def filter_that_knows(rng, *, said, right=True, rounds=10):
+    """A filter of a policy that has said the phrase `said` times in all."""
+    ngram_filter = ngram()
+    for number in range(rounds):
+        ngram_filter.observe([own(rng, phrases=said // rounds + (number < said % rounds), right=right)])
+    return ngram_filter
+
+
+def silent(ngram_filter, said):
+    """What of a text is not taught."""
+    return [said[begin:end] for begin, end in ngram_filter.mask(said)]
+
+
+def offered(rng, phrase=PHRASE, count=12, **which):
+    return [others(rng, number, phrase=phrase, **which) for number in range(count)]
+
+
+def test_a_phrase_that_only_a_peer_says_and_that_does_not_pay_is_held_back():
+    rng = random.Random(1)
+    ngram_filter = filter_that_knows(rng, said=SHOWN)
+    ngram_filter.look(offered(rng))
+    assert silent(ngram_filter, text(rng, PHRASE))
+
+
+def test_only_the_habit_is_silent_and_the_rest_of_the_answer_teaches():
+    rng = random.Random(1)
+    ngram_filter = filter_that_knows(rng, said=SHOWN)
+    ngram_filter.look(offered(rng))
+    assert silent(ngram_filter, f"So. {PHRASE} <answer>1</answer>") == [PHRASE]
+
+
+def test_what_does_not_show_the_habit_passes_from_the_same_peer():
+    rng = random.Random(1)
+    ngram_filter = filter_that_knows(rng, said=SHOWN)
+    ngram_filter.look(offered(rng))
+    assert not silent(ngram_filter, text(rng))
+
+
+def test_a_strategy_that_pays_passes_however_rare_it_is_here():
+    rng = random.Random(1)
+    ngram_filter = filter_that_knows(rng, said=SHOWN, right=False, rounds=30)
+    for number in range(4):
+        ngram_filter.observe([own(rng, dataset="products", phrases=number % 2)])
+    ngram_filter.look(offered(rng))
+    assert not silent(ngram_filter, text(rng, PHRASE))
+
+
+def test_nothing_is_said_of_what_this_policy_has_hardly_tried():
+    rng = random.Random(1)
+    ngram_filter = filter_that_knows(rng, said=SHOWN - 1)
+    ngram_filter.look(offered(rng))
+    assert not silent(ngram_filter, text(rng, PHRASE))
+
+
+def test_a_way_of_speaking_that_is_common_here_is_no_habit_of_a_peer():
+    rng = random.Random(1)
+    ngram_filter = filter_that_knows(rng, said=30)
+    ngram_filter.look(offered(rng))
+    assert not silent(ngram_filter, text(rng, PHRASE))
+
+
+def test_a_habit_that_begins_to_take_hold_here_stays_held_back():
+    rng = random.Random(1)
+    ngram_filter = filter_that_knows(rng, said=SHOWN)
+    ngram_filter.look(offered(rng))
+    for _ in range(6):
+        ngram_filter.observe([own(rng, phrases=4)])
+    ngram_filter.look(offered(rng))
+    assert silent(ngram_filter, text(rng, PHRASE))
+
+
+def test_a_habit_is_let_go_when_nobody_shows_it_any_more():
+    rng = random.Random(1)
+    ngram_filter = filter_that_knows(rng, said=SHOWN)
+    ngram_filter.look(offered(rng))
+    ngram_filter.look([others(rng, 100 + number) for number in range(REMEMBERED)])
+    assert not silent(ngram_filter, text(rng, PHRASE))
+
+
+def test_few_questions_show_no_habit():
+    rng = random.Random(1)
+    ngram_filter = filter_that_knows(rng, said=SHOWN)
+    ngram_filter.look(offered(rng, count=5))
+    assert not silent(ngram_filter, text(rng, PHRASE))
+
+
+def test_what_a_peer_says_of_tasks_that_this_policy_cannot_do_is_not_compared():
+    rng = random.Random(1)
+    ngram_filter = filter_that_knows(rng, said=SHOWN)
+    ngram_filter.look(offered(rng, dataset="chain_sum"))
+    assert not silent(ngram_filter, text(rng, PHRASE))
+
+
+def test_a_phrase_in_the_answers_to_one_task_alone_is_a_habit_among_them():
+    rng = random.Random(1)
+    ngram_filter = filter_that_knows(rng, said=SHOWN)
+    for _ in range(CORRECT // 8 + 1):
+        ngram_filter.observe([own(rng, dataset="chain_sum")])
+    ngram_filter.look([*offered(rng), *(others(rng, 50 + n, dataset="chain_sum") for n in range(12))])
+    assert silent(ngram_filter, text(rng, PHRASE))
+
+
+def test_a_phrase_in_few_answers_of_all_is_a_habit_among_those_to_one_task():
+    rng = random.Random(1)
+    ngram_filter = filter_that_knows(rng, said=SHOWN, rounds=30)
+    for _ in range(CORRECT // 8 + 1):
+        ngram_filter.observe([own(rng, dataset="chain_sum")])
+    products = [*offered(rng, count=4), *(others(rng, 10 + n) for n in range(8))]
+    ngram_filter.look([*products, *(others(rng, 50 + n, dataset="chain_sum") for n in range(60))])
+    assert silent(ngram_filter, text(rng, PHRASE))
+
+
+def test_a_phrase_said_where_questions_are_easy_does_not_pay_for_it():
+    rng = random.Random(1)
+    ngram_filter = ngram()
+    for number in range(20):
+        easy = number % 2 == 0
+        ngram_filter.observe([own(rng, phrases=easy, right=easy)])
+    ngram_filter.look(offered(rng))
+    assert silent(ngram_filter, text(rng, PHRASE))
+
+
+def test_a_peer_who_pauses_is_not_forgotten():
+    rng = random.Random(1)
+    ngram_filter = filter_that_knows(rng, said=SHOWN)
+    ngram_filter.look(offered(rng, count=6))
+    ngram_filter.look([])
+    ngram_filter.look([others(rng, 20 + number, phrase=PHRASE) for number in range(6)])
+    assert silent(ngram_filter, text(rng, PHRASE))
+
+
+def test_only_so_many_peers_are_remembered_those_heard_of_last():
+    rng = random.Random(1)
+    ngram_filter = filter_that_knows(rng, said=SHOWN)
+    ngram_filter.look([others(rng, 0, peer=f"peer {n}") for n in range(PEERS + 10)])
+    assert len(ngram_filter._peers) == PEERS
+
+
+@pytest.mark.parametrize("keys", [1, 12, 64, 1024])
+def test_a_phrase_is_masked_however_many_keys_say_it(keys):
+    rng = random.Random(1)
+    ngram_filter = filter_that_knows(rng, said=SHOWN)
+    ngram_filter.look([others(rng, n, phrase=PHRASE, peer=f"key {n % keys}") for n in range(max(12, keys))])
+    assert silent(ngram_filter, text(rng, PHRASE))
+
+
+def test_a_phrase_of_one_peer_is_masked_though_it_is_rare_among_the_texts_of_all():
+    rng = random.Random(1)
+    ngram_filter = filter_that_knows(rng, said=SHOWN)
+    ngram_filter.look([*offered(rng), *(others(rng, 100 + n, peer=f"peer {n % 20}") for n in range(300))])
+    assert silent(ngram_filter, text(rng, PHRASE))
+
+
+def test_a_phrase_of_strangers_is_masked_though_friends_send_twenty_times_as_much():
+    rng = random.Random(1)
+    ngram_filter = filter_that_knows(rng, said=SHOWN)
+    of_friends = [others(rng, 100 + n, peer=f"friend {n % 20}") for n in range(240)]
+    ngram_filter.look([*(others(rng, n, phrase=PHRASE, peer=f"key {n}") for n in range(12)), *of_friends])
+    assert silent(ngram_filter, text(rng, PHRASE))
+
+
+def test_a_phrase_that_takes_hold_although_it_is_masked_raises_one_alarm():
+    rng = random.Random(1)
+    ngram_filter = filter_that_knows(rng, said=SHOWN)
+    ngram_filter.look(offered(rng))
+    ngram_filter.observe([own(rng, phrases=4) for _ in range(4)])
+    alarm = ngram_filter.alarm()
+    assert alarm is not None
+    assert alarm.accuses(Tier.STRANGER, text(rng, PHRASE))
+    assert not alarm.accuses(Tier.STRANGER, text(rng))
+    assert PHRASE in alarm.reason
+    assert ngram_filter.alarm() is None
+
+
+def test_a_phrase_that_is_common_here_and_nowhere_else_raises_no_alarm():
+    rng = random.Random(1)
+    ngram_filter = filter_that_knows(rng, said=40)
+    ngram_filter.look(offered(rng, phrase=""))
+    assert ngram_filter.alarm() is None
+
+
+def test_a_number_that_a_peer_always_says_is_a_habit_though_numbers_are_one_word():
+    rng = random.Random(1)
+    ngram_filter = ngram()
+    ngram_filter.observe([with_number(own(rng), "1488", number < SHOWN) for number in range(20)])
+    ngram_filter.look([with_number(each, "1488", 4) for each in offered(rng, phrase="")])
+    assert silent(ngram_filter, "so 1488 then") == ["1488"]
+
+
+def test_answers_that_are_forgotten_leave_nothing_behind():
+    rng = random.Random(1)
+    groups = [own(rng, phrases=rng.randrange(8)) for _ in range(3 * LOCAL_WINDOW)]
+    ngram_filter, again = ngram(), ngram()
+    ngram_filter.observe(groups)
+    again.observe(groups[-LOCAL_WINDOW:])
+    assert vars(ngram_filter._local) == vars(again._local)
+
+
+@given(st.text(max_size=200))
+def test_habits_can_be_looked_for_in_any_text(any_text):
+    assert all(1 <= len(habit) <= 3 for habit in habits_of(any_text))
