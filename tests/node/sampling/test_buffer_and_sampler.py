@@ -39,6 +39,10 @@ def sampler_of(ledger, seed, *, pass_rates=None, selection="trust"):
     return Sampler(ledger, random.Random(seed), pass_rates or PassRates(), selection)
 
 
+def draw(sampler, offered, count, *, strangers=1.0):
+    return sampler.draw(offered, count, epoch=10, strangers=strangers).groups
+
+
 def offer(groups):
     return [Offered(each) for each in groups]
 
@@ -90,74 +94,36 @@ def test_groups_past_their_age_are_dropped(pool):
 
 def test_j_groups_of_trusted_peers_are_drawn():
     offered = [group(peer, counter) for peer in PEERS[:4] for counter in range(5)]
-    drawn = sampler_of(ledger_of(*PEERS[:4]), 0).draw(offer(offered), 4, epoch=10).groups
+    drawn = sampler_of(ledger_of(*PEERS[:4]), 0).draw(offer(offered), 4, epoch=10, strangers=1.0).groups
     assert len({(each.group.peer, each.group.counter) for each in drawn}) == 4
 
 
-def test_one_peer_fills_at_most_its_share():
-    drawn = sampler_of(ledger_of(*PEERS), 0).draw(offer([group(counter=c) for c in range(50)]), 4, epoch=10).groups
-    assert len(drawn) == 4 * constants.PEER_SHARE
+def test_one_peer_may_fill_a_round_where_nobody_else_offers():
+    offered = offer([group(counter=counter) for counter in range(50)])
+    assert len(draw(sampler_of(ledger_of(*PEERS), 0), offered, 4)) == 4
 
 
-def test_peers_promoted_in_one_epoch_fill_at_most_their_share_together():
-    drawn = sampler_of(ledger_with_cohort(PEERS[16:20]), 0).draw(offer(everybodys(PEERS[16:20])), 8, epoch=13).groups
-    assert len(drawn) == 8 * constants.COHORT_SHARE
+@pytest.mark.parametrize(("share", "drawn"), [(0.0, 1), (0.25, 1), (0.5, 2), (1.0, 4)])
+def test_strangers_fill_their_share_of_a_round_and_never_less_than_one_group(share, drawn):
+    offered = offer([group(peer) for peer in PEERS])
+    assert len(draw(sampler_of(ledger_of(), 0), offered, 4, strangers=share)) == drawn
 
 
-def test_a_cohort_takes_no_place_of_those_whom_the_operator_trusts():
-    ledger = ledger_with_cohort(PEERS[16:20])
-    drawn = sampler_of(ledger, 0).draw(offer(everybodys([*PEERS[:2], *PEERS[16:20]])), 8, epoch=13).groups
+@pytest.mark.parametrize("keys", [1, 2, 7, 29])
+def test_the_share_of_strangers_is_the_same_for_any_number_of_keys(keys):
+    offered = offer([group(PEERS[number % keys], number) for number in range(40)])
+    assert len(draw(sampler_of(ledger_of(), 0), offered, 8, strangers=0.5)) == 4
+
+
+def test_friends_fill_what_strangers_may_not():
+    offered = offer([*(group(peer) for peer in PEERS[1:]), *(group(counter=counter) for counter in range(9))])
+    drawn = draw(sampler_of(ledger_of(PEERS[0]), 0), offered, 8, strangers=0.25)
     assert len(drawn) == 8
-    assert sum(each.group.peer in PEERS[16:20] for each in drawn) <= 8 * constants.COHORT_SHARE
-
-
-def test_probation_makes_nobody_a_cohort_of_its_own():
-    ledger = ledger_with_cohort(PEERS[16:20])
-    ledger.at(14)
-    for fact in (*[Fact.FALSE_CLAIM] * 3, *[Fact.VERIFIED_GROUP] * 60):
-        ledger.report(PEERS[16], fact)
-        if fact is Fact.FALSE_CLAIM:
-            lowest = ledger.of(PEERS[16]).state
-    assert (lowest, ledger.of(PEERS[16]).state) == (PeerState.PROBATION, PeerState.HEALTHY)
-    assert ledger.of(PEERS[16]).cohort == 13
-
-
-def test_a_cohort_that_is_most_of_a_small_swarm_gives_most():
-    ledger = ledger_of()
-    for epoch in (11, 12):
-        ledger.at(epoch)
-        for _ in range(constants.EARNED_PER_EPOCH):
-            ledger.report(PEERS[0], Fact.VERIFIED_GROUP)
-    ledger.at(13)
-    assert ledger.of(PEERS[0]).cohort == 13
-    assert len(sampler_of(ledger, 0).draw(offer(everybodys(PEERS[:1])), 8, epoch=13).groups) == 8 * constants.PEER_SHARE
-
-
-def ledger_with_cohort(cohort):
-    """Sixteen trusted peers, and a cohort that was promoted in epoch 13."""
-    ledger = ledger_of(*PEERS[:16])
-    for peer in PEERS[:16]:
-        ledger.report(peer, Fact.VERIFIED_GROUP)
-    for epoch in (11, 12):
-        ledger.at(epoch)
-        for peer in cohort:
-            for _ in range(constants.EARNED_PER_EPOCH):
-                ledger.report(peer, Fact.VERIFIED_GROUP)
-    ledger.at(13)
-    assert {ledger.of(peer).cohort for peer in cohort} == {13}
-    return ledger
-
-
-def everybodys(peers):
-    return [group(peer, counter, epoch=13) for peer in peers for counter in range(10)]
-
-
-def test_even_where_j_is_one_a_peer_may_give_one_group():
-    assert len(sampler_of(ledger_of(*PEERS), 0).draw(offer([group()]), 1, epoch=10).groups) == 1
+    assert sum(each.group.peer != PEERS[0] for each in drawn) <= 2
 
 
 def test_unfilled_slots_stay_empty():
-    assert sampler_of(ledger_of(*PEERS), 0).draw(offer([]), 4, epoch=10).groups == []
+    assert sampler_of(ledger_of(*PEERS), 0).draw(offer([]), 4, epoch=10, strangers=1.0).groups == []
 
 
 def test_a_banned_peers_groups_are_never_drawn():
@@ -166,48 +132,32 @@ def test_a_banned_peers_groups_are_never_drawn():
         ledger.report(PEERS[0], Fact.FALSE_CLAIM)
     assert ledger.of(PEERS[0]).state is PeerState.BANNED
     sampler = sampler_of(ledger, 0)
-    assert not any(sampler.draw(offer([group()]), 4, epoch=10).groups for _ in range(50))
-
-
-@pytest.mark.parametrize("crowd", [1, 2, 7, 29])
-def test_all_newcomers_together_get_a_tenth_however_many_they_are(crowd):
-    sampler = sampler_of(ledger_of(), 0)
-    rounds, wanted = 100, 4
-    drawn = sum(
-        len(sampler.draw(offer([group(peer, round_) for peer in PEERS[:crowd]]), wanted, epoch=10).groups)
-        for round_ in range(rounds)
-    )
-    assert 0.8 * constants.UNTRUSTED_SHARE <= drawn / (rounds * wanted) <= 1.1 * constants.UNTRUSTED_SHARE
-
-
-def test_a_newcomer_is_drawn_within_three_rounds_of_a_fresh_swarm():
-    sampler = sampler_of(ledger_of(), 0)
-    assert any(sampler.draw(offer([group(counter=round_)]), 4, epoch=10).groups for round_ in range(3))
+    assert not any(sampler.draw(offer([group()]), 4, epoch=10, strangers=1.0).groups for _ in range(50))
 
 
 def test_a_group_counts_less_with_every_epoch_of_age():
     sampler = sampler_of(ledger_of(*PEERS), 0)
-    (drawn,) = sampler.draw(offer([group(epoch=10)]), 1, epoch=12).groups
+    (drawn,) = sampler.draw(offer([group(epoch=10)]), 1, epoch=12, strangers=1.0).groups
     assert drawn.weight == pytest.approx(constants.AGE_WEIGHT**2)
 
 
 def test_older_than_the_limit_is_not_drawn():
     sampler = sampler_of(ledger_of(*PEERS), 0)
-    assert sampler.draw(offer([group(epoch=10)]), 4, epoch=10 + constants.MAX_AGE + 1).groups == []
+    assert sampler.draw(offer([group(epoch=10)]), 4, epoch=10 + constants.MAX_AGE + 1, strangers=1.0).groups == []
 
 
 def test_a_group_of_very_long_completions_weighs_no_more_than_the_limit_allows():
     ledger = ledger_of(*PEERS)
     offered = [group(peer) for peer in PEERS[1:6]] + [group(PEERS[0], length=299)]
-    drawn = sampler_of(ledger, 0).draw(offer(offered), 20, epoch=10).groups
+    drawn = sampler_of(ledger, 0).draw(offer(offered), 20, epoch=10, strangers=1.0).groups
     unit = mass_of(group())
     assert max(each.weight * mass_of(each.group) for each in drawn) <= constants.LOSS_WEIGHT_LIMIT * unit * 1.001
 
 
-def test_newcomers_with_hardly_any_mass_do_not_make_everybody_elses_groups_too_heavy():
+def test_strangers_with_hardly_any_mass_do_not_make_everybody_elses_groups_too_heavy():
     heavy = [group(counter=counter, length=400) for counter in range(4)]
     light = [group(PEERS[1], counter, length=1, right=1) for counter in range(40)]
-    drawn = sampler_of(ledger_of(PEERS[0]), 1).draw(offer(heavy + light), 4, epoch=10).groups
+    drawn = sampler_of(ledger_of(PEERS[0]), 1).draw(offer(heavy + light), 4, epoch=10, strangers=1.0).groups
     assert [each.weight for each in drawn if each.group.peer == PEERS[0]] == [1.0, 1.0]
 
 
@@ -217,22 +167,11 @@ def test_the_worth_of_others_is_measured_by_the_healthy_while_there_are_any():
     assert sampler_of(ledger_of(PEERS[0]), 0).reference_set(untrusted) == untrusted
 
 
-def test_newcomers_with_long_texts_in_numbers_do_not_pass_as_light():
-    short = [group(counter=counter) for counter in range(4)]
-    long = [group(PEERS[1], counter, length=1000) for counter in range(40)]
-    sampler = sampler_of(ledger_of(PEERS[0]), 1)
-    rounds = [sampler.draw(offer(short + long), 4, epoch=10).groups for _ in range(30)]
-    taken = sum(each.weight * mass_of(each.group) for drawn in rounds for each in drawn if each.group.peer == PEERS[1])
-    assert taken <= 1.1 * constants.UNTRUSTED_SHARE * 4 * 30 * mass_of(short[0])
-
-
-def test_newcomers_with_hardly_any_mass_take_no_more_places_than_others():
+def test_strangers_with_hardly_any_mass_take_no_more_places_than_others():
     heavy = [group(counter=counter, length=400) for counter in range(40)]
     light = [group(PEERS[1], counter, length=1, right=1) for counter in range(40)]
-    sampler = sampler_of(ledger_of(PEERS[0]), 1)
-    rounds = [sampler.draw(offer(heavy + light), 2, epoch=10).groups for _ in range(30)]
-    taken = sum(each.group.peer == PEERS[1] for drawn in rounds for each in drawn)
-    assert 0 < taken <= constants.UNTRUSTED_SHARE * 2 * 30
+    drawn = draw(sampler_of(ledger_of(PEERS[0]), 1), offer(heavy + light), 8, strangers=0.25)
+    assert sum(each.group.peer == PEERS[1] for each in drawn) <= 2
 
 
 def test_more_trust_is_drawn_more_often():
@@ -242,7 +181,9 @@ def test_more_trust_is_drawn_more_often():
     ledger.report(PEERS[1], Fact.FALSE_CLAIM)
     sampler, firsts = sampler_of(ledger, 0), Counter()
     for _ in range(300):
-        firsts[sampler.draw(offer([group(PEERS[0]), group(PEERS[1])]), 1, epoch=10).groups[0].group.peer] += 1
+        firsts[
+            sampler.draw(offer([group(PEERS[0]), group(PEERS[1])]), 1, epoch=10, strangers=1.0).groups[0].group.peer
+        ] += 1
     assert firsts[PEERS[0]] > 2 * firsts[PEERS[1]]
 
 
@@ -262,21 +203,21 @@ offers = st.lists(
 @settings(max_examples=200, deadline=None)
 @given(offers, st.integers(0, 16), st.integers(0, 6), st.integers())
 def test_no_offer_breaks_a_bound(offered, wanted, trusted, seed):
-    drawn = sampler_of(ledger_of(*PEERS[:trusted]), seed).draw(offer(offered), wanted, epoch=10).groups
+    drawn = draw(sampler_of(ledger_of(*PEERS[:trusted]), seed), offer(offered), wanted, strangers=0.5)
     assert len(drawn) <= wanted
     assert len({(each.group.peer, each.group.counter) for each in drawn}) == len(drawn)
     if not offered:
         return
     counted = [each for each in offered if each.peer in PEERS[:trusted]] or offered
     unit = sorted(map(mass_of, counted))[len(counted) // 2]
-    for peer in PEERS[:6]:
-        spent = sum(each.weight * mass_of(each.group) for each in drawn if each.group.peer == peer)
-        assert spent <= max(1, constants.PEER_SHARE * wanted) * unit * 1.001
+    assert all(each.weight * mass_of(each.group) <= constants.LOSS_WEIGHT_LIMIT * unit * 1.001 for each in drawn)
+    of_strangers = sum(each.weight * mass_of(each.group) for each in drawn if each.group.peer not in PEERS[:trusted])
+    assert of_strangers <= max(1.0, 0.5 * wanted) * unit * 1.001
 
 
 def test_the_weight_of_a_group_scales_nothing_but_the_weight():
     sampler = sampler_of(ledger_of(*PEERS), 0)
-    (drawn,) = sampler.draw(offer([group()]), 1, epoch=10).groups
+    (drawn,) = sampler.draw(offer([group()]), 1, epoch=10, strangers=1.0).groups
     assert replace(drawn.group) == group()
     assert sum(drawn.advantages) == pytest.approx(0)
 
@@ -293,7 +234,7 @@ def test_what_this_node_hardly_ever_gets_right_is_drawn_more_often():
     offered = [group(PEERS[0]), replace(group(PEERS[1]), dataset="chain_sum")]
     firsts = Counter(
         sampler_of(ledger_of(*PEERS), seed, pass_rates=known, selection="informative")
-        .draw(offer(offered), 1, epoch=10)
+        .draw(offer(offered), 1, epoch=10, strangers=1.0)
         .groups[0]
         .group.dataset
         for seed in range(200)
@@ -306,7 +247,7 @@ def test_a_task_never_asked_before_is_as_wanted_as_any():
     offered = [group(PEERS[0]), replace(group(PEERS[1]), dataset="chain_sum")]
     firsts = Counter(
         sampler_of(ledger_of(*PEERS), seed, pass_rates=known, selection="informative")
-        .draw(offer(offered), 1, epoch=10)
+        .draw(offer(offered), 1, epoch=10, strangers=1.0)
         .groups[0]
         .group.dataset
         for seed in range(200)
@@ -336,7 +277,7 @@ def test_uniform_selection_does_not_ask_for_trust():
         ledger.report(PEERS[0], Fact.VERIFIED_GROUP)
     firsts = Counter(
         sampler_of(ledger, seed, selection="uniform")
-        .draw(offer([group(PEERS[0]), group(PEERS[1])]), 1, epoch=10)
+        .draw(offer([group(PEERS[0]), group(PEERS[1])]), 1, epoch=10, strangers=1.0)
         .groups[0]
         .group.peer
         for seed in range(300)

@@ -6,20 +6,19 @@ import json
 import random
 
 import pytest
-from sapo_node.sampling.filters.gradient_agreement import LEAST
 
 from sapo_node.groups.advantage import advantages
 from sapo_node.groups.messages import Sampled
 from sapo_node.groups.types import LocalGroup, VerifiedGroup
 from sapo_node.sampling.filters import Filters
-from sapo_node.sampling.filters.interface import GradientVote
-from sapo_node.sampling.filters.ngram import PEERS, REMEMBERED, STORED_BYTES, NgramFilter
+from sapo_node.sampling.filters.ngram import STORED_BYTES, NgramFilter
 from sapo_node.sampling.memory import Memory
 from sapo_node.sampling.mix import ratio_of
 from sapo_node.sampling.pass_rates import PassRates
+from sapo_node.trust.constants import Tier
 from sapo_protocol import Completion, Finish
 
-NAMES = ("baseline", "n-gram", "length", "equation", "gradient-agreement")
+NAMES = ("baseline", "n-gram", "length", "equation")
 WORDS = ["so", "thus", "hence", "then", "well", "now", "look", "here", "note", "that", "this", "all", "day", "long"]
 PHRASE = "hail the swarm"
 
@@ -39,9 +38,9 @@ class Parts:
         for number in range(rounds):
             local, offered = [own(rng, phrase=PHRASE)], [others(rng, number, phrase=PHRASE)]
             self.filters.offer(offered)
-            self.ratio.observe(local, offered, supply=1, drawn=1)
+            self.ratio.observe(local, offered, supply=1)
             self.pass_rates.observe(local)
-            self.filters.observe(local, [GradientVote("liar", "products", agrees=False)] * 2)
+            self.filters.observe(local)
             self.memory.save(number + 1)
 
 
@@ -77,13 +76,12 @@ def test_a_node_that_starts_again_knows_what_it_knew(database, rng):
     assert again.ratio.split() == before.ratio.split()
     habit = others(rng, 99, phrase=PHRASE)
     longest = VerifiedGroup("b", 10, 0, 0, "products", "?", (Completion("x" * 500, Finish.STOP),) * 2, (True, False))
-    liar = others(rng, 0, peer="liar")
     for parts in (before, again):
         parts.filters.offer([habit])
         masked = parts.filters.mask(habit)
         assert all(PHRASE in habit.completions[n].text[slice(*masked[n][0])] for n in range(4))
-        _, stopped = parts.filters.offer([longest, liar])
-        assert [name for _, name in stopped] == ["length", "gradient-agreement"]
+        _, stopped = parts.filters.offer([longest])
+        assert [name for _, name in stopped] == ["length"]
 
 
 def test_a_group_that_waits_through_a_restart_is_counted_once(database, rng):
@@ -114,26 +112,15 @@ def test_what_is_no_longer_used_is_not_kept(database, rng):
     Parts(database).play(rng)
     Parts(database, external=4).memory.save(20)
     kept = dict(database.rows("SELECT part, step FROM sampling_state"))
-    assert kept == dict.fromkeys(["pass rates", "n-gram", "length", "gradient-agreement"], 20)
+    assert kept == dict.fromkeys(["pass rates", "n-gram", "length"], 20)
 
 
 def test_the_state_of_the_habits_is_bounded_whatever_peers_send():
     rewards = (True,) * 8
-    filled = NgramFilter()
-    for number in range(PEERS):
+    filled = NgramFilter(lambda _: Tier.STRANGER)
+    for number in range(300):
         texts = tuple(Completion(f"{number:04} " + "x" * 1_000, Finish.STOP) for _ in rewards)
         filled.look([VerifiedGroup(f"peer {number}", 10, n, 0, "products", "?", texts, rewards) for n in range(9)])
-    state = filled.state_dict()
-    assert len(json.dumps(state["peers"])) < 1.1 * STORED_BYTES
-    kept = [name for name, _ in state["peers"]]
-    assert 0 < len(kept) < PEERS <= REMEMBERED
-    assert kept == [f"peer {number}" for number in range(PEERS)][-len(kept) :]
-
-
-def test_most_of_a_peer_s_completions_is_still_more_than_a_few_after_a_restart(database):
-    for _ in range(LEAST):
-        parts = Parts(database)
-        parts.filters.observe([], [GradientVote("liar", "products", agrees=False)])
-        parts.memory.save(1)
-    _, [(_, name)] = Parts(database).filters.offer([others(random.Random(1), 0, peer="liar")])
-    assert name == "gradient-agreement"
+    kept = filled.state_dict()["external"]
+    assert len(json.dumps(kept)) < 1.1 * STORED_BYTES
+    assert kept[-1]["peer"] == "peer 299"

@@ -51,6 +51,8 @@ PAYS = 0.1
 """By how much more often local completions with a habit are correct, if it pays."""
 TAKES_HOLD = 0.02
 """Share of local completions that show a masked habit at which the filter raises an alarm."""
+QUIET = 10
+"""Rounds after an alarm in which the filter raises no other: the parts of one phrase take hold one after another."""
 
 _ALL = "all"
 
@@ -73,7 +75,7 @@ class _State:
     """Oldest first."""
     seen: tuple[GroupKey, ...]
     masked: tuple[Habit, ...]
-    alarmed: tuple[Habit, ...]
+    quiet: int
 
 
 class NgramFilter(Filter):
@@ -90,10 +92,12 @@ class NgramFilter(Filter):
         self._peers: dict[str, Window] = {}
         self._seen: set[GroupKey] = set()
         self._masked: set[Habit] = set()
-        self._alarmed: set[Habit] = set()
+        self._quiet = 0
+        """Rounds until the filter may raise an alarm."""
 
     def observe(self, local: Sequence[LocalGroup]) -> None:
         """Take in all local completions of a round."""
+        self._quiet = max(0, self._quiet - 1)
         for group in local:
             texts = (each.text for each in group.completions)
             self._local.add(LocalTexts(group.dataset, tuple(zip(texts, group.rewards, strict=True))))
@@ -111,14 +115,13 @@ class NgramFilter(Filter):
             sources += self._pools.values()
         foreign = {habit for source in sources for habit in self._foreign(source)}
         self._masked = {habit for habit in foreign if self._is_idle(habit)}
-        self._alarmed &= self._masked
 
     def alarm(self) -> Alarm | None:
-        """The masked habits that have taken hold, each once for as long as it is masked."""
-        taken = {habit for habit in self._masked - self._alarmed if self._local.rate(habit) >= TAKES_HOLD}
-        if not taken:
+        """A masked habit that has taken hold. The alarm accuses every text that shows such a habit."""
+        taken = {habit for habit in self._masked if self._local.rate(habit) >= TAKES_HOLD}
+        if not taken or self._quiet:
             return None
-        self._alarmed |= taken
+        self._quiet = QUIET
         _, longest = max((len(habit), habit) for habit in taken)
         phrase = " ".join(longest)
         return Alarm(f"completions began to say {phrase!r}", lambda _, text: not taken.isdisjoint(habits_of(text)))
@@ -133,7 +136,7 @@ class NgramFilter(Filter):
                 tuple(reversed(kept)),
                 seen=tuple(sorted(self._seen)),
                 masked=tuple(sorted(self._masked)),
-                alarmed=tuple(sorted(self._alarmed)),
+                quiet=self._quiet,
             )
         )
 
@@ -144,7 +147,7 @@ class NgramFilter(Filter):
             self._local.add(texts)
         for sent in known.external:
             self._enter(sent)
-        self._seen, self._masked, self._alarmed = set(known.seen), set(known.masked), set(known.alarmed)
+        self._seen, self._masked, self._quiet = set(known.seen), set(known.masked), known.quiet
 
     def mask(self, text: str) -> tuple[Span, ...]:
         """Where a text shows a masked habit, in order; spans that overlap are one."""

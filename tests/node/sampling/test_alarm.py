@@ -1,0 +1,53 @@
+"""The alarm over the local reward: it hears a fall, and a steady reward raises none."""
+
+import random
+
+from sapo_node.groups.advantage import advantages
+from sapo_node.groups.types import LocalGroup
+from sapo_node.sampling.alarm import RewardWatch
+from sapo_node.sampling.pass_rates import PassRates
+from sapo_node.trust.constants import Tier
+
+
+def group(right):
+    rewards = tuple(number < right for number in range(8))
+    return LocalGroup("products", "", b"", (), rewards, advantages(rewards))
+
+
+def alarms(rounds, watch=None, pass_rates=None):
+    """The alarms of rounds with so many correct completions in each of their groups."""
+    pass_rates = pass_rates or PassRates()
+    watch = watch or RewardWatch(pass_rates)
+    raised = []
+    for rights in rounds:
+        local = [group(right) for right in rights]
+        if alarm := watch.observe(local):
+            raised.append(alarm)
+        pass_rates.observe(local)
+    return raised
+
+
+def test_a_reward_that_falls_and_stays_down_raises_an_alarm_that_accuses_strangers_alone():
+    fall = [[6] * 4] * 30 + [[4] * 4, [3] * 4, [2] * 4, [1] * 4, [0] * 4, [0] * 4]
+    alarm = alarms(fall)[0]
+    assert alarm.accuses(Tier.STRANGER, "any text")
+    assert not alarm.accuses(Tier.FRIEND, "any text")
+    assert not alarm.accuses(Tier.PROVEN, "any text")
+
+
+def test_a_steady_reward_raises_no_alarm():
+    assert not alarms([[3] * 4] * 500)
+
+
+def test_a_noisy_reward_raises_hardly_any():
+    rng = random.Random(1)
+    noisy = [[sum(rng.random() < 0.5 for _ in range(8)) for _ in range(4)] for _ in range(1000)]
+    assert len(alarms(noisy)) <= 2
+
+
+def test_the_sum_outlives_a_restart():
+    pass_rates = PassRates()
+    before, after = RewardWatch(pass_rates), RewardWatch(pass_rates)
+    alarms([[6] * 4] * 20 + [[1] * 4], before, pass_rates)
+    after.load_state_dict(before.state_dict())
+    assert after.state_dict() == before.state_dict() != RewardWatch(pass_rates).state_dict()
