@@ -157,8 +157,8 @@ def test_a_group_of_very_long_completions_weighs_no_more_than_the_limit_allows()
 def test_strangers_with_hardly_any_mass_do_not_make_everybody_elses_groups_too_heavy():
     heavy = [group(counter=counter, length=400) for counter in range(4)]
     light = [group(PEERS[1], counter, length=1, right=1) for counter in range(40)]
-    drawn = sampler_of(ledger_of(PEERS[0]), 1).draw(offer(heavy + light), 4, epoch=10, strangers=1.0).groups
-    assert [each.weight for each in drawn if each.group.peer == PEERS[0]] == [1.0, 1.0]
+    drawn = draw(sampler_of(ledger_of(PEERS[0]), 1), offer(heavy + light), 4, strangers=0.25)
+    assert [each.weight for each in drawn if each.group.peer == PEERS[0]] == [1.0] * 3
 
 
 def test_the_worth_of_others_is_measured_by_the_healthy_while_there_are_any():
@@ -181,9 +181,7 @@ def test_more_trust_is_drawn_more_often():
     ledger.report(PEERS[1], Fact.FALSE_CLAIM)
     sampler, firsts = sampler_of(ledger, 0), Counter()
     for _ in range(300):
-        firsts[
-            sampler.draw(offer([group(PEERS[0]), group(PEERS[1])]), 1, epoch=10, strangers=1.0).groups[0].group.peer
-        ] += 1
+        firsts[draw(sampler, offer([group(PEERS[0]), group(PEERS[1])]), 1)[0].group.peer] += 1
     assert firsts[PEERS[0]] > 2 * firsts[PEERS[1]]
 
 

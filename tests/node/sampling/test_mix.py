@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from sapo_node.app.config import Config, load_config
 from sapo_node.groups.advantage import advantages
 from sapo_node.groups.types import LocalGroup, VerifiedGroup
-from sapo_node.sampling.mix import MAX_EXTERNAL, Auto, Fixed, Split, ratio_of
+from sapo_node.sampling.mix import MAX_EXTERNAL, STEP, Auto, Fixed, Split, ratio_of
 from sapo_node.sampling.pass_rates import PassRates
 from sapo_protocol import Completion, Finish, LocalError
 
@@ -96,7 +96,7 @@ def test_an_alarm_halves_what_is_taken_and_it_grows_back():
     swarm.ratio.alarm()
     assert swarm.ratio.split().external == before / 2
     assert swarm.play(3, right=3, theirs=3) <= before / 2 + 2
-    assert swarm.play(30, right=3, theirs=3) == before
+    assert swarm.play(30, right=3, theirs=3) >= before - STEP
 
 
 @given(st.lists(st.tuples(st.integers(0, 8), st.integers(0, 8), st.integers(0, 20)), max_size=40))
