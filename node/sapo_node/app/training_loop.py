@@ -10,10 +10,10 @@ from sapo_node.sampling.memory import Memory
 from sapo_node.sampling.mix import ratio_of
 from sapo_node.sampling.pass_rates import PassRates
 from sapo_node.sampling.sampler import Sampler
-from sapo_node.training.batch_log import Policy, Trainer
 from sapo_node.training.evaluation import measure
 from sapo_node.training.rollout import Contribution, RoundFailed
 from sapo_node.training.round import Phase, RoundReport, Rounds
+from sapo_node.training.trainer import Policy, Trainer
 from sapo_protocol import LocalError
 
 logger = logging.getLogger(__name__)

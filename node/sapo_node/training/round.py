@@ -20,8 +20,9 @@ from sapo_node.sampling.mix import LocalExternalRatio
 from sapo_node.sampling.pass_rates import PassRates
 from sapo_node.sampling.sampler import NotDrawn, Sampler, WeightedGroup
 from sapo_node.storage.counters import Slot
-from sapo_node.training.batch_log import Trainer, external_id, local_id
+from sapo_node.training.batch_log import external_id, local_id
 from sapo_node.training.rollout import Contribution
+from sapo_node.training.trainer import Trainer
 from sapo_node.verification.scheduler import VerificationScheduler
 
 Phase = Literal["generate", "share", "verify", "train", "evaluate"]
