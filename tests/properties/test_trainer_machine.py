@@ -20,8 +20,9 @@ from sapo_node.sampling import buffer
 from sapo_node.sampling.buffer import Pool
 from sapo_node.sampling.sampler import WeightedGroup
 from sapo_node.storage.database import Database
-from sapo_node.training import batch_log
-from sapo_node.training.batch_log import LOCAL, Trainer, trained_per_peer
+from sapo_node.training import batch_log, trainer
+from sapo_node.training.batch_log import LOCAL, trained_per_peer
+from sapo_node.training.trainer import Trainer
 from sapo_node.trust.constants import MAX_AGE
 from sapo_protocol import Completion, Finish
 
@@ -228,7 +229,7 @@ class TrainerMachine(RuleBasedStateMachine):
 
 def test_no_group_is_lost_and_none_is_trained_on_twice_whoever_is_killed(monkeypatch):
     """With bounds small enough to be met."""
-    monkeypatch.setattr(batch_log, "MAX_FAILURES", FAILURES)
+    monkeypatch.setattr(trainer, "MAX_FAILURES", FAILURES)
     monkeypatch.setattr(buffer, "MAX_PER_PEER", PER_PEER)
     monkeypatch.setattr(buffer, "MAX_GROUPS", IN_ALL)
     run_state_machine_as_test(TrainerMachine, settings=settings())

@@ -83,6 +83,9 @@ class Oracle:
     async def checkpoint(self) -> int:
         return self.step
 
+    async def restore(self, step: int) -> None:
+        self.step = step
+
 
 class KnowingScorer(OpenScorer):
     """Tells an Oracle the answers of the questions it builds."""

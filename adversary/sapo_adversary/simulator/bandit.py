@@ -8,6 +8,7 @@ skill can be read off: held-out pass@1 has no noise.
 
 import hashlib
 import random
+from collections import deque
 from collections.abc import Mapping, Sequence
 from math import exp, log
 
@@ -16,7 +17,7 @@ import trio
 from sapo_adversary.scoring import SharedScorer
 from sapo_adversary.simulator.pace import GENERATING, Meter
 from sapo_adversary.simulator.simulation import Simulation
-from sapo_node.groups.messages import ExternalObjective, GroupReport, Sampled, TrainGroup, TrainReport
+from sapo_node.groups.messages import ExternalObjective, GroupReport, RequestError, Sampled, TrainGroup, TrainReport
 from sapo_protocol import Manifest
 
 START = 0.04
@@ -29,7 +30,7 @@ FREEDOM = 6.0
 
 
 class Bandit:
-    """Implements `sapo_node.training.batch_log.Policy`."""
+    """Implements `sapo_node.training.trainer.Policy`."""
 
     def __init__(self, simulation: Simulation, manifest: Manifest, number: int, scorer: SharedScorer) -> None:
         self._seed = f"{simulation.seed}/{number}"
@@ -38,6 +39,7 @@ class Bandit:
         self._scorer = scorer
         self._logits = {spec.dataset: log(START / (1 - START)) for spec in manifest.tasks}
         self._step = 0
+        self._checkpoints = deque([(0, dict(self._logits))], maxlen=2)
         self.meter = Meter()
 
     @property
@@ -84,8 +86,19 @@ class Bandit:
         return _report(step, groups, tokens)
 
     async def checkpoint(self) -> int:
-        """Keeps nothing: a simulated run is repeated from its seed."""
+        """Keep the logits, beside those of the checkpoint before."""
+        if self._checkpoints[-1][0] < self._step:
+            self._checkpoints.append((self._step, dict(self._logits)))
         return self._step
+
+    async def restore(self, step: int) -> None:
+        """Go back to the logits of a checkpoint, or for step 0 to the initial ones, and drop all later checkpoints."""
+        if step not in dict(self._checkpoints):
+            raise RequestError(f"there is no checkpoint of step {step}")
+        while self._checkpoints[-1][0] > step:
+            self._checkpoints.pop()
+        self._step, logits = self._checkpoints[-1]
+        self._logits = dict(logits)
 
     def examine(self, scorer: SharedScorer, prompts: int) -> dict[str, float]:
         """Held-out pass@1 by dataset: the exact probabilities of the policy."""

@@ -6,6 +6,7 @@ the arms of an experiment share their random numbers.
 """
 
 import hashlib
+from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -18,13 +19,16 @@ from sapo_node.groups.messages import (
     ExternalObjective,
     GenerateRequest,
     LearnerOptions,
+    RequestError,
     Sampled,
     TrainGroup,
     TrainReport,
     TrainRequest,
 )
+from sapo_node.learner.checkpoint import KEPT
 from sapo_node.learner.generate import ROWS, generate
 from sapo_node.learner.model import load
+from sapo_node.learner.snapshot import Snapshot
 from sapo_node.learner.trainer import Trainer
 from sapo_node.training.evaluation import heldout_seed
 from sapo_node.verification.sandbox.messages import ScoreRequest
@@ -32,7 +36,7 @@ from sapo_protocol import Manifest
 
 
 class SimulatedLearner:
-    """Implements `sapo_node.training.batch_log.Policy` in this process; `policies` has the prepared ones."""
+    """Implements `sapo_node.training.trainer.Policy` in this process; `policies` has the prepared ones."""
 
     def __init__(self, simulation: Simulation, manifest: Manifest, number: int, policies: Path) -> None:
         spec = simulation.members[number]
@@ -54,6 +58,7 @@ class SimulatedLearner:
         self._pace = spec.round_seconds
         self._max_tokens = spec.max_tokens
         self._trainer = Trainer(load(options), options)
+        self._checkpoints = deque([Snapshot.of(self._trainer).copy()], maxlen=KEPT)
         self.meter = Meter()
 
     @property
@@ -85,8 +90,18 @@ class SimulatedLearner:
             return self._trainer.train(TrainRequest(step, tuple(groups), objective))
 
     async def checkpoint(self) -> int:
-        """Nothing is kept: a simulated run is repeated from its seed, not resumed in the middle."""
+        """Keep the weights in memory, beside those of the checkpoint before."""
+        if self._checkpoints[-1].step < self.step:
+            self._checkpoints.append(Snapshot.of(self._trainer).copy())
         return self.step
+
+    async def restore(self, step: int) -> None:
+        """Go back to the checkpoint of a step, or for step 0 to the initial weights, and drop all later checkpoints."""
+        if step not in {each.step for each in self._checkpoints}:
+            raise RequestError(f"there is no checkpoint of step {step}")
+        while self._checkpoints[-1].step > step:
+            self._checkpoints.pop()
+        self._checkpoints[-1].copy().put_into(self._trainer)
 
     def examine(self, scorer: SharedScorer, prompts: int) -> dict[str, float]:
         """Held-out pass@1 by dataset, one sample to each of the swarm's own questions; costs the meter nothing."""

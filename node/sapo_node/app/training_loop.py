@@ -6,10 +6,10 @@ from collections.abc import Callable
 from sapo_node.app.node import Node
 from sapo_node.processes.worker import WorkerFailed
 from sapo_node.sampling.external import ExternalSampler
-from sapo_node.training.batch_log import Policy, Trainer
 from sapo_node.training.evaluation import measure
 from sapo_node.training.rollout import Contribution, RoundFailed
 from sapo_node.training.round import Phase, RoundReport, Rounds
+from sapo_node.training.trainer import Policy, Trainer
 from sapo_protocol import LocalError
 
 logger = logging.getLogger(__name__)

@@ -232,6 +232,24 @@ class Ready:
 
 
 @dataclass(frozen=True, slots=True)
+class RestoreRequest:
+    """A request to go back to the checkpoint of a step, or for step 0 to the initial weights."""
+
+    step: int
+
+    def __post_init__(self) -> None:
+        if self.step < 0:
+            raise RequestError("step must be at least 0")
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """The answer to a RestoreRequest: no checkpoint of a later step is left on the disk."""
+
+    step: int
+
+
+@dataclass(frozen=True, slots=True)
 class Saved:
     """The answer to a request for a checkpoint."""
 

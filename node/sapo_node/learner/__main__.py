@@ -17,6 +17,8 @@ from sapo_node.groups.messages import (
     LearnerOptions,
     Ready,
     RequestError,
+    Restored,
+    RestoreRequest,
     Saved,
     TrainReport,
     TrainRequest,
@@ -76,7 +78,7 @@ class Service:
             return {"error": f"out of memory: {_first_line(error)}"}
         return to_object(answer)
 
-    def _dispatch(self, request: Any) -> Generated | TrainReport | Saved:
+    def _dispatch(self, request: Any) -> Generated | TrainReport | Saved | Restored:
         if not isinstance(request, dict) or len(request) != 1:
             raise RequestError("a request is an object with one key")
         [(kind, body)] = request.items()
@@ -88,7 +90,20 @@ class Service:
         if kind == "checkpoint":
             path = checkpoint.save(self._trainer, self._root)
             return Saved(self._trainer.step, str(path))
+        if kind == "restore":
+            return self._restore(from_json(RestoreRequest, body).step)
         raise RequestError(f"unknown request {kind!r}")
+
+    def _restore(self, step: int) -> Restored:
+        if step:
+            checkpoint.go_back(self._trainer, self._root, step)
+        else:
+            # The model is loaded before anything is removed: where that fails, nothing is lost. A second copy of the
+            # weights takes no more memory than the gradients do in a step.
+            initial = Trainer(load(self._options), self._options)
+            checkpoint.remove_after(self._root, 0)
+            self._trainer = initial
+        return Restored(self._trainer.step)
 
 
 def _first_line(error: BaseException) -> str:

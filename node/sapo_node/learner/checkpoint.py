@@ -2,7 +2,7 @@
 
 A checkpoint is a folder `step-00000012` that appears by one rename, complete and on the disk, or not at all. It names
 its step and carries a SHA-256 of each of its files. The newest two are kept; a corrupt one is set aside and the one
-before it is used.
+before it is used. Either can be gone back to, which removes the later one.
 """
 
 import hashlib
@@ -12,15 +12,15 @@ import re
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
-import torch
 from safetensors import SafetensorError
 from safetensors.torch import load as load_tensors
 from safetensors.torch import save_file
 from torch import Tensor
 
 from sapo_node.learner.model import Policy
+from sapo_node.learner.snapshot import MisfitError, Snapshot
 from sapo_node.learner.trainer import Trainer
 from sapo_protocol.errors import LocalError
 
@@ -42,7 +42,7 @@ class _Corrupt(Exception):
 def save(trainer: Trainer, root: Path) -> Path:
     """Write the trainer's state. Raises CheckpointError when that fails; what was there before is untouched."""
     root.mkdir(parents=True, exist_ok=True)
-    final = root / f"step-{trainer.step:08d}"
+    final = root / _name(trainer.step)
     if final.is_dir() and not _problem(final):
         # Steps repeat exactly, so what is there is what would be written.
         return final
@@ -72,7 +72,7 @@ def restore(trainer: Trainer, root: Path) -> str | None:
     problems = []
     for folder in _found(root):
         try:
-            _read(trainer, folder)
+            _read(trainer, folder).put_into(trainer)
         except _Corrupt as problem:
             problems.append(f"{folder.name} {problem}")
             _set_aside(folder)
@@ -86,13 +86,47 @@ def restore(trainer: Trainer, root: Path) -> str | None:
     return None
 
 
+def go_back(trainer: Trainer, root: Path, step: int) -> None:
+    """Put the checkpoint of a step into the trainer, and remove every later one.
+
+    Raises CheckpointError where that cannot be done; the trainer is then as it was.
+    """
+    folder = root / _name(step)
+    try:
+        snapshot = _read(trainer, folder)
+    except _Corrupt as problem:
+        raise CheckpointError(f"checkpoint {folder.name} {problem}") from problem
+    remove_after(root, step)
+    snapshot.put_into(trainer)
+
+
+def remove_after(root: Path, step: int) -> None:
+    """Remove the checkpoints of later steps and those that were set aside, for good: not even a power cut brings one
+    back. Raises CheckpointError where that cannot be done.
+    """
+    try:
+        if not root.is_dir():
+            return
+        later = [folder for folder in _found(root) if _step_of(folder) > step]
+        for folder in (*later, *root.glob(f"{_CORRUPT}*")):
+            # A rename is whole or not at all: no start finds one of which half is removed.
+            leftover = root / f"{_UNFINISHED}{folder.name}"
+            shutil.rmtree(leftover, ignore_errors=True)
+            folder.rename(leftover)
+        _sync(root)
+    except OSError as error:
+        raise CheckpointError(f"cannot remove a checkpoint in {root} ({error})") from error
+    for leftover in root.glob(f"{_UNFINISHED}*"):
+        shutil.rmtree(leftover, ignore_errors=True)
+
+
 def peek(trainer: Trainer, root: Path) -> bool:
     """Put the newest good checkpoint into the trainer, if there is any, and leave everything on the disk as it is: the
     node may be running. Raises CheckpointError where they belong to another model.
     """
     for folder in _found(root) if root.is_dir() else ():
         try:
-            _read(trainer, folder)
+            _read(trainer, folder).put_into(trainer)
         except _Corrupt:
             continue
         return True
@@ -101,8 +135,15 @@ def peek(trainer: Trainer, root: Path) -> bool:
 
 def _found(root: Path) -> list[Path]:
     """Return the checkpoints, newest first."""
-    named = [(int(match[1]), path) for path in root.iterdir() if (match := _NAME.fullmatch(path.name))]
-    return [path for _, path in sorted(named, reverse=True)]
+    return sorted((path for path in root.iterdir() if _NAME.fullmatch(path.name)), key=_step_of, reverse=True)
+
+
+def _name(step: int) -> str:
+    return f"step-{step:08d}"
+
+
+def _step_of(folder: Path) -> int:
+    return int(folder.name.removeprefix("step-"))
 
 
 def _set_aside(folder: Path) -> None:
@@ -114,10 +155,10 @@ def _set_aside(folder: Path) -> None:
 def _write(trainer: Trainer, folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
-    contents = (_weights(trainer), _optimizer(trainer))
+    snapshot = Snapshot.of(trainer)
     digests = {}
-    for name, tensors in zip(_FILES, contents, strict=True):
-        save_file(tensors, folder / name)
+    for name, tensors in zip(_FILES, (snapshot.weights, snapshot.optimizer), strict=True):
+        save_file(dict(tensors), folder / name)
         digests[name] = _digest(folder / name)
         _sync(folder / name)
     policy = trainer.policy
@@ -126,19 +167,6 @@ def _write(trainer: Trainer, folder: Path) -> None:
     path.write_text(json.dumps(meta, indent=1, sort_keys=True) + "\n")
     _sync(path)
     _sync(folder)
-
-
-def _weights(trainer: Trainer) -> dict[str, Tensor]:
-    return {name: value.detach().contiguous().cpu() for name, value in trainer.trained.items()}
-
-
-def _optimizer(trainer: Trainer) -> dict[str, Tensor]:
-    """Return Adam's state by parameter, and torch's random state."""
-    tensors = {"random": torch.get_rng_state()}
-    for name, value in trainer.trained.items():
-        for key, held in trainer.optimizer.state[value].items():
-            tensors[f"{name}/{key}"] = held.detach().contiguous().cpu()
-    return tensors
 
 
 def _problem(folder: Path) -> str | None:
@@ -154,7 +182,7 @@ def _meta(folder: Path) -> Mapping[str, Any]:
     """Return the meta data of a checkpoint whose files are as they were written."""
     try:
         meta = json.loads((folder / "meta.json").read_text())
-        sound = isinstance(meta["step"], int) and f"step-{meta['step']:08d}" == folder.name
+        sound = isinstance(meta["step"], int) and _name(meta["step"]) == folder.name
         sound = sound and all(meta["sha256"][name] == _digest(folder / name) for name in _FILES)
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise _Corrupt("is incomplete") from error
@@ -163,25 +191,17 @@ def _meta(folder: Path) -> Mapping[str, Any]:
     return dict(meta)
 
 
-def _read(trainer: Trainer, folder: Path) -> None:
+def _read(trainer: Trainer, folder: Path) -> Snapshot:
     meta = _meta(folder)
     if meta["model"] != trainer.policy.fingerprint:
         raise CheckpointError(_of_another_model(folder.parent, meta.get("name"), _title(trainer.policy)))
-    weights, optimizer = (_tensors(folder / name) for name in _FILES)
-    # Checksums say that the files are as they were written, not that what wrote them was this version.
-    if _shapes(weights) != _shapes(_weights(trainer)) or not _fits(optimizer, trainer):
-        raise _Corrupt("does not fit this version or model")
+    snapshot = Snapshot(meta["step"], *(_tensors(folder / name) for name in _FILES))
     try:
-        torch.Generator().set_state(optimizer["random"])
-    except RuntimeError as error:
-        raise _Corrupt("holds no random state") from error
-    with torch.no_grad():
-        for name, value in trainer.trained.items():
-            value.copy_(weights[name])
-    trainer.publish()
-    torch.set_rng_state(optimizer.pop("random"))
-    _restore_adam(trainer, optimizer)
-    trainer.step = meta["step"]
+        # Checksums say that the files are as they were written, not that what wrote them was this version.
+        snapshot.require_fit(trainer)
+    except MisfitError as error:
+        raise _Corrupt(str(error)) from error
+    return snapshot
 
 
 def _title(policy: Policy) -> str:
@@ -205,33 +225,6 @@ def _tensors(path: Path) -> dict[str, Tensor]:
     except (SafetensorError, KeyError, TypeError, ValueError, RuntimeError) as error:
         raise _Corrupt(f"holds no tensors in {path.name}") from error
     return loaded
-
-
-_Shapes: TypeAlias = dict[str, tuple[torch.Size, torch.dtype]]
-
-
-def _shapes(tensors: Mapping[str, Tensor]) -> _Shapes:
-    return {name: (value.shape, value.dtype) for name, value in tensors.items()}
-
-
-def _fits(optimizer: Mapping[str, Tensor], trainer: Trainer) -> bool:
-    """Whether these are a random state and, for each parameter, all of Adam's state or none."""
-    possible = {"random": torch.get_rng_state()}
-    for name, value in trainer.trained.items():
-        adam = {f"{name}/step": torch.tensor(0.0), f"{name}/exp_avg": value, f"{name}/exp_avg_sq": value}
-        if not adam.keys().isdisjoint(optimizer):
-            possible |= adam
-    return _shapes(optimizer) == _shapes(possible)
-
-
-def _restore_adam(trainer: Trainer, tensors: Mapping[str, Tensor]) -> None:
-    state: dict[int, dict[str, Tensor]] = {}
-    for index, name in enumerate(trainer.trained):
-        held = {key.rsplit("/", 1)[1]: value for key, value in tensors.items() if key.rsplit("/", 1)[0] == name}
-        if held:
-            state[index] = held
-    groups = trainer.optimizer.state_dict()["param_groups"]
-    trainer.optimizer.load_state_dict({"state": state, "param_groups": groups})
 
 
 def _digest(path: Path) -> str:

@@ -17,6 +17,8 @@ from sapo_node.groups.messages import (
     LearnerOptions,
     Ready,
     RequestError,
+    Restored,
+    RestoreRequest,
     Sampled,
     Saved,
     TrainGroup,
@@ -30,6 +32,7 @@ START_DEADLINE = 300.0
 GENERATE_DEADLINE = 900.0
 TRAIN_DEADLINE = 900.0
 CHECKPOINT_DEADLINE = 300.0
+RESTORE_DEADLINE = 300.0
 
 
 _NEEDED = ("torch", "transformers", "peft", "safetensors", "tokenizers", "psutil", "jinja2")
@@ -112,6 +115,14 @@ class Learner:
     async def checkpoint(self) -> int:
         """Write a checkpoint that survives any crash from here on; returns its step."""
         return from_json(Saved, await self._ask({"checkpoint": {}}, CHECKPOINT_DEADLINE)).step
+
+    async def restore(self, step: int) -> None:
+        """Go back to the checkpoint of a step, or for step 0 to the initial weights, and remove all later checkpoints.
+
+        A crash after this brings none of them back. When the learner refuses, its weights are as they were.
+        """
+        request = {"restore": to_json(RestoreRequest(step))}
+        self._step = from_json(Restored, await self._ask(request, RESTORE_DEADLINE)).step
 
     async def _ask(self, request: dict[str, Any], deadline: float) -> Mapping[str, Any]:
         asked = self._seen

@@ -30,9 +30,11 @@ class Alarm:
     """One sign of harm."""
 
     reason: str
-    """For the operator, after `took back N groups: `."""
+    """What happened, in a few words."""
     accuses: Callable[[Tier, str], bool]
     """Whether a correct completion is accused, given the tier of its peer and its text."""
+    phrase: str = ""
+    """What the accused texts say; empty where they are not accused of a phrase."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -86,6 +86,10 @@ class ExternalSampler:
         """How many groups are to be verified for the next round."""
         return max(self.split().external, self._ratio.probe)
 
+    def tier_of(self, peer: str) -> Tier:
+        """The tier of a peer by now."""
+        return self._ledger.tier(peer)
+
     @property
     def strangers_share(self) -> float:
         """The part of the external groups that strangers may fill, between 0 and 1."""

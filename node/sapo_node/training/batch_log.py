@@ -1,35 +1,27 @@
-"""Atomic training: a batch is stored with its step before it is dispatched, and a checkpoint names its step.
+"""The log of batches: what each step trains on, stored before it is dispatched, and kept while a restore may need it.
 
-"Trained" means a step at or below that of the surviving checkpoint. After a crash of any process the stored batches
-above it are replayed in order, so no group is lost and none counts twice.
+Two checkpoints can be restored: the newest, and the one before, to which the learner falls back where the newest is
+corrupt. The log holds every batch after the older of the two. Until there are two, it holds every batch since the
+first step, so that the initial weights can be restored as well.
+
+`trained` counts groups and tokens by peer. `counted` says what each stored batch added to it, so that steps which are
+taken back can be subtracted.
 """
 
 import json
-import logging
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 from sapo_node.groups.codec import from_json, to_json
-from sapo_node.groups.messages import (
-    ExternalObjective,
-    GroupReport,
-    Refusal,
-    Sampled,
-    TrainGroup,
-    TrainReport,
-    TrainRequest,
-)
+from sapo_node.groups.messages import Sampled, TrainGroup, TrainReport, TrainRequest
 from sapo_node.groups.types import LocalGroup, VerifiedGroup
-from sapo_node.processes.worker import WorkerFailed
-from sapo_node.sampling.buffer import Pool
 from sapo_node.sampling.sampler import WeightedGroup
 from sapo_node.storage.database import Database
-from sapo_node.training.rollout import Answerer
+from sapo_node.training import take_back
+from sapo_node.training.take_back import Accused
 
-logger = logging.getLogger(__name__)
-
-SCHEMA = """
+SCHEMA = f"""
 CREATE TABLE IF NOT EXISTS batches (
     step INTEGER PRIMARY KEY, request TEXT NOT NULL, peers TEXT NOT NULL, failures INTEGER NOT NULL
 );
@@ -38,15 +30,12 @@ CREATE TABLE IF NOT EXISTS trained (
     peer TEXT PRIMARY KEY, groups INTEGER NOT NULL, tokens INTEGER NOT NULL, step INTEGER NOT NULL
 );
 CREATE INDEX IF NOT EXISTS trained_tokens ON trained (tokens);
+CREATE TABLE IF NOT EXISTS counted (step INTEGER PRIMARY KEY, peers TEXT NOT NULL);
+{take_back.SCHEMA}
 """
 
 LOCAL = ""
 """Stands for this node itself where a batch lists the peer of each group."""
-
-_ALL_REFUSED = GroupReport(refused=Refusal.KILLED_LEARNER)
-
-MAX_FAILURES = 10
-"""A batch that ended the learner this often is given up: it must not stop the node for ever."""
 
 
 def local_id(k: int) -> str:
@@ -66,140 +55,118 @@ class StoredBatch:
     request: TrainRequest
     peers: Mapping[str, str]
     """The peer of each group, by the id of the group; LOCAL for this node's own."""
-    failures: int
+    failures: int = 0
     """How often the batch killed the learner."""
 
-
-class Policy(Answerer, Protocol):
-    """The model that learns: its own process, in a running node."""
-
-    @property
-    def step(self) -> int:
-        """The step of the weights as they are now."""
-        ...
-
-    async def train(self, step: int, groups: Sequence[TrainGroup], *, objective: ExternalObjective) -> TrainReport:
-        """One update; `step` is the one after the last."""
-        ...
-
-    async def checkpoint(self) -> int:
-        """Write the weights; the step they are of. The one before is kept as well."""
-        ...
+    def without(self, accused: Accused) -> "StoredBatch":
+        """The batch without the accused groups. Whether it still kills the learner is to be seen anew."""
+        kept = tuple(group for group in self.request.groups if (self.request.step, group.id) not in accused)
+        return StoredBatch(replace(self.request, groups=kept), {group.id: self.peers[group.id] for group in kept})
 
 
-class Trainer:
-    """Turns local and external groups into stored batches, and batches into updates."""
+class BatchLog:
+    """The stored batches and the checkpoints that follow them."""
 
-    def __init__(
-        self,
-        database: Database,
-        pool: Pool,
-        policy: Policy,
-        *,
-        objective: ExternalObjective,
-        checkpoint_every: int,
-    ) -> None:
-        self._objective: ExternalObjective = objective
+    def __init__(self, database: Database) -> None:
         self._database = database
-        self._pool = pool
-        self._policy = policy
-        self._checkpoint_every = checkpoint_every
 
     @property
-    def stored_step(self) -> int:
-        """The step of the newest stored batch, or of the policy where none is stored."""
-        row = self._database.row("SELECT max(step) FROM batches")
-        return max(self._policy.step, row[0] if row and row[0] else 0)
+    def newest(self) -> int:
+        """The step of the newest batch; 0 where none is stored."""
+        [(step,)] = self._database.rows("SELECT max(step) FROM batches")
+        return step or 0
 
-    async def train(self, local: Sequence[LocalGroup], external: Sequence[WeightedGroup]) -> TrainReport:
-        """Commit one batch and train on it, whatever dies in between."""
-        step = self._commit(local, external)
-        report = await self._catch_up(step)
-        if step % self._checkpoint_every == 0:
-            await self.checkpoint()
-        return report
+    def batches(self) -> Iterator[StoredBatch]:
+        """The stored batches, oldest first."""
+        for (step,) in self._database.rows("SELECT step FROM batches ORDER BY step"):
+            if batch := stored_batch(self._database, step):
+                yield batch
 
-    async def recover(self) -> int:
-        """Replay what was stored but is not in the surviving checkpoint; the number of steps replayed."""
-        start, end = self._policy.step, self.stored_step
-        (available,) = self._database.row("SELECT count(*) FROM batches WHERE step > ?", start) or (0,)
-        if available < end - start:
-            logger.warning("%d of the steps after %d are gone; they are left empty", end - start - available, start)
-        if start < end:
-            await self._catch_up(end)
-        return end - start
+    def stored_after(self, step: int) -> int:
+        """How many batches after a step are stored."""
+        [(count,)] = self._database.rows("SELECT count(*) FROM batches WHERE step > ?", step)
+        return int(count)
 
-    async def checkpoint(self) -> None:
-        """Write the weights, and drop the batches that neither this checkpoint nor the one before could still need."""
-        step = await self._policy.checkpoint()
+    def store(self, batch: StoredBatch) -> None:
+        """Store a batch under its step, in place of the one that is there."""
+        self._database.execute(
+            "INSERT OR REPLACE INTO batches VALUES (?, ?, ?, ?)",
+            *(batch.request.step, json.dumps(to_json(batch.request)), json.dumps(batch.peers), batch.failures),
+        )
+
+    def killed_learner(self, step: int) -> None:
+        """The batch of a step killed the learner once more."""
+        self._database.execute("UPDATE batches SET failures = failures + 1 WHERE step = ?", step)
+
+    def checkpoint_written(self, step: int) -> None:
+        """Drop what neither this checkpoint nor the one before could still need."""
         with self._database.transaction():
             self._database.execute("INSERT OR IGNORE INTO checkpoints VALUES (?)", step)
             newest = self._database.rows("SELECT step FROM checkpoints ORDER BY step DESC LIMIT 2")
             before = newest[-1][0] if len(newest) == 2 else 0
             self._database.execute("DELETE FROM batches WHERE step <= ?", before)
+            self._database.execute("DELETE FROM counted WHERE step <= ?", before)
             self._database.execute("DELETE FROM checkpoints WHERE step < ?", before)
 
-    def _commit(self, local: Sequence[LocalGroup], external: Sequence[WeightedGroup]) -> int:
-        groups = [
-            *(_from_local(group, local_id(k)) for k, group in enumerate(local)),
-            *map(from_external, external),
-        ]
-        peers = dict.fromkeys((group.id for group in groups), LOCAL)
-        peers |= {external_id(weighted.group): weighted.group.peer for weighted in external}
-        step = self.stored_step + 1
-        request = to_json(TrainRequest(step, tuple(groups), self._objective))
-        with self._database.transaction():
-            self._database.execute(
-                "INSERT INTO batches VALUES (?, ?, ?, 0)",
-                step,
-                json.dumps(request),
-                json.dumps(peers),
-            )
-            self._pool.remove(weighted.group for weighted in external)
-        return step
+    def checkpoints_lost(self, first: int, last: int | None = None) -> None:
+        """The learner no longer has the checkpoints of these steps; of all after `first` where `last` is None."""
+        self._database.execute("DELETE FROM checkpoints WHERE step BETWEEN ? AND coalesce(?, step)", first, last)
 
-    async def _catch_up(self, target: int) -> TrainReport:
-        """Train the stored batches up to `target`, again from the surviving checkpoint if the learner dies.
+    def restore_point(self, first: int, *, end: int) -> int | None:
+        """The newest step before step `first` that can be restored, or the oldest that can where none is before it.
 
-        The report has an entry for each group of the batch `target`, also where that batch is given up.
+        A step can be restored where each batch after it, up to step `end`, is stored.
         """
-        report: TrainReport | None = None
-        while report is None or self._policy.step < target:
-            step = self._policy.step + 1
-            # A checkpoint of a step that is still to come was damaged, and does not count as the one before.
-            self._database.execute("DELETE FROM checkpoints WHERE step >= ?", step)
-            batch = stored_batch(self._database, step) or StoredBatch(TrainRequest(step, (), self._objective), {}, 0)
-            given_up = batch.failures >= MAX_FAILURES
-            groups = () if given_up else batch.request.groups
-            try:
-                report = await self._policy.train(step, groups, objective=batch.request.objective)
-            except WorkerFailed as failure:
-                self._database.execute("UPDATE batches SET failures = failures + 1 WHERE step = ?", step)
-                logger.warning("the learner failed at step %d (%s); it resumes from its checkpoint", step, failure)
-                continue
-            if given_up:
-                logger.warning("the batch of step %d killed the learner %d times and is given up", step, batch.failures)
-                refused = dict.fromkeys(batch.peers, _ALL_REFUSED)
-                report = replace(report, groups=refused, skipped=Refusal.KILLED_LEARNER)
-            self._account(step, batch.peers, report)
-        return report
+        known = [0, *(step for (step,) in self._database.rows("SELECT step FROM checkpoints"))]
+        usable = [step for step in known if self.stored_after(step) == end - step]
+        return max((step for step in usable if step < first), default=min(usable, default=None))
 
-    def _account(self, step: int, peers: Mapping[str, str], report: TrainReport) -> None:
-        """Count what was trained on, once per step however often it is replayed."""
+    def leave_out(self, accused: Accused, *, restored: int) -> None:
+        """Remove accused groups from the batches after a step that was restored, and what these batches counted."""
         with self._database.transaction():
-            row = self._database.row("SELECT max(step) FROM trained")
-            if row and row[0] is not None and row[0] >= step:
+            for batch in self.batches():
+                kept = batch.without(accused)
+                if len(kept.peers) < len(batch.peers):
+                    self.store(kept)
+            self.checkpoints_lost(restored + 1)
+            self._uncount(restored)
+
+    def count(self, step: int, peers: Mapping[str, str], report: TrainReport) -> None:
+        """Count what was trained on, once per step however often it is replayed."""
+        groups: Counter[str] = Counter()
+        tokens: Counter[str] = Counter()
+        for group, peer in peers.items():
+            groups[peer] += report.groups[group].tokens > 0
+            tokens[peer] += report.groups[group].tokens
+        counts = {peer: (groups[peer], tokens[peer]) for peer in groups}
+        with self._database.transaction():
+            [(last,)] = self._database.rows("SELECT coalesce(max(step), 0) FROM trained")
+            if last >= step:
                 return
-            for group, peer in peers.items():
-                tokens = report.groups[group].tokens
+            self._database.execute("INSERT OR REPLACE INTO counted VALUES (?, ?)", step, json.dumps(counts))
+            for peer, each in counts.items():
                 self._database.execute(
                     "INSERT INTO trained VALUES (?, ?, ?, ?) ON CONFLICT (peer) DO UPDATE SET "
                     "groups = groups + excluded.groups, tokens = tokens + excluded.tokens, step = excluded.step",
-                    peer,
-                    int(tokens > 0),
-                    tokens,
-                    step,
+                    *(peer, *each, step),
                 )
+
+    def _uncount(self, restored: int) -> None:
+        """Subtract what the steps after a restored one counted: their replay counts them anew.
+
+        A batch that version 0.1 counted has no row in `counted`. It stays counted, and its replay counts nothing.
+        """
+        [(old,)] = self._database.rows(
+            "SELECT coalesce(max(step), 0) FROM batches "
+            "WHERE step <= (SELECT max(step) FROM trained) AND step NOT IN (SELECT step FROM counted)"
+        )
+        for (counts,) in self._database.rows("SELECT peers FROM counted WHERE step > ?", restored):
+            for peer, (groups, tokens) in json.loads(counts).items():
+                self._database.execute(
+                    "UPDATE trained SET groups = groups - ?, tokens = tokens - ? WHERE peer = ?", groups, tokens, peer
+                )
+        self._database.execute("DELETE FROM counted WHERE step > ?", restored)
+        self._database.execute("UPDATE trained SET step = min(step, ?)", max(restored, old))
 
 
 def trained_per_peer(database: Database) -> dict[str, tuple[int, int]]:
@@ -222,7 +189,8 @@ def stored_batch(database: Database, step: int) -> StoredBatch | None:
     return StoredBatch(request, peers, row[2])
 
 
-def _from_local(group: LocalGroup, name: str) -> TrainGroup:
+def from_local(group: LocalGroup, name: str) -> TrainGroup:
+    """What the learner is told of an own group."""
     return TrainGroup("local", group.prompt, 1.0, group.advantages, group.completions, name)
 
 

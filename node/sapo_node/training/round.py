@@ -10,14 +10,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal
 
-from sapo_node.groups.messages import FilterName, GroupReport, Refusal, TrainReport, reason_of
+from sapo_node.groups.messages import FilterName, GroupReport, Refusal, TrainGroup, TrainReport, reason_of
 from sapo_node.groups.types import LocalGroup, VerifiedGroup
+from sapo_node.sampling.alarm import Alarm
 from sapo_node.sampling.buffer import Pool
 from sapo_node.sampling.external import ExternalSampler
 from sapo_node.sampling.sampler import NotDrawn, WeightedGroup
 from sapo_node.storage.counters import Slot
-from sapo_node.training.batch_log import Trainer, external_id, local_id
+from sapo_node.training.batch_log import external_id, local_id
 from sapo_node.training.rollout import Contribution
+from sapo_node.training.trainer import Trainer
 from sapo_node.verification.scheduler import VerificationScheduler
 
 Phase = Literal["generate", "share", "verify", "train", "evaluate"]
@@ -158,7 +160,7 @@ class Rounds:
             self._pool.remove(group for group, _ in choice.stopped)
         with watch.phase("train"):
             training = await self._trainer.train(local, choice.drawn)
-        self._external.observe(local, choice)
+        alarm = self._external.observe(local, choice)
         self._external.save(training.step)
         trained = [TrainedGroup(weighted, training.groups[external_id(weighted.group)]) for weighted in choice.drawn]
         reports = {k: training.groups[local_id(k)] for k in range(len(local))}
@@ -166,6 +168,8 @@ class Rounds:
         self._on_chosen(
             Choices(slot.epoch, slot.counter, training.step, local, refused, trained, choice.stopped, choice.not_drawn)
         )
+        if alarm:
+            await self._take_back(alarm)
         rewards = [reward for group in local for reward in group.rewards]
         return RoundReport(
             epoch=slot.epoch,
@@ -181,3 +185,13 @@ class Rounds:
             seconds=watch.seconds,
             training=training,
         )
+
+    async def _take_back(self, alarm: Alarm) -> None:
+        """Replay the last steps without the external groups of which the alarm accuses a correct completion."""
+
+        def accused(group: TrainGroup, peer: str) -> bool:
+            tier = self._external.tier_of(peer)
+            correct = zip(group.completions, group.advantages, strict=True)
+            return any(advantage > 0 and alarm.accuses(tier, each.text) for each, advantage in correct)
+
+        await self._trainer.take_back(accused, alarm.reason, alarm.phrase)

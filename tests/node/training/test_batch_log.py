@@ -9,7 +9,8 @@ from sapo_node.groups.types import LocalGroup, VerifiedGroup
 from sapo_node.processes.worker import WorkerFailed
 from sapo_node.sampling.buffer import Pool
 from sapo_node.sampling.sampler import WeightedGroup
-from sapo_node.training.batch_log import LOCAL, MAX_FAILURES, Trainer, external_id, local_id, trained_per_peer
+from sapo_node.training.batch_log import LOCAL, external_id, local_id, trained_per_peer
+from sapo_node.training.trainer import MAX_FAILURES, Trainer
 from sapo_protocol import Completion, Finish
 from swarm_parts import Oracle
 

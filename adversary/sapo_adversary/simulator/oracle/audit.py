@@ -16,7 +16,7 @@ from sapo_adversary.scoring import SharedScorer
 from sapo_node.groups.messages import TrainReport
 from sapo_node.groups.types import GroupKey, LocalGroup
 from sapo_node.sampling.sampler import WeightedGroup
-from sapo_node.training.batch_log import Trainer
+from sapo_node.training.trainer import Trainer
 from sapo_node.verification.sandbox.messages import ScoreRequest
 from sapo_protocol import Manifest, assign, decode_body, open_message, public_key_of
 

@@ -123,8 +123,11 @@ class NgramFilter(Filter):
             return None
         self._quiet = QUIET
         _, longest = max((len(habit), habit) for habit in taken)
-        phrase = " ".join(longest)
-        return Alarm(f"completions began to say {phrase!r}", lambda _, text: not taken.isdisjoint(habits_of(text)))
+        return Alarm(
+            "local completions began to say",
+            lambda _, text: not taken.isdisjoint(habits_of(text)),
+            phrase=" ".join(longest),
+        )
 
     def state_dict(self) -> dict[str, Any]:
         """The texts that count, of external ones at most STORED_BYTES: what they show is counted again."""

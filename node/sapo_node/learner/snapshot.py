@@ -1,0 +1,91 @@
+"""The state of a trainer as tensors: weights, Adam's state and torch's random state."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import torch
+from torch import Tensor
+
+from sapo_node.learner.trainer import Trainer
+
+_RANDOM = "random"
+"""The key of torch's random state in `Snapshot.optimizer`."""
+
+
+class MisfitError(ValueError):
+    """A snapshot is not one of a trainer; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What a trainer needs to go on, bit for bit, from a step."""
+
+    step: int
+    weights: Mapping[str, Tensor]
+    optimizer: Mapping[str, Tensor]
+    """Adam's state by parameter, and torch's random state."""
+
+    @classmethod
+    def of(cls, trainer: Trainer) -> "Snapshot":
+        """The trainer's state. On a CPU it shares memory with the trainer, whose next step changes it."""
+        optimizer = {_RANDOM: torch.get_rng_state()}
+        for name, value in trainer.trained.items():
+            for key, held in trainer.optimizer.state[value].items():
+                optimizer[f"{name}/{key}"] = held.detach().contiguous().cpu()
+        return cls(trainer.step, _weights(trainer), optimizer)
+
+    def copy(self) -> "Snapshot":
+        """The same in memory of its own."""
+        weights = {name: value.clone() for name, value in self.weights.items()}
+        return Snapshot(self.step, weights, {name: value.clone() for name, value in self.optimizer.items()})
+
+    def require_fit(self, trainer: Trainer) -> None:
+        """Raises MisfitError unless `put_into` can put the whole snapshot into the trainer."""
+        if _shapes(self.weights) != _shapes(_weights(trainer)) or not _fits(self.optimizer, trainer):
+            raise MisfitError("does not fit this version or model")
+        try:
+            torch.Generator().set_state(self.optimizer[_RANDOM])
+        except RuntimeError as error:
+            raise MisfitError("holds no random state") from error
+
+    def put_into(self, trainer: Trainer) -> None:
+        """Make this the trainer's state. The trainer takes over the memory of `optimizer`."""
+        with torch.no_grad():
+            for name, value in trainer.trained.items():
+                value.copy_(self.weights[name])
+        trainer.publish()
+        torch.set_rng_state(self.optimizer[_RANDOM])
+        _restore_adam(trainer, self.optimizer)
+        trainer.step = self.step
+
+
+def _weights(trainer: Trainer) -> dict[str, Tensor]:
+    return {name: value.detach().contiguous().cpu() for name, value in trainer.trained.items()}
+
+
+_Shapes: TypeAlias = dict[str, tuple[torch.Size, torch.dtype]]
+
+
+def _shapes(tensors: Mapping[str, Tensor]) -> _Shapes:
+    return {name: (value.shape, value.dtype) for name, value in tensors.items()}
+
+
+def _fits(optimizer: Mapping[str, Tensor], trainer: Trainer) -> bool:
+    """Whether these are a random state and, for each parameter, all of Adam's state or none."""
+    possible = {_RANDOM: torch.get_rng_state()}
+    for name, value in trainer.trained.items():
+        adam = {f"{name}/step": torch.tensor(0.0), f"{name}/exp_avg": value, f"{name}/exp_avg_sq": value}
+        if not adam.keys().isdisjoint(optimizer):
+            possible |= adam
+    return _shapes(optimizer) == _shapes(possible)
+
+
+def _restore_adam(trainer: Trainer, tensors: Mapping[str, Tensor]) -> None:
+    state: dict[int, dict[str, Tensor]] = {}
+    for index, name in enumerate(trainer.trained):
+        held = {key.rsplit("/", 1)[1]: value for key, value in tensors.items() if key.rsplit("/", 1)[0] == name}
+        if held:
+            state[index] = held
+    groups = trainer.optimizer.state_dict()["param_groups"]
+    trainer.optimizer.load_state_dict({"state": state, "param_groups": groups})

@@ -1,0 +1,236 @@
+"""Atomic training: a batch is stored with its step before it is dispatched, and a checkpoint names its step.
+
+"Trained" means a step at or below that of the surviving checkpoint. After a crash of any process the stored batches
+above it are replayed in order, so no group is lost and none counts twice.
+
+The same replay takes steps back: from a checkpoint before the first accused group, without the accused groups.
+
+    taken = await trainer.take_back(lambda group, peer: ..., "completions said", "hail the swarm")
+"""
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Protocol
+
+from sapo_node.groups.messages import (
+    ExternalObjective,
+    GroupReport,
+    Refusal,
+    RequestError,
+    TrainGroup,
+    TrainReport,
+    TrainRequest,
+)
+from sapo_node.groups.types import LocalGroup
+from sapo_node.processes.worker import WorkerFailed
+from sapo_node.sampling.buffer import Pool
+from sapo_node.sampling.sampler import WeightedGroup
+from sapo_node.storage.database import Database
+from sapo_node.training.batch_log import (
+    LOCAL,
+    BatchLog,
+    StoredBatch,
+    external_id,
+    from_external,
+    from_local,
+    local_id,
+    stored_batch,
+)
+from sapo_node.training.rollout import Answerer
+from sapo_node.training.take_back import Accused, TakeBacks, TakenBack
+
+logger = logging.getLogger(__name__)
+
+_ALL_REFUSED = GroupReport(refused=Refusal.KILLED_LEARNER)
+
+MAX_FAILURES = 10
+"""A batch that ended the learner this often is given up, and so is a restore: neither may stop the node for ever."""
+
+
+class Policy(Answerer, Protocol):
+    """The model that learns: its own process, in a running node."""
+
+    @property
+    def step(self) -> int:
+        """The step of the weights as they are now."""
+        ...
+
+    async def train(self, step: int, groups: Sequence[TrainGroup], *, objective: ExternalObjective) -> TrainReport:
+        """One update; `step` is the one after the last."""
+        ...
+
+    async def checkpoint(self) -> int:
+        """Write the weights; the step they are of. The one before is kept as well."""
+        ...
+
+    async def restore(self, step: int) -> None:
+        """Go back to the checkpoint of a step, or for step 0 to the initial weights, and remove all later checkpoints.
+
+        A crash after this brings none of them back. Raises RequestError where the step cannot be restored; the weights
+        are then as they were.
+        """
+        ...
+
+
+class Trainer:
+    """Turns local and external groups into stored batches, and batches into updates."""
+
+    def __init__(
+        self,
+        database: Database,
+        pool: Pool,
+        policy: Policy,
+        *,
+        objective: ExternalObjective,
+        checkpoint_every: int,
+        now: Callable[[], float] = time.time,
+        on_taken_back: Callable[[TakenBack, Accused], None] = lambda _, __: None,
+    ) -> None:
+        """`now` gives the Unix time. `on_taken_back` is called in the transaction that removes groups from the stored
+        batches, with the steps and ids of these groups.
+        """
+        self._objective: ExternalObjective = objective
+        self._database = database
+        self._log = BatchLog(database)
+        self._take_backs = TakeBacks(database)
+        self._pool = pool
+        self._policy = policy
+        self._checkpoint_every = checkpoint_every
+        self._now = now
+        self._on_taken_back = on_taken_back
+
+    @property
+    def stored_step(self) -> int:
+        """The step of the newest stored batch, or of the policy where none is stored."""
+        return max(self._policy.step, self._log.newest)
+
+    async def train(self, local: Sequence[LocalGroup], external: Sequence[WeightedGroup]) -> TrainReport:
+        """Commit one batch and train on it, whatever dies in between."""
+        step = self._commit(local, external)
+        report = await self._catch_up(step)
+        if step % self._checkpoint_every == 0:
+            await self.checkpoint()
+        return report
+
+    async def checkpoint(self) -> None:
+        """Write the weights, and drop the batches that neither this checkpoint nor the one before could still need."""
+        self._log.checkpoint_written(await self._policy.checkpoint())
+
+    async def recover(self) -> int:
+        """Finish what a crash interrupted: steps that were being taken back, then stored batches that are not in the
+        surviving checkpoint. The number of steps replayed.
+        """
+        started = time.monotonic()
+        restored = [taken for taken in self._take_backs.unfinished() if await self._take_out(taken)]
+        replayed = await self._replay()
+        for taken in restored:
+            logger.warning("%s", self._take_backs.finished(taken, time.monotonic() - started))
+        return replayed
+
+    async def take_back(
+        self, accused: Callable[[TrainGroup, str], bool], reason: str, phrase: str = ""
+    ) -> TakenBack | None:
+        """Leave external groups out of the last steps, as if the node had never trained on them.
+
+        `accused` is asked of each external group of the stored batches, with the peer of the group. None where no batch
+        that can be taken back holds an accused group. Where the learner cannot restore the checkpoint, the result has a
+        `failure` and nothing has changed. `reason` says why in a few words, and `phrase` quotes the accused texts.
+        """
+        found = {
+            (batch.request.step, group.id): batch.peers[group.id]
+            for batch in self._log.batches()
+            for group in batch.request.groups
+            if group.source == "external" and accused(group, batch.peers[group.id])
+        }
+        if not found:
+            return None
+        end = self.stored_step
+        start = self._log.restore_point(min(step for step, _ in found), end=end)
+        peers = {place: peer for place, peer in found.items() if start is not None and place[0] > start}
+        if start is None or not peers:
+            logger.warning("%d accused groups are in steps that can no longer be taken back", len(found))
+            return None
+        self._take_backs.begin(peers, restored=start, replayed=end, reason=reason, phrase=phrase, at=self._now())
+        await self.recover()
+        return self._take_backs.newest()
+
+    def _commit(self, local: Sequence[LocalGroup], external: Sequence[WeightedGroup]) -> int:
+        groups = [
+            *(from_local(group, local_id(k)) for k, group in enumerate(local)),
+            *map(from_external, external),
+        ]
+        peers = dict.fromkeys((group.id for group in groups), LOCAL)
+        peers |= {external_id(weighted.group): weighted.group.peer for weighted in external}
+        step = self.stored_step + 1
+        with self._database.transaction():
+            self._log.store(StoredBatch(TrainRequest(step, tuple(groups), self._objective), peers))
+            self._pool.remove(weighted.group for weighted in external)
+        return step
+
+    async def _take_out(self, taken: TakenBack) -> bool:
+        """Have the learner restore a step, and take the accused groups out of the log; whether that is done."""
+        accused = self._take_backs.accused(taken)
+        if not accused:
+            return True  # it was done before a crash
+        failure = await self._restore(taken.restored)
+        with self._database.transaction():
+            if failure:
+                self._log.checkpoints_lost(taken.restored, taken.restored)
+                logger.warning("%s", self._take_backs.failed(taken, failure))
+            else:
+                self._log.leave_out(accused, restored=taken.restored)
+                self._take_backs.restored(taken)
+                self._on_taken_back(taken, accused)
+        return not failure
+
+    async def _restore(self, step: int) -> str:
+        """Have the learner restore a step; why it cannot, empty where it did."""
+        for _ in range(MAX_FAILURES):
+            if self._policy.step <= step:
+                return ""  # it died, and has no later checkpoint
+            try:
+                await self._policy.restore(step)
+            except WorkerFailed as failure:
+                logger.warning("the learner failed while it restored step %d (%s); the node asks again", step, failure)
+            except RequestError as refusal:
+                return str(refusal)
+            else:
+                return ""
+        return f"the learner failed {MAX_FAILURES} times"
+
+    async def _replay(self) -> int:
+        """Train the stored batches that the policy has not trained on; their number."""
+        start, end = self._policy.step, self.stored_step
+        if (missing := end - start - self._log.stored_after(start)) > 0:
+            logger.warning("%d of the steps after %d are gone; they are left empty", missing, start)
+        if start < end:
+            await self._catch_up(end)
+        return end - start
+
+    async def _catch_up(self, target: int) -> TrainReport:
+        """Train the stored batches up to `target`, again from the surviving checkpoint if the learner dies.
+
+        The report has an entry for each group of the batch `target`, also where that batch is given up.
+        """
+        report: TrainReport | None = None
+        while report is None or self._policy.step < target:
+            step = self._policy.step + 1
+            # A checkpoint of a step that is still to come was damaged, and does not count as the one before.
+            self._log.checkpoints_lost(step)
+            batch = stored_batch(self._database, step) or StoredBatch(TrainRequest(step, (), self._objective), {})
+            given_up = batch.failures >= MAX_FAILURES
+            groups = () if given_up else batch.request.groups
+            try:
+                report = await self._policy.train(step, groups, objective=batch.request.objective)
+            except WorkerFailed as failure:
+                self._log.killed_learner(step)
+                logger.warning("the learner failed at step %d (%s); it resumes from its checkpoint", step, failure)
+                continue
+            if given_up:
+                logger.warning("the batch of step %d killed the learner %d times and is given up", step, batch.failures)
+                refused = dict.fromkeys(batch.peers, _ALL_REFUSED)
+                report = replace(report, groups=refused, skipped=Refusal.KILLED_LEARNER)
+            self._log.count(step, batch.peers, report)
+        return report
