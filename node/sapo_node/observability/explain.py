@@ -207,13 +207,13 @@ def _outlook(account: Account) -> str:
             left = max(0, constants.HEALTHY_AFTER - account.earned)
             return (
                 f"Untrusted peers together have {constants.UNTRUSTED_SHARE:.0%} of a round. It needs {left} more "
-                f"verified groups, of which at most {constants.EARNED_PER_EPOCH} count in an epoch, and then a place "
-                f"among the few that are promoted in each; or `trusted` in this node's configuration."
+                f"verified groups, of which at most {constants.EARNED_PER_EPOCH} count in an epoch; "
+                f"or `trusted` in this node's configuration."
             )
         case PeerState.PROBATION:
             return (
-                f"It has the limits of an untrusted peer until its trust is {constants.RECOVERED_TRUST:g} "
-                f"again: verified groups raise it."
+                f"It is verified after all strangers until its trust is {constants.RECOVERED_TRUST:g}: verified groups "
+                f"raise it. Then it is untrusted, and has earned nothing yet."
             )
         case PeerState.BANNED:
             return "Nothing of it is taken until the ban ends."

@@ -39,8 +39,7 @@ class Account:
     earned_now: int = 0
     """Those of `earned_epoch`."""
     since: int = 0
-    """Epoch of the promotion, the ban or its end, whichever was last. Probation and what ends it do not change it: who
-    could choose the epoch would choose a cohort for itself."""
+    """Epoch of the last change of state."""
 
     named: bool = False
     """Whether `state` is the operator's word."""

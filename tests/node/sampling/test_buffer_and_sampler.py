@@ -32,7 +32,7 @@ def group(peer=PEERS[0], counter=0, *, epoch=10, length=50, right=4):
 
 
 def ledger_of(*trusted):
-    return Ledger(Database(None, SCHEMA), trusted=trusted, rng=random.Random(0))
+    return Ledger(Database(None, SCHEMA), trusted=trusted)
 
 
 def sampler_of(ledger, seed, *, pass_rates=None, selection="trust"):
@@ -109,17 +109,6 @@ def test_a_cohort_takes_no_place_of_those_whom_the_operator_trusts():
     drawn = sampler_of(ledger, 0).draw(offer(everybodys([*PEERS[:2], *PEERS[16:20]])), 8, epoch=13).groups
     assert len(drawn) == 8
     assert sum(each.group.peer in PEERS[16:20] for each in drawn) <= 8 * constants.COHORT_SHARE
-
-
-def test_probation_makes_nobody_a_cohort_of_its_own():
-    ledger = ledger_with_cohort(PEERS[16:20])
-    ledger.at(14)
-    for fact in (*[Fact.FALSE_CLAIM] * 3, *[Fact.VERIFIED_GROUP] * 60):
-        ledger.report(PEERS[16], fact)
-        if fact is Fact.FALSE_CLAIM:
-            lowest = ledger.of(PEERS[16]).state
-    assert (lowest, ledger.of(PEERS[16]).state) == (PeerState.PROBATION, PeerState.HEALTHY)
-    assert ledger.of(PEERS[16]).cohort == 13
 
 
 def test_a_cohort_that_is_most_of_a_small_swarm_gives_most():
