@@ -25,7 +25,7 @@ class Node:
         self.path = folder / f"{known}.sqlite"
         self.peers = [f"12D3KooW{number:044d}" for number in range(known)]
         database = Database(self.path, SCHEMA)
-        ledger = Ledger(database, rng=random.Random(1))
+        ledger = Ledger(database)
         with database.transaction():
             for number, peer in enumerate(self.peers):
                 ledger.report(peer, Fact.VERIFIED_GROUP)
@@ -38,7 +38,7 @@ class Node:
         self.ledger = self.open()
 
     def open(self):
-        return Ledger(self.database, rng=random.Random(1))
+        return Ledger(self.database)
 
     def report(self):
         for peer in random.Random(2).choices(self.peers, k=100):

@@ -1,6 +1,7 @@
 """A state folder that an earlier version wrote opens: a node of version 0.1 was killed in its seventh round."""
 
 import json
+import random
 import re
 import tarfile
 from contextlib import closing
@@ -9,14 +10,19 @@ from pathlib import Path
 import pytest
 
 from processes import RunningProcess
+from sapo_node.app.state import SCHEMA
 from sapo_node.cli.main import main
+from sapo_node.ingest.pending import PendingQueue
 from sapo_node.storage.database import Database
 from sapo_node.training.batch_log import LOCAL, trained_per_peer
+from sapo_node.trust.constants import Tier
+from sapo_protocol import load_manifest
 
 PACKED = Path(__file__).with_name("state-0.1.tar.xz")
 """Key, manifest and database of the node. It had not written a checkpoint: its seven batches are still to be replayed.
 
-The node had a friend in `trusted`, a malicious peer that it banned, and groups of the friend in its pool.
+The node had a friend in `trusted`, a malicious peer that it banned, groups of the friend in its pool and rollouts that
+waited for verification.
 """
 
 
@@ -56,6 +62,17 @@ def test_what_became_of_a_group_is_explained(run_here, where, folder):
     code, shown = run_here(main, "why", envelope, *where)
     assert code == 0
     assert "trained" in shown.out
+
+
+def test_its_rollouts_that_wait_are_drawn_as_those_of_strangers(folder):
+    """They say neither how they came nor whose they are."""
+    [file] = folder.glob("demo-*/*/node.sqlite")
+    with closing(Database(file, SCHEMA)) as database:
+        pending_queue = PendingQueue(database, load_manifest(str(folder / "demo.toml")), rng=random.Random(0))
+        assert len(pending_queue) == 44
+        drawn = [pending_queue.draw(Tier.STRANGER) for _ in range(44)]
+        assert len({each.opened.envelope_id for each in drawn}) == 44
+        assert len(pending_queue) == 0
 
 
 def test_a_node_replays_its_batches_and_goes_on(where, folder):

@@ -1,18 +1,20 @@
 """The inbox against a dictionary: what waits, what makes room, and what a draw may give."""
 
 import hashlib
-from dataclasses import replace
+import random
+from collections import Counter
+from dataclasses import dataclass, replace
 from functools import cache
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
 from sapo_node.ingest import pending
 from sapo_node.ingest.pending import PendingQueue
 from sapo_node.storage.database import Database
-from sapo_node.trust.constants import MAX_AGE
+from sapo_node.trust.constants import MAX_AGE, Tier
 from sapo_node.trust.defences import Defences
 from sapo_protocol import (
     Body,
@@ -34,8 +36,9 @@ MANIFEST = replace(load_manifest("starter"), genesis=0)
 KEYS = [Ed25519PrivateKey.from_private_bytes(bytes([n]) * 32) for n in range(4)]
 ISSUERS = [key.public_key().public_bytes_raw() for key in KEYS]
 PEERS = [peer_id(issuer) for issuer in ISSUERS]
-PER_PEER, IN_ALL = 3, 8
-SMALL = Defences(pending_per_peer=PER_PEER, pending_rollouts=IN_ALL)
+PER_PEER, IN_TIER = 4, 6
+SMALL = Defences(pending_per_peer=PER_PEER, pending_rollouts=IN_TIER)
+links, tiers = st.sampled_from(["a", "b", "c"]), st.sampled_from(Tier)
 
 arriving = st.tuples(
     st.integers(0, len(KEYS) - 1),
@@ -44,6 +47,19 @@ arriving = st.tuples(
     st.sampled_from([(True, True), (True, False), (False, True), (False, False)]),
 )
 """Author, epoch, counter, and which of the two bodies came along."""
+
+
+@dataclass(eq=False)
+class Waiting:
+    """A rollout in the queue, and how it came there."""
+
+    rollout: Rollout
+    link: str
+    tier: Tier
+
+    @property
+    def peer(self) -> str:
+        return peer_id(self.rollout.opened.issuer)
 
 
 @cache
@@ -62,68 +78,89 @@ class InboxMachine(RuleBasedStateMachine):
     def __init__(self):
         super().__init__()
         self.database = Database(None, (pending.SCHEMA,))
-        self.pending_queue = PendingQueue(self.database, MANIFEST, defences=SMALL)
-        self.waiting: dict[bytes, Rollout] = {}
+        self.waiting: dict[bytes, Waiting] = {}
         """By envelope id, in the order of arrival."""
+        self.the_node_restarts()
 
-    @rule(rollouts=st.lists(arriving, min_size=1, max_size=6))
-    def rollouts_come(self, rollouts):
+    @rule(rollouts=st.lists(arriving, min_size=1, max_size=6), link=links, tier=tiers)
+    def rollouts_come(self, rollouts, link, tier):
         for rollout in rollouts:
-            self.put(*rollout)
+            self.put(rollout, link, tier)
 
-    @rule(author=st.integers(0, len(KEYS) - 1))
-    def one_is_drawn(self, author):
-        drawn = self.pending_queue.draw(PEERS[author])
+    @rule(tier=tiers, last=st.sets(st.sampled_from(PEERS)))
+    def one_is_drawn(self, tier, last):
+        drawn = self.pending_queue.draw(tier, last=last.__contains__)
+        there = [each for each in self.waiting.values() if each.tier == tier]
         if drawn is None:
-            assert PEERS[author] not in map(self.peer_of, self.waiting.values())
-        else:
-            newest = [key for key, each in self.waiting.items() if self.peer_of(each) == PEERS[author]][-1]
-            assert self.waiting.pop(newest) == drawn
+            assert not there
+            return
+        chosen = self.waiting.pop(drawn.opened.envelope_id)
+        assert chosen.rollout == drawn
+        assert chosen.tier is tier
+        assert chosen is [each for each in there if (each.link, each.peer) == (chosen.link, chosen.peer)][-1]
+        assert chosen.peer not in last or all(each.peer in last for each in there)
 
     @rule(epoch=st.sampled_from([0, 4, 5, 8, 9]))
     def an_epoch_begins(self, epoch):
         self.pending_queue.advance(epoch)
-        self.waiting = {key: each for key, each in self.waiting.items() if epoch - each.header.epoch <= MAX_AGE}
+        self.keep(lambda each: epoch - each.rollout.header.epoch <= MAX_AGE)
 
     @rule(author=st.integers(0, len(KEYS) - 1))
     def a_peer_is_forgotten(self, author):
         self.pending_queue.forget(PEERS[author])
-        self.waiting = {key: each for key, each in self.waiting.items() if self.peer_of(each) != PEERS[author]}
+        self.keep(lambda each: each.peer != PEERS[author])
 
-    @precondition(lambda self: self.waiting)
     @rule()
     def the_node_restarts(self):
-        self.pending_queue = PendingQueue(self.database, MANIFEST, defences=SMALL)
+        self.pending_queue = PendingQueue(self.database, MANIFEST, rng=random.Random(0), defences=SMALL)
 
     @invariant()
     def it_holds_what_waits_and_within_its_bounds(self):
-        holders = [self.peer_of(each) for each in self.waiting.values()]
         assert self.stored() == set(self.waiting)
-        assert len(self.pending_queue) == len(holders) <= IN_ALL
-        assert self.pending_queue.peers() == sorted(set(holders))
-        assert all(holders.count(peer) <= PER_PEER for peer in holders)
+        assert len(self.pending_queue) == len(self.waiting)
+        assert all(count <= IN_TIER for count in Counter(each.tier for each in self.waiting.values()).values())
+        assert all(count <= PER_PEER for count in Counter(each.peer for each in self.waiting.values()).values())
 
-    def put(self, author, epoch, counter, keep):
+    def put(self, rollout, link, tier):
+        author, epoch, counter, keep = rollout
         whole = rollout_of(author, epoch, counter)
         came = replace(whole, bodies=tuple(body if k else None for body, k in zip(whole.bodies, keep, strict=True)))
         known = self.waiting.get(came.opened.envelope_id)
-        others = {envelope_id: each for envelope_id, each in self.waiting.items() if each is not known}
-        self.pending_queue.put(came)
+        self.pending_queue.put(came, link=link, tier=tier)
         if known:
-            came = replace(came, bodies=tuple(a or b for a, b in zip(came.bodies, known.bodies, strict=True)))
-        held = {peer: [key for key, each in others.items() if self.peer_of(each) == peer] for peer in PEERS}
-        if len(held[PEERS[author]]) == PER_PEER:
-            del others[held[PEERS[author]][0]]
-        elif len(others) == IN_ALL:
-            most = max(sorted(PEERS), key=lambda peer: len(held[peer]))
-            del others[held[most][0]]
-        self.waiting = {**others, came.opened.envelope_id: came}
+            bodies = tuple(a or b for a, b in zip(came.bodies, known.rollout.bodies, strict=True))
+            known.rollout = replace(came, bodies=bodies)
+            return
+        others, dropped = list(self.waiting.values()), self.dropped()
+        of_peer = [each for each in others if each.peer == PEERS[author]]
+        if len(of_peer) == PER_PEER:
+            dropped.remove(of_peer[0])
+            others.remove(of_peer[0])
+        in_tier = [each for each in others if each.tier == tier]
+        if len(in_tier) == IN_TIER:
+            self.holds_most(dropped.pop(), in_tier)
+        assert dropped == []
+        gone = self.dropped()
+        self.keep(lambda each: each not in gone)
+        self.waiting[came.opened.envelope_id] = Waiting(came, link, tier)
+
+    def dropped(self) -> list[Waiting]:
+        stored = self.stored()
+        return [each for key, each in self.waiting.items() if key not in stored]
+
+    def holds_most(self, dropped: Waiting, in_tier: list[Waiting]) -> None:
+        """It was the oldest of an issuer that held most on its link, and that link held most in the tier."""
+        links = Counter(each.link for each in in_tier)
+        issuers = Counter(each.peer for each in in_tier if each.link == dropped.link)
+        assert links[dropped.link] == max(links.values())
+        assert issuers[dropped.peer] == max(issuers.values())
+        assert dropped is next(each for each in in_tier if (each.link, each.peer) == (dropped.link, dropped.peer))
+
+    def keep(self, stays) -> None:
+        self.waiting = {key: each for key, each in self.waiting.items() if stays(each)}
 
     def stored(self) -> set[bytes]:
         return {row[0] for row in self.database.rows("SELECT envelope_id FROM inbox")}
-
-    def peer_of(self, rollout: Rollout) -> str:
-        return peer_id(rollout.opened.issuer)
 
 
 def test_the_inbox_gives_the_newest_first_and_makes_room_where_most_is_held_and_oldest():

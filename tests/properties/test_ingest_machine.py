@@ -6,6 +6,7 @@ The messages are real and signed. The model knows of each how it was made, and g
 
 import hashlib
 import random
+from collections import Counter
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -22,7 +23,7 @@ from sapo_node.storage.counters import Slot
 from sapo_node.storage.database import Database
 from sapo_node.trust import constants
 from sapo_node.trust.accounts import Account
-from sapo_node.trust.constants import MAX_AGE, Fact
+from sapo_node.trust.constants import MAX_AGE, Fact, Tier
 from sapo_node.trust.defences import DEFENDED
 from sapo_node.trust.ledger import Ledger
 from sapo_protocol import (
@@ -45,8 +46,9 @@ from validator_parts import ValidatorParts
 
 EPOCH, SKEW, GROUPS, ROUNDS = 600, 30, 2, 8
 MANIFEST = replace(load_manifest("starter"), genesis=0, epoch_seconds=EPOCH, completions=2, max_rounds=ROUNDS)
-UNTRUSTED_ENVELOPES, UNKNOWN_BANS = 5, 1
-DEFENCES = replace(DEFENDED, untrusted_envelopes=UNTRUSTED_ENVELOPES, unknown_banned=UNKNOWN_BANS)
+LINK_BURST, UNKNOWN_BANS = 5, 1
+DEFENCES = replace(DEFENDED, strangers_burst=LINK_BURST, strangers_per_second=1e-9, unknown_banned=UNKNOWN_BANS)
+"""What a link may bring of strangers it may bring until the node starts again."""
 KEYS = [Ed25519PrivateKey.from_private_bytes(bytes([n]) * 32) for n in range(5)]
 ISSUERS = [key.public_key().public_bytes_raw() for key in KEYS]
 PEERS = [peer_id(issuer) for issuer in ISSUERS]
@@ -150,7 +152,7 @@ def handle(validator: ValidatorParts, sender: str, data: bytes, *, is_evidence: 
 
 
 def tell_of_earlier_epochs(database: Database) -> None:
-    book = Ledger(database, rng=random.Random(0))
+    book = Ledger(database)
     for epoch in (1, 2, 3):
         book.at(epoch)
         for _ in range(constants.EARNED_PER_EPOCH):
@@ -190,7 +192,6 @@ class IngestMachine(RuleBasedStateMachine):
         self.waiting: dict[Content, set[int]] = {}
         """Those of them in the inbox."""
         self.drawn: list[tuple[Content, int]] = []
-        self.by_untrusted: set[Content] = set()
         self.banned_by_evidence: set[int] = set()
         self.own: set[Content] = set()
         self.the_node_starts_again()
@@ -207,7 +208,7 @@ class IngestMachine(RuleBasedStateMachine):
             for bodies in [*parts, whole]:
                 self.send(sender, Message(content, bodies))
                 if is_drawn:
-                    self.a_rollout_is_drawn_for_verification(content.author)
+                    self.a_rollout_is_drawn_for_verification(Tier.STRANGER)
 
     @rule(sender=senders, data=st.data(), bodies=stripped)
     def one_comes_again_with_other_bodies_left_out(self, sender, data, bodies):
@@ -263,13 +264,14 @@ class IngestMachine(RuleBasedStateMachine):
         if is_noticed:
             self.an_epoch_is_entered()
 
-    @rule(author=authors)
-    def a_rollout_is_drawn_for_verification(self, author):
-        rollout = self.validator.pending_queue.draw(PEERS[author])
+    @rule(tier=st.sampled_from(Tier))
+    def a_rollout_is_drawn_for_verification(self, tier):
+        rollout = self.validator.pending_queue.draw(tier)
         if rollout is None:
-            assert author not in {content.author for content in self.waiting}
+            assert tier not in {self.tier_of(content) for content in self.waiting}
             return
         (content,) = [each for each in self.waiting if envelope_id_of(each) == rollout.opened.envelope_id]
+        assert self.tier_of(content) is tier
         fresh = self.waiting.pop(content)
         assert rollout.bodies == tuple(body if k in fresh else None for k, body in enumerate(bodies_of(content)))
         self.drawn += [(content, k) for k in fresh]
@@ -278,6 +280,8 @@ class IngestMachine(RuleBasedStateMachine):
     def the_node_starts_again(self):
         self.validator = ValidatorParts(self.database, MANIFEST, random.Random(0), KEYS[OWN], defences=DEFENCES)
         self.validator.clock.time = self.now
+        self.brought = Counter[str]()
+        """Rollouts of strangers, by the link that brought them."""
         self.an_epoch_is_entered()
 
     @invariant()
@@ -318,7 +322,7 @@ class IngestMachine(RuleBasedStateMachine):
         is_heard = self.court_hears(content.author)
         self.judge(sender, message.encoded(), expected, epoch=content.epoch)
         if expected == PASSES:
-            self.let_through(message)
+            self.let_through(sender, message)
         if expected == (IGNORE, Ignored.EQUIVOCATION) and is_heard:
             self.ban(content.author)
         is_alarm = content.author == OWN and content not in self.own and expected == (IGNORE, Ignored.DUPLICATE)
@@ -328,9 +332,7 @@ class IngestMachine(RuleBasedStateMachine):
         """The steps of the spec, from what the model knows."""
         content, bodies, admits = message.content, message.bodies, self.validator.ledger.admits
         ahead = content.epoch * EPOCH - self.now
-        untrusted = {each for each in self.by_untrusted if each in self.taken and each.epoch == content.epoch}
         is_new_here = content.author != KNOWN
-        gave_nothing = content.author not in (KNOWN, GIVER)
         return decide(
             (not admits(sender), IGNORE, Ignored.SENDER_BANNED),
             (content in self.taken and message.present <= self.taken[content], IGNORE, Ignored.DUPLICATE),
@@ -343,7 +345,7 @@ class IngestMachine(RuleBasedStateMachine):
             (content.author == OWN, IGNORE, Ignored.DUPLICATE),
             (self.accepted.get(content.round, content) != content, IGNORE, Ignored.EQUIVOCATION),
             (is_new_here and content.counter >= ROUNDS / 2, IGNORE, Ignored.OVER_QUOTA),
-            (gave_nothing and len(untrusted) >= UNTRUSTED_ENVELOPES, IGNORE, Ignored.OVER_QUOTA),
+            (is_new_here and self.brought[sender] >= LINK_BURST, IGNORE, Ignored.LINK_BUSY),
         )
 
     def expected_of_evidence(self, sender: str, evidence: Evidence):
@@ -367,14 +369,13 @@ class IngestMachine(RuleBasedStateMachine):
         self.unknown_banned += author not in (KNOWN, GIVER)
         self.waiting = {each: bodies for each, bodies in self.waiting.items() if each.author != author}
 
-    def let_through(self, message: Message) -> None:
+    def let_through(self, sender: str, message: Message) -> None:
         content = message.content
         fresh = message.present - self.taken.setdefault(content, set())
         self.accepted[content.round] = content
         self.taken[content] |= fresh
         self.waiting.setdefault(content, set()).update(fresh)
-        if content.author != KNOWN:
-            self.by_untrusted.add(content)
+        self.brought[sender] += content.author != KNOWN
 
     def judge(self, sender: str, data: bytes, expected, *, epoch: int = 0, is_evidence: bool = False) -> None:
         """Send it, compare verdict and reason, and see that no account changed but that of who is to blame."""
@@ -397,6 +398,9 @@ class IngestMachine(RuleBasedStateMachine):
         self.other_node.clock.time = epoch * EPOCH
         sender = f"sender {self.other_node.ingest.refused.total()}"
         return handle(self.other_node, sender, data, is_evidence=is_evidence)
+
+    def tier_of(self, content: Content) -> Tier:
+        return Tier.PROVEN if content.author == KNOWN else Tier.STRANGER
 
     def accounts(self) -> dict[str, Account]:
         return {account.peer: account for account in self.validator.ledger.accounts()}

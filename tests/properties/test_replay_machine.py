@@ -36,7 +36,6 @@ KEYS = tuple(Key(issuer, epoch, counter) for issuer in ISSUERS for epoch in EPOC
 class Entry:
     content: str
     bodies: set[int]
-    untrusted: bool
 
 
 def bits(bodies: set[int]) -> int:
@@ -56,9 +55,8 @@ class ReplayMachine(RuleBasedStateMachine):
         key=st.sampled_from(KEYS),
         content=st.sampled_from(CONTENTS),
         bodies=st.sets(st.sampled_from(BODIES)),
-        untrusted=st.booleans(),
     )
-    def an_envelope_arrives(self, key, content, bodies, untrusted):
+    def an_envelope_arrives(self, key, content, bodies):
         """Taken in as the validator does it: not before the window, not against the first, each body at most once."""
         if not self.window.remembers(key.epoch):
             return
@@ -68,12 +66,11 @@ class ReplayMachine(RuleBasedStateMachine):
             assert self.entries[key].content != content
             assert received is None
             return
-        known = self.entries.setdefault(key, Entry(content, set(), untrusted))
+        known = self.entries.setdefault(key, Entry(content, set()))
         fresh = {k for k in bodies if not (received or 0) >> k & 1}
-        self.window.accept(opened, key.header(), received=(received or 0) | bits(bodies), untrusted=untrusted)
+        self.window.accept(opened, key.header(), received=(received or 0) | bits(bodies))
         self.taken += [(key, k) for k in sorted(fresh)]
         known.bodies |= bodies
-        known.untrusted = untrusted
 
     @rule(epoch=st.sampled_from(EPOCHS))
     def an_epoch_is_forgotten(self, epoch):
@@ -94,12 +91,6 @@ class ReplayMachine(RuleBasedStateMachine):
             for content in CONTENTS:
                 came = bits(entry.bodies) if entry and entry.content == content else None
                 assert self.window.received(key.opened(content).envelope_id) == came
-
-    @invariant()
-    def untrusted_peers_are_counted_by_epoch(self):
-        for epoch in EPOCHS:
-            counted = [key for key, entry in self.entries.items() if key.epoch == epoch and entry.untrusted]
-            assert self.window.untrusted(epoch) == len(counted)
 
     @invariant()
     def what_was_forgotten_is_known_to_be(self):

@@ -20,7 +20,7 @@ def answering(manifest, network, *, seed):
     responder = Responder(
         context_of(manifest, rng),
         message_store=MessageStore(manifest),
-        ledger=Ledger(Database(None, SCHEMA), rng=rng),
+        ledger=Ledger(Database(None, SCHEMA)),
         peers=lambda: network().peers(),
     )
     return Requests(pull_protocol(manifest), responder.answer)
@@ -29,7 +29,7 @@ def answering(manifest, network, *, seed):
 def asking(manifest, network, *, shards=None):
     """A node's asking, which follows these shards, or all."""
     database, rng = Database(None, SCHEMA), random.Random(0)
-    ledger = Ledger(database, rng=rng)
+    ledger = Ledger(database)
     subscriptions = ShardSubscriptions(manifest, ledger, rng)
     if shards is not None:
         subscriptions.shards = frozenset(shards)

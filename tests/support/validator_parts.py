@@ -47,9 +47,9 @@ class ValidatorParts:
         self.clock = ManualClock(3_100)
         self.swarm = context_of(manifest, rng, clock=self.clock, key=key)
         self.fatal: list[LocalError] = []
-        self.ledger = Ledger(database, trusted=trusted, rng=rng, defences=defences)
+        self.ledger = Ledger(database, trusted=trusted, defences=defences)
         self.equivocation_handler = EquivocationHandler(self.ledger, defences=defences)
-        self.pending_queue = PendingQueue(database, manifest, defences=defences)
+        self.pending_queue = PendingQueue(database, manifest, rng=rng, defences=defences)
         self.message_store = MessageStore(manifest)
         self.counters = Counters(database, manifest, now=self.clock.now(), key_is_new=True, rng=rng)
         self.ingest = Ingest(

@@ -82,23 +82,21 @@ DEFENCES: Mapping[str, Defence] = {
     "evidence budget": Defence("node/sapo_node/trust/equivocation.py", {"unknown_banned": MANY}),
     "durable ledger": Defence("node/sapo_node/trust/ledger.py", {"durable_bans": False}),
     "blame to the author": Defence("node/sapo_node/ingest/validator.py", blames_carriers=True),
-    "begun first": Defence("node/sapo_node/verification/scheduler.py", {"begun_first": False}),
+    "link lottery": Defence("node/sapo_node/ingest/pending.py", {"pending_by_link": False}),
+    "tier places": Defence("node/sapo_node/ingest/pending.py", {"pending_by_tier": False}),
     "inbox bounds": Defence("node/sapo_node/ingest/pending.py", {"pending_per_peer": MANY, "pending_rollouts": MANY}),
     "untrusted class": Defence(
         "node/sapo_node/sampling/sampler.py",
         {
             "strangers_share": 1.0,
-            "untrusted_verifications": 64,
             "untrusted_counters": 1.0,
-            "untrusted_envelopes": MANY,
         },
     ),
-    "envelope quota": Defence(
-        "node/sapo_node/ingest/rate_limit.py", {"untrusted_counters": 1.0, "untrusted_envelopes": MANY}
+    "envelope quota": Defence("node/sapo_node/ingest/validator.py", {"untrusted_counters": 1.0}),
+    "link rate": Defence(
+        "node/sapo_node/ingest/rate_limit.py", {"strangers_per_second": float(MANY), "strangers_burst": float(MANY)}
     ),
-    "promotion limits": Defence(
-        "node/sapo_node/trust/ledger.py", {"earned_per_epoch": MANY, "promotions_share": float(MANY)}
-    ),
+    "promotion limits": Defence("node/sapo_node/trust/ledger.py", {"earned_per_epoch": MANY}),
     "flood publishing": Defence("node/sapo_node/net/gossipsub.py", network={"flood_publishing": False}),
     "gossip repair": Defence("node/sapo_node/net/gossipsub.py", network={"gossip_repair": False}),
     "dialled mesh peers": Defence("node/sapo_node/net/gossipsub.py", network={"dialled_mesh_peers": False}),

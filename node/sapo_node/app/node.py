@@ -119,7 +119,7 @@ def build_node(
     """
     ledger = _ledger(config, swarm, database, counters, defences)
     equivocation_handler = EquivocationHandler(ledger, defences=defences)
-    pending_queue = PendingQueue(database, swarm.manifest, defences=defences)
+    pending_queue = PendingQueue(database, swarm.manifest, rng=swarm.rng, defences=defences)
     pool = Pool(database, defences=defences)
     message_store = _own_messages(counters, swarm.manifest)
     _forget(config.banned, pending_queue, pool)
@@ -152,7 +152,7 @@ def build_node(
         scorer=scorer,
         verifier=verifier,
         pool=pool,
-        scheduler=_scheduler(swarm, verifier, pool, ledger, pending_queue=pending_queue, defences=defences),
+        scheduler=VerificationScheduler(pending_queue=pending_queue, verifier=verifier, pool=pool, ledger=ledger),
         policy=policy,
         trainer=_trainer(config, database, pool, policy) if policy else None,
         contributor=contributor,
@@ -170,20 +170,6 @@ def _verifier(
     return Verifier(swarm, scorer, ledger, on_verified=on_verified, defences=defences)
 
 
-def _scheduler(
-    swarm: SwarmContext,
-    verifier: Verifier,
-    pool: Pool,
-    ledger: Ledger,
-    *,
-    pending_queue: PendingQueue,
-    defences: Defences,
-) -> VerificationScheduler:
-    return VerificationScheduler(
-        pending_queue=pending_queue, verifier=verifier, pool=pool, ledger=ledger, rng=swarm.rng, defences=defences
-    )
-
-
 def _forget(banned: Iterable[str], pending_queue: PendingQueue, pool: Pool) -> None:
     """Drop what waits of peers that the operator has banned since the last start."""
     for peer in banned:
@@ -194,7 +180,7 @@ def _forget(banned: Iterable[str], pending_queue: PendingQueue, pool: Pool) -> N
 def _ledger(config: Config, swarm: SwarmContext, database: Database, counters: Counters, defences: Defences) -> Ledger:
     now = swarm.clock.now
     named = {"trusted": config.trusted, "banned": config.banned}
-    return Ledger(database, epoch=counters.epoch(now()), **named, rng=swarm.rng, now=now, defences=defences)
+    return Ledger(database, epoch=counters.epoch(now()), **named, now=now, defences=defences)
 
 
 def _own_messages(counters: Counters, manifest: Manifest) -> MessageStore:

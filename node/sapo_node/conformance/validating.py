@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import MappingProxyType
 
 import trio
@@ -18,8 +18,7 @@ from sapo_node.storage.context import SwarmContext
 from sapo_node.storage.counters import Counters
 from sapo_node.storage.database import Database
 from sapo_node.storage.keys import Identity
-from sapo_node.trust.accounts import Account
-from sapo_node.trust.constants import PeerState
+from sapo_node.trust.constants import Tier
 from sapo_node.trust.equivocation import EquivocationHandler
 from sapo_node.trust.ledger import Ledger
 from sapo_node.verification.verifier import Unusable
@@ -59,23 +58,24 @@ class _FixedClock(Clock):
 
 
 class _OpenLedger(Ledger):
-    """Peer states are local policy, which no vector tests: here every peer is healthy."""
+    """Tiers are local policy, which no vector tests: here every peer is a friend."""
 
-    def of(self, peer: str) -> Account:
-        return replace(super().of(peer), state=PeerState.HEALTHY)
+    def tier(self, peer: str) -> Tier:
+        del peer
+        return Tier.FRIEND
 
 
 def validator_at(manifest: Manifest, now: float = 0.0) -> Ingest:
     """The node's validator with an empty database, at a fixed time in Unix seconds."""
     database, rng = Database(None, SCHEMA), random.Random(0)  # noqa: S311
-    ledger = _OpenLedger(database, rng=rng)
+    ledger = _OpenLedger(database)
     return Ingest(
         SwarmContext(manifest, _FixedClock(now), _OWN_KEY, rng),
         database=database,
         counters=Counters(database, manifest, now=now, key_is_new=True, rng=rng),
         ledger=ledger,
         equivocation_handler=EquivocationHandler(ledger),
-        pending_queue=PendingQueue(database, manifest),
+        pending_queue=PendingQueue(database, manifest, rng=rng),
         message_store=MessageStore(manifest),
         on_fatal=_stop,
     )

@@ -1,14 +1,19 @@
-"""Rollouts that are signed and well-formed but not yet verified: bounded, and drawn by peer, never first-come.
+"""Rollouts that are signed and well-formed but not yet verified: bounded, and drawn by lottery, never first-come.
 
-Among peers of one state a peer is drawn at random and then the rollout of it that arrived last: a peer that sends
-more is not verified more, and what is trained on is what its policy does by now. What overflows is the oldest of the
-peer that holds most.
+Each tier has places of its own (PENDING_ROLLOUTS), so that strangers never take those of a friend. Inside a tier the
+queue charges the link: the peer that first brought a rollout, whoever signed it. Keys cost nothing, and a link does.
+
+- A full tier drops the oldest rollout of the issuer that holds most on the link that holds most.
+- A draw takes a link at random, then an issuer on it at random, then the rollout of that issuer that arrived last: what
+  is trained on is what its policy does by now.
 """
 
-import heapq
-from collections import Counter
+import random
+from collections import defaultdict
+from collections.abc import Callable, Iterator
 
 from sapo_node.storage.database import Database
+from sapo_node.trust.constants import Tier
 from sapo_node.trust.defences import DEFENDED, Defences
 from sapo_protocol import (
     Manifest,
@@ -19,55 +24,100 @@ from sapo_protocol import (
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS inbox (
-    envelope_id BLOB PRIMARY KEY, peer TEXT NOT NULL, epoch INTEGER NOT NULL, message BLOB NOT NULL
+    envelope_id BLOB PRIMARY KEY, peer TEXT NOT NULL, epoch INTEGER NOT NULL, message BLOB NOT NULL,
+    link TEXT NOT NULL DEFAULT '', tier TEXT NOT NULL DEFAULT 'stranger'
 );
 CREATE INDEX IF NOT EXISTS inbox_peer ON inbox (peer);
 """
 
 
+class _Counts:
+    """How many rollouts each name holds, and at hand the names that hold most."""
+
+    def __init__(self) -> None:
+        self.total = 0
+        self._held: dict[str, int] = {}
+        self._names: defaultdict[int, dict[str, None]] = defaultdict(dict)
+        """Those that hold a number of rollouts, by that number."""
+        self._most = 0
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._held)
+
+    def __getitem__(self, name: str) -> int:
+        return self._held.get(name, 0)
+
+    def change(self, name: str, by: int) -> None:
+        before = self._held.pop(name, 0)
+        self._names[before].pop(name, None)
+        self.total += by
+        if before + by:
+            self._held[name] = before + by
+            self._names[before + by][name] = None
+        self._most = max(self._most, before + by)
+        while self._most and not self._names[self._most]:
+            del self._names[self._most]
+            self._most -= 1
+
+    def fullest(self, rng: random.Random) -> str:
+        """A name that holds most, at random among equals."""
+        return rng.choice(list(self._names[self._most]))
+
+
 class PendingQueue:
     """Rollouts that wait for verification."""
 
-    def __init__(self, database: Database, manifest: Manifest, *, defences: Defences = DEFENDED) -> None:
+    def __init__(
+        self, database: Database, manifest: Manifest, *, rng: random.Random, defences: Defences = DEFENDED
+    ) -> None:
         self._database = database
         self._manifest = manifest
+        self._rng = rng
         self._defences = defences
         self._recount()
 
     def __len__(self) -> int:
-        return self._total
+        return self._peers.total
 
-    def peers(self) -> list[str]:
-        """The peers of whom rollouts wait, in a stable order."""
-        return sorted(self._held)
-
-    def put(self, rollout: Rollout) -> None:
-        """Add a rollout, or bodies to one that still waits; make room where there is none."""
+    def put(self, rollout: Rollout, *, link: str, tier: Tier) -> None:
+        """Add a rollout that came by a link (a peer id), or bodies to one that still waits; make room where there is
+        none.
+        """
         peer, envelope_id = peer_id(rollout.opened.issuer), rollout.opened.envelope_id
-        bodies = rollout.bodies
         waiting = self._database.row("SELECT message FROM inbox WHERE envelope_id = ?", envelope_id)
         if waiting:
-            bodies = tuple(new or old for new, old in zip(bodies, self._open(waiting[0]).bodies, strict=True))
-            self._remove(envelope_id, peer)
-        if self._held[peer] >= self._defences.pending_per_peer:
-            self._drop_oldest_of(peer)
-        elif len(self) >= self._defences.pending_rollouts:
-            self._drop_oldest_of(self._fullest())
-        message = encode_message(rollout.opened.envelope, bodies)
+            old = self._open(waiting[0]).bodies
+            bodies = tuple(new or known for new, known in zip(rollout.bodies, old, strict=True))
+            message = encode_message(rollout.opened.envelope, bodies)
+            self._database.execute("UPDATE inbox SET message = ? WHERE envelope_id = ?", message, envelope_id)
+            return
+        link = link if self._defences.pending_by_link else ""
+        tier = tier if self._defences.pending_by_tier else Tier.STRANGER
+        if self._peers[peer] >= self._defences.pending_per_peer:
+            self._take("peer = ? ORDER BY rowid", peer)
+        if self._links[tier].total >= self._defences.pending_rollouts:
+            fullest = self._links[tier].fullest(self._rng)
+            issuer = self._issuers[tier, fullest].fullest(self._rng)
+            self._take("peer = ? AND link = ? AND tier = ? ORDER BY rowid", issuer, fullest, tier)
+        message = encode_message(rollout.opened.envelope, rollout.bodies)
         self._database.execute(
-            "INSERT INTO inbox VALUES (?, ?, ?, ?)", envelope_id, peer, rollout.header.epoch, message
+            "INSERT INTO inbox VALUES (?, ?, ?, ?, ?, ?)", envelope_id, peer, rollout.header.epoch, message, link, tier
         )
-        self._change(peer, 1)
+        self._change(tier, link, peer, 1)
 
-    def draw(self, peer: str) -> Rollout | None:
-        """Take out the rollout of a peer that arrived last; None when there is none."""
-        row = self._database.row(
-            "SELECT envelope_id, message FROM inbox WHERE peer = ? ORDER BY rowid DESC LIMIT 1", peer
-        )
-        if row is None:
+    def draw(self, tier: Tier, *, last: Callable[[str], bool] = lambda _: False) -> Rollout | None:
+        """Take out a rollout of a tier by lottery; None when there is none.
+
+        Rollouts of issuers for which `last(peer id)` is true are drawn when no other waits in the tier.
+        """
+        waiting = {link: list(self._issuers[tier, link]) for link in self._links[tier]}
+        first = {link: [peer for peer in issuers if not last(peer)] for link, issuers in waiting.items()}
+        chosen = {link: issuers for link, issuers in first.items() if issuers} or waiting
+        if not chosen:
             return None
-        envelope_id, message = row
-        self._remove(envelope_id, peer)
+        link = self._rng.choice(list(chosen))
+        peer = self._rng.choice(chosen[link])
+        message = self._take("peer = ? AND link = ? AND tier = ? ORDER BY rowid DESC", peer, link, tier)
         return self._open(message)
 
     def advance(self, epoch: int) -> None:
@@ -77,43 +127,37 @@ class PendingQueue:
 
     def forget(self, peer: str) -> None:
         """Drop all rollouts of a peer."""
-        self._database.execute("DELETE FROM inbox WHERE peer = ?", peer)
-        self._total -= self._held.pop(peer, 0)
+        for tier, link in self._database.rows("DELETE FROM inbox WHERE peer = ? RETURNING tier, link", peer):
+            self._change(tier, link, peer, -1)
 
     def _recount(self) -> None:
-        self._held = Counter(dict(self._database.rows("SELECT peer, count(*) FROM inbox GROUP BY peer")))
-        self._total = self._held.total()
-        self._rank()
+        self._peers = _Counts()
+        self._links: defaultdict[str, _Counts] = defaultdict(_Counts)
+        """By tier, the links by which its rollouts came."""
+        self._issuers: defaultdict[tuple[str, str], _Counts] = defaultdict(_Counts)
+        """By tier and link, the peers that signed them."""
+        for tier, link, peer, count in self._database.rows(
+            "SELECT tier, link, peer, count(*) FROM inbox GROUP BY tier, link, peer"
+        ):
+            self._change(tier, link, peer, count)
 
-    def _rank(self) -> None:
-        self._ranked: list[tuple[int, str]] = [(-count, peer) for peer, count in self._held.items()]
-        heapq.heapify(self._ranked)
-
-    def _change(self, peer: str, by: int) -> None:
-        self._total += by
-        self._held[peer] += by
-        if not self._held[peer]:
-            del self._held[peer]
-            return
-        heapq.heappush(self._ranked, (-self._held[peer], peer))
-        if len(self._ranked) > 4 * self._defences.pending_rollouts:
-            self._rank()
-
-    def _fullest(self) -> str:
-        """The peer that holds most. A heap has it at hand, where an entry whose count is no longer true is skipped."""
-        while -self._ranked[0][0] != self._held.get(self._ranked[0][1]):
-            heapq.heappop(self._ranked)
-        return self._ranked[0][1]
+    def _change(self, tier: str, link: str, peer: str, by: int) -> None:
+        self._peers.change(peer, by)
+        self._links[tier].change(link, by)
+        self._issuers[tier, link].change(peer, by)
+        if not self._issuers[tier, link].total:
+            del self._issuers[tier, link]
 
     def _open(self, message: bytes) -> Rollout:
         """Stored bytes go through the same validator as received ones, so a damaged row cannot become a rollout."""
         return self._defences.open_message(message, self._manifest)
 
-    def _drop_oldest_of(self, peer: str) -> None:
-        row = self._database.row("SELECT envelope_id FROM inbox WHERE peer = ? ORDER BY rowid LIMIT 1", peer)
-        if row:
-            self._remove(row[0], peer)
-
-    def _remove(self, envelope_id: bytes, peer: str) -> None:
-        if self._database.execute("DELETE FROM inbox WHERE envelope_id = ?", envelope_id):
-            self._change(peer, -1)
+    def _take(self, order: str, *values: str) -> bytes:
+        """Take out the first rollout in an order; its message."""
+        [(tier, link, peer, message)] = self._database.rows(
+            f"DELETE FROM inbox WHERE rowid IN (SELECT rowid FROM inbox WHERE {order} LIMIT 1) "  # noqa: S608 - ours
+            "RETURNING tier, link, peer, message",
+            *values,
+        )
+        self._change(tier, link, peer, -1)
+        return bytes(message)

@@ -5,8 +5,6 @@ back, an epoch that was forgotten is refused from then on, whatever the clock sa
 a second one with other content under the same counter makes the pair a proof of equivocation.
 """
 
-from collections import Counter
-
 from sapo_node.storage.database import Database
 from sapo_node.trust.defences import DEFENDED, Defences
 from sapo_protocol import Header, Opened
@@ -14,7 +12,8 @@ from sapo_protocol import Header, Opened
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS seen (
     issuer BLOB, epoch INTEGER, counter INTEGER, envelope_id BLOB NOT NULL, envelope BLOB NOT NULL,
-    received INTEGER NOT NULL, newcomer INTEGER NOT NULL, PRIMARY KEY (issuer, epoch, counter)
+    received INTEGER NOT NULL, newcomer INTEGER NOT NULL,  -- version 0.1 counted by it
+    PRIMARY KEY (issuer, epoch, counter)
 );
 CREATE INDEX IF NOT EXISTS seen_id ON seen (envelope_id);
 CREATE TABLE IF NOT EXISTS forgotten (before INTEGER NOT NULL);
@@ -27,8 +26,6 @@ class ReplayWindow:
     def __init__(self, database: Database, *, defences: Defences = DEFENDED) -> None:
         self._database = database
         self._defences = defences
-        by_epoch = database.rows("SELECT epoch, count(*) FROM seen WHERE newcomer = 1 GROUP BY epoch")
-        self._untrusted = Counter(dict(by_epoch))
         row = database.row("SELECT before FROM forgotten")
         self._forgotten: int | None = row[0] if row else None
 
@@ -51,23 +48,17 @@ class ReplayWindow:
         )
         return row[0] if row else None
 
-    def untrusted(self, epoch: int) -> int:
-        """How many envelopes of untrusted peers were accepted in an epoch."""
-        return self._untrusted[epoch]
-
-    def accept(self, opened: Opened, header: Header, *, received: int, untrusted: bool) -> None:
+    def accept(self, opened: Opened, header: Header, *, received: int) -> None:
         """Remember an envelope and which of its bodies have come by now."""
-        place = (opened.issuer, header.epoch, header.counter)
-        before = self._database.row("SELECT newcomer FROM seen WHERE issuer = ? AND epoch = ? AND counter = ?", *place)
         self._database.execute(
-            "INSERT OR REPLACE INTO seen VALUES (?, ?, ?, ?, ?, ?, ?)",
-            *place,
+            "INSERT OR REPLACE INTO seen VALUES (?, ?, ?, ?, ?, ?, 0)",
+            opened.issuer,
+            header.epoch,
+            header.counter,
             opened.envelope_id,
             opened.envelope,
             received,
-            untrusted,
         )
-        self._untrusted[header.epoch] += untrusted - (before[0] if before else 0)
 
     def forget_before(self, epoch: int) -> None:
         """Drop what the window refuses anyway, for good."""
@@ -76,7 +67,6 @@ class ReplayWindow:
             self._database.execute("DELETE FROM forgotten")
             self._database.execute("INSERT INTO forgotten VALUES (?)", epoch)
             self._forgotten = epoch
-            self._untrusted = Counter({each: count for each, count in self._untrusted.items() if each >= epoch})
 
     def remembers(self, epoch: int) -> bool:
         """Whether what was accepted in an epoch is still known."""

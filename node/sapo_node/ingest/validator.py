@@ -20,7 +20,7 @@ from sapo_node.net.interface import Verdict
 from sapo_node.storage.context import SwarmContext
 from sapo_node.storage.counters import Counters, KeyInUseElsewhere
 from sapo_node.storage.database import Database, StateError
-from sapo_node.trust.constants import Fact, PeerState
+from sapo_node.trust.constants import Fact, Tier
 from sapo_node.trust.defences import DEFENDED, Defences
 from sapo_node.trust.equivocation import EquivocationHandler
 from sapo_node.trust.ledger import Ledger
@@ -31,7 +31,6 @@ from sapo_protocol import (
     LocalError,
     Opened,
     RemoteError,
-    Rollout,
     Sealed,
     decode_evidence,
     encode_evidence,
@@ -48,6 +47,7 @@ class Ignored(StrEnum):
     """Why a message was set aside although nothing proves it wrong."""
 
     SENDER_BUSY = "sender over its rate"
+    LINK_BUSY = "link over its rate for strangers"
     SENDER_BANNED = "sender banned"
     ISSUER_BANNED = "issuer banned"
     DUPLICATE = "duplicate"
@@ -101,6 +101,8 @@ class Ingest:
         """The envelope of the rollout at hand, as soon as there is one."""
         self._window = ReplayWindow(database, defences=defences)
         self._quota = SenderQuota(rate=defences.messages_per_second, burst=defences.message_burst)
+        self._strangers = SenderQuota(rate=defences.strangers_per_second, burst=defences.strangers_burst)
+        """What each sender may bring of strangers."""
         self.accepted = 0
         self.pulled = 0
         """Of the accepted ones, those that this node had asked for."""
@@ -109,11 +111,11 @@ class Ingest:
 
     async def handle(self, sender: str, data: bytes, *, shard: int) -> Verdict:
         """Judge one rollout message of `sender` (a peer id) on the topic of a shard. Never raises and never waits."""
-        return self._judge(sender, data, partial(self._admit, shard=shard))
+        return self._judge(sender, data, partial(self._admit, sender=sender, shard=shard))
 
     async def handle_synchronised(self, sender: str, data: bytes) -> Verdict:
         """Judge one rollout message that `sender` was asked for, and so is not charged for. Never raises or waits."""
-        verdict = self._judge(sender, data, self._admit, asked=True)
+        verdict = self._judge(sender, data, partial(self._admit, sender=sender), asked=True)
         self.pulled += verdict is Verdict.ACCEPT
         return verdict
 
@@ -172,8 +174,8 @@ class Ingest:
         if not self._ledger.admits(sender):
             raise _Ignore(Ignored.SENDER_BANNED)
 
-    def _admit(self, data: bytes, now: float, *, shard: int | None = None) -> None:
-        """Steps 2 to 15 of the spec for rollouts (spec/gossip.md), in its order; no shard for what came on no topic."""
+    def _admit(self, data: bytes, now: float, *, sender: str, shard: int | None = None) -> None:
+        """Steps 2 to 15 of the spec for rollouts (spec/gossip.md), in its order; no shard for what was asked for."""
         defences = self._defences
         # Steps 2 and 3: MSG-1, MSG-2.
         envelope, bodies = defences.decode_message(data, self._manifest)
@@ -202,13 +204,14 @@ class Ingest:
         # Step 13: REP-2.
         self._require_first(sealed, header)
         # Step 14: local.
-        self._require_place(rollout)
+        tier = self._ledger.tier(peer_id(sealed.issuer))
+        if tier is Tier.STRANGER:
+            self._require_place(header, sender, now, asked=shard is None)
         # Step 15.
-        untrusted = self._ledger.state(peer_id(sealed.issuer)) is not PeerState.HEALTHY
         fresh = tuple(None if received >> k & 1 else body for k, body in enumerate(bodies))
         with self._database.transaction():
-            self._window.accept(rollout.opened, rollout.header, received=received | _bits(bodies), untrusted=untrusted)
-            self._pending_queue.put(replace(rollout, bodies=fresh))
+            self._window.accept(rollout.opened, rollout.header, received=received | _bits(bodies))
+            self._pending_queue.put(replace(rollout, bodies=fresh), link=sender, tier=tier)
         self._message_store.put(rollout)
         self.accepted += 1
 
@@ -246,16 +249,15 @@ class Ingest:
             self._ban(encode_evidence(accepted, sealed), publish=True)
         raise _Ignore(Ignored.EQUIVOCATION)
 
-    def _require_place(self, rollout: Rollout) -> None:
-        """The quotas of peers that are not healthy. Names that never gave anything have one in common, which must not
-        keep out those who did: they are few, since each was verified.
+    def _require_place(self, header: Header, sender: str, now: float, *, asked: bool) -> None:
+        """The quotas of a stranger's rollout: the counters of its issuer, and the rate of the link that brings it.
+
+        A message that this node asked for is not charged to the link: what it asks for bounds what comes.
         """
-        header, account = rollout.header, self._ledger.of(peer_id(rollout.opened.issuer))
-        if account.state is not PeerState.HEALTHY:
-            over = header.counter >= self._manifest.max_rounds * self._defences.untrusted_counters
-            crowded = self._window.untrusted(header.epoch) >= self._defences.untrusted_envelopes
-            if over or (crowded and not account.earned):
-                raise _Ignore(Ignored.OVER_QUOTA)
+        if header.counter >= self._manifest.max_rounds * self._defences.untrusted_counters:
+            raise _Ignore(Ignored.OVER_QUOTA)
+        if not asked and not self._strangers.take(sender, now):
+            raise _Ignore(Ignored.LINK_BUSY)
 
     def _accept_evidence(self, data: bytes, now: float) -> None:
         """Steps 2 to 11 of the spec for evidence (spec/gossip.md), in its order. Evidence has no window: `now` does not

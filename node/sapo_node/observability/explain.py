@@ -210,8 +210,8 @@ def _outlook(account: Account) -> str:
             )
         case PeerState.PROBATION:
             return (
-                f"It has the limits of an untrusted peer until its trust is {constants.RECOVERED_TRUST:g} "
-                f"again: verified groups raise it."
+                f"It is verified after all strangers until its trust is {constants.RECOVERED_TRUST:g}: verified groups "
+                f"raise it. Then it is untrusted, and has earned nothing yet."
             )
         case PeerState.BANNED:
             return "Nothing of it is taken until the ban ends."

@@ -45,6 +45,11 @@ REASONS: Mapping[str, Reason] = MappingProxyType(
         Ignored.SENDER_BUSY: Reason(
             "The peer that brought it sends more than this node takes from one.", "Fewer messages from that peer."
         ),
+        Ignored.LINK_BUSY: Reason(
+            "Its author is a stranger, and the peer that brought it brings more of strangers than this node takes from "
+            "one peer.",
+            "Another peer that brings it, or a request for it. Or name its author in `trusted`.",
+        ),
         Ignored.SENDER_BANNED: Reason("The peer that brought it is banned here.", "Another peer that brings it."),
         Ignored.ISSUER_BANNED: Reason(
             "Its author is banned here.",
@@ -57,7 +62,7 @@ REASONS: Mapping[str, Reason] = MappingProxyType(
             "Right clocks: compare this machine's with the author's, and look for a slow network between them.",
         ),
         Ignored.OVER_QUOTA: Reason(
-            "Its author is untrusted and has sent more than an untrusted peer may, or all of them together have.",
+            "Its author is untrusted and has sent more than an untrusted peer may.",
             "Verified groups over at least two epochs. Or name the peer in `trusted`.",
         ),
         Ignored.EQUIVOCATION: Reason(

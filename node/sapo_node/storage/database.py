@@ -9,7 +9,7 @@ import json
 import sqlite3
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -90,8 +90,21 @@ class Database:
         run("PRAGMA synchronous = NORMAL")
         if is_new:  # before the tables: a database whose creation was interrupted is then known as one of this program
             run(f"PRAGMA user_version = {SCHEMA_VERSION}")
+        else:
+            self._add_columns(schema)
         for statements in schema:
             self._connection.executescript(statements)
+
+    def _add_columns(self, schema: tuple[str, ...]) -> None:
+        """Add the columns that tables of an earlier version lack, with their defaults."""
+        with closing(Database(None, schema)) as new:
+            for (table,) in new.rows("SELECT name FROM sqlite_master WHERE type = 'table'"):
+                columns = f"PRAGMA table_info({table})"
+                there = {name for _, name, *_ in self.rows(columns)}
+                for _, name, kind, not_null, default, _ in new.rows(columns):
+                    if there and name not in there:
+                        constraint = f"NOT NULL DEFAULT {default}" if not_null else ""
+                        self.execute(f"ALTER TABLE {table} ADD COLUMN {name} {kind} {constraint}")
 
     def check(self) -> None:
         """Read the whole database. Raises StateError where any of it is damaged."""

@@ -39,8 +39,7 @@ class Account:
     earned_now: int = 0
     """Those of `earned_epoch`."""
     since: int = 0
-    """Epoch of the promotion, the ban or its end, whichever was last. Probation and what ends it do not change it: who
-    could choose the epoch would choose a cohort for itself."""
+    """Epoch of the last change of state."""
 
     named: bool = False
     """Whether `state` is the operator's word."""
@@ -49,11 +48,6 @@ class Account:
     def trust(self) -> float:
         """Between 0 and 1."""
         return self.evidence.trust
-
-    @property
-    def cohort(self) -> int | None:
-        """The epoch in which a healthy peer became healthy; None for the operator's own word, and others."""
-        return self.since or None if self.state is PeerState.HEALTHY and not self.named else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,8 @@ class Fact(StrEnum):
     """What this node saw a peer do, first-hand. An incorrect completion, honestly claimed, is no fact."""
 
     VERIFIED_GROUP = "verified group"
-    """A group whose task and claims this node found to be true."""
+    """A group with correct and incorrect completions whose task and claims this node found to be true. A group without
+    advantage is no evidence: empty completions, honestly claimed incorrect, cost nothing."""
     FALSE_CLAIM = "false claim"
     """A signed claim that differs from the reward computed here for the same task and text."""
     MALFORMED_BODY = "malformed body"
@@ -73,14 +74,16 @@ BAN_OFFENCES, BAN_TRUST = 3.0, 0.2
 """Banned when both hold: one slip of an honest untrusted peer is not enough."""
 PROBATION_TRUST, RECOVERED_TRUST = 0.5, 0.8
 BAN_EPOCHS = 144
-"""A ban for lies ends in probation after this many epochs; a ban for equivocation never ends."""
+"""A ban for lies ends in probation after this many epochs; a ban for equivocation never ends.
+
+Then BAN_OFFENCES is held against the peer and nothing for it, so that its trust is 1/17. One more false claim bans it
+again. About 30 verified groups make it untrusted, and HEALTHY_AFTER more make it healthy.
+"""
 
 EARNED_PER_EPOCH = 8
 """Verified groups per epoch that count towards the state healthy: time is the price of trust, not volume."""
 HEALTHY_AFTER = 16
-"""Counted groups after which an untrusted peer may be promoted."""
-PROMOTIONS_SHARE, PROMOTIONS_LEAST = 0.25, 4
-"""Promotions per epoch: as a share of the healthy peers, and at least, so that a swarm of strangers begins."""
+"""Counted groups after which an untrusted peer whose trust is at least RECOVERED_TRUST is promoted."""
 
 STRANGERS_SHARE, SHARE_RISE, SHARE_LEAST = 0.25, 0.25, 0.05
 """Share of the external groups of a round that strangers may fill: in the first round, what each clean round adds, and
@@ -90,9 +93,8 @@ AGE_WEIGHT, MAX_AGE = 0.7, 4
 LOSS_WEIGHT_LIMIT = 2.0
 """How far the training mass of one group may exceed the median of the groups on offer."""
 
-UNTRUSTED_VERIFICATIONS = 2
-"""Rollouts of untrusted peers and peers on probation that are verified per round, all together. Peers that can become
-healthy in this epoch come first."""
+VERIFICATIONS_PER_ROUND = 16
+"""Rollouts of each tier that are verified in one round, at most."""
 AUDIT_RATE = 0.05
 """Share of the groups claimed flat that are scored all the same."""
 
@@ -103,9 +105,10 @@ UNTRUSTED_COUNTERS = 0.5
 UNKNOWN_BANS = 64
 """Equivocators without verified groups that the node bans in one epoch, and evidence messages it publishes in one."""
 PENDING_ROLLOUTS, PENDING_PER_PEER = 2_048, 64
-"""Rollouts that wait for verification: of all peers together, and of one."""
-UNTRUSTED_ENVELOPES = 5_000
-"""Envelopes of all untrusted peers in an epoch. Above it the node ignores peers without verified groups."""
+"""Rollouts that wait for verification: of each tier, and of one peer."""
+LINK_STRANGERS_PER_SECOND, LINK_STRANGERS_BURST = 16.0, 512.0
+"""Rollouts of strangers taken from one sender, whoever signed them. A relay of a large swarm of strangers stays below
+it; a sender that floods has used up only its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,11 +133,11 @@ class Evidence:
 
 
 def state_after(state: PeerState, evidence: Evidence) -> PeerState:
-    """The state of a peer after new evidence. The ledger promotes untrusted peers, since promotions are rationed."""
+    """The state of a peer after new evidence. The ledger promotes untrusted peers when an epoch begins."""
     if evidence.bad >= BAN_OFFENCES and evidence.trust < BAN_TRUST:
         return PeerState.BANNED
     if state is PeerState.HEALTHY and evidence.trust < PROBATION_TRUST:
         return PeerState.PROBATION
     if state is PeerState.PROBATION and evidence.trust >= RECOVERED_TRUST:
-        return PeerState.HEALTHY
+        return PeerState.UNTRUSTED
     return state

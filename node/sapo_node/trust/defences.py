@@ -70,7 +70,12 @@ class Defences:
     messages_per_second: float = constants.MESSAGES_PER_SECOND
     message_burst: float = constants.MESSAGE_BURST
     untrusted_counters: float = constants.UNTRUSTED_COUNTERS
-    untrusted_envelopes: int = constants.UNTRUSTED_ENVELOPES
+    strangers_per_second: float = constants.LINK_STRANGERS_PER_SECOND
+    strangers_burst: float = constants.LINK_STRANGERS_BURST
+    pending_by_link: bool = True
+    """Whether waiting rollouts are dropped and drawn by the link that they came by, before their issuer."""
+    pending_by_tier: bool = True
+    """Whether each tier has places in the pending queue and turns of its own."""
     pending_rollouts: int = constants.PENDING_ROLLOUTS
     pending_per_peer: int = constants.PENDING_PER_PEER
 
@@ -79,7 +84,6 @@ class Defences:
     """Whether the account of a banned peer outlives its connection."""
     offence: Mapping[Fact, float] = field(default_factory=lambda: MappingProxyType(constants.OFFENCE))
     earned_per_epoch: int = constants.EARNED_PER_EPOCH
-    promotions_share: float = constants.PROMOTIONS_SHARE
     unknown_banned: int = constants.UNKNOWN_BANS
 
     # verification/
@@ -89,9 +93,6 @@ class Defences:
     """Whether groups without advantage are left out."""
     blamed: Callable[[str], str] = _author
     """The peer that is charged with a false claim or a malformed body, given the peer id of the issuer."""
-    begun_first: bool = True
-    """Whether untrusted peers that have begun to earn the state healthy are verified before the others."""
-    untrusted_verifications: int = constants.UNTRUSTED_VERIFICATIONS
 
     # sampling/
     healthy_reference: bool = True

@@ -7,7 +7,7 @@ epoch (UNKNOWN_BANS). Evidence against all other peers has none.
 import logging
 from collections import deque
 
-from sapo_node.trust.constants import PeerState
+from sapo_node.trust.constants import Tier
 from sapo_node.trust.defences import DEFENDED, Defences
 from sapo_node.trust.ledger import Ledger
 from sapo_protocol import Equivocation, peer_id
@@ -56,8 +56,7 @@ class EquivocationHandler:
         self._to_publish.append(evidence)
 
     def _is_unknown(self, peer: str) -> bool:
-        account = self._ledger.of(peer)
-        return account.earned == 0 and account.state is not PeerState.HEALTHY
+        return self._ledger.tier(peer) is Tier.STRANGER and self._ledger.of(peer).earned == 0
 
     def take_announcements(self) -> list[bytes]:
         """Evidence to be published now; each is handed out once."""

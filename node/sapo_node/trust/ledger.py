@@ -7,10 +7,10 @@ thing stands above the operator's word: a peer that signed two contents for one 
 trusted.
 
 `at(epoch)` first: call it when an epoch begins, so that bans end and untrusted peers who have earned it are promoted.
+A peer that leaves probation or a ban has earned nothing: it becomes healthy as a stranger does, and not before.
 """
 
 import logging
-import random
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -38,7 +38,6 @@ class Ledger:
         epoch: int = 0,
         trusted: Iterable[str] = (),
         banned: Iterable[str] = (),
-        rng: random.Random,
         now: Callable[[], float] = time.time,
         defences: Defences = DEFENDED,
     ) -> None:
@@ -46,7 +45,6 @@ class Ledger:
         Unix time.
         """
         self._database = database
-        self._rng = rng
         self._now = now
         self._defences = defences
         self._epoch = epoch
@@ -113,28 +111,23 @@ class Ledger:
             self._accounts.pop(peer, None)
         return False
 
-    def can_earn(self, peer: str) -> bool:
-        """Whether another verified group would bring an untrusted peer nearer to being healthy in this epoch."""
-        account = self.of(peer)
-        has_more_to_earn = account.state is PeerState.UNTRUSTED and account.earned < constants.HEALTHY_AFTER
-        return has_more_to_earn and self._earned_now(account) < self._defences.earned_per_epoch
-
     def report(self, peer: str, fact: Fact) -> Account:
         """Enter one fact that this node saw first-hand; the account after it."""
         before = self._earned(peer)
         evidence = before.evidence.after(fact, self._defences.offence)
-        earned_now = self._earned_now(before)
+        earned_now = before.earned_now if before.earned_epoch == self._epoch else 0
         counts = fact is Fact.VERIFIED_GROUP and earned_now < self._defences.earned_per_epoch
         state = constants.state_after(before.state, evidence)
-        newly_banned = state is PeerState.BANNED and before.state is not PeerState.BANNED
+        changed = state is not before.state
+        recovered = changed and state is PeerState.UNTRUSTED
         account = Account(
             peer,
             state,
             evidence,
-            before.earned + counts,
+            0 if recovered else before.earned + counts,
             self._epoch,
             earned_now + counts,
-            self._epoch if newly_banned else before.since,
+            self._epoch if changed else before.since,
         )
         with self._database.transaction():
             self._write(account)
@@ -144,17 +137,13 @@ class Ledger:
                     "count = count + 1, last = excluded.last",
                     *(peer, fact, self._now()),
                 )
-        if newly_banned and self._named.get(peer) is PeerState.HEALTHY:
+        if changed and state is PeerState.BANNED and self._named.get(peer) is PeerState.HEALTHY:
             logger.warning("%s would be banned for what it did, were it not named in `trusted`", peer)
         return self.of(peer)
 
     def offences(self, peer: str) -> list[Offence]:
         """All bad evidence against a peer, the newest kind first."""
         return offences_of(self._database, peer)
-
-    def _earned_now(self, account: Account) -> int:
-        """Verified groups that counted in the epoch that runs."""
-        return account.earned_now if account.earned_epoch == self._epoch else 0
 
     def ban(self, proof: Equivocation) -> Account:
         """Ban an issuer for good; the evidence is kept."""
@@ -175,7 +164,7 @@ class Ledger:
         return row[0] if row else None
 
     def at(self, epoch: int) -> None:
-        """Enter an epoch: end bans whose time has passed, promote peers within the ration, drop empty rows."""
+        """Enter an epoch: end bans whose time has passed, promote peers that have earned it, drop empty rows."""
         if epoch <= self._settled:
             return
         self._epoch = self._settled = epoch = max(epoch, self._epoch)
@@ -190,21 +179,15 @@ class Ledger:
         for account in tuple(self._accounts.values()):
             served = account.state is PeerState.BANNED and self._epoch - account.since >= constants.BAN_EPOCHS
             if served and self.banned_by_evidence(account.peer) is None:
-                self._write(Account(account.peer, PeerState.PROBATION, Evidence(), since=self._epoch))
+                guilty = Evidence(bad=constants.BAN_OFFENCES)
+                self._write(Account(account.peer, PeerState.PROBATION, guilty, since=self._epoch))
 
     def _promote(self) -> None:
-        """Who is promoted first among equals is drawn, not first come: arriving early in numbers must not pay."""
-        ready = [
-            account
-            for account in self.accounts()
-            if account.state is PeerState.UNTRUSTED
-            and account.earned >= constants.HEALTHY_AFTER
-            and account.trust >= constants.RECOVERED_TRUST
-        ]
-        healthy = sum(account.state is PeerState.HEALTHY for account in self.accounts())
-        ration = max(constants.PROMOTIONS_LEAST, int(healthy * self._defences.promotions_share))
-        for account in self._rng.sample(ready, min(ration, len(ready))):
-            self._write(replace(account, state=PeerState.HEALTHY, since=self._epoch))
+        """No ration: each group that counts was drawn by lottery, and verified."""
+        for account in tuple(self._accounts.values()):
+            earned = account.earned >= constants.HEALTHY_AFTER and account.trust >= constants.RECOVERED_TRUST
+            if earned and account.state is PeerState.UNTRUSTED:
+                self._write(replace(account, state=PeerState.HEALTHY, since=self._epoch))
 
     def _forget_unknown(self) -> None:
         unknown_peers = [

@@ -1,23 +1,21 @@
 """Verification on demand: from the inbox to the pool, as much as the learner needs and no more."""
 
 import logging
-import random
+from collections import Counter
 
 from sapo_node.ingest.pending import PendingQueue
 from sapo_node.sampling.buffer import Pool
-from sapo_node.trust.constants import PeerState
-from sapo_node.trust.defences import DEFENDED, Defences
+from sapo_node.trust import constants
+from sapo_node.trust.constants import PeerState, Tier
 from sapo_node.trust.ledger import Ledger
 from sapo_node.verification.verifier import Verifier
+from sapo_protocol import peer_id
 
 logger = logging.getLogger(__name__)
 
-MAX_GIVING = 1_024
-"""Untrusted peers remembered as having begun to earn the state healthy."""
-
 
 class VerificationScheduler:
-    """Draws rollouts, peers at random, has them verified, and keeps what holds."""
+    """Draws rollouts by lottery, has them verified, and keeps what holds."""
 
     def __init__(
         self,
@@ -26,49 +24,32 @@ class VerificationScheduler:
         verifier: Verifier,
         pool: Pool,
         ledger: Ledger,
-        rng: random.Random,
-        defences: Defences = DEFENDED,
     ) -> None:
         self._pending_queue = pending_queue
         self._verifier = verifier
         self._pool = pool
         self._ledger = ledger
-        self._rng = rng
-        self._defences = defences
-        self._giving: dict[str, None] = {}
-        """Peers whose rollout that was verified last brought them nearer to being healthy, longest ago first."""
 
     async def verify_pending(self, wanted: int) -> None:
-        """Verify healthy peers until the pool could fill `wanted` twice, and untrusted peers within their budget.
+        """Give the tiers turns of one rollout each, while the pool could not fill `wanted` twice from that tier alone.
 
-        Nothing is verified for a node that wants nothing.
+        A tier has at most VERIFICATIONS_PER_ROUND turns. Nothing is verified for a node that wants nothing.
         """
-        if not wanted:
-            return
-        have = sum(count for peer, count in self._pool.per_peer().items() if self._is_healthy(peer))
-        for _ in range(2 * wanted):
-            if have >= 2 * wanted:
-                break
-            fresh = await self._verify_one(healthy=True)
-            if fresh is None:
-                break
-            have += fresh
-        for _ in range(self._defences.untrusted_verifications):
-            if await self._verify_one(healthy=False) is None:
-                break
+        have: Counter[Tier] = Counter()
+        for peer, count in self._pool.per_peer().items():
+            have[self._ledger.tier(peer)] += count
+        for _ in range(constants.VERIFICATIONS_PER_ROUND):
+            for tier in Tier:
+                if have[tier] < 2 * wanted:
+                    have[tier] += await self._verify_one(tier)
 
-    async def _verify_one(self, *, healthy: bool) -> int | None:
-        """Verify one rollout of a peer of the class; the groups it gave, None where none waits."""
-        peers = [peer for peer in self._pending_queue.peers() if self._is_healthy(peer) is healthy]
-        if not peers:
-            return None
-        peer = self._rng.choice(self._first(peers))
-        rollout = self._pending_queue.draw(peer)
+    async def _verify_one(self, tier: Tier) -> int:
+        """Verify one rollout of a tier; how many groups it gave. A peer on probation comes after all others."""
+        rollout = self._pending_queue.draw(tier, last=self._is_on_probation)
         if rollout is None:
-            return None
-        earned = self._ledger.of(peer).earned
+            return 0
         groups = await self._verifier.verify(rollout)
-        self._note(peer, gave=self._ledger.of(peer).earned > earned)
+        peer = peer_id(rollout.opened.issuer)
         if not self._ledger.admits(peer):
             logger.warning("%s is banned: %s", peer, ", ".join(map(str, self._ledger.offences(peer))))
             self._pending_queue.forget(peer)
@@ -77,20 +58,5 @@ class VerificationScheduler:
         self._pool.add(groups)
         return len(groups)
 
-    def _first(self, peers: list[str]) -> list[str]:
-        """Of those who wait, whose turn it is: where strangers are many, turns spread over all would promote nobody, so
-        a peer that can become healthy comes first. If its rollout yields nothing, it loses that place.
-        """
-        if not self._defences.begun_first:
-            return peers
-        return [peer for peer in peers if peer in self._giving and self._ledger.can_earn(peer)] or peers
-
-    def _note(self, peer: str, *, gave: bool) -> None:
-        self._giving.pop(peer, None)
-        if gave:
-            self._giving[peer] = None
-        if len(self._giving) > MAX_GIVING:
-            del self._giving[next(iter(self._giving))]
-
-    def _is_healthy(self, peer: str) -> bool:
-        return self._ledger.state(peer) is PeerState.HEALTHY
+    def _is_on_probation(self, peer: str) -> bool:
+        return self._ledger.state(peer) is PeerState.PROBATION

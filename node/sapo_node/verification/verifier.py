@@ -104,7 +104,7 @@ class Verifier:
         for k, (group, data) in enumerate(zip(rollout.header.groups, rollout.bodies, strict=True)):
             if data is None:
                 self._note(rollout, k, Unusable.NO_BODY)
-            elif len(set(group.claims)) == 1 and self._defences.drops_flat and not self._audits(peer):
+            elif len(set(group.claims)) == 1 and self._defences.drops_flat and not self._audits():
                 self._note(rollout, k, Unusable.CLAIMED_ZERO_ADVANTAGE)
             else:
                 try:
@@ -115,11 +115,9 @@ class Verifier:
                     self._ledger.report(self._defences.blamed(peer), Fact.MALFORMED_BODY)
         return bodies
 
-    def _audits(self, peer: str) -> bool:
-        """Whether to score a group that is claimed zero-advantage: at random, and always for a peer that can become
-        healthy by it. Else a peer that is nearly always correct, with few informative groups, becomes healthy late.
-        """
-        return self._ledger.can_earn(peer) or self._rng.random() < constants.AUDIT_RATE
+    def _audits(self) -> bool:
+        """Whether to score a group that is claimed zero-advantage, at random."""
+        return self._rng.random() < constants.AUDIT_RATE
 
     def _finding(
         self, rollout: Rollout, k: int, body: Body, request: ScoreRequest, scored: Scored | None
@@ -132,10 +130,10 @@ class Verifier:
             self._ledger.report(self._defences.blamed(peer), Fact.FALSE_CLAIM)
         if reason is not None or scored is None:
             return reason or Unusable.UNSCORED
-        self._ledger.report(peer, Fact.VERIFIED_GROUP)
         self.verified += 1
         if len(set(scored.rewards)) == 1 and self._defences.drops_flat:
             return Unusable.ZERO_ADVANTAGE
+        self._ledger.report(peer, Fact.VERIFIED_GROUP)
         return VerifiedGroup(
             *(peer, header.epoch, header.counter, k, request.dataset, scored.prompt),
             body.completions,

@@ -5,6 +5,7 @@ defence is left out here, and what it keeps away gets through. The whole scenari
 """
 
 import random
+from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache, partial
@@ -16,7 +17,6 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from libp2p.host.exceptions import StreamFailure
 from libp2p.peer.id import ID
 from libp2p.pubsub.pb import rpc_pb2
-from sapo_node.sampling.filters.gradient_agreement import GradientVote
 
 from context import KEY, context_of
 from sapo_adversary.ablations.defences import DEFENCES, Undefended, ablated
@@ -42,17 +42,16 @@ from sapo_node.net.interface import Channel, Verdict
 from sapo_node.net.libp2p import Libp2pNetwork
 from sapo_node.net.settings import NetworkSettings
 from sapo_node.net.tcp import TrackedTcp
-from sapo_node.sampling.buffer import Pool
+from sapo_node.sampling.exposure import Exposure
 from sapo_node.sampling.filters import Filters, Offered
 from sapo_node.sampling.pass_rates import PassRates
 from sapo_node.sampling.sampler import Sampler, loss_weight
 from sapo_node.storage.database import Database
 from sapo_node.trust import constants
-from sapo_node.trust.constants import Fact, PeerState
+from sapo_node.trust.constants import Fact, PeerState, Tier
 from sapo_node.trust.equivocation import EquivocationHandler
 from sapo_node.trust.ledger import Ledger
 from sapo_node.verification.sandbox import ScoreRequest
-from sapo_node.verification.scheduler import VerificationScheduler
 from sapo_node.verification.tasks import build_task
 from sapo_node.verification.verifier import Verifier
 from sapo_protocol import (
@@ -101,14 +100,14 @@ def filter_name(undefended, **settings):
 
 
 def ledger(undefended, **settings):
-    return Ledger(Database(None, SCHEMA), rng=random.Random(0), defences=undefended.defences, **settings)
+    return Ledger(Database(None, SCHEMA), defences=undefended.defences, **settings)
 
 
 async def takes(undefended, data, author=AUTHOR):
     """Whether any group of a message comes to the pool."""
     node = filter_name(undefended, trusted=(author.peer,))
     await node.verdict(data)
-    rollout = node.pending_queue.draw(author.peer)
+    rollout = node.pending_queue.draw(node.ledger.tier(author.peer))
     verifier = Verifier(context_of(MANIFEST, random.Random(1)), SCORER, node.ledger, defences=undefended.defences)
     return rollout is not None and bool(await verifier.verify(rollout))
 
@@ -177,12 +176,6 @@ def long_text_teaches(names):
 
 def false_step_teaches(names):
     return teaches(Filters(filters_without("equation", names), PassRates()), "2+2=5 <answer>4</answer>")
-
-
-def unlearnt_answer_teaches(names):
-    through = Filters(filters_without("gradient-agreement", names), PassRates())
-    through.observe([], [GradientVote("a", "products", agrees=False)] * 40)
-    return teaches(through, "x")
 
 
 @cache
@@ -311,30 +304,39 @@ async def carrier_is_blamed(undefended):
     await noting.handle(SENDER, means.message(AUTHOR, EPOCH, 0, [means.lie(AUTHOR, EPOCH, 0, 0)]))
     defences = undefended.of_node(b"", carriers)
     verifier = Verifier(context_of(MANIFEST, random.Random(1)), SCORER, node.ledger, defences=defences)
-    await verifier.verify(node.pending_queue.draw(AUTHOR.peer))
+    await verifier.verify(node.pending_queue.draw(Tier.STRANGER))
     return bool(node.ledger.offences(SENDER)) and not node.ledger.offences(AUTHOR.peer)
 
 
-async def nobody_gets_on(undefended):
-    """Whether turns are spread over all strangers, so that none of them earns what an epoch allows."""
-    database = Database(None, SCHEMA)
-    node = ValidatorParts(database, MANIFEST, random.Random(1))
-    unknown_peers = [key(number) for number in range(2, 10)]
-    for stranger in unknown_peers:
-        for counter in range(constants.EARNED_PER_EPOCH):
-            await node.verdict(message(stranger, counter))
-    rng = random.Random(1)
-    scheduler = VerificationScheduler(
-        pending_queue=node.pending_queue,
-        verifier=Verifier(context_of(MANIFEST, rng), SCORER, node.ledger),
-        pool=Pool(database),
-        ledger=node.ledger,
-        rng=rng,
-        defences=undefended.defences,
-    )
-    for _ in range(constants.EARNED_PER_EPOCH // constants.UNTRUSTED_VERIFICATIONS):
-        await scheduler.verify_pending(8)
-    return max(node.ledger.of(each.peer).earned for each in unknown_peers) < constants.EARNED_PER_EPOCH
+async def crowded_link_has_most_turns(undefended):
+    """One link brings 15 keys and another brings one; each is drawn, and comes again."""
+    node = filter_name(undefended)
+    links = {key(number).peer: "alone" if number == 2 else SENDER for number in range(2, 18)}
+    for number in range(2, 18):
+        await node.verdict(message(key(number)), links[key(number).peer])
+    turns = Counter()
+    for _ in range(100):
+        drawn = node.pending_queue.draw(Tier.STRANGER)
+        link = links[peer_id(drawn.opened.issuer)]
+        node.pending_queue.put(drawn, link=link, tier=Tier.STRANGER)
+        turns[link] += 1
+    return turns["alone"] < 25
+
+
+async def strangers_evict_a_friend(undefended):
+    small = replace(undefended, defences=replace(undefended.defences, pending_rollouts=4))
+    node = filter_name(small, trusted=(AUTHOR.peer,))
+    for number in range(1, 18):
+        await node.verdict(message(key(number)), f"link {number}")
+    drawn = [node.pending_queue.draw(tier) for tier in (Tier.FRIEND, *[Tier.STRANGER] * 4)]
+    return AUTHOR.issuer not in {each.opened.issuer for each in drawn if each}
+
+
+async def link_brings_strangers_without_end(undefended):
+    few = replace(undefended.defences, strangers_burst=undefended.defences.strangers_burst / 128)
+    node = filter_name(replace(undefended, defences=few))
+    verdicts = [await node.verdict(message(key(number))) for number in range(2, 8)]
+    return verdicts == [Verdict.ACCEPT] * 6
 
 
 async def one_peer_fills_the_inbox(undefended):
@@ -349,13 +351,12 @@ async def untrusted_advances_as_it_likes(undefended):
     return await filter_name(undefended).verdict(message(counter=beyond)) is Verdict.ACCEPT
 
 
-async def crowd_is_promoted_at_once(undefended):
-    book = ledger(undefended, trusted=["friend"])
-    for peer in ("friend", *map(str, range(20))):
-        for _ in range(constants.HEALTHY_AFTER):
-            book.report(peer, Fact.VERIFIED_GROUP)
+async def stranger_is_promoted_within_an_epoch(undefended):
+    book = ledger(undefended)
+    for _ in range(constants.HEALTHY_AFTER):
+        book.report("stranger", Fact.VERIFIED_GROUP)
     book.at(1)
-    return len(book.healthy() - {"friend"}) > constants.PROMOTIONS_LEAST
+    return book.state("stranger") is PeerState.HEALTHY
 
 
 async def sender_is_heard_without_end(undefended):
@@ -376,34 +377,20 @@ def group(peer, counter, *, length=50):
 
 def drawn(undefended, book, groups, count):
     sampler = Sampler(book, random.Random(0), PassRates(), "trust", defences=undefended.defences)
-    return sampler.draw([Offered(each) for each in groups], count, epoch=10).groups
+    strangers = Exposure(defences=undefended.defences).share
+    return sampler.draw([Offered(each) for each in groups], count, epoch=10, strangers=strangers).groups
 
 
 async def light_groups_set_the_measure(undefended):
     book = ledger(undefended, trusted=["friend"])
     light = [group("stranger", counter, length=1) for counter in range(20)]
-    found = drawn(undefended, book, [group("friend", 0), *light], 8)
+    found = drawn(undefended, book, [group("friend", 0), *light], 21)
     return [each.weight for each in found if each.group.peer == "friend"] != [1.0]
 
 
 async def untrusted_peers_take_the_round(undefended):
     groups = [group(f"stranger {number}", 0) for number in range(8)]
     return len(drawn(undefended, ledger(undefended), groups, 4)) == 4
-
-
-async def cohort_takes_the_round(undefended):
-    database = Database(None, SCHEMA)
-    for number in range(20):
-        database.execute(
-            "INSERT INTO ledger VALUES (?, ?, 0, 0, 0, 0, 0, ?)", str(number), PeerState.HEALTHY, 3 * (number < 4)
-        )
-    book = Ledger(database, rng=random.Random(0), defences=undefended.defences)
-    return len(drawn(undefended, book, [group(str(n % 4), n) for n in range(16)], 8)) > 8 * constants.COHORT_SHARE
-
-
-async def peer_takes_the_round(undefended):
-    book = ledger(undefended, trusted=["friend"])
-    return len(drawn(undefended, book, [group("friend", n) for n in range(8)], 4)) > 4 * constants.PEER_SHARE
 
 
 async def group_outweighs_the_round(undefended):
@@ -567,7 +554,6 @@ FILTER_HARMS = {
     "n-gram": phrase_teaches,
     "length": long_text_teaches,
     "equation": false_step_teaches,
-    "gradient-agreement": unlearnt_answer_teaches,
     "min-token-prob": partial(guess_teaches, "min-token-prob"),
     "answer-likelihood": partial(guess_teaches, "answer-likelihood"),
 }
@@ -588,12 +574,13 @@ HARMS = {
     "evidence budget": strangers_are_convicted_without_end,
     "durable ledger": banned_peer_comes_back,
     "blame to the author": carrier_is_blamed,
-    "begun first": nobody_gets_on,
+    "link lottery": crowded_link_has_most_turns,
+    "tier places": strangers_evict_a_friend,
     "inbox bounds": one_peer_fills_the_inbox,
     "untrusted class": untrusted_peers_take_the_round,
     "envelope quota": untrusted_advances_as_it_likes,
-    "promotion limits": crowd_is_promoted_at_once,
-    "cohort share": cohort_takes_the_round,
+    "link rate": link_brings_strangers_without_end,
+    "promotion limits": stranger_is_promoted_within_an_epoch,
     "flood publishing": partial(in_pair, harmed=is_silenced),
     "gossip repair": partial(in_pair, harmed=is_told_nothing),
     "dialled mesh peers": partial(in_pair, harmed=has_a_mesh_of_strangers),
@@ -606,7 +593,6 @@ HARMS = {
     "peer exchange limits": liar_fills_the_book,
     "scored mesh": partial(in_pair, harmed=keeps_who_offends),
     "control caps": partial(in_pair, harmed=bears_any_flood),
-    "peer share": peer_takes_the_round,
     "mass limit": group_outweighs_the_round,
     "costly lies": lies_cost_nothing,
     "sender rate": sender_is_heard_without_end,

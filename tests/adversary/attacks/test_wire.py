@@ -25,7 +25,7 @@ from sapo_adversary.scoring import SharedScorer
 from sapo_node.app.state import SCHEMA
 from sapo_node.net.interface import Verdict
 from sapo_node.storage.database import Database
-from sapo_node.trust.constants import PeerState
+from sapo_node.trust.constants import PeerState, Tier
 from sapo_node.trust.defences import DEFENDED
 from sapo_node.verification.verifier import Unusable, Verifier
 from sapo_protocol import Layer, decode_message, encode_message, load_manifest, verify_signature
@@ -68,7 +68,7 @@ async def verified_or_unusable(case, number):
         verifier = Verifier(
             context_of(MANIFEST, random.Random(1)), SCORER, node.ledger, defences=replace(DEFENDED, drops_flat=False)
         )
-        await verifier.verify(node.pending_queue.draw(author.peer))
+        await verifier.verify(node.pending_queue.draw(Tier.FRIEND))
         reasons = set(verifier.unusable) & {Unusable.MALFORMED_BODY}
     return verdict, reasons
 
@@ -145,7 +145,7 @@ async def test_no_bomb_ever_reaches_the_library(name, options, monkeypatch):
                 node.ledger,
                 defences=replace(DEFENDED, drops_flat=False),
             )
-            assert await verifier.verify(node.pending_queue.draw(author.peer)) == []
+            assert await verifier.verify(node.pending_queue.draw(node.ledger.tier(author.peer))) == []
             assert verifier.unusable == {Unusable.MALFORMED_BODY: band.groups}
         else:
             assert set(node.refused()) <= {Layer.HEADER, Layer.SIZE}

@@ -22,7 +22,7 @@ BEARABLE = MESSAGES_PER_SECOND * WINDOW
 
 def subscriptions(*friends):
     rng = random.Random(0)
-    ledger = Ledger(Database(None, SCHEMA), trusted=[peer_id(key) for key in friends], rng=rng)
+    ledger = Ledger(Database(None, SCHEMA), trusted=[peer_id(key) for key in friends])
     return ShardSubscriptions(MANIFEST, ledger, rng)
 
 
@@ -97,7 +97,7 @@ def test_who_knows_nobody_follows_each_shard_at_some_time():
 @pytest.mark.parametrize("shards", [1, 3, 32])
 def test_there_is_always_a_shard_that_is_followed_and_all_of_them_are_the_swarms(shards, steps):
     rng = random.Random(0)
-    ear = ShardSubscriptions(replace(MANIFEST, shards=shards), Ledger(Database(None, SCHEMA), rng=rng), rng)
+    ear = ShardSubscriptions(replace(MANIFEST, shards=shards), Ledger(Database(None, SCHEMA)), rng)
     now, epoch, heard = 0.0, 0, 0
     for seconds, turns, messages in steps:
         now, epoch, heard = now + seconds, epoch + turns, heard + messages

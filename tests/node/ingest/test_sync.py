@@ -238,7 +238,7 @@ def synchroniser(validator, manifest, server):
 
 
 def waiting(validator, manifest):
-    return len(PendingQueue(validator.pending_queue._database, manifest))
+    return len(PendingQueue(validator.pending_queue._database, manifest, rng=random.Random(0)))
 
 
 async def test_what_a_peer_holds_and_this_node_does_not_is_asked_for_and_judged(validator, author, manifest):
@@ -360,7 +360,7 @@ async def test_a_peer_names_those_it_is_connected_with_and_where_they_are(valida
 
 def test_those_in_good_standing_are_named_first_and_who_asks_is_not(validator):
     trusted = info(validator.manifest, 29)
-    validator.ledger = Ledger(validator.ledger._database, trusted=(trusted.peer_id,), rng=random.Random(0))
+    validator.ledger = Ledger(validator.ledger._database, trusted=(trusted.peer_id,))
     peers = [*(info(validator.manifest, number) for number in range(20, 29)), trusted]
     responder = giver_of(validator, peers=lambda: peers)
     request = PeersRequest(2)

@@ -3,20 +3,31 @@
 from dataclasses import replace
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from sapo_node.ingest.validator import Ignored
 from sapo_node.net.interface import Verdict
 from sapo_node.storage.counters import KeyInUseElsewhere
 from sapo_node.trust import constants
-from sapo_node.trust.constants import Fact, PeerState
+from sapo_node.trust.constants import Fact, PeerState, Tier
 from sapo_node.trust.defences import Defences
-from sapo_protocol import Layer, encode_body, encode_message, peer_id, shard_of
+from sapo_protocol import (
+    Layer,
+    decode_header,
+    encode_body,
+    encode_message,
+    match_bodies,
+    open_envelope,
+    parse_envelope,
+    peer_id,
+    shard_of,
+)
 from validator_parts import SENDER, ValidatorParts
 
 
 async def test_a_valid_message_is_accepted_and_waits_for_verification(validator, author):
     assert await validator.verdict(author.message(epoch=5)) is Verdict.ACCEPT
-    assert validator.pending_queue.peers() == [peer_id(author.issuer)]
+    assert validator.pending_queue.draw(Tier.STRANGER).opened.issuer == author.issuer
 
 
 async def test_garbage_is_rejected_and_charged_to_its_sender(validator):
@@ -71,7 +82,7 @@ async def test_a_message_that_brings_the_bodies_left_out_before_is_accepted(vali
     assert await validator.verdict(encode_message(envelope, (None,))) is Verdict.ACCEPT
     assert await validator.verdict(encode_message(envelope, (body,))) is Verdict.ACCEPT
     assert await validator.verdict(encode_message(envelope, (None,))) is Verdict.IGNORE
-    assert validator.pending_queue.draw(peer_id(author.issuer)).bodies == (body,)
+    assert validator.pending_queue.draw(Tier.STRANGER).bodies == (body,)
 
 
 async def test_a_body_that_was_already_verified_does_not_come_back_with_the_others(validator, author):
@@ -79,9 +90,9 @@ async def test_a_body_that_was_already_verified_does_not_come_back_with_the_othe
     bodies = [encode_body(author.body(text)) for text in ("a", "b")]
     envelope = author.envelope(author.header(bodies, epoch=5))
     await validator.verdict(encode_message(envelope, (bodies[0], None)))
-    assert validator.pending_queue.draw(peer_id(author.issuer)).bodies == (bodies[0], None)
+    assert validator.pending_queue.draw(Tier.STRANGER).bodies == (bodies[0], None)
     await validator.verdict(encode_message(envelope, tuple(bodies)))
-    assert validator.pending_queue.draw(peer_id(author.issuer)).bodies == (None, bodies[1])
+    assert validator.pending_queue.draw(Tier.STRANGER).bodies == (None, bodies[1])
 
 
 async def test_bodies_that_come_apart_wait_together(validator, author):
@@ -89,7 +100,7 @@ async def test_bodies_that_come_apart_wait_together(validator, author):
     envelope = author.envelope(author.header(bodies, epoch=5))
     await validator.verdict(encode_message(envelope, (bodies[0], None)))
     await validator.verdict(encode_message(envelope, (None, bodies[1])))
-    assert validator.pending_queue.draw(peer_id(author.issuer)).bodies == tuple(bodies)
+    assert validator.pending_queue.draw(Tier.STRANGER).bodies == tuple(bodies)
     assert len(validator.pending_queue) == 0
 
 
@@ -123,7 +134,7 @@ async def test_two_contents_under_one_counter_ban_their_author_for_good_with_pro
     peer = peer_id(author.issuer)
     assert validator.ledger.of(peer).state is PeerState.BANNED
     assert validator.ledger.banned_by_evidence(peer) is not None
-    assert validator.pending_queue.peers() == []
+    assert len(validator.pending_queue) == 0
     assert validator.ledger.of(SENDER).evidence.bad == 0
 
 
@@ -184,14 +195,71 @@ async def test_skipping_counters_spends_a_newcomers_quota(validator, author, man
     assert await validator.verdict(author.message(epoch=5, counter=beyond - 1)) is Verdict.ACCEPT
 
 
-async def test_names_without_number_do_not_keep_out_a_newcomer_who_gave_something(
-    database, manifest, rng, author, other_author
-):
-    validator = ValidatorParts(database, manifest, rng, defences=Defences(untrusted_envelopes=1))
-    validator.ledger.report(peer_id(author.issuer), Fact.VERIFIED_GROUP)
-    assert await validator.verdict(other_author.message(epoch=5)) is Verdict.ACCEPT
-    assert await validator.verdict(other_author.message(epoch=5, counter=1)) is Verdict.IGNORE
+def authors(author, count):
+    """Fresh keys of the tests' swarm."""
+    keys = (Ed25519PrivateKey.from_private_bytes(number.to_bytes(32, "big")) for number in range(1, count + 1))
+    return [replace(author, key=key) for key in keys]
+
+
+LINKS = [peer_id(bytes([number]) * 32) for number in range(100, 180)]
+
+
+async def test_keys_that_flood_early_in_an_epoch_keep_out_no_newcomer_who_comes_by_another_link(database, author, rng):
+    """What five keys can send before an epoch begins, which all strangers together may not share as one quota."""
+    author = replace(author, manifest=replace(author.manifest, max_rounds=2_000))
+    validator = ValidatorParts(database, author.manifest, rng)
+    flooding, honest = authors(author, 55)[:5], authors(author, 55)[5:]
+    for counter in range(1_000):
+        for link, each in zip(LINKS, flooding, strict=False):
+            await validator.verdict(each.message(epoch=5, counter=counter), link)
+    assert validator.refused() == {Ignored.LINK_BUSY: 5 * (1_000 - constants.LINK_STRANGERS_BURST)}
+    verdicts = [
+        await validator.verdict(each.message(epoch=5), link) for each, link in zip(honest, LINKS[5:], strict=False)
+    ]
+    assert verdicts == [Verdict.ACCEPT] * 50
+
+
+async def test_a_link_that_floods_with_fresh_keys_uses_up_its_own_rate_alone(database, manifest, rng, author):
+    validator = ValidatorParts(database, manifest, rng, defences=Defences(strangers_burst=3))
+    messages = [each.message(epoch=5) for each in authors(author, 5)]
+    verdicts = [await validator.verdict(message, LINKS[0]) for message in messages[:4]]
+    assert verdicts == [Verdict.ACCEPT] * 3 + [Verdict.IGNORE]
+    assert validator.refused() == {Ignored.LINK_BUSY: 1}
+    assert await validator.verdict(messages[3], LINKS[1]) is Verdict.ACCEPT
+    validator.clock.time += 1 / constants.LINK_STRANGERS_PER_SECOND
+    assert await validator.verdict(messages[4], LINKS[0]) is Verdict.ACCEPT
+
+
+async def test_a_link_over_its_rate_for_strangers_may_bring_what_was_asked_for(database, manifest, rng, author):
+    validator = ValidatorParts(database, manifest, rng, defences=Defences(strangers_burst=0))
+    message = author.message(epoch=5)
+    assert await validator.verdict(message) is Verdict.IGNORE
+    assert await validator.ingest.handle_synchronised(SENDER, message) is Verdict.ACCEPT
+
+
+async def test_a_friend_is_heard_through_a_link_that_is_over_its_rate_for_strangers(database, manifest, rng, author):
+    friend = (peer_id(author.issuer),)
+    validator = ValidatorParts(database, manifest, rng, trusted=friend, defences=Defences(strangers_burst=0))
     assert await validator.verdict(author.message(epoch=5)) is Verdict.ACCEPT
+
+
+async def test_keys_without_number_evict_no_rollout_of_a_friend(database, manifest, rng, author):
+    """2,048 keys, a bodyless envelope each, over one link and over as many as there are friends."""
+    *friends, stranger = authors(author, 13)
+    trusted = tuple(peer_id(each.issuer) for each in friends)
+    validator = ValidatorParts(database, manifest, rng, trusted=trusted, defences=Defences(strangers_burst=10**6))
+    for each, link in zip(friends, LINKS, strict=False):
+        assert await validator.verdict(each.message(epoch=5), link) is Verdict.ACCEPT
+    one = open_envelope(
+        parse_envelope(stranger.envelope(stranger.header([b""], epoch=5)), network_id=manifest.network_id)
+    )
+    header = decode_header(one.payload, manifest)
+    for number in range(constants.PENDING_ROLLOUTS + 100):
+        fresh = replace(one, issuer=number.to_bytes(32, "big"), envelope_id=number.to_bytes(32, "big"))
+        crowd = match_bodies(fresh, header, (None,))
+        validator.pending_queue.put(crowd, link=LINKS[number % 13], tier=validator.ledger.tier(str(number)))
+    drawn = [validator.pending_queue.draw(Tier.FRIEND) for _ in friends]
+    assert {each.opened.issuer for each in drawn} == {each.issuer for each in friends}
 
 
 async def test_an_unknown_envelope_of_the_own_key_stops_the_node(author, database, manifest, rng):

@@ -5,7 +5,6 @@ its ledger in the folder. Both hold the same opinion of messages, forget one tha
 120, print their address, and answer `x` by publishing `took x`.
 """
 
-import random
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -72,7 +71,7 @@ async def ours(seed: bytes, folder: Path) -> None:
 
     pubsub.SEEN_SECONDS = float(SEEN_SECONDS)
     database = Database(folder / "ledger.sqlite", (SCHEMA,))
-    ledger = Ledger(database, rng=random.Random(0))
+    ledger = Ledger(database)
 
     async with trio.open_nursery() as nursery:
 

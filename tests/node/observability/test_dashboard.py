@@ -1,6 +1,5 @@
 """The page of a node: over real HTTP on loopback, and in a real browser where there is one."""
 
-import random
 import re
 import shutil
 from dataclasses import replace
@@ -43,7 +42,7 @@ async def page(database, nursery):
 
 def fill(database, text=EVIL):
     """A peer that is known, a group of it and a notice, all of them with the text wherever one can be."""
-    Ledger(database, rng=random.Random(1)).report(f"12D3KooW{text}", Fact.FALSE_CLAIM)
+    Ledger(database).report(f"12D3KooW{text}", Fact.FALSE_CLAIM)
     completions = tuple(Completion(text, Finish.STOP) for _ in range(8))
     group = VerifiedGroup(f"12D3KooW{text}", 10, 0, 0, text, text, completions, (True,) * 4 + (False,) * 4)
     journal = Journal(database)

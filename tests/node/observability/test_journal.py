@@ -43,11 +43,11 @@ def journal(database):
 
 
 @pytest.fixture
-def verifier(manifest, database, rng, journal):
+def verifier(manifest, database, journal):
     return Verifier(
         context_of(manifest, random.Random(1)),
         OpenScorer(),
-        Ledger(database, rng=rng),
+        Ledger(database),
         on_verified=journal.verified_or_unusable,
     )
 
@@ -252,9 +252,9 @@ def test_a_refused_envelope_is_told_with_its_reason(database, journal, author):
 
 
 @pytest.mark.parametrize(("facts", "said"), [([], "untrusted"), ([Fact.FALSE_CLAIM] * 8, "banned")])
-def test_a_peer_is_explained_by_its_standing(database, rng, manifest, facts, said):
+def test_a_peer_is_explained_by_its_standing(database, manifest, facts, said):
     name = "12D3KooWExample"
-    ledger = Ledger(database, rng=rng)
+    ledger = Ledger(database)
     for fact in [Fact.VERIFIED_GROUP, *facts]:
         ledger.report(name, fact)
     told = explain.peer(database, name, manifest)
@@ -263,13 +263,13 @@ def test_a_peer_is_explained_by_its_standing(database, rng, manifest, facts, sai
 
 
 @pytest.mark.parametrize("part", ["…Example", "12D3KooWEx", "KooWExample", "12D3KooWExample"])
-def test_a_part_of_its_id_is_enough_to_name_a_peer(database, rng, manifest, part):
-    Ledger(database, rng=rng).report("12D3KooWExample", Fact.VERIFIED_GROUP)
+def test_a_part_of_its_id_is_enough_to_name_a_peer(database, manifest, part):
+    Ledger(database).report("12D3KooWExample", Fact.VERIFIED_GROUP)
     assert explain.peer(database, part, manifest).facts["peer"] == "12D3KooWExample"
 
 
-def test_a_peer_is_explained_by_what_filters_kept_out_of_all_its_groups(journal, database, rng, manifest):
-    Ledger(database, rng=rng).report("a", Fact.VERIFIED_GROUP)
+def test_a_peer_is_explained_by_what_filters_kept_out_of_all_its_groups(journal, database, manifest):
+    Ledger(database).report("a", Fact.VERIFIED_GROUP)
     groups = [group(counter, text="hail. so <answer>1</answer>") for counter in range(3)]
     waits(journal, *groups)
     drawn = [WeightedGroup(each, 1.0, (1.0,) * 4 + (-1.0,) * 4, (((0, 4),),) * 4 + ((),) * 4) for each in groups]
@@ -287,17 +287,17 @@ def test_a_peer_that_nobody_knows_is_said_to_be_unknown(database, manifest):
         explain.peer(database, hashlib.sha256(b"").hexdigest(), manifest)
 
 
-def test_a_name_that_means_many_peers_is_said_to(database, rng, manifest):
-    ledger = Ledger(database, rng=rng)
+def test_a_name_that_means_many_peers_is_said_to(database, manifest):
+    ledger = Ledger(database)
     for name in ("12D3KooWa", "12D3KooWb"):
         ledger.report(name, Fact.VERIFIED_GROUP)
     with pytest.raises(LocalError, match="2 peers begin or end with '12D3KooW'"):
         explain.peer(database, "12D3KooW", manifest)
 
 
-def test_a_banned_peer_says_for_what_and_until_when(database, rng, manifest):
+def test_a_banned_peer_says_for_what_and_until_when(database, manifest):
     at = epoch_start(manifest, 10) + 60
-    ledger = Ledger(database, epoch=10, rng=rng, now=lambda: at)
+    ledger = Ledger(database, epoch=10, now=lambda: at)
     for fact in [Fact.FORGED_SIGNATURE] * 3 + [Fact.FALSE_CLAIM] * 4:
         ledger.report("a", fact)
     told = explain.peer(database, "a", manifest)
@@ -309,8 +309,8 @@ def test_a_banned_peer_says_for_what_and_until_when(database, rng, manifest):
 
 
 @pytest.mark.parametrize("word", ["trusted", "banned"])
-def test_a_peer_that_the_operator_names_says_so_and_blames_nobody(database, rng, manifest, word):
-    Ledger(database, rng=rng, **{word: ["a"]})
+def test_a_peer_that_the_operator_names_says_so_and_blames_nobody(database, manifest, word):
+    Ledger(database, **{word: ["a"]})
     told = explain.peer(database, "a", manifest).text
     assert f"named in `{word}` of this node's configuration" in told
     assert "no offence seen" in told

@@ -197,7 +197,7 @@ def test_a_small_terminal_is_not_overflowed(database):
     page, addresses = "http://127.0.0.1:8080/", ["/ip4/1", "/ip4/2", "/ip4/3"]
     session = {"peer_id": "12D3", "addresses": addresses, "page": page, "notices": ["a", "b", "c"]}
     history.describe_session(session)
-    ledger = Ledger(database, rng=random.Random(1))
+    ledger = Ledger(database)
     for peer in ("12D3KooWone", "12D3KooWtwo", "12D3KooWthree"):
         ledger.report(peer, Fact.VERIFIED_GROUP)
     screen = _Screen(Console(height=24))

@@ -32,7 +32,7 @@ def group(peer=PEERS[0], counter=0, *, epoch=10, length=50, right=4):
 
 
 def ledger_of(*trusted):
-    return Ledger(Database(None, SCHEMA), trusted=trusted, rng=random.Random(0))
+    return Ledger(Database(None, SCHEMA), trusted=trusted)
 
 
 def sampler_of(ledger, seed, *, pass_rates=None, selection="trust"):

@@ -14,8 +14,8 @@ PEER = peer_id(bytes(range(32)))
 
 
 @pytest.fixture
-def ledger(database, rng):
-    return Ledger(database, rng=rng)
+def ledger(database):
+    return Ledger(database)
 
 
 def earn(ledger, peer, groups):
@@ -48,15 +48,24 @@ def test_verified_groups_over_epochs_promote(ledger):
     assert grown(ledger) - 1 == constants.HEALTHY_AFTER // constants.EARNED_PER_EPOCH + 1
 
 
-def test_promotions_are_rationed_however_many_are_ready(ledger):
+def test_all_who_have_earned_it_are_promoted_when_an_epoch_begins(ledger):
     peers = [peer_id(bytes([n]) * 32) for n in range(60)]
-    healthy = []
-    for epoch in range(1, 10):
+    for epoch in (1, 2):
         ledger.at(epoch)
         for peer in peers:
             earn(ledger, peer, constants.EARNED_PER_EPOCH)
-        healthy.append(sum(ledger.of(peer).state is PeerState.HEALTHY for peer in peers))
-    assert healthy == [0, 0, 4, 8, 12, 16, 20, 25, 31]  # four, then a quarter of those there are
+    assert ledger.healthy() == frozenset()
+    ledger.at(3)
+    assert ledger.healthy() == set(peers)
+
+
+def test_who_has_earned_enough_and_is_not_trusted_enough_is_not_promoted(ledger):
+    for epoch in (1, 2):
+        ledger.at(epoch)
+        earn(ledger, PEER, constants.EARNED_PER_EPOCH)
+    ledger.report(PEER, Fact.FALSE_CLAIM)
+    ledger.at(3)
+    assert ledger.of(PEER).state is PeerState.UNTRUSTED
 
 
 @pytest.mark.parametrize(("lies", "state"), [(1, PeerState.UNTRUSTED), (2, PeerState.UNTRUSTED), (4, PeerState.BANNED)])
@@ -76,12 +85,59 @@ def test_four_lies_end_the_credit_of_any_history(ledger):
     assert ledger.of(PEER).state is PeerState.PROBATION
 
 
-def test_probation_ends_by_verified_groups(ledger):
-    ledger.at(grown(ledger))
+def test_probation_ends_by_verified_groups_as_that_of_a_stranger_who_must_earn_again(ledger):
+    epoch = grown(ledger)
+    ledger.at(epoch)
     for _ in range(4):
         ledger.report(PEER, Fact.FALSE_CLAIM)
     earn(ledger, PEER, 60)
-    assert ledger.of(PEER).state is PeerState.HEALTHY
+    assert (ledger.of(PEER).state, ledger.of(PEER).earned) == (PeerState.UNTRUSTED, 0)
+    ledger.at(epoch + 1)
+    assert ledger.of(PEER).state is PeerState.UNTRUSTED
+    assert grown(ledger, first_epoch=epoch + 1) > epoch + 2
+
+
+@pytest.fixture
+def released(ledger):
+    """The ledger when the ban of forty keys ends, who sent about twenty invalid messages each; and the keys."""
+    peers = [peer_id(bytes([n]) * 32) for n in range(40)]
+    ledger.at(1)
+    for peer in peers:
+        while ledger.admits(peer):
+            ledger.report(peer, Fact.INVALID_MESSAGE)
+    ledger.at(1 + constants.BAN_EPOCHS)
+    assert {ledger.state(peer) for peer in peers} == {PeerState.PROBATION}
+    return ledger, peers
+
+
+def test_a_ban_that_ends_leaves_less_than_a_stranger_has(released):
+    ledger, peers = released
+    assert all(ledger.of(peer).trust == 1 / 17 for peer in peers)
+
+
+def test_a_ban_does_not_launder_trust(released):
+    """Four good groups each made all of them healthy, with no ration."""
+    ledger, peers = released
+    for peer in peers:
+        earn(ledger, peer, 4)
+    ledger.at(2 + constants.BAN_EPOCHS)
+    assert {ledger.state(peer) for peer in peers} == {PeerState.PROBATION}
+
+
+def test_after_a_ban_one_false_claim_bans_again(released):
+    ledger, peers = released
+    ledger.report(peers[0], Fact.FALSE_CLAIM)
+    assert not ledger.admits(peers[0])
+
+
+def test_after_a_ban_thirty_verified_groups_make_a_peer_untrusted_and_count_for_nothing_more(released):
+    ledger, peers = released
+    needed = 0
+    while ledger.state(peers[0]) is PeerState.PROBATION:
+        earn(ledger, peers[0], 1)
+        needed += 1
+    assert 25 <= needed <= 35
+    assert (ledger.of(peers[0]).state, ledger.of(peers[0]).earned) == (PeerState.UNTRUSTED, 0)
 
 
 @pytest.mark.parametrize("fact", [Fact.INVALID_MESSAGE, Fact.FORGED_SIGNATURE])
@@ -96,7 +152,7 @@ def test_about_twenty_invalid_messages_ban_their_sender(ledger, fact):
 def test_standing_and_trust_outlive_a_restart(ledger, database):
     for _ in range(4):
         ledger.report(PEER, Fact.FALSE_CLAIM)
-    assert Ledger(database, rng=random.Random(0)).of(PEER) == ledger.of(PEER)
+    assert Ledger(database).of(PEER) == ledger.of(PEER)
 
 
 def test_a_ban_for_lies_ends_in_probation_after_its_time(ledger):
@@ -124,9 +180,9 @@ BEFORE = {
 }
 
 
-def met(database, rng, facts):
+def met(database, facts):
     """A ledger that has seen these facts of PEER, at its last start."""
-    ledger = Ledger(database, epoch=1, rng=rng)
+    ledger = Ledger(database, epoch=1)
     for fact in facts:
         ledger.report(PEER, fact)
     return ledger.of(PEER)
@@ -136,63 +192,63 @@ def met(database, rng, facts):
 @pytest.mark.parametrize(
     ("word", "state"), [("trusted", PeerState.HEALTHY), ("banned", PeerState.BANNED)], ids=["trusted", "banned"]
 )
-def test_the_operators_word_holds_at_every_start_for_exactly_as_long_as_it_stands(database, rng, before, word, state):
-    earned = met(database, rng, BEFORE[before])
+def test_the_operators_word_holds_at_every_start_for_exactly_as_long_as_it_stands(database, before, word, state):
+    earned = met(database, BEFORE[before])
     for epoch in (1, 2):
-        ledger = Ledger(database, epoch=epoch, rng=rng, **{word: [PEER]})
+        ledger = Ledger(database, epoch=epoch, **{word: [PEER]})
         ledger.at(epoch)
         assert ledger.state(PEER) is ledger.of(PEER).state is state
         assert account_of(database, PEER) == ledger.of(PEER)
-    assert Ledger(database, epoch=2, rng=rng).of(PEER) == earned
+    assert Ledger(database, epoch=2).of(PEER) == earned
 
 
-def test_an_operators_ban_lasts_for_as_long_as_it_stands(database, rng):
-    ledger = Ledger(database, epoch=1, banned=[PEER], rng=rng)
+def test_an_operators_ban_lasts_for_as_long_as_it_stands(database):
+    ledger = Ledger(database, epoch=1, banned=[PEER])
     ledger.at(100 * constants.BAN_EPOCHS)
     assert not ledger.admits(PEER)
 
 
-def test_what_a_peer_earned_counts_again_when_the_operator_takes_a_ban_back(database, rng):
-    grown(Ledger(database, rng=rng))
-    assert not Ledger(database, banned=[PEER], rng=rng).admits(PEER)
-    assert Ledger(database, rng=rng).state(PEER) is PeerState.HEALTHY
+def test_what_a_peer_earned_counts_again_when_the_operator_takes_a_ban_back(database):
+    grown(Ledger(database))
+    assert not Ledger(database, banned=[PEER]).admits(PEER)
+    assert Ledger(database).state(PEER) is PeerState.HEALTHY
 
 
-def test_what_a_trusted_peer_does_wrong_counts_once_it_is_trusted_no_more(database, rng, caplog):
-    ledger = Ledger(database, trusted=[PEER], rng=rng)
+def test_what_a_trusted_peer_does_wrong_counts_once_it_is_trusted_no_more(database, caplog):
+    ledger = Ledger(database, trusted=[PEER])
     for _ in range(4):
         ledger.report(PEER, Fact.FALSE_CLAIM)
     assert ledger.state(PEER) is PeerState.HEALTHY
     assert "were it not named in `trusted`" in caplog.text
-    assert not Ledger(database, rng=rng).admits(PEER)
+    assert not Ledger(database).admits(PEER)
 
 
-def test_a_trusted_peer_that_equivocates_is_banned_now_and_at_every_start(database, rng, caplog):
-    ledger = Ledger(database, trusted=[PEER], rng=rng)
+def test_a_trusted_peer_that_equivocates_is_banned_now_and_at_every_start(database, caplog):
+    ledger = Ledger(database, trusted=[PEER])
     ledger.ban(Equivocation(bytes(range(32)), 1, 2, b"two envelopes"))
     assert not ledger.admits(PEER)
     assert account_of(database, PEER).state is PeerState.BANNED
-    assert not Ledger(database, trusted=[PEER], rng=rng).admits(PEER)
+    assert not Ledger(database, trusted=[PEER]).admits(PEER)
     assert "stays banned" in caplog.text
 
 
-def test_standings_are_counted_with_the_operators_word(database, rng):
+def test_standings_are_counted_with_the_operators_word(database):
     other = peer_id(bytes(32))
-    met(database, rng, [Fact.VERIFIED_GROUP])
-    Ledger(database, trusted=[PEER], banned=[other], rng=rng)
+    met(database, [Fact.VERIFIED_GROUP])
+    Ledger(database, trusted=[PEER], banned=[other])
     assert states(database) == {"banned": 1, "healthy": 1}
 
 
-def test_an_operators_ban_that_an_older_version_stored_ends_with_the_line(database, rng):
-    met(database, rng, [Fact.VERIFIED_GROUP])
+def test_an_operators_ban_that_an_older_version_stored_ends_with_the_line(database):
+    met(database, [Fact.VERIFIED_GROUP])
     database.execute("UPDATE ledger SET standing = 'banned'")
-    assert Ledger(database, rng=rng).state(PEER) is PeerState.UNTRUSTED
+    assert Ledger(database).state(PEER) is PeerState.UNTRUSTED
 
 
-def test_whom_the_operator_bans_is_not_forgotten_among_many_who_were_banned_later(database, rng, monkeypatch):
+def test_whom_the_operator_bans_is_not_forgotten_among_many_who_were_banned_later(database, monkeypatch):
     monkeypatch.setattr("sapo_node.trust.ledger.MAX_STRANGERS", 3)
-    met(database, rng, [Fact.INVALID_MESSAGE])
-    ledger = Ledger(database, epoch=1, banned=[PEER], rng=rng)
+    met(database, [Fact.INVALID_MESSAGE])
+    ledger = Ledger(database, epoch=1, banned=[PEER])
     for number in range(8):
         for _ in range(4):
             ledger.report(f"liar {number}", Fact.FALSE_CLAIM)
@@ -201,20 +257,20 @@ def test_whom_the_operator_bans_is_not_forgotten_among_many_who_were_banned_late
     assert PEER in {account.peer for account in ledger.accounts()}
 
 
-def test_bad_evidence_keeps_its_kind_its_count_and_its_time_over_a_restart(database, rng):
+def test_bad_evidence_keeps_its_kind_its_count_and_its_time_over_a_restart(database):
     times = iter([10.0, 20.0, 30.0])
-    ledger = Ledger(database, rng=rng, now=lambda: next(times))
+    ledger = Ledger(database, now=lambda: next(times))
     for fact in (Fact.FORGED_SIGNATURE, Fact.FALSE_CLAIM, Fact.FORGED_SIGNATURE, Fact.VERIFIED_GROUP):
         ledger.report(PEER, fact)
-    again = Ledger(database, rng=rng)
+    again = Ledger(database)
     assert again.offences(PEER) == [Offence(Fact.FORGED_SIGNATURE, 2, 30.0), Offence(Fact.FALSE_CLAIM, 1, 20.0)]
     assert [str(each) for each in again.offences(PEER)] == ["2 forged signatures", "1 false claim"]
 
 
-def test_offences_of_a_peer_that_is_forgotten_are_forgotten_as_well(database, rng, monkeypatch):
+def test_offences_of_a_peer_that_is_forgotten_are_forgotten_as_well(database, monkeypatch):
     monkeypatch.setattr("sapo_node.trust.ledger.MAX_STRANGERS", 0)
-    met(database, rng, [Fact.INVALID_MESSAGE])
-    ledger = Ledger(database, epoch=1, rng=rng)
+    met(database, [Fact.INVALID_MESSAGE])
+    ledger = Ledger(database, epoch=1)
     ledger.at(5)
     assert ledger.offences(PEER) == []
 
@@ -236,7 +292,7 @@ def test_renaming_peers_renames_the_result_and_nothing_else(rng):
     facts = [(rng.randrange(3), rng.choice([Fact.VERIFIED_GROUP, Fact.FALSE_CLAIM])) for _ in range(200)]
     outcomes = []
     for names in (["a", "b", "c"], ["c", "a", "b"]):
-        ledger = Ledger(Database(None, SCHEMA), rng=random.Random(0))
+        ledger = Ledger(Database(None, SCHEMA))
         for who, fact in facts:
             ledger.report(names[who], fact)
         outcomes.append([(ledger.of(name).state, ledger.of(name).evidence) for name in names])

@@ -1,5 +1,6 @@
-"""Verification on demand: whose rollouts are looked at, and in which order."""
+"""Verification on demand: whose rollouts are looked at, and how many."""
 
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -10,73 +11,155 @@ from rollouts import right_and_wrong, rollout
 from sapo_node.ingest.pending import PendingQueue
 from sapo_node.sampling.buffer import Pool
 from sapo_node.trust import constants
+from sapo_node.trust.constants import Fact, PeerState, Tier
 from sapo_node.trust.ledger import Ledger
 from sapo_node.verification.scheduler import VerificationScheduler
 from sapo_node.verification.verifier import Verifier
 from sapo_protocol import peer_id
 from swarm_parts import OpenScorer
 
-
-@pytest.fixture
-def unknown_peers(author):
-    return [replace(author, key=Ed25519PrivateKey.from_private_bytes(bytes([n]) * 32)) for n in range(6)]
+LINK = "link"
 
 
 @pytest.fixture
-def ledger(database, rng):
-    return Ledger(database, epoch=5, rng=rng)
+def peers(author):
+    """Authors: a friend, one that is healthy by what it earned, and strangers."""
+    return [replace(author, key=Ed25519PrivateKey.from_private_bytes(bytes([n]) * 32)) for n in range(1, 9)]
 
 
 @pytest.fixture
-def pending_queue(database, manifest):
-    return PendingQueue(database, manifest)
+def ledger(database, peers):
+    friend, proven, *_ = map(name, peers)
+    ledger = Ledger(database, trusted=[friend])
+    for epoch in (1, 2, 3):
+        ledger.at(epoch)
+        for _ in range(constants.EARNED_PER_EPOCH):
+            ledger.report(proven, Fact.VERIFIED_GROUP)
+    return ledger
 
 
 @pytest.fixture
-def scheduler(database, manifest, pending_queue, ledger, rng):
-    verifier = Verifier(context_of(manifest, rng), OpenScorer(), ledger)
-    return VerificationScheduler(
-        pending_queue=pending_queue, verifier=verifier, pool=Pool(database), ledger=ledger, rng=rng
-    )
+def pending_queue(database, manifest, rng):
+    return PendingQueue(database, manifest, rng=rng)
 
 
-def put(pending_queue, author, counters, **changes):
-    """Rollouts of one good group each; what is changed in its header spoils it."""
-    for counter in counters:
-        group, body, _ = right_and_wrong(author, counter=counter)
-        pending_queue.put(rollout(author, [replace(group, **changes)], [body], counter=counter))
+@pytest.fixture
+def verified():
+    """How many groups of each peer were looked at."""
+    return Counter()
 
 
-def earned(ledger, authors):
-    return sorted(ledger.of(peer_id(author.issuer)).earned for author in authors)
+@pytest.fixture
+def verifier(manifest, ledger, verified, rng):
+    def note(rollout, _k, _finding):
+        verified[name(rollout.opened)] += 1
+
+    return Verifier(context_of(manifest, rng), OpenScorer(), ledger, on_verified=note)
 
 
-async def test_a_newcomer_who_has_begun_to_earn_standing_comes_before_those_who_have_not(
-    scheduler, pending_queue, ledger, unknown_peers
-):
-    for stranger in unknown_peers:
-        put(pending_queue, stranger, range(constants.EARNED_PER_EPOCH))
-    for _ in range(2 * constants.EARNED_PER_EPOCH // constants.UNTRUSTED_VERIFICATIONS):
-        await scheduler.verify_pending(4)
-    assert earned(ledger, unknown_peers) == [0, 0, 0, 0, constants.EARNED_PER_EPOCH, constants.EARNED_PER_EPOCH]
+@pytest.fixture
+def pool(database):
+    return Pool(database)
 
 
-async def test_who_begins_and_then_gives_nothing_is_one_of_many_again(scheduler, pending_queue, ledger, unknown_peers):
-    idler, other = unknown_peers[:2]
-    put(pending_queue, idler, range(20), digest=bytes(32))
-    put(pending_queue, idler, [20])  # verified first, as the last to arrive
+@pytest.fixture
+def scheduler(pending_queue, verifier, pool, ledger):
+    return VerificationScheduler(pending_queue=pending_queue, verifier=verifier, pool=pool, ledger=ledger)
+
+
+def name(author):
+    return peer_id(author.issuer)
+
+
+def one_group(author, counter=0, **changes):
+    """A rollout of one good group; what is changed in its header spoils it."""
+    group, body, _ = right_and_wrong(author, counter=counter)
+    return rollout(author, [replace(group, **changes)], [body], counter=counter)
+
+
+@pytest.fixture
+def put(pending_queue, ledger):
+    def put(author, counters, *, link=LINK, **changes):
+        for counter in counters:
+            pending_queue.put(one_group(author, counter, **changes), link=link, tier=ledger.tier(name(author)))
+
+    return put
+
+
+async def test_nothing_is_verified_for_a_node_that_wants_nothing(scheduler, put, peers, verified):
+    put(peers[0], [0])
+    await scheduler.verify_pending(0)
+    assert verified == {}
+
+
+async def test_each_tier_is_verified_until_it_alone_could_fill_twice_what_is_wanted(scheduler, put, peers, verified):
+    for peer in peers[:3]:
+        put(peer, range(12))
     await scheduler.verify_pending(4)
-    put(pending_queue, other, range(constants.EARNED_PER_EPOCH))
-    for _ in range(constants.EARNED_PER_EPOCH):
-        await scheduler.verify_pending(4)
-    assert earned(ledger, [idler, other]) == [1, constants.EARNED_PER_EPOCH]
+    assert verified == {name(peer): 8 for peer in peers[:3]}
+    await scheduler.verify_pending(4)
+    assert verified == {name(peer): 8 for peer in peers[:3]}
 
 
-async def test_who_can_earn_no_more_in_an_epoch_is_verified_all_the_same(
-    scheduler, pending_queue, ledger, unknown_peers
-):
-    put(pending_queue, unknown_peers[0], range(constants.EARNED_PER_EPOCH + 2))
-    for _ in range(constants.EARNED_PER_EPOCH):
-        await scheduler.verify_pending(4)
-    assert earned(ledger, unknown_peers[:1]) == [constants.EARNED_PER_EPOCH]
-    assert len(pending_queue) == 0
+async def test_a_tier_has_a_bounded_number_of_turns_however_little_they_give(scheduler, put, peers, verified):
+    put(peers[2], range(constants.VERIFICATIONS_PER_ROUND + 4), digest=bytes(32))
+    await scheduler.verify_pending(100)
+    assert verified == {name(peers[2]): constants.VERIFICATIONS_PER_ROUND}
+
+
+async def test_strangers_are_verified_at_once_and_take_no_turn_of_a_friend(scheduler, put, peers, pool):
+    for stranger in peers[2:]:
+        put(stranger, range(20))
+    put(peers[0], range(3))
+    await scheduler.verify_pending(4)
+    held = pool.per_peer()
+    assert held.pop(name(peers[0])) == 3
+    assert sum(held.values()) == 8
+
+
+async def test_peers_on_probation_are_verified_after_all_strangers(scheduler, put, peers, ledger, verified):
+    """Each came by a link of its own, as the honest stranger did."""
+    *released, stranger = peers[2:]
+    for peer in map(name, released):
+        while ledger.admits(peer):
+            ledger.report(peer, Fact.INVALID_MESSAGE)
+    ledger.at(3 + constants.BAN_EPOCHS)
+    for peer in released:
+        assert ledger.state(name(peer)) is PeerState.PROBATION
+        put(peer, range(4), link=name(peer))
+    put(stranger, range(8), link=name(stranger))
+    await scheduler.verify_pending(4)
+    assert verified == {name(stranger): 8}
+
+
+async def test_peers_on_probation_are_verified_where_nobody_else_waits(scheduler, put, peers, ledger, verified):
+    for _ in range(4):
+        ledger.report(name(peers[2]), Fact.FALSE_CLAIM)
+    ledger.at(3 + constants.BAN_EPOCHS)
+    put(peers[2], range(2))
+    await scheduler.verify_pending(4)
+    assert verified == {name(peers[2]): 2}
+
+
+async def test_of_a_peer_that_is_banned_for_what_was_found_nothing_stays(scheduler, put, peers, ledger, pending_queue):
+    put(peers[2], range(20), claims=(False,) * 7 + (True,))
+    await scheduler.verify_pending(4)
+    assert not ledger.admits(name(peers[2]))
+    assert pending_queue.draw(Tier.STRANGER) is None
+
+
+def test_a_link_has_as_many_turns_with_64_keys_as_with_one(author, pending_queue):
+    """One link brings the rollouts of 64 keys, and seven bring those of one each: 256 of 2,048 turns, within noise."""
+    keys = [replace(author, key=Ed25519PrivateKey.from_private_bytes(bytes([n]) * 32)) for n in range(1, 72)]
+    links = dict.fromkeys(map(name, keys), "crowded") | {name(each): name(each) for each in keys[64:]}
+    rounds = {name(each): one_group(each) for each in keys}
+    for peer, each in rounds.items():
+        pending_queue.put(each, link=links[peer], tier=Tier.STRANGER)
+    turns = Counter()
+    for _ in range(2_048):
+        drawn = pending_queue.draw(Tier.STRANGER)
+        peer = name(drawn.opened)
+        turns[links[peer]] += 1
+        pending_queue.put(rounds[peer], link=links[peer], tier=Tier.STRANGER)
+    assert len(turns) == 8
+    assert all(200 < count < 312 for count in turns.values())

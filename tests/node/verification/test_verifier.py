@@ -8,6 +8,7 @@ import pytest
 
 from context import context_of
 from rollouts import right_and_wrong, rollout
+from sapo_node.trust.accounts import Account
 from sapo_node.trust.constants import Evidence, PeerState
 from sapo_node.trust.ledger import Ledger
 from sapo_node.verification.sandbox.messages import ScoreRequest
@@ -32,8 +33,8 @@ class FailingScorer:
 
 
 @pytest.fixture
-def ledger(database, rng):
-    return Ledger(database, rng=rng)
+def ledger(database):
+    return Ledger(database)
 
 
 @pytest.fixture
@@ -77,8 +78,8 @@ class AlwaysFirst(random.Random):
         return 0.0
 
 
-async def test_a_group_claimed_flat_is_not_scored_unless_audited(manifest, database, rng, author):
-    ledger = Ledger(database, trusted=[peer_id(author.issuer)], rng=rng)
+async def test_a_group_claimed_flat_is_not_scored_unless_audited(manifest, database, author):
+    ledger = Ledger(database, trusted=[peer_id(author.issuer)])
     verifier = Verifier(context_of(manifest, random.Random(1)), OpenScorer(), ledger)
     group, body, _ = right_and_wrong(author, right=0)
     assert await verifier.verify(rollout(author, [group], [body])) == []
@@ -86,12 +87,18 @@ async def test_a_group_claimed_flat_is_not_scored_unless_audited(manifest, datab
 
 
 @pytest.mark.parametrize("right", [0, 8])
-async def test_a_newcomer_earns_standing_by_groups_that_are_truly_flat_as_by_others(verifier, author, ledger, right):
-    """Who is nearly always right has few others."""
-    group, body, _ = right_and_wrong(author, right=right)
+async def test_groups_without_advantage_earn_nothing_also_where_they_are_audited(manifest, author, ledger, right):
+    verifier = Verifier(context_of(manifest, AlwaysFirst()), OpenScorer(), ledger)
+    groups, bodies, _ = zip(*(right_and_wrong(author, k, right=right) for k in range(16)), strict=True)
+    assert await verifier.verify(rollout(author, groups, bodies)) == []
+    assert verifier.unusable == {Unusable.ZERO_ADVANTAGE: 16}
+    assert ledger.of(peer_id(author.issuer)) == Account(peer_id(author.issuer))
+
+
+async def test_an_untrusted_peer_is_audited_no_more_often_than_others(verifier, author):
+    group, body, _ = right_and_wrong(author, right=0)
     assert await verifier.verify(rollout(author, [group], [body])) == []
-    assert verifier.unusable == {Unusable.ZERO_ADVANTAGE: 1}
-    assert ledger.of(peer_id(author.issuer)).earned == 1
+    assert verifier.unusable == {Unusable.CLAIMED_ZERO_ADVANTAGE: 1}
 
 
 async def test_a_lie_about_a_flat_group_is_found_by_audit(manifest, author, ledger):
@@ -153,7 +160,7 @@ async def test_a_request_names_the_assigned_task_and_nothing_of_the_peers(author
     from sapo_node.app.state import SCHEMA
     from sapo_node.storage.database import Database
 
-    ledger = Ledger(Database(None, SCHEMA), rng=random.Random(0))
+    ledger = Ledger(Database(None, SCHEMA))
     group, body, _ = right_and_wrong(author)
     await Verifier(context_of(manifest, random.Random(1)), Recording(), ledger).verify(rollout(author, [group], [body]))
     task = assign(manifest, author.issuer, 5, 0, 0)
