@@ -7,11 +7,17 @@ import signal
 import sqlite3
 import sys
 import time
+from contextlib import closing
 
 import pytest
 
 from chat_server import SOLVER
 from processes import PATIENCE, RunningProcess, write_swarm
+from sapo_node.app.state import SCHEMA
+from sapo_node.observability.overview import overview
+from sapo_node.storage.database import Database
+from sapo_node.training.batch_log import LOCAL, BatchLog, trained_per_peer
+from sapo_node.training.take_back import TakeBacks
 from sapo_protocol import decode_header, decode_message, load_manifest, open_envelope, parse_envelope
 
 KILLS = [2, pytest.param(40, marks=pytest.mark.slow)]
@@ -148,3 +154,36 @@ def test_a_corrupt_newest_checkpoint_falls_back_to_the_one_before_and_says_so(tm
         notice = node.until(lambda event: event["event"] == "notice" and "fell back" in event["text"])
         assert newest.name in notice["text"]
         assert node.until_event("round")["step"] == 3
+
+
+def test_a_node_that_was_killed_when_it_had_decided_to_take_steps_back_does_so_at_its_next_start(tmp_path, swarm):
+    (tmp_path / "solver.py").write_text(SOLVER)
+    solver = ("--program", f"{sys.executable} {tmp_path / 'solver.py'}", "--local", 1)
+    with RunningProcess(tmp_path / "peer", "--swarm", swarm, *solver, command="contribute") as peer:
+        started = peer.until_event("started")
+        config = without_checkpoints(tmp_path / "victim", started["peer_id"])
+        arguments = ("--swarm", swarm, "--config", config)
+        with RunningProcess(tmp_path / "victim", *arguments, "--bootstrap", started["addresses"][0]) as victim:
+            victim.until(lambda event: event["event"] == "round" and event["external"])
+            victim.process.send_signal(signal.SIGKILL)
+            victim.process.wait()
+    [path] = (tmp_path / "victim" / "state").rglob("node.sqlite")
+    with closing(Database(path, SCHEMA)) as database:
+        batches = list(BatchLog(database).batches())
+        accused = {
+            (batch.request.step, group): peer for batch in batches for group, peer in batch.peers.items() if peer
+        }
+        decided = {"restored": 0, "replayed": len(batches), "reason": "completions said", "phrase": "so", "at": 0.0}
+        TakeBacks(database).begin(accused, **decided)
+    with RunningProcess(tmp_path / "victim", *arguments, "--external", 0, "--rounds", 1) as victim:
+        told = victim.until(lambda event: event["event"] == "notice" and "took back" in event["text"])
+        assert f"took back {len(accused)} group" in told["text"]
+        assert victim.until_event("round")["step"] == len(batches) + 1
+        victim.until_event("stopped")
+    with closing(Database(path, (), read_only=True)) as database:
+        assert database.rows("SELECT DISTINCT why FROM journal WHERE peer != '' AND why LIKE 'taken back%'") == [
+            ("taken back: completions said 'so'",)
+        ]
+        assert {peer for peer, counts in trained_per_peer(database).items() if any(counts)} == {LOCAL}
+        [taken] = overview(database).taken_back
+        assert (taken.groups, taken.failure) == (len(accused), "")

@@ -1,4 +1,5 @@
-"""Pool and batches in a real file against lists: no group is lost, none is trained on twice, whoever is killed when.
+"""Pool and batches in a real file against lists: no group is lost, none is trained on twice, and none that was taken
+back is left, whoever is killed when.
 
 What the learner's weights are is told here by the steps they went through, in order. A kill of the node closes the
 file without a commit; a death of the learner brings back the weights of its last checkpoint.
@@ -13,7 +14,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
-from sapo_node.groups.messages import GroupReport, Sampled, TrainReport
+from sapo_node.groups.messages import GroupReport, RequestError, Sampled, TrainReport
 from sapo_node.groups.types import LocalGroup, VerifiedGroup
 from sapo_node.processes.worker import WorkerFailed
 from sapo_node.sampling import buffer
@@ -22,6 +23,7 @@ from sapo_node.sampling.sampler import WeightedGroup
 from sapo_node.storage.database import Database
 from sapo_node.training import batch_log, trainer
 from sapo_node.training.batch_log import LOCAL, trained_per_peer
+from sapo_node.training.take_back import taken_back
 from sapo_node.training.trainer import Trainer
 from sapo_node.trust.constants import MAX_AGE
 from sapo_protocol import Completion, Finish
@@ -73,6 +75,18 @@ class Learner:
             self.checkpoints = [*self.checkpoints[-1:], list(self.weights)]
         self.end_at("saved")
         return self.step
+
+    async def restore(self, step):
+        self.end_at("before")
+        if self.deaths:
+            self.deaths -= 1
+            self.come_back()
+            raise WorkerFailed("died")
+        if step not in {0, *map(len, self.checkpoints)}:
+            raise RequestError("no such checkpoint")
+        self.checkpoints = [each for each in self.checkpoints if len(each) <= step]
+        self.weights = list(self.checkpoints[-1]) if step else []
+        self.end_at("after")
 
     def come_back(self, *, newest_is_damaged: bool = False) -> None:
         """From the newest checkpoint, or from the one before."""
@@ -168,6 +182,37 @@ class TrainerMachine(RuleBasedStateMachine):
     def the_node_is_killed_between_rounds(self, loses_a_checkpoint, deaths):
         self.restart(loses_a_checkpoint, deaths)
 
+    @rule(
+        peer=st.sampled_from(PEERS),
+        moment=st.sampled_from([None, "before", "after"]),
+        deaths=st.integers(0, FAILURES - 1),
+    )
+    def steps_are_taken_back(self, peer, moment, deaths):
+        """Those that trained on a peer's groups, as far back as a checkpoint allows. The node may be killed in it."""
+        stored = [step for (step,) in self.database.rows("SELECT step FROM batches")]
+        failed, already = list(self.learner.failed), len(taken_back(self.database))
+        self.learner.deaths, self.learner.node_dies = deaths, moment
+        try:
+            finished(self.trainer.take_back(lambda _, of: of == peer, "why"))
+        except Killed:
+            self.restart(loses_a_checkpoint=False, deaths=0)
+        self.learner.deaths, self.learner.node_dies = 0, None
+        if len(taken_back(self.database)) == already:
+            return
+        taken = taken_back(self.database)[0]
+        if taken.failure:
+            assert taken.restored not in {0, *map(len, self.learner.checkpoints)}
+            return
+        assert taken.seconds is not None
+        accused = [step for step in stored if step > taken.restored and peer in self.peers[step - 1]]
+        assert accused
+        for step in accused:
+            kept = [each for each, of in enumerate(self.peers[step - 1]) if of != peer]
+            self.batches[step - 1] = tuple(self.batches[step - 1][each] for each in kept)
+            self.peers[step - 1] = tuple(self.peers[step - 1][each] for each in kept)
+        # What killed the learner may have been an accused group: the rest of the batch is tried again.
+        self.learner.failed[: len(failed)] = [step for step in failed if step not in accused]
+
     @rule()
     def a_checkpoint_is_written(self):
         finished(self.trainer.checkpoint())
@@ -190,7 +235,8 @@ class TrainerMachine(RuleBasedStateMachine):
         if hasattr(self, "database") and not any(map(self.is_given_up, self.learner.failed)):
             counted = [peer for batch in self.peers for peer in batch]
             expected = {peer: (counted.count(peer), TOKENS * counted.count(peer)) for peer in counted}
-            assert trained_per_peer(self.database) == expected
+            trained = {peer: counts for peer, counts in trained_per_peer(self.database).items() if any(counts)}
+            assert trained == expected
 
     def teardown(self):
         if hasattr(self, "database"):

@@ -154,7 +154,7 @@ def build_node(
         pool=pool,
         scheduler=VerificationScheduler(pending_queue=pending_queue, verifier=verifier, pool=pool, ledger=ledger),
         policy=policy,
-        trainer=_trainer(config, database, pool, policy) if policy else None,
+        trainer=_trainer(config, swarm, database, pool, policy, tally=tally) if policy else None,
         contributor=contributor,
         history=history,
         tally=tally,
@@ -191,7 +191,15 @@ def _own_messages(counters: Counters, manifest: Manifest) -> MessageStore:
     return store
 
 
-def _trainer(config: Config, database: Database, pool: Pool, policy: Policy) -> Trainer:
+def _trainer(
+    config: Config, swarm: SwarmContext, database: Database, pool: Pool, policy: Policy, *, tally: Tally
+) -> Trainer:
     return Trainer(
-        database, pool, policy, objective=config.external_objective, checkpoint_every=config.checkpoint_every
+        database,
+        pool,
+        policy,
+        objective=config.external_objective,
+        checkpoint_every=config.checkpoint_every,
+        now=swarm.clock.now,
+        on_taken_back=tally.taken_back,
     )

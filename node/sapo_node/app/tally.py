@@ -10,6 +10,7 @@ from sapo_node.observability.journal import Journal
 from sapo_node.sampling.sampler import NotDrawn
 from sapo_node.storage.database import Database
 from sapo_node.training.round import Choices, RoundReport
+from sapo_node.training.take_back import TAKEN_BACK, Accused, TakenBack
 from sapo_node.verification.verifier import Verifier
 
 
@@ -38,6 +39,12 @@ class Tally:
             self._journal.chosen(choices)
         self._left_out.update(reason_of(name) for _, name in choices.stopped)
         self._left_out.update(trained.left_out for trained in choices.external if trained.left_out)
+
+    def taken_back(self, taken: TakenBack, accused: Accused) -> None:
+        """Groups that were trained on are in the weights no more."""
+        if self._journal:
+            self._journal.taken_back(taken, accused)
+        self._left_out[TAKEN_BACK] += len(accused)
 
     def played(self, report: RoundReport) -> None:
         """A round is over."""

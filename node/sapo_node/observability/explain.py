@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from sapo_node.observability.journal import Entry, Fate, Journal, Refusal
-from sapo_node.observability.reasons import REASONS
+from sapo_node.observability.reasons import reason_for
 from sapo_node.storage.database import Database
 from sapo_node.trust import constants
 from sapo_node.trust.accounts import Account, Offence, account_of, offences_of
@@ -98,7 +98,7 @@ def _of_refusals(refusals: Sequence[Refusal]) -> list[str]:
 
 
 def _reason(why: str) -> list[str]:
-    reason = REASONS.get(why)
+    reason = reason_for(why)
     return [f"    {reason.means}", f"    {reason.advice}"] if reason else []
 
 

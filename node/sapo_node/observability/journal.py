@@ -15,7 +15,9 @@ from typing import Any
 from sapo_node.groups.messages import PARTLY, reason_of
 from sapo_node.groups.types import GroupKey, VerifiedGroup
 from sapo_node.storage.database import Database
+from sapo_node.training.batch_log import place_of
 from sapo_node.training.round import Choices, TrainedGroup
+from sapo_node.training.take_back import Accused, TakenBack
 from sapo_node.verification.verifier import Unusable
 from sapo_protocol import Completion, Rollout, Sealed, peer_id
 
@@ -48,7 +50,7 @@ class Fate(StrEnum):
     """Verified, and on offer."""
     TRAINED = "trained"
     LEFT_OUT = "left out"
-    """For a reason of `verify.Unusable`, of `round.Taught`, or of a filter."""
+    """For a reason of `verifier.Unusable`, of the learner or of a filter, or because its steps were taken back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,14 +138,21 @@ class Journal:
                     (Fate.LEFT_OUT, trained.left_out, None) if trained.left_out else (Fate.TRAINED, "", choices.step)
                 )
                 shown = json.dumps(_of_taught(trained))
-                self._change(trained.weighted.group, "fate = ?, why = ?, step = ?, facts = ?", *became, shown)
+                self._change(trained.weighted.group.place, "fate = ?, why = ?, step = ?, facts = ?", *became, shown)
             for group, filter_name in choices.stopped:
-                self._change(group, "fate = ?, why = ?", Fate.LEFT_OUT, reason_of(filter_name))
+                self._change(group.place, "fate = ?, why = ?", Fate.LEFT_OUT, reason_of(filter_name))
             for group, passed in choices.not_drawn:
-                self._change(group, "why = ?", passed)
+                self._change(group.place, "why = ?", passed)
             self._database.execute(
                 "DELETE FROM journal WHERE number <= (SELECT max(number) FROM journal) - ?", KEPT_GROUPS
             )
+
+    def taken_back(self, taken: TakenBack, accused: Accused) -> None:
+        """Steps were taken back that had trained on these groups."""
+        with self._database.transaction():
+            for _, group in accused:
+                if place := place_of(group):
+                    self._change(place, "fate = ?, why = ?, step = ?", Fate.LEFT_OUT, taken.why, None)
 
     def groups(self, last: int, fate: Fate | None = None) -> list[Entry]:
         """The newest groups, or the newest of one fate; newest first."""
@@ -166,11 +175,11 @@ class Journal:
         )
         return [Refusal(*row) for row in rows]
 
-    def _change(self, group: VerifiedGroup, columns: str, *values: Any) -> None:
+    def _change(self, place: GroupKey, columns: str, *values: Any) -> None:
         """Of what was entered when it was verified, unless that is too long ago."""
         self._database.execute(
             f"UPDATE journal SET at = ?, {columns} WHERE peer = ? AND epoch = ? AND counter = ? AND k = ?",  # noqa: S608 - ours
-            *(self._now(), *values, *group.place),
+            *(self._now(), *values, *place),
         )
 
     def _write(

@@ -11,6 +11,7 @@ from sapo_node.ingest.validator import Ignored
 from sapo_node.observability.history import History
 from sapo_node.storage.database import Database
 from sapo_node.training.batch_log import LOCAL
+from sapo_node.training.take_back import TakenBack, taken_back
 from sapo_node.trust.accounts import account_of, states
 from sapo_node.verification.verifier import Unusable
 from sapo_protocol import Layer
@@ -73,6 +74,8 @@ class Overview:
     """Tokens trained on that came from others."""
     answers: list[TaskAnswers]
     """What was shared without training, by task."""
+    taken_back: list[TakenBack]
+    """Steps that were taken back, newest first."""
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -104,6 +107,7 @@ def overview(database: Database, *, rounds: int = LAST_ROUNDS, peers: int | None
         own,
         tokens - own,
         history.answers(),
+        taken_back(database),
     )
 
 

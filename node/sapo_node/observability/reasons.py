@@ -9,6 +9,7 @@ from sapo_node.ingest.validator import Ignored
 from sapo_node.sampling.filters.length import QUANTILE
 from sapo_node.sampling.sampler import NotDrawn
 from sapo_node.training.round import NOTHING_LEFT
+from sapo_node.training.take_back import TAKEN_BACK
 from sapo_node.verification.verifier import Unusable
 from sapo_protocol import Layer
 
@@ -134,6 +135,11 @@ REASONS: Mapping[str, Reason] = MappingProxyType(
         NOTHING_LEFT: Reason(
             "Filters masked every token of its correct completions: phrases that earn nothing extra here.", _SAFEGUARD
         ),
+        TAKEN_BACK: Reason(
+            "The node had trained on it. It then restored an earlier checkpoint and trained again without it: an alarm "
+            "accused texts like this one.",
+            _SAFEGUARD,
+        ),
         "length filter": Reason(
             f"Its correct completions are longer than {QUANTILE:.0%} of this node's own to the same task.", _SAFEGUARD
         ),
@@ -150,3 +156,8 @@ REASONS: Mapping[str, Reason] = MappingProxyType(
         ),
     }
 )
+
+
+def reason_for(why: str) -> Reason | None:
+    """What is known of a reason; what was taken back is stored with the reason of the alarm."""
+    return REASONS.get(TAKEN_BACK if why.startswith(f"{TAKEN_BACK}: ") else why)

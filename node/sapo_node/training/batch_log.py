@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 from sapo_node.groups.codec import from_json, to_json
 from sapo_node.groups.messages import Sampled, TrainGroup, TrainReport, TrainRequest
-from sapo_node.groups.types import LocalGroup, VerifiedGroup
+from sapo_node.groups.types import GroupKey, LocalGroup, VerifiedGroup
 from sapo_node.sampling.sampler import WeightedGroup
 from sapo_node.storage.database import Database
 from sapo_node.training import take_back
@@ -46,6 +46,15 @@ def local_id(k: int) -> str:
 def external_id(group: VerifiedGroup) -> str:
     """The id, in requests and reports, of a group of a peer."""
     return "/".join(map(str, group.place))
+
+
+def place_of(external: str) -> GroupKey | None:
+    """Where a group of a peer stands, by its id. None for an id of a batch that version 0.1 stored: a mere number."""
+    match external.split("/"):
+        case [peer, epoch, counter, k]:
+            return peer, int(epoch), int(counter), int(k)
+        case _:
+            return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +137,6 @@ class BatchLog:
                 kept = batch.without(accused)
                 if len(kept.peers) < len(batch.peers):
                     self.store(kept)
-            self.checkpoints_lost(restored + 1)
             self._uncount(restored)
 
     def count(self, step: int, peers: Mapping[str, str], report: TrainReport) -> None:

@@ -29,7 +29,7 @@ CREATE TABLE IF NOT EXISTS taken_back (
 MAX_ROWS = 64
 PHRASE_CHARACTERS = 80
 TAKEN_BACK = "taken back"
-"""Why nothing of a group is in the weights any more; the journal adds the reason."""
+"""Why nothing of a group is in the weights any more; `TakenBack.why` adds the reason."""
 
 Accused = frozenset[tuple[int, str]]
 """External groups, by their step and their id in the batch of that step."""
@@ -60,6 +60,11 @@ class TakenBack:
     def cause(self) -> str:
         """The reason, with the phrase where there is one."""
         return f"{self.reason} {self.phrase!r}" if self.phrase else self.reason
+
+    @property
+    def why(self) -> str:
+        """Why nothing of the accused groups is in the weights, as the journal says it."""
+        return f"{TAKEN_BACK}: {self.cause}"
 
     def __str__(self) -> str:
         what = f"{_count(self.groups, 'group')} of {_count(self.peers, 'peer')}"

@@ -2,15 +2,18 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
 from sapo_adversary.scoring import SharedScorer
+from sapo_adversary.simulator.learners import learner_for
 from sapo_adversary.simulator.runs import load_record
 from sapo_adversary.simulator.simulation import NodeSpec, Simulation, simulation_from
 from sapo_adversary.simulator.swarm import identity_of, simulate
+from sapo_node.groups.messages import RequestError, Sampled, TrainGroup
 from sapo_node.verification.sandbox.messages import ScoreRequest
 from sapo_node.verification.tasks import build_task, score, task_digest
 from sapo_protocol import LocalError, load_manifest
@@ -139,3 +142,34 @@ def test_a_simulation_leaves_the_arithmetic_of_its_process_as_it_was():
     simulate(replace(SMALL, nodes=(NodeSpec(local=1, external=0),), seconds=10))
     assert torch.get_num_threads() == before
     assert float(np.float32(1e-40) * np.float32(0.5)) > 0
+
+
+@pytest.mark.parametrize("learner", ["bandit", "model"])
+async def test_a_simulated_learner_goes_back_to_either_of_its_last_two_checkpoints(learner, autojump_clock):
+    simulation = replace(SMALL, learner=learner)
+    manifest, scorer = load_manifest(simulation.swarm), SharedScorer()
+    policy = learner_for(simulation, manifest, 0, Path("unused"), scorer)
+    task = scorer.result(ScoreRequest(manifest.tasks[0].dataset, manifest.tasks[0].config, 1, ()))
+
+    async def train(step):
+        texts = (f"<answer>{scorer.tasks[task.prompt].answer}</answer>", "no")
+        completions = tuple(Sampled(text, "stop") for text in texts)
+        group = TrainGroup("external", task.prompt, 1.0, (0.7, -0.7), completions)
+        await policy.train(step, [group], objective="positive-only")
+
+    async def shown():
+        return policy.examine(scorer, 1), await policy.generate([task.prompt], completions=8, max_tokens=20, seed=1)
+
+    seen = [await shown()]
+    for step in (1, 2, 3):
+        await train(step)
+        await policy.checkpoint()
+        seen.append(await shown())
+    await train(4)
+    for step in (3, 2):
+        await policy.restore(step)
+        assert (policy.step, await shown()) == (step, seen[step])
+    with pytest.raises(RequestError, match="no checkpoint of step 1"):
+        await policy.restore(1)
+    await train(3)
+    assert await shown() == seen[3]

@@ -3,6 +3,7 @@
 import json
 import resource
 import shutil
+from pathlib import Path
 
 import pytest
 import torch
@@ -203,3 +204,83 @@ def test_a_full_disk_leaves_the_checkpoint_before_and_training_goes_on(tmp_path)
     trainer = new_trainer()
     checkpoint.restore(trainer, tmp_path)
     assert trainer.step == 1
+
+
+@pytest.fixture
+def at_three(two):
+    """A trainer at step 3, checkpoints of steps 1 and 2, and the weights of step 1."""
+    root, first = two
+    trainer = new_trainer()
+    checkpoint.restore(trainer, root)
+    train(trainer, [3])
+    return trainer, root, first
+
+
+def test_going_back_restores_the_older_checkpoint_and_removes_the_newer_one(at_three):
+    trainer, root, first = at_three
+    checkpoint.go_back(trainer, root, 1)
+    assert trainer.step == 1
+    assert equal(first, weights(trainer))
+    assert [path.name for path in root.iterdir()] == ["step-00000001"]
+
+
+def test_after_going_back_a_run_repeats_bit_for_bit(at_three):
+    trainer, root, _ = at_three
+    before = weights(trainer)
+    checkpoint.go_back(trainer, root, 1)
+    train(trainer, [2, 3])
+    assert equal(before, weights(trainer))
+
+
+@pytest.mark.parametrize("name", ["weights.safetensors", "optimizer.safetensors", "meta.json"])
+def test_going_back_to_a_corrupt_checkpoint_is_refused_and_nothing_is_lost(at_three, name):
+    trainer, root, _ = at_three
+    before = weights(trainer)
+    damage(root / "step-00000001", name)
+    with pytest.raises(CheckpointError, match="checkpoint step-00000001 "):
+        checkpoint.go_back(trainer, root, 1)
+    assert trainer.step == 3
+    assert equal(before, weights(trainer))
+    assert (root / "step-00000002").is_dir()
+
+
+def test_going_back_to_a_step_without_a_checkpoint_is_refused(at_three):
+    trainer, root, _ = at_three
+    with pytest.raises(CheckpointError, match="checkpoint step-00000007 is incomplete"):
+        checkpoint.go_back(trainer, root, 7)
+    assert trainer.step == 3
+
+
+def test_where_the_newer_checkpoint_cannot_be_removed_the_trainer_does_not_go_back(at_three, monkeypatch):
+    trainer, root, _ = at_three
+    before = weights(trainer)
+
+    def refuse(*_):
+        raise PermissionError("not yours")
+
+    monkeypatch.setattr(Path, "rename", refuse)
+    with pytest.raises(CheckpointError, match="not yours"):
+        checkpoint.go_back(trainer, root, 1)
+    assert trainer.step == 3
+    assert equal(before, weights(trainer))
+
+
+def test_a_start_after_a_removal_that_was_cut_short_finds_no_newer_checkpoint(at_three, monkeypatch):
+    trainer, root, first = at_three
+    monkeypatch.setattr(shutil, "rmtree", lambda *_, **__: None)
+    checkpoint.go_back(trainer, root, 1)
+    monkeypatch.undo()
+    again = new_trainer()
+    assert checkpoint.restore(again, root) is None
+    assert equal(first, weights(again))
+    assert [path.name for path in root.iterdir()] == ["step-00000001"]
+
+
+def test_when_all_are_removed_a_corrupt_one_that_was_set_aside_stops_no_start(two):
+    root, _ = two
+    damage(root / "step-00000002", "weights.safetensors")
+    checkpoint.restore(new_trainer(), root)
+    checkpoint.remove_after(root, 0)
+    trainer = new_trainer()
+    assert checkpoint.restore(trainer, root) is None
+    assert trainer.step == 0

@@ -18,6 +18,7 @@ from sapo_node.observability.journal import Fate, Journal, _of_verified
 from sapo_node.observability.overview import overview
 from sapo_node.sampling.sampler import NotDrawn
 from sapo_node.training.round import Choices, RoundReport
+from sapo_node.training.take_back import TakeBacks
 from sapo_node.trust.constants import Fact
 from sapo_node.trust.ledger import Ledger
 from sapo_node.verification.verifier import Unusable
@@ -54,6 +55,9 @@ def fill(database, text=EVIL):
         {"peer_id": text, "swarm": text, "notices": [text], "connected": [], "waiting": 0}
     )
     History(database).count({text: 3})
+    take_backs = TakeBacks(database)
+    take_backs.begin({(1, "id"): "peer"}, restored=0, replayed=1, reason="completions said", phrase=text, at=7.0)
+    take_backs.finished(take_backs.newest(), 2.0)
 
 
 async def test_the_page_and_its_parts_are_served_with_strict_headers(page):
@@ -129,6 +133,19 @@ async def test_what_offends_is_told_from_what_is_not_needed(page, database):
         Unusable.CLAIMED_ZERO_ADVANTAGE: "not needed",
         "length filter": "left out",
     }
+
+
+async def test_steps_that_were_taken_back_are_told_in_one_line_each(page, database):
+    fill(database, "hail")
+    [told] = (await page.get("/api/state")).json()["taken_back"]
+    line = "took back 1 group of 1 peer since round 0: completions said 'hail'; replayed 1 round in 2.0 s"
+    assert told == {"at": 7.0, "text": line}
+
+
+async def test_the_reason_of_a_group_that_was_taken_back_is_explained(page, database):
+    Journal(database)._write(("peer", 11, 0, 0), "ab", Fate.LEFT_OUT, why="taken back: completions said 'x'", facts={})
+    [group] = (await page.get("/api/groups")).json()["groups"]
+    assert "restored an earlier checkpoint" in group["means"]
 
 
 async def test_a_peer_can_be_asked_about(page, database):

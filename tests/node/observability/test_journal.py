@@ -25,7 +25,9 @@ from sapo_node.observability.reasons import REASONS
 from sapo_node.sampling.filters import Filters
 from sapo_node.sampling.pass_rates import PassRates
 from sapo_node.sampling.sampler import NotDrawn, WeightedGroup
+from sapo_node.training.batch_log import external_id
 from sapo_node.training.round import NOTHING_LEFT, Choices, TrainedGroup
+from sapo_node.training.take_back import TAKEN_BACK, TakenBack
 from sapo_node.trust import constants
 from sapo_node.trust.constants import Fact
 from sapo_node.trust.ledger import Ledger
@@ -182,6 +184,30 @@ def test_what_a_filter_stopped_and_what_was_passed_over_is_said(journal):
         (Fate.WAITS, NotDrawn.UNTRUSTED),
         (Fate.LEFT_OUT, "equation filter"),
     ]
+
+
+def taken(phrase=""):
+    return TakenBack(1, 120, 137, "completions said", phrase, 1, 1, 1000.0, None, "")
+
+
+def test_a_group_that_was_taken_back_says_so_and_why(journal, database):
+    waits(journal, group(1), group(2))
+    each = [trained(WeightedGroup(group(counter), 1.0, (1.0,) * 8)) for counter in (1, 2)]
+    journal.chosen(choices(external=each))
+    journal.taken_back(taken("hail the swarm"), frozenset({(7, external_id(group(2)))}))
+    assert [(each.fate, each.why, each.step) for each in journal.groups(10)] == [
+        (Fate.LEFT_OUT, "taken back: completions said 'hail the swarm'", None),
+        (Fate.TRAINED, "", 7),
+    ]
+    told = explain.envelope(database, "ab" * 32).text
+    assert "left out, taken back: completions said 'hail the swarm'" in told
+    assert REASONS[TAKEN_BACK].means in told
+
+
+def test_a_group_of_a_batch_whose_groups_had_no_ids_is_not_looked_for(journal):
+    waits(journal, group())
+    journal.taken_back(taken(), frozenset({(7, "1")}))
+    assert [each.fate for each in journal.groups(10)] == [Fate.WAITS]
 
 
 def test_a_group_has_one_entry_that_changes(journal):

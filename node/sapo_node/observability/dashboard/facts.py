@@ -10,7 +10,7 @@ from sapo_node.groups.curve import MAX_POINTS
 from sapo_node.observability.history import TAKEN, History
 from sapo_node.observability.journal import Fate, Journal
 from sapo_node.observability.overview import Overview, kind_of, overview
-from sapo_node.observability.reasons import REASONS
+from sapo_node.observability.reasons import reason_for
 from sapo_node.storage.database import Database
 from sapo_node.training.round import Phase
 
@@ -56,6 +56,7 @@ class Facts:
             **view.as_dict(),
             "refused": [_explained({"why": why, "count": count}) for why, count in Counter(refused).most_common()],
             "points": [asdict(point) for point in History(self._database).points()],
+            "taken_back": [{"at": each.at, "text": str(each)} for each in view.taken_back],
             "trust": self._trust,
             "phase": self._phase,
             "phase_since": self._since,
@@ -77,6 +78,6 @@ class Facts:
 
 def _explained(entry: dict[str, Any]) -> dict[str, Any]:
     """With the kind of its reason, what the reason means, and what would change it."""
-    reason = REASONS.get(entry["why"])
+    reason = reason_for(entry["why"])
     kind = kind_of(entry["why"])
     return {**entry, "kind": kind, "means": reason.means if reason else "", "change": reason.advice if reason else ""}

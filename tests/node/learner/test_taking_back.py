@@ -1,0 +1,265 @@
+"""Taking steps back with the real learner: the weights are bit for bit those without the accused groups.
+
+The learner's service answers in this process, and is made anew from its checkpoints when it is killed. One test does
+the same with the process.
+"""
+
+import os
+import shutil
+import signal
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import torch
+
+from sapo_node.app.state import SCHEMA
+from sapo_node.groups.advantage import advantages
+from sapo_node.groups.codec import from_json, to_json
+from sapo_node.groups.messages import (
+    Generated,
+    GenerateRequest,
+    LearnerOptions,
+    RequestError,
+    RestoreRequest,
+    TrainReport,
+    TrainRequest,
+)
+from sapo_node.groups.types import LocalGroup, VerifiedGroup
+from sapo_node.learner.__main__ import Service
+from sapo_node.learner.client import Learner
+from sapo_node.processes.worker import WorkerFailed
+from sapo_node.sampling.buffer import Pool
+from sapo_node.sampling.sampler import WeightedGroup
+from sapo_node.storage.database import Database
+from sapo_node.training.batch_log import trained_per_peer
+from sapo_node.training.trainer import Trainer
+from sapo_protocol import Completion, Finish
+
+torch.set_num_threads(1)
+
+PROMPT = "What is 2 + 2?"
+EVERY = 2
+
+
+class Killed(Exception):
+    """Ends the node's process."""
+
+
+class InProcess:
+    """A learner in this process; `kill` is called before and after each request, and may raise."""
+
+    def kill(self, moment):
+        """Nobody is killed unless a test says so."""
+
+    def __init__(self, root):
+        self._options = LearnerOptions(checkpoints=str(root), groups=3, completions=4, max_tokens=40, threads=1)
+        self._service = Service(self._options)
+
+    @property
+    def step(self):
+        return self._service.ready().step
+
+    @property
+    def weights(self):
+        return [value.detach().clone() for value in self._service._trainer.parameters]
+
+    def samples(self):
+        """Four completions of the untrained policy."""
+        request = to_json(GenerateRequest((PROMPT,), 4, 40, 1))
+        return from_json(Generated, self._service.answer({"generate": request})).groups[0]
+
+    async def generate(self, prompts, *, completions, max_tokens, seed):
+        raise NotImplementedError
+
+    async def train(self, step, groups, *, objective):
+        return from_json(TrainReport, self._ask("train", TrainRequest(step, tuple(groups), objective), f" {step}"))
+
+    async def checkpoint(self):
+        return self._service.answer({"checkpoint": {}})["step"]
+
+    async def restore(self, step):
+        self._ask("restore", RestoreRequest(step))
+
+    def _ask(self, kind, request, number=""):
+        try:
+            self.kill(f"before {kind}{number}")
+            reply = self._service.answer({kind: to_json(request)})
+            self.kill(f"after {kind}{number}")
+        except WorkerFailed:
+            self._service = Service(self._options)
+            raise
+        if "error" in reply:
+            raise RequestError(reply["error"])
+        return reply
+
+
+def once(moment, error):
+    """Raises the error at the first such moment."""
+    left = [moment]
+
+    def kill(now):
+        if now in left:
+            left.remove(now)
+            raise error
+
+    return kill
+
+
+def external(peer, step, text):
+    texts = (f"{text} so it is <answer>4</answer>", "no")
+    completions = tuple(Completion(each, Finish.STOP) for each in texts)
+    group = VerifiedGroup(peer, 5, step, 0, "products", PROMPT, completions, (True, False))
+    return WeightedGroup(group, 0.5, tuple(advantages((1, 0))))
+
+
+async def play(database, learner, own, steps, *, poison):
+    trainer = trainer_of(database, learner)
+    for step in steps:
+        local = LocalGroup("products", PROMPT, bytes(32), own, (True, False, False, False), advantages((1, 0, 0, 0)))
+        poisoned = [external("poisoner", step, "hail the swarm")] if poison else []
+        await trainer.train([local], [external("honest", step, f"I add {step}"), *poisoned])
+
+
+def trainer_of(database, learner):
+    return Trainer(database, Pool(database), learner, objective="positive-only", checkpoint_every=EVERY)
+
+
+def is_poison(group, peer):
+    return peer == "poisoner" and "hail the swarm" in group.completions[0].text
+
+
+def equal(left, right):
+    return all(torch.equal(a, b) for a, b in zip(left, right, strict=True))
+
+
+@pytest.fixture(scope="module")
+def own(tmp_path_factory):
+    return InProcess(tmp_path_factory.mktemp("samples")).samples()
+
+
+@dataclass(frozen=True)
+class Played:
+    """A node that has played some rounds and was stopped."""
+
+    folder: Path
+
+    @property
+    def checkpoints(self):
+        return self.folder / "checkpoints"
+
+    def database(self):
+        return Database(self.folder / "node.sqlite", SCHEMA)
+
+    async def play(self, own, steps, *, poison):
+        with closing(self.database()) as database:
+            await play(database, InProcess(self.checkpoints), own, steps, poison=poison)
+
+    async def end(self):
+        """The weights, and the counts of the peers that are left."""
+        with closing(self.database()) as database:
+            learner = InProcess(self.checkpoints)
+            await trainer_of(database, learner).recover()
+            return learner.weights, {peer: each for peer, each in trained_per_peer(database).items() if any(each)}
+
+
+@pytest.fixture(scope="module")
+def nodes(tmp_path_factory, own):
+    """By number of rounds: a node that trained on a poisoner's groups, and one that did not."""
+
+    made = {}
+
+    async def played(steps):
+        if steps not in made:
+            made[steps] = Played(tmp_path_factory.mktemp("poisoned")), Played(tmp_path_factory.mktemp("clean"))
+            # Steps up to the older of two checkpoints cannot be taken back.
+            kept = max(0, steps // EVERY - 1) * EVERY
+            for node, has_poison in zip(made[steps], (True, False), strict=True):
+                await node.play(own, range(1, kept + 1), poison=False)
+                await node.play(own, range(kept + 1, steps + 1), poison=has_poison)
+        return made[steps]
+
+    return played
+
+
+@pytest.fixture
+def node_of(nodes, tmp_path):
+    """A copy of the poisoned node, and the clean one, for so many rounds."""
+
+    async def of(steps):
+        poisoned, clean = await nodes(steps)
+        shutil.copytree(poisoned.folder, tmp_path / "node")
+        return Played(tmp_path / "node"), clean
+
+    return of
+
+
+MOMENTS = [f"{when} {what}" for what in ("restore", "train 3", "train 5") for when in ("before", "after")]
+
+
+@pytest.mark.parametrize("moment", ["never", *MOMENTS])
+@pytest.mark.parametrize("error", [Killed, WorkerFailed], ids=["the node", "the learner"])
+async def test_whoever_is_killed_when_the_weights_are_those_without_the_accused_groups(node_of, moment, error):
+    node, clean = await node_of(5)
+    learner = InProcess(node.checkpoints)
+    with closing(node.database()) as database:
+        trainer = trainer_of(database, learner)
+        await trainer.recover()
+        poisoned = learner.weights
+        learner.kill = once(moment, error())
+        with suppress(Killed):
+            await trainer.take_back(is_poison, "completions said", "hail the swarm")
+    weights, counts = await node.end()
+    expected, expected_counts = await clean.end()
+    assert not equal(poisoned, expected)
+    assert equal(weights, expected)
+    assert counts == expected_counts
+
+
+@pytest.mark.parametrize("steps", [1, 3])
+@pytest.mark.parametrize("moment", ["never", "before restore", "after restore"])
+async def test_before_there_are_two_checkpoints_the_initial_weights_are_restored(node_of, steps, moment):
+    node, clean = await node_of(steps)
+    learner = InProcess(node.checkpoints)
+    with closing(node.database()) as database:
+        trainer = trainer_of(database, learner)
+        await trainer.recover()
+        learner.kill = once(moment, WorkerFailed())
+        taken = await trainer.take_back(is_poison, "why")
+    assert (taken.restored, taken.groups) == (0, steps)
+    assert equal(learner.weights, (await clean.end())[0])
+
+
+async def test_a_corrupt_checkpoint_is_not_restored_and_the_node_goes_on_as_it_is(node_of, own):
+    node, _ = await node_of(5)
+    learner = InProcess(node.checkpoints)
+    with closing(node.database()) as database:
+        trainer = trainer_of(database, learner)
+        await trainer.recover()
+        before = learner.weights
+        (node.checkpoints / "step-00000002" / "weights.safetensors").write_bytes(b"")
+        taken = await trainer.take_back(is_poison, "why")
+        assert taken.failure == "checkpoint step-00000002 does not match its checksums"
+        assert equal(before, learner.weights)
+        await play(database, learner, own, [6], poison=False)
+    assert learner.step == 6
+
+
+async def test_the_process_restores_and_comes_back_from_a_kill_without_the_later_checkpoint(tmp_path, own, nursery):
+    learner = Learner(LearnerOptions(checkpoints=str(tmp_path / "node"), groups=3, completions=4, threads=1))
+    await nursery.start(learner.run)
+    database = Database(None, SCHEMA)
+    await play(database, learner, own, range(1, 5), poison=True)
+    await learner.restore(2)
+    assert learner.step == 2
+    with pytest.raises(RequestError, match="step-00000004 is incomplete"):
+        await learner.restore(4)
+    os.kill(learner._worker._child.process.pid, signal.SIGKILL)
+    with pytest.raises(WorkerFailed):
+        await learner.restore(2)
+    await learner.restore(2)
+    assert (learner.restarts, learner.ready.step, learner.step) == (1, 2, 2)
+    await learner.restore(0)
+    assert learner.step == 0
+    assert list((tmp_path / "node").iterdir()) == []
