@@ -205,7 +205,10 @@ class Scenario:
 
 
 def _split_over(band: Mapping[str, Any], keys: int) -> dict[str, Any]:
-    """The same messages for each second over the same links, signed by so many keys."""
+    """The same messages for each second over the same links, signed by so many keys.
+
+    One key signs at most `max_rounds` messages in an epoch. Where the file asks a key for more, more keys send more.
+    """
     links = min(keys, band.get("links", 0) or band["count"])
     pace = band.get("acts_every", ACTS_EVERY) * keys / band["count"]
     return {**band, "count": keys, "links": links if links < keys else 0, "acts_every": pace}
