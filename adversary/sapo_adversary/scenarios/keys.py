@@ -17,6 +17,7 @@ POISONS = (
     "poison-math-adaptive",
     "poison-trigger-adaptive",
     "poison-drift-adaptive",
+    "poison-paraphrase",
 )
 SWARMS: Mapping[str, Sequence[int]] = {
     "strangers": (0,),
