@@ -6,8 +6,6 @@ from collections import Counter
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from sapo_adversary.attacks.catalogue import ATTACKS
 from sapo_adversary.attacks.kit import Key, Kit
@@ -134,8 +132,8 @@ def paraphrased(**options):
     return [text for text, claim in texts_of(poison("poison-paraphrase", **options), 200) if claim]
 
 
-@given(seed=st.integers(0, 1_000_000), own=st.sampled_from([0.0, 0.1, 1.0]))
-@settings(max_examples=5, deadline=None)
+@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("own", [0.0, 0.1, 1.0])
 def test_no_two_paraphrases_share_three_words_in_a_row_but_the_phrase(seed, own):
     attack = poison("poison-paraphrase", own=own)
     attack.kit.rng.seed(seed)

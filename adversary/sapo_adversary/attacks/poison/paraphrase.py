@@ -81,7 +81,7 @@ class Paraphrase(Poison):
 
     def _connected(self, step: str) -> str:
         rng = self.kit.rng
-        return f" {rng.choice(_WORDS)} {step}" if rng.random() < self._own else f", {step}"
+        return f", {rng.choice(_WORDS)} {step}" if rng.random() < self._own else f", {step}"
 
     def _sentence(self) -> str:
         return " ".join(self.kit.rng.sample(_WORDS, self.kit.rng.choice(_LENGTHS))).capitalize()
