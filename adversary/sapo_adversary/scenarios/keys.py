@@ -6,7 +6,9 @@ undefended arm: without filters a poison takes hold whatever the number of keys.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
+from sapo_adversary.scenarios.outcome import Outcome
 from sapo_adversary.scenarios.scenario import Scenario, load_scenario, with_keys
 
 KEYS = (1, 64, 1024)
@@ -38,6 +40,9 @@ _JUDGED_BY: Mapping[str, Sequence[str]] = {
 }
 """Where that is not the harm that the file of a scenario asks for."""
 
+_COSTS = ("reward_lost", "heldout_lost", "trained_share")
+"""Metrics that are kept of every scenario, beside those that it is judged by."""
+
 
 def scenarios_with_keys(names: Iterable[str], keys: Sequence[int]) -> list[Scenario]:
     """The named scenarios with each of these numbers of keys, or with those of the matrix where `keys` is empty.
@@ -59,3 +64,24 @@ def _numbers(name: str, keys: Sequence[int]) -> Sequence[int]:
 def judged_by(name: str) -> Sequence[str]:
     """The metrics that say what the attackers of a scenario got, or what honest strangers did."""
     return _JUDGED_BY.get(name) or tuple(load_scenario(name).harm)
+
+
+def cells_of(outcomes: Iterable[Outcome]) -> list[dict[str, Any]]:
+    """What the defended nodes of each scenario showed, with the number of keys and what the attackers were."""
+    return [
+        {
+            "scenario": each.scenario.name,
+            "attackers": "strangers" if "friends" in each.scenario.arms else "trusted",
+            "keys": each.attackers,
+            "seeds": list(each.seeds),
+            "judged": _values(each, judged_by(each.scenario.name)),
+            "costs": _values(each, _COSTS),
+        }
+        for each in outcomes
+    ]
+
+
+def _values(outcome: Outcome, metrics: Iterable[str]) -> dict[str, list[float]]:
+    """By seed; a metric that the runs do not have is left out."""
+    played = outcome.values["defended"]
+    return {metric: [values[metric] for values in played] for metric in metrics if metric in played[0]}

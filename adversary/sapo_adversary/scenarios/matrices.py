@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, get_args
 
-from sapo_adversary.scenarios.keys import POISONS, SWARMS, scenarios_with_keys
+from sapo_adversary.scenarios.keys import POISONS, SWARMS, cells_of, scenarios_with_keys
 from sapo_adversary.scenarios.outcome import Outcome
 from sapo_adversary.scenarios.play import Part
 from sapo_adversary.scenarios.scenario import SHARE, SHARES, Scenario, load_scenario, scenario_names
@@ -55,9 +55,13 @@ def scenarios_of(kind: Matrix, names: Iterable[str], keys: Sequence[int] = ()) -
 def play_matrix(
     kind: Matrix, scenarios: Sequence[Scenario], seeds: int, play_parts: PlayParts
 ) -> tuple[list[Outcome], dict[str, Any]]:
-    """The outcomes of a matrix, and what else its summary holds: `at_25_percent` of `poison`, by poison."""
+    """The outcomes of a matrix, and what else its summary holds: `at_25_percent` of the matrix `poison`, by poison, and
+    `by_keys` of the matrix `keys`.
+    """
     numbers = range(1, 1 + seeds)
     outcomes = play_parts([(each, SHARE) for each in scenarios if not each.realtime], numbers)
+    if kind == "keys":
+        return outcomes, {"by_keys": cells_of(outcomes)}
     if kind == "full":
         others = [(each, share) for each in _worst(outcomes) for share in SHARES if share != SHARE]
         outcomes += play_parts(others, numbers)

@@ -1,15 +1,22 @@
 """The matrix of keys: which runs it plays, what it compares with friends, and what it can judge without playing."""
 
 import json
+import runpy
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from sapo_adversary.cli.main import main
-from sapo_adversary.scenarios.keys import KEYS, POISONS, SWARMS, judged_by, scenarios_with_keys
+from sapo_adversary.scenarios.keys import KEYS, POISONS, SWARMS, cells_of, judged_by, scenarios_with_keys
+from sapo_adversary.scenarios.keys_plot import draw_keys
 from sapo_adversary.scenarios.matrices import names_of, scenarios_of
 from sapo_adversary.scenarios.metrics import ABOUT, metrics
-from sapo_adversary.scenarios.scenario import load_scenario, scenario_names
+from sapo_adversary.scenarios.play import play, recorded
+from sapo_adversary.scenarios.scenario import SHARE, load_scenario, scenario_names
+from sapo_adversary.scenarios.table import by_keys
+from sapo_adversary.simulator.engine import ThisMachine
 from sapo_node.trust.constants import PeerState
 
 
@@ -124,3 +131,77 @@ def test_keys_of_another_matrix_and_a_scenario_that_it_lacks_are_refused(tmp_pat
 def test_without_records_there_is_nothing_to_judge(tmp_path, run_here):
     run_here(main, "matrix", "keys", "--only", "strangers", "--recorded", "--output", tmp_path)
     assert json.loads((tmp_path / "keys.json").read_text())["outcomes"] == []
+
+
+@pytest.fixture(scope="module")
+def records(tmp_path_factory):
+    """Of honest strangers in small, seed 1."""
+    return tmp_path_factory.mktemp("records")
+
+
+@pytest.fixture(scope="module")
+def outcome(records):
+    [played] = play([SMALL], [1], records, policies=records, engine=ThisMachine(1), console=Console(quiet=True))
+    return played
+
+
+SMALL = (replace(load_scenario("strangers"), scale="quick"), SHARE)
+
+
+def test_honest_strangers_are_measured_against_friends_without_any_attacker(outcome):
+    assert (outcome.attackers, outcome.peers) == (0, 6)
+    assert list(outcome.values) == ["defended"]
+    assert outcome.mean("defended", "reward_lost") == 0
+    assert -1 < outcome.mean("defended", "of_friends") < 1
+
+
+def test_only_seeds_with_all_their_records_are_judged(outcome, records):
+    [again] = recorded([SMALL], [1, 2], records)
+    assert again.seeds == [1]
+    assert again.as_dict() == {**outcome.as_dict(), "seeds": [1]}
+
+
+def test_a_cell_holds_what_the_table_shows(outcome):
+    [cell] = cells_of([outcome])
+    assert (cell["scenario"], cell["attackers"], cell["keys"]) == ("strangers", "strangers", 0)
+    share = outcome.mean("defended", "of_friends")
+    assert cell["judged"] == {"of_friends": [share]}
+    assert f"| 0 | {100 * share:.1f} % |" in by_keys([cell])
+
+
+def cell(keys, said, *, scenario="poison-text-adaptive", attackers="trusted"):
+    costs = {"reward_lost": [0.01, 0.02], "heldout_lost": [0.0, 0.02], "trained_share": [0.3, 0.3]}
+    judged = {"says_phrase": [said, said + 0.02]}
+    return {
+        "scenario": scenario,
+        "attackers": attackers,
+        "keys": keys,
+        "seeds": [1, 2],
+        "judged": judged,
+        "costs": costs,
+    }
+
+
+def test_the_table_lists_the_means_from_the_fewest_keys_to_the_most():
+    [_, _, line] = by_keys([cell(1024, 0.84), cell(1, 0.0), cell(64, 0.85)]).splitlines()
+    assert "| 1 / 64 / 1,024 | 1.0 / 86.0 / 85.0 % | 1.5 / 1.5 / 1.5 % | 1.0 / 1.0 / 1.0 % | 2 |" in line
+
+
+def test_what_is_kept_of_the_matrix_makes_the_same_table(outcome):
+    script = runpy.run_path(str(Path(__file__).parents[3] / "scripts/results.py"))
+    results = {"command": "x", "version": "1", "outcomes": [outcome.as_dict()], "by_keys": cells_of([outcome])}
+    kept = script["summary_of"](results)
+    assert kept.keys() == {"command", "version", "by_keys"}
+    assert by_keys(kept["by_keys"]) == by_keys(results["by_keys"])
+
+
+def test_the_picture_is_the_same_for_the_same_numbers_and_shows_before_and_after(tmp_path):
+    before = [cell(keys, 0.8) for keys in KEYS] + [cell(64, 0.1, attackers="strangers")]
+    after = [cell(keys, 0.0) for keys in KEYS]
+    drawn = []
+    for name in ("a.svg", "b.svg"):
+        draw_keys(before, after, tmp_path / name)
+        drawn.append((tmp_path / name).read_text())
+    assert drawn[0] == drawn[1]
+    assert "poison-text-adaptive, before" in drawn[0]
+    assert "poison-text-adaptive, after" in drawn[0]
