@@ -3,6 +3,7 @@
 python scripts/results.py                      write every table, from `<!-- table: NAME -->` to `<!-- end -->`
 python scripts/results.py --check              only compare
 python scripts/results.py keep results NAME... summarise results/NAME.json first, and keep the pictures of NAME
+python scripts/results.py draw                 draw docs/pictures/keys.svg from the summaries keys-before and keys
 """
 
 import hashlib
@@ -18,6 +19,7 @@ from sapo_adversary.experiments import tables as experiments
 from sapo_adversary.experiments.summary import SMOOTH
 from sapo_adversary.files.records import to_json
 from sapo_adversary.scenarios import table as scenarios
+from sapo_adversary.scenarios.keys_plot import draw_keys
 from sapo_adversary.scenarios.scenario import SHARE
 from sapo_adversary.scenarios.table import table
 from sapo_node.groups.messages import FILTERS
@@ -54,11 +56,7 @@ def summary_of(results: Results) -> dict[str, Any]:
         comparisons = {arm: _compared(each) for arm, each in results["comparisons"].items()}
         return {**results, "arms": arms, "comparisons": comparisons}
     if "outcomes" in results:
-        kept = {name: results[name] for name in ("command", "version")}
-        outcomes = [_outcome(each) for each in results["outcomes"]]
-        if "at_25_percent" in results:
-            return {**kept, "outcomes": outcomes, "one_out": _one_out(results["at_25_percent"])}
-        return {**kept, "outcomes": outcomes}
+        return {**{name: results[name] for name in ("command", "version")}, **_played(results)}
     if "attacks" in results:
         return {**results, "attacks": {name: _searched(each) for name, each in results["attacks"].items()}}
     if "runs" in results:
@@ -67,6 +65,16 @@ def summary_of(results: Results) -> dict[str, Any]:
         }
         return {**results, "runs": curves}
     return dict(results)
+
+
+def _played(results: Results) -> dict[str, Any]:
+    """Of a matrix."""
+    if "by_keys" in results:
+        return {"by_keys": results["by_keys"]}
+    outcomes = [_outcome(each) for each in results["outcomes"]]
+    if "at_25_percent" in results:
+        return {"outcomes": outcomes, "one_out": _one_out(results["at_25_percent"])}
+    return {"outcomes": outcomes}
 
 
 def _without(value: Any, names: Collection[str]) -> Any:
@@ -253,6 +261,8 @@ TABLES: Mapping[str, Callable[[], str]] = {
     "poison-by-share": lambda: scenarios.poison_by_share(
         each for each in load("poison")["outcomes"] if each["scenario"] == "poison-text"
     ),
+    "keys-before": lambda: scenarios.by_keys(load("keys-before")["by_keys"]),
+    "keys": lambda: scenarios.by_keys(load("keys")["by_keys"]),
     "sharing": sharing,
     "honest": honest,
     "searched": searched,
@@ -272,6 +282,8 @@ def main(arguments: list[str]) -> int:
     """Write the tables, or tell by the exit status whether they are as they should be."""
     if arguments[:1] == ["keep"]:
         keep(Path(arguments[1]), arguments[2:])
+    if arguments == ["draw"]:
+        draw_keys(load("keys-before")["by_keys"], load("keys")["by_keys"], PICTURES / "keys.svg")
     stale = []
     for page in PAGES:
         text = page.read_text("utf-8")

@@ -34,6 +34,7 @@ from sapo_adversary.attacks.poison.hasty import Hasty
 from sapo_adversary.attacks.poison.length import Length
 from sapo_adversary.attacks.poison.low_rate import LowRate
 from sapo_adversary.attacks.poison.math import Math
+from sapo_adversary.attacks.poison.paraphrase import Paraphrase
 from sapo_adversary.attacks.poison.slip import Slip
 from sapo_adversary.attacks.poison.text import Text
 from sapo_adversary.attacks.poison.trigger import Trigger
@@ -84,6 +85,7 @@ _KINDS: tuple[type[Threat], ...] = (
     Creep,
     Gibberish,
     LowRate,
+    Paraphrase,
     Flat,
     Copycat,
     Drift,

@@ -22,33 +22,48 @@ from sapo_adversary.cli.played import (
 )
 from sapo_adversary.files.records import read_results, results_in
 from sapo_adversary.research.policies import DEFAULT_FOLDER
+from sapo_adversary.scenarios.keys import judged_by
 from sapo_adversary.scenarios.matrices import (
     MATRICES,
     SEEDS,
     Matrix,
+    PlayParts,
     at_several_shares,
+    names_of,
     play_matrix,
     scenarios_of,
 )
-from sapo_adversary.scenarios.outcome import Outcome
-from sapo_adversary.scenarios.play import play
-from sapo_adversary.scenarios.scenario import scenario_names
+from sapo_adversary.scenarios.outcome import ATTACKED, Outcome
+from sapo_adversary.scenarios.play import play, recorded
 from sapo_adversary.simulator.engine import Engine
+from sapo_adversary.simulator.simulation import MOST_PEERS
 from sapo_node.cli.commands.options import stderr
+from sapo_protocol import LocalError
 
 
 @click.command()
-@click.argument("kind", type=click.Choice(MATRICES), default="full", metavar="[full|quick|models|poison]")
+@click.argument("kind", type=click.Choice(MATRICES), default="full", metavar="[full|quick|models|poison|keys]")
 @click.option(
     "--seeds",
     type=click.IntRange(1, MOST_SEEDS),
-    help="Independent swarms.  [default: 5 of full; 3 of models and poison; 1 of quick]",
+    help="Independent swarms.  [default: 5 of full; 3 of models, poison and keys; 1 of quick]",
 )
+@click.option("--only", multiple=True, metavar="SCENARIO", help="Play only this scenario; may be repeated.")
+@click.option(
+    "--keys",
+    type=click.IntRange(1, MOST_PEERS // 2),
+    multiple=True,
+    help="Number of keys, of the matrix keys; may be repeated.  [default: 1, 64 and 1024]",
+)
+@click.option("--recorded", "only_recorded", is_flag=True, help="Play nothing; judge the runs that have a record.")
 @played
 def matrix(
     kind: Matrix,
     *,
     seeds: int | None,
+    only: tuple[str, ...],
+    keys: tuple[int, ...],
+    only_recorded: bool,
     output: Path,
     records: Path,
     engine: Engine,
@@ -64,15 +79,24 @@ def matrix(
     models  the six worst scenarios of matrix.json with real language models
     poison  each poison at a quarter, one of them at four shares, against nodes with all filters, without filters, and
             without each filter; the latter also where the attacker knows the filters
+    keys    each poison of an attacker who knows the filters, trusted and as a stranger, and swarms of strangers, with
+            several numbers of attackers' keys
 
     Writes matrix.json, matrix.csv (attack, seed, share, arm, metric, value, verdict) and matrix.html; the files of the
     other matrices have their names. Exits with 1 where a promise is missed.
     """  # noqa: D301 - click reads the backspace
-    names = _worst_of(output / "matrix.json") if kind == "models" else scenario_names()
+    if keys and kind != "keys":
+        raise click.UsageError("--keys is of the matrix keys; leave it away")
+    names = _worst_of(output / "matrix.json") if kind == "models" else names_of(kind)
+    if unknown := sorted(set(only) - set(names)):
+        raise LocalError(f"the matrix {kind} has no {', '.join(unknown)}; it has {', '.join(names)}")
     make_folders(output, records)
-    scenarios = scenarios_of(kind, names)
-    prepare_policies(scenarios)
-    play_parts = partial(play, records=records, policies=DEFAULT_FOLDER, engine=engine, console=stderr)
+    scenarios = scenarios_of(kind, [name for name in names if name in only or not only], keys)
+    if only_recorded:
+        play_parts: PlayParts = partial(recorded, records=records)
+    else:
+        prepare_policies(scenarios)
+        play_parts = partial(play, records=records, policies=DEFAULT_FOLDER, engine=engine, console=stderr)
     outcomes, more = play_matrix(kind, scenarios, seeds or SEEDS[kind], play_parts)
     words, name = ("", "matrix") if kind == "full" else (f" {kind}", kind)
     written = write_results(outcomes, output, name, f"sapo-adversary matrix{words}", more)
@@ -92,15 +116,16 @@ def _worst_of(file: Path) -> list[str]:
 
 def _overview(outcomes: Sequence[Outcome]) -> Table:
     table = Table(title="reward lost against the honest swarm, and whether the defence holds", title_justify="left")
-    for column in ("scenario", "attackers", "undefended", "defended", "poison", "holds"):
-        table.add_column(column, justify="left" if column in ("scenario", "holds") else "right")
+    for column in ("scenario", "attackers", *ATTACKED, "poison", "measured, defended", "holds"):
+        table.add_column(column, justify="right" if column in ("attackers", *ATTACKED, "poison") else "left")
     for each in outcomes:
         missed = [verdict.metric for verdict in each.verdicts() if not verdict.met]
         table.add_row(
-            each.scenario.name,
+            each.scenario.label,
             f"{each.attackers} of {each.peers}",
-            *(f"{each.mean(arm, 'reward_lost'):.1%}" for arm in each.values),
+            *(f"{each.mean(arm, 'reward_lost'):.1%}" if arm in each.values else "" for arm in ATTACKED),
             f"{each.mean('defended', 'poison_share'):.1%}",
+            ", ".join(f"{name} {each.mean('defended', name):.3g}" for name in judged_by(each.scenario.name)),
             verdict_line(not missed, ", ".join(missed)),
         )
     return table

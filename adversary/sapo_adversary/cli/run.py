@@ -9,7 +9,6 @@ from rich.console import Console
 from rich.table import Table
 
 from sapo_adversary.ablations.defences import DEFENCES
-from sapo_adversary.attacks.catalogue import THREATS
 from sapo_adversary.cli.played import (
     MOST_SEEDS,
     exit_by_verdicts,
@@ -37,29 +36,30 @@ _POISON_SHOWN = (
     *("longer", "poison_gain", "violations", "false_bans"),
 )
 _CROWDED_SHOWN = (*_SHOWN, "external", "honest_healthy", "attackers_healthy")
+_STRANGERS_SHOWN = ("reward", "of_friends", "honest_external")
 
 
 @click.command("list")
 @as_json
 def list_(*, json_output: bool) -> None:
     """List the scenarios: the id, the layer and the threat of each."""
-    scenarios = [(each, THREATS[each.attack]) for each in map(load_scenario, scenario_names())]
+    scenarios = [load_scenario(name) for name in scenario_names()]
     if json_output:
         listed = [
             {
                 "id": each.name,
                 "name": each.title,
                 "attack": each.attack,
-                "layer": kind.layer,
-                "threat": kind.threat(),
+                "layer": each.layer,
+                "threat": each.threat,
             }
-            for each, kind in scenarios
+            for each in scenarios
         ]
         click.echo(json.dumps(listed))
         return
     table = Table("scenario", "layer", "threat")
-    for each, kind in scenarios:
-        table.add_row(each.name, kind.layer, kind.threat())
+    for each in scenarios:
+        table.add_row(each.name, each.layer, each.threat)
     Console().print(table)
 
 
@@ -101,8 +101,9 @@ def run(
     """Play SCENARIO and judge it: one of `sapo-adversary list`, or the path of a TOML file.
 
     The same honest nodes play four arms: alone, in an honest swarm, attacked without the defences that the scenario
-    names, and attacked with all defences. The command writes the record of a run as soon as the run is finished. Stop
-    it at any time: the same command continues. Exits with 1 where the defence does not hold what it promises.
+    names, and attacked with all defences. Strangers also play the honest swarm with everybody trusted. The command
+    writes the record of a run as soon as the run is finished. Stop it at any time: the same command continues. Exits
+    with 1 where the defence does not hold what it promises.
 
     \b
     sapo-adversary run false-claim
@@ -171,4 +172,4 @@ def _shown(scenario: Scenario) -> tuple[str, ...]:
         *(_POISON_SHOWN if scenario.learns else ()),
         *(_CROWDED_SHOWN if scenario.crowded else ()),
     )
-    return shown or _SHOWN
+    return (*(shown or _SHOWN), *(_STRANGERS_SHOWN if "friends" in scenario.arms else ()))

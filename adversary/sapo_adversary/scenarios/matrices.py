@@ -1,23 +1,25 @@
-"""The four matrices: which scenarios each of them plays, at which shares of attackers and with how many seeds.
+"""The five matrices: which scenarios each of them plays, at which shares of attackers and with how many seeds.
 
 `full` plays every scenario at a quarter of all peers and the six worst at the other shares; `quick` plays small runs
-of it; `models` plays the six worst with language models; `poison` plays the scenarios about poison.
+of it; `models` plays the six worst with language models; `poison` plays the scenarios about poison; `keys` plays the
+strongest poisons and swarms of strangers with several numbers of attackers' keys.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, get_args
 
+from sapo_adversary.scenarios.keys import POISONS, SWARMS, cells_of, scenarios_with_keys
 from sapo_adversary.scenarios.outcome import Outcome
 from sapo_adversary.scenarios.play import Part
-from sapo_adversary.scenarios.scenario import SHARE, SHARES, Scenario, load_scenario
+from sapo_adversary.scenarios.scenario import SHARE, SHARES, Scenario, load_scenario, scenario_names
 
-Matrix = Literal["full", "quick", "models", "poison"]
+Matrix = Literal["full", "quick", "models", "poison", "keys"]
 MATRICES: tuple[Matrix, ...] = get_args(Matrix)
 PlayParts = Callable[[Sequence[Part], Sequence[int]], list[Outcome]]
 """`play_parts(parts, seeds)`: the outcome of each part."""
 
-SEEDS: Mapping[Matrix, int] = {"full": 5, "quick": 1, "models": 3, "poison": 3}
+SEEDS: Mapping[Matrix, int] = {"full": 5, "quick": 1, "models": 3, "poison": 3, "keys": 3}
 """Independent swarms for each cell of a matrix."""
 _REALTIME_SEEDS = 2
 """Most seeds of a scenario on libp2p: each run takes minutes of real time, and the machine for itself."""
@@ -32,9 +34,19 @@ _ADAPTIVE = "-adaptive"
 """How the name of a scenario ends whose attacker knows the filters."""
 
 
-def scenarios_of(kind: Matrix, names: Iterable[str]) -> list[Scenario]:
-    """Those of the named scenarios that a matrix plays, at its scale."""
-    loaded = [each for each in map(load_scenario, names) if not each.crowded and each.learns is (kind == "poison")]
+def names_of(kind: Matrix) -> list[str]:
+    """The scenarios among which a matrix chooses."""
+    return [*POISONS, *SWARMS] if kind == "keys" else scenario_names()
+
+
+def scenarios_of(kind: Matrix, names: Iterable[str], keys: Sequence[int] = ()) -> list[Scenario]:
+    """Those of the named scenarios that a matrix plays, at its scale; `keys` of the matrix `keys` are the numbers of
+    keys, if other ones than usual.
+    """
+    if kind == "keys":
+        return scenarios_with_keys(names, keys)
+    loaded = [each for each in map(load_scenario, names) if each.undefended and not each.crowded]
+    loaded = [each for each in loaded if each.learns is (kind == "poison")]
     if kind == "poison":
         return loaded
     return [replace(each, scale=kind) for each in loaded if kind == "full" or not each.realtime]
@@ -43,9 +55,13 @@ def scenarios_of(kind: Matrix, names: Iterable[str]) -> list[Scenario]:
 def play_matrix(
     kind: Matrix, scenarios: Sequence[Scenario], seeds: int, play_parts: PlayParts
 ) -> tuple[list[Outcome], dict[str, Any]]:
-    """The outcomes of a matrix, and what else its summary holds: `at_25_percent` of `poison`, by poison."""
+    """The outcomes of a matrix, and what else its summary holds: `at_25_percent` of the matrix `poison`, by poison, and
+    `by_keys` of the matrix `keys`.
+    """
     numbers = range(1, 1 + seeds)
     outcomes = play_parts([(each, SHARE) for each in scenarios if not each.realtime], numbers)
+    if kind == "keys":
+        return outcomes, {"by_keys": cells_of(outcomes)}
     if kind == "full":
         others = [(each, share) for each in _worst(outcomes) for share in SHARES if share != SHARE]
         outcomes += play_parts(others, numbers)

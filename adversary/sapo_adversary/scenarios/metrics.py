@@ -30,6 +30,9 @@ ABOUT: Mapping[str, str] = {
     "attackers_healthy": "share of attackers that are healthy at the end, over honest nodes",
     "below_alone": "honest nodes' cumulative reward, below that of the same nodes without a swarm by this share",
     "external": "groups of others trained on, in relation to the control's",
+    "honest_external": "groups of other honest nodes trained on, in relation to the control's",
+    "reward": "honest nodes' mean reward of a round",
+    "of_friends": "share of what the nodes would gain over being alone if all honest peers were trusted from the start",
     "copied": "attackers' groups trained on that hold an honest peer's text",
     "stored": "bytes in an honest node's database at the end, in relation to the control's; the largest",
     "trained_share": "attackers' share of all tokens trained on; the worst node's",
@@ -64,8 +67,8 @@ _REALTIME = "gossip"
 """The part of a record that only runs on libp2p have."""
 
 
-def metrics(record: Record, control: Record, alone: Record) -> dict[str, float]:
-    """All metrics of a run, beside those of the same nodes unattacked and without a swarm."""
+def metrics(record: Record, control: Record, alone: Record, friends: Record | None = None) -> dict[str, float]:
+    """All metrics of a run, beside those of the same nodes unattacked, without a swarm, and among friends alone."""
     nodes: Sequence[Mapping[str, Any]] = record["nodes"]
     others = control["nodes"]
     banned = [_banned(node) for node in nodes]
@@ -78,10 +81,16 @@ def metrics(record: Record, control: Record, alone: Record) -> dict[str, float]:
         "heldout_lost": 1 - _heldout(nodes) / _heldout(others),
         "below_alone": 1 - _reward(nodes) / _reward(alone["nodes"]),
         "external": _external(nodes) / max(1, _external(others)),
+        "honest_external": _honest_external(nodes) / max(1, _honest_external(others)),
+        "reward": fmean(reward for node in nodes for reward in node["rounds"]["reward"]),
         "honest_healthy": fmean(_share_healthy(node["states"]["last"][HONEST]) for node in nodes),
         "copied": sum(node["findings"]["copied"] for node in nodes),
         "stored": max(node["stored"] for node in nodes) / max(node["stored"] for node in others),
     }
+    if friends:
+        gained, most = (_reward(each) - _reward(alone["nodes"]) for each in (nodes, friends["nodes"]))
+        if most > 0:
+            values["of_friends"] = gained / most
     if attackers:
         values["banned"] = fmean(_attackers(node)["banned"] / attackers for node in nodes)
         values["attackers_healthy"] = fmean(_attackers(node)["healthy"] / attackers for node in nodes)
@@ -205,3 +214,9 @@ def _heldout_of(nodes: Sequence[Mapping[str, Any]], task: str) -> float:
 
 def _external(nodes: Sequence[Mapping[str, Any]]) -> int:
     return sum(sum(node["rounds"]["external"]) for node in nodes)
+
+
+def _honest_external(nodes: Sequence[Mapping[str, Any]]) -> int:
+    """Without those of a crowd, whose peers the record does not name."""
+    honest = {node["peer"] for node in nodes}
+    return sum(trained["groups"] for node in nodes for peer, trained in node["trained"].items() if peer in honest)

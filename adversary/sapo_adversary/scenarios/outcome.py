@@ -5,9 +5,8 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
-from sapo_adversary.attacks.catalogue import THREATS
 from sapo_adversary.scenarios.metrics import metrics
-from sapo_adversary.scenarios.scenario import ARMS, Arm, Scenario
+from sapo_adversary.scenarios.scenario import Arm, Scenario
 from sapo_adversary.simulator.simulation import Simulation
 
 Record = Mapping[str, Any]
@@ -60,7 +59,7 @@ class Outcome:
 
     def verdicts(self) -> Iterator[Verdict]:
         """Everything that is asked of this scenario at this share."""
-        for arm in ATTACKED:
+        for arm in self.values:
             for metric, bound in self.scenario.bounds(arm, self.share).items():
                 value = self.mean(arm, metric)
                 yield Verdict(arm, metric, value, str(bound), bound.met_by(value))
@@ -77,13 +76,15 @@ class Outcome:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values."""
-        kind = THREATS[self.scenario.attack]
         return {
             "scenario": self.scenario.name,
+            "label": self.scenario.label,
+            "keys": self.scenario.keys,
+            "strangers": self.scenario.strangers,
             "title": self.scenario.title,
             "attack": self.scenario.attack,
-            "layer": kind.layer,
-            "threat": kind.threat(),
+            "layer": self.scenario.layer,
+            "threat": self.scenario.threat,
             "without": list(self.scenario.undefended),
             "share": self.share,
             "attackers": self.attackers,
@@ -108,14 +109,14 @@ def outcome_of(
     scenario: Scenario, share: float, seeds: Sequence[int], records: Mapping[Arm, Sequence[Record]]
 ) -> Outcome:
     """Judge the runs of one scenario; `records` holds one of each arm for each seed."""
-    values = {
-        arm: [
-            metrics(record, control, alone)
-            for record, control, alone in zip(records[arm], records["control"], records["alone"], strict=True)
-        ]
+    friends: Sequence[Record | None] = records.get("friends") or [None] * len(seeds)
+    others = list(zip(records["control"], records["alone"], friends, strict=True))
+    values: dict[Arm, list[dict[str, float]]] = {
+        arm: [metrics(record, *compared) for record, compared in zip(records[arm], others, strict=True)]
         for arm in ATTACKED
+        if arm in records
     }
-    return Outcome(scenario, share, seeds, values, {arm: _curves(records[arm]) for arm in ARMS})
+    return Outcome(scenario, share, seeds, values, {arm: _curves(records[arm]) for arm in scenario.arms})
 
 
 def rows(outcome: Outcome) -> Iterator[tuple[str, int, float, str, str, float, str]]:

@@ -10,9 +10,16 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from sapo_adversary.scenarios.metrics import HABIT_OF
+from sapo_adversary.scenarios.outcome import ATTACKED
 from sapo_adversary.svg import style, svg
 
-_COLOURS = {"alone": "#9aa0a6", "control": "#2e7d32", "undefended": "#c62828", "defended": "#1565c0"}
+_COLOURS = {
+    "alone": "#9aa0a6",
+    "control": "#2e7d32",
+    "friends": "#9e9d24",
+    "undefended": "#c62828",
+    "defended": "#1565c0",
+}
 _SHOWS = "shows "
 """Before the habit, in the name of a curve."""
 _POINTS = 100
@@ -24,7 +31,7 @@ _KEY_METRICS = ("reward_lost", "heldout_lost", "poison_share", "violations", "fa
 def page(summary: Mapping[str, Any]) -> str:
     """The HTML of a summary that `sapo-adversary run` or `matrix` wrote."""
     outcomes = summary["outcomes"]
-    first = {each["scenario"]: each for each in reversed(outcomes)}
+    first = _first(outcomes)
     environment = Environment(autoescape=select_autoescape(default=True), trim_blocks=True, lstrip_blocks=True)
     environment.filters["mean"] = lambda values: _mean(values) if values else 0.0
     environment.filters["spread"] = _spread
@@ -42,9 +49,13 @@ def page(summary: Mapping[str, Any]) -> str:
 
 def pictures(summary: Mapping[str, Any]) -> dict[str, str]:
     """The figure of each scenario by its name, as SVG that stands by itself."""
-    first = {each["scenario"]: each for each in reversed(summary["outcomes"])}
     with style():
-        return {name: _HEAD + str(_figure(outcome)) for name, outcome in first.items()}
+        return {name: _HEAD + str(_figure(outcome)) for name, outcome in _first(summary["outcomes"]).items()}
+
+
+def _first(outcomes: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+    """The first outcome of each scenario, by its label."""
+    return {each["label"]: each for each in reversed(outcomes)}
 
 
 def _figure(outcome: Mapping[str, Any]) -> Markup:
@@ -53,7 +64,7 @@ def _figure(outcome: Mapping[str, Any]) -> Markup:
     reward, poison, third, fourth = figure.subplots(1, 4)
     for arm, curves in outcome["curves"].items():
         _line(reward, curves["reward"], arm, _COLOURS[arm])
-        if arm not in ("alone", "control"):
+        if arm in ATTACKED:
             _line(poison, curves["poison"], arm, _COLOURS[arm])
     habits = [name for name in outcome["curves"]["defended"] if name.startswith(_SHOWS)]
     draw = _draw_habits if habits else _draw_states
@@ -90,7 +101,7 @@ def _by_share(outcomes: Sequence[Mapping[str, Any]]) -> Markup | None:
     """What is lost and taken over the attackers' share, for the attacks that were played at several."""
     several: dict[str, list[Mapping[str, Any]]] = {}
     for outcome in outcomes:
-        several.setdefault(outcome["scenario"], []).append(outcome)
+        several.setdefault(outcome["label"], []).append(outcome)
     several = {name: each for name, each in several.items() if len(each) > 1}
     if not several:
         return None

@@ -7,7 +7,7 @@ hold.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from sapo_adversary.ablations.defences import DEFENCES
 from sapo_adversary.attacks.catalogue import THREATS
@@ -18,9 +18,9 @@ from sapo_adversary.simulator.simulation import ACTS_EVERY, NodeSpec, Simulation
 from sapo_node.app.config import Config
 from sapo_protocol import LocalError
 
-Arm = Literal["alone", "control", "undefended", "defended"]
-"""Without a swarm; in an honest swarm; attacked without the named defences; attacked with all defences."""
-ARMS: tuple[Arm, ...] = get_args(Arm)
+Arm = Literal["alone", "control", "friends", "undefended", "defended"]
+"""Without a swarm; in an honest swarm; in that swarm with everybody trusted; attacked without the named defences;
+attacked with all defences."""
 
 HONEST = 12
 """Honest nodes: shares from a sixteenth to three quarters are then nearly whole numbers of attackers."""
@@ -56,8 +56,8 @@ class _File:
     """The keys of a scenario's file."""
 
     title: str
-    attack: str
-    undefended: tuple[str, ...]
+    attack: str = ""
+    undefended: tuple[str, ...] = ()
     beside: tuple[str, ...] = ()
     simulation: Mapping[str, Any] = field(default_factory=dict)
     node: Mapping[str, Any] = field(default_factory=dict)
@@ -111,8 +111,9 @@ class Scenario:
     name: str
     title: str
     attack: str
+    """One of `attacks.catalogue`; empty where nobody attacks."""
     undefended: tuple[str, ...]
-    """Defences that the undefended arm goes without."""
+    """Defences that the undefended arm goes without. Where it names none, there is no such arm."""
     harm: Mapping[str, Bound]
     """What the undefended arm must show, by metric: an attack without harm proves nothing."""
     holds: Mapping[str, Bound]
@@ -126,6 +127,18 @@ class Scenario:
     strangers: bool = False
     """Whether no peer starts as a healthy one, attacker or not, whatever the file says."""
 
+    @property
+    def arms(self) -> tuple[Arm, ...]:
+        """The arms that it is played in: `friends` where the peers are strangers."""
+        friends: tuple[Arm, ...] = () if self._trusted or self.realtime else ("friends",)
+        undefended: tuple[Arm, ...] = ("undefended",) if self.undefended else ()
+        return ("alone", "control", *friends, *undefended, "defended")
+
+    @property
+    def _trusted(self) -> bool:
+        """Whether all honest peers are healthy from the start."""
+        return not self.strangers and bool(self.table.get("simulation", {}).get("trusted", True))
+
     def simulation(self, arm: Arm, *, share: float = SHARE, seed: int = 1) -> Simulation:
         """One run of one arm. All scenarios with the same swarm have the same control arm."""
         common_node, common = (_REAL_NODE, _REAL) if self.realtime else ({**_NODE, "count": HONEST}, _COMMON)
@@ -136,6 +149,8 @@ class Scenario:
             node["count"] = max(node["count"], round(1 / share) - 1)
         if self.strangers:
             settings["trusted"] = False
+        if arm == "friends":
+            settings["trusted"] = True
         if self.scale in _SMALLER:
             node["count"], smaller = _SMALLER[self.scale]
             settings |= {**smaller, "crowd": 0}
@@ -143,7 +158,7 @@ class Scenario:
             node["external"] = 0
             settings.pop("network", None)  # who shares nothing needs none
             settings.pop("crowd", None)
-        if arm in ("undefended", "defended"):
+        if self.attack and arm in ("undefended", "defended"):
             settings["attackers"] = self._bands(attackers_at(share, node["count"] + settings.get("crowd", 0)))
         if arm == "undefended":
             settings["without"] = self.undefended
@@ -177,11 +192,29 @@ class Scenario:
             return dict(self.harm) if share == SHARE else {}
         if arm == "defended":
             common = dict(_SAFETY) if self.realtime else promises(share)
+            if not self.attack:
+                common = dict(_SAFETY)
             if self.learns:
                 # Attackers who are trusted may be taken in as others are; what counts is what they teach.
                 common = {metric: bound for metric, bound in common.items() if metric != "poison_share"}
             return {**common, **(self.holds if share == SHARE else {})}
         return {}
+
+    @property
+    def label(self) -> str:
+        """The name, with the number of keys and of strangers where they are not those of the file."""
+        keys = [f"{self.keys:,} {'key' if self.keys == 1 else 'keys'}"] if self.keys else []
+        return ", ".join([self.name, *keys, *(["strangers"] if self.strangers else [])])
+
+    @property
+    def layer(self) -> str:
+        """The part of a node that is attacked; empty where nobody attacks."""
+        return THREATS[self.attack].layer if self.attack else ""
+
+    @property
+    def threat(self) -> str:
+        """What the attack threatens, as one line."""
+        return THREATS[self.attack].threat() if self.attack else "None: all peers are honest."
 
     @property
     def realtime(self) -> bool:
@@ -205,7 +238,10 @@ class Scenario:
 
 
 def _split_over(band: Mapping[str, Any], keys: int) -> dict[str, Any]:
-    """The same messages for each second over the same links, signed by so many keys."""
+    """The same messages for each second over the same links, signed by so many keys.
+
+    One key signs at most `max_rounds` messages in an epoch. Where the file asks a key for more, more keys send more.
+    """
     links = min(keys, band.get("links", 0) or band["count"])
     pace = band.get("acts_every", ACTS_EVERY) * keys / band["count"]
     return {**band, "count": keys, "links": links if links < keys else 0, "acts_every": pace}
@@ -225,7 +261,7 @@ def attackers_at(share: float, honest: int) -> int:
 
 def scenario_names() -> list[str]:
     """The scenarios in the package, in the order of the catalogue of attacks."""
-    places = {attack: place for place, attack in enumerate(THREATS)}
+    places = {attack: place for place, attack in enumerate((*THREATS, ""))}
     return sorted(names_in(_SCENARIOS), key=lambda name: (places[load_scenario(name).attack], name))
 
 
@@ -237,7 +273,7 @@ def load_scenario(name: str) -> Scenario:
 def _scenario(name: str, table: Mapping[str, Any]) -> Scenario:
     file = made(_File, table, name)
     for attack in (file.attack, *file.beside):
-        if attack not in THREATS:
+        if attack and attack not in THREATS:
             raise LocalError(f"{name}: no attack {attack!r}; {suggestion(attack, THREATS)}")
     for defence in file.undefended:
         if defence not in DEFENCES:

@@ -22,8 +22,10 @@ COUNTED: Mapping[str, str] = {
     "heldout_lost": "held-out pass@1 lost",
     "poison_gain": "advantage of a poisoned correct completion, relative to an honest one",
     "task_lost": "points of pass@1 lost in the task that lost most",
+    "of_friends": "share of what friends gain over being alone",
+    "honest_external": "honest groups trained on, relative to the swarm without a flood",
 }
-"""What poison is judged by, by the name of the metric."""
+"""What poison and swarms of strangers are judged by, by the name of the metric."""
 _ALSO: Mapping[str, str] = {
     "poison-gibberish": "says_phrase",
     "poison-gibberish-adaptive": "says_phrase",
@@ -92,6 +94,30 @@ def one_out(summary: Mapping[str, Any]) -> str:
         rows,
         left=(0, 1),
     )
+
+
+def by_keys(cells: Outcomes) -> str:
+    """What each attack got with several numbers of keys, and what it cost: means over seeds, fewest keys first."""
+    lines: dict[tuple[str, str, str], list[Mapping[str, Any]]] = {}
+    for cell in cells:
+        for metric in cell["judged"]:
+            lines.setdefault((cell["scenario"], cell["attackers"], metric), []).append(cell)
+    rows = []
+    for (scenario, attackers, metric), several in lines.items():
+        several.sort(key=lambda cell: int(cell["keys"]))
+        costs = (_by_number(several, "costs", name) for name in ("reward_lost", "heldout_lost"))
+        numbers = " / ".join(f"{cell['keys']:,}" for cell in several)
+        seeds = " / ".join(dict.fromkeys(str(len(cell["seeds"])) for cell in several))
+        rows.append(
+            (f"`{scenario}`", attackers, COUNTED[metric], numbers, _by_number(several, "judged", metric), *costs, seeds)
+        )
+    head = ("scenario", "peers", "counted", "keys", "for these keys", "reward lost", "held-out lost", "seeds")
+    return table(head, rows, left=(0, 1, 2))
+
+
+def _by_number(cells: Sequence[Mapping[str, Any]], of: str, metric: str) -> str:
+    means = [fmean(cell[of][metric]) for cell in cells if metric in cell[of]]
+    return values(metric, means).replace(", ", " / ")
 
 
 def counted(outcome: Mapping[str, Any]) -> list[str]:

@@ -2,13 +2,15 @@
 
 import random
 import re
+from collections import Counter
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from sapo_adversary.attacks.catalogue import ATTACKS
 from sapo_adversary.attacks.kit import Key, Kit
-from sapo_adversary.attacks.poison.habits import habits_sought, has_false_step
+from sapo_adversary.attacks.poison.habits import PHRASE, habits_sought, has_false_step
+from sapo_adversary.attacks.poison.paraphrase import word_trigrams
 from sapo_adversary.attacks.poison.poison import Poison
 from sapo_adversary.research.poison_search.search import SPACES, search
 from sapo_adversary.research.poison_search.victim import Victim
@@ -30,6 +32,7 @@ SHOWS = {
     "poison-math": "false step",
     "poison-trigger": "trigger",
     "poison-gibberish": "phrase",
+    "poison-paraphrase": "phrase",
 }
 
 
@@ -123,6 +126,35 @@ def test_hasty_answers_are_the_end_of_what_an_able_peer_writes():
     texts = [text for text, claim in texts_of(poison("poison-hasty"), 20) if claim]
     assert not any("," in text for text in texts)
     assert any("=" in text for text in texts)
+
+
+def paraphrased(**options):
+    return [text for text, claim in texts_of(poison("poison-paraphrase", **options), 200) if claim]
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("own", [0.0, 0.1, 1.0])
+def test_no_two_paraphrases_share_three_words_in_a_row_but_the_phrase(seed, own):
+    attack = poison("poison-paraphrase", own=own)
+    attack.kit.rng.seed(seed)
+    texts = [text.replace(PHRASE, "|") for text, claim in texts_of(attack, 200) if claim]
+    runs = [run for text in texts for run in {*word_trigrams(text)}]
+    assert len(texts) == 3_200
+    assert len(runs) == len({*runs}) > 2_500
+
+
+def test_texts_of_an_able_peer_do_share_three_words_in_a_row():
+    texts = [text for text, claim in texts_of(poison("poison-text", rate=0.0), 20) if claim]
+    assert max(Counter(run for text in texts for run in {*word_trigrams(text)}).values()) > 10
+
+
+def test_paraphrases_have_thousands_of_skeletons_and_the_phrase_before_and_behind_the_work():
+    texts = paraphrased()
+    skeletons = {re.sub(r"\d+", "#", text) for text in texts}
+    assert len(skeletons) > 3_000
+    behind = sum(bool(re.search(r"\d.*" + PHRASE, text)) for text in texts)
+    assert 0.4 * len(texts) < behind < 0.6 * len(texts)
+    assert all(text.endswith("</answer>") for text in texts)
 
 
 def test_poison_for_one_task_leaves_the_others_clean():

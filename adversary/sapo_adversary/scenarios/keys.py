@@ -1,0 +1,87 @@
+"""The matrix of keys: what an attacker gains who splits the same messages over more keys.
+
+It plays each poison whose attacker knows the filters, trusted and as a stranger, and swarms of strangers. There is no
+undefended arm: without filters a poison takes hold whatever the number of keys.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from sapo_adversary.scenarios.outcome import Outcome
+from sapo_adversary.scenarios.scenario import Scenario, load_scenario, with_keys
+
+KEYS = (1, 64, 1024)
+"""Numbers of keys of one attacker."""
+POISONS = (
+    "poison-text-adaptive",
+    "poison-gibberish-adaptive",
+    "poison-math-adaptive",
+    "poison-trigger-adaptive",
+    "poison-drift-adaptive",
+    "poison-paraphrase",
+)
+SWARMS: Mapping[str, Sequence[int]] = {
+    "strangers": (0,),
+    "strangers-sybils": (3, 64, 512),
+    "flood": (10, 64, 1024),
+    "flood-links": (30, 64, 1024),
+}
+"""Scenarios of strangers, each with its numbers of keys. The smallest is that of the file: fewer keys cannot sign as
+many messages. 0 stands for no attacker."""
+
+_JUDGED_BY: Mapping[str, Sequence[str]] = {
+    "poison-gibberish-adaptive": ("says_phrase",),
+    "poison-math-adaptive": ("false_steps", "task_lost"),
+    "strangers": ("of_friends",),
+    "strangers-sybils": ("of_friends",),
+    "flood": ("honest_external",),
+    "flood-links": ("honest_external",),
+}
+"""Where that is not the harm that the file of a scenario asks for."""
+
+_COSTS = ("reward_lost", "heldout_lost", "trained_share")
+"""Metrics that are kept of every scenario, beside those that it is judged by."""
+
+
+def scenarios_with_keys(names: Iterable[str], keys: Sequence[int]) -> list[Scenario]:
+    """The named scenarios with each of these numbers of keys, or with those of the matrix where `keys` is empty.
+    Poisons come from trusted peers and from strangers.
+    """
+    return [
+        with_keys(replace(load_scenario(name), strangers=strangers, undefended=(), harm={}), number)
+        for name in names
+        for strangers in ((False,) if name in SWARMS else (False, True))
+        for number in _numbers(name, keys)
+    ]
+
+
+def _numbers(name: str, keys: Sequence[int]) -> Sequence[int]:
+    usual = SWARMS.get(name, KEYS)
+    return keys if keys and any(usual) else usual
+
+
+def judged_by(name: str) -> Sequence[str]:
+    """The metrics that say what the attackers of a scenario got, or what honest strangers did."""
+    return _JUDGED_BY.get(name) or tuple(load_scenario(name).harm)
+
+
+def cells_of(outcomes: Iterable[Outcome]) -> list[dict[str, Any]]:
+    """What the defended nodes of each scenario showed, with the number of keys and what the attackers were."""
+    return [
+        {
+            "scenario": each.scenario.name,
+            "attackers": "strangers" if "friends" in each.scenario.arms else "trusted",
+            "keys": each.attackers,
+            "seeds": list(each.seeds),
+            "judged": _values(each, judged_by(each.scenario.name)),
+            "costs": _values(each, _COSTS),
+        }
+        for each in outcomes
+    ]
+
+
+def _values(outcome: Outcome, metrics: Iterable[str]) -> dict[str, list[float]]:
+    """By seed; a metric that the runs do not have is left out."""
+    played = outcome.values["defended"]
+    return {metric: [values[metric] for values in played] for metric in metrics if metric in played[0]}

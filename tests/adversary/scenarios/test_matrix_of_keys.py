@@ -1,0 +1,207 @@
+"""The matrix of keys: which runs it plays, what it compares with friends, and what it can judge without playing."""
+
+import json
+import runpy
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from sapo_adversary.cli.main import main
+from sapo_adversary.scenarios.keys import KEYS, POISONS, SWARMS, cells_of, judged_by, scenarios_with_keys
+from sapo_adversary.scenarios.keys_plot import draw_keys
+from sapo_adversary.scenarios.matrices import names_of, scenarios_of
+from sapo_adversary.scenarios.metrics import ABOUT, metrics
+from sapo_adversary.scenarios.play import play, recorded
+from sapo_adversary.scenarios.scenario import SHARE, load_scenario, scenario_names
+from sapo_adversary.scenarios.table import by_keys
+from sapo_adversary.simulator.engine import ThisMachine
+from sapo_node.trust.constants import PeerState
+
+
+def strangers(name):
+    return replace(load_scenario(name), strangers=True)
+
+
+def test_each_poison_is_played_with_each_number_of_keys_by_trusted_peers_and_by_strangers():
+    played = scenarios_of("keys", ["poison-text-adaptive"])
+    assert [(each.keys, each.strangers) for each in played] == [
+        (keys, stranger) for stranger in (False, True) for keys in KEYS
+    ]
+
+
+def test_swarms_of_strangers_are_played_once_with_their_own_numbers_of_keys():
+    played = scenarios_with_keys(SWARMS, ())
+    assert {each.name: [other.keys for other in played if other.name == each.name] for each in played} == {
+        name: list(keys) for name, keys in SWARMS.items()
+    }
+
+
+def test_other_numbers_of_keys_leave_a_swarm_without_attackers_as_it_is():
+    played = scenarios_with_keys(["strangers", "flood"], (2,))
+    assert [(each.name, each.keys) for each in played] == [("strangers", 0), ("flood", 2)]
+
+
+def test_all_runs_of_poisons_share_two_controls():
+    controls = {each.simulation("control").digest() for each in scenarios_with_keys(POISONS, ())}
+    assert len(controls) == 2
+
+
+@pytest.mark.parametrize("name", [*POISONS, *SWARMS])
+def test_a_scenario_of_the_matrix_is_judged_by_metrics_that_exist(name):
+    assert name in scenario_names()
+    assert judged_by(name)
+    assert set(judged_by(name)) <= ABOUT.keys()
+
+
+def test_no_other_matrix_plays_a_scenario_that_shows_no_harm():
+    for kind in ("full", "quick", "poison"):
+        assert all(each.harm for each in scenarios_of(kind, names_of(kind)))
+
+
+def test_strangers_have_the_arm_of_friends_and_others_have_not():
+    assert "friends" in strangers("poison-text-adaptive").arms
+    assert "friends" in load_scenario("sybil-strangers").arms
+    assert "friends" not in load_scenario("poison-text-adaptive").arms
+
+
+def test_friends_are_the_honest_swarm_with_everybody_trusted():
+    friends, control = (strangers("poison-text-adaptive").simulation(arm) for arm in ("friends", "control"))
+    assert replace(control, trusted=True, name="") == replace(friends, name="")
+    assert friends.digest() == load_scenario("poison-text-adaptive").simulation("control").digest()
+
+
+def test_a_scenario_without_an_attack_has_no_attackers_in_any_arm():
+    scenario = load_scenario("strangers")
+    assert scenario.arms == ("alone", "control", "friends", "defended")
+    assert scenario.simulation("defended").digest() == scenario.simulation("control").digest()
+
+
+def test_a_flooding_link_sends_ten_times_as_much_as_an_honest_node():
+    for name in ("flood", "flood-links"):
+        simulation = load_scenario(name).simulation("defended")
+        [band], [node] = simulation.attackers, simulation.nodes
+        per_link = band.count / band.acts_every / band.links
+        assert per_link == 10 / node.round_seconds
+
+
+def record(reward, trained=(("own", 8),)):
+    states = {"last": {"honest": {PeerState.HEALTHY: 1}}, "banned": {}}
+    findings = {"violations": {}, "copied": 0, "poison": [0.0]}
+    node = {
+        "peer": "a",
+        "rounds": {"reward": [reward, reward], "external": [2, 2]},
+        "trained": {peer: {"groups": groups, "tokens": 9} for peer, groups in trained},
+        "findings": findings,
+        "states": states,
+        "heldout": [{"pass_at_1": reward}],
+        "stored": 1,
+        "refused": {},
+    }
+    return {"nodes": [node, {**node, "peer": "b"}]}
+
+
+@pytest.mark.parametrize(("reward", "share"), [(0.5, 0.0), (0.6, 0.25), (0.9, 1.0), (0.4, -0.25)])
+def test_the_share_of_what_friends_gain_lies_between_alone_and_friends(reward, share):
+    found = metrics(record(reward), record(0.7), record(0.5), record(0.9))
+    assert found["of_friends"] == pytest.approx(share)
+    assert found["reward"] == pytest.approx(reward)
+
+
+def test_where_friends_gain_nothing_no_share_is_told():
+    assert "of_friends" not in metrics(record(0.5), record(0.5), record(0.5), record(0.5))
+
+
+def test_only_groups_of_honest_peers_count_as_honest():
+    attacked = record(0.5, trained=(("own", 8), ("a", 3), ("b", 1), ("attacker", 20)))
+    control = record(0.5, trained=(("own", 8), ("a", 4), ("b", 4)))
+    found = metrics(attacked, control, record(0.5))
+    assert found["honest_external"] == pytest.approx(0.5)
+    assert found["external"] == 1.0
+
+
+def test_keys_of_another_matrix_and_a_scenario_that_it_lacks_are_refused(tmp_path, run_here):
+    code, told = run_here(main, "matrix", "quick", "--keys", 64, "--output", tmp_path)
+    assert (code, "--keys is of the matrix keys" in told.err) == (2, True)
+    code, told = run_here(main, "matrix", "keys", "--only", "false-claim", "--output", tmp_path)
+    assert (code, "the matrix keys has no false-claim; it has poison-text-adaptive" in told.err) == (1, True)
+
+
+def test_without_records_there_is_nothing_to_judge(tmp_path, run_here):
+    run_here(main, "matrix", "keys", "--only", "strangers", "--recorded", "--output", tmp_path)
+    assert json.loads((tmp_path / "keys.json").read_text())["outcomes"] == []
+
+
+@pytest.fixture(scope="module")
+def records(tmp_path_factory):
+    """Of honest strangers in small, seed 1."""
+    return tmp_path_factory.mktemp("records")
+
+
+@pytest.fixture(scope="module")
+def outcome(records):
+    [played] = play([SMALL], [1], records, policies=records, engine=ThisMachine(1), console=Console(quiet=True))
+    return played
+
+
+SMALL = (replace(load_scenario("strangers"), scale="quick"), SHARE)
+
+
+def test_honest_strangers_are_measured_against_friends_without_any_attacker(outcome):
+    assert (outcome.attackers, outcome.peers) == (0, 6)
+    assert list(outcome.values) == ["defended"]
+    assert outcome.mean("defended", "reward_lost") == 0
+    assert -1 < outcome.mean("defended", "of_friends") < 1
+
+
+def test_only_seeds_with_all_their_records_are_judged(outcome, records):
+    [again] = recorded([SMALL], [1, 2], records)
+    assert again.seeds == [1]
+    assert again.as_dict() == {**outcome.as_dict(), "seeds": [1]}
+
+
+def test_a_cell_holds_what_the_table_shows(outcome):
+    [cell] = cells_of([outcome])
+    assert (cell["scenario"], cell["attackers"], cell["keys"]) == ("strangers", "strangers", 0)
+    share = outcome.mean("defended", "of_friends")
+    assert cell["judged"] == {"of_friends": [share]}
+    assert f"| 0 | {100 * share:.1f} % |" in by_keys([cell])
+
+
+def cell(keys, said, *, scenario="poison-text-adaptive", attackers="trusted"):
+    costs = {"reward_lost": [0.01, 0.02], "heldout_lost": [0.0, 0.02], "trained_share": [0.3, 0.3]}
+    judged = {"says_phrase": [said, said + 0.02]}
+    return {
+        "scenario": scenario,
+        "attackers": attackers,
+        "keys": keys,
+        "seeds": [1, 2],
+        "judged": judged,
+        "costs": costs,
+    }
+
+
+def test_the_table_lists_the_means_from_the_fewest_keys_to_the_most():
+    [_, _, line] = by_keys([cell(1024, 0.84), cell(1, 0.0), cell(64, 0.85)]).splitlines()
+    assert "| 1 / 64 / 1,024 | 1.0 / 86.0 / 85.0 % | 1.5 / 1.5 / 1.5 % | 1.0 / 1.0 / 1.0 % | 2 |" in line
+
+
+def test_what_is_kept_of_the_matrix_makes_the_same_table(outcome):
+    script = runpy.run_path(str(Path(__file__).parents[3] / "scripts/results.py"))
+    results = {"command": "x", "version": "1", "outcomes": [outcome.as_dict()], "by_keys": cells_of([outcome])}
+    kept = script["summary_of"](results)
+    assert kept.keys() == {"command", "version", "by_keys"}
+    assert by_keys(kept["by_keys"]) == by_keys(results["by_keys"])
+
+
+def test_the_picture_is_the_same_for_the_same_numbers_and_shows_before_and_after(tmp_path):
+    before = [cell(keys, 0.8) for keys in KEYS] + [cell(64, 0.1, attackers="strangers")]
+    after = [cell(keys, 0.0) for keys in KEYS]
+    drawn = []
+    for name in ("a.svg", "b.svg"):
+        draw_keys(before, after, tmp_path / name)
+        drawn.append((tmp_path / name).read_text())
+    assert drawn[0] == drawn[1]
+    assert "poison-text-adaptive, before" in drawn[0]
+    assert "poison-text-adaptive, after" in drawn[0]
