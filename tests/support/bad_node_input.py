@@ -35,7 +35,7 @@ status --key socket                         | 1 | socket
 status --key /dev/null                      | 1 | /dev/null & {no-file}
 status --key dangling                       | 1 | dangling & {absent}|no key|nowhere
 status --key loop                           | 1 | loop & symbolic links
-status --key readable.key                   | 1 | can be read by others & chmod 600 readable.key
+status --key readable.key                   | 1 | other users can read readable.key & chmod 600 readable.key
 status --key rsa.key                        | 1 | rsa.key & Ed25519
 status --key public.key                     | 1 | public.key & private key|damaged
 status --key truncated.key                  | 1 | truncated.key is damaged & restore your copy & new node & move it away
@@ -52,7 +52,7 @@ start --no-train --key dangling             | 1 | dangling
 start --no-train --key locked.key --passphrase wrong | 1 | locked.key & passphrase
 
 # keygen
-keygen --key node.key                       | 1 | node.key exists & never overwritten & another file
+keygen --key node.key                       | 1 | node.key exists & never overwritten & another path
 keygen --key place                          | 1 | place & exists|{is-folder}
 keygen --key node.key/k                     | 1 | node.key & {no-folder}
 keygen --key /proc/k                        | 1 | cannot write the key file /proc/k
@@ -141,7 +141,7 @@ status --key other.key                      | 1 | {no-state} & sapo-node start
 status --state states/damaged               | 1 | node.sqlite is damaged & restore it from a backup
 status --state states/noise                 | 1 | node.sqlite is damaged & restore it from a backup
 status --state states/empty                 | 1 | node.sqlite & damaged|empty|older version
-status --state states/alien                 | 1 | node.sqlite & no database of sapo-node
+status --state states/alien                 | 1 | node.sqlite & not a database of sapo-node
 status --state states/folder                | 1 | node.sqlite
 start --no-train --state /proc/x            | 1 | cannot use the state folder /proc/x & another --state
 start --no-train --state node.key           | 1 | cannot use the state folder node.key & another --state
@@ -151,7 +151,7 @@ start --no-train --state states/version     | 1 | another version of sapo-node &
 start --no-train --state states/folder      | 1 | node.sqlite
 
 # start
-{relay} --listen nonsense             | 1 | --listen 'nonsense' is no usable address & /ip4/0.0.0.0/tcp/4001
+{relay} --listen nonsense             | 1 | --listen 'nonsense' is not a usable address & /ip4/0.0.0.0/tcp/4001
 {relay} --listen /ip4/127.0.0.1/tcp/{busy} | 1 | tcp/{busy} is already in use & --listen
 {relay} --listen /ip4/192.0.2.1/tcp/4001   | 1 | cannot listen on /ip4/192.0.2.1/tcp/4001 & --listen
 {relay} --announce nonsense           | 1 | --announce 'nonsense' & ^(?!.*0\.0\.0\.0) & write|others can
