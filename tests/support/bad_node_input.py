@@ -156,7 +156,7 @@ start --no-train --state states/folder      | 1 | node.sqlite
 {relay} --listen /ip4/192.0.2.1/tcp/4001   | 1 | cannot listen on /ip4/192.0.2.1/tcp/4001 & --listen
 {relay} --announce nonsense           | 1 | --announce 'nonsense' & ^(?!.*0\.0\.0\.0) & write|others can
 {relay} --bootstrap /ip4/1.2.3.4/tcp/1/p2p/12D3KooWx | 1 | cannot be dialled & /p2p/<peer id>
-{relay} --bootstrap /ip4/127.0.0.1/tcp/1 | 1 | does not say which peer & /p2p/<peer id>
+{relay} --bootstrap /ip4/127.0.0.1/tcp/1 | 1 | does not name the peer id & /p2p/<peer id>
 {relay} --dashboard nonsense          | 1 | dashboard is 'nonsense' & 127.0.0.1:8080 & off
 {relay} --dashboard 127.0.0.1:{busy} | 1 | cannot listen on 127.0.0.1:{busy} & --dashboard
 start {fresh} --local 0                     | 1 | local is 0 & from 1 to 16
@@ -185,10 +185,10 @@ contribute {fresh} --endpoint http://127.0.0.1:1/v1 --model m --temperature 3 | 
 contribute {fresh} --program true --max-tokens 0           | 1 | max_tokens is 0
 contribute {fresh} --program true --local 17               | 1 | local is 17 & from 1 to 16
 contribute {fresh} --program true --rounds 0               | 2 | --rounds
-contribute {fresh} --program ./missing                     | 1 | './missing' cannot be found & can be run
+contribute {fresh} --program ./missing                     | 1 | './missing' cannot be found & on PATH
 contribute {fresh} --program ./node.key                    | 1 | ./node.key & cannot be (found|run|started)|executable
 contribute {fresh} --program ./place                       | 1 | ./place & cannot be (found|run|started)|folder
-contribute {fresh} --program "'open"                       | 1 | --program & no command line & quotation
+contribute {fresh} --program "'open"                       | 1 | --program & not a command line & quotation
 contribute {fresh} --terminal               | 1 | --terminal needs somebody at a terminal
 
 # demo

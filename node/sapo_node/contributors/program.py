@@ -37,7 +37,7 @@ async def program(command: str, *, max_bytes: int) -> AsyncIterator["Program"]:
     except ValueError as error:
         raise LocalError(f"--program {command!r} is not a command line: {error}") from error
     if not argv or shutil.which(argv[0]) is None:
-        raise LocalError(f"--program {command!r} cannot be found; give the path of a program, or a name on PATH")
+        raise LocalError(f"--program {command!r} cannot be found; give the path of a program or a name on PATH")
     async with trio.open_nursery() as nursery:
         answerer = Program(argv, nursery, max_bytes=max_bytes)
         try:

@@ -4,7 +4,7 @@
 - It dials other known peers while it has dialled fewer than ENOUGH connections, and fewer than PER_NETWORK into the
   network of the peer. So one network with many addresses cannot take all connections that the node dials.
 - It dials a peer that another peer named (peer exchange) once. If three peers that a peer named cannot be dialled, the
-  node ignores that peer as a source for UNHEEDED_SECONDS. Not for ever, because honest peers also name such peers.
+  node ignores that peer as a source for UNHEEDED_SECONDS. The pause ends, because honest peers name such peers too.
 - While too few connected peers follow the node's topics, it dials up to MOST connections.
 
 The address book holds at most BOOK peers.

@@ -108,7 +108,7 @@ class HardenedPubsub(pubsub.Pubsub):  # type: ignore[misc]
         self._streams[peer_id] += 1
         try:
             await super().stream_handler(stream)
-        except Exception as error:  # noqa: BLE001 - whatever a peer sends must not reach the swarm's nursery
+        except Exception as error:  # noqa: BLE001 - an error must not reach the swarm's nursery
             await self._give_up(stream, f"unreadable RPC: {type(error).__name__}")
         finally:
             self._streams[peer_id] -= 1

@@ -22,7 +22,7 @@ from sapo_node.net.gossipsub import DIALLED, SteadyGossipSub
 
 KEPT_BY_SCORE = 4  # best peers that stay in a mesh that is too large; of the others random ones stay, so also new ones
 OPPORTUNITY_BEATS = 15  # heartbeats between attempts to improve a mesh
-OPPORTUNITY_SCORE = 1.0  # the node improves a mesh whose median score is lower: it brings few messages first
+OPPORTUNITY_SCORE = 1.0  # median score of a mesh below which the node tries to improve it
 OPPORTUNITY_PEERS = 2  # that are added in one attempt
 BACKOFF_SLACK = 5  # seconds by which two nodes may differ about the end of a back-off
 
@@ -206,9 +206,10 @@ class ScoredGossipSub(SteadyGossipSub):
             self.back_off[topic] = {peer: until for peer, until in peers.items() if until > time.time()}
 
     def _spared(self, topic: str) -> set[Any]:
-        """The mesh peers that stay despite a negative score: the best DIALLED that we dialled, without offences.
+        """The mesh peers that stay despite a negative score: the best DIALLED that we dialled.
 
-        An attacker that sends many messages to this node alone makes all other peers look idle.
+        Their offences are at most TOLERATED. An attacker that sends many messages to this node alone makes all other
+        peers look idle.
         """
         ranked = sorted(self.mesh[topic] & self._dialled(topic), key=self._score, reverse=True)
         now = trio.current_time()
