@@ -1,7 +1,8 @@
 """Task assignment (spec: manifest, TASK-1): issuer, epoch, counter and position determine the task.
 
-Sender and receivers derive dataset and seed the same way, so a message holds no prompt, answer or configuration. Text
-written for one issuer's prompt does not answer another's. An issuer can only choose among `max_rounds` counters.
+Sender and receivers derive dataset and seed the same way, so a message holds no prompt, answer or configuration. A
+completion of one issuer's task does not answer another issuer's task. An issuer chooses only the counter, among
+`max_rounds`.
 """
 
 import hashlib
@@ -24,7 +25,7 @@ class Assignment:
 
 
 def assign(manifest: Manifest, issuer: bytes, epoch: int, counter: int, k: int) -> Assignment:
-    """Task `k` of the round (`epoch`, `counter`) of `issuer` (32-byte public key).
+    """Return task `k` of the round (`epoch`, `counter`) of `issuer` (32-byte public key).
 
     SHA-256 of the deterministic CBOR of [domain, network id, issuer, epoch, counter, k]. Its first eight bytes,
     big-endian and modulo the sum of weights, pick the entry in catalogue order; the next four,

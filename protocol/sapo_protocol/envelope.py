@@ -68,7 +68,7 @@ def _external_aad(domain: str, network_id: bytes) -> bytes:
 
 
 def _sig_structure(issuer: bytes, payload: bytes, domain: str, network_id: bytes) -> bytes:
-    """E(["Signature1", protected, external_aad, payload]), without a call of the encoder for the whole; ENV-7."""
+    """E(["Signature1", protected, external_aad, payload]), joined from its encoded parts; ENV-7."""
     return b"".join((_SIG_START, issuer, _external_aad(domain, network_id), encode(payload)))
 
 
@@ -103,5 +103,5 @@ def parse_envelope(data: bytes, *, network_id: bytes, domain: str = ROLLOUT_DOMA
 def open_envelope(sealed: Sealed) -> Opened:
     """Verify the signature. Raises RemoteError (signature); charge the sender, never the issuer that it names."""
     if not verify_signature(sealed.issuer, sealed.signed, sealed.signature):
-        raise RemoteError(Layer.SIGNATURE, "no valid signature of the key that it names, for this swarm and version")
+        raise RemoteError(Layer.SIGNATURE, "the signature is not valid for the named key, this swarm and this version")
     return Opened(sealed.issuer, sealed.envelope_id, sealed.payload, sealed.envelope)

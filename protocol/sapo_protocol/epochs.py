@@ -15,7 +15,10 @@ def epoch_start(manifest: Manifest, epoch: int) -> float:
 
 
 def in_window(manifest: Manifest, epoch: int, now: float) -> bool:
-    """Whether `epoch` is open at `now`: the current one, the one before, or the next from 30 s before it begins."""
+    """Whether a receiver accepts `epoch` at `now`: the current epoch, or the one before.
+
+    It accepts the next epoch from CLOCK_SKEW_SECONDS before that epoch begins.
+    """
     current = epoch_at(manifest, now)
     if epoch == current + 1:
         return epoch_start(manifest, epoch) - now <= CLOCK_SKEW_SECONDS

@@ -1,8 +1,8 @@
 """The errors that this project raises on purpose.
 
 `LocalError`: the operator can fix it. Its text is one line that names the fix.
-`RemoteError`: a peer sent something that breaks a rule. It carries the layer that refused, so that refusals can be
-counted. Data from outside raises nothing else: each boundary converts other errors once.
+`RemoteError`: a peer sent something that breaks a rule. The error names the layer that refused it, so that the node can
+count refusals by layer. Data from outside raises no other error: each boundary converts the errors of libraries once.
 """
 
 from enum import StrEnum
@@ -11,7 +11,7 @@ from .printable import printable
 
 
 class SapoError(Exception):
-    """Base of both errors. `str` gives printable text, whatever foreign data the message quotes."""
+    """Base of both errors. `str` returns printable text, even if the message quotes data from outside."""
 
     def __str__(self) -> str:
         return printable(super().__str__())
@@ -22,7 +22,10 @@ class LocalError(SapoError):
 
 
 class Layer(StrEnum):
-    """The layer that refuses, named as in the spec (conventions). Those of a message come first, in step order."""
+    """The layer that refuses, named as in the spec (conventions).
+
+    The layers of a message come first, in the order in which they check it.
+    """
 
     SIZE = "size"
     FRAME = "frame"
@@ -38,7 +41,7 @@ class Layer(StrEnum):
 
 
 class RemoteError(SapoError):
-    """What a peer sent breaks a rule. `layer` refused it; the message says why, for a log."""
+    """A peer sent something that breaks a rule. `layer` is the layer that refused it; the message gives the reason."""
 
     def __init__(self, layer: Layer, message: str) -> None:
         super().__init__(layer, message)

@@ -1,6 +1,6 @@
 """Equivocation (spec: evidence): an issuer signed two contents for one (epoch, counter).
 
-The two envelopes prove it from bytes alone. Version 1.0 has no other proof about a peer for a third party.
+The two envelopes prove it from bytes alone. Version 1.0 has no other proof that a third party can check.
 """
 
 from dataclasses import dataclass
@@ -50,16 +50,16 @@ def decode_evidence(data: bytes, manifest: Manifest) -> Evidence:
         raise RemoteError(Layer.FRAME, "bytes after the end")
     first, second = (parse_envelope(envelope, network_id=manifest.network_id) for envelope in (one, other))
     if first.issuer != second.issuer:  # EVD-3
-        raise RemoteError(Layer.EVIDENCE, "two issuers are not an equivocation")
+        raise RemoteError(Layer.EVIDENCE, "the envelopes have two issuers, which is no equivocation")
     if first.envelope_id >= second.envelope_id:  # EVD-4
         raise RemoteError(Layer.EVIDENCE, "the ids of the two envelopes do not ascend")
     return Evidence(first.issuer, (first, second))
 
 
 def prove_equivocation(evidence: Evidence, manifest: Manifest) -> Equivocation:
-    """Verify evidence. Raises RemoteError (signature, header, evidence): the sender is charged, not the issuer."""
+    """Verify evidence. Raises RemoteError (signature, header, evidence): charge the sender, not the issuer."""
     opened = [open_envelope(sealed) for sealed in evidence.envelopes]
     first, second = (decode_header(each.payload, manifest) for each in opened)
     if (first.epoch, first.counter) != (second.epoch, second.counter):  # EVD-3
-        raise RemoteError(Layer.EVIDENCE, "two rounds are not an equivocation")
+        raise RemoteError(Layer.EVIDENCE, "the envelopes are of two rounds, which is no equivocation")
     return Equivocation(evidence.issuer, first.epoch, first.counter, encode_evidence(*evidence.envelopes))

@@ -29,5 +29,5 @@ def public_key_of(peer: str) -> bytes:
     except ValueError as error:
         raise LocalError(f"{peer!r} is not a peer id: it has characters outside base58") from error
     if len(raw) != len(_PREFIX) + PUBLIC_KEY_BYTES or not raw.startswith(_PREFIX):
-        raise LocalError(f"{peer!r} is not the peer id of an Ed25519 key (those start with 12D3KooW)")
+        raise LocalError(f"{peer!r} is not the peer id of an Ed25519 key: those peer ids start with 12D3KooW")
     return raw[len(_PREFIX) :]

@@ -10,7 +10,7 @@ MAX_GROUPS = 16
 """Groups listed by one header."""
 
 MIN_COMPLETIONS, MAX_COMPLETIONS = 2, 16
-"""G, completions per group; fewer than two have no advantage."""
+"""G, completions per group. A single completion has no advantage."""
 
 MAX_COMPLETION_BYTES = 65_536
 """UTF-8 bytes of one completion."""
@@ -49,7 +49,7 @@ MAX_ADDRESS_BYTES = 128
 """UTF-8 bytes of one multiaddress in peer exchange."""
 
 MAX_SHARDS = 32
-"""Topics among which rollouts are divided: few enough that a peer of a small swarm can subscribe to all."""
+"""Topics among which a swarm divides rollouts: few enough that a peer of a small swarm can subscribe to all."""
 
 MAX_TASKS = 64
 MAX_DATASET_BYTES = 64

@@ -35,7 +35,7 @@ class TaskSpec:
     """Configuration of the dataset. A missing key has the default of the manifest's reasoning-gym version."""
     weight: int
     scorer: int = 1
-    """Version of this project's scorer for the dataset, so that all nodes reward alike."""
+    """Version of this project's scorer for the dataset, so that all nodes compute the same rewards."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Manifest:
     shards: int
     """Number of topics among which rollouts are divided; TOP-3."""
     reasoning_gym: str
-    """Version of reasoning-gym that defines the datasets; empty where no task comes from it."""
+    """Version of reasoning-gym that defines the datasets; empty if no task uses it."""
     predecessor: str = ""
     """Network id (hex) of the swarm that this one continues; empty for none."""
     x: Mapping[str, Value] | None = None
@@ -127,7 +127,7 @@ def _bounded(what: str, value: object, low: int, high: int) -> None:
 
 
 def _plain(value: object) -> Any:
-    """A manifest value as the encoder takes it."""
+    """A manifest value in the types that the encoder accepts."""
     if isinstance(value, TaskSpec):
         return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, Mapping):
@@ -215,7 +215,7 @@ def _checked(kind: type[T], table: object, source: str) -> T:
 
 
 def _require_wire_values(value: object, source: str) -> None:
-    """Raises LocalError for values that the wire's CBOR cannot hold: floats, negative integers, dates."""
+    """Raise LocalError for a value that the wire's CBOR cannot hold: a float, a negative integer or a date."""
     if isinstance(value, Mapping):
         for item in value.values():
             _require_wire_values(item, source)

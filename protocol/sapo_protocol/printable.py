@@ -1,4 +1,4 @@
-"""Makes foreign text safe to print: it cannot move the cursor, set colours, or change the direction of a line."""
+"""Makes text from outside safe to print: it cannot move the cursor, set colours, or change the direction of a line."""
 
 
 def printable(text: str) -> str:

@@ -1,7 +1,7 @@
 """Requests to a peer (spec: pull): for the envelopes it holds of an epoch, for messages by id, or for other peers.
 
-The response is a listing, a delivery or introductions. This module checks that a response matches its request: ids,
-bodies, order and size. The messages of a delivery are then validated like messages from gossip.
+The response is a listing, a delivery or peer addresses. This module checks that a response matches its request: ids,
+bodies, order and size. The node then validates the messages of a delivery like messages from gossip.
 """
 
 from collections.abc import Sequence
@@ -37,7 +37,7 @@ _ARRAY, _ONE_BYTE = 0x80, 24
 
 @dataclass(frozen=True, slots=True)
 class InventoryItem:
-    """An envelope and some of its bodies: those that a peer holds, or those that are requested from it."""
+    """An envelope and some of its bodies: the bodies that a peer holds, or the bodies that a request asks for."""
 
     envelope_id: bytes
     bodies: int
@@ -136,7 +136,7 @@ def decode_listing(data: bytes, request: ListRequest) -> tuple[InventoryItem, ..
     """The envelopes that a peer claims to hold. Raises RemoteError (pull)."""
     held = _read_inventory(decode(data, limit=MAX_LISTING_BYTES, layer=Layer.PULL), MAX_LISTED)
     if held and held[0].envelope_id <= request.after:  # PULL-4
-        raise RemoteError(Layer.PULL, "an id that is not greater than the requested one")
+        raise RemoteError(Layer.PULL, "the first id is not greater than `after` in the request")
     return held
 
 
@@ -154,7 +154,7 @@ def decode_delivery(data: bytes, request: GetRequest, manifest: Manifest) -> tup
         envelope_id = parse_envelope(envelope, network_id=manifest.network_id).envelope_id
         wanted = next((each for each in requested if each.envelope_id == envelope_id), None)
         if wanted is None:  # PULL-6
-            raise RemoteError(Layer.PULL, "an envelope that was not requested, or not in this order")
+            raise RemoteError(Layer.PULL, "an envelope that was not requested, or not in the order of the request")
         if any(body is not None and not wanted.bodies >> k & 1 for k, body in enumerate(bodies)):
             raise RemoteError(Layer.PULL, "a body that was not requested")
         delivered.append(Delivered(envelope_id, message))

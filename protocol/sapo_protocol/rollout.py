@@ -56,7 +56,7 @@ def match_bodies(opened: Opened, header: Header, bodies: tuple[bytes | None, ...
     Charge the sender: a relay can replace a body, and the issuer signed the hash of another one.
     """
     if len(bodies) != len(header.groups):  # BODY-1
-        raise RemoteError(Layer.BODY, f"{len(bodies)} bodies beside a header of {len(header.groups)} groups")
+        raise RemoteError(Layer.BODY, f"{len(bodies)} bodies for a header of {len(header.groups)} groups")
     for group, body in zip(header.groups, bodies, strict=True):
         if body is not None and hashlib.sha256(body).digest() != group.body:
             raise RemoteError(Layer.BODY, "a body that does not match the header")

@@ -12,7 +12,7 @@ from .files import read_bounded
 from .limits import MAX_UINT
 
 _MAX_LEVELS = 32
-"""Nested tables and lists. No file of this project has more than 8 levels."""
+"""Levels of nested tables and lists. No file of this project has more than 8."""
 _MAX_DOTS = 1_000
 """Dots in one line. A key never spans lines, and tomllib needs half a minute for one key of 32,000 parts."""
 _MIN_INTEGER = -(2**63)
@@ -50,7 +50,7 @@ def parse_toml(text: str, source: str) -> dict[str, Any]:
 
 
 def _require_bounds(table: dict[str, Any], source: str) -> None:
-    """Raises LocalError for nesting and integers that later code could not process."""
+    """Raise LocalError for nesting and integers that later code could not process."""
     waiting: list[tuple[Any, int]] = [(table, 1)]
     while waiting:
         value, level = waiting.pop()
@@ -76,7 +76,7 @@ def toml_value(value: object) -> str:
     if isinstance(value, list | tuple):
         return "[" + ", ".join(toml_value(item) for item in value) + "]"
     if isinstance(value, bytes):
-        raise LocalError("this manifest holds byte strings, which TOML cannot")
+        raise LocalError("this manifest holds byte strings, which TOML cannot express")
     # JSON strings, booleans and numbers are valid TOML, except for the characters that are escaped here.
     text = json.dumps(value, ensure_ascii=False)
     return text if text.isprintable() else "".join(map(_escaped, text))

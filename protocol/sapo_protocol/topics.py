@@ -30,7 +30,8 @@ def rollouts_topics(manifest: Manifest) -> tuple[str, ...]:
 def shard_of(manifest: Manifest, issuer: bytes, epoch: int) -> int:
     """The shard on which `issuer` (32-byte public key) publishes in an epoch; TOP-3.
 
-    It changes each epoch, so no issuer stays on a topic with few subscribers, and none can flood one topic for long.
+    The shard is drawn anew for each epoch. So no issuer stays on a topic with few subscribers, or floods one topic for
+    long.
     """
     digest = hashlib.sha256(encode([SHARD_DOMAIN, manifest.network_id, issuer, epoch])).digest()
     return int.from_bytes(digest[:8], "big") % manifest.shards
@@ -42,7 +43,7 @@ def topic_of(manifest: Manifest, issuer: bytes, epoch: int) -> str:
 
 
 def require_shard(manifest: Manifest, shard: int, issuer: bytes, epoch: int) -> None:
-    """Raises RemoteError (topic) for a rollout on a topic other than that of its issuer's shard; TOP-3."""
+    """Raise RemoteError (topic) for a rollout on a topic other than that of its issuer's shard; TOP-3."""
     if shard != shard_of(manifest, issuer, epoch):
         raise RemoteError(Layer.TOPIC, f"shard {shard} is not the shard of its issuer in epoch {epoch}")
 

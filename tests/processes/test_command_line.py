@@ -75,7 +75,8 @@ def test_a_damaged_key_is_not_to_be_replaced_unless_its_owner_wants_to_begin_ane
     (tmp_path / "k").write_text("not a key")
     (tmp_path / "k").chmod(0o600)
     refused = one_line_error(sapo_node("start", "--key", tmp_path / "k", "--state", tmp_path))
-    assert refused.endswith("is damaged. Restore your copy; a new key is a new node. To begin anew, move it away first")
+    assert "is damaged: restore your copy" in refused
+    assert refused.endswith("move it away and create a new key, which peers see as a new node")
     assert (tmp_path / "k").read_text() == "not a key"
 
 
@@ -87,7 +88,7 @@ BAD_INPUT = {
     "a restore from a pipe": (["restore", "pipe", "--swarm", "interop"], "not a backup"),
     "a key that is a folder": (["status", "--key", "folder"], "is a folder, not a key file"),
     "a key that is a pipe": (["status", "--key", "pipe"], "not a key file"),
-    "a new key below a file": (["keygen", "--key", "file/k"], "file is no folder"),
+    "a new key below a file": (["keygen", "--key", "file/k"], "file is not a folder"),
     "a key that is a link to nowhere": (["start", "--key", "link"], "link to nowhere"),
     "a manifest that is a pipe": (["manifest", "./pipe"], "not a manifest"),
     "a manifest of nested lists": (["manifest", "nested"], "not valid TOML"),

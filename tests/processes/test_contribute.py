@@ -111,7 +111,9 @@ def test_an_endpoint_that_is_down_is_noticed_and_the_node_serves_on(tmp_path, sw
     with contributing(tmp_path / "a", swarm, "--endpoint", url, "--model", "tiny") as node:
         node.until_event("started")
         for _ in range(2):
-            notice = node.until(lambda event: event["event"] == "notice" and "cannot be asked" in event["text"])
+            notice = node.until(
+                lambda event: event["event"] == "notice" and "the request to the endpoint" in event["text"]
+            )
             assert "asking again" in notice["text"]
         node.process.send_signal(signal.SIGTERM)
         node.until_event("stopped")

@@ -35,7 +35,7 @@ status --key socket                         | 1 | socket
 status --key /dev/null                      | 1 | /dev/null & {no-file}
 status --key dangling                       | 1 | dangling & {absent}|no key|nowhere
 status --key loop                           | 1 | loop & symbolic links
-status --key readable.key                   | 1 | can be read by others & chmod 600 readable.key
+status --key readable.key                   | 1 | other users can read readable.key & chmod 600 readable.key
 status --key rsa.key                        | 1 | rsa.key & Ed25519
 status --key public.key                     | 1 | public.key & private key|damaged
 status --key truncated.key                  | 1 | truncated.key is damaged & restore your copy & new node & move it away
@@ -52,7 +52,7 @@ start --no-train --key dangling             | 1 | dangling
 start --no-train --key locked.key --passphrase wrong | 1 | locked.key & passphrase
 
 # keygen
-keygen --key node.key                       | 1 | node.key exists & never overwritten & another file
+keygen --key node.key                       | 1 | node.key exists & never overwritten & another path
 keygen --key place                          | 1 | place & exists|{is-folder}
 keygen --key node.key/k                     | 1 | node.key & {no-folder}
 keygen --key /proc/k                        | 1 | cannot write the key file /proc/k
@@ -141,7 +141,7 @@ status --key other.key                      | 1 | {no-state} & sapo-node start
 status --state states/damaged               | 1 | node.sqlite is damaged & restore it from a backup
 status --state states/noise                 | 1 | node.sqlite is damaged & restore it from a backup
 status --state states/empty                 | 1 | node.sqlite & damaged|empty|older version
-status --state states/alien                 | 1 | node.sqlite & no database of sapo-node
+status --state states/alien                 | 1 | node.sqlite & not a database of sapo-node
 status --state states/folder                | 1 | node.sqlite
 start --no-train --state /proc/x            | 1 | cannot use the state folder /proc/x & another --state
 start --no-train --state node.key           | 1 | cannot use the state folder node.key & another --state
@@ -151,12 +151,12 @@ start --no-train --state states/version     | 1 | another version of sapo-node &
 start --no-train --state states/folder      | 1 | node.sqlite
 
 # start
-{relay} --listen nonsense             | 1 | --listen 'nonsense' is no usable address & /ip4/0.0.0.0/tcp/4001
+{relay} --listen nonsense             | 1 | --listen 'nonsense' is not a usable address & /ip4/0.0.0.0/tcp/4001
 {relay} --listen /ip4/127.0.0.1/tcp/{busy} | 1 | tcp/{busy} is already in use & --listen
 {relay} --listen /ip4/192.0.2.1/tcp/4001   | 1 | cannot listen on /ip4/192.0.2.1/tcp/4001 & --listen
 {relay} --announce nonsense           | 1 | --announce 'nonsense' & ^(?!.*0\.0\.0\.0) & write|others can
 {relay} --bootstrap /ip4/1.2.3.4/tcp/1/p2p/12D3KooWx | 1 | cannot be dialled & /p2p/<peer id>
-{relay} --bootstrap /ip4/127.0.0.1/tcp/1 | 1 | does not say which peer & /p2p/<peer id>
+{relay} --bootstrap /ip4/127.0.0.1/tcp/1 | 1 | does not name the peer id & /p2p/<peer id>
 {relay} --dashboard nonsense          | 1 | dashboard is 'nonsense' & 127.0.0.1:8080 & off
 {relay} --dashboard 127.0.0.1:{busy} | 1 | cannot listen on 127.0.0.1:{busy} & --dashboard
 start {fresh} --local 0                     | 1 | local is 0 & from 1 to 16
@@ -185,10 +185,10 @@ contribute {fresh} --endpoint http://127.0.0.1:1/v1 --model m --temperature 3 | 
 contribute {fresh} --program true --max-tokens 0           | 1 | max_tokens is 0
 contribute {fresh} --program true --local 17               | 1 | local is 17 & from 1 to 16
 contribute {fresh} --program true --rounds 0               | 2 | --rounds
-contribute {fresh} --program ./missing                     | 1 | './missing' cannot be found & can be run
+contribute {fresh} --program ./missing                     | 1 | './missing' cannot be found & on PATH
 contribute {fresh} --program ./node.key                    | 1 | ./node.key & cannot be (found|run|started)|executable
 contribute {fresh} --program ./place                       | 1 | ./place & cannot be (found|run|started)|folder
-contribute {fresh} --program "'open"                       | 1 | --program & no command line & quotation
+contribute {fresh} --program "'open"                       | 1 | --program & not a command line & quotation
 contribute {fresh} --terminal               | 1 | --terminal needs somebody at a terminal
 
 # demo

@@ -1,7 +1,7 @@
-"""Answers from a server that speaks OpenAI's chat completions over HTTP: a hosted model, vLLM, llama.cpp, Ollama.
+"""Gets answers from a server with OpenAI's chat completions API over HTTP: a hosted model, vLLM, llama.cpp, Ollama.
 
-It is asked for all completions of a prompt at once, or for one at a time where it does not give several. Nothing is
-followed, cached or remembered, and every answer is bounded in time and size.
+One request asks for all completions of a prompt. If the server returns fewer, more requests ask for one completion
+each. The client follows no redirect and caches no answer. Each answer has at most REQUEST_SECONDS and MAX_REPLY_BYTES.
 """
 
 import json
@@ -24,35 +24,34 @@ from sapo_protocol import LocalError
 CONNECT_SECONDS, REQUEST_SECONDS = 10.0, 300.0
 MAX_REPLY_BYTES = 4_000_000
 MAX_CONCURRENT = 8
-"""Requests under way at once."""
+"""Requests that run at one time."""
 RETRY_SECONDS = (0.5, 2.0)
-"""Waits before a request is made again that found the server busy or unreachable; then its round fails and waits."""
+"""Seconds before each retry, if the server is busy or cannot be reached. After the last retry the request fails."""
 KEY_VARIABLE = "SAPO_NODE_API_KEY"
 
 _T = TypeVar("_T")
 
 
 class _Busy(AnswerFailed):
-    """The same request may succeed in a moment."""
+    """The server is busy or cannot be reached: the same request may succeed later."""
 
 
 class _Refused(AnswerFailed):
-    """The server does not want this request."""
+    """The server refused this request."""
 
 
 @asynccontextmanager
 async def endpoint(
     url: str, *, model: str, key: str | None, temperature: float, max_bytes: int
 ) -> AsyncIterator["Endpoint"]:
-    """The endpoint below `url`, which ends in /v1 for most servers.
+    """A client for the endpoint below `url`, which ends in /v1 for most servers.
 
-    Raises LocalError for a URL that is no address, and for a key that cannot be sent or that others could read on the
-    way.
+    Raises LocalError if `url` is not an HTTP address, or if the key cannot be sent or would be sent unencrypted.
     """
     address = _address(url)
     if key:
         _require_safe(key, address)
-    # Unencoded, so that the bytes that are counted are those that are kept.
+    # Without compression, MAX_REPLY_BYTES limits the bytes that are kept.
     headers = {"Accept-Encoding": "identity"} | ({"Authorization": f"Bearer {key}"} if key else {})
     timeout = httpx.Timeout(REQUEST_SECONDS, connect=CONNECT_SECONDS)
     async with httpx.AsyncClient(headers=headers, timeout=timeout, follow_redirects=False) as client:
@@ -63,7 +62,7 @@ async def endpoint(
 
 def _address(url: str) -> httpx.URL:
     try:
-        urlsplit(url)  # knows what httpx takes for a name: an IPv6 address without its end
+        urlsplit(url)  # refuses an IPv6 address without its closing bracket, which httpx accepts
         address = httpx.URL(url)
     except (ValueError, httpx.InvalidURL):
         address = httpx.URL("")
@@ -73,7 +72,7 @@ def _address(url: str) -> httpx.URL:
 
 
 def _require_safe(key: str, address: httpx.URL) -> None:
-    """Raises LocalError unless the key fits into an HTTP header, and goes over TLS or stays on this machine."""
+    """Raise LocalError unless the key fits into an HTTP header, and goes over TLS or stays on this machine."""
     if not (key.isascii() and key.isprintable()):
         raise LocalError(f"{KEY_VARIABLE} has characters that an HTTP header cannot carry; copy the key again")
     if address.scheme == "http" and not _is_loopback(address.host):
@@ -84,7 +83,7 @@ def _require_safe(key: str, address: httpx.URL) -> None:
 
 
 def _is_loopback(host: str) -> bool:
-    """Whether a host of a URL is this machine, by its name alone: nothing is looked up."""
+    """Whether the host of a URL is this machine. Decides by the text, without a DNS query."""
     try:
         return ip_address(host).is_loopback
     except ValueError:
@@ -106,14 +105,14 @@ class Endpoint:
     async def generate(
         self, prompts: Sequence[str], *, completions: int, max_tokens: int, seed: int
     ) -> list[tuple[Sampled, ...]]:
-        """G completions for each prompt. Raises AnswerFailed, in one line, when one request keeps failing."""
-        del seed  # a server that honours it would give the same answer to each of several requests
+        """G completions for each prompt. Raises AnswerFailed if a request fails after its retries."""
+        del seed  # with one seed, several requests would get the same answer
         return await _together([partial(self._group, prompt, completions, max_tokens) for prompt in prompts])
 
     async def _group(self, prompt: str, completions: int, max_tokens: int) -> tuple[Sampled, ...]:
         found: list[Sampled] = []
         if self._gives_several:
-            with suppress(_Refused):  # perhaps it only refuses to give several
+            with suppress(_Refused):  # the server may refuse only to return several
                 found = await self._choices(prompt, completions, max_tokens)
         missing = completions - len(found)
         if missing:
@@ -123,7 +122,7 @@ class Endpoint:
         return tuple(found)
 
     async def _choices(self, prompt: str, count: int, max_tokens: int) -> list[Sampled]:
-        """Up to `count` completions by one request, which is made again where that may help."""
+        """Up to `count` completions from one request. Repeats the request if the server is busy."""
         request = {
             "model": self._model,
             "messages": [{"role": "system", "content": SYSTEM}, {"role": "user", "content": prompt}],
@@ -148,7 +147,7 @@ class Endpoint:
             raise _Busy(f"the endpoint did not answer within {REQUEST_SECONDS:g} s") from None
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             reason = printable(str(error)) or type(error).__name__
-            raise _Busy(f"the endpoint {self._url} cannot be asked: {reason}") from error
+            raise _Busy(f"the request to the endpoint {self._url} failed: {reason}") from error
         _require_success(response, data)
         return data
 
@@ -157,12 +156,12 @@ class Endpoint:
             value = json.loads(data)
         except (ValueError, RecursionError):
             raise AnswerFailed(
-                f"the endpoint's answer is no JSON but begins {_start(data)!r}; check --endpoint, most end in /v1"
+                f"the endpoint's answer is not JSON, it begins {_start(data)!r}; check --endpoint, most end in /v1"
             ) from None
         match value:
             case {"choices": [_, *_] as choices}:
                 return [self._completion(choice) for choice in choices]
-        raise AnswerFailed(f"the endpoint's answer has no choices but begins {_start(data)!r}")
+        raise AnswerFailed(f"the endpoint's answer has no choices, it begins {_start(data)!r}")
 
     def _completion(self, choice: object) -> Sampled:
         match choice:
@@ -176,7 +175,7 @@ class Endpoint:
 
 
 async def _together(tasks: Sequence[Callable[[], Awaitable[_T]]]) -> list[_T]:
-    """The results of all in their order; the first to fail ends the others."""
+    """Run all tasks and return their results in order. The first failure cancels the other tasks."""
     results: dict[int, _T] = {}
     failures: list[AnswerFailed] = []
     async with trio.open_nursery() as nursery:
@@ -205,17 +204,19 @@ async def _read(response: httpx.Response) -> bytes:
 
 
 def _require_success(response: httpx.Response, data: bytes) -> None:
-    """Raises what a status other than 200 means, and what to do about it."""
+    """Raise AnswerFailed for a status other than 200. The message says what the operator can do."""
     status = response.status_code
     if status == 200:
         return
     if status in {408, 429} or status >= 500:
         raise _Busy(f"the endpoint is busy or broken ({status}: {_start(data)!r})")
     if status in {401, 403}:
-        raise AnswerFailed(f"the endpoint refuses the key ({status}); set the right one in {KEY_VARIABLE}")
+        raise AnswerFailed(f"the endpoint refuses the key ({status}); set a valid key in {KEY_VARIABLE}")
     if response.has_redirect_location:
         place = printable(response.headers["Location"])
-        raise AnswerFailed(f"the endpoint redirects to {place}, which is not followed; give that as --endpoint")
+        raise AnswerFailed(
+            f"the endpoint redirects to {place}, and the node follows no redirect; give that address as --endpoint"
+        )
     raise _Refused(f"the endpoint refuses the request ({status}: {_start(data)!r}); check --endpoint and --model")
 
 

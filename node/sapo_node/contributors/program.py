@@ -1,6 +1,6 @@
-"""Answers from a program that the operator trusts: one line of JSON in for each prompt, one line of JSON out.
+"""Gets answers from a program that the operator trusts. It reads one line of JSON per prompt and writes one line back.
 
-A program that dies, hangs or speaks nonsense is ended and started again with the next prompt.
+If the program dies, hangs or writes an invalid line, the node ends it, and starts it again for the next prompt.
 """
 
 import json
@@ -23,7 +23,7 @@ from sapo_protocol import LocalError
 logger = logging.getLogger("sapo.program")
 
 ANSWER_SECONDS = 120.0
-"""Seconds for one prompt, the program's start included."""
+"""Seconds for one prompt, including the start of the program."""
 STOP_GRACE = 10.0
 MAX_LINE_BYTES = 4_000_000
 _CHUNK = 65_536
@@ -31,13 +31,13 @@ _CHUNK = 65_536
 
 @asynccontextmanager
 async def program(command: str, *, max_bytes: int) -> AsyncIterator["Program"]:
-    """The program of a command line, run without a shell. Raises LocalError for one that is not there."""
+    """The program of a command line, run without a shell. Raises LocalError if it is not found."""
     try:
         argv = shlex.split(command)
     except ValueError as error:
-        raise LocalError(f"--program {command!r} is no command line: {error}") from error
+        raise LocalError(f"--program {command!r} is not a command line: {error}") from error
     if not argv or shutil.which(argv[0]) is None:
-        raise LocalError(f"--program {command!r} cannot be found; give a command that can be run from here")
+        raise LocalError(f"--program {command!r} cannot be found; give the path of a program or a name on PATH")
     async with trio.open_nursery() as nursery:
         answerer = Program(argv, nursery, max_bytes=max_bytes)
         try:
@@ -48,16 +48,16 @@ async def program(command: str, *, max_bytes: int) -> AsyncIterator["Program"]:
 
 
 class _Life:
-    """One run of the program, and what it has written."""
+    """One run of the program, and its output."""
 
     def __init__(self, argv: Sequence[str]) -> None:
-        env = {name: value for name, value in os.environ.items() if not name.startswith("SAPO_NODE_")}  # our secrets
+        env = {name: value for name, value in os.environ.items() if not name.startswith("SAPO_NODE_")}  # secrets
         self.process = ChildProcess(argv, env=env, capture_stderr=True)
         self.last_words = ""
         self._buffer = bytearray()
 
     async def ask(self, line: bytes) -> bytes:
-        """The line that answers `line`."""
+        """Write `line` to the program and return the line that it answers."""
         if self._buffer:
             raise AnswerFailed("the program wrote more than one line for a prompt")
         await self.process.stdin.send_all(line)
@@ -73,7 +73,7 @@ class _Life:
         return bytes(answer)
 
     async def log(self) -> None:
-        """What it says on stderr goes to the log, line by line."""
+        """Copy the program's stderr to the log, line by line."""
         assert self.process.stderr is not None
         rest = b""
         try:
@@ -88,7 +88,7 @@ class _Life:
 
 
 class Program:
-    """Answers prompts by asking a child process, one after the other."""
+    """Answers prompts by asking a child process, one prompt after the other."""
 
     def __init__(self, argv: Sequence[str], nursery: trio.Nursery, *, max_bytes: int) -> None:
         self._argv = argv
@@ -99,12 +99,12 @@ class Program:
     async def generate(
         self, prompts: Sequence[str], *, completions: int, max_tokens: int, seed: int
     ) -> list[tuple[Sampled, ...]]:
-        """G completions for each prompt. Raises AnswerFailed, in one line, when the program has none."""
+        """G completions for each prompt. Raises AnswerFailed if the program fails or writes an invalid line."""
         del max_tokens, seed
         return [await self._group(prompt, completions) for prompt in prompts]
 
     async def end(self, *, grace: float = 0.0) -> int | None:
-        """End the program; its exit status, if it ran."""
+        """End the program and return its exit status, or None if it did not run."""
         if self._life is None:
             return None
         life, self._life = self._life, None
@@ -123,7 +123,7 @@ class Program:
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             raise AnswerFailed(await self._obituary()) from None
         finally:
-            # Whatever went wrong, also a cancellation: a late answer must not become that of the next prompt.
+            # After a failure or a cancellation, a late answer must not become the answer to the next prompt.
             if not answered:
                 await self.end()
         return filled([completion(text, "stop", self._max_bytes) for text in texts], completions)
@@ -135,7 +135,7 @@ class Program:
         return self._life
 
     async def _obituary(self) -> str:
-        """How the program ended, whose pipes are closed already."""
+        """An error text that says how the program ended. Its pipes are closed already."""
         assert self._life is not None
         life = self._life
         with trio.move_on_after(STOP_GRACE):
@@ -145,7 +145,7 @@ class Program:
 
 
 def _texts(line: bytes, completions: int) -> list[str]:
-    """Raises AnswerFailed for a line that is not the JSON of a list of at most G texts."""
+    """The texts in a line. Raises AnswerFailed if the line is not a JSON list of at most `completions` texts."""
     try:
         value = json.loads(line)
     except (ValueError, RecursionError):

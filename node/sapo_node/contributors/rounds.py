@@ -1,4 +1,4 @@
-"""Rounds of somebody who answers and does not train: reserve a counter, ask, share."""
+"""Rounds of a node that does not train: it reserves a counter, asks for answers, and shares them."""
 
 import logging
 from collections.abc import Awaitable, Callable
@@ -17,7 +17,7 @@ from sapo_protocol.limits import CLOCK_SKEW_SECONDS
 logger = logging.getLogger(__name__)
 
 FIRST_BACKOFF, MAX_BACKOFF = 1.0, 60.0
-"""Seconds from a failure to the next attempt; doubled each time."""
+"""Seconds from a failure to the next attempt: the first, and the longest. Each failure doubles them."""
 
 
 def seconds_after(manifest: Manifest, *, shared: bool) -> float:
@@ -32,7 +32,7 @@ def seconds_after(manifest: Manifest, *, shared: bool) -> float:
 
 
 def answered(local: list[LocalGroup]) -> list[LocalGroup]:
-    """The groups of a round up to the last one that has an answer; none where no group has one.
+    """The groups of a round up to the last one that has an answer. Empty if no group has one.
 
     A header lists its groups from k = 0 without gaps, so an unanswered group before an answered one stays.
     """
@@ -46,12 +46,12 @@ def is_answered(group: LocalGroup) -> bool:
 
 
 def answer_seconds(manifest: Manifest) -> float:
-    """How long a round may wait for its answers: however late in its epoch it began, peers still take it then."""
+    """Seconds for which a round may wait for its answers. Peers then still accept it, however late it began."""
     return manifest.epoch_seconds - min(CLOCK_SKEW_SECONDS, manifest.epoch_seconds / 2)
 
 
 class ContributionRounds:
-    """Shares round after round; whatever fails is told and tried again."""
+    """Shares round after round. Logs each failure and tries again."""
 
     def __init__(
         self,
@@ -63,7 +63,10 @@ class ContributionRounds:
         reserve: Callable[[], Awaitable[Slot | None]],
         on_report: Callable[[ContributionReport], None],
     ) -> None:
-        """`local` is I; `reserve` gives the next counter, or None after waiting for the epoch that has one."""
+        """`local` is I, the groups per round. `reserve` returns the next counter.
+
+        If the epoch has no counter left, `reserve` waits for the next epoch and returns None.
+        """
         self._contribution = contribution
         self._manifest = swarm.manifest
         self._clock = swarm.clock
@@ -73,10 +76,10 @@ class ContributionRounds:
         self._on_report = on_report
 
     async def run(self, rounds: int | None) -> None:
-        """Share `rounds` rounds, or share until cancelled. A cancelled round costs one counter at most.
+        """Share `rounds` rounds, or share until cancelled if it is None. A cancelled round uses at most one counter.
 
-        A round begins when this node may publish, and `seconds_after` the round before. A round without any answer is
-        not shared.
+        A round begins when this node may publish, and not before `seconds_after` the start of the round before. The
+        node does not share a round that has no answer.
         """
         shared = 0
         while shared != rounds:
@@ -92,7 +95,7 @@ class ContributionRounds:
             await trio.sleep_until(started + seconds_after(self._manifest, shared=bool(local)))
 
     async def _answers(self, slot: Slot) -> list[LocalGroup] | None:
-        """Ask until there are answers; None where there are none in time."""
+        """Ask until there are answers. None if there are none within `answer_seconds`."""
         with trio.move_on_after(answer_seconds(self._manifest)):
             try:
                 local = await self._ask(slot)
@@ -102,10 +105,12 @@ class ContributionRounds:
                 logger.warning("round failed: %s", failure)
                 await trio.sleep(FIRST_BACKOFF)
                 return None
-            # A machine that slept meanwhile did not count the seconds.
+            # While the machine sleeps, the timer above may stand still.
             if in_window(self._manifest, slot.epoch, self._clock.now()):
                 return local
-        logger.warning("the answers of this round came too late for peers to take them; going on with the next")
+        logger.warning(
+            "the answers of this round came too late for peers to accept them; the node starts the next round"
+        )
         return None
 
     async def _ask(self, slot: Slot) -> list[LocalGroup]:

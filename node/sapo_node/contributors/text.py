@@ -1,4 +1,4 @@
-"""Foreign text as completions of the wire."""
+"""Turns text from outside into completions of the wire."""
 
 from collections.abc import Sequence
 
@@ -7,21 +7,21 @@ from sapo_protocol.printable import printable as printable_line
 
 
 def completion(text: str, finish: Finish, max_bytes: int) -> Sampled:
-    """A text as everybody may receive it; what exceeds the swarm's limit in UTF-8 bytes is cut and counts as truncated.
+    """The completion with this text. A text of more than `max_bytes` UTF-8 bytes is cut and counts as truncated.
 
-    Markers of any model in it stay what they are for the wire, plain text.
+    Special tokens of any model stay plain text, as they are on the wire.
     """
-    data = text.encode("utf-8", "replace")  # JSON can name half of a character
+    data = text.encode("utf-8", "replace")  # JSON can hold half of a surrogate pair
     if len(data) > max_bytes:
         return Sampled(data[:max_bytes].decode("utf-8", "ignore"), "length")
     return Sampled(data.decode(), finish)
 
 
 def filled(given: Sequence[Sampled], completions: int) -> tuple[Sampled, ...]:
-    """Exactly G completions, as the wire requires: a completion that was not given is empty and counts as incorrect."""
+    """Exactly G completions, as the wire requires. A missing completion is empty and counts as incorrect."""
     return (*given, *[Sampled("", "length")] * (completions - len(given)))
 
 
 def printable(text: str, length: int = 200) -> str:
-    """What others wrote as one short line that cannot steer a terminal."""
+    """The first `length` characters of a text from outside, as one line without control characters."""
     return printable_line(text[:length].strip())

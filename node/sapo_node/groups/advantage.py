@@ -8,15 +8,15 @@ EPSILON = 1e-8
 
 
 def advantages(rewards: Sequence[float]) -> tuple[float, ...]:
-    """One for each reward, in order: (r - mean) / (std + EPSILON) with the unbiased deviation; all 0 in a
-    zero-advantage group.
+    """Return one advantage for each reward, in order: (r - mean) / (std + EPSILON), with the unbiased deviation.
 
-    The test is exact, since rewards are bits: a group whose rewards are all equal must teach nothing.
+    If all rewards are equal, every advantage is exactly 0 (a zero-advantage group). Rewards are 0 or 1, so the
+    comparison is exact.
     """
     return _advantages(tuple(rewards))
 
 
-@lru_cache(maxsize=4096)  # a receiver asks again and again for the same few hundred
+@lru_cache(maxsize=4096)  # rewards are bits, so the same few hundred patterns recur
 def _advantages(rewards: tuple[float, ...]) -> tuple[float, ...]:
     if len(set(rewards)) < 2:
         return (0.0,) * len(rewards)

@@ -1,13 +1,13 @@
-"""Frozen dataclasses as JSON and back, with every type checked: the one form of what crosses a pipe or is stored.
+"""Converts frozen dataclasses to JSON and back, and checks every type. Pipes and storage use this form only.
 
-- A dataclass is an object. A missing field takes its default. A field is left out where its default is None or empty
-  and it has no other value: a default that says something is written, so that it may change between two versions.
-- The key of a field is its name. `metadata={"key": ...}` gives it another: a field that is renamed keeps the key under
-  which older versions stored it.
-- A tuple, fixed or of any length, is a list. A mapping is an object; where its keys are whole numbers, they are written
-  in decimal.
-- A whole number is taken for a `float`, and nothing else for another type: True is no number. Numbers are finite.
-- A key that the dataclass lacks is refused, so a misspelt field never passes as a default.
+- A dataclass is an object. A missing field takes its default. `to_json` leaves a field out only if its value and its
+  default are both None, or both the same empty value. It writes every other default, so that a later version can
+  change the default.
+- The key of a field is its name. `metadata={"key": ...}` sets another key: a renamed field keeps the key under which
+  older versions stored it.
+- A tuple is a list. A mapping is an object, which writes whole numbers as keys in decimal.
+- A `float` may be given as a whole number. No other type is converted: True is not a number. Numbers are finite.
+- `from_json` refuses a key that the dataclass lacks, so a misspelt field never passes as a default.
 
     body = to_json(TrainRequest(7, groups))
     request = from_json(TrainRequest, body)
@@ -30,7 +30,7 @@ _NOTHING: tuple[Any, ...] = (None, "", (), {})
 
 
 class MalformedError(LocalError):
-    """A JSON value is not of the type that it should have."""
+    """A JSON value has the wrong type."""
 
 
 def to_json(value: Any) -> Any:
@@ -54,10 +54,10 @@ def to_object(value: Any) -> dict[str, Any]:
 
 
 def from_json(kind: type[T], body: Any) -> T:
-    """Return the value of type `kind` that `body` stands for.
+    """Return the value of type `kind` that `body` encodes.
 
-    Raises MalformedError, with the path to the first value of another type, and whatever the dataclass itself raises
-    where its values do not fit together.
+    Raises MalformedError with the path to the first value of a wrong type. An error of the dataclass's own checks
+    passes through.
     """
     value: T = _value(kind, body, kind.__name__)
     return value

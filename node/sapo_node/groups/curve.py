@@ -11,7 +11,7 @@ from dataclasses import dataclass
 MAX_POINTS = 240
 """Even, so that pairs leave no point over."""
 WINDOW = 10
-"""Rounds over which a mean is worth comparing with another: one round alone is mostly luck."""
+"""Rounds in a mean that is compared with another mean. The mean of one round is mostly chance."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +33,13 @@ class Curve:
 
     means: list[float]
     rounds: int
-    """Rounds that each of `means` is over; the last may be over fewer."""
+    """Rounds that each of `means` covers. The last may cover fewer."""
     first: float
-    """Over the first points that have WINDOW rounds together, or over all."""
+    """Mean reward of the first points that cover WINDOW rounds, or of all points if they cover fewer."""
     best: float
-    """The best of all windows of so many rounds."""
+    """The highest mean reward of all windows of WINDOW rounds."""
     now: float
-    """Over the last window."""
+    """Mean reward of the last window."""
 
 
 def added(points: Sequence[Point], new: Point) -> list[Point]:
@@ -63,7 +63,7 @@ def _joined(a: Point, b: Point) -> Point:
 
 
 def learning_curve(points: Sequence[Point], columns: int) -> Curve | None:
-    """The curve in at most so many columns; None without a round."""
+    """The curve in at most `columns` means. None if there is no round."""
     if not points:
         return None
     size = -(-len(points) // columns)
@@ -79,7 +79,7 @@ def learning_curve(points: Sequence[Point], columns: int) -> Curve | None:
 
 
 def _window(points: Sequence[Point]) -> float:
-    """The mean reward over the first points that have WINDOW rounds together."""
+    """The mean reward of the first points that cover WINDOW rounds."""
     taken = next((count for count in range(1, len(points)) if _rounds(points[:count]) >= WINDOW), len(points))
     return _mean(points[:taken])
 

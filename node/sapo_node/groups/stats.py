@@ -1,4 +1,4 @@
-"""Confidence intervals of shares: how far a measured share may be from the true one, above all where samples are few.
+"""Confidence intervals of proportions: how far the true proportion may be from the measured one.
 
 Pure functions. Every interval contains its point and stays within [0, 1].
 """
@@ -22,7 +22,7 @@ class Interval:
 
 
 def wilson_interval(successes: float, trials: float, level: float = LEVEL) -> Interval:
-    """The score interval of a share (Wilson 1927), which holds its level with few trials and at 0 and 1 as well.
+    """The score interval of a proportion (Wilson 1927). It holds its level with few trials, and at 0 and 1.
 
     `successes` and `trials` need not be whole: see `clustered_interval`.
     """
@@ -31,15 +31,15 @@ def wilson_interval(successes: float, trials: float, level: float = LEVEL) -> In
     scale = 1 + z**2 / trials
     centre = (point + z**2 / (2 * trials)) / scale
     half = z / scale * sqrt(point * (1 - point) / trials + z**2 / (4 * trials**2))
-    # At 0 and 1 a bound equals the point, but for rounding.
+    # At 0 and 1 one bound equals the point, except for rounding errors.
     return Interval(point, max(0.0, min(point, centre - half)), min(1.0, max(point, centre + half)))
 
 
 def clustered_interval(successes: Sequence[int], samples: int, level: float = LEVEL) -> Interval:
-    """The interval of a share where each cluster has `samples` trials, `successes` of which succeeded.
+    """The interval of a proportion if each cluster has `samples` trials, of which its count in `successes` succeeded.
 
-    Trials of one cluster are alike, so the clusters are what counts: Wilson's interval for the number of independent
-    trials that would have this variance (Korn and Graubard 1998), at least one a cluster and at most all.
+    Trials of one cluster are correlated. So this is Wilson's interval for the number of independent trials that would
+    have the same variance (Korn and Graubard 1998): at least one per cluster, at most all trials.
     """
     shares = [count / samples for count in successes]
     point = fmean(shares)
@@ -49,7 +49,7 @@ def clustered_interval(successes: Sequence[int], samples: int, level: float = LE
 
 
 def mean_of_intervals(parts: Sequence[Interval]) -> Interval:
-    """The interval of the mean of independent shares, from theirs at the same level (Zou and Donner 2008)."""
+    """The interval of the mean of independent proportions, from their intervals at one level (Zou and Donner 2008)."""
     point = fmean(part.point for part in parts)
     below = sqrt(sum((part.point - part.low) ** 2 for part in parts)) / len(parts)
     above = sqrt(sum((part.high - part.point) ** 2 for part in parts)) / len(parts)

@@ -1,6 +1,6 @@
-"""The groups of completions that a node handles: others' once they are verified, and its own.
+"""The groups of completions that a node handles: verified groups of peers, and local groups.
 
-A group is G completions for one question, with one reward each.
+A group is G completions of one task, with one reward each.
 """
 
 from collections.abc import Sequence
@@ -10,12 +10,12 @@ from sapo_node.groups.messages import Sampled
 from sapo_protocol import Completion
 
 GroupKey = tuple[str, int, int, int]
-"""Peer, epoch, counter and the group's number in its envelope."""
+"""(peer, epoch, counter, k): group k of the peer's round."""
 
 
 @dataclass(frozen=True, slots=True)
 class VerifiedGroup:
-    """G completions of a peer for a question that was assigned to it, with the rewards this node computed."""
+    """G completions by a peer of a task that was assigned to it, with the rewards that this node computed."""
 
     peer: str
     epoch: int
@@ -26,11 +26,11 @@ class VerifiedGroup:
     completions: tuple[Completion, ...]
     rewards: tuple[bool, ...]
     lengths: tuple[int, ...] = field(init=False, compare=False, repr=False)
-    """UTF-8 bytes of each completion, counted once: a group is weighed in every round that it waits."""
+    """UTF-8 bytes of each completion. Counted once, because every round reads them while the group waits."""
 
     @property
     def place(self) -> GroupKey:
-        """Which of all groups it is."""
+        """The key of this group."""
         return self.peer, self.epoch, self.counter, self.k
 
     def __post_init__(self) -> None:
@@ -39,7 +39,7 @@ class VerifiedGroup:
 
 @dataclass(frozen=True, slots=True)
 class LocalGroup:
-    """G completions of this node's own for one of its assigned questions."""
+    """G completions by this node of one of its assigned tasks."""
 
     dataset: str
     prompt: str
@@ -51,7 +51,7 @@ class LocalGroup:
 
 @dataclass(frozen=True, slots=True)
 class TaskAnswers:
-    """What was shared for one task of the swarm, and what came of it."""
+    """Counts of the groups that a node shared for one task of the swarm."""
 
     dataset: str
     groups: int
@@ -71,7 +71,7 @@ class ContributionReport:
 
 
 def by_task(local: Sequence[LocalGroup]) -> tuple[TaskAnswers, ...]:
-    """Sum up groups by their task, in the order of the names."""
+    """Count groups by task, in the order of the tasks' names."""
     datasets: dict[str, list[LocalGroup]] = {}
     for group in local:
         datasets.setdefault(group.dataset, []).append(group)

@@ -1,4 +1,4 @@
-"""Carriage of opaque messages between the nodes of one swarm: who is connected, and bytes in and out.
+"""Transports opaque messages between the nodes of one swarm, and manages their connections.
 
-Nothing here knows what a message means or whom to trust; both come in as callables.
+This room does not know what a message means or which peer to trust: the node passes callables for both.
 """

@@ -1,4 +1,4 @@
-"""Multiaddresses as people give them and as peers can dial them."""
+"""Reads and checks the multiaddresses that operators and peers give."""
 
 import ipaddress
 import socket
@@ -23,14 +23,14 @@ def parts_of(text: str) -> dict[str, str]:
     address = Multiaddr(text)  # raises several kinds of ValueError
     names = [protocol.name for protocol in address.protocols()]
     if len(names) not in {2, 3} or names[0] not in HOST_PROTOCOLS or names[1] != "tcp":
-        raise ValueError("only /ip4, /ip6 or /dns with /tcp are spoken")
+        raise ValueError("only /ip4, /ip6 or /dns with /tcp can be used")
     if names[2:] not in ([], ["p2p"]):
-        raise ValueError("nothing but /p2p/<peer id> may follow the port")
+        raise ValueError("only /p2p/<peer id> may follow the port")
     return {name: str(address.value_for_protocol(name)) for name in names}
 
 
 def parse_dial(text: str) -> tuple[str, str]:
-    """(peer id, address without it) of an address to dial, such as one given with --bootstrap."""
+    """The peer id of an address to dial (for example of --bootstrap), and the address without it."""
     shape = "write it as /ip4/<address>/tcp/<port>/p2p/<peer id>"
     try:
         peer_id = parts_of(text).get("p2p", "")
@@ -39,24 +39,26 @@ def parse_dial(text: str) -> tuple[str, str]:
     except (ValueError, LocalError) as error:
         raise AddressError(f"{text!r} cannot be dialled ({error}): {shape}") from error
     if not peer_id:
-        raise AddressError(f"{text!r} does not say which peer should answer: {shape}")
+        raise AddressError(f"{text!r} does not name the peer id: {shape}")
     return peer_id, text.rpartition("/p2p/")[0]
 
 
 def parse_listen(text: str) -> str:
-    """An address to listen on; a trailing /p2p part is dropped."""
+    """An address to listen on, without a trailing /p2p part."""
     address = _place(text, "--listen", "such as /ip4/0.0.0.0/tcp/4001")
     if not parts_of(address).keys() & {"ip4", "ip6"}:
-        raise AddressError(f"--listen {text!r} is a name: write the IP address to listen on, or 0.0.0.0 for all")
+        raise AddressError(f"--listen {text!r} is a name: write an IP address of this machine, or 0.0.0.0 for all")
     return address
 
 
 def parse_announce(text: str) -> str:
-    """An address under which others reach this node; a trailing /p2p part is dropped."""
+    """An address at which peers reach this node, without a trailing /p2p part."""
     shape = "such as /ip4/203.0.113.5/tcp/4001 or /dns4/node.example.org/tcp/4001"
     address = _place(text, "--announce", shape)
     if not is_dialable(address):
-        raise AddressError(f"--announce {text!r} can be dialled by nobody: write the address that others see, {shape}")
+        raise AddressError(
+            f"no peer can dial --announce {text!r}: write the address at which peers reach this node, {shape}"
+        )
     return address
 
 
@@ -64,12 +66,12 @@ def _place(text: str, option: str, shape: str) -> str:
     try:
         parts = parts_of(text)
     except ValueError as error:
-        raise AddressError(f"{option} {text!r} is no usable address ({error}): write one {shape}") from error
+        raise AddressError(f"{option} {text!r} is not a usable address ({error}): write one {shape}") from error
     return text.rpartition("/p2p/")[0] if "p2p" in parts else text
 
 
 def is_dialable(text: str) -> bool:
-    """Whether an address from a peer has a shape that we dial: IP or name, a TCP port, nothing else."""
+    """Whether the node can dial an address: an IP address or name that is no wildcard, and a TCP port that is not 0."""
     try:
         parts = parts_of(text)
     except ValueError:
@@ -78,8 +80,10 @@ def is_dialable(text: str) -> bool:
 
 
 def may_be_followed(text: str, met: str) -> bool:
-    """Whether an address that a peer names is one to dial: by number, and on no more private a network than the one at
-    whose address `met` that peer was met. Else a stranger could have us knock at doors that it cannot reach itself.
+    """Whether the node may dial an address that a peer named (peer exchange); `met` is that peer's own address.
+
+    The address must be an IP address, and its network must not be more private than the network of `met`. Otherwise a
+    stranger could make the node dial machines that the stranger cannot reach.
     """
     if not is_dialable(text):
         return False
@@ -91,7 +95,7 @@ def may_be_followed(text: str, met: str) -> bool:
 
 
 def _reach(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> int:
-    """How far an address reaches: this machine, this site, or the world."""
+    """0 for this machine or link, 1 for a private network, 2 for the Internet."""
     if address.is_loopback or address.is_link_local or address.is_multicast or address.is_unspecified:
         return 0
     return 2 if address.is_global else 1
@@ -103,7 +107,10 @@ def host_of(text: str) -> str:
 
 
 def network_of(text: str) -> str:
-    """What addresses of one owner are likely to share: the /16 of an IPv4 address, the /32 of an IPv6 one, a name."""
+    """The network of an address, which addresses of one owner often share: its /16 for IPv4, its /32 for IPv6.
+
+    For a name it is the name.
+    """
     host = host_of(text)
     try:
         address = ipaddress.ip_address(host)
@@ -113,9 +120,9 @@ def network_of(text: str) -> str:
 
 
 async def resolve(text: str) -> tuple[str, ...]:
-    """The same place by IP address, asked from this machine's own resolver; OSError when the name is unknown.
+    """The IP addresses of an address, from this machine's resolver. Raises OSError if the name is unknown.
 
-    The library asks name servers directly and knows nothing of /etc/hosts.
+    The library asks name servers directly and ignores /etc/hosts.
     """
     parts = parts_of(text)
     kind = next(name for name in parts if name in HOST_PROTOCOLS)

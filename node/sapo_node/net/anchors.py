@@ -1,8 +1,8 @@
-"""Peers that served a node well, remembered over restarts.
+"""Anchors: useful peers that a node remembers across restarts.
 
-A node that starts anew knows only what its operator told it, and whoever waits for it may be all that it finds. So it
-first dials a few peers that it had dialled before and that brought it messages. Whoever only dialled us cannot become
-one: that would hand the choice to strangers (as in Bitcoin Core, which keeps outbound peers alone as anchors).
+After a restart, a node knows only the peers that its operator named, and an attacker may offer it all others. So it
+first dials its anchors: peers that it dialled before and that brought it messages. A peer that only dialled this node
+cannot become an anchor, because strangers would then choose the anchors. Bitcoin Core has the same rule.
 """
 
 from collections.abc import Sequence
@@ -13,12 +13,12 @@ from sapo_node.storage.database import Database
 
 SCHEMA = "CREATE TABLE IF NOT EXISTS anchors (place INTEGER PRIMARY KEY, address TEXT NOT NULL) STRICT"
 
-KEPT = 4
-PER_NETWORK = 2  # of them
+KEPT = 4  # anchors
+PER_NETWORK = 2  # anchors in one network
 
 
 class Anchors:
-    """The few that are remembered."""
+    """The anchors in the node's database."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -29,7 +29,7 @@ class Anchors:
         return tuple(address for (address,) in self._database.rows("SELECT address FROM anchors ORDER BY place"))
 
     def note(self, peers: Sequence[PeerInfo]) -> None:
-        """Remember those that have been useful for longest, and of earlier ones what there is room for."""
+        """Store the useful peers, longest connected first. Earlier anchors take the places that are left."""
         useful = (peer for peer in peers if peer.outbound and peer.brought and peer.addresses)
         present = [
             f"{peer.addresses[0]}/p2p/{peer.peer_id}" for peer in sorted(useful, key=lambda peer: peer.connected_at)
@@ -43,7 +43,7 @@ class Anchors:
 
 
 def _spread(addresses: Sequence[str]) -> tuple[str, ...]:
-    """The first KEPT of different peers, with at most PER_NETWORK in one network."""
+    """The first KEPT addresses of different peers, with at most PER_NETWORK in one network."""
     kept: dict[str, str] = {}
     for address in addresses:
         near = sum(network_of(other) == network_of(address) for other in kept.values())

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 ALLOWED = {"ihave": 10, "offered": 512, "iwant": 10, "wanted": 64, "graft": 20, "prune": 20, "idontwant": 0, "rpc": 32}
-"""Control messages, ids in them, and RPCs that bring no message, of one peer per second. An honest router sends one or
-two of each per heartbeat. IDONTWANT belongs to a gossipsub version that this node does not speak."""
-BURST_SECONDS = 10.0  # of them may come at once: a node that did not read for so long finds as many waiting
+"""What one peer may send per second: control messages, ids in them, and RPCs without a message. An honest router sends
+one or two of each per heartbeat. IDONTWANT belongs to a gossipsub version that this node does not speak."""
+BURST_SECONDS = 10.0  # of ALLOWED may come at once: if this node did not read for so long, as many are waiting
 
 
 @dataclass(slots=True)
@@ -18,7 +18,7 @@ class Spent:
     levels: dict[str, float] = field(default_factory=dict)
 
     def add(self, now: float, counts: Collection[tuple[str, int]]) -> int:
-        """Count one RPC. Returns how many of its parts were above the limits."""
+        """Count one RPC. Returns how many of its parts were above the limit."""
         passed, self.time = now - self.time, now
         excess = 0.0
         for kind, count in counts:

@@ -2,9 +2,9 @@
 
 - The node always dials bootstrap peers. It dials anchors until GIVE_UP attempts in a row fail.
 - It dials other known peers while it has dialled fewer than ENOUGH connections, and fewer than PER_NETWORK into the
-  peer's network. So one network with many addresses cannot take all connections that the node dials.
+  network of the peer. So one network with many addresses cannot take all connections that the node dials.
 - It dials a peer that another peer named (peer exchange) once. If three peers that a peer named cannot be dialled, the
-  node takes no names of that peer for UNHEEDED_SECONDS. Honest peers recover: many peers cannot be dialled.
+  node ignores that peer as a source for UNHEEDED_SECONDS. The pause ends, because honest peers name such peers too.
 - While too few connected peers follow the node's topics, it dials up to MOST connections.
 
 The address book holds at most BOOK peers.
@@ -23,19 +23,19 @@ from sapo_node.net.interface import Admit, BootstrapReached, BootstrapUnreachabl
 
 BOOK = 256  # peers
 ADDRESSES = 8  # of one peer
-ENOUGH = 8  # connections that we dialled; above it only bootstrap peers and anchors are dialled
-MOST = 32  # likewise, while too few connected peers follow our topics
-PER_NETWORK = 4  # connections into one network; above it likewise
-AT_ONCE = 8  # peers
+ENOUGH = 8  # connections that we dialled; from then on only bootstrap peers and anchors are dialled
+MOST = 32  # the same limit, while too few connected peers follow our topics
+PER_NETWORK = 4  # connections into one network; from then on only bootstrap peers and anchors in it are dialled
+AT_ONCE = 8  # peers that are dialled at one time
 DIAL_SECONDS = 10.0  # for one address
-FIRST_DELAY, LONGEST_DELAY = 0.5, 60.0
+FIRST_DELAY, LONGEST_DELAY = 0.5, 60.0  # seconds
 GIVE_UP = 12  # failures in a row, about six minutes
 UNHEEDED_SECONDS = 600.0
-NAMERS = 1024  # peers whose wrong names are counted
-LOOK_AGAIN_SECONDS = 5.0  # a connection may end without a word
+NAMERS = 1024  # peers whose failed names are counted
+LOOK_AGAIN_SECONDS = 5.0  # a connection may end without a notice
 
 Dial = Callable[[str, str], Awaitable[None]]
-"""`dial(peer id, address)`: returns when connected; whatever it raises counts as a failure."""
+"""`dial(peer id, address)`: returns when connected. Any error that it raises counts as a failure."""
 
 
 @dataclass(slots=True)
@@ -48,7 +48,7 @@ class Wanted:
     anchor: bool = False
     """Whether it served us well before the last restart."""
     by: str = ""
-    """Who named it; empty once it was met, and for who was not named."""
+    """The peer that named it. Empty if no peer did, and after the first connection."""
     failures: int = 0
     due: float = 0.0
     dialling: bool = False
@@ -57,13 +57,13 @@ class Wanted:
     ours: bool = False
     """Whether we dialled it when it last connected."""
     linked: bool = False
-    """Whether it was connected when last looked at."""
+    """Whether it was connected when the loop last looked."""
     sought: bool = False
-    """Whether it was named since we follow what we follow."""
+    """Whether a peer named it since our topics last changed."""
 
     @property
     def networks(self) -> frozenset[str]:
-        """Where its addresses are."""
+        """The networks of its addresses."""
         return frozenset(map(network_of, self.addresses))
 
 
@@ -80,7 +80,7 @@ class Dialer:
         notify: Notify,
         defences: NetworkDefences = NETWORK_DEFENDED,
     ) -> None:
-        """`lonely()` says whether too few that are connected follow a topic that we follow."""
+        """`below_target()`: whether a topic that we follow has too few connected peers."""
         self._dial = dial
         self._below_target = below_target
         self._connected = connected
@@ -89,15 +89,15 @@ class Dialer:
         self._defences = defences
         self._book: dict[str, Wanted] = {}
         self._wrong: OrderedDict[str, tuple[int, float]] = OrderedDict()
-        """How many that were not there a peer named, and until when that counts."""
+        """By peer: how many peers that it named could not be dialled, and until when that counts."""
         self._news = trio.Event()
         self._rng = random.Random()  # noqa: S311 - jitter
 
     def want(
         self, peer_id: str, addresses: Sequence[str], *, bootstrap: bool = False, anchor: bool = False, by: str = ""
     ) -> None:
-        """Add a peer, or put newly learnt addresses before the known ones. `by` is who named it, if somebody did: that
-        changes nothing about a peer that is known already.
+        """Add a peer, or put new addresses before the known ones. `by` is the peer that named it, if a peer did: then
+        the addresses of a known peer do not change.
         """
         if not self._admit(peer_id):
             return
@@ -114,7 +114,7 @@ class Dialer:
             entry = self._book[peer_id] = Wanted(
                 peer_id, (), bootstrap, anchor, by, linked=peer_id in self._connected(), sought=bool(by)
             )
-        # A bootstrap's own address stays first: the operator vouched for it.
+        # The operator's address of a bootstrap peer stays first.
         old, new = entry.addresses, tuple(addresses)
         merged = (*old, *new) if entry.bootstrap else (*new, *old)
         entry.addresses = tuple(dict.fromkeys(merged))[:ADDRESSES]
@@ -135,13 +135,13 @@ class Dialer:
             self._wrong.popitem(last=False)
 
     def lost(self, peer_id: str) -> None:
-        """A connection ended: try again soon, but not at once and not all together."""
+        """A connection ended: dial again after a short, random delay."""
         if entry := self._book.get(peer_id):
             self._put_off(entry)
         self.wake()
 
     def forget(self, peer_id: str) -> None:
-        """Stop seeking a peer, unless the operator asked for it."""
+        """Remove a peer from the book, unless it is a bootstrap peer."""
         entry = self._book.get(peer_id)
         if entry is not None and not entry.bootstrap:
             del self._book[peer_id]
@@ -154,7 +154,7 @@ class Dialer:
 
     async def run(self) -> None:
         for entry in self._book.values():
-            entry.dialling, entry.linked, entry.due = False, False, 0.0  # what an earlier run left behind
+            entry.dialling, entry.linked, entry.due = False, False, 0.0  # state of an earlier run
         async with trio.open_nursery() as nursery:
             while True:
                 self._news = trio.Event()
@@ -174,8 +174,8 @@ class Dialer:
             if entry.peer_id in here:
                 self._reached(entry)  # it may have dialled us
             elif entry.linked:
-                self._put_off(entry)  # it is leaving, which takes a while
-        # Whoever dials us has no say in this: else a crowd of strangers would keep us from those we chose.
+                self._put_off(entry)  # it is disconnecting, which takes a while
+        # Inbound peers do not count: else a crowd of strangers could keep us from dialling the peers that we chose.
         dialled = len(self._dialled(here))
         enough = dialled >= ENOUGH
         seeking = enough and dialled < MOST and self._below_target()
@@ -192,8 +192,10 @@ class Dialer:
         return [entry for entry in self._book.values() if entry.ours and entry.peer_id in here]
 
     def seek_anew(self, useful: Callable[[str], bool]) -> list[str]:
-        """Forget who was named for the sake of topics that were followed before. Returns the peers to leave: of those
-        dialled beyond what is enough, who are not `useful` for the topics followed now.
+        """After our topics changed, forget which peers were named for the old topics.
+
+        Returns the peers to disconnect: of the dialled peers above ENOUGH, the ones that are not `useful` for the new
+        topics.
         """
         for entry in self._book.values():
             entry.sought = False
@@ -203,7 +205,7 @@ class Dialer:
         return [each.peer_id for each in idle[: max(0, len(dialled) - ENOUGH)]]
 
     def _has_room(self, entry: Wanted) -> bool:
-        """Whether a peer may be dialled now: not too many at once, nor too many in one place."""
+        """Whether a peer may be dialled now, by AT_ONCE and PER_NETWORK."""
         if sum(other.dialling for other in self._book.values()) >= AT_ONCE:
             return False
         if entry.bootstrap or entry.anchor:
@@ -219,7 +221,7 @@ class Dialer:
                 try:
                     with trio.fail_after(DIAL_SECONDS):
                         await self._dial(entry.peer_id, address)
-                except Exception as error:  # noqa: BLE001 - the library fails in many ways, all of them mean "not now"
+                except Exception as error:  # noqa: BLE001 - the library raises many errors; each is a failed dial
                     cause = _short(error)
                 else:
                     entry.ours = True
@@ -261,7 +263,7 @@ class Dialer:
         return longest * self._rng.uniform(0.5, 1.0)
 
     def _make_room(self) -> bool:
-        """Drop the entry that failed most often when the book is full. False if none can go."""
+        """If the book is full, drop the entry that failed most often. False if none can be dropped."""
         if len(self._book) < BOOK:
             return True
         here = self._connected()
@@ -281,7 +283,7 @@ def _full(entry: Wanted) -> str:
 
 
 def _short(error: Exception) -> str:
-    """One line for a person out of a chain of the library's exceptions: the innermost cause says most."""
+    """One line about the innermost cause in a chain of the library's exceptions."""
     innermost: BaseException = error
     while innermost.__cause__ is not None:
         innermost = innermost.__cause__

@@ -1,8 +1,8 @@
-"""Finding nodes of the same swarm on the LAN and on this machine by mDNS (RFC 6762, 6763).
+"""Finds nodes of the same swarm on the LAN and on this machine by mDNS (RFC 6762, 6763).
 
-py-libp2p's own mDNS names neither swarm nor port reliably, so this speaks `_sapo._tcp.local.` with a TXT record
-of network id, peer id and addresses. zeroconf runs in its own thread; only `found` crosses over, by trio's token.
-What a record says is a hint: whoever answers the dial must prove its peer id in the handshake.
+py-libp2p's own mDNS does not name swarm and port reliably. So this module uses the service `_sapo._tcp.local.` with a
+TXT record of network id, peer id and addresses. zeroconf runs in its own thread and calls `found` in trio's thread. A
+record is only a hint: the peer that answers the dial must prove its peer id in the handshake.
 """
 
 import contextlib
@@ -30,7 +30,7 @@ Found = Callable[[str, tuple[str, ...]], None]
 
 @dataclass(frozen=True, slots=True)
 class Beacon:
-    """What a node tells about itself."""
+    """What a node announces about itself."""
 
     network_id: str
     peer_id: str
@@ -38,13 +38,13 @@ class Beacon:
     """Without the /p2p part."""
 
     def record(self) -> dict[str, str]:
-        """The TXT record; each entry stays below its 255 bytes."""
+        """The TXT record. Each entry stays below the limit of 255 bytes."""
         listed = {f"a{number}": address for number, address in enumerate(self.addresses[:ADDRESSES])}
         return {"v": VERSION, "net": self.network_id, "id": self.peer_id} | listed
 
 
 def read_record(properties: Mapping[bytes, bytes | None], network_id: str) -> tuple[str, tuple[str, ...]] | None:
-    """(peer id, addresses) from a TXT record of our swarm; None for anything else."""
+    """(peer id, addresses) from a TXT record of our swarm; None for any other record."""
     texts = {key: (value or b"").decode("ascii", "replace") for key, value in properties.items()}
     if texts.get(b"v") != VERSION or texts.get(b"net") != network_id:
         return None
@@ -54,7 +54,7 @@ def read_record(properties: Mapping[bytes, bytes | None], network_id: str) -> tu
 
 
 async def discover(beacon: Beacon, found: Found) -> None:
-    """Announce ourselves and report others until cancelled. A machine without multicast gets a log line."""
+    """Announce this node and report other nodes until cancelled. If mDNS fails, log a warning and return."""
     token = trio.lowlevel.current_trio_token()
 
     def changed(zeroconf: Zeroconf, service_type: str, name: str, state_change: ServiceStateChange) -> None:

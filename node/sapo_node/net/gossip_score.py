@@ -1,15 +1,15 @@
-"""What a peer is worth to the gossip of this node: what it delivers beside others, and how it behaves.
+"""The gossip score of a peer: how much it delivers in comparison with the mesh, and how it behaves.
 
     score = min(first deliveries, POSITIVE_MOST) - DEFICIT_WEIGHT * (deficit^2 of each topic + failures)
             - (offences beyond TOLERATED)^2
 
 The form is that of the GossipSub 1.1 peer score: first deliveries are its P2, deficits its P3, failures its P3b and
-offences its P7. Positive terms together weigh a quarter of one topic's full deficit, so that a peer which does not
-forward on one topic ends below zero whatever it does on others (the lesson of CVE-2022-47547).
+offences its P7. The positive term is at most a quarter of one topic's full deficit. So a peer that forwards nothing on
+one topic has a negative score, whatever it does on other topics (CVE-2022-47547).
 
-Everything here is a value or a bounded table; the time comes first in every call. A negative score keeps a peer out of
-the mesh until it has recovered, and who floods is not let in for two minutes. Neither touches trust, which is the
-ledger's.
+Everything here is a value or a bounded table. Every call takes the time as its first argument. A peer with a negative
+score stays out of the mesh until its score has recovered. A peer that floods cannot connect for two minutes. The score
+does not change trust, which only the ledger holds.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -18,41 +18,42 @@ from enum import StrEnum
 from math import exp
 
 POSITIVE_MOST = 10.0
-"""Of all topics together."""
+"""The largest positive term, over all topics."""
 FIRST_HALF_LIFE = 120.0
-"""Seconds: what a peer brought first long ago says little about where it stands in the network."""
+"""Seconds. Old first deliveries say little about a peer's place in the network now."""
 
 DEFICIT_WEIGHT = 4 * POSITIVE_MOST
-"""Who delivers less than half of what is asked is below zero with any positive score: a quarter of this."""
+"""Four times POSITIVE_MOST, so that a peer with a deficit above one half has a negative score."""
 FAIR_PART = 1 / 8
-"""Asked of a peer, as a part of what a peer of the mesh delivers on average. Honest peers are far apart: many are
-faster than others, and one that hears everything from us delivers its own messages only."""
+"""What is asked of a peer, as a part of what a mesh peer delivers on average. Honest peers differ much: some are slow,
+and a peer that hears everything from us delivers only its own messages."""
 MEMORY = 48.0
-"""Deliveries per mesh peer that are looked back upon. One that did its part and stops is found out after 133 more; one
-that had delivered everything alone in a mesh of ten after 244."""
+"""Deliveries per mesh peer after which an old delivery counts 1/e. A peer that did its part and then stops is detected
+after 133 more; a peer that delivered everything alone in a mesh of ten, after 244."""
 ENOUGH = 24.0
-"""Deliveries per mesh peer before anything is asked (33, since they fade): that an honest peer with an equal chance at
-each delivers so few that its score is below zero has a probability of 1e-9."""
+"""Deliveries per mesh peer before anything is asked of a peer (33, because they fade). An honest peer with an equal
+chance at each delivery then has a negative score with a probability of 1e-9."""
 ACTIVATION_SECONDS = 30.0
-"""What a peer that is new to the mesh does not deliver is not asked of it for so long: it looks for peers itself."""
+"""For so long nothing is asked of a peer that is new to the mesh, because it first needs peers itself."""
 FEW = 4
-"""Peers in a mesh below which nothing is asked: the router seeks more, and a silent peer takes nobody's place."""
+"""In a mesh with fewer peers nothing is asked: the router looks for more, so a silent peer takes no other's place."""
 NEAR_SECONDS = 2.0
-"""A copy that comes this long after the first counts as a delivery: slow links are honest."""
+"""A copy that arrives within this time of the first counts as a delivery: honest links can be slow."""
 
-FAILURE_HALF_LIFE = 120.0
+FAILURE_HALF_LIFE = 120.0  # seconds
 FAILURES_MOST = 2.0
 FORGIVEN = 0.05
-"""Failures below this are none: after one, a peer with no positive score is back in nine minutes, the best in four."""
+"""Fewer failures count as 0. After one full failure, a peer without a positive score can rejoin the mesh in nine
+minutes, and the best peer in four."""
 
 
 class Offence(StrEnum):
-    """What no honest peer does often."""
+    """Misbehaviour that is rare in honest peers."""
 
-    EXCESS = "a control message, or an id in one, beyond what is allowed"
+    EXCESS = "a control message, or an id in one, above the limit"
     EARLY_GRAFT = "a GRAFT in back-off"
     STRANGE_GRAFT = "a GRAFT of a topic that we do not follow"
-    BROKEN_PROMISE = "offered ids of which none came when asked for"
+    BROKEN_PROMISE = "offered ids, none of which arrived on request"
     UNFINISHED = "a message that was begun and not finished in time"
 
 
@@ -60,28 +61,28 @@ WEIGHT: Mapping[Offence, float] = {
     Offence.EXCESS: 1.0,
     Offence.EARLY_GRAFT: 1.0,
     Offence.STRANGE_GRAFT: 1.0,
-    Offence.BROKEN_PROMISE: 3.0,  # there is one in ten seconds at most
-    Offence.UNFINISHED: 3.0,  # a link that stalls costs an honest peer one
+    Offence.BROKEN_PROMISE: 3.0,  # at most one in ten seconds and topic
+    Offence.UNFINISHED: 3.0,  # an honest peer commits one if its link stalls
 }
 TOLERATED = 6.0
-"""Weight of offences that a restart or a crossing of messages may cost an honest peer."""
+"""Weight of offences without effect: an honest peer may commit so many in a restart, or when messages cross."""
 REFUSED = 16.0
-"""Weight of offences from which on a peer is refused, until it has faded to this again."""
+"""At this weight of offences the node refuses the peer, until the weight has faded below it."""
 OFFENCES_MOST = 64.0
-"""What it weighs to be refused: two half-lives until it may connect again, three and a half until into a mesh."""
-OFFENCE_HALF_LIFE = 60.0
+"""The weight that a refused peer gets. It can connect again after two half-lives, and join a mesh after 3.4."""
+OFFENCE_HALF_LIFE = 60.0  # seconds
 
 PEERS = 1024
-"""Whose score is kept, connected or not: who comes back within the hour is who it was."""
+"""Peers whose score is kept, connected or not. A peer that returns within FORGET_SECONDS has the score that it had."""
 FORGET_SECONDS = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What a peer delivered on one topic of what the mesh did while it was in it; both fade as the mesh delivers."""
+    """What a peer in the mesh delivered on one topic, and what the mesh did. Both fade as the mesh delivers."""
 
     since: float
-    """When it was first expected to deliver."""
+    """When the peer was first expected to deliver."""
     delivered: float = 0.0
     expected: float = 0.0
     """The mean over the peers of the mesh."""
@@ -95,7 +96,7 @@ class Share:
 
     @property
     def deficit(self) -> float:
-        """Between 0, all that is asked, and 1, nothing."""
+        """0 if the peer delivered all that is asked, 1 if it delivered nothing."""
         if self.expected < ENOUGH:
             return 0.0
         return max(0.0, 1 - self.delivered / (FAIR_PART * self.expected))
@@ -103,20 +104,20 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Conduct:
-    """What one peer did in the gossip of late."""
+    """What one peer recently did in gossip. Each method returns the conduct after an event."""
 
     time: float
-    """Of the last change, in seconds."""
+    """Time of the last change, in seconds."""
     first: float = 0.0
     """First deliveries, on all topics."""
     shares: Mapping[str, Share] = field(default_factory=dict)
     """By topic."""
     failures: float = 0.0
-    """Squared deficits with which it had to leave a mesh."""
+    """The squared deficits that it had when it was removed from a mesh."""
     offences: float = 0.0
 
     def at(self, now: float) -> "Conduct":
-        """The same peer later: what it did has faded."""
+        """Time passed: all terms but the shares have faded."""
         passed = max(0.0, now - self.time)
         return Conduct(
             now,
@@ -127,16 +128,19 @@ class Conduct:
         )
 
     def brought(self) -> "Conduct":
-        """Delivered a message before all others."""
+        """The peer delivered a message before all others."""
         return replace(self, first=self.first + 1)
 
     def beside(self, topic: str, delivered: float, expected: float) -> "Conduct":
-        """Was in the mesh when a message came, and delivered it (1) or not (0), as did `expected` of the mesh."""
+        """A message arrived while the peer was in the mesh.
+
+        `delivered` is 1 if the peer delivered it, else 0. `expected` is the part of the mesh that delivered it.
+        """
         share = self.shares.get(topic, Share(self.time)).after(self.time, delivered, expected)
         return Conduct(self.time, self.first, {**self.shares, topic: share}, self.failures, self.offences)
 
     def dismissed(self, topic: str) -> "Conduct":
-        """Put out of the mesh: a deficit becomes a failure, and the account begins anew."""
+        """The peer was removed from the mesh: its deficit becomes a failure, and its share starts at 0."""
         share = self.shares.get(topic)
         if share is None or share.deficit == 0.0:
             return self
@@ -144,7 +148,7 @@ class Conduct:
         return replace(self, failures=failures, shares={**self.shares, topic: Share(share.since)})
 
     def after(self, offence: Offence, times: int = 1) -> "Conduct":
-        """Committed an offence."""
+        """The peer committed an offence `times` times."""
         offences = self.offences + WEIGHT[offence] * times
         return replace(self, offences=OFFENCES_MOST if offences >= REFUSED else offences)
 
@@ -157,19 +161,19 @@ class Conduct:
 
     @property
     def refused(self) -> bool:
-        """Whether it may not connect for now."""
+        """Whether the peer may not connect now."""
         return self.offences >= REFUSED
 
 
 class Scores:
-    """The conduct of every peer that was heard of lately, over its connections."""
+    """The conduct of each recent peer, over all its connections."""
 
     def __init__(self, *, peers: int = PEERS) -> None:
         self._conducts: dict[str, Conduct] = {}
         self._most = peers
 
     def of(self, now: float, peer: str) -> Conduct:
-        """The conduct of a peer, a stranger's if nothing is known."""
+        """The conduct of a peer, which is empty if nothing is known."""
         known = self._conducts.get(peer)
         return Conduct(now) if known is None or now - known.time > FORGET_SECONDS else known.at(now)
 
@@ -177,7 +181,7 @@ class Scores:
         return self.of(now, peer).score
 
     def delivered(self, now: float, topic: str, peers: Sequence[str], mesh: Collection[str]) -> None:
-        """A message was delivered by these peers, in this order, in time; what others in the mesh owe grows with it."""
+        """`peers` delivered a message in time, in this order. The others in `mesh` were expected to."""
         self._keep(peers[0], self.of(now, peers[0]).brought())
         expected = sum(peer in mesh for peer in peers) / max(1, len(mesh))
         for peer in mesh if len(mesh) >= FEW else ():
@@ -196,7 +200,9 @@ class Scores:
         self._conducts[peer] = conduct
 
     def _forget(self, now: float) -> None:
-        """Who is old enough, or else who has least to hide: a negative score must not be washed off by strangers."""
+        """Remove the peers that did not change for FORGET_SECONDS, or else the oldest, if possible with a score of 0 or
+        more: an attacker with many keys must not be able to erase a negative score.
+        """
         for peer in [peer for peer, each in self._conducts.items() if now - each.time > FORGET_SECONDS]:
             del self._conducts[peer]
         if len(self._conducts) >= self._most:

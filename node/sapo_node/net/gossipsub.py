@@ -1,8 +1,11 @@
-"""Whom the router sends to: what a crowd of strangers must not be able to take from a node.
+"""Chooses the peers that the gossip router sends to, so that many strangers cannot cut a node off.
 
-Anybody may ask into a mesh, as often as they like, so that a mesh says little about whom a node would choose. Three
-rules of GossipSub v1.1 that the library lacks or weakens hold against that: some mesh peers are ones that we dialled
-(D_out), own messages go to all who listen (flood publishing), and peers outside of the mesh are told what there is.
+Any peer may ask to join a mesh (GRAFT) as often as it likes, so strangers can fill it. Three rules of GossipSub v1.1,
+which the library lacks or weakens, protect the node:
+
+- D_out: at least DIALLED mesh peers are peers that this node dialled.
+- Flood publishing: own messages go to all peers that follow the topic.
+- Gossip: at each heartbeat, OFFERED_PEERS or more peers outside of the mesh are offered the latest messages.
 """
 
 from collections import defaultdict
@@ -12,20 +15,20 @@ from libp2p.pubsub.gossipsub import GossipSub
 
 from sapo_node.net.defences import NETWORK_DEFENDED, NetworkDefences
 
-DIALLED = 2  # mesh peers, at least, that we dialled ourselves
-OFFERED_PEERS = 6  # at least, outside of the mesh, at each heartbeat
+DIALLED = 2  # least number of mesh peers that this node dialled
+OFFERED_PEERS = 6  # least number of peers outside of the mesh that get an offer at each heartbeat
 
 
 class SteadyGossipSub(GossipSub):  # type: ignore[misc]
-    """The router, with those rules."""
+    """The router, with these three rules."""
 
     def __init__(self, *, defences: NetworkDefences = NETWORK_DEFENDED, **settings: Any) -> None:
-        """`settings` are the library's."""
+        """`settings` are those of the library's GossipSub."""
         super().__init__(**settings)
         self.defences = defences
 
     def mesh_heartbeat(self) -> tuple[Any, Any]:
-        """Whom to ask into the mesh and whom to send out of it."""
+        """The peers to GRAFT into the mesh and the peers to PRUNE from it."""
         grafts, prunes = super().mesh_heartbeat()
         if not self.defences.dialled_mesh_peers:
             return grafts, prunes
@@ -39,7 +42,7 @@ class SteadyGossipSub(GossipSub):  # type: ignore[misc]
         return grafts, prunes
 
     def _select_peers_for_pruning(self, topic: str, num_to_prune: int) -> list[Any]:
-        """As ever, but for DIALLED of those that we dialled."""
+        """The library's choice, without DIALLED of the peers that this node dialled."""
         if not self.defences.dialled_mesh_peers:
             return list(super()._select_peers_for_pruning(topic, num_to_prune))
         kept = self.select_from_minus(DIALLED, self.mesh[topic] & self._dialled(topic), ())
@@ -47,7 +50,7 @@ class SteadyGossipSub(GossipSub):  # type: ignore[misc]
         return [peer for peer in worst if peer not in kept][:num_to_prune]
 
     def _dialled(self, topic: str) -> set[Any]:
-        """The peers of a topic that we dialled."""
+        """The peers on a topic that this node dialled."""
         connections = self.pubsub.host.get_network().get_connections
         return {
             peer
@@ -56,17 +59,19 @@ class SteadyGossipSub(GossipSub):  # type: ignore[misc]
         }
 
     def _get_peers_to_send(self, topic_ids: Any, msg_forwarder: Any, origin: Any, msg_id: Any = None) -> set[Any]:
-        """Our own messages go to everybody who follows their topic: a mesh full of strangers cannot silence us."""
+        """The peers to send a message to. An own message goes to all peers that follow its topic: a mesh full of
+        strangers cannot withhold it.
+        """
         chosen = set(super()._get_peers_to_send(topic_ids, msg_forwarder, origin, msg_id))
         if msg_forwarder == self.pubsub.my_id and self.defences.flood_publishing:
             chosen.update(*(self.pubsub.peer_topics.get(topic, ()) for topic in topic_ids))
         return chosen
 
     def gossip_heartbeat(self) -> defaultdict[Any, dict[str, list[bytes]]]:
-        """Whom to offer which of the latest messages: peers outside of the mesh, drawn at random.
+        """The messages to offer (IHAVE), by peer: the latest ones, to random peers outside of the mesh.
 
-        The library passes over whoever is in back-off, which concerns the mesh alone: a node whose mesh was taken from
-        it would be offered nothing by those it lost.
+        The library skips peers in back-off. A node that strangers drove out of its mesh would then get no offers from
+        the mesh peers that it lost.
         """
         if not self.defences.gossip_repair:
             offers: defaultdict[Any, dict[str, list[bytes]]] = super().gossip_heartbeat()

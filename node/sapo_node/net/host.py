@@ -1,8 +1,8 @@
-"""A libp2p host with our settings, which does nothing on its own account.
+"""Builds a libp2p host with our settings, without the automatic actions of the library.
 
-Settings follow the measurements of py-libp2p 0.8.1: noise and yamux only. What the library does unasked and we do
-ourselves is switched off: dialling whoever it heard of, asking every peer to identify itself (in tasks whose failure
-ends the process), and taking such reports unasked.
+The settings suit py-libp2p 0.8.1: noise and yamux only. Three automatic actions are switched off. The library dials
+peers that it heard of. It asks every peer to identify itself, in tasks whose failure ends the process. It accepts
+identify reports that it did not ask for.
 """
 
 from collections.abc import Callable
@@ -27,7 +27,7 @@ from sapo_node.net.inbound import quietly
 from sapo_node.net.tcp import TrackedTcp
 
 CONNECTIONS = 64
-PER_PEER = 3  # two nodes that dial each other at once hold two for a moment
+PER_PEER = 3  # connections; two nodes that dial each other at once hold two for a moment
 
 patches.apply()
 
@@ -40,8 +40,8 @@ def build_host(
 ) -> Any:
     """A host that does not run yet.
 
-    `seed` is the 32 secret bytes of our Ed25519 key; `advertised` makes of the addresses that it listens on those that
-    it tells others.
+    `seed` is the 32 secret bytes of our Ed25519 key. `advertised` turns the addresses that the host listens on into the
+    addresses that it announces.
     """
     key_pair = create_new_key_pair(seed)
     noise = NoiseTransport(key_pair, noise_privkey=create_noise_key_pair().private_key)
@@ -79,7 +79,7 @@ def _limits(defences: NetworkDefences) -> ResourceManager:
             max_established_per_peer=PER_PEER,
             max_established_total=CONNECTIONS,
         ),
-        # These would refuse everybody when one peer misbehaves or the learner needs memory.
+        # These would refuse all peers if one peer misbehaves or the learner needs memory.
         enable_memory_limits=False,
         enable_circuit_breaker=False,
         enable_graceful_degradation=False,
@@ -87,7 +87,7 @@ def _limits(defences: NetworkDefences) -> ResourceManager:
 
 
 def _tie_down(host: Any, *, dials: bool) -> None:
-    """Switch off what the library would do on its own; where it `dials`, not that."""
+    """Switch off the automatic actions of the library, except dialling if `dials` is set."""
     swarm = host.get_network()
     swarm.retry_config = RetryConfig(max_retries=0)
     if not dials:
@@ -100,18 +100,19 @@ def _tie_down(host: Any, *, dials: bool) -> None:
 
 
 async def _dial_nobody(_swarm: Any, peer_id: Any) -> Any:
-    """Whom to dial, and where, our dialer decides.
+    """Refuse to dial: only `dialer` chooses peers and addresses.
 
-    The library dials when it is asked for a stream to a peer that has just left, at whatever addresses the peer's
-    signed record named.
+    If the node opens a stream to a peer that has just left, the library would dial the addresses in the peer's signed
+    record.
     """
     raise SwarmException(f"not connected to {peer_id}")
 
 
 async def _close_peer(swarm: Any, peer_id: Any) -> None:
-    """Close the connections that a peer has.
+    """Close the connections of a peer.
 
-    The library's own takes a while, and then strikes from the books what the peer opened meanwhile, which lives on.
+    The library's function takes a while. It then forgets the connections that the peer opened meanwhile, which stay
+    open.
     """
     for link in swarm.get_connections(peer_id):
         await quietly(link.close)

@@ -1,7 +1,7 @@
-"""Connections and streams that others open: how many, how fast, and from whom.
+"""Limits the connections and streams that peers open: how many, how fast, and from which addresses.
 
-Every one of them starts here. Whatever goes wrong with it ends there too: nothing escapes into the library's nurseries,
-where it would end the host.
+Every inbound connection and stream starts here. This module handles all their errors: an error that reached the
+library's nurseries would end the host.
 """
 
 import logging
@@ -19,13 +19,13 @@ from sapo_node.net.defences import STREAMS
 
 log = logging.getLogger(__name__)
 
-HANDSHAKES = 16  # unfinished, from one address
+HANDSHAKES = 16  # unfinished, from one IP address
 HANDSHAKE_SECONDS = 5.0
-SHUN_SECONDS = 60.0  # an address may be shared by honest peers, who can still be dialled
+SHUN_SECONDS = 60.0  # honest peers may share the address; the node can still dial them
 
 
 class Inbound:
-    """What the swarm of one host asks for every connection and stream that comes in."""
+    """Handles the inbound connections and streams of one host."""
 
     def __init__(
         self,
@@ -36,14 +36,13 @@ class Inbound:
         offended: Callable[[str, str], None],
         most: int = STREAMS,
     ) -> None:
-        """Takes the place of the swarm's own handlers.
+        """Replaces the swarm's own handlers.
 
-        `note(socket)` is told of each socket that is let in; `refuses(peer id)` says whether its address is to be
-        shunned; `offended(peer id, what was wrong)` is told who broke a protocol; a peer may hold
-        `most` streams open.
+        `note(socket)` is called for each accepted socket. `refuses(peer id)` says whether to shun the address of a
+        peer. `offended(peer id, cause)` is called if a peer breaks a protocol. A peer may hold `most` streams open.
         """
         self.streams: Counter[str] = Counter()
-        """Open now, by peer id."""
+        """Open streams by peer id."""
         self._swarm = swarm
         self._note = note
         self._refuses = refuses
@@ -51,13 +50,13 @@ class Inbound:
         self._most = most
         self._handshakes: Counter[str] = Counter()
         self._shunned: dict[str, float] = {}
-        """Until when no connection is taken, by IP address."""
+        """By IP address: until when its connections are refused."""
         self._negotiate = swarm.common_stream_handler
         swarm.set_stream_handler(self._take_stream)
-        swarm._do_handle_inbound_connection = self._take_connection  # noqa: SLF001 - it never frees its slot
+        swarm._do_handle_inbound_connection = self._take_connection  # noqa: SLF001 - the library's handler never frees its slot
 
     async def _take_stream(self, stream: Any) -> None:
-        """Every inbound stream of every protocol starts here; nothing may escape into the connection."""
+        """Handle one inbound stream of any protocol. Raises nothing, which would end the connection."""
         peer_id = str(stream.muxed_conn.peer_id)
         if self.streams[peer_id] >= self._most:
             await quietly(stream.reset)
@@ -76,10 +75,10 @@ class Inbound:
                 del self.streams[peer_id]
 
     async def _take_connection(self, socket: Any, listener: Any, _event: Any) -> None:
-        """Upgrade an inbound connection and hold its slot while it lives.
+        """Upgrade an inbound connection, and hold its slot until it closes.
 
-        The library's own version waits for the end of the swarm, so that every connection ever taken keeps its
-        slot and after a day of comings and goings nobody gets in.
+        The library's handler waits for the end of the swarm instead. Every connection would keep its slot for ever, and
+        after a day the node would accept no connection.
         """
         remote = socket.get_remote_address()
         source = remote[0] if remote else ""
@@ -91,7 +90,7 @@ class Inbound:
         try:
             await self._let_in(source)
             muxed = await self._swarm.upgrade_inbound_raw_conn(RawConnection(socket, False), listener)
-        except Exception as error:  # noqa: BLE001 - a stranger's failed handshake concerns nobody
+        except Exception as error:  # noqa: BLE001 - a failed handshake ends only its connection
             log.debug("handshake from %s failed: %r", source, error)
             await quietly(socket.close)
             return
@@ -106,20 +105,20 @@ class Inbound:
                 await link.event_closed.wait()
 
     async def _let_in(self, source: str) -> None:
-        """Raises ConnectionRefusedError for a shunned address, and late: who is refused at once is back at once."""
+        """Raise ConnectionRefusedError for a shunned address, but late: a peer refused at once returns at once."""
         if trio.current_time() < self._shunned.get(source, 0.0):
             await trio.sleep(HANDSHAKE_SECONDS)
             raise ConnectionRefusedError(source)
 
     def _shun(self, source: str) -> None:
-        """Take no connection from the address of a peer that floods: a handshake, to see who it is, costs more."""
+        """Refuse connections from the address of a peer that floods. Without this, each one costs us a handshake."""
         now = trio.current_time()
         self._shunned = {each: until for each, until in self._shunned.items() if until > now}
         self._shunned[source] = now + SHUN_SECONDS
 
 
 async def quietly(close: Callable[[], Any]) -> None:
-    """Close something that is being given up, however that fails."""
+    """Close something that is no longer needed. Errors are only logged."""
     try:
         await close()
     except Exception as error:  # noqa: BLE001 - see above

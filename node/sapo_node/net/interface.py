@@ -1,8 +1,8 @@
-"""What the node asks of a network, and what a network tells the node.
+"""The interface between a node and its network.
 
-A carrier calls the `Handle` of a topic once per distinct content, identified by its SHA-256, before it forwards
-anything; asks `Admit` when a peer connects and again for each message; and reports to `Notify` what a person would want
-to see. The carrier itself never charges, scores or bans: `Handle` and `Admit` belong to the node.
+A network calls the `Handle` of a topic once for each distinct content (by SHA-256), before it forwards the content. It
+calls `Admit` when a peer connects, and for each message. It reports to `Notify` what the operator may want to see. The
+network never charges or bans a peer: only the node does, in `Handle` and `Admit`.
 """
 
 from collections.abc import Awaitable, Callable, Collection
@@ -27,32 +27,32 @@ class Verdict(Enum):
 
 
 Handle = Callable[[str, bytes], Awaitable[Verdict]]
-"""`handle(peer id of who sent it, message)`; awaits little, for that peer's next message waits for it."""
+"""`handle(peer id of the sender, message)`. It must be quick, because that peer's next message waits for it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Channel:
-    """What a node has to do with one topic."""
+    """How a node handles one topic."""
 
     handle: Handle
     max_bytes: int
-    """Largest message that is taken or sent."""
+    """Largest message that the node accepts or sends."""
     everybodys: bool = False
-    """Whether all peers of the swarm follow it, always."""
+    """Whether all peers of the swarm always follow it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Requests:
-    """What a node has to do with peers that ask it for something."""
+    """How a node answers the requests of peers."""
 
     protocol: str
-    """The protocol of the streams on which they do."""
+    """The libp2p protocol id of the streams for requests."""
     answer: Callable[[str, bytes], bytes | None]
-    """`answer(peer id of who asks, request)`; None for one that gets no answer."""
+    """`answer(peer id of the requester, request)` returns the answer, or None to give none."""
 
 
 Admit = Callable[[str], bool]
-"""`admit(peer id)`: whether this peer may connect to us and be heard."""
+"""`admit(peer id)`: whether the peer may connect to this node and send it messages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,15 +61,15 @@ class PeerInfo:
 
     peer_id: str
     addresses: tuple[str, ...]
-    """Where it was dialled or came from; may be empty."""
+    """The addresses at which the node can dial it; may be empty."""
     outbound: bool
-    """Whether we dialled it."""
+    """Whether this node dialled it."""
     connected_at: float
-    """Trio's clock, in seconds."""
+    """In seconds of trio's clock."""
     follows: frozenset[str] = frozenset()
-    """The topics of ours that it follows."""
+    """The topics of this node that it follows."""
     brought: int = 0
-    """Messages that it was the first to bring and that the node accepted, since it connected."""
+    """Messages since it connected that it delivered first and that the node accepted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,23 +90,23 @@ class PeerGone:
 
 @dataclass(frozen=True, slots=True)
 class OtherSwarm:
-    """A peer that follows another swarm: no message can pass between it and us."""
+    """A peer follows another swarm, so no message can pass between it and this node."""
 
     peer_id: str
     network_id: str
     """Hexadecimal, as the peer announced it."""
 
     def __str__(self) -> str:
-        return f"{self.peer_id} follows another swarm, {self.network_id[:16]}: nothing passes between it and us"
+        return f"{self.peer_id} follows another swarm, {self.network_id[:16]}: it exchanges no messages with this node"
 
 
 @dataclass(frozen=True, slots=True)
 class Malformed:
-    """A peer sent what the gossip protocol forbids; its stream was reset or the message dropped."""
+    """A peer sent what the gossip protocol forbids. The node reset its stream or dropped the message."""
 
     peer_id: str
     count: int
-    """How often since this peer connected."""
+    """How often so far."""
     cause: str
 
     def __str__(self) -> str:
@@ -115,7 +115,7 @@ class Malformed:
 
 @dataclass(frozen=True, slots=True)
 class ServiceRestarted:
-    """The network service failed and starts again; nothing else of the node is touched."""
+    """The network service failed and starts again. The rest of the node goes on."""
 
     cause: str
     delay: float
@@ -136,7 +136,7 @@ class BootstrapUnreachable:
 
 @dataclass(frozen=True, slots=True)
 class BootstrapReached:
-    """A bootstrap that was unreachable answers."""
+    """A bootstrap peer that was unreachable answers again."""
 
     address: str
 
@@ -161,24 +161,24 @@ class NotRunningError(LocalError):
 
 
 class AskFailed(LocalError):
-    """A peer that was asked did not answer."""
+    """A peer did not answer a request."""
 
 
 class Acquaintances(Protocol):
-    """The peers that a node is connected with, and what it asks of them."""
+    """The peers that a node is connected to, and requests to them."""
 
     async def ask(self, peer_id: str, request: bytes) -> bytes:
-        """A connected peer's answer to a request. Raises AskFailed."""
+        """Send a request to a connected peer and return its answer. Raises AskFailed."""
 
     def introduce(self, by: str, peer_id: str, address: str) -> None:
-        """Dial a peer at an address that the connected peer `by` named, if the node takes names of `by`."""
+        """Dial a peer at an address that the connected peer `by` named, unless `by` is ignored as a source."""
 
     def peers(self) -> tuple[PeerInfo, ...]:
         """The connected peers that follow this swarm, sorted by peer id."""
 
 
 TARGET_PEERS = 4
-"""Connected peers that should follow a topic which the node follows."""
+"""Connected peers that a node wants on each topic that it follows."""
 
 
 class Network(Acquaintances, Protocol):
@@ -192,14 +192,13 @@ class Network(Acquaintances, Protocol):
         """Dialable multiaddresses that end in `/p2p/<peer id>`; empty until `run` has started."""
 
     async def run(self, *, task_status: "TaskStatus[None]" = trio.TASK_STATUS_IGNORED) -> None:
-        """Serve until cancelled; reports started once listening.
+        """Serve until cancelled. Reports started when it listens.
 
-        Raises LocalError where only the operator can help (a busy port, a malformed address).
+        Raises LocalError if only the operator can help (a busy port, a malformed address).
         """
 
     async def publish(self, topic: str, data: bytes) -> None:
-        """Send `data` to the swarm on one of its topics; without peers it reaches nobody. Our own `handle` does not
-        see it.
+        """Send `data` to the connected peers on one topic. The node's own `handle` is not called.
 
         Raises:
             MessageTooLargeError: if it exceeds the topic's limit.
@@ -207,9 +206,10 @@ class Network(Acquaintances, Protocol):
         """
 
     async def follow(self, topics: Collection[str]) -> None:
-        """Of the topics that are not everybody's, hear these from now on, and have company on them; at first it hears
-        all. Peers that were dialled for the sake of others may be left.
+        """From now on follow only these topics, besides those that all peers follow, and look for peers on them.
+
+        Before the first call the node follows all topics. It may disconnect peers that it dialled for other topics.
         """
 
     async def disconnect(self, peer_id: str) -> None:
-        """Close all connections with a peer. It may come back as long as `admit` says yes."""
+        """Close all connections with a peer. It may connect again while `admit` allows it."""

@@ -1,7 +1,7 @@
-"""The real network: libp2p gossip under a supervisor that restarts it, whatever it raises.
+"""The libp2p network: gossip under a supervisor that restarts it after any error.
 
-Any node can be the bootstrap of others: one started without --bootstrap only listens, and its printed address
-is what the others pass as --bootstrap. Nodes on one LAN or one machine find each other by mDNS without it.
+Any node can be a bootstrap peer. A node that starts without --bootstrap listens and prints its address; other nodes
+pass this address as --bootstrap. Nodes on one LAN or one machine find each other by mDNS, without --bootstrap.
 """
 
 import logging
@@ -61,7 +61,7 @@ class Libp2pNetwork:
         admit: Admit,
         notify: Notify,
     ) -> None:
-        """`channels` by topic; without `requests` none are made or answered. Raises AddressError."""
+        """`channels` by topic. Without `requests` the network sends and answers none. Raises AddressError."""
         self.peer_id = peer_id
         self.addresses: tuple[str, ...] = ()
         self._settings = settings
@@ -94,7 +94,7 @@ class Libp2pNetwork:
         for text in settings.anchors if settings.defences.anchors else ():
             anchor, address = addresses.parse_dial(text)
             self._dialer.want(anchor, [address], anchor=True)
-        self._up = trio.Event()  # while a service runs
+        self._up = trio.Event()  # set while a service runs
         self._stop = trio.Event()
         self._stop.set()
         self._members: dict[str, float] = {}
@@ -109,7 +109,7 @@ class Libp2pNetwork:
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(set_when_cancelled, stop)
-                # A stop is orderly: the library is cancelled only after its connections are closed.
+                # Shielded, so that the service closes its connections before the library is cancelled.
                 with trio.CancelScope(shield=True):
                     await supervise(
                         partial(self._session, stop), stop, started=task_status.started, notify=self._notify
@@ -117,10 +117,10 @@ class Libp2pNetwork:
                 nursery.cancel_scope.cancel()
         finally:
             stop.set()
-            self._up.set()  # a task that waits to publish learns that it cannot
+            self._up.set()  # wakes the tasks that wait to publish, which then fail
 
     async def _session(self, stop: trio.Event, ready: Callable[[], None]) -> None:
-        """One session of the service, from a fresh host to its end."""
+        """Run one session of the service, from a new host to its end."""
         service = self._new_service()
         try:
             async with trio.open_nursery() as nursery:
@@ -213,7 +213,7 @@ class Libp2pNetwork:
     async def follow(self, topics: Collection[str]) -> None:
         self._part = frozenset(topics)
         if not self._stop.is_set():
-            await self._up.wait()  # a session that is beginning would miss the change
+            await self._up.wait()  # a session that is starting would miss the change
         if self._service is None:
             return
         try:
@@ -224,11 +224,11 @@ class Libp2pNetwork:
             await self.disconnect(peer_id)
 
     def _shares_topic(self, peer_id: str) -> bool:
-        """Whether a peer follows what we follow beyond what everybody does."""
+        """Whether a peer follows one of our topics that not all peers follow."""
         return self._service is not None and not self._part.isdisjoint(self._service.followed_by(peer_id))
 
     def _below_target(self) -> bool:
-        """Whether we follow a part only, and too few connected peers something of it."""
+        """Whether we do not follow all topics, and one that we follow has fewer than TARGET_PEERS peers."""
         service = self._service
         if service is None or self._part == self._parts:
             return False
@@ -255,7 +255,9 @@ class Libp2pNetwork:
         return self._service.linked() if self._service is not None else frozenset()
 
     def _admits(self, peer_id: str) -> bool:
-        """Only Ed25519 identities other than our own, and of these whom the node admits and who did not flood us."""
+        """Whether a peer may connect: its key is an Ed25519 key and not ours, the node admits it, and it did not flood
+        lately.
+        """
         try:
             public_key_of(peer_id)
         except LocalError:
@@ -291,5 +293,5 @@ class Libp2pNetwork:
         self._offences.move_to_end(peer_id)
         if len(self._offences) > OFFENDERS:
             self._offences.popitem(last=False)
-        if count & (count - 1) == 0:  # the first, second, fourth, eighth, ...: a flood is not a flood of notices
+        if count & (count - 1) == 0:  # only counts 1, 2, 4, 8, ..., so that a flood causes few notices
             self._notify(Malformed(peer_id, count, cause))

@@ -1,4 +1,4 @@
-"""Where a node listens: whether it can, and at which addresses others then reach it."""
+"""Checks whether a node can listen on its addresses, and finds the addresses at which peers then reach it."""
 
 import errno
 import socket
@@ -15,7 +15,7 @@ class PortBusyError(LocalError):
 
 
 def check_port_free(listen: Iterable[str]) -> None:
-    """Raises PortBusyError where a port is taken, and AddressError where an address cannot be listened on.
+    """Raise PortBusyError if a port is taken, and AddressError if the node cannot listen on an address.
 
     The library would share a busy port instead of refusing it.
     """
@@ -38,9 +38,9 @@ def _why_not(text: str, error: OSError) -> LocalError:
 
 
 def expand(bound: Iterable[str]) -> tuple[str, ...]:
-    """Addresses that others can dial for bound ones: a wildcard becomes every address of this machine.
+    """The addresses that peers can dial, from the bound addresses. A wildcard becomes every address of this machine.
 
-    Loopback comes last, for it serves only nodes on this machine.
+    Loopback addresses come last, because only nodes on this machine can use them.
     """
     found: list[str] = []
     for text in bound:

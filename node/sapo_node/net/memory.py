@@ -1,9 +1,9 @@
 """An in-memory swarm with delay, loss and partitions, for tests and simulations.
 
-Time is trio's clock, so a `trio.testing.MockClock` with autojump runs it as fast as the nodes compute. For a
-given seed the same messages are lost and delayed alike, whatever order trio picks for its tasks: each directed
-link draws from its own generator, every delay is above zero, and each node handles its arrivals in the order
-(time, sender, sequence).
+Time is trio's clock, so a `trio.testing.MockClock` with autojump runs it as fast as the nodes compute. With one seed,
+the same messages are lost and delayed in every run, in whatever order trio runs its tasks: each directed link draws
+from its own generator, every delay is above zero, and each node handles its arrivals in the order (time, sender,
+sequence).
 """
 
 import heapq
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LinkQuality:
-    """Every link: delay in seconds, drawn evenly from [shortest, longest], and loss probability."""
+    """The quality of every link: a delay in seconds, uniform in [shortest, longest], and a loss probability."""
 
     shortest: float = 0.01
     longest: float = 0.05
@@ -59,7 +59,7 @@ class MemoryHub:
         degree: int | None = None,
         star: bool = False,
     ) -> None:
-        """Links all nodes; with `degree`, each node to that many earlier ones; in a `star`, each to the first alone."""
+        """Links each node to all earlier ones, with `degree` to so many of them, with `star` only to the first."""
         self.quality = quality or LinkQuality()
         self._seed = seed
         self._degree = degree
@@ -80,8 +80,8 @@ class MemoryHub:
     ) -> "MemoryNetwork":
         """The network of a new node with its `channels` by topic.
 
-        Its links are drawn now, and it is reachable while its `run` runs. Joining again under the same peer id
-        replaces a node that has stopped and keeps its links.
+        Draws its links now. The node is reachable while its `run` runs. A second join under one peer id replaces the
+        stopped node and keeps its links.
         """
         known = self._nodes.get(peer_id)
         if known is not None and known.running:
@@ -102,16 +102,16 @@ class MemoryHub:
         return node
 
     def partition(self, *sides: Collection[str]) -> None:
-        """Let messages pass only within each side; nodes named in none form one more side."""
+        """Let messages pass only within each side. Nodes that no side names form one more side."""
         self._side = {peer_id: number for number, side in enumerate(sides, start=1) for peer_id in side}
         self.refresh()
 
     def heal(self) -> None:
-        """Undo `partition`. What was lost stays lost, as in gossip."""
+        """Undo `partition`. Lost messages stay lost, as in gossip."""
         self.partition()
 
     def refresh(self) -> None:
-        """Tell every node whom it reaches now; call it when an `admit` has changed its mind."""
+        """Report to every node which peers it reaches now. Call it after an `admit` has changed its answer."""
         for node in sorted(self._nodes.values(), key=lambda node: node.peer_id):
             node.refresh()
 
@@ -135,22 +135,22 @@ class MemoryHub:
         return self._nodes[peer_id].followed
 
     async def ask(self, source: str, target: str, request: bytes) -> bytes:
-        """There and back, each way as late and as lossy as any message."""
+        """Carry a request and its answer, each with the delay and loss of any message."""
         for link in ((source, target), (target, source)):
             rng = self._links.get(link)
             if rng is None or not self.open(*link):
-                raise AskFailed(f"{target} is out of reach")
+                raise AskFailed(f"{target} cannot be reached")
             delay, lost = rng.uniform(self.quality.shortest, self.quality.longest), rng.random() < self.quality.loss
             await trio.sleep(delay)
             if lost:
-                raise AskFailed(f"{target} was asked and gave no answer")
+                raise AskFailed(f"{target} did not answer a request")
         answer = self._nodes[target].answer(source, request)
         if answer is None:
-            raise AskFailed(f"{target} gives no answer")
+            raise AskFailed(f"{target} refused a request")
         return answer
 
     def carry(self, source: str, topic: str, data: bytes, targets: Sequence[str]) -> None:
-        """Put a message on its way to those who follow its topic; each link draws from its own generator."""
+        """Send a message to the `targets` that follow its topic. Each link draws from its own generator."""
         key = content_id(data)
         for target in targets:
             if topic not in self._nodes[target].followed:
@@ -163,7 +163,7 @@ class MemoryHub:
 
 
 class MemoryNetwork:
-    """One node's `Network` over a `MemoryHub`: floods what its node accepts, once per content."""
+    """One node's `Network` over a `MemoryHub`. It sends each content that its node accepts once to all peers."""
 
     def __init__(
         self,
@@ -186,7 +186,7 @@ class MemoryNetwork:
         self._admit = admit
         self._notify = notify
         self._connected: dict[str, float] = {}
-        # (time of arrival, sender, sequence, ...): a total order, so ties are broken alike in every run.
+        # (time of arrival, sender, sequence, ...): a total order, so that every run breaks ties in the same way.
         self._arrivals: list[tuple[float, str, int, str, bytes, bytes]] = []
         self._sequence = 0
         self._news = trio.Event()
@@ -213,7 +213,7 @@ class MemoryNetwork:
                 await self._news.wait()
 
     def _next_arrival(self) -> float:
-        """When there is something to do next; copies of what was judged since they were sent are nothing."""
+        """The time of the next arrival. Drops copies of contents that the node was asked about since they were sent."""
         while self._arrivals:
             when, _, _, topic, key, _ = self._arrivals[0]
             if not self._seen_caches[topic].knows(key, at=when):
@@ -229,11 +229,11 @@ class MemoryNetwork:
             self._hub.carry(self.peer_id, topic, data, targets)
 
     def arrive(self, when: float, sender: str, topic: str, data: bytes, key: bytes) -> None:
-        """Called by the hub: a message with the content id `key` will be here at `when`."""
+        """Called by the hub: a message with the content id `key` will arrive at `when`."""
         self._sequence += 1
         cache = self._seen_caches.get(topic)
         if cache is None or cache.knows(key, at=when):
-            return  # it would be passed over on arrival, as most copies in a flood are
+            return  # it would be dropped on arrival, as most copies in a flood are
         heapq.heappush(self._arrivals, (when, sender, self._sequence, topic, key, data))
         if self._arrivals[0][0] == when:
             self._news.set()
@@ -242,7 +242,7 @@ class MemoryNetwork:
         return self._admit(peer_id)
 
     def refresh(self) -> None:
-        """Called by the hub: report who came and who went."""
+        """Called by the hub: report which peers connected and which are gone."""
         now = self._hub.reachable(self.peer_id)
         notices: list[NetworkNotice] = [PeerGone(peer) for peer in sorted(set(self._connected) - set(now))]
         notices += [PeerConnected(peer) for peer in now if peer not in self._connected]
@@ -258,7 +258,7 @@ class MemoryNetwork:
         await trio.lowlevel.checkpoint()
 
     async def follow(self, topics: Collection[str]) -> None:
-        """Links are drawn when a node joins: nobody is sought or left."""
+        """Follow these topics. Connections do not change: links are drawn when a node joins."""
         self.followed = frozenset(topics) | self._shared
         await trio.lowlevel.checkpoint()
 
@@ -266,18 +266,18 @@ class MemoryNetwork:
         return await self._hub.ask(self.peer_id, peer_id, request)
 
     def introduce(self, by: str, peer_id: str, address: str) -> None:
-        """Links are drawn when a node joins: nobody is sought."""
+        """Does nothing: links are drawn when a node joins."""
 
     def answer(self, peer_id: str, request: bytes) -> bytes | None:
-        """Called by the hub: what this node answers a peer that asks."""
+        """Called by the hub: this node's answer to a request of a peer."""
         return self._requests.answer(peer_id, request) if self._requests else None
 
     def send(self, topic: str, data: bytes, targets: Collection[str]) -> None:
-        """Send anything to those of `targets` that are reachable: no peer can be kept from doing so."""
+        """Send any bytes to the reachable peers in `targets`, as a malicious peer can."""
         self._hub.carry(self.peer_id, topic, data, [peer for peer in self.reachable() if peer in targets])
 
     def reachable(self) -> list[str]:
-        """The peers that hear this one now, sorted."""
+        """The peers that this one reaches now, sorted."""
         return self._hub.reachable(self.peer_id)
 
     def peers(self) -> tuple[PeerInfo, ...]:
@@ -293,7 +293,7 @@ class MemoryNetwork:
         )
 
     async def disconnect(self, peer_id: str) -> None:
-        """Links have no state of their own: a peer still admitted stays, one that is not goes."""
+        """A peer stays connected if the node still admits it, because links have no state of their own."""
         del peer_id
         self._hub.refresh()
         await trio.lowlevel.checkpoint()

@@ -1,6 +1,6 @@
-"""What must be changed inside py-libp2p 0.8.1 before a host is built; each item says what it was and why.
+"""Changes inside py-libp2p 0.8.1 that must be made before a host is built. Each says what the library does.
 
-Applied once per process, on import of `sapo_node.net.host`. Nothing here changes what goes over the wire.
+`sapo_node.net.host` applies them on import, once per process. They do not change the wire.
 """
 
 import logging
@@ -15,10 +15,10 @@ from libp2p.io.trio import TrioTCPStream
 from libp2p.pubsub import gossipsub, pubsub, rpc_queue, utils
 
 QUEUED_RPCS = 4096  # the library's 32 loses most of a burst without an error
-QUEUED_BYTES = 16 * 1024 * 1024  # per peer that reads slowly; the library bounds the count only
+QUEUED_BYTES = 16 * 1024 * 1024  # per peer; the library limits only the number of RPCs
 RECORDS = 1024  # signed peer records remembered per host
-OWN_RECORD_SECONDS = 5.0  # for so long our own addresses are taken as unchanged
-RECORD_RENEWAL_SECONDS = 600.0  # the original also renews the peer's addresses, so let it through at times
+OWN_RECORD_SECONDS = 5.0  # from one look at our own addresses to the next
+RECORD_RENEWAL_SECONDS = 600.0  # from one call of the library's function to the next: it also renews addresses
 
 _seen_records: "weakref.WeakKeyDictionary[Any, OrderedDict[Any, tuple[bytes, float]]]" = weakref.WeakKeyDictionary()
 _own_records: "weakref.WeakKeyDictionary[Any, tuple[float, tuple[bytes, bool]]]" = weakref.WeakKeyDictionary()
@@ -49,7 +49,7 @@ class BoundedRpcQueue(rpc_queue.RpcQueue):  # type: ignore[misc]
 
 
 def consume_record_once(rpc: Any, host: Any, peer_id: Any) -> bool:
-    """Verify a signed peer record only when it is new; the library verifies it again with every RPC."""
+    """Verify a signed peer record only if it is new. The library verifies it with every RPC."""
     if not rpc.HasField("senderRecord"):
         return True
     records = _seen_records.setdefault(host, OrderedDict())
@@ -67,7 +67,7 @@ def consume_record_once(rpc: Any, host: Any, peer_id: Any) -> bool:
 
 
 def own_record(host: Any) -> tuple[bytes, bool]:
-    """Look seldom whether our own addresses have changed; the library does with every RPC that it sends."""
+    """Our signed record, renewed every OWN_RECORD_SECONDS. The library renews it with every RPC that it sends."""
     until, record = _own_records.get(host, (0.0, (b"", False)))
     if trio.current_time() >= until:
         record = _make_record(host)
@@ -76,12 +76,12 @@ def own_record(host: Any) -> tuple[bytes, bool]:
 
 
 def forget_record(host: Any, peer_id: Any) -> None:
-    """Drop what is remembered of a peer that left."""
+    """Forget the signed record of a peer that left."""
     _seen_records.get(host, OrderedDict()).pop(peer_id, None)
 
 
 def _stream_with_keepalive(self: Any, stream: trio.SocketStream) -> None:
-    """Notice a peer that vanished without a word: the library has no keep-alive of its own."""
+    """Set TCP keep-alive, to notice a peer that vanished. The library does not set it."""
     _connect_stream(self, stream)
     for level, name, value in (
         (socket.SOL_SOCKET, "SO_KEEPALIVE", 1),
@@ -90,12 +90,12 @@ def _stream_with_keepalive(self: Any, stream: trio.SocketStream) -> None:
         (socket.IPPROTO_TCP, "TCP_KEEPCNT", 3),
         (socket.IPPROTO_TCP, "TCP_USER_TIMEOUT", 60_000),
     ):
-        if hasattr(socket, name):  # not every platform has all of them
+        if hasattr(socket, name):  # not every platform has each of them
             stream.setsockopt(level, getattr(socket, name), value)
 
 
 def apply() -> None:
-    """Idempotent. Must run before the first host is built."""
+    """Make all changes. Must run before the first host is built; a second call does nothing more."""
     os.environ.setdefault("PY_YAMUX_RELEASE_ON_READ", "0")  # far fewer window updates
     pubsub.RpcQueue = BoundedRpcQueue
     pubsub.maybe_consume_signed_record = consume_record_once
@@ -105,5 +105,5 @@ def apply() -> None:
     TrioTCPStream.__init__ = _stream_with_keepalive
     library = logging.getLogger("libp2p")
     if not library.handlers:
-        # It reports each failed dial as an error; set LIBP2P_DEBUG to see what it says.
+        # The library logs each failed dial as an error. Set LIBP2P_DEBUG to see its log.
         library.addHandler(logging.NullHandler())

@@ -1,8 +1,8 @@
-"""py-libp2p's gossip with its crashes contained and its open ends bounded.
+"""py-libp2p's gossip, with limits and with its crashes contained.
 
-What a peer sends reaches our node only through `HardenedPubsub.push_msg`: admission, size, topic and gossip
-signature first, then the node's verdict, and only an ACCEPT goes on to the router, which forwards it. An RPC that
-cannot be parsed or exceeds a cap costs its sender the connection, and nobody else anything.
+A message of a peer reaches the node only through `HardenedPubsub.push_msg`. This checks admission, topic, size and
+gossip signature, and then asks the node for its verdict. Only a message with an ACCEPT goes on to the router, which
+forwards it. If an RPC cannot be parsed or exceeds a limit, its sender loses the connection. No other peer is affected.
 """
 
 import logging
@@ -39,13 +39,13 @@ SWARM_TOPIC = re.compile(r"/sapo/[0-9]{1,4}/([0-9a-f]{64})/")
 
 @dataclass(frozen=True, slots=True)
 class Gossip:
-    """What the gossip layer needs to know, and whom to tell."""
+    """What the gossip layer gets from the node."""
 
     seen_caches: Mapping[str, SeenCache]
-    """By topic; there are no other topics for us."""
+    """By topic. The node uses no other topics."""
     admit: Admit
     offended: Callable[[str, str], None]
-    """(peer id, what was wrong): a peer broke the gossip protocol."""
+    """(peer id, cause): a peer broke the gossip protocol."""
     joined: Callable[[str], None]
     """(peer id): a peer announced that it follows a topic of ours."""
     foreign: Callable[[str, str], None]
@@ -54,9 +54,9 @@ class Gossip:
 
 
 class ContentCache(MessageCache):  # type: ignore[misc]
-    """Messages kept for gossip repair, under the id that `seen` uses.
+    """Messages kept for gossip repair, under the same id as in `seen_messages`.
 
-    The library keeps them under author and sequence number, so that peers ask for what they already have.
+    The library keeps them under author and sequence number, so peers request messages that they already have.
     """
 
     def put(self, msg: Any) -> None:
@@ -67,16 +67,16 @@ class ContentCache(MessageCache):  # type: ignore[misc]
 
 
 class HardenedGossipSub(ScoredGossipSub):
-    """The router, without the tables that grow for ever or hold whole messages."""
+    """The router, without the library's tables that grow for ever or hold whole messages."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
         self.mcache = ContentCache(settings["gossip_window"], settings["gossip_history"])
-        # One timestamp per message, kept for ever, for a feature that is switched off.
+        # The library keeps one timestamp per message for ever, for a feature that is switched off.
         self.recent_message_deliveries: Any = defaultdict(lambda: deque(maxlen=1))
 
     def _check_equivocation(self, _message: Any) -> bool:
-        """Ours is decided by the node, from signed envelopes; this table would keep a thousand messages."""
+        """Always true: the node finds equivocation in signed envelopes. The library would keep a thousand messages."""
         return True
 
 
@@ -94,7 +94,7 @@ class HardenedPubsub(pubsub.Pubsub):  # type: ignore[misc]
         )
         self.seen_messages.stop()  # ends the thread that sweeps the library's unbounded cache
         self.seen_messages: Any = RecentIds()
-        # A counter that starts at the second repeats itself after the restart of a fast publisher.
+        # The library's counter starts at the time in seconds, so a fast publisher repeats numbers after a restart.
         self.counter = counter
         self._gossip = gossip
         self._defences = gossip.defences
@@ -108,7 +108,7 @@ class HardenedPubsub(pubsub.Pubsub):  # type: ignore[misc]
         self._streams[peer_id] += 1
         try:
             await super().stream_handler(stream)
-        except Exception as error:  # noqa: BLE001 - whatever a peer sends must not reach the swarm's nursery
+        except Exception as error:  # noqa: BLE001 - an error must not reach the swarm's nursery
             await self._give_up(stream, f"unreadable RPC: {type(error).__name__}")
         finally:
             self._streams[peer_id] -= 1
@@ -116,7 +116,7 @@ class HardenedPubsub(pubsub.Pubsub):  # type: ignore[misc]
                 del self._streams[peer_id]
 
     async def continuously_read_stream(self, stream: Any) -> None:
-        """Read and process RPC by RPC, in line: a peer that floods waits for its own messages."""
+        """Read and process one RPC after the other, so that a peer that floods waits for its own messages."""
         peer_id = stream.muxed_conn.peer_id
         try:
             while self.manager.is_running:
@@ -127,7 +127,7 @@ class HardenedPubsub(pubsub.Pubsub):  # type: ignore[misc]
         except MessageTooLarge:
             await self._give_up(stream, "RPC too large")
         except trio.TooSlowError:
-            # An honest peer has one stream. Each beyond it counts twice, so that who keeps four waiting is refused.
+            # An honest peer has one stream. Each further one counts twice, so that a peer with four is refused.
             count = 2 * self._streams[peer_id] - 1
             self.router.scores.offended(trio.current_time(), str(peer_id), Offence.UNFINISHED, count)
             await self._give_up(stream, "RPC never finished")
@@ -141,7 +141,7 @@ class HardenedPubsub(pubsub.Pubsub):  # type: ignore[misc]
         if excess := excess_of(rpc):
             await self._expel(peer_id, excess)
             raise ParseError(excess)
-        # Looked up on its module, where the patch put the one that remembers.
+        # Looked up in its module, where `patches` has replaced it.
         if not pubsub.maybe_consume_signed_record(rpc, self.host, peer_id):
             self._gossip.offended(str(peer_id), "invalid peer record")
             return
@@ -151,7 +151,7 @@ class HardenedPubsub(pubsub.Pubsub):  # type: ignore[misc]
         for subscription in rpc.subscriptions:
             self.handle_subscription(peer_id, subscription)
         if not self.router.within_rate(peer_id, rpc):
-            await self._expel(peer_id, "control messages beyond measure")
+            await self._expel(peer_id, "too many control messages")
         elif rpc.HasField("control"):
             if self._defences.no_peer_exchange:
                 sanitise(rpc.control, self.topic_ids)
@@ -159,7 +159,7 @@ class HardenedPubsub(pubsub.Pubsub):  # type: ignore[misc]
 
     async def push_msg(self, msg_forwarder: Any, msg: Any) -> None:
         if msg_forwarder == self.my_id:
-            # A message may be published again, so our own memory of it must not stop it.
+            # The node may publish a message again, so it must not count as seen.
             self.seen_messages.discard(_id(msg))
             await super().push_msg(msg_forwarder, msg)
             return
@@ -185,8 +185,8 @@ class HardenedPubsub(pubsub.Pubsub):  # type: ignore[misc]
         if len(message.data) > cache.max_bytes:
             self._gossip.offended(peer, "message too large")
             return
-        # Before the node is asked: else a copy with a broken gossip signature, which is not forwarded, would use up
-        # the one question that this content gets.
+        # Before the node is asked, because it is asked once per content. A copy with a bad gossip signature is not
+        # forwarded, and would otherwise suppress the good copies.
         if not signature_validator(message):
             self._gossip.offended(peer, "bad gossip signature")
             return
@@ -195,17 +195,17 @@ class HardenedPubsub(pubsub.Pubsub):  # type: ignore[misc]
         if verdict is Verdict.ACCEPT:
             self.router.accepted(key)
             self._mark_msg_seen(message)
-            # Not by way of the library's own checks, of which these are all: it would verify the signature again.
+            # The library's `push_msg` would verify the signature again, and has no further checks.
             await self.router.publish(forwarder, message)
         elif verdict is not None:
-            # Not to be fetched again by gossip; the cache decides whether it may be asked about again.
+            # Gossip does not fetch it again. The cache decides whether the node is asked about it again.
             self.seen_messages.add(_id(message), SEEN_SECONDS)
 
     def _mark_msg_seen(self, msg: Any) -> None:
         self.seen_messages.add(_id(msg), SEEN_SECONDS)
 
     def notify_subscriptions(self, publish_message: Any) -> None:
-        """Nobody reads the library's subscription: messages reach the node through `handle`."""
+        """Does nothing: messages reach the node through `handle`, not through the library's subscription."""
 
     def handle_subscription(self, origin_id: Any, sub_message: Any) -> None:
         super().handle_subscription(origin_id, sub_message)
@@ -217,7 +217,7 @@ class HardenedPubsub(pubsub.Pubsub):  # type: ignore[misc]
             self._gossip.foreign(str(origin_id), swarm.group(1))
 
     async def _expel(self, peer_id: Any, cause: str) -> None:
-        """Report a peer whose stream cannot be trusted to be in step any more, and close its connections."""
+        """Report a peer whose stream can no longer be read, and close its connections."""
         self._gossip.offended(str(peer_id), cause)
         forget_record(self.host, peer_id)
         await self.host.disconnect(peer_id)
@@ -230,15 +230,15 @@ class HardenedPubsub(pubsub.Pubsub):  # type: ignore[misc]
     async def _reset(self, stream: Any) -> None:
         try:
             await stream.reset()
-        except Exception as error:  # noqa: BLE001 - the stream is being given up; how it fails is no news
+        except Exception as error:  # noqa: BLE001 - the stream is no longer needed
             log.debug("resetting a stream failed: %r", error)
 
 
 async def _next_frame(stream: Any, limit: int, seconds: float) -> bytes:
-    """The next RPC. A peer may say nothing for as long as it likes, but must finish in time what it began.
+    """The next RPC. A peer may wait any time before an RPC, but must finish it within `seconds` of its first byte.
 
-    Raises trio.TooSlowError if that takes longer than `seconds`, MessageTooLarge for more than `limit` bytes,
-    IOException at the end.
+    Raises trio.TooSlowError if the RPC takes longer, MessageTooLarge for more than `limit` bytes, and IOException at
+    the end of the stream.
     """
     first = await stream.read(1)
     with trio.fail_after(seconds):
@@ -247,17 +247,17 @@ async def _next_frame(stream: Any, limit: int, seconds: float) -> bytes:
 
 @dataclass(slots=True)
 class _Begun:
-    """A stream of which something was read already."""
+    """A stream whose first byte has been read."""
 
     first: bytes
     stream: Any
 
     async def read(self, count: int | None = None) -> bytes:
-        """First what was read, then the rest."""
+        """The byte that has been read, then the rest."""
         first, self.first = self.first, b""
         return first or bytes(await self.stream.read(count))
 
 
 def _id(message: Any) -> bytes:
-    """The id of a gossip message; one in no topic or several gets one too, and gets no further."""
+    """The id of a gossip message. A message in no topic or several has an id too; `_consider` refuses it."""
     return message_id("".join(message.topicIDs), message.data)

@@ -1,7 +1,7 @@
-"""Streams on which one peer asks another: one request, one answer, both with their length before them.
+"""Request/response streams: one request and one answer, each with its length before it.
 
-A request is answered at once or not at all, one of a peer at a time; who is slow to ask or to take the answer loses the
-stream.
+The node answers a request at once or resets its stream. It answers one request per peer and AT_ONCE peers at a time. It
+resets the stream of a peer that sends its request or reads the answer too slowly.
 """
 
 import logging
@@ -18,13 +18,13 @@ from sapo_protocol.limits import MAX_DELIVERY_BYTES, MAX_REQUEST_BYTES
 
 log = logging.getLogger(__name__)
 
-AT_ONCE = 8  # peers that are answered at a time
-ASKING_SECONDS = 5.0  # for a request to come in
-ANSWER_SECONDS = 20.0  # for an answer to go out; 50 kB/s for the largest
+AT_ONCE = 8  # peers that are answered at one time
+ASKING_SECONDS = 5.0  # to receive a request
+ANSWER_SECONDS = 20.0  # to send an answer; 50 kB/s for the largest
 
 
 class Asking:
-    """Both ends of such streams on one host."""
+    """Both ends of the request/response streams of one host."""
 
     def __init__(self, host: Any, requests: Requests) -> None:
         self._host = host
@@ -33,7 +33,7 @@ class Asking:
         host.set_stream_handler(TProtocol(requests.protocol), self._serve)
 
     async def ask(self, peer_id: str, request: bytes) -> bytes:
-        """A peer's answer. Raises AskFailed, whatever the library raises."""
+        """Send a request and return the peer's answer. Raises AskFailed for any error of the library."""
         stream = None
         try:
             with trio.fail_after(ASKING_SECONDS + ANSWER_SECONDS):
@@ -43,12 +43,12 @@ class Asking:
         except Exception as error:
             if stream is not None:
                 await quietly(stream.reset)
-            raise AskFailed(f"{peer_id} was asked and gave no answer: {type(error).__name__}") from error
+            raise AskFailed(f"{peer_id} did not answer a request: {type(error).__name__}") from error
         await quietly(stream.close)
         return bytes(answer)
 
     async def _serve(self, stream: Any) -> None:
-        """Answer one request. What goes wrong is the stream's end, and nobody else's."""
+        """Answer one request. An error ends only this stream."""
         peer_id = str(stream.muxed_conn.peer_id)
         if peer_id in self._answering or len(self._answering) >= AT_ONCE:
             await quietly(stream.reset)
@@ -64,7 +64,7 @@ class Asking:
             with trio.fail_after(ANSWER_SECONDS):
                 await stream.write(encode_varint_prefixed(answer))
             await quietly(stream.close)
-        except Exception as error:  # noqa: BLE001 - whatever a peer does to its stream must not reach the swarm's nursery
+        except Exception as error:  # noqa: BLE001 - an error must not reach the swarm's nursery
             log.debug("a request of %s ended with %r", peer_id, error)
             await quietly(stream.reset)
         finally:

@@ -1,7 +1,8 @@
-"""The mesh kept by our own score, and what a peer may ask of the router by control messages.
+"""Keeps the mesh by this project's gossip score, and limits what a peer gets by control messages.
 
-The library's scorer is taken out: nothing tells it of the mesh's deliveries, it forgets who disconnects, and while all
-scores are equal it grafts two more peers at every heartbeat, until the mesh is too large and as many are pruned.
+The library's scorer is removed for three reasons. Nothing reports the mesh's deliveries to it. It forgets peers that
+disconnect. While all scores are equal, it grafts two more peers at every heartbeat, until the mesh is too large and it
+prunes as many.
 """
 
 import random
@@ -19,39 +20,39 @@ from sapo_node.net.control_rate import BURST_SECONDS, Spent, counts_of
 from sapo_node.net.gossip_score import NEAR_SECONDS, TOLERATED, Offence, Scores
 from sapo_node.net.gossipsub import DIALLED, SteadyGossipSub
 
-KEPT_BY_SCORE = 4  # of a mesh that is too large; the rest is drawn, so that untrusted peers stay too
-OPPORTUNITY_BEATS = 15  # heartbeats between attempts to better a mesh
-OPPORTUNITY_SCORE = 1.0  # the median of a mesh below which it is tried: hardly a message a minute comes first from it
-OPPORTUNITY_PEERS = 2
-BACKOFF_SLACK = 5  # seconds by which two nodes may differ on when a back-off ends
+KEPT_BY_SCORE = 4  # best peers that stay in a mesh that is too large; of the others random ones stay, so also new ones
+OPPORTUNITY_BEATS = 15  # heartbeats between attempts to improve a mesh
+OPPORTUNITY_SCORE = 1.0  # median score of a mesh below which the node tries to improve it
+OPPORTUNITY_PEERS = 2  # that are added in one attempt
+BACKOFF_SLACK = 5  # seconds by which two nodes may differ about the end of a back-off
 
-OFFERED_IDS = 512  # in one IHAVE of ours
-ASKED_IDS = 32  # of one peer and topic at a time
-PROMISE_SECONDS = 10.0
-ARRIVALS = 1024  # messages of the last two seconds
+OFFERED_IDS = 512  # in one IHAVE that this node sends
+ASKED_IDS = 32  # that this node requests of one peer and topic at a time
+PROMISE_SECONDS = 10.0  # for the first of these ids to arrive
+ARRIVALS = 1024  # messages of the last NEAR_SECONDS
 
 
 @dataclass(slots=True)
 class Arrival:
-    """A message that came lately."""
+    """A message that arrived within the last NEAR_SECONDS."""
 
     time: float
     topic: str
     peers: list[str]
-    """Who delivered it, in their order."""
+    """The peers that delivered it, in order."""
     accepted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """What a peer offered and we asked for."""
+    """The ids that a peer offered and this node requested."""
 
     until: float
     ids: frozenset[bytes]
 
 
 class ScoredGossipSub(SteadyGossipSub):
-    """The router, with a score that counts."""
+    """The router, with this project's score."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
@@ -63,16 +64,16 @@ class ScoredGossipSub(SteadyGossipSub):
         self._spent: dict[Any, Spent] = {}
         self._served: set[tuple[Any, bytes]] = set()
 
-    # Deliveries, as the service tells of them.
+    # Deliveries, which `HardenedPubsub` reports.
 
     def arrives(self, peer: Any, topic: str, key: bytes) -> None:
-        """A message came that is new; the node is asked about it next."""
+        """A new message arrived. The node is asked about it next."""
         self._arrivals[key] = Arrival(trio.current_time(), topic, [str(peer)])
         if len(self._arrivals) > ARRIVALS:
             self._credit(self._arrivals.popitem(last=False)[1])
 
     def copied(self, peer: Any, key: bytes) -> None:
-        """A message came that is known."""
+        """A copy of a known message arrived."""
         arrival, name = self._arrivals.get(key), str(peer)
         if arrival and trio.current_time() - arrival.time <= NEAR_SECONDS and name not in arrival.peers:
             arrival.peers.append(name)
@@ -83,24 +84,24 @@ class ScoredGossipSub(SteadyGossipSub):
             arrival.accepted = True
 
     def _credit(self, arrival: Arrival) -> None:
-        """No more copies of a message count."""
+        """Credit a message to the peers that delivered it, if the node accepted it. Later copies do not count."""
         if arrival.accepted:
             mesh = frozenset(map(str, self.mesh.get(arrival.topic, ())))
             self.scores.delivered(trio.current_time(), arrival.topic, arrival.peers, mesh)
 
     def promised(self, peer: Any, topic: str) -> Collection[bytes]:
-        """The ids for which a peer was asked and of which none has come."""
+        """The ids that this node requested of a peer, if none of them has arrived."""
         promise = self._promises.get((peer, topic))
         return promise.ids if promise else ()
 
     def kept(self, peer: Any, topic: str) -> None:
-        """One of the ids that a peer promised came; one is enough, for links are slow."""
+        """A requested id arrived. One is enough, because links can be slow."""
         del self._promises[peer, topic]
 
     # Control messages.
 
     def within_rate(self, peer: Any, rpc: Any) -> bool:
-        """Whether the control messages of an RPC are still bearable, after all that this peer sent."""
+        """Count the control messages of an RPC. Returns False if the node now refuses the peer."""
         if not self.defences.control_caps:
             return True
         now, name = trio.current_time(), str(peer)
@@ -111,11 +112,11 @@ class ScoredGossipSub(SteadyGossipSub):
         return not self.refuses(name)
 
     def refuses(self, peer: str) -> bool:
-        """Whether a peer flooded us of late."""
+        """Whether the node refuses a peer because it flooded lately."""
         return self.scores.of(trio.current_time(), peer).refused
 
     async def handle_graft(self, graft_msg: Any, sender_peer_id: Any) -> None:
-        """Take a peer into the mesh that asks for it, unless it asks too early or has a negative score."""
+        """Add a peer to the mesh at its request, unless its back-off still runs or its score is negative."""
         if not (self.defences.scored_mesh and self.defences.control_caps):
             await super().handle_graft(graft_msg, sender_peer_id)
             return
@@ -131,7 +132,7 @@ class ScoredGossipSub(SteadyGossipSub):
             self._admit(peer, topic)
 
     async def handle_ihave(self, ihave_msg: Any, sender_peer_id: Any) -> None:
-        """Ask for what we lack, a little at a time: more when something of it has come."""
+        """Request up to ASKED_IDS of the offered ids that we lack. We request more of a peer once one has arrived."""
         if not self.defences.control_caps:
             await super().handle_ihave(ihave_msg, sender_peer_id)
             return
@@ -144,7 +145,7 @@ class ScoredGossipSub(SteadyGossipSub):
         await self.emit_iwant(asked, peer)
 
     async def handle_iwant(self, iwant_msg: Any, sender_peer_id: Any) -> None:
-        """Send what is asked for and still at hand, each message to each peer once in a heartbeat."""
+        """Send the requested messages that are still in the cache, each at most once per peer and heartbeat."""
         if not self.defences.control_caps:
             await super().handle_iwant(iwant_msg, sender_peer_id)
             return
@@ -165,7 +166,7 @@ class ScoredGossipSub(SteadyGossipSub):
     # The mesh.
 
     def mesh_heartbeat(self) -> tuple[Any, Any]:
-        """Whom to ask into the mesh, and whom to send out of it: first of all who has a negative score."""
+        """The peers to GRAFT into the mesh and to PRUNE from it. All peers with a negative score are pruned."""
         self._settle()
         if not self.defences.scored_mesh:
             return super().mesh_heartbeat()
@@ -190,7 +191,7 @@ class ScoredGossipSub(SteadyGossipSub):
         return grafts, prunes
 
     def _settle(self) -> None:
-        """Give credit for deliveries, look for broken promises, and forget what has passed."""
+        """Credit deliveries, charge broken promises, and drop expired state."""
         self._heartbeats += 1
         now = trio.current_time()
         for key in [key for key, arrival in self._arrivals.items() if now - arrival.time > NEAR_SECONDS]:
@@ -205,15 +206,17 @@ class ScoredGossipSub(SteadyGossipSub):
             self.back_off[topic] = {peer: until for peer, until in peers.items() if until > time.time()}
 
     def _spared(self, topic: str) -> set[Any]:
-        """The best of those that we dialled, if they did not offend: whoever sends us more than the whole swarm does,
-        and sends it to nobody else, makes all others seem idle.
+        """The mesh peers that stay despite a negative score: the best DIALLED that we dialled.
+
+        Their offences are at most TOLERATED. An attacker that sends many messages to this node alone makes all other
+        peers look idle.
         """
         ranked = sorted(self.mesh[topic] & self._dialled(topic), key=self._score, reverse=True)
         now = trio.current_time()
         return {peer for peer in ranked[:DIALLED] if self.scores.of(now, str(peer)).offences <= TOLERATED}
 
     def _select_peers_for_pruning(self, topic: str, num_to_prune: int) -> list[Any]:
-        """As ever, but for KEPT_BY_SCORE of the best."""
+        """The library's choice, without the KEPT_BY_SCORE best peers."""
         if not self.defences.scored_mesh:
             return super()._select_peers_for_pruning(topic, num_to_prune)
         best = sorted(self.mesh[topic], key=self._score, reverse=True)[:KEPT_BY_SCORE]
@@ -221,7 +224,7 @@ class ScoredGossipSub(SteadyGossipSub):
         return [peer for peer in worst if peer not in best][:num_to_prune]
 
     def _better(self, topic: str) -> list[Any]:
-        """Peers that bring more than those of a mesh that brings little: opportunistic grafting."""
+        """Peers to add to a mesh with a low median score (opportunistic grafting): the best above that median."""
         mesh = self.mesh[topic]
         middle = median(map(self._score, mesh)) if mesh else OPPORTUNITY_SCORE
         if middle >= OPPORTUNITY_SCORE or len(mesh) >= self.degree_high:
@@ -235,20 +238,20 @@ class ScoredGossipSub(SteadyGossipSub):
         self._notify_mesh_peer_added(peer, topic)
 
     def _dismiss(self, peer: Any, topic: str) -> None:
-        """Out of the mesh, and not to be asked back sooner than the peer, who hears of it later, will allow."""
+        """Remove a peer from the mesh. Our back-off is BACKOFF_SLACK longer, because the peer's begins later."""
         self.mesh[topic].discard(peer)
         self._add_back_off(peer, topic, is_unsubscribe=False, backoff_duration=self.prune_back_off + BACKOFF_SLACK)
         self.scores.dismissed(trio.current_time(), str(peer), topic)
 
     async def leave(self, topic: str) -> None:
-        """Stop following a topic. The library's own tells a mesh that changes meanwhile."""
+        """Stop following a topic. The library's function iterates over a mesh that may change meanwhile."""
         for peer in self.mesh.pop(topic, ()):
             self._add_back_off(peer, topic, is_unsubscribe=True)
             self.scores.dismissed(trio.current_time(), str(peer), topic)
             await self.emit_prune(topic, peer, do_px=False, is_unsubscribe=True)
 
     async def _emit_control_msgs(self, peers_to_graft: Any, peers_to_prune: Any, peers_to_gossip: Any) -> None:
-        """To each peer what is meant for it; the library also sends it the GRAFTs of those before it."""
+        """Send each peer its own control messages. The library also sends it the GRAFTs of the peers before it."""
         for peer in {**peers_to_graft, **peers_to_prune, **peers_to_gossip}:
             offers = [
                 rpc_pb2.ControlIHave(topicID=topic, messageIDs=random.sample(ids, min(len(ids), OFFERED_IDS)))

@@ -1,9 +1,9 @@
-"""What one gossip RPC may hold, and what of it reaches the router."""
+"""Limits what one gossip RPC may hold, and removes from it what must not reach the router."""
 
 from collections.abc import Collection
 from typing import Any
 
-# Caps of one RPC. Honest ones stay far below: a heartbeat gossips the few messages of three seconds.
+# Limits of one RPC. Honest RPCs stay far below: a heartbeat offers only the messages of the last three seconds.
 PUBLISHES = 64
 SUBSCRIPTIONS = 64
 RECORD_BYTES = 8192
@@ -14,7 +14,7 @@ BACKOFF_SECONDS = 600  # the longest time for which a peer can keep this node ou
 
 
 def excess_of(rpc: Any) -> str:
-    """The first count of an RPC above its cap, as text; empty if none is."""
+    """The first count of an RPC above its limit, as text; empty if none is."""
     control = rpc.control
     counts = (
         ("messages", len(rpc.publish), PUBLISHES),

@@ -1,7 +1,8 @@
-"""One judgement per content: asks the node about each distinct message once and remembers that it did.
+"""Asks the node about each distinct message once, and remembers that it did.
 
-A content is marked before the node is asked, so two copies that arrive together are one question. ACCEPT and
-REJECT are remembered long; IGNORE, which depends on clock and quota, only long enough to absorb one flood.
+A content is marked before the node is asked, so that the node is asked once about two copies that arrive together.
+ACCEPT and REJECT are remembered for SETTLED_SECONDS. IGNORE depends on clock and quota: it is remembered for
+IGNORED_SECONDS, which absorbs one flood.
 """
 
 import hashlib
@@ -21,19 +22,19 @@ CAPACITY = 65_536  # contents; about 10 MB
 
 
 def content_id(data: bytes) -> bytes:
-    """The identity of a message on its topic: SHA-256 of its bytes."""
+    """The id of a message on its topic: SHA-256 of its bytes."""
     return hashlib.sha256(data).digest()
 
 
 def message_id(topic: str, data: bytes) -> bytes:
-    """The identity of a message among all topics, by which peers ask for it (spec: topics)."""
+    """The id of a message among all topics, by which peers request it (spec: topics)."""
     return hashlib.sha256(topic.encode() + b"\0" + data).digest()
 
 
 class RecentIds:
-    """A bounded set of content ids, each with a time at which it is forgotten; the oldest goes first.
+    """A bounded set of content ids, each with a time at which it is forgotten. The oldest is removed first.
 
-    What has passed makes room with every new one, or a node would grow for hours until the bound is reached.
+    `add` also removes expired ids, so that the set does not grow for hours until it reaches its capacity.
     """
 
     def __init__(self, capacity: int = CAPACITY) -> None:
@@ -41,7 +42,7 @@ class RecentIds:
         self._capacity = capacity
 
     def has(self, key: bytes, *, at: float | None = None) -> bool:
-        """Now, or still at a later time if nothing happens until then."""
+        """Whether an id is in the set now, or will still be in it at the later time `at`."""
         return (trio.current_time() if at is None else at) < self._until.get(key, 0.0)
 
     def add(self, key: bytes, seconds: float = SETTLED_SECONDS) -> None:
@@ -58,39 +59,39 @@ class RecentIds:
 class SeenCache:
     """Bounded memory of verdicts in front of the `handle` of one topic.
 
-    Each topic has its own cache: else a message that is refused on a wrong topic would count as seen, and
-    be dropped, on the topic where it belongs.
+    Each topic has its own cache. Otherwise a message that was refused on a wrong topic would count as seen on its own
+    topic, and be dropped there.
     """
 
     def __init__(self, channel: Channel, capacity: int = CAPACITY) -> None:
-        """`capacity` in contents that are remembered."""
+        """`capacity` is the number of contents that are remembered."""
         self._handle = channel.handle
         self.max_bytes = channel.max_bytes
         self._known = RecentIds(capacity)
 
     def knows(self, key: bytes, *, at: float | None = None) -> bool:
-        """Whether the node was asked about the content of this id, or is being asked, so that it would not be again."""
+        """Whether the node was asked about the content of this id, or is being asked."""
         return self._known.has(key, at=at)
 
     async def ask(self, sender: str, data: bytes) -> Verdict | None:
-        """The node's verdict on a content that is new; None for one it was already asked about."""
+        """The node's verdict on a new content; None if it was already asked about the content."""
         key = content_id(data)
         if self._known.has(key):
             return None
         self._known.add(key, float("inf"))
         try:
             verdict = await self._handle(sender, data)
-        except Exception:  # A fault of the node must not end the peer's connection, let alone the service.
+        except Exception:  # An error of the node must not end the peer's connection or the service.
             log.exception("the message handler failed; the message is ignored")
             verdict = Verdict.IGNORE
         except BaseException:
-            self._known.discard(key)  # cancelled: the question got no answer and may be asked again
+            self._known.discard(key)  # cancelled: the node gave no verdict, so it may be asked again
             raise
         self._known.add(key, IGNORED_SECONDS if verdict is Verdict.IGNORE else SETTLED_SECONDS)
         return verdict
 
     def mark_seen(self, data: bytes) -> None:
-        """Never ask about a content of our own that comes back. Raises MessageTooLargeError."""
+        """Mark an own content, so that the node is not asked when a peer sends it back. Raises MessageTooLargeError."""
         if len(data) > self.max_bytes:
             raise MessageTooLargeError(
                 f"a message of {len(data)} bytes exceeds the limit of {self.max_bytes}: share less"
@@ -99,5 +100,5 @@ class SeenCache:
 
 
 def seen_caches(channels: Mapping[str, Channel]) -> dict[str, SeenCache]:
-    """One for each topic, which together remember no more than one alone would."""
+    """One cache for each topic. Together they remember at most CAPACITY contents."""
     return {topic: SeenCache(channel, CAPACITY // len(channels)) for topic, channel in channels.items()}

@@ -1,6 +1,6 @@
-"""One life of the libp2p host: built, run until it fails or is stopped, and then thrown away.
+"""One session of the libp2p host: it is built, runs until it fails or is stopped, and is not used again.
 
-Gossip is GossipSub 1.1 with penalties of our own; the library's adaptive and spam features are off.
+Gossip is GossipSub 1.1 with this project's score. The library's adaptive and spam features are off.
 """
 
 import time
@@ -23,24 +23,24 @@ from sapo_node.net.pubsub import Gossip, HardenedGossipSub, HardenedPubsub
 from sapo_node.net.request_response import Asking
 from sapo_node.net.tcp import TrackedTcp
 
-DEGREE, DEGREE_LOW, DEGREE_HIGH = 6, 4, 10  # mesh peers: asked for, below which and above which that is done
+DEGREE, DEGREE_LOW, DEGREE_HIGH = 6, 4, 10  # mesh peers: the target; below LOW and above HIGH the mesh is changed
 GOSSIP_WINDOW = 3  # heartbeats for which a message is offered to peers outside of the mesh
 START_SECONDS = 30.0
 CLOSE_SECONDS = 2.0
-INTERFACES_SECONDS = 60.0  # how long the addresses of this machine are taken as unchanged
+INTERFACES_SECONDS = 60.0  # from one look at the addresses of this machine to the next
 
 
 @dataclass(frozen=True, slots=True)
 class Listening:
-    """Where one life of the host listens and what it says about that."""
+    """The addresses that one session listens on and announces."""
 
     listen: tuple[str, ...]
     announce: tuple[str, ...]
-    """Replaces what is derived from `listen` when not empty."""
+    """If not empty, replaces the addresses that are derived from `listen`."""
 
 
 class Service:
-    """Host, router and gossip of one life. `run` may be called once."""
+    """Host, router and gossip of one session. `run` may be called once."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class Service:
     def _advertised(self, bound: list[Any]) -> list[Any]:
         if self._where.announce:
             return [Multiaddr(address) for address in self._where.announce]
-        # The library asks with every RPC; the interfaces of this machine change seldom.
+        # The library calls this with every RPC, and the interfaces of this machine seldom change.
         asked = tuple(str(address) for address in bound)
         if self._expanded is None or self._expanded[0] != asked or trio.current_time() > self._expanded[1]:
             found = [Multiaddr(address) for address in listening.expand(asked)]
@@ -101,13 +101,13 @@ class Service:
 
     @property
     def advertised(self) -> tuple[str, ...]:
-        """Full dialable addresses, ending in our peer id."""
+        """Full dialable addresses, which end in our peer id."""
         return tuple(str(address) for address in self.host.get_addrs())
 
     async def run(self, ready: Callable[[], None], stop: trio.Event) -> None:
-        """Serve until `stop` is set, then close in the order that the library survives best.
+        """Serve until `stop` is set. Then close the connections, the gossip services and the host, in this order.
 
-        Raises whatever the library raises, as it comes; OSError if an address cannot be listened on.
+        Raises any error of the library unchanged, and OSError if the node cannot listen on an address.
         """
         try:
             await self._run(ready, stop)
@@ -138,7 +138,7 @@ class Service:
         await self.pubsub.publish(topic, data)
 
     async def follow(self, topics: Collection[str]) -> None:
-        """Hear these topics and no others."""
+        """Follow these topics and no others."""
         for topic in set(self.pubsub.topic_ids) - set(topics):
             await self.pubsub.unsubscribe(topic)
         for topic in sorted(set(topics) - set(self.pubsub.topic_ids)):
@@ -149,14 +149,14 @@ class Service:
         return len(self.pubsub.peer_topics.get(topic, ()))
 
     def followed_by(self, peer_id: str) -> frozenset[str]:
-        """The topics of ours that a connected peer follows."""
+        """The topics of this node that a connected peer follows."""
         identity = ID.from_string(peer_id)
         follow = self.pubsub.peer_topics
         return frozenset(topic for topic in self._gossip.seen_caches if identity in follow.get(topic, ()))
 
     async def ask(self, peer_id: str, request: bytes) -> bytes:
         if self._asking is None:
-            raise AskFailed("this network asks nobody")
+            raise AskFailed("this network sends no requests")
         return await self._asking.ask(peer_id, request)
 
     async def dial(self, peer_id: str, address: str) -> None:
@@ -176,14 +176,15 @@ class Service:
         await self.host.disconnect(ID.from_string(peer_id))
 
     def linked(self) -> frozenset[str]:
-        """Peers with a live connection, whatever swarm they follow."""
+        """Peers of any swarm with an open connection."""
         live = (peer for peer, links in self.swarm.connections.items() if any(not link.is_closed for link in links))
         return frozenset(str(peer) for peer in live)
 
     def route(self, peer_id: str) -> tuple[tuple[str, ...], bool]:
-        """(dialable addresses of a connected peer, whether we dialled it), from its signed record.
+        """(dialable addresses of a connected peer, whether we dialled it).
 
-        Only those at the place that it is connected from: a record may name anybody's.
+        The addresses come from the peer's signed record, which may name any address. So only those at the IP address
+        that the peer is connected from are used.
         """
         identity = ID.from_string(peer_id)
         links = self.swarm.get_connections(identity)
@@ -204,7 +205,7 @@ class Service:
             outbound,
         )
 
-    # What the swarm tells a notifee.
+    # Callbacks of the swarm.
 
     async def connected(self, _network: Any, link: Any) -> None:
         peer_id = str(link.muxed_conn.peer_id)
@@ -229,6 +230,6 @@ class Service:
 
 
 def _source(link: Any) -> str:
-    """The IP address at the other end of a connection; empty when it has ended."""
+    """The IP address at the other end of a connection; empty if the connection has ended."""
     remote = link.muxed_conn.get_remote_address()
     return str(remote[0]) if remote else ""

@@ -1,4 +1,4 @@
-"""What the network of one node is given."""
+"""The settings of one node's network."""
 
 from dataclasses import dataclass, field
 
@@ -8,7 +8,7 @@ from sapo_node.net.defences import NETWORK_DEFENDED, NetworkDefences
 
 @dataclass(frozen=True, slots=True)
 class NetworkSettings:
-    """Settings of one node's network. Addresses are multiaddresses, as the operator wrote them."""
+    """Settings of one node's network. Addresses are multiaddresses as the operator wrote them."""
 
     seed: bytes = field(repr=False)
     """The 32 secret bytes of our Ed25519 key."""
@@ -16,16 +16,16 @@ class NetworkSettings:
     """Hexadecimal."""
     listen: tuple[str, ...] = ("/ip4/0.0.0.0/tcp/0",)
     announce: tuple[str, ...] = ()
-    """Advertised in place of the addresses found on this machine."""
+    """Announced in place of the addresses that are found on this machine."""
     bootstrap: tuple[str, ...] = ()
     anchors: tuple[str, ...] = ()
     """Peers that served this node before its restart. Like `bootstrap`, but a lost anchor is not reported."""
     discover: bool = True
-    """Find nodes of the same swarm on the LAN and on this machine."""
+    """Whether to find nodes of the same swarm on the LAN and on this machine by mDNS."""
     defences: NetworkDefences = NETWORK_DEFENDED
 
     def require_usable(self) -> None:
-        """Raises AddressError for an address that cannot be used, and PortBusyError for a port that is taken."""
+        """Raise AddressError for an address that cannot be used, and PortBusyError for a port that is taken."""
         for text in self.announce:
             addresses.parse_announce(text)
         for text in self.bootstrap:

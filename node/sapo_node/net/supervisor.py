@@ -1,4 +1,4 @@
-"""Runs the network service again and again, whatever it raises, until it is told to stop."""
+"""Runs the network service, and restarts it after any error, until it is stopped."""
 
 import logging
 import random
@@ -22,7 +22,7 @@ async def supervise(
     started: Callable[[], None],
     notify: Notify,
 ) -> None:
-    """Run `session(ready)` until `stop` is set, with back-off between one that failed and the next.
+    """Run `session(ready)` until `stop` is set, with a back-off after each session that failed.
 
     `started` is called once, when the first session is ready. Each restart is reported to `notify`.
     """
@@ -61,14 +61,14 @@ async def set_when_cancelled(stop: trio.Event) -> None:
 
 
 async def cancel_late(stop: trio.Event, scope: trio.CancelScope) -> None:
-    """Cancel `scope` STOP_SECONDS after `stop`: the library may hang while it closes."""
+    """Cancel `scope` STOP_SECONDS after `stop` is set, because the library may hang while it closes."""
     await stop.wait()
     await trio.sleep(STOP_SECONDS)
     scope.cancel()
 
 
 def first_cause(error: BaseException) -> str:
-    """One line about the first exception in a group of groups."""
+    """One line about the first exception in nested exception groups."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return f"{type(error).__name__}: {error}".splitlines()[0][:200]

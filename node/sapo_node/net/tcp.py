@@ -1,4 +1,4 @@
-"""TCP that can be given up: every socket of one host is known, and closed with it."""
+"""A TCP transport that knows every socket of its host, so that it can close them all."""
 
 import weakref
 from typing import Any
@@ -7,7 +7,7 @@ from libp2p.transport.tcp.tcp import TCP
 
 
 class TrackedTcp(TCP):  # type: ignore[misc]
-    """TCP that knows its sockets: the library leaves them open when it fails, or has no time to close them."""
+    """TCP that knows its sockets. The library leaves them open if it fails or has no time to close them."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -19,11 +19,11 @@ class TrackedTcp(TCP):  # type: ignore[misc]
         return self.listeners[-1]
 
     def give_up(self) -> None:
-        """Close them all. A listener left behind would take connections from the one of the next life."""
+        """Close all sockets. An open listener would take connections from the listener of the next session."""
         for stream in list(self.opened):
             stream.stream.socket.close()
         for listener in self.listeners:
-            if listener._nursery is not None:  # noqa: SLF001 - closing its sockets under it would end the process
+            if listener._nursery is not None:  # noqa: SLF001 - closing its sockets while it runs would end the process
                 listener._nursery.cancel_scope.cancel()  # noqa: SLF001
 
     async def dial(self, maddr: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Child processes of a node: how they start, how frames of bytes reach them, and how they end with their parent.
+"""Child processes of a node (the sandbox and the learner): how they start, exchange frames, and end with their parent.
 
-Imports the standard library and trio alone. The sandbox and the learner are such processes.
+Imports only the standard library, trio and `sapo_protocol`.
 """

@@ -1,4 +1,4 @@
-"""A child process with pipes for trio, in a session of its own: it and all that it starts end with this process."""
+"""A child process with pipes for trio, in its own session. It and all that it starts end with this process."""
 
 import os
 import signal
@@ -20,8 +20,8 @@ class ChildProcess:
     def __init__(
         self, argv: Sequence[str], *, env: Mapping[str, str] | None = None, capture_stderr: bool = False
     ) -> None:
-        """`env` None inherits ours, and so does an stderr that is not captured."""
-        # Started from this very thread: the parent-death signal follows the thread, and a pool's thread is mortal.
+        """If `env` is None, the child inherits this environment. If stderr is not captured, it inherits stderr."""
+        # Started in this thread: the kernel ends the child when the thread that started it ends, as pool threads do.
         self._process = subprocess.Popen(
             [sys.executable, "-I", "-S", str(_LAUNCH), str(os.getpid()), *argv],
             stdin=subprocess.PIPE,
@@ -29,20 +29,20 @@ class ChildProcess:
             stderr=subprocess.PIPE if capture_stderr else None,
             env=None if env is None else dict(env),
             bufsize=0,
-            start_new_session=True,  # a Ctrl-C at the terminal reaches the node alone, which then ends us in order
+            start_new_session=True,  # Ctrl-C at the terminal reaches only the node, which then ends the child
         )
         self.stdin, self.stdout = _stream(self._process.stdin), _stream(self._process.stdout)
         self.stderr = _stream(self._process.stderr) if capture_stderr else None
 
     @property
     def pid(self) -> int:
-        """Its process id; its own until `end` has returned."""
+        """The process id of the child. No other process gets this id until `end` has returned."""
         return self._process.pid
 
     async def end(self, *, grace: float) -> int:
-        """End the child and everything in its session, and reap it; `grace` seconds to do so by itself.
+        """End the child and everything in its session, reap it, and return its exit status as `subprocess` does.
 
-        Its exit status, as `subprocess` gives it.
+        If `grace` is above 0, the child first gets SIGTERM and `grace` seconds to end by itself.
         """
         await self.stdin.aclose()
         if grace:
@@ -58,16 +58,16 @@ class ChildProcess:
         return status
 
     async def exited(self) -> None:
-        """Wait until it has ended by itself."""
+        """Wait until the child has ended."""
         while self._is_running():  # noqa: ASYNC110 - an exit sets no trio.Event
             await trio.sleep(_POLL)
 
     def _is_running(self) -> bool:
-        """Whether it runs; leaves it unreaped, so that the number of its group cannot be reused before we kill it."""
+        """Whether the child runs. Does not reap it, so that the kernel cannot reuse its group id before we kill it."""
         return os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
 
     def _signal(self, number: signal.Signals) -> None:
-        """Signal the unreaped process and all that it started: it leads its own process group."""
+        """Send a signal to the unreaped child and all that it started: the child leads its own process group."""
         try:
             os.killpg(self._process.pid, number)
         except (ProcessLookupError, PermissionError):

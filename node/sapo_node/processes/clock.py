@@ -1,4 +1,4 @@
-"""Where the time of day comes from, so that epochs can be driven by hand."""
+"""Sources of Unix time: the machine's clock, and one that a test or a simulation drives."""
 
 import time
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ class SystemClock:
 
 @dataclass
 class TrioClock:
-    """Unix time counted by trio's clock from a chosen start: virtual wherever trio's clock is."""
+    """Unix time from a chosen start, counted by trio's clock. It is virtual if trio's clock is virtual."""
 
     start: float
 

@@ -1,7 +1,7 @@
 """Framed messages between the processes of one node: 4-byte little-endian length, then UTF-8 JSON.
 
-Guarantees on both sides: nothing over the caller's limit is written, read or allocated; numbers are finite; bytes
-that are no such frame raise FrameError. Never pickle: a child that scores peers' text may be under their control.
+Neither side writes, reads or allocates more than the caller's limit. Numbers are finite. All other bytes raise
+FrameError. The format is not pickle, because a peer's text may have taken control of the child that scores it.
 """
 
 import json
@@ -14,19 +14,19 @@ import trio
 from sapo_protocol.errors import LocalError
 
 MAX_FRAME = 64 * 1024 * 1024
-"""Upper bound of any frame in bytes; callers pass tighter ones."""
+"""Upper limit of any frame in bytes. Callers pass lower limits."""
 
 _HEADER = 4
 
 
 class FrameError(LocalError):
-    """The other end of a pipe sent, or was about to be sent, something that is no frame within the limit."""
+    """Bytes from a pipe, or a value for it, are not a frame within the limit."""
 
 
 def read_frame(fd: int, limit: int = MAX_FRAME) -> Any | None:
-    """Block until one frame has arrived on `fd`; None at a clean end of input.
+    """Block until one frame has arrived on `fd`. None if the input ends before a frame begins.
 
-    Raises FrameError for an end inside a frame, an oversize length or a body that is not our JSON.
+    Raises FrameError if the input ends inside a frame, the length is above `limit`, or the body is not plain JSON.
     """
     header = _read_exactly(fd, _HEADER)
     if header is None:
@@ -38,14 +38,14 @@ def read_frame(fd: int, limit: int = MAX_FRAME) -> Any | None:
 
 
 def write_frame(fd: int, value: Any, limit: int = MAX_FRAME) -> None:
-    """Block until `value` is written to `fd`. Raises FrameError before the first byte when it does not fit."""
+    """Block until `value` is written to `fd`. Raises FrameError, before the first byte, if it exceeds `limit`."""
     data = memoryview(_encode(value, limit))
     while data:
         data = data[os.write(fd, data) :]
 
 
 async def receive_frame(stream: trio.abc.ReceiveStream, limit: int = MAX_FRAME) -> Any | None:
-    """One frame from a trio stream; None at a clean end. Raises FrameError as `read_frame` does."""
+    """One frame from a trio stream. None if the stream ends before a frame begins. Raises as `read_frame` does."""
     header = await _receive_exactly(stream, _HEADER)
     if header is None:
         return None
@@ -56,7 +56,7 @@ async def receive_frame(stream: trio.abc.ReceiveStream, limit: int = MAX_FRAME) 
 
 
 async def send_frame(stream: trio.abc.SendStream, value: Any, limit: int = MAX_FRAME) -> None:
-    """Send `value` as one frame. Raises FrameError before the first byte when it does not fit."""
+    """Send `value` as one frame. Raises FrameError, before the first byte, if it exceeds `limit`."""
     await stream.send_all(_encode(value, limit))
 
 
@@ -101,7 +101,7 @@ def _body_size(header: bytes, limit: int) -> int:
 
 
 def _read_exactly(fd: int, size: int) -> bytes | None:
-    """`size` bytes, or None when the input ends before the first of them."""
+    """`size` bytes, or None if the input ends before the first of them."""
     data = bytearray()
     while len(data) < size:
         chunk = os.read(fd, min(size - len(data), 1 << 20))

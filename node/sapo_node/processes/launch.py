@@ -1,7 +1,7 @@
-"""Run as a script between fork and exec of a child process: makes the child die with its parent, then becomes it.
+"""A script that makes a child process end with its parent, and then executes the program of the child.
 
 `python -I -S launch.py PARENT_PID PROGRAM ARGUMENT...`. The kernel keeps the parent-death signal across exec. A
-`preexec_fn` would run the same call inside a fork of the node's threads, where it may deadlock.
+`preexec_fn` would make the same call in a fork of the node, which has threads, where it may deadlock.
 """
 
 import ctypes
@@ -13,9 +13,9 @@ PR_SET_PDEATHSIG = 1
 
 
 def die_with_parent(parent: int) -> None:
-    """Have the kernel kill this process with SIGKILL when the thread that started it ends; Linux only.
+    """On Linux, let the kernel send this process SIGKILL when the thread that started it ends.
 
-    Exits at once when `parent` is already gone. A change of credentials clears the setting: call this again then.
+    Exits at once if `parent` has already ended. A change of credentials clears the setting: call this again after it.
     """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
@@ -25,4 +25,4 @@ def die_with_parent(parent: int) -> None:
 
 if __name__ == "__main__":
     die_with_parent(int(sys.argv[1]))
-    os.execvp(sys.argv[2], sys.argv[2:])  # noqa: S606 - the whole point: become the program, with no shell
+    os.execvp(sys.argv[2], sys.argv[2:])  # noqa: S606 - runs the program without a shell

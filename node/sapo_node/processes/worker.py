@@ -1,8 +1,12 @@
-"""One child process that answers framed requests, kept alive.
+"""Runs one child process that answers framed requests, and replaces it if it fails.
 
-Guarantees: a request is answered by the child it was sent to or raises WorkerFailed; a child that dies, answers late
-or speaks nonsense is killed, reaped and replaced with back-off; no child outlives this process. The child speaks
-frames on its stdin and stdout, begins with {"ready": {...}}, or with {"fatal": "one line"} when no restart can help.
+- The child that got a request answers it, or the request raises WorkerFailed.
+- If a child dies, answers late or sends an invalid frame, the worker kills it, reaps it, and starts a new child after
+  a back-off.
+- No child outlives this process.
+
+The child reads frames from stdin and writes frames to stdout. Its first frame is {"ready": {...}}, or
+{"fatal": "one line"} if no restart can help.
 """
 
 import logging
@@ -25,19 +29,20 @@ else:
 
 FIRST_BACKOFF = 0.2
 MAX_BACKOFF = 10.0
+"""Seconds from the end of a child to the next start: the first, and the longest. Each restart doubles them."""
 STOP_GRACE = 3.0
 """Seconds between SIGTERM and SIGKILL when the worker is cancelled."""
 START_ATTEMPTS = 3
-"""How often a child may die before its first ready frame ever; later deaths are always repaired."""
+"""Children that may die before one has been ready. After that the worker replaces every child that dies."""
 
 
 class WorkerFailed(LocalError):
-    """The child died, was late or spoke nonsense; the request was not answered."""
+    """The child did not answer the request: it died, was late or sent an invalid frame."""
 
 
 @dataclass(slots=True, eq=False)
 class _Child:
-    """One life of the child process."""
+    """One run of the child process."""
 
     process: ChildProcess
     pending_queue: trio.MemorySendChannel[Any]
@@ -47,7 +52,7 @@ class _Child:
 
 
 class Worker:
-    """A restarting child process with one request at a time. `run` must be running for `request` to work."""
+    """A child process that handles one request at a time. `request` works only while `run` runs."""
 
     def __init__(
         self,
@@ -59,7 +64,10 @@ class Worker:
         reply_limit: int = MAX_FRAME,
         log: logging.Logger | None = None,
     ) -> None:
-        """`argv` starts the child, `start_deadline` bounds its way to ready in seconds, `env` None inherits ours."""
+        """`argv` starts the child, which must be ready within `start_deadline` seconds.
+
+        If `env` is None, the child inherits this environment.
+        """
         self.name = name
         self.ready: Mapping[str, Any] = {}
         self.restarts = 0
@@ -75,10 +83,9 @@ class Worker:
         self._backoff = FIRST_BACKOFF
 
     async def run(self, task_status: TaskStatus = trio.TASK_STATUS_IGNORED) -> None:
-        """Keep the child alive until cancelled; started once it is ready for the first time.
+        """Run the child, and replace it if it ends, until cancelled. Reports started when the first child is ready.
 
-        Raises LocalError when the child says its start can never work, or dies START_ATTEMPTS times before it was
-        ever ready.
+        Raises LocalError if a child sends a fatal frame, or if START_ATTEMPTS children die before one has been ready.
         """
         starts = 0
         try:
@@ -99,10 +106,10 @@ class Worker:
             self._announce(None)
 
     async def request(self, value: Mapping[str, Any], *, deadline: float) -> Any:
-        """Ask the child; the reply within `deadline` seconds, counted from when it is this request's turn.
+        """Send a request to the child and return its reply. `deadline` counts, in seconds, from this request's turn.
 
-        Raises WorkerFailed when the child dies, is late or is not up in time, FrameError when `value` is too large.
-        A request that is cancelled midway costs the child its life, for its late reply would answer the next one.
+        Raises WorkerFailed if the child dies, is late or is not ready in time, and FrameError if `value` is too large.
+        If the request is cancelled midway, the worker kills the child: its late reply would answer the next request.
         """
         async with self._turn:
             with trio.move_on_after(deadline):
@@ -125,7 +132,7 @@ class Worker:
             reply = await child.outbox.receive()
             answered = True
         except FrameError:
-            # Refused before its first byte, so the child has not seen it.
+            # The frame was refused before its first byte, so the child has not seen the request.
             child.asked, answered = False, True
             raise
         except (trio.BrokenResourceError, trio.ClosedResourceError, trio.EndOfChannel) as error:
@@ -137,7 +144,7 @@ class Worker:
         return reply
 
     async def _live(self, task_status: TaskStatus, *, first: bool) -> bool:
-        """Run one child from start to reaping; whether it became ready. Raises LocalError on its fatal frame."""
+        """Run one child from start to reaping. Returns whether it became ready. Raises LocalError for a fatal frame."""
         child = self._start()
         became_ready = False
         gracefully = True
@@ -153,7 +160,7 @@ class Worker:
             gracefully = False
         except FrameError as error:
             gracefully = False
-            self._log.warning("the %s process spoke nonsense: %s", self.name, error)
+            self._log.warning("the %s process sent an invalid frame: %s", self.name, error)
         except WorkerFailed as error:
             gracefully = False
             self._log.warning("%s", error)
@@ -181,7 +188,7 @@ class Worker:
         return ready
 
     async def _serve(self, child: _Child) -> None:
-        """Hand replies over until the child ends or is condemned."""
+        """Pass replies on until the child ends or is condemned."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._pump, child)
             await child.condemned.wait()
@@ -191,17 +198,17 @@ class Worker:
         try:
             while (frame := await receive_frame(child.process.stdout, self._reply_limit)) is not None:
                 if not child.asked:
-                    self._log.warning("the %s process replied to no request", self.name)
+                    self._log.warning("the %s process sent a reply without a request", self.name)
                     return
                 child.asked = False
                 child.pending_queue.send_nowait(frame)
         except (FrameError, trio.BrokenResourceError) as error:
-            self._log.warning("the %s process spoke nonsense: %s", self.name, error)
+            self._log.warning("the %s process sent an invalid frame: %s", self.name, error)
         finally:
             self._condemn(child)
 
     def _condemn(self, child: _Child) -> None:
-        """No request may use this child any more; `run` kills and replaces it."""
+        """Let no request use this child any more. `run` then kills and replaces it."""
         if self._child is child:
             self._announce(None)
         child.pending_queue.close()

@@ -1,4 +1,4 @@
-"""What the parts of one node have in common."""
+"""The swarm, clock, key and random generator that the parts of one node share."""
 
 import random
 from dataclasses import dataclass
@@ -10,13 +10,13 @@ from sapo_protocol import Manifest
 
 @dataclass(frozen=True, slots=True)
 class SwarmContext:
-    """One node's place in one swarm. The parts of the node share the object, and with it the random generator."""
+    """One node in one swarm. All parts of the node share this object, and with it the random generator."""
 
     manifest: Manifest
     """The rules of the swarm."""
     clock: Clock
-    """Unix time, which says which epoch runs."""
+    """Unix time, from which the node computes the epoch."""
     identity: Identity
     """The node's own key."""
     rng: random.Random
-    """Every random choice of the node comes from here: a simulation hands in a seeded generator."""
+    """Makes every random choice of the node. A simulation passes a seeded generator."""

@@ -1,10 +1,12 @@
-"""This node's own rounds: counters that are never used twice, and the signed bytes that were published under them.
+"""This node's own rounds: counters that it never uses twice, and the signed messages that it published under them.
 
-A counter is reserved, durably, before anything is generated for it; the signed message is stored before it is
-published and re-sent verbatim. Two envelopes under one (epoch, counter) would be equivocation, and the key would
-be banned for good: so a key that is older than this state, and a state that is not where it was (restored, copied, or
-its machine was), first listens for two epochs. Then it waits for a random moment more: of two copies that started
-together, the one that waits longer hears the other.
+The node reserves a counter, durably, before it generates anything for it. It stores the signed message before it
+publishes the message. After a restart it sends the same bytes again.
+
+Two envelopes of one key for one (epoch, counter) are an equivocation, and peers ban the key for good. So before it
+publishes, a node listens for LISTEN_EPOCHS epochs in three cases: the key is older than this state, the state may have
+been restored or copied (see `location`), or the machine was restarted. Then it listens for a random part of
+LISTEN_SPREAD epochs more: if two copies start together, the copy that listens longer hears the other one.
 """
 
 import random
@@ -24,14 +26,15 @@ CREATE TABLE IF NOT EXISTS published (
 
 LISTEN_EPOCHS = 2
 LISTEN_SPREAD = 0.5
-"""Share of an epoch over which the ends of listening are spread."""
+"""Part of an epoch over which nodes spread the end of listening."""
 
 _RECOGNISED_EPOCHS = 16
-"""Own envelopes are told from a copy's for this long, which outlasts the window also where the clock was set back."""
+"""Epochs for which the node remembers its own envelopes. Longer than peers accept them, in case the clock was set back.
+"""
 
 
 class KeyInUseElsewhere(LocalError):
-    """An envelope of this node's own key arrived that this node did not write."""
+    """An envelope arrived that this node's key signed and that this node did not write."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +46,7 @@ class Slot:
 
 
 class Counters:
-    """Rounds reserved and published by this node's key."""
+    """Rounds that this node reserved and published."""
 
     def __init__(
         self,
@@ -55,8 +58,8 @@ class Counters:
         rng: random.Random,
         location: StateLocation | None = None,
     ) -> None:
-        """`key_is_new`: the key was made for this state, so nobody can have used it before. `location`: where the state
-        lies, None for one that nobody can copy.
+        """`key_is_new`: the key was created for this state, so no other state can have used it. `location`: the folder
+        of the state, or None for a state in memory, which nobody can copy.
         """
         self._database = database
         self._manifest = manifest
@@ -68,7 +71,7 @@ class Counters:
         until = 0.0
         if row is not None or not key_is_new:
             spread = rng.uniform(0, LISTEN_SPREAD) * manifest.epoch_seconds
-            # From the latest epoch that anything here knows of: the clock may be behind.
+            # From the latest epoch that the clock, the database or the location knows: the clock may be behind.
             latest = max(self.epoch(now), location.latest()[0] if location else -1)
             until = epoch_start(manifest, latest + LISTEN_EPOCHS) + spread
         with database.transaction(durable=True):
@@ -76,31 +79,31 @@ class Counters:
             database.execute("INSERT INTO listening VALUES (?, ?)", until, fingerprint)
 
     def _is_behind(self) -> bool:
-        """Whether this database is older than the note beside it."""
+        """Whether this database is older than the counter that is noted beside it."""
         if self._location is None:
             return False
         row = self._database.row("SELECT epoch, next - 1 FROM counters ORDER BY epoch DESC LIMIT 1")
         return self._location.latest() > (row or (-1, -1))
 
     def epoch(self, now: float) -> int:
-        """This node's epoch, which never runs backwards, whatever its clock does."""
+        """This node's epoch. It never goes back, even if the clock does."""
         row = self._database.row("SELECT max(epoch) FROM counters")
         latest: int | None = row[0] if row else None
         current = epoch_at(self._manifest, now)
         return current if latest is None else max(current, latest)
 
     def listening_seconds(self, now: float) -> float:
-        """For how much longer this node must not publish."""
+        """Seconds that are left until this node may publish."""
         row = self._database.row("SELECT until FROM listening")
         return max(0.0, row[0] - now) if row else 0.0
 
     def _may_be_lost(self, epoch: int) -> bool:
-        """Whether this key may have signed in an epoch what this state does not have."""
+        """Whether this key may have signed envelopes of `epoch` that this state does not hold."""
         row = self._database.row("SELECT until FROM listening WHERE until > 0")
         return row is not None and epoch <= epoch_at(self._manifest, row[0]) - LISTEN_EPOCHS
 
     def reserve(self, now: float) -> Slot | None:
-        """The next unused counter, durably taken; None when this epoch's are used up, or before the genesis."""
+        """Reserve the next unused counter, durably. None if the epoch has no counter left, or before the genesis."""
         with self._database.transaction(durable=True):
             epoch = self.epoch(now)
             if epoch < 0:
@@ -125,19 +128,22 @@ class Counters:
             )
 
     def recent(self) -> list[bytes]:
-        """The signed messages of this and the last epoch, to be sent again as they are after a restart."""
+        """The signed messages of this epoch and the one before. After a restart the node sends the same bytes again."""
         return [
             row[0]
             for row in self._database.rows("SELECT message FROM published WHERE message != x'' ORDER BY epoch, counter")
         ]
 
     def recognise(self, envelope_id: bytes, epoch: int) -> None:
-        """Check that this node wrote an envelope of its own key, or that it may be lost with an earlier state: of no
-        later epoch than the one in which this state began to listen. Raises KeyInUseElsewhere.
+        """Check that this node wrote an envelope of its own key, or that an earlier, lost state may have written it.
+
+        The second is possible up to the epoch in which this state began to listen. Raises KeyInUseElsewhere for any
+        other envelope.
         """
         known = self._database.row("SELECT 1 FROM published WHERE envelope_id = ?", envelope_id)
         if known is None and not self._may_be_lost(epoch):
             raise KeyInUseElsewhere(
-                "this node's key is in use elsewhere, or was with a state that is lost: an envelope arrived that it "
-                "does not know; stop the other node, or start with a new key: going on would look like equivocation"
+                "this node's key is in use elsewhere, or was in use with a state that is lost: an envelope of this key "
+                "arrived that this node did not write; stop the other node, or start with a new key: peers ban a key "
+                "for good if two nodes use it"
             )

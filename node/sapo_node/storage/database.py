@@ -1,8 +1,8 @@
-"""The node's durable memory: one SQLite file in WAL mode, opened by one process.
+"""The node's durable state: one SQLite file in WAL mode, opened by one process.
 
-Each part of the node owns its tables and creates them here through `SCHEMA` strings of its own module. A transaction
-either happens or raises StateError; a killed process loses nothing that was committed. What must survive a power cut
-as well (counters) is committed with `durable=True`.
+Each part of the node owns its tables: its module defines them in a `SCHEMA` string, and `Database` creates them. A
+transaction commits or raises StateError. A killed process loses nothing that was committed. A transaction with
+`durable=True` (counters) also survives a power cut.
 """
 
 import json
@@ -18,7 +18,9 @@ from sapo_protocol import LocalError
 SCHEMA_VERSION = 2
 
 _FAILURES = (sqlite3.Error, sqlite3.Warning, UnicodeDecodeError, OverflowError)
-"""What the sqlite3 module raises: the last two where a damaged file holds text that is not UTF-8, or a huge number."""
+"""Errors of the sqlite3 module. It raises the last two if a damaged file holds text that is not UTF-8, or a huge
+number.
+"""
 
 _MACHINE = frozenset(
     {
@@ -32,7 +34,9 @@ _MACHINE = frozenset(
         sqlite3.SQLITE_READONLY,
     }
 )
-"""Result codes that blame the disk or its permissions. Every other code blames the file."""
+"""Result codes for a problem of the machine: disk, memory, locks or permissions. Every other code means that the file
+is damaged.
+"""
 
 
 class StateError(LocalError):
@@ -40,12 +44,12 @@ class StateError(LocalError):
 
 
 class Database:
-    """A connection that turns every SQLite failure into one StateError line."""
+    """A connection that raises every SQLite failure as a StateError of one line."""
 
     def __init__(self, path: Path | None, schema: tuple[str, ...], *, read_only: bool = False) -> None:
         """Open or create the database at `path` (in memory for None) with the tables of `schema`.
 
-        Raises StateError where `path` is no database of this version, or, for `read_only`, where nothing is there.
+        Raises StateError if `path` is not a database of this version. With `read_only`, the file must exist.
         """
         self._where = str(path) if path else "in memory"
         if path:
@@ -74,7 +78,7 @@ class Database:
         (version,) = self._connection.execute("PRAGMA user_version").fetchone()
         (tables,) = self._connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
         if version == 0 and (tables or not may_be_empty):
-            raise StateError(f"{self._where} is no database of sapo-node: move it away, or choose another --state")
+            raise StateError(f"{self._where} is not a database of sapo-node: move it away, or choose another --state")
         if version not in (0, SCHEMA_VERSION):
             raise StateError(
                 f"{self._where} was written by another version of sapo-node (schema {version}); use the version that "
@@ -88,7 +92,7 @@ class Database:
             raise sqlite3.DatabaseError("integrity check failed")
         run("PRAGMA journal_mode = WAL")
         run("PRAGMA synchronous = NORMAL")
-        if is_new:  # before the tables: a database whose creation was interrupted is then known as one of this program
+        if is_new:  # before the tables, so that a database whose creation was interrupted is recognised
             run(f"PRAGMA user_version = {SCHEMA_VERSION}")
         else:
             self._add_columns(schema)
@@ -107,7 +111,7 @@ class Database:
                         self.execute(f"ALTER TABLE {table} ADD COLUMN {name} {kind} {constraint}")
 
     def check(self) -> None:
-        """Read the whole database. Raises StateError where any of it is damaged."""
+        """Read the whole database. Raises StateError if any part is damaged."""
         with self._errors():
             if self._connection.execute("PRAGMA integrity_check(1)").fetchone() != ("ok",):
                 raise sqlite3.DatabaseError("integrity check failed")
@@ -126,8 +130,8 @@ class Database:
     def _state_error(self, error: Exception) -> StateError:
         if "no such table" in str(error):
             return StateError(
-                f"state database {self._where} is from an older version ({error}): start the node once with this one, "
-                f"which adds what is missing"
+                f"state database {self._where} is from an older version ({error}): start the node once with this "
+                f"version, which adds the missing tables"
             )
         if getattr(error, "sqlite_errorcode", 0) & 0xFF in _MACHINE:  # the low byte is the primary result code
             return StateError(f"state database {self._where}: {error}; free disk space or check its permissions")
@@ -136,16 +140,16 @@ class Database:
     def _damaged(self, error: Exception) -> StateError:
         return StateError(
             f"state database {self._where} is damaged ({error}); restore it from a backup, or move its folder away "
-            f"to begin anew"
+            f"to start with an empty state"
         )
 
     @contextmanager
     def transaction(self, *, durable: bool = False) -> Iterator[None]:
-        """All writes inside commit together or not at all; nested use joins the outer transaction."""
+        """All writes inside commit together or not at all. A nested transaction joins the outer one."""
         if self._connection.in_transaction:
             yield
             return
-        with self._errors((sqlite3.Error,)):  # what else is raised inside is the caller's
+        with self._errors((sqlite3.Error,)):  # other errors come from the caller's code inside
             if durable:
                 self._connection.execute("PRAGMA synchronous = FULL")
             self._connection.execute("BEGIN IMMEDIATE")
@@ -159,7 +163,7 @@ class Database:
                     self._connection.execute("PRAGMA synchronous = NORMAL")
 
     def execute(self, statement: str, *values: Any) -> int:
-        """Run one statement; the number of rows it changed."""
+        """Run one statement and return the number of rows that it changed."""
         try:
             return self._connection.execute(statement, values).rowcount
         except _FAILURES as error:
@@ -178,7 +182,7 @@ class Database:
         return rows[0] if rows else None
 
     def documents(self, query: str, *values: Any) -> list[dict[str, Any]]:
-        """The rows of a query for one column of JSON objects. Raises StateError where one is no JSON object."""
+        """The rows of a query for one column of JSON objects. Raises StateError if a row is not a JSON object."""
         return [self._document(text) for (text,) in self.rows(query, *values)]
 
     def _document(self, text: Any) -> dict[str, Any]:
@@ -196,9 +200,9 @@ class Database:
 
 
 def _require_file(path: Path, *, may_be_missing: bool) -> None:
-    """Raises StateError for a pipe, on which SQLite would wait for ever, and for a folder.
+    """Raise StateError for a folder, and for a pipe, on which SQLite would wait for ever.
 
-    The file is not opened here: closing it would take away the locks that SQLite may hold on it in this process.
+    Does not open the file: closing it would release the locks that SQLite may hold on it in this process.
     """
     try:
         is_file = stat.S_ISREG(path.stat().st_mode)
@@ -211,4 +215,4 @@ def _require_file(path: Path, *, may_be_missing: bool) -> None:
     except OSError as error:
         raise StateError(f"cannot read the state database {path}: {error.strerror}; choose another --state") from error
     if not is_file:
-        raise StateError(f"{path} is no file, so it is no state database: move it away, or choose another --state")
+        raise StateError(f"{path} is not a file, so not a state database: move it away, or choose another --state")

@@ -1,6 +1,4 @@
-"""The node's identity on disk: one Ed25519 key, PKCS#8 PEM, optionally under a passphrase, readable by its owner
-alone.
-"""
+"""The node's key on disk: one Ed25519 key in PKCS#8 PEM, optionally under a passphrase. Only its owner can read it."""
 
 import os
 import stat
@@ -15,18 +13,18 @@ from sapo_protocol import LocalError, peer_id
 from sapo_protocol.files import NoSuchFile, read_bounded
 
 _MAX_KEY_FILE = 16_384
-PASSPHRASE_VARIABLE = "SAPO_NODE_PASSPHRASE"  # noqa: S105 - a name, no secret
+PASSPHRASE_VARIABLE = "SAPO_NODE_PASSPHRASE"  # noqa: S105 - a name, not a secret
 """Environment variable that holds the passphrase of the key file."""
 _OTHERS_MAY_READ = stat.S_IRWXG | stat.S_IRWXO
 
 
 class PassphraseNeeded(LocalError):
-    """The key file is encrypted and no passphrase, or a wrong one, was given."""
+    """The key file is encrypted, and the passphrase is missing or wrong."""
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """A private key and what follows from it."""
+    """A private key, with its public key and peer id."""
 
     key: Ed25519PrivateKey
 
@@ -37,7 +35,7 @@ class Identity:
 
     @property
     def peer_id(self) -> str:
-        """The public key as people and libp2p write it."""
+        """The peer id: the public key as text, as libp2p writes it."""
         return peer_id(self.public_key)
 
     @property
@@ -46,12 +44,12 @@ class Identity:
         return self.key.private_bytes_raw()
 
     def sign(self, message: bytes) -> bytes:
-        """An Ed25519 signature, 64 bytes."""
+        """The Ed25519 signature of `message`, 64 bytes."""
         return self.key.sign(message)
 
 
 def create_key(path: Path, passphrase: str | None = None) -> Identity:
-    """Write a new key to `path`, mode 0600. Raises LocalError when the file exists or cannot be written."""
+    """Write a new key to `path`, mode 0600. Raises LocalError if the file exists or cannot be written."""
     key = Ed25519PrivateKey.generate()
     pem = _pem(key, passphrase)
     _make_parent(path)
@@ -59,7 +57,7 @@ def create_key(path: Path, passphrase: str | None = None) -> Identity:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     except FileExistsError as error:
         raise LocalError(
-            f"{path} exists; a key is never overwritten: name another file or move this one away"
+            f"{path} exists, and a key is never overwritten: give another path, or move this file away"
         ) from error
     except OSError as error:
         raise LocalError(f"cannot write the key file {path}: {error.strerror}") from error
@@ -69,7 +67,7 @@ def create_key(path: Path, passphrase: str | None = None) -> Identity:
             file.flush()
             os.fsync(file.fileno())
     except OSError as error:
-        path.unlink(missing_ok=True)  # half a key would be in the way of the next attempt
+        path.unlink(missing_ok=True)  # a partial file would make the next attempt fail
         raise LocalError(f"cannot write the key file {path}: {error.strerror}") from error
     return Identity(key)
 
@@ -85,7 +83,7 @@ def _pem(key: Ed25519PrivateKey, passphrase: str | None) -> bytes:
 
 
 def _bytes(passphrase: str) -> bytes:
-    """The passphrase as the terminal or the environment gave it, which need not be UTF-8."""
+    """The bytes of the passphrase as the terminal or the environment gave them. They may not be UTF-8."""
     return passphrase.encode("utf-8", "surrogateescape")
 
 
@@ -93,21 +91,22 @@ def _make_parent(path: Path) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError) as error:
-        raise LocalError(f"{path.parent} is no folder, so no key can lie in it: give another path") from error
+        raise LocalError(f"{path.parent} is not a folder, so it cannot hold a key: give another path") from error
     except OSError as error:
-        raise LocalError(f"cannot make the folder {path.parent}: {error.strerror}") from error
+        raise LocalError(f"cannot create the folder {path.parent}: {error.strerror}") from error
 
 
 def load_key(path: Path, passphrase: str | None = None) -> Identity:
     """Read a key file.
 
-    Raises NoSuchFile, PassphraseNeeded, and LocalError for a file that others can read or that holds no Ed25519 key.
+    Raises NoSuchFile or PassphraseNeeded. Raises LocalError if other users can read the file, or if it holds no Ed25519
+    key.
     """
     pem = _read(path)
     is_encrypted = b"ENCRYPTED" in pem
     if passphrase and not is_encrypted and b"PRIVATE KEY" in pem:
         raise LocalError(
-            f"{path} has no passphrase, and one was given: leave out --passphrase, unset {PASSPHRASE_VARIABLE}"
+            f"{path} has no passphrase, but one was given: leave out --passphrase, and unset {PASSPHRASE_VARIABLE}"
         )
     if is_encrypted and not passphrase:
         raise PassphraseNeeded(f"{path} has a passphrase: give it with --passphrase or in {PASSPHRASE_VARIABLE}")
@@ -132,21 +131,21 @@ def _read(path: Path) -> bytes:
     except NoSuchFile as error:
         if path.is_symlink():
             raise LocalError(
-                f"{path} is a link to {path.readlink()}, where nothing is: put the key there, or give another path "
+                f"{path} is a link to {path.readlink()}, which does not exist: put the key there, or give another path "
                 f"with --key"
             ) from error
-        raise NoSuchFile(f"no key file {path}; make one with: sapo-node keygen --key {path}") from error
+        raise NoSuchFile(f"there is no key file {path}; create one with: sapo-node keygen --key {path}") from error
     if mode & _OTHERS_MAY_READ:
-        raise LocalError(f"{path} can be read by others (mode {stat.S_IMODE(mode):04o}); run: chmod 600 {path}")
+        raise LocalError(f"other users can read {path} (mode {stat.S_IMODE(mode):04o}); run: chmod 600 {path}")
     return pem
 
 
 def _why_no_key(path: Path, pem: bytes) -> str:
     if b"PUBLIC KEY" in pem:
-        return f"{path} holds a public key; a node needs the private key: give the path of that with --key"
+        return f"{path} holds a public key; a node needs the private key: give its path with --key"
     if b"OPENSSH PRIVATE KEY" in pem:
         return f"{path} holds a key in OpenSSH's format; a node needs PKCS#8 PEM: give another path with --key"
     return (
-        f"{path} is {'damaged' if pem.strip() else 'empty'}. Restore your copy; a new key is a new node. To begin "
-        f"anew, move it away first"
+        f"{path} is {'damaged' if pem.strip() else 'empty'}: restore your copy of it; or move it away and create a new "
+        f"key, which peers see as a new node"
     )

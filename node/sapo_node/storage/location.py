@@ -1,12 +1,14 @@
-"""Whether a state is still the one that was last used: the same files in the same place, and no older than they were.
+"""Detects a state folder that was restored or copied since the node last used it.
 
-A key that signs two contents for one round is banned for good, and an honest operator comes there easily: a backup put
-back, a folder copied to a second machine, a cloned container. None of these can be told from the contents of the
-folder alone, so two things beside the database are watched. The lock file is never written after it was made, so
-whoever copies or restores it changes its inode or the time of its last change, and a clone of the whole machine has
-another boot id. And the latest counter is noted in a file of its own, so that an older database beside it shows.
+Peers ban a key for good if it signs two contents for one round. An honest operator can cause this: by a backup that is
+restored, a folder that is copied to a second machine, or a cloned container. The database cannot show any of these, so
+the node also looks at two files beside it:
 
-A machine that is cloned while it runs, memory and all, cannot be noticed from inside.
+- The lock file. Nothing writes to it after its creation, so a copied or restored lock file has another inode or change
+  time. On a clone of the whole machine, the boot id differs.
+- The file `latest`, which holds the latest counter. If the database is older than this file, it was restored.
+
+The node cannot detect that its machine was cloned, memory included, while it ran.
 """
 
 import os
@@ -18,16 +20,16 @@ _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 class StateLocation:
-    """The folder of one key in one swarm, as a thing that can be moved, copied and restored."""
+    """The state folder of one key in one swarm."""
 
     def __init__(self, folder: Path) -> None:
-        """`folder` holds the lock file already."""
+        """`folder` must hold the lock file."""
         self._folder = folder
         self._latest = folder / "latest"
 
     @property
     def fingerprint(self) -> str:
-        """Changes when the folder is copied or restored, and when the machine starts anew."""
+        """A text that changes when the folder is copied or restored, and when the machine is restarted."""
         try:
             lock = (self._folder / "lock").stat()
             boot = _BOOT_ID.read_text("ascii").strip() if _BOOT_ID.exists() else ""
@@ -36,13 +38,13 @@ class StateLocation:
         return f"{boot} {lock.st_dev} {lock.st_ino} {lock.st_ctime_ns}"
 
     def note(self, epoch: int, counter: int) -> None:
-        """Remember a reserved counter outside of the database, if it is the latest ever: clocks go back."""
+        """Note a reserved counter in the file, unless a later one is there: the clock may have been set back."""
         if (epoch, counter) <= self.latest():
             return
         try:
             descriptor = os.open(self._latest, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
-                # One width, so that a shorter number leaves nothing of a longer one behind.
+                # Numbers of fixed width, so that each note overwrites the one before completely.
                 os.pwrite(descriptor, b"%020d %020d\n" % (epoch, counter), 0)
             finally:
                 os.close(descriptor)
@@ -50,7 +52,7 @@ class StateLocation:
             raise LocalError(f"cannot write {self._latest}: {error.strerror}; free disk space") from error
 
     def latest(self) -> tuple[int, int]:
-        """(epoch, counter) of the last note; (-1, -1) when there is none."""
+        """(epoch, counter) of the last note; (-1, -1) if there is none."""
         try:
             epoch, counter = self._latest.read_text("ascii").split()
             return int(epoch), int(counter)

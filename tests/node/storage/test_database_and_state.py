@@ -108,11 +108,11 @@ def other_version(path):
 
 NO_STATE = {
     no_file: "sapo-node start",
-    folder: "no file.*choose another --state",
-    pipe: "no file.*choose another --state",
-    empty: "no database of sapo-node",
+    folder: "not a file.*choose another --state",
+    pipe: "not a file.*choose another --state",
+    empty: "not a database of sapo-node",
     text: "damaged.*backup",
-    other_program: "no database of sapo-node",
+    other_program: "not a database of sapo-node",
     other_version: "another version",
 }
 

@@ -65,7 +65,8 @@ def test_a_damaged_key_is_told_as_such_with_what_a_new_one_would_mean(path, cont
     create_key(path)
     path.write_bytes(content)
     with pytest.raises(
-        LocalError, match=rf"is {state}\. Restore your copy; a new key is a new node.*move it away first"
+        LocalError,
+        match=rf"is {state}: restore your copy .*move it away .* peers see as a new node",
     ):
         load_key(path)
 
@@ -88,7 +89,7 @@ def test_a_damaged_key_with_a_passphrase_is_not_a_wrong_passphrase(path):
 
 def test_a_passphrase_for_a_key_that_has_none_is_told_as_such(path):
     create_key(path)
-    with pytest.raises(LocalError, match="has no passphrase, and one was given"):
+    with pytest.raises(LocalError, match="has no passphrase, but one was given"):
         load_key(path, "secret")
 
 
@@ -144,7 +145,7 @@ def test_a_huge_file_is_no_key(path):
 def test_a_link_to_nowhere_is_told_as_such_and_no_key_is_made_there(path):
     path.parent.mkdir()
     path.symlink_to("moved.key")
-    with pytest.raises(LocalError, match=r"link to moved\.key, where nothing is") as refused:
+    with pytest.raises(LocalError, match=r"link to moved\.key, which does not exist") as refused:
         load_key(path)
     assert not isinstance(refused.value, NoSuchFile)
 
@@ -160,7 +161,7 @@ def test_a_key_that_may_not_be_read_says_so(path):
 def test_a_key_below_a_file_is_refused_for_what_it_is(tmp_path):
     (tmp_path / "file").write_text("")
     for path in (tmp_path / "file" / "k", tmp_path / "file" / "deeper" / "k"):
-        with pytest.raises(LocalError, match="is no folder, so no key can lie in it"):
+        with pytest.raises(LocalError, match="is not a folder, so it cannot hold a key"):
             create_key(path)
         with pytest.raises(LocalError, match="Not a directory"):
             load_key(path)
