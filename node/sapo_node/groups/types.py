@@ -33,6 +33,11 @@ class VerifiedGroup:
         """The key of this group."""
         return self.peer, self.epoch, self.counter, self.k
 
+    @property
+    def rollout(self) -> tuple[str, int, int]:
+        """The rollout that it came in: peer, epoch and counter."""
+        return self.peer, self.epoch, self.counter
+
     def __post_init__(self) -> None:
         object.__setattr__(self, "lengths", tuple(len(each.text.encode()) for each in self.completions))
 

@@ -12,6 +12,7 @@ Places that stay empty stay empty: in a swarm of malicious peers a node learns a
 """
 
 import random
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -131,8 +132,16 @@ class Sampler:
         return [group for group in groups if self._ledger.tier(group.peer) is not Tier.STRANGER] or groups
 
     def _order(self, groups: list[VerifiedGroup], epoch: int) -> list[VerifiedGroup]:
-        """A random order without replacement, by weight (Efraimidis and Spirakis 2006)."""
-        keyed = [(self._rng.random() ** (1 / self._preference(group, epoch)), group) for group in groups]
+        """A random order without replacement, by weight (Efraimidis and Spirakis 2006).
+
+        The groups of one rollout share the weight of one: a peer that knows the answers can make each of its groups
+        informative, and would else be drawn more often than an honest peer.
+        """
+        siblings = Counter(group.rollout for group in groups)
+        keyed = [
+            (self._rng.random() ** (siblings[group.rollout] / self._preference(group, epoch)), group)
+            for group in groups
+        ]
         return [group for _, group in sorted(keyed, key=itemgetter(0), reverse=True)]
 
     def _preference(self, group: VerifiedGroup, epoch: int) -> float:
