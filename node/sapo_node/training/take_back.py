@@ -1,10 +1,10 @@
 """The record of steps that were taken back: what was decided, why, and how far it has come.
 
 A step is taken back by restoring the checkpoint before it and replaying the stored batches without the accused groups.
-The weights are then bit for bit those of a node that never trained on these groups. `batch_log.Trainer` does this; the
+The weights are then bit for bit those of a node that never trained on these groups. `trainer.Trainer` does this; the
 record lets it go on after a crash. Each of three transactions moves a row on:
 
-    begun     names the accused groups and the step to restore; nothing else has changed yet
+    begun     the row names the accused groups and the step to restore; nothing else has changed yet
     restored  the learner stands at that step, and the stored batches no longer hold the accused groups
     finished  the batches are replayed
 
@@ -21,10 +21,10 @@ SCHEMA = """
 CREATE TABLE IF NOT EXISTS taken_back (
     number INTEGER PRIMARY KEY, restored INTEGER NOT NULL, replayed INTEGER NOT NULL, reason TEXT NOT NULL,
     phrase TEXT NOT NULL, groups INTEGER NOT NULL, peers INTEGER NOT NULL, at REAL NOT NULL, seconds REAL,
-    failure TEXT NOT NULL, accused TEXT
+    failure TEXT NOT NULL,
+    accused TEXT -- null once the stored batches no longer hold the accused groups
 );
 """
-# `accused` is null once the stored batches no longer hold the accused groups.
 
 MAX_ROWS = 64
 PHRASE_CHARACTERS = 80

@@ -164,6 +164,10 @@ def test_nonsense_is_answered_with_an_error_each_time(tmp_path):
         {"train": {**good["train"], "groups": [{**group, "source": "moon"}]}},
         {"train": {**good["train"], "groups": [{**group, "completions": [{"text": 1, "finish": "stop"}] * 2}]}},
         {"train": {**good["train"], "groups": [{**group, "completions": [{"text": "x", "finish": "?"}] * 2}]}},
+        {"restore": {}},
+        {"restore": {"step": -1}},
+        {"restore": {"step": "0"}},
+        {"restore": {"step": 7}},
     ]
     process = Process(tmp_path)
     try:

@@ -242,7 +242,8 @@ async def test_what_peers_wrote_is_text_in_a_browser_whatever_it_says(page, data
         done = await trio.run_process([*command, str(page.base_url)], capture_stdout=True, capture_stderr=True)
     shown = done.stdout.decode()
     assert "<title>sapo-node</title>" in shown
-    assert shown.count("&lt;img src=x onerror=") >= 8 + 3
+    assert "took back 1 group of 1 peer since round 0" in shown
+    assert shown.count("&lt;img src=x onerror=") >= 8 + 4
     assert "<img" not in shown
     assert shown.count("<script") == 1
 
