@@ -229,7 +229,7 @@ eval --prompts 0                          | 2 | --prompts & x>=1
 eval --samples 65                           | 2 | --samples & 1<=x<=64
 eval --state missing                        | 1 | {no-state} missing & sapo-node start
 export                                      | 2 | missing argument 'OUTPUT'
-export place                                | 1 | place is there already & name a folder that is not
+export place                                | 1 | place exists & name a new folder
 export new/x --state missing                | 1 | {no-state} missing & sapo-node start
 export new/x --lora nope                    | 2 | --lora & 'nope' is not a valid integer
 export new/x --dtype float64                | 2 | --dtype & bfloat16

@@ -127,7 +127,7 @@ def _copy_checkpoint(source: Path, target: Path) -> bool:
 
 
 class _NoBackup(Exception):
-    """The archive is no backup; the message says why."""
+    """The archive is not a backup; the message says why."""
 
 
 def _require_room(archive: BinaryIO, folder: Path) -> None:
@@ -190,7 +190,7 @@ def _entries(archive: BinaryIO) -> Iterator[tuple[str, int | None]]:
             return
         pattern, size = (_FOLDER, None) if header.isdir() else (_FILE, extended_size or header.size)
         if header.type not in _TYPES or not pattern.fullmatch(header.name):
-            raise _NoBackup(f"it holds {header.name!r}, which is no part of a state")
+            raise _NoBackup(f"it holds {header.name!r}, which is not part of a state")
         if size is not None and not 0 <= size <= (_MAX_META if header.name.endswith(".json") else _MAX_FILE):
             raise _NoBackup(f"{header.name} has {size:,} bytes")
         yield header.name, size

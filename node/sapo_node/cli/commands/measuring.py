@@ -31,7 +31,7 @@ _BAR = 20
 @click.option("--config", "config_file", type=click.Path(path_type=Path), help="A TOML file; see `sapo-node config`.")
 @click.option("--swarm", help="Ask the tasks of this swarm.  [default: starter]")
 @click.option("--key", help="With --state, the key file of the node to evaluate.  [default: node.key]")
-@click.option("--state", help="Evaluate what the node with this state folder has learnt. Without it, a new policy.")
+@click.option("--state", help="Evaluate the newest checkpoint in this folder. Without it, evaluate a new policy.")
 @click.option("--model", help="Evaluate this model: a Hugging Face folder, or a name on the hub.")
 @click.option("--prompts", type=click.IntRange(1), default=64, show_default=True, help="Held-out prompts per task.")
 @click.option("--samples", type=click.IntRange(1, 64), default=1, show_default=True, help="Completions per prompt.")
