@@ -116,7 +116,10 @@ class RunningNode:
         self._scope = trio.CancelScope()
 
     async def run(self, *, rounds: int | None = None) -> None:
-        """Run until `rounds` rounds are played or a signal comes. Raises LocalError if only the operator can go on."""
+        """Run until `rounds` rounds are played or a signal comes.
+
+        Raises LocalError for an error that only the operator can fix.
+        """
         with ExitStack() as stack:
             stack.enter_context(self._session.warnings_as_notices())
             stack.enter_context(locked(self._folder))
