@@ -125,7 +125,7 @@ def test_a_bootstrap_that_is_not_there_is_bad():
     nowhere = f"/ip4/127.0.0.1/tcp/9/p2p/{identity_of('nobody', 0).peer_id}"
     found = trio.run(check_bootstrap, nowhere, load_manifest("starter"))
     assert found.state is State.BAD
-    assert "is it running" in found.advice
+    assert "check that it runs" in found.advice
 
 
 def test_a_node_that_runs_is_said_to_run(relay):

@@ -189,7 +189,7 @@ contribute {fresh} --program ./missing                     | 1 | './missing' can
 contribute {fresh} --program ./node.key                    | 1 | ./node.key & cannot be (found|run|started)|executable
 contribute {fresh} --program ./place                       | 1 | ./place & cannot be (found|run|started)|folder
 contribute {fresh} --program "'open"                       | 1 | --program & not a command line & quotation
-contribute {fresh} --terminal               | 1 | --terminal needs somebody at a terminal
+contribute {fresh} --terminal               | 1 | --terminal needs a terminal
 
 # demo
 demo --rounds 0                             | 2 | --rounds & x>=1
@@ -229,7 +229,7 @@ eval --prompts 0                          | 2 | --prompts & x>=1
 eval --samples 65                           | 2 | --samples & 1<=x<=64
 eval --state missing                        | 1 | {no-state} missing & sapo-node start
 export                                      | 2 | missing argument 'OUTPUT'
-export place                                | 1 | place is there already & name a folder that is not
+export place                                | 1 | place exists & name a new folder
 export new/x --state missing                | 1 | {no-state} missing & sapo-node start
 export new/x --lora nope                    | 2 | --lora & 'nope' is not a valid integer
 export new/x --dtype float64                | 2 | --dtype & bfloat16
@@ -250,7 +250,7 @@ backup new/x.tar --state states/alien       | 1 | node.sqlite
 
 # restore
 restore                                     | 2 | missing argument 'FILE'
-restore backup.tar                          | 1 | there is a state at & move it away first
+restore backup.tar                          | 1 | holds a state & move it away first
 restore backup.tar --key other.key --state new/state | 1 | {peer} & {other}
 restore backup.tar --state /proc/x          | 1 | /proc/x & another --state|cannot
 restore backup.tar --state node.key         | 1 | node.key & another --state|cannot
@@ -273,13 +273,13 @@ restore damaged.tar --state new/state       | 1 | damaged.tar & damaged & anothe
 restore version.tar --state new/state       | 1 | version.tar & another version of sapo-node
 restore cats.tar --state new/state          | 1 | cats.tar & {no-backup}
 
-# conformance: 2 where the reader cannot be run, as it documents.
+# conformance: 2 where the implementation cannot be run, as it documents.
 conformance --rule NOPE                     | 2 | no vector is for the rule 'NOPE' & ENC-3
-conformance --rule ENC-1 -- ./missing       | 2 | cannot start the reader './missing' & {absent}
-conformance --rule ENC-1 -- ./node.key      | 2 | cannot start the reader './node.key' & permission denied
-conformance --rule ENC-1 -- ./place         | 2 | cannot start the reader './place'
-conformance --rule ENC-1 -- true            | 2 | no reader & exit status is 0
-conformance --rule ENC-1 -- cat             | 2 | no reader & not an answer
+conformance --rule ENC-1 -- ./missing       | 2 | cannot start the command './missing' & {absent}
+conformance --rule ENC-1 -- ./node.key      | 2 | cannot start the command './node.key' & permission denied
+conformance --rule ENC-1 -- ./place         | 2 | cannot start the command './place'
+conformance --rule ENC-1 -- true            | 2 | answered none & exit status is 0
+conformance --rule ENC-1 -- cat             | 2 | answered none & not an answer
 
 # doctor, where it cannot begin.
 doctor --swarm nowhere                      | 1 | no manifest 'nowhere'

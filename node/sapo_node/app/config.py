@@ -1,4 +1,4 @@
-"""The one configuration file: TOML, every key documented here, an unknown key is an error."""
+"""The configuration file. It is TOML; this module documents every key, and an unknown key is an error."""
 
 import difflib
 from collections.abc import Mapping
@@ -25,50 +25,50 @@ def _key(default: Any, doc: str) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """All settings of a node. Raises LocalError on a value that cannot be."""
+    """All settings of a node. Raises LocalError for an invalid value."""
 
     swarm: str = _key(
         "starter",
-        "The swarm to join: a shipped manifest (starter, interop, paper-nine) or the path of a manifest file.",
+        "The swarm to join: a shipped manifest (starter, interop, paper-nine) or the path of a manifest.",
     )
     key: str = _key("node.key", "The file of this node's Ed25519 key. The node makes it if it is missing.")
     state: str = _key(
         platformdirs.user_state_dir("sapo-node"), "The folder under which each swarm and key keeps its state."
     )
-    listen: tuple[str, ...] = _key(("/ip4/0.0.0.0/tcp/0",), "Multiaddresses to listen on; port 0 takes a free one.")
+    listen: tuple[str, ...] = _key(("/ip4/0.0.0.0/tcp/0",), "Multiaddresses to listen on; port 0 takes a free port.")
     announce: tuple[str, ...] = _key(
-        (), "Multiaddresses that other nodes should dial, where they differ from `listen`."
+        (), "Multiaddresses that the node tells peers to dial, if they differ from `listen`."
     )
     bootstrap: tuple[str, ...] = _key((), "Nodes to dial at the start, as multiaddresses that end in /p2p/<peer id>.")
     mdns: bool = _key(True, "Find nodes of the same swarm on the local network.")
-    train: bool = _key(True, "Train a model; false for a node that only verifies and relays.")
+    train: bool = _key(True, "Train a model. With false the node only verifies and relays.")
     local: int = _key(4, "I: local groups per round. They set the cost of a round.")
     external: int | Literal["auto"] = _key(
         AUTO,
-        "J: most external groups per round. A round may have fewer. With `auto` the node chooses J, up to 16, from "
-        "what a local and an external group are worth to it.",
+        "J: most external groups per round. A round may have fewer. With `auto` the node chooses J, up to 16: it "
+        "compares what a local and an external group are worth to its learning.",
     )
     trusted: tuple[str, ...] = _key(
         (),
-        "Peer ids that are healthy, whatever they earned, for as long as they are named here: friends.",
+        "Peer ids of friends. While a peer is named here, it is healthy, whatever it earned.",
     )
     banned: tuple[str, ...] = _key(
-        (), "Peer ids of which nothing is taken, whatever they earned, for as long as they are named here."
+        (), "Peer ids to ignore. While a peer is named here, the node takes nothing from it, whatever it earned."
     )
     model: str = _key(
-        "seed", "The policy: `seed` for the one in the package, a Hugging Face model folder, or owner/name of the hub."
+        "seed", "The model: `seed` (in the package), a Hugging Face model folder, or owner/name on the hub."
     )
     lora: int = _key(0, "Rank of LoRA adapters; 0 trains all weights.")
     dtype: Dtype = _key(
         "float32",
-        "What the model computes in, as it answers and as it learns: float32, or bfloat16. Of trained weights the "
-        "optimizer then keeps a float32 copy, so that small updates are not lost; frozen ones need none.",
+        "The number format of the model when it generates and trains: float32 or bfloat16. With bfloat16 the optimizer "
+        "keeps a float32 copy of the trained weights, so that small updates are not lost.",
     )
     gradient_checkpointing: bool = _key(
-        False, "Compute activations twice instead of keeping them: the same gradients, less memory, more time."
+        False, "Compute activations twice instead of storing them: the same gradients, less memory, more time."
     )
     device: str = _key("auto", "Where the learner runs: auto, cpu, cuda or mps.")
-    threads: int = _key(0, "CPU threads of the learner; 0 leaves one core to the network.")
+    threads: int = _key(0, "CPU threads of the learner. With 0 it uses all cores but one.")
     learning_rate: float = _key(1e-4, "Adam's learning rate.")
     warmup: int = _key(0, "Steps over which the learning rate grows to its full value.")
     external_objective: ExternalObjective = _key(
@@ -83,14 +83,14 @@ class Config:
     )
     filters: tuple[str, ...] = _key(
         FILTERS,
-        "Filters for correct external completions, against poison: all, some, or none with []. The node trains on "
-        "what they pass. docs/poison.md says what each filter stops.",
+        "Filters for correct external completions, against poison: all, some, or none with []. The node trains only "
+        "on what passes them. docs/poison.md says what each filter stops.",
     )
     max_tokens: int = _key(80, "Longest completion this node generates, in tokens of its model.")
     dashboard: str = _key(
         "127.0.0.1:0",
-        "Where the node's page is served, as HOST:PORT; port 0 takes a free one, `off` serves none. Beyond loopback it "
-        "asks for a token, which is part of the address that the node prints.",
+        "HOST:PORT at which the node serves its page; port 0 takes a free port, `off` serves no page. Beyond loopback "
+        "the page asks for a token. The address that the node prints contains the token.",
     )
     checkpoint_every: int = _key(
         10, "Rounds between checkpoints. After a crash the node replays the rounds since the last one."
@@ -144,22 +144,22 @@ class Config:
 
     @property
     def model_label(self) -> str:
-        """How others hear of the model: by a name of the hub or of a folder, never by a path of this machine."""
+        """The name of the model that peers see: its name on the hub or of its folder, never a path of this machine."""
         name = self.model if is_hub_name(self.model) else Path(self.model).resolve().name
         return name.encode()[: limits.MAX_MODEL_LABEL_BYTES].decode("utf-8", "ignore")
 
     @property
     def groups(self) -> int:
-        """The groups by which the loss divides: those of a full round, I + J, or twice I where J is found."""
+        """The number of groups in the denominator of the loss: I + J of a full round, or 2 I if J is `auto`."""
         return 2 * self.local if self.external == AUTO else self.local + self.external
 
     def overridden(self, changes: Mapping[str, Any]) -> "Config":
-        """This configuration with what the command line gave; None and empty tuples mean not given."""
+        """Return this configuration with the options of the command line. None and () mean that one is not given."""
         return replace(self, **{name: value for name, value in changes.items() if value not in (None, ())})
 
 
 def load_config(path: Path | None) -> Config:
-    """The defaults, overridden by the file at `path`. Raises LocalError for a bad file, key or value."""
+    """Return the defaults, overridden by the file at `path`. Raises LocalError for a bad file, key or value."""
     if path is None:
         return Config()
     try:
@@ -170,7 +170,7 @@ def load_config(path: Path | None) -> Config:
 
 
 def _value(name: str, value: Any, path: Path) -> Any:
-    """A value of the file as its field wants it."""
+    """Return a value of the file in the type of its field. Raises LocalError for an unknown key or another type."""
     if any(isinstance(each, str) and "\0" in each for each in (value if isinstance(value, list) else [value])):
         raise LocalError(f"{path}: {name} holds a zero byte; take it out")
     defaults = {each.name: each.default for each in fields(Config)}
@@ -188,7 +188,7 @@ def _value(name: str, value: Any, path: Path) -> Any:
     if name == "external":
         if value == AUTO:
             return value
-        default = 0  # else it is a number
+        default = 0  # the other values are numbers
         if type(value) is not int:
             raise LocalError(f"{path}: external must be a whole number or {AUTO!r}")
     if type(value) is not type(default):
@@ -197,7 +197,7 @@ def _value(name: str, value: Any, path: Path) -> Any:
 
 
 def render_config(config: Config) -> str:
-    """The configuration as TOML that loads again, every key with its meaning."""
+    """Return the configuration as TOML, every key with its meaning."""
     lines = ["# Configuration of sapo-node. Every key is optional; the command line overrides the file."]
     for each in fields(Config):
         lines += ["", f"# {each.metadata['doc']}", f"{each.name} = {toml_value(getattr(config, each.name))}"]

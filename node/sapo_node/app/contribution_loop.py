@@ -1,4 +1,4 @@
-"""The rounds of a node that does not train: it verifies, relays, and shares the answers of its contributor."""
+"""The rounds of a node that does not train: it verifies, relays, and shares the completions of its contributor."""
 
 from collections.abc import Callable
 
@@ -18,7 +18,7 @@ OnContribution = Callable[[ContributionReport], None]
 async def contribute(
     node: Node, contribution: Contribution | None, *, rounds: int | None, on_contribution: OnContribution
 ) -> None:
-    """Verify what peers share until the node is to stop, and share `rounds` rounds if there is a contribution."""
+    """Verify pending rollouts until the node stops. If there is a contribution, share `rounds` rounds of it."""
     async with trio.open_nursery() as nursery:
         if contribution is not None:
             nursery.start_soon(_share_rounds, node, contribution, rounds, on_contribution)

@@ -1,4 +1,4 @@
-"""The epochs of a node: what is due when one begins, and the counter of the next round."""
+"""The epochs of a node: what to do once when an epoch begins, and the counter of the next round."""
 
 import logging
 
@@ -16,7 +16,7 @@ logger = logging.getLogger(__name__)
 
 
 class Epochs:
-    """Enters each epoch once, and hands out the counters of the epoch that runs."""
+    """Enters each epoch once, and reserves counters of the current epoch."""
 
     def __init__(
         self,
@@ -37,14 +37,14 @@ class Epochs:
         self._tally = tally
         self._entered: int | None = None
         self.stopping = trio.Event()
-        """Set to end the node in order: it starts no further round."""
+        """Set this to stop the node: it finishes its round and starts no other."""
 
     def enter_current(self) -> None:
-        """Do what is due once in the epoch that runs."""
+        """Enter the current epoch."""
         self.enter(self._counters.epoch(self._clock.now()))
 
     def enter(self, epoch: int) -> None:
-        """Do what is due once per epoch: end bans, promote untrusted peers, drop old messages and groups."""
+        """Do what is due once in an epoch: end bans, promote untrusted peers, drop old messages and groups."""
         if epoch == self._entered:
             return
         self._entered = epoch
@@ -53,16 +53,16 @@ class Epochs:
         self._tally.too_old(self._pool.advance(epoch))
 
     async def reserve(self) -> Slot | None:
-        """The counter of the next round. None if this epoch has none left: then the next epoch has begun."""
+        """Return the counter of the next round. If this epoch has none left, wait for its end and return None."""
         now = self._clock.now()
         self.enter_current()
         slot = self._counters.reserve(now)
         if slot is None:
-            logger.warning("no rounds left in this epoch (of %d); waiting for the next", self._manifest.max_rounds)
+            logger.warning("all %d rounds of this epoch are played; waiting for the next", self._manifest.max_rounds)
             await self.pause(max(0.0, epoch_start(self._manifest, self._counters.epoch(now) + 1) - now))
         return slot
 
     async def pause(self, seconds: float) -> None:
-        """Wait so long, or until the node is to stop."""
+        """Wait for this many seconds, or until `stopping` is set."""
         with trio.move_on_after(seconds):
             await self.stopping.wait()

@@ -1,4 +1,4 @@
-"""What a running node tells its observer: the live view, the JSON lines or a person at the terminal."""
+"""Events that a running node sends to its observer: the live view, the JSON lines or a person at the terminal."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,14 +10,14 @@ from sapo_node.training.round import Phase, RoundReport
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """The node listens, and its processes are up."""
+    """The node listens, and its processes have started."""
 
     overview: Overview
 
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """A round is over."""
+    """A round has ended."""
 
     report: RoundReport
     overview: Overview
@@ -25,7 +25,7 @@ class Played:
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """A round of a node that does not train is shared."""
+    """A node that does not train has shared a round."""
 
     report: ContributionReport
     overview: Overview
@@ -33,17 +33,18 @@ class Shared:
 
 @dataclass(frozen=True, slots=True)
 class Refreshed:
-    """Some seconds have passed."""
+    """The facts of the session were updated, which happens every few seconds."""
 
     look: Callable[[], Overview]
-    """Gathers the overview of now. It reads much of the database: call it only to show it."""
+    """Builds the current overview. It reads much of the database, so call it only to show the overview."""
 
 
 @dataclass(frozen=True, slots=True)
 class Phased:
-    """A round has come to its next phase, or does nothing for the moment."""
+    """The phase of the round has changed."""
 
     phase: Phase | None
+    """None between rounds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,7 @@ class Noticed:
 
 @dataclass(frozen=True, slots=True)
 class Stopped:
-    """The node has stopped in order."""
+    """The node has stopped without an error."""
 
     overview: Overview
 

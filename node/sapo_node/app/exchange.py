@@ -1,4 +1,4 @@
-"""What a node does with its peers beside its rounds: each function is a task that runs until it is cancelled."""
+"""What a node exchanges with peers beside its rounds. All but `share` and `resend` run until they are cancelled."""
 
 import logging
 from collections.abc import Awaitable, Callable
@@ -20,24 +20,24 @@ _EVIDENCE_INTERVAL = 1.0
 _SHARDS_INTERVAL = 1.0
 _ADMISSION_INTERVAL = 1.0
 _ANCHORS_INTERVAL = 30.0
-"""Seconds between two looks."""
+"""Seconds between two iterations of each loop."""
 
 
 async def share(node: Node, publish: Publish, message: bytes) -> None:
-    """Publish a new message of this node, and keep it for peers that ask for it."""
+    """Publish a new message of this node, and store it for peers that request it."""
     rollout = open_message(message, node.swarm.manifest)
     node.message_store.put(rollout)
     await _publish_rollout(node, publish, rollout, message)
 
 
 async def resend(node: Node, publish: Publish) -> None:
-    """Publish again, as they are, this node's envelopes of this epoch and the last, once."""
+    """Publish this node's envelopes of this epoch and the last once more, unchanged."""
     for message in node.counters.recent():
         await _publish_rollout(node, publish, open_message(message, node.swarm.manifest), message)
 
 
 async def pull(node: Node, network: Acquaintances) -> None:
-    """Ask peers for messages that gossip did not bring, and for the addresses of other peers."""
+    """Request messages that gossip did not deliver, and the addresses of other peers."""
     synchroniser = Synchroniser(
         node.swarm,
         network,
@@ -50,14 +50,14 @@ async def pull(node: Node, network: Acquaintances) -> None:
 
 
 async def follow_shards(node: Node, network: Network) -> None:
-    """Subscribe to as many shards as the node can process. Returns at once where the swarm has one shard."""
+    """Subscribe to as many shards as the node can process. Returns at once if the swarm has one shard."""
     topics = rollouts_topics(node.swarm.manifest)
     followed = node.subscriptions.shards
     while len(topics) > 1:
         now = node.swarm.clock.now()
         shards = node.subscriptions.at(now, node.counters.epoch(now), node.ingest.accepted - node.ingest.pulled)
         if shards != followed:
-            logger.info("follows %d of %d shards: %s", len(shards), len(topics), sorted(shards))
+            logger.info("subscribed to %d of %d shards: %s", len(shards), len(topics), sorted(shards))
             await network.follow([topics[shard] for shard in sorted(shards)])
             followed = shards
         await trio.sleep(_SHARDS_INTERVAL)
@@ -93,7 +93,7 @@ async def _publish_rollout(node: Node, publish: Publish, rollout: Rollout, messa
 
 
 async def _send(publish: Publish, topic: str, message: bytes) -> None:
-    """Publish, and go on where the network is just being restarted: gossip may lose a message, a node must not stop."""
+    """Publish a message. While the network restarts, drop the message with a warning: gossip may lose messages."""
     try:
         await publish(topic, message)
     except NotRunningError as error:

@@ -1,4 +1,4 @@
-"""What the configuration of a node, its swarm and its state folder mean for the learner process."""
+"""Derives the options of the learner process from the configuration, the manifest and the state folder."""
 
 from sapo_node.app.config import Config
 from sapo_node.app.state import StateFolder
@@ -8,7 +8,7 @@ from sapo_protocol import Manifest
 
 
 def learner_options(config: Config, manifest: Manifest, folder: StateFolder) -> LearnerOptions:
-    """What the learner process is told at its start. Raises LocalError where none can be started."""
+    """Return the options of the learner process. Raises LocalError if torch is not installed."""
     require_installed()
     return LearnerOptions(
         checkpoints=str(folder.checkpoints),

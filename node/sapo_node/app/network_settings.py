@@ -1,4 +1,4 @@
-"""What the network is told at its start, from the configuration of the node."""
+"""Derives the settings of the network from the configuration, the manifest and the key."""
 
 from sapo_node.app.config import Config
 from sapo_node.net.settings import NetworkSettings
@@ -9,7 +9,7 @@ from sapo_protocol import Manifest
 def network_settings(
     config: Config, manifest: Manifest, identity: Identity, anchors: tuple[str, ...] = ()
 ) -> NetworkSettings:
-    """What the network is told at its start."""
+    """Return the settings of the network. `anchors` are addresses of peers from the last session."""
     return NetworkSettings(
         seed=identity.seed,
         network_id=manifest.network_id.hex(),

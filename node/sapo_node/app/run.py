@@ -1,4 +1,4 @@
-"""Plays the rounds of a node: it trains where it has a policy, and else contributes or only verifies."""
+"""Plays the rounds of a node. A node with a policy trains; any other node contributes, or only verifies."""
 
 from collections.abc import Callable
 from functools import partial
@@ -20,7 +20,7 @@ async def run_node(
     on_phase: OnPhase = lambda _: None,
     on_contribution: OnContribution = lambda _: None,
 ) -> None:
-    """Play `rounds` rounds, or until `node.stopping` is set. A node that trains writes a checkpoint at its end.
+    """Play `rounds` rounds, or until `node.stopping` is set. A node that trains writes a checkpoint when it stops.
 
     Raises RoundFailed or WorkerFailed when too many rounds fail in a row.
     """

@@ -1,4 +1,4 @@
-"""A running node: its parts (`node`) with their network, sandbox, learner, page and state on disk."""
+"""Runs a node: its parts (`node`) with network, sandbox, learner, page and state on disk."""
 
 import random
 import signal
@@ -49,13 +49,14 @@ from sapo_node.verification.sandbox import Sandbox
 from sapo_protocol import LocalError, load_manifest
 
 _REFRESH_INTERVAL = 3.0
+"""Seconds between two updates of the session facts."""
 _RESEND_DELAY = 3.0
-"""Seconds from the first connection to sending recent envelopes again: by then the gossip mesh stands."""
+"""Seconds between the first connection and sending recent envelopes again: the gossip mesh forms in this time."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Reports:
-    """Hands what the node does to the observer and to the page."""
+    """Reports what the node does to the observer and to the page."""
 
     node: Node
     network: Libp2pNetwork
@@ -83,7 +84,7 @@ class _Reports:
         self.observer(Shared(report, self.session.view(self.database)))
 
     async def refresh(self) -> None:
-        """Keep the facts of the session those of now. A node that does not train has no rounds that would."""
+        """Update the facts of the session periodically: a node that does not train plays no rounds to update them."""
         while True:
             await trio.sleep(_REFRESH_INTERVAL)
             self.session.describe(self.node, self.network)
@@ -102,9 +103,7 @@ class RunningNode:
         observer: Observer,
         contributor: AbstractAsyncContextManager[Answerer] | None = None,
     ) -> None:
-        """`contributor` answers in the place of a model, and is not trained. Raises LocalError for a swarm that cannot
-        be joined.
-        """
+        """`contributor` answers in place of a model. Raises LocalError if there is no such swarm."""
         self._config = config
         self._key_is_new = key_is_new
         self._observer = observer
@@ -117,14 +116,17 @@ class RunningNode:
         self._scope = trio.CancelScope()
 
     async def run(self, *, rounds: int | None = None) -> None:
-        """Run until `rounds` are played or a signal comes. Raises LocalError for whatever only the operator can fix."""
+        """Run until `rounds` rounds are played or a signal comes.
+
+        Raises LocalError for an error that only the operator can fix.
+        """
         with ExitStack() as stack:
             stack.enter_context(self._session.warnings_as_notices())
             stack.enter_context(locked(self._folder))
             database = Database(self._folder.database, SCHEMA)
             stack.callback(database.close)
             stack.callback(self._session.note_end, database)
-            # Before anything that may fail for long: who fixes it starts again with a key that has a state by then.
+            # Make the counters first. If a later step fails, the key has a state when the operator starts again.
             counters = self._counters(database)
             with self._scope:
                 async with trio.open_nursery() as nursery, self._contributor or nullcontext() as contributor:
@@ -194,9 +196,7 @@ class RunningNode:
         )
 
     async def _start_processes(self, nursery: trio.Nursery) -> tuple[Sandbox, Learner | None]:
-        """The sandbox, and the learner of a node that trains. Raises LocalError where a task of the swarm cannot be
-        built here.
-        """
+        """Start the sandbox and, if the node trains, the learner. Raises LocalError if a task cannot be built here."""
         manifest = self._swarm.manifest
         sandbox = Sandbox()
         learner = Learner(learner_options(self._config, manifest, self._folder)) if self._config.train else None
@@ -212,7 +212,7 @@ class RunningNode:
             settings,
             node.peer_id,
             node.channels,
-            requests=node.requests(lambda: network.peers()),  # noqa: PLW0108 - there is none yet
+            requests=node.requests(lambda: network.peers()),  # noqa: PLW0108 - `network` does not exist yet
             admit=node.admits,
             notify=self._notice,
         )
@@ -226,14 +226,16 @@ class RunningNode:
         if ip_address(place[0]).is_unspecified:
             self._session.tell(
                 f"the page listens on every address of this machine, {self._config.dashboard}; to open it from another "
-                f"machine, put this machine's address in the place of {urlsplit(dashboard.address).hostname}"
+                f"machine, write this machine's address instead of {urlsplit(dashboard.address).hostname}"
             )
 
     def _sandboxed_config(self, sandbox: Sandbox) -> Config:
-        """The configuration; without external groups where no sandbox can be made to score the text of peers."""
+        """Return the configuration. If there is no sandbox to score peers' text, set J to 0."""
         if sandbox.confined or self._config.no_sandbox or not self._config.external:
             return self._config
-        self._session.tell(f"takes nothing from other peers: {sandbox.describe()}; --no-sandbox accepts that")
+        self._session.tell(
+            f"the node trains on no external groups: {sandbox.describe()}; --no-sandbox scores them without a sandbox"
+        )
         return replace(self._config, external=0)
 
     def _tell_of_start(self, node: Node, learner: Learner | None) -> None:
@@ -245,23 +247,25 @@ class RunningNode:
         if seconds:
             self._session.tell(
                 f"this key may be in use elsewhere (its state is new, or was copied or restored, or the machine "
-                f"started anew): for {seconds / 60:.0f} min the node listens and publishes nothing"
+                f"restarted): for {seconds / 60:.0f} min the node listens and publishes nothing"
             )
 
     async def _resend(self, node: Node, network: Libp2pNetwork) -> None:
-        """Once a peer is connected, send again what this key published shortly before a restart."""
+        """Once a peer is connected, publish again what this key published in this epoch and the last."""
         await self._connected.wait()
         await trio.sleep(_RESEND_DELAY)
         await resend(node, network.publish)
 
     async def _await_signals(self, node: Node) -> None:
-        """The first signal ends the node in order, the second at once; neither loses anything."""
+        """Stop the node after its round at the first signal, and at once at the second. Neither loses state."""
         with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
             async for _ in signals:
                 if node.stopping.is_set():
                     self._scope.cancel()
                 node.stopping.set()
-                self._session.tell(f"stopping{' after this round' if self._config.train else ''}; once more stops now")
+                self._session.tell(
+                    f"stopping{' after this round' if self._config.train else ''}; a second Ctrl-C stops at once"
+                )
 
     def _notice(self, notice: NetworkNotice) -> None:
         if isinstance(notice, PeerConnected):

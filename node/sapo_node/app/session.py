@@ -1,4 +1,4 @@
-"""One run of a node as others see it: the notices to its operator, and the facts that `status` and the page show."""
+"""One session of a node: the notices to its operator, and the facts that `status` and the page show."""
 
 import logging
 import time
@@ -18,10 +18,11 @@ from sapo_node.storage.database import Database
 from sapo_protocol.printable import printable
 
 _KEPT_NOTICES = 5
+"""The last notices that `status` and the page show."""
 
 
 class Session:
-    """Begins before the database is open: what stops a node from starting is a notice too."""
+    """Begins before the node opens its database, so that a problem at the start becomes a notice, too."""
 
     def __init__(self, observer: Observer) -> None:
         self._observer = observer
@@ -32,16 +33,14 @@ class Session:
         """Set once the page is served."""
 
     def tell(self, text: str) -> None:
-        """Give the observer a notice, and keep it for those who look later."""
+        """Send a notice to the observer, and keep it for `status` and the page."""
         text = printable(text)
         self._notices.append(text)
         self._observer(Noticed(text))
 
     @contextmanager
     def warnings_as_notices(self) -> Iterator[None]:
-        """What the node's parts log as a warning becomes a notice. It is logged as well only where the log is verbose
-        anyway.
-        """
+        """Within this context, warnings of the node's loggers become notices. With --verbose they are logged, too."""
         handler = _NoticeHandler(self)
         loggers = [logging.getLogger(name) for name in ("sapo", "sapo_node")]
         for logger in loggers:
@@ -55,7 +54,7 @@ class Session:
                 logger.propagate = True
 
     def describe(self, node: Node, network: Network) -> None:
-        """Store the facts of the session, if one of them has changed. The token of the page is not stored."""
+        """Store the facts of the session if one of them has changed. The token of the page is never stored."""
         manifest = node.swarm.manifest
         facts = {
             "started": self._started,
@@ -74,13 +73,13 @@ class Session:
             self._described = facts
 
     def view(self, database: Database) -> Overview:
-        """What the observer is told: the page's address has the token, because the observer is the operator."""
+        """Return the overview for the observer, who is the operator: it has the page's address with the token."""
         view = overview(database)
         page = self.dashboard.address if self.dashboard else ""
         return replace(view, session={**view.session, "page": page})
 
     def note_end(self, database: Database) -> None:
-        """Store that the session has ended: one without `stopped` was killed."""
+        """Store when the session ended. A session without `stopped` was killed."""
         history = History(database)
         stored = history.session()
         if stored.get("started") == self._started:

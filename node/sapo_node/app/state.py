@@ -1,4 +1,4 @@
-"""Where a node keeps its state: `<state>/<network>/<peer id>`, locked by the one process that uses it."""
+"""The state folder of a node, `<state>/<network>/<peer id>`. The node's process locks it."""
 
 import fcntl
 import os
@@ -53,15 +53,15 @@ class StateFolder:
 
 
 def state_folder(root: Path, manifest: Manifest, peer: str) -> StateFolder:
-    """The folder that belongs to a peer in a swarm; the network's name is for people, its id keeps two apart."""
+    """Return the state folder of a peer in a swarm. Its path has the network id: two swarms may have the same name."""
     return StateFolder(root / f"{manifest.name}-{manifest.network_id.hex()[:16]}" / peer)
 
 
 @contextmanager
 def for_owner_alone() -> Iterator[None]:
-    """While this is entered, this process and the processes that it starts make files that only their owner can read.
+    """Within this context, this process and its children make files that only their owner can read.
 
-    The umask belongs to the whole process: enter this only where the process writes nothing that is meant for others.
+    The umask belongs to the whole process. So use this only while the process writes no file that others may read.
     """
     before = os.umask(_OTHERS)
     try:
@@ -71,9 +71,9 @@ def for_owner_alone() -> Iterator[None]:
 
 
 def _close_to_others(path: Path) -> None:
-    """Take away what others may do with a folder and everything in it."""
+    """Remove the permissions of group and others from a folder and everything in it."""
     for each in (path, *path.rglob("*")):
-        with suppress(FileNotFoundError):  # SQLite removes its files when the last reader leaves
+        with suppress(FileNotFoundError):  # SQLite removes its files when the last connection closes
             mode = each.lstat().st_mode
             if mode & _OTHERS and not stat.S_ISLNK(mode):
                 each.chmod(stat.S_IMODE(mode) & ~_OTHERS)
@@ -81,16 +81,16 @@ def _close_to_others(path: Path) -> None:
 
 @contextmanager
 def locked(folder: StateFolder) -> Iterator[None]:
-    """Hold the folder exclusively, and keep it for its owner alone.
+    """Lock the folder, and let only its owner read it.
 
-    Raises LocalError when another process holds it, or when it cannot be made or closed to others.
+    Raises LocalError if another process holds the lock, or if the folder or its permissions cannot be made.
     """
     with for_owner_alone(), _held(folder):
         try:
             _close_to_others(folder.path)
         except OSError as error:
             raise LocalError(
-                f"others can read {error.filename}, and that cannot be changed ({error.strerror}); run: "
+                f"others can read {error.filename}, and the node cannot change that ({error.strerror}); run: "
                 f"chmod -R go= {folder.path}, or choose another --state"
             ) from error
         yield
@@ -118,7 +118,7 @@ def _held(folder: StateFolder) -> Iterator[None]:
 
 
 def is_running(folder: StateFolder) -> bool:
-    """Whether a node is running on a state folder: whether somebody holds its lock."""
+    """Return whether a node is running on a state folder: whether a process holds its lock."""
     try:
         descriptor = os.open(folder.path / "lock", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -133,5 +133,5 @@ def is_running(folder: StateFolder) -> bool:
 
 
 def read_database(folder: StateFolder) -> Database:
-    """The database of a node that may be running, for reading. Raises StateError when there is none."""
+    """Open the database of a node for reading. The node may be running. Raises StateError if there is no database."""
     return Database(folder.database, (), read_only=True)

@@ -1,4 +1,4 @@
-"""The durable record of a node: counts, the history of rounds, and the journal where there is one."""
+"""Writes the durable record of a node: counts, the history of rounds and, if there is one, the journal."""
 
 from collections import Counter
 
@@ -15,7 +15,7 @@ from sapo_node.verification.verifier import Verifier
 
 
 class Tally:
-    """Writes down what happens to messages, groups and rounds."""
+    """Records what happens to messages, groups and rounds."""
 
     def __init__(
         self, database: Database, *, history: History, ingest: Ingest, verifier: Verifier, journal: Journal | None
@@ -26,7 +26,7 @@ class Tally:
         self._verifier = verifier
         self._journal = journal
         self._left_out: Counter[str] = Counter()
-        """Verified groups that were never trained on, by reason, since this process began."""
+        """Verified groups that the node did not train on, by reason, since this process began."""
         self._counted: dict[str, int] = {}
 
     def too_old(self, groups: int) -> None:
@@ -34,7 +34,7 @@ class Tally:
         self._left_out[NotDrawn.TOO_OLD] += groups
 
     def chosen(self, choices: Choices) -> None:
-        """A round has trained on some groups, and not on others."""
+        """Record which groups a round trained on, and which it left out."""
         if self._journal:
             self._journal.chosen(choices)
         self._left_out.update(reason_of(name) for _, name in choices.stopped)
@@ -47,13 +47,13 @@ class Tally:
         self._left_out[TAKEN_BACK] += len(accused)
 
     def played(self, report: RoundReport) -> None:
-        """A round is over."""
+        """Record a round of a node that trains."""
         with self._database.transaction():
             self._history.record(report)
             self.count()
 
     def contributed(self, report: ContributionReport) -> None:
-        """A round of a node that does not train is shared."""
+        """Record a shared round of a node that does not train."""
         with self._database.transaction():
             self._history.contribute(report)
             self.count()

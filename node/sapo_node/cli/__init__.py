@@ -1,4 +1,4 @@
-"""The command line `sapo-node`: commands, and how they show a node on a terminal.
+"""The command line `sapo-node`: its commands, and the terminal views of a node.
 
-Imports every other room. Nothing imports this room.
+This room imports every other room. No other room imports it.
 """

@@ -1,10 +1,11 @@
-"""A state in one file, of a node that may be running: its database as of one moment, its checkpoints, never the key.
+"""Writes the state of a node to one file, and restores it. The node may run while its state is copied.
 
-What tells a state from its copies (`place.py`) is left out. A restored state is therefore noticed as such, and its node
-listens for two epochs before it publishes: it cannot know what its key has signed since.
+A backup holds the database as of one moment and the checkpoints. It never holds the key. It also lacks the file by
+which a node recognises its own state (`storage/location.py`). So a node on a restored state detects the copy, and
+listens for two epochs before it publishes: its key may have signed messages since the backup.
 
-A backup may come from anywhere. `restore_backup` therefore takes nothing but files and folders of the expected names,
-and only if the database is undamaged and belongs to the key and the swarm that are given.
+A backup is untrusted data. `restore_backup` accepts only files and folders of the expected names. The database must be
+undamaged and must belong to the given key and swarm.
 """
 
 import os
@@ -25,7 +26,7 @@ from sapo_protocol import LocalError
 from sapo_protocol.files import open_regular
 
 _ATTEMPTS = 3
-"""A running node removes a checkpoint now and then, maybe while it is being read."""
+"""How often to try to copy the checkpoints: a running node may remove one while it is copied."""
 
 _STEP = r"step-\d{8,19}"
 _CHECKPOINT_FILES = ("meta.json", "optimizer.safetensors", "weights.safetensors")
@@ -33,12 +34,12 @@ _FOLDER = re.compile(rf"checkpoints(/{_STEP})?", re.ASCII)
 _FILE = re.compile(rf"node\.sqlite|checkpoints/{_STEP}/({'|'.join(map(re.escape, _CHECKPOINT_FILES))})", re.ASCII)
 
 _MAX_ENTRIES = 64
-"""In one backup. A node keeps two checkpoints, which makes 10 entries."""
+"""Files and folders in one backup, at most. A node keeps two checkpoints, so its backup has 10."""
 _MAX_EXTENSION = 4_096
-"""Bytes of an extended header. It gives the time and the size of the entry after it more exactly."""
+"""Bytes of an extended header, at most. It holds the exact time and size of the next entry."""
 _EXTENDED_SIZE = re.compile(rb"\d+ size=(\d{1,18})\n")
 _MAX_META, _MAX_FILE = 2**16, 2**40
-"""Bytes of a checkpoint's meta.json, and of any other file."""
+"""Bytes of a checkpoint's meta.json, and of any other file, at most."""
 _TYPES = frozenset({tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.DIRTYPE})
 _BLOCK, _PIECE = tarfile.BLOCKSIZE, 2**20
 
@@ -46,10 +47,10 @@ _BLOCK, _PIECE = tarfile.BLOCKSIZE, 2**20
 def write_backup(folder: StateFolder, output: Path) -> None:
     """Write the state to a new file that only its owner can read.
 
-    Raises StateError for a damaged database, and LocalError where the file is there already or cannot be written.
+    Raises StateError if the database is damaged, and LocalError if the file exists or cannot be written.
     """
     if os.path.lexists(output):
-        raise LocalError(f"{output} exists: name a new file")
+        raise LocalError(f"{output} exists; name a new file")
     with closing(read_database(folder)) as database:
         database.check()
     try:
@@ -66,14 +67,14 @@ def write_backup(folder: StateFolder, output: Path) -> None:
 
 
 def restore_backup(file: Path, folder: StateFolder, *, peer_id: str, network_id: str) -> None:
-    """Put the backup of this peer in this network where there is no state.
+    """Restore the backup of this peer in this network to `folder`.
 
-    Raises LocalError for anything but such a backup, and where a state is.
+    Raises LocalError if the file is no such backup, or if the folder holds a state already.
     """
     with open_regular(file, "backup") as archive:
         try:
             if any(folder.path.glob(f"{folder.database.name}*")) or any(folder.checkpoints.glob("*")):
-                raise LocalError(f"there is a state at {folder.path}: move it away first, nothing is overwritten")
+                raise LocalError(f"{folder.path} holds a state, which restore does not overwrite; move it away first")
             with for_owner_alone():
                 folder.path.mkdir(parents=True, exist_ok=True)
                 with tempfile.TemporaryDirectory(dir=folder.path, prefix=".restore-") as name:
@@ -92,19 +93,19 @@ def restore_backup(file: Path, folder: StateFolder, *, peer_id: str, network_id:
 
 
 def _reason(error: Exception) -> str:
-    """What the system says, without the path of a temporary file."""
+    """Return the system's error text without its path, which may be that of a temporary file."""
     return (isinstance(error, OSError) and error.strerror) or str(error)
 
 
 def _copy_database(source: Path, target: Path) -> None:
-    """As of one moment, whatever a running node writes meanwhile."""
+    """Copy the database as of one moment, although a running node may write to it."""
     uri = f"{source.absolute().as_uri()}?mode=ro"
     with closing(sqlite3.connect(uri, uri=True)) as live, closing(sqlite3.connect(target)) as copy:
         live.backup(copy)
 
 
 def _copy_checkpoints(source: Path, target: Path) -> None:
-    """The complete ones. One that stays incomplete is damaged, and no node could use it."""
+    """Copy the complete checkpoints. If one is incomplete after _ATTEMPTS copies, it is damaged and left out."""
     for _ in range(_ATTEMPTS):
         shutil.rmtree(target, ignore_errors=True)
         target.mkdir()
@@ -114,7 +115,7 @@ def _copy_checkpoints(source: Path, target: Path) -> None:
 
 
 def _copy_checkpoint(source: Path, target: Path) -> bool:
-    """Whether it was there with all of its files."""
+    """Return whether the checkpoint had all of its files."""
     target.mkdir()
     try:
         for name in _CHECKPOINT_FILES:
@@ -126,21 +127,21 @@ def _copy_checkpoint(source: Path, target: Path) -> bool:
 
 
 class _NoBackup(Exception):
-    """The archive holds what no backup holds; the message says what."""
+    """The archive is not a backup; the message says why."""
 
 
 def _require_room(archive: BinaryIO, folder: Path) -> None:
     needed, free = os.fstat(archive.fileno()).st_size, shutil.disk_usage(folder).free
     if needed > free:
         raise LocalError(
-            f"the backup needs {needed:,} bytes and {free:,} are free: free some, or choose another --state"
+            f"the backup needs {needed:,} bytes and {free:,} are free; free some space, or choose another --state"
         )
 
 
 def _require_owner(copy: StateFolder, file: Path, peer_id: str, network_id: str) -> None:
-    """Raises LocalError for a damaged database, and for one of another key or swarm.
+    """Raises LocalError if the database is damaged, or belongs to another key or swarm.
 
-    A database without an owner is of a node that never came so far as to publish anything.
+    A database without an owner passes: its node stopped before it published anything.
     """
     try:
         with closing(Database(copy.database, (), read_only=True)) as database:
@@ -148,18 +149,18 @@ def _require_owner(copy: StateFolder, file: Path, peer_id: str, network_id: str)
             session = History(database).session()
     except StateError as error:
         raise LocalError(
-            f"the database in {file} is damaged, or another version of sapo-node wrote it: take another backup"
+            f"the database in {file} is damaged, or another version of sapo-node wrote it; use another backup"
         ) from error
     owner = session.get("peer_id", peer_id), session.get("network_id", network_id)
     if owner != (peer_id, network_id):
         raise LocalError(
             f"{file} is the state of {owner[0]} in the swarm {str(owner[1])[:16]}, and this is {peer_id} in the swarm "
-            f"{network_id[:16]}: give the key and the swarm of that state, with --key and --swarm"
+            f"{network_id[:16]}; give the key and the swarm of that state, with --key and --swarm"
         )
 
 
 def _extract(archive: BinaryIO, copy: StateFolder) -> None:
-    """Write the files of a backup to a new folder. Raises _NoBackup for anything that is no part of a state."""
+    """Write the files of a backup to a new folder. Raises _NoBackup for an entry that is not part of a state."""
     for name, size in _entries(archive):
         target = copy.path / name
         if size is None:
@@ -174,10 +175,11 @@ def _extract(archive: BinaryIO, copy: StateFolder) -> None:
 
 
 def _entries(archive: BinaryIO) -> Iterator[tuple[str, int | None]]:
-    """The name of each entry and the size of its content, None for a folder. The caller reads the content, padded to
-    whole blocks, before it asks for the next entry.
+    """Yield the name of each entry and the size of its content in bytes, None for a folder.
 
-    TarFile is not used: it follows links, makes sparse files of any size, and takes extended headers of any number.
+    The caller must read the content, padded to whole blocks, before it asks for the next entry.
+    This does not use TarFile, which follows links, makes sparse files of any size, and accepts any number of extended
+    headers.
     """
     for _ in range(_MAX_ENTRIES):
         header, extended_size = _next_header(archive), None
@@ -188,7 +190,7 @@ def _entries(archive: BinaryIO) -> Iterator[tuple[str, int | None]]:
             return
         pattern, size = (_FOLDER, None) if header.isdir() else (_FILE, extended_size or header.size)
         if header.type not in _TYPES or not pattern.fullmatch(header.name):
-            raise _NoBackup(f"it holds {header.name!r}, which is no part of a state")
+            raise _NoBackup(f"it holds {header.name!r}, which is not part of a state")
         if size is not None and not 0 <= size <= (_MAX_META if header.name.endswith(".json") else _MAX_FILE):
             raise _NoBackup(f"{header.name} has {size:,} bytes")
         yield header.name, size
@@ -196,7 +198,7 @@ def _entries(archive: BinaryIO) -> Iterator[tuple[str, int | None]]:
 
 
 def _next_header(archive: BinaryIO) -> tarfile.TarInfo | None:
-    """The header at hand; None at the end."""
+    """Read the next header; None at the end of the archive."""
     block = archive.read(_BLOCK)
     if block == bytes(_BLOCK):
         return None
@@ -207,7 +209,7 @@ def _next_header(archive: BinaryIO) -> tarfile.TarInfo | None:
 
 
 def _read_extended_size(archive: BinaryIO, length: int) -> int | None:
-    """The size that an extended header gives to the entry after it, if any: a size of 8 GiB fits nowhere else."""
+    """Return the size that an extended header gives to the next entry, if any. Sizes from 8 GiB stand only there."""
     if not 0 <= length <= _MAX_EXTENSION:
         raise _NoBackup(f"an extended header has {length:,} bytes")
     found = _EXTENDED_SIZE.search(archive.read(_padded(length)))
@@ -227,5 +229,5 @@ def _write_next(archive: BinaryIO, size: int, target: Path) -> None:
 
 
 def _padded(size: int) -> int:
-    """Up to the end of the last block."""
+    """Round a size in bytes up to whole blocks."""
     return -(-size // _BLOCK) * _BLOCK

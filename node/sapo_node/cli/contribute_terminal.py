@@ -1,6 +1,7 @@
-"""Answers from a person at the terminal, one prompt at a time.
+"""Asks a person at the terminal for completions, one prompt at a time.
 
-The terminal's own line editing does, so that waiting for a line can be cancelled and a late line is thrown away.
+It reads lines from the terminal itself, not through readline. So waiting for a line can be cancelled, and a line that
+was typed too late is discarded.
 """
 
 import os
@@ -22,14 +23,14 @@ from sapo_node.training.rollout import TaskSkipped
 from sapo_protocol import LocalError
 
 _MAX_INPUT = 4096
-"""Bytes the kernel keeps of a line."""
+"""Bytes of a typed line, at most: the kernel keeps no more."""
 
 
 class Person:
-    """Asks, shows what came of the answers, and keeps what else happens back until the prompt is over."""
+    """Shows each prompt, reads the completions, and prints events. While a prompt is open, it holds events back."""
 
     def __init__(self, console: Console, *, max_bytes: int, seconds: float) -> None:
-        """`seconds` is how long peers would take an answer."""
+        """`seconds` is the time limit of a prompt: peers accept no later answer."""
         self._console = console
         self._max_bytes = max_bytes
         self._seconds = seconds
@@ -38,20 +39,20 @@ class Person:
 
     @asynccontextmanager
     async def at_terminal(self) -> AsyncIterator["Person"]:
-        """This person, if there is one: raises LocalError where nobody can type."""
+        """Yield this person. Raises LocalError if the input is not a terminal."""
         if not sys.stdin.isatty():
-            raise LocalError("--terminal needs somebody at a terminal, and the input is none")
+            raise LocalError("--terminal needs a terminal, and the standard input is none")
         yield self
 
     async def generate(
         self, prompts: Sequence[str], *, completions: int, max_tokens: int, seed: int
     ) -> list[tuple[Sampled, ...]]:
-        """What is typed for each prompt, up to G answers. Raises TaskSkipped."""
+        """Return what the person typed for each prompt, up to G completions. Raises TaskSkipped."""
         del max_tokens, seed
         return [await self._group(prompt, completions) for prompt in prompts]
 
     def __call__(self, event: Event) -> None:
-        """Tell of an event."""
+        """Print an event."""
         match event:
             case Noticed(text):
                 self._say(text, "dim")
@@ -61,18 +62,18 @@ class Person:
                 right = sum(task.right for task in report.tasks)
                 self._say(f"shared, {right} correct; prompts so far: {_shared(view)}", "green")
             case Stopped(view):
-                self._say(f"stopped; prompts shared in all: {_shared(view)}", "bold")
+                self._say(f"stopped; prompts shared in total: {_shared(view)}", "bold")
 
     async def _group(self, prompt: str, completions: int) -> tuple[Sampled, ...]:
         self._asking = True
         try:
-            # Typed for the prompt before, which is over.
+            # Discard what was typed for the previous prompt after its end.
             termios.tcflush(sys.stdin, termios.TCIFLUSH)
             self._console.print(Panel(Text(prompt.strip()), title="prompt", title_align="left"))
             minutes, seconds = divmod(int(self._seconds), 60)
             self._console.print(
-                f"{minutes} min {seconds} s; type your result, or thoughts and <answer>your result</answer>\n"
-                "Enter alone shares what you gave, Ctrl-D skips the prompt, Ctrl-C stops",
+                f"{minutes} min {seconds} s; type your result, or your reasoning and <answer>your result</answer>\n"
+                "an empty line shares your answers, Ctrl-D skips the prompt, Ctrl-C stops the node",
                 style="dim",
                 highlight=False,
             )
@@ -112,7 +113,7 @@ def _shared(view: Overview) -> int:
 
 
 async def _typed_line() -> str:
-    """Raises TaskSkipped for Ctrl-D, and LocalError once the terminal is gone."""
+    """Return one typed line. Raises TaskSkipped for Ctrl-D, and LocalError if the terminal was closed."""
     descriptor = sys.stdin.fileno()
     data = b""
     while not data.endswith(b"\n"):
@@ -120,7 +121,7 @@ async def _typed_line() -> str:
         chunk = os.read(descriptor, _MAX_INPUT)
         if not chunk:
             if not os.isatty(descriptor):
-                raise LocalError("the terminal is gone")
+                raise LocalError("the terminal was closed")
             raise TaskSkipped("skipped")
         data += chunk
     return data.decode("utf-8", "replace")

@@ -1,4 +1,4 @@
-"""`sapo-node demo`: a swarm of real processes on loopback, three honest nodes and a polluter, and what came of it."""
+"""`sapo-node demo`: runs three honest nodes and a malicious one as processes on loopback, and prints the results."""
 
 import json
 import subprocess
@@ -21,13 +21,13 @@ from sapo_protocol import LocalError, load_manifest, render_manifest
 
 HONEST = 3
 EPOCH_SECONDS, MAX_ROUNDS = 20, 240
-"""Short epochs, so that peers can become healthy within minutes."""
+"""Seconds of an epoch, and its most rounds. Epochs are short so that peers can become healthy within minutes."""
 _START_SECONDS = 120.0
 _POLLUTER_INTERVAL = 2.0
 
 
 class Demo:
-    """Runs the swarm and gathers what its nodes say."""
+    """Runs the swarm and collects the JSON lines of its nodes."""
 
     def __init__(self, folder: Path, *, rounds: int, prompts: int, console: Console) -> None:
         self._folder = folder
@@ -45,7 +45,7 @@ class Demo:
         self.polluter = ""
 
     async def run(self) -> Json:
-        """Play the whole demo; the summary."""
+        """Run the whole demo and return its summary."""
         before = await self._evaluate(None)
         async with trio.open_nursery() as nursery:
             with Live(console=self._console, refresh_per_second=2, transient=False) as live:
@@ -65,14 +65,14 @@ class Demo:
         """Start all nodes. The first node is the bootstrap peer of the others."""
         (first,) = await self._start_members(nursery, [1], [])
         bootstrap = ["--bootstrap", first.session["addresses"][0]]
-        # By name: the adversary builds on this package, never the other way round.
+        # Started by its name: this package must not import the adversary package.
         command = [sys.executable, "-m", "sapo_adversary.live", "--swarm", str(self._swarm)]
         command += ["--key", str(self._folder / "polluter.key"), "--interval", str(_POLLUTER_INTERVAL), *bootstrap]
         polluter = await self._start_process(nursery, command)
         assert polluter.stdout is not None
         started = await polluter.stdout.receive_some()
         if not started:
-            raise LocalError(f"the polluter of the demo ended early: {self._said()}")
+            raise LocalError(f"the malicious node of the demo ended early: {self._said()}")
         self.polluter = json.loads(started)["peer_id"]
         await self._start_members(nursery, range(2, HONEST + 1), bootstrap)
 
@@ -90,11 +90,11 @@ class Demo:
                 await member.started.wait()
         self._require_alive()
         if not all(member.started.is_set() for member in members):
-            raise LocalError(f"the demo's nodes were not up after {_START_SECONDS:.0f} s; this machine is too busy")
+            raise LocalError(f"the demo's nodes did not start within {_START_SECONDS:.0f} s; this machine is too busy")
         return members
 
     async def _play(self) -> None:
-        """Wait until each node has played its rounds in the complete swarm; they all stay to the end."""
+        """Wait until each node has played its rounds in the complete swarm. All nodes run until the last is done."""
         for member in self.members:
             member.alone = member.last.get("step", 0)
         while any(member.played < self._rounds for member in self.members):
@@ -107,12 +107,12 @@ class Demo:
             raise LocalError(f"{', '.join(ended)} of the demo ended early: {self._said()}")
 
     def _said(self) -> str:
-        """The last line that a process of the demo logged."""
+        """Return the last line that a process of the demo logged."""
         self._log.seek(0)
         return (self._log.read().strip().splitlines() or ["it logged nothing"])[-1]
 
     async def _start_process(self, nursery: trio.Nursery, command: list[str]) -> trio.Process:
-        """A child that ends with the demo, however that ends; what it logs goes to a file, not over the table."""
+        """Start a child that ends with the demo. Its log goes to a file, so that it cannot cover the table."""
         process: trio.Process = await nursery.start(
             partial(trio.run_process, command, stdout=subprocess.PIPE, stderr=self._log, check=False)
         )
@@ -125,7 +125,7 @@ class Demo:
         ]
 
     async def _listen(self, member: Member) -> None:
-        """Follow the JSON lines of one node."""
+        """Read the JSON lines of one node."""
         assert member.process.stdout is not None
         rest = b""
         async for chunk in member.process.stdout:
@@ -151,15 +151,15 @@ class Demo:
     def _table(self) -> Table:
         pages = "  ".join(member.session["page"] for member in self.members if member.session)
         table = Table(
-            *("node", "round", "reward", "external trained", "accepted", "left out", "of the polluter"),
-            caption=f"what they see, while this runs: {pages}",
+            *("node", "round", "reward", "external trained", "accepted", "left out", "malicious node"),
+            caption=f"the nodes' pages, while the demo runs: {pages}",
             caption_justify="left",
         )
         for member in self.members:
             polluter = seen_by(member, self.polluter)
             table.add_row(
                 member.name,
-                # A node that has played its rounds goes on until the slowest one has.
+                # A node that has played its rounds continues until the slowest node has played its own.
                 f"{min(member.played, self._rounds)} of {self._rounds}",
                 f"{member.last.get('reward', 0):.3f}",
                 str(member.external),
@@ -170,9 +170,9 @@ class Demo:
         return table
 
     async def _evaluate(self, member: Member | None) -> Json:
-        """Held-out pass@1 through the command a user would run."""
+        """Measure held-out pass@1 with the command `sapo-node eval`."""
         what = member.name if member else "the seed policy"
-        self._console.print(f"measuring {what} on held-out prompts …", style="dim")
+        self._console.print(f"evaluating {what} on held-out prompts …", style="dim")
         if member:
             command = self._command("eval", member.folder)
         else:
@@ -180,7 +180,7 @@ class Demo:
         command += ["--prompts", str(self._prompts), "--json"]
         done = await trio.run_process(command, capture_stdout=True, check=False)
         if done.returncode:
-            raise LocalError(f"{what} could not be measured; the line above says why")
+            raise LocalError(f"{what} could not be evaluated; the line above says why")
         result: Json = json.loads(done.stdout)
         return result
 
@@ -190,7 +190,7 @@ def _style(polluter: Json) -> str:
 
 
 def run_demo(*, rounds: int, prompts: int, json_output: bool) -> None:
-    """The demo as a command; with `json_output` the last line on stdout is the summary."""
+    """Run the demo. With `json_output` the last line on stdout is the summary as JSON."""
     console = Console(stderr=json_output)
     with tempfile.TemporaryDirectory(prefix="sapo-demo-") as folder:
         demo = Demo(Path(folder), rounds=rounds, prompts=prompts, console=console)

@@ -1,4 +1,4 @@
-"""What the nodes of `sapo-node demo` reported, and the summary of it."""
+"""Collects what the nodes of `sapo-node demo` reported, and summarises it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ Json: TypeAlias = dict[str, Any]
 
 @dataclass(slots=True)
 class Member:
-    """One honest process of the demo, as its own reports describe it."""
+    """One honest node of the demo, and what it last reported."""
 
     name: str
     folder: Path
@@ -25,33 +25,33 @@ class Member:
     started: trio.Event = field(default_factory=trio.Event)
     session: Json = field(default_factory=dict)
     last: Json = field(default_factory=dict)
-    """The newest round."""
+    """The event of the newest round."""
     knows: Json = field(default_factory=dict)
-    """Counts and peers after it."""
+    """The newest event that has counts and peers."""
     external: int = 0
     alone: int = 0
-    """Rounds it had played before the swarm was complete."""
+    """Rounds that the node played before the swarm was complete."""
 
     @property
     def played(self) -> int:
-        """Rounds played in the complete swarm."""
+        """Rounds that the node played in the complete swarm."""
         return max(0, int(self.last.get("step", 0)) - self.alone)
 
 
 def seen_by(member: Member, peer_id: str) -> Json:
-    """What a node knows of a peer."""
+    """Return what a node reported of a peer."""
     unknown = {"state": "unknown", "trust": 0.5, "trained_tokens": 0}
     return next((peer for peer in member.knows.get("peers", ()) if peer["peer"] == peer_id), unknown)
 
 
 def refused_by(member: Member) -> dict[str, int]:
-    """How many messages and groups a node did not take, by reason."""
+    """Return how many messages and groups a node refused or left out, by reason."""
     counts = member.knows.get("counts", {})
     return {name: count for name, count in counts.items() if name not in TAKEN}
 
 
 def summarise(members: Sequence[Member], polluter: str, before: Json, after: Mapping[str, Json]) -> Json:
-    """What the demo showed. `before` and `after` (by name of the node) are what `sapo-node eval` printed."""
+    """Return the summary. `before` and `after` hold the JSON of `sapo-node eval`; `after` by the name of the node."""
     refused: dict[str, int] = {}
     for member in members:
         for name, count in refused_by(member).items():
@@ -97,7 +97,7 @@ def print_summary(summary: Json, console: Console) -> None:
     console.print(table)
     for polluter in summary["polluters"]:
         console.print(
-            f"polluter {short(polluter['peer'])}: {polluter['state']}, "
+            f"malicious node {short(polluter['peer'])}: {polluter['state']}, "
             f"{polluter['trained_share']:.1%} of all tokens trained on"
         )
     left_out = ", ".join(f"{name} {count}" for name, count in summary["refused"].items())
@@ -105,14 +105,15 @@ def print_summary(summary: Json, console: Console) -> None:
 
 
 def _heldout(when: str, measured: Json) -> Json:
-    """What `eval` measured, for the summary."""
+    """Return the result of `eval` under the names that the summary has."""
     return {f"heldout_{when}": measured["pass_at_1"], f"heldout_{when}_interval": [measured["low"], measured["high"]]}
 
 
 def _measured(node: Json, when: str) -> str:
-    """The same for people."""
+    """Format the held-out pass@1 of a node, with its interval."""
     low, high = node[f"heldout_{when}_interval"]
     return f"{node[f'heldout_{when}']:.3f} ({low:.3f} to {high:.3f})"
 
 
 _SEVERITY = ["banned", "probation", "unknown", "untrusted", "healthy"]
+"""Peer states, worst first. The summary names the worst that an honest node gave to the malicious one."""

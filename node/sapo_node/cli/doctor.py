@@ -1,4 +1,4 @@
-"""Looks at everything that a node needs, and says of each thing what is wrong with it and what to do."""
+"""Checks everything that a node needs on this machine. Each finding says what is wrong and what to do."""
 
 import ctypes
 import json
@@ -26,15 +26,15 @@ from sapo_protocol import LocalError, Manifest, load_manifest
 from sapo_protocol.files import NoSuchFile
 
 DISK_BAD, DISK_DOUBTFUL = 300 * 2**20, 2 * 2**30
-"""Bytes free: what a starter swarm's inbox can need at worst, and what leaves room for checkpoints."""
+"""Free bytes below which the disk is bad, and doubtful. The queues of a swarm like `starter` need up to DISK_BAD."""
 LEARNER_SECONDS = 300.0
-"""For torch to start and the model to load: a large one takes minutes from a slow disk."""
+"""Seconds in which torch must start and the model must load. A slow disk takes minutes to read a large model."""
 _TIME_ERROR = 5
-"""What adjtimex(2) returns of a clock that nothing keeps in step."""
+"""What adjtimex(2) returns if nothing synchronises the clock."""
 
 
 async def examine(config: Config) -> AsyncIterator[Finding]:
-    """All findings, as they are made; the slow ones last. Raises LocalError for a swarm that cannot be read."""
+    """Yield each finding as soon as its check is done, slow checks last. Raises LocalError for an unreadable swarm."""
     manifest = load_manifest(config.swarm)
     yield good("swarm", f"{manifest.name}, network {manifest.network_id.hex()[:16]}")
     yield _system()
@@ -60,7 +60,7 @@ def _system() -> Finding:
     return doubtful(
         "system",
         text,
-        "the sandbox needs Linux on x86-64 or aarch64; without it the node trains on local groups only",
+        "the sandbox needs Linux on x86-64 or aarch64; without a sandbox the node trains on local groups only",
     )
 
 
@@ -68,9 +68,9 @@ def _key(path: Path) -> tuple[Identity | None, Finding]:
     try:
         identity = load_key(path, None)
     except NoSuchFile:
-        return None, good("key", f"{path} is not there yet; `sapo-node start` makes it")
+        return None, good("key", f"{path} does not exist yet; `sapo-node start` makes it")
     except PassphraseNeeded:
-        return None, good("key", f"{path} has a passphrase, which this look does without")
+        return None, good("key", f"{path} is encrypted; `doctor` does not ask for its passphrase")
     except LocalError as error:
         return None, bad("key", error)
     return identity, good("key", f"{path}, of {identity.peer_id}")
@@ -80,13 +80,13 @@ def _state(config: Config, manifest: Manifest, identity: Identity | None) -> Ite
     root = Path(config.state)
     there = next(each for each in (root, *root.absolute().parents) if _is_there(each))
     if not there.is_dir() or not os.access(there, os.W_OK):
-        yield bad("state", LocalError(f"{there} is no folder that can be written"), "choose another --state")
+        yield bad("state", LocalError(f"cannot write to the folder {there}"), "choose another --state")
         return
     free = shutil.disk_usage(there).free
     text = f"{root}, {free / 2**30:.1f} GiB free"
     if free < DISK_DOUBTFUL:
         state = State.BAD if free < DISK_BAD else State.DOUBTFUL
-        yield Finding("disk", state, text, "free some, or choose another --state")
+        yield Finding("disk", state, text, "free some space, or choose another --state")
     else:
         yield good("disk", text)
     if identity and _is_there((folder := state_folder(root, manifest, identity.peer_id)).database):
@@ -104,8 +104,8 @@ def _database(folder: StateFolder) -> Finding:
     except LocalError as error:
         return bad("state", error)
     if is_running(folder):
-        return good("state", "undamaged; a node is running on it: `sapo-node status` tells how it does")
-    return good("state", "undamaged, and no node runs on it")
+        return good("state", "undamaged; a node is running on it, which `sapo-node status` shows")
+    return good("state", "undamaged; no node is running on it")
 
 
 def _clock() -> Finding:
@@ -113,20 +113,20 @@ def _clock() -> Finding:
         unset = ctypes.CDLL(None).adjtimex(ctypes.create_string_buffer(512)) == _TIME_ERROR
     except (OSError, AttributeError):
         return doubtful(
-            "clock", "cannot find out whether anything keeps it in step", "see that it does: epochs hang on it"
+            "clock", "cannot tell whether it is synchronised", "run an NTP service: epochs depend on the clock"
         )
     if unset:
         return doubtful(
             "clock",
-            "nothing keeps it in step, says the kernel",
-            "run an NTP service: 30 s off, and peers refuse rollouts",
+            "the kernel says that nothing synchronises it",
+            "run an NTP service: if the clock is 30 s off, peers refuse this node's rollouts",
         )
-    return good("clock", "kept in step")
+    return good("clock", "synchronised")
 
 
 _ASK_LEARNER = """
 import json, sys, torch
-answers, sys.stdout = sys.stdout, sys.stderr  # libraries print what they like
+answers, sys.stdout = sys.stdout, sys.stderr  # libraries print to stdout, too
 cuda = torch.cuda.is_available()
 device = torch.cuda.get_device_name(0) if cuda else "Apple MPS" if torch.backends.mps.is_available() else "the CPU"
 print(json.dumps([torch.__version__, device]), file=answers, flush=True)
@@ -145,14 +145,14 @@ except LocalError as error:
 
 
 def _learner(config: Config, manifest: Manifest) -> tuple[Finding, ...]:
-    """What is found of torch, and of the model where one is trained.
+    """Check torch and, for a node that trains, the model.
 
-    In a process of its own: torch takes a second and much memory.
+    A child process imports torch, which takes a second and much memory.
     """
     try:
         options = learner_options(config, manifest, StateFolder(Path(config.state)))
     except LocalError as error:
-        return (doubtful("learner", str(error), "relaying and contributing work without"),)
+        return (doubtful("learner", str(error), "without it the node can relay and contribute, but not train"),)
     script = [sys.executable, "-c", _ASK_LEARNER, *([json.dumps(asdict(options))] if config.train else [])]
     try:
         done = subprocess.run(script, capture_output=True, text=True, check=False, timeout=LEARNER_SECONDS)
@@ -161,7 +161,7 @@ def _learner(config: Config, manifest: Manifest) -> tuple[Finding, ...]:
         told, why = (late.stdout or b"").decode(), f"no answer within {LEARNER_SECONDS:g} s"
     answers = [json.loads(line) for line in told.splitlines()]
     if not answers:
-        return (bad("learner", LocalError(f"torch does not start: {why}"), "install it again; see the README"),)
+        return (bad("learner", LocalError(f"torch does not start: {why}"), "install torch again; see the README"),)
     version, device = answers[0]
     learner = good("learner", f"torch {version} on {device}")
     if not config.train:
@@ -201,4 +201,4 @@ async def _tasks(manifest: Manifest, sandbox: Sandbox) -> Finding:
         await require_catalogue(manifest, sandbox)
     except LocalError as error:
         return bad("tasks", error)
-    return good("tasks", f"all {len(manifest.tasks)} can be built and scored here")
+    return good("tasks", f"this node can build and score all {len(manifest.tasks)}")

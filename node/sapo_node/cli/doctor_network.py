@@ -1,4 +1,4 @@
-"""What `sapo-node doctor` finds out about addresses and bootstrap peers."""
+"""Checks the addresses of a node and its bootstrap peers, for `sapo-node doctor`."""
 
 import ipaddress
 from collections.abc import Iterator
@@ -17,29 +17,30 @@ from sapo_protocol import LocalError, Manifest, evidence_topic
 from sapo_protocol.limits import MAX_EVIDENCE_BYTES
 
 REACH_SECONDS = 15.0
+"""Seconds in which a bootstrap peer must answer."""
 
 
 def check_addresses(config: Config) -> Iterator[Finding]:
-    """Whether the node can listen, and whether others could dial it."""
+    """Check whether the node can listen, and whether peers beyond the local network could dial it."""
     try:
         listen = tuple(addresses.parse_listen(text) for text in config.listen)
         announce = tuple(addresses.parse_announce(text) for text in config.announce)
         listening.check_port_free(listen)
         yield good("listen", ", ".join(listen))
     except listening.PortBusyError as error:
-        yield doubtful("listen", str(error), "nothing, if it is this node that runs already")
+        yield doubtful("listen", str(error), "do nothing if this node itself is running already")
     except LocalError as error:
         yield bad("listen", error)
         return
     known = announce or listening.expand(listen)
     if any(ipaddress.ip_address(addresses.host_of(each)).is_global for each in known if _is_ip(each)):
-        yield good("reachable", f"announces {', '.join(known)}; whether they can be dialled only others can tell")
+        yield good("reachable", f"announces {', '.join(known)}; only other machines can test whether they answer")
     else:
         yield doubtful(
             "reachable",
-            f"announces {', '.join(known)}: nobody beyond the local network can dial these",
-            "fine where this node dials others. To be dialled, forward a port, listen on it, and --announce the "
-            "address under which the world sees it",
+            f"announces {', '.join(known)}; peers beyond the local network cannot dial these",
+            "do nothing if this node dials other nodes. If other nodes are to dial it, forward a port, --listen on "
+            "it, and --announce its public address",
         )
 
 
@@ -48,7 +49,7 @@ def _is_ip(place: str) -> bool:
 
 
 async def check_bootstrap(text: str, manifest: Manifest) -> Finding:
-    """Connect to a bootstrap peer, under a key that is used once."""
+    """Connect to a bootstrap peer, with a key that is made for this check only."""
     name = "bootstrap"
     try:
         addresses.parse_dial(text)
@@ -76,9 +77,9 @@ async def check_bootstrap(text: str, manifest: Manifest) -> Finding:
         is_member = bool(network.peers())
         nursery.cancel_scope.cancel()
     if is_member:
-        return good(name, f"{text} answers within {trio.current_time() - since:.1f} s, and is in this swarm")
+        return good(name, f"{text} answered within {trio.current_time() - since:.1f} s, and is in this swarm")
     why = "; ".join(map(str, told)) or f"no answer within {REACH_SECONDS:g} s"
-    return bad(name, LocalError(f"{text}: {why}"), "is it running, is its port open, is the peer id right?")
+    return bad(name, LocalError(f"{text}: {why}"), "check that it runs, that its port is open, and its peer id")
 
 
 async def _deaf(_sender: str, _data: bytes) -> Verdict:

@@ -1,4 +1,4 @@
-"""The way into the commands: where a part of the package is not installed, it says so instead of failing to import."""
+"""Entry points of the commands. If an optional dependency is missing, they print how to install it."""
 
 import sys
 from importlib import import_module
@@ -10,11 +10,11 @@ def main() -> None:
 
 
 def run(commands: str, *, needs: str) -> None:
-    """Run the commands of a module, which needs an extra of this package."""
+    """Run the commands of the module `commands`. `needs` is the extra of this package that the module imports."""
     try:
         command_line = import_module(commands).main
     except ModuleNotFoundError as missing:
         if (missing.name or "").startswith("sapo_"):
             raise
-        sys.exit(f"{missing.name} is not installed, which this command needs: pip install 'sapo-node[{needs}]'")
+        sys.exit(f"this command needs {missing.name}, which is not installed: pip install 'sapo-node[{needs}]'")
     command_line()

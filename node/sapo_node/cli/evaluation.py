@@ -1,4 +1,4 @@
-"""Measuring a policy from the command line: a learner and a sandbox, without a network."""
+"""Evaluates a policy from the command line. Starts a learner and a sandbox, but no network."""
 
 import tempfile
 from collections.abc import Callable
@@ -25,7 +25,10 @@ async def evaluate(
     samples: int,
     progress: Callable[[str, int], None],
 ) -> tuple[HeldOut, int]:
-    """Held-out pass@1 of the newest checkpoint in `folder`, or of the policy a node starts with; and its step."""
+    """Return the held-out pass@1 of the newest checkpoint in `folder`, and its step.
+
+    If `folder` is None or has no checkpoint, evaluate the policy that a new node starts with.
+    """
     with tempfile.TemporaryDirectory() as empty:
         options = learner_options(config, manifest, folder or StateFolder(Path(empty)))
         learner = Learner(replace(options, read_only=True))

@@ -1,11 +1,11 @@
-"""What `sapo-node doctor` reports of each thing that a node needs."""
+"""The result of one check of `sapo-node doctor`."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 
 
 class State(StrEnum):
-    """How a thing is."""
+    """The result of a check in one word."""
 
     GOOD = "good"
     DOUBTFUL = "doubtful"
@@ -14,25 +14,25 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What was found of one thing."""
+    """What `doctor` found when it checked one thing."""
 
     name: str
     state: State
     text: str
     advice: str = ""
-    """What to do, where anything should be done."""
+    """What the operator should do; empty if nothing."""
 
 
 def good(name: str, text: str) -> Finding:
-    """A thing that is as it should be."""
+    """Return a finding of a check that passed."""
     return Finding(name, State.GOOD, text)
 
 
 def doubtful(name: str, text: str, advice: str) -> Finding:
-    """A thing that may keep the node from what its operator wants."""
+    """Return a finding of a check that failed, although the node can run."""
     return Finding(name, State.DOUBTFUL, text, advice)
 
 
 def bad(name: str, error: Exception, advice: str = "") -> Finding:
-    """A thing that keeps the node from running or from training."""
+    """Return a finding of a check whose failure keeps the node from running or from training."""
     return Finding(name, State.BAD, str(error), advice)

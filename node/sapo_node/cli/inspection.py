@@ -1,4 +1,4 @@
-"""One message taken apart for a person: which layer refuses it, or which of its claims hold, or what it proves."""
+"""Checks one message for a person: which layer refuses it, which of its claims are true, or what it proves."""
 
 from dataclasses import dataclass
 
@@ -26,23 +26,23 @@ HOLDS = "holds"
 
 @dataclass(frozen=True, slots=True)
 class GroupFinding:
-    """What was found of one group."""
+    """The result of checking one group."""
 
     k: int
     dataset: str
     prompt: str
     verdict: str
-    """"`holds`, or what does not."""
+    """`holds`, or the first check that failed."""
     claims: tuple[bool, ...]
     rewards: tuple[bool, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What was found of one message."""
+    """The result of checking one message."""
 
     refused_by: str
-    """The layer that refuses the message; empty where all layers pass."""
+    """The layer that refuses the message; empty if no layer does."""
     reason: str
     issuer: str = ""
     epoch: int = 0
@@ -51,7 +51,7 @@ class Finding:
 
     @property
     def holds(self) -> bool:
-        """Whether the message and everything it claims is true."""
+        """Whether no layer refuses the message and every claim of it is true."""
         return not self.refused_by and all(group.verdict == HOLDS for group in self.groups)
 
 
@@ -81,7 +81,7 @@ class Proof:
 
 
 def inspect_evidence(data: bytes, manifest: Manifest) -> Proof:
-    """Check an evidence message from its own bytes. Raises LocalError where it proves nothing."""
+    """Check an evidence message from its own bytes. Raises LocalError if it proves no equivocation."""
     try:
         accusation = decode_evidence(data, manifest)
         proof = prove_equivocation(accusation, manifest)
@@ -107,7 +107,7 @@ async def _inspect_group(rollout: Rollout, k: int, manifest: Manifest, sandbox: 
 
 
 def render(finding: Finding) -> RenderableType:
-    """For the terminal."""
+    """Return the finding for the terminal."""
     if finding.refused_by:
         return Text.assemble(("refused: ", "bold red"), finding.reason)
     table = Table("k", "task", "prompt", "claimed", "earned", "verdict")

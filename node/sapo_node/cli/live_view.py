@@ -1,4 +1,4 @@
-"""How a running node shows itself: a live screen on a terminal, plain lines in a pipe, JSON lines for scripts."""
+"""Shows a running node: a live screen on a terminal, plain lines in a pipe, JSON lines for scripts."""
 
 import json
 import time
@@ -19,13 +19,13 @@ from sapo_node.observability.overview import Overview
 from sapo_node.training.round import Phase
 
 _SHOWN_PEERS = 100
-"""Peers in one JSON line, the most trained on first; `sapo-node peers` lists all."""
+"""Peers in one JSON line at most, by trained tokens, most first. `sapo-node peers` lists all peers."""
 _FRAMES = 2
-"""A second."""
+"""Frames per second of the live screen."""
 
 
 def print_json_line(event: Event) -> None:
-    """One JSON object a line: what happened, `at` which Unix second, and what the node knows then."""
+    """Print the event as one line of JSON: what happened, `at` which Unix second, and the node's counts and peers."""
     if not isinstance(event, Phased | Refreshed):
         click.echo(json.dumps({"at": round(time.time(), 3), **_as_json(event)}))
 
@@ -53,7 +53,7 @@ def _knows(view: Overview) -> dict[str, Any]:
 
 
 class _Screen:
-    """What the terminal shows: drawn anew several times a second, so that the seconds of a phase run."""
+    """The content of the live screen. rich draws it _FRAMES times a second, so the seconds of a phase count up."""
 
     def __init__(self, console: Terminal) -> None:
         self._console = console
@@ -67,7 +67,7 @@ class _Screen:
         return render(self._view, doing=doing, height=self._console.height)
 
     def take(self, event: Event) -> None:
-        """Show what has changed."""
+        """Take over what the event reports."""
         match event:
             case Phased(phase):
                 self._phase = phase, time.monotonic()
@@ -83,7 +83,7 @@ class _Screen:
 
 
 class LiveView:
-    """The whole screen on a terminal; a line for each event where there is none."""
+    """Shows a live screen if standard output is a terminal, and else prints a line for each event."""
 
     def __init__(self) -> None:
         self._console = Terminal()
@@ -117,12 +117,12 @@ class LiveView:
 def _line(event: Started | Played | Shared | Stopped) -> str:
     match event:
         case Shared(report, view):
-            tasks = ", ".join(f"{task.dataset} {task.right} of {task.completions} right" for task in report.tasks)
+            tasks = ", ".join(f"{task.dataset} {task.right} of {task.completions} correct" for task in report.tasks)
             return f"shared {tasks}; {sum(task.groups for task in view.answers)} groups so far"
         case Played(report, _):
             return (
                 f"round {report.step}: reward {report.reward:.3f}, "
-                f"{report.informative} of {report.local} own groups teach, "
+                f"{report.informative} of {report.local} local groups informative, "
                 f"{report.external} external, "
                 f"entropy {figure(report.training.entropy, '.2f')}, "
                 f"length {figure(report.training.mean_length, '.0f')}, "
@@ -131,9 +131,9 @@ def _line(event: Started | Played | Shared | Stopped) -> str:
             )
         case Started(view):
             started = f"started as {view.session['peer_id']} on {', '.join(view.session['addresses'])}"
-            return f"{started}; its page is {view.session['page']}" if view.session["page"] else started
+            return f"{started}; the page is {view.session['page']}" if view.session["page"] else started
         case Stopped(view) if view.answers and not view.rounds:
-            return f"stopped after {sum(task.groups for task in view.answers)} groups shared; start again to go on"
+            return f"stopped after sharing {sum(task.groups for task in view.answers)} groups; start again to continue"
         case Stopped(view):
             last = view.rounds[-1]["step"] if view.rounds else 0
-            return f"stopped after round {last}; start again to go on from there"
+            return f"stopped after round {last}; start again to continue from there"

@@ -35,9 +35,9 @@ _MODULES = {
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
 @click.version_option(package_name="sapo-node")
-@click.option("-v", "--verbose", is_flag=True, help="Log what is going on, to stderr.")
+@click.option("-v", "--verbose", is_flag=True, help="Write the log to stderr, from level INFO.")
 def cli(*, verbose: bool) -> None:
-    """Train a language model together with strangers, believing none of them.
+    """Train a language model together with strangers, and verify everything they send.
 
     \b
     A first node, on this machine:     sapo-node start
@@ -48,7 +48,7 @@ def cli(*, verbose: bool) -> None:
     to_stderr.setFormatter(PrintableFormatter("%(levelname)s %(name)s: %(message)s"))
     logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, handlers=[to_stderr])
     if not verbose:
-        # What libp2p logs about strangers' connections is of no use to an operator; our own notices tell what matters.
+        # libp2p logs the connections of every peer. The node's own notices report the failures that matter.
         logging.getLogger("libp2p").setLevel(logging.CRITICAL)
 
 

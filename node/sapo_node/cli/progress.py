@@ -1,4 +1,4 @@
-"""The part of the terminal view that shows learning: the curve, the last rounds, and what the node is doing."""
+"""The part of the terminal view that shows learning: the reward curve, the last rounds, and the current phase."""
 
 from collections.abc import Sequence
 from typing import Any, get_args
@@ -16,7 +16,7 @@ _COLUMNS = ("round", "reward", "teach", "external", "weight", "entropy", "length
 
 
 def chart(curve: Curve) -> Text:
-    """The curve as columns from 0 to its highest, with its axes, below what it comes to in figures."""
+    """Return one line of figures, and below it the reward curve as columns from 0 to its maximum, with axes."""
     text = Text.assemble(
         ("reward ", "bold"),
         f"at first {curve.first:.3f}, best {curve.best:.3f}, ",
@@ -33,13 +33,13 @@ def chart(curve: Curve) -> Text:
 
 
 def _column(filled: float) -> str:
-    """One character of a column, filled from below by a share of its height."""
+    """Return the character that fills one row of a column. `filled` is a share; it is clamped to 0 to 1."""
     steps = len(_BLOCKS) - 1
     return _BLOCKS[round(min(max(filled, 0.0), 1.0) * steps)]
 
 
 def evaluation_line(evaluations: Sequence[dict[str, Any]]) -> list[Text]:
-    """What the looks at held-out prompts came to; nothing before the first."""
+    """Return a line with the last and the first evaluation on held-out prompts; no line before the first one."""
     if not evaluations:
         return []
     first, last = evaluations[0], evaluations[-1]
@@ -54,11 +54,11 @@ def evaluation_line(evaluations: Sequence[dict[str, Any]]) -> list[Text]:
 
 
 def activity(phase: Phase | None, seconds: float) -> Text:
-    """Where the node is within its round, and since when."""
+    """Return the phases of the round with the current one marked, and its duration in seconds."""
     if phase is None:
         return Text("between rounds", "dim")
     if phase == "evaluate":  # between two rounds, or before the first
-        return Text.assemble(("● evaluate", "bold cyan"), f"   completes held-out prompts   {seconds:.0f} s")
+        return Text.assemble(("● evaluate", "bold cyan"), f"   answers held-out prompts   {seconds:.0f} s")
     phases = [each for each in get_args(Phase) if each != "evaluate"]
     at = phases.index(phase)
     return Text.assemble(
@@ -71,7 +71,7 @@ def activity(phase: Phase | None, seconds: float) -> Text:
 
 
 def round_table(rounds: Sequence[dict[str, Any]]) -> Table:
-    """The metrics of some rounds, one row each."""
+    """Return a table with one row of metrics for each round."""
     table = Table(box=None, header_style="dim", padding=(0, 2, 0, 0), pad_edge=False)
     for name in _COLUMNS:
         table.add_column(name, justify="right")
@@ -92,5 +92,5 @@ def round_table(rounds: Sequence[dict[str, Any]]) -> Table:
 
 
 def figure(value: float | None, form: str) -> str:
-    """A number, or a dash where there is none."""
+    """Format a number; a dash for None."""
     return "-" if value is None else format(value, form)

@@ -1,4 +1,4 @@
-"""The terminal view: one screen that shows whether the node learns, from whom, and what it refused."""
+"""The terminal view: one screen that shows whether the node learns, from which peers, and what it refused."""
 
 from typing import Any, get_args
 
@@ -13,17 +13,17 @@ from sapo_node.observability.history import ACCEPTED, EVIDENCE, TAKEN, VERIFIED
 from sapo_node.observability.overview import Kind, Overview, PeerView, kind_of
 
 _ROOMY = 40
-"""Lines of a terminal that shows more than the least."""
+"""Lines of a terminal from which the view shows more rounds, peers, notices and addresses."""
 _STATE_STYLE = {"healthy": "green", "untrusted": "cyan", "probation": "yellow", "banned": "red"}
 
 
 def short(peer: str) -> str:
-    """A peer id as people tell it apart: the constant beginning says nothing, the end does."""
+    """Return the last eight characters of a peer id. All peer ids begin alike; their ends differ."""
     return f"…{peer[-8:]}"
 
 
 def render(view: Overview, *, doing: Text | None = None, height: int = _ROOMY) -> RenderableType:
-    """A whole screen that fits into so many lines; `doing` tells what a running node is at."""
+    """Return a screen for a terminal of `height` lines. `doing` is the line about the node's current activity."""
     rounds, peers, notices, addresses = (6, 8, 5, 4) if height >= _ROOMY else (2, 2, 1, 1)
     parts = [_head(view, addresses)]
     if view.answers:
@@ -51,16 +51,16 @@ def _head(view: Overview, shown: int) -> RenderableType:
 
 
 def _part_heard(session: dict[str, Any]) -> str:
-    """How much of the swarm a node hears, where that is not all."""
+    """Return how many shards the node subscribes to; empty if it subscribes to all."""
     shards = session.get("shards", {"followed": [], "all": 0})
     heard = len(shards["followed"])
     return f"   hears {heard} of {shards['all']} shards" if heard < shards["all"] else ""
 
 
 def answer_table(answers: list[TaskAnswers]) -> Table:
-    """What a node shared without training. Whether others trained on it is not in the table: no node reports that."""
+    """Return a table of what a contributor shared. No node reports what it trained on, so the table cannot show it."""
     table = Table(
-        *("task", "groups shared", "right and wrong", "answers", "right"),
+        *("task", "groups shared", "informative", "completions", "correct"),
         expand=True,
         caption="Nodes learn from groups with correct and incorrect completions. "
         "Nodes do not report what they trained on.",
@@ -79,12 +79,12 @@ def answer_table(answers: list[TaskAnswers]) -> Table:
 
 def _peers(view: Overview, shown: int) -> RenderableType:
     if not view.peers:
-        return Text("no peers heard of yet: this node is alone until it finds some", style="dim")
+        return Text("no peers known yet; until it finds some, this node is alone", style="dim")
     return peer_table(view, view.peers[:shown])
 
 
 def peer_table(view: Overview, peers: list[PeerView], *, shorten: bool = True) -> Table:
-    """Some of the peers with their state, and their share of all tokens trained on."""
+    """Return a table of peers with their state and their share of all tokens that the node trained on."""
     total = view.own_tokens + view.other_tokens
     connected = set(view.session.get("connected", ()))
     table = Table("peer", "state", "trust", "verified", "waiting", "trained groups", "share of tokens", expand=True)

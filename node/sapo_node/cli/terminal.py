@@ -1,4 +1,4 @@
-"""Where the node prints for people. What peers, manifests and plug-ins wrote cannot steer the terminal from here."""
+"""Prints text for people. Text of peers, manifests and plug-ins cannot send control characters to the terminal."""
 
 import logging
 from collections.abc import Iterable
@@ -12,10 +12,10 @@ from sapo_protocol.printable import printable
 
 
 class Terminal(Console):
-    """A console whose text is printable, whoever wrote it. Its own colours and cursor movements stay."""
+    """A console that makes all text printable. It keeps its own colours and cursor movements."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        """Yield the segments of the renderable, each with printable text."""
+        """Yield the segments of `renderable`, each with printable text."""
         for segment in super().render(renderable, options):
             if segment.control or segment.text.isprintable():
                 yield segment
@@ -24,7 +24,7 @@ class Terminal(Console):
 
 
 class PrintableFormatter(logging.Formatter):
-    """Log lines that are printable, whoever wrote what they quote. Tracebacks keep their lines."""
+    """Makes log lines printable. Tracebacks keep their line breaks."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the name is logging's
         """Return the line without the traceback."""

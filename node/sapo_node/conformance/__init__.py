@@ -1,4 +1,4 @@
-"""Conformance: run the vectors of the standard through any reader of the wire, this node's own or another's.
+"""Conformance: runs the vectors of the standard through an implementation of the wire, this node's or another.
 
-The contract between driver and reader is spec/conformance/README.md.
+spec/conformance/README.md is the contract between the driver and the implementation under test.
 """

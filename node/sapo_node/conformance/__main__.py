@@ -1,4 +1,4 @@
-"""`python -m sapo_node.conformance` is the node's own reader."""
+"""`python -m sapo_node.conformance` answers the requests of the driver with this node's implementation."""
 
 from sapo_node.conformance.reader import main
 

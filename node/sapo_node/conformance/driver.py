@@ -1,7 +1,7 @@
-"""Runs a reader: a process that is asked by lines on its standard input and answers by lines on its standard output.
+"""Runs the implementation under test: a process that reads request lines and writes response lines.
 
-Whatever the process does, `ask` comes back within the time limit: with its answer, or with the fault that took the
-answer's place. After a fault the process is ended, and the next question starts it again.
+Whatever the process does, `ask` returns within TIME_LIMIT: an Answer, or a Fault if there is no valid response. After a
+fault the driver kills the process, and the next request starts it again.
 """
 
 import json
@@ -20,21 +20,21 @@ from typing import Any, Self
 from sapo_protocol import LocalError
 
 TIME_LIMIT = 10.0
-"""Seconds in which a reader must answer; its start counts towards the first answer."""
+"""Seconds in which the implementation must answer a request. For the first request they include its start."""
 
 MAX_LINE = 1_000_000
-"""Bytes of an answer."""
+"""Bytes of a response line, at most."""
 
 _LAST_WORDS = 1.0
-"""Seconds in which a process that has closed its output may end, so that its exit status can be told."""
+"""Seconds for which the driver waits for the exit status of a process that has closed its output."""
 
 
 class CannotRun(LocalError):
-    """A command cannot be started, or is no reader."""
+    """The command cannot be started, or answers none of the first requests."""
 
 
 class Wrong(StrEnum):
-    """What a reader did instead of answering."""
+    """What the implementation did instead of answering."""
 
     SILENT = "silent"
     ENDED = "ended"
@@ -46,7 +46,7 @@ class Wrong(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a reader said."""
+    """A valid response."""
 
     verdict: str
     output: Any = None
@@ -55,7 +55,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Why there is no answer."""
+    """Why there is no valid response."""
 
     what: Wrong
     detail: str
@@ -68,7 +68,10 @@ class _Failed(Exception):
 
 
 class Implementation:
-    """A reader's process, in a session of its own so that what it starts ends with it. Use as a context manager."""
+    """The process of the implementation under test. Use it as a context manager.
+
+    The process has its own session, so that the driver can kill its children with it.
+    """
 
     def __init__(self, command: Sequence[str], *, time_limit: float = TIME_LIMIT) -> None:
         self._command = list(command)
@@ -82,7 +85,7 @@ class Implementation:
         self._stop()
 
     def ask(self, request: Mapping[str, Any]) -> Answer | Fault:
-        """Put one request. Raises CannotRun when there is no process to put it to."""
+        """Send one request and return the response. Raises CannotRun if the process cannot be started."""
         process = self._process or self._start()
         try:
             return _answer(_exchange(process, json.dumps(request).encode() + b"\n", self._time_limit))
@@ -96,7 +99,7 @@ class Implementation:
                 self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0, start_new_session=True
             )
         except OSError as error:
-            raise CannotRun(f"cannot start the reader {self._command[0]!r}: {error.strerror}") from error
+            raise CannotRun(f"cannot start the command {self._command[0]!r}: {error.strerror}") from error
         return self._process
 
     def _stop(self) -> None:
@@ -109,7 +112,7 @@ class Implementation:
 
 
 def _exchange(process: subprocess.Popen[bytes], request: bytes, time_limit: float) -> bytes:
-    """Write one line while the reader takes it, and read until the line that answers it is whole."""
+    """Write the request while the process reads it, and read until the response line is complete."""
     assert process.stdin is not None
     assert process.stdout is not None
     deadline = time.monotonic() + time_limit
@@ -126,7 +129,7 @@ def _exchange(process: subprocess.Popen[bytes], request: bytes, time_limit: floa
                 if len(line) > MAX_LINE:
                     raise _Failed(Wrong.LONG_LINE, f"more than {MAX_LINE:,} bytes")
             elif process.stdin in ready:
-                # A pipe that is ready takes this much without waiting.
+                # A pipe that is ready accepts PIPE_BUF bytes without blocking.
                 unsent = unsent[_write(process, unsent[: select.PIPE_BUF]) :]
                 if not unsent:
                     pipes.unregister(process.stdin)
@@ -139,7 +142,10 @@ def _exchange(process: subprocess.Popen[bytes], request: bytes, time_limit: floa
 
 
 def _write(process: subprocess.Popen[bytes], data: memoryview) -> int:
-    """Bytes written. A reader that no longer listens is judged by what it does, not by this."""
+    """Return the number of bytes written.
+
+    If the process has closed its input, all bytes count as written: its output decides about the response.
+    """
     assert process.stdin is not None
     try:
         return os.write(process.stdin.fileno(), data)
@@ -171,5 +177,5 @@ def _answer(line: bytes) -> Answer:
 
 
 def _excerpt(data: bytes) -> str:
-    """The beginning of what a reader wrote, for people."""
+    """Return the first 100 bytes of an output, for people."""
     return repr(data[:100])[1:]

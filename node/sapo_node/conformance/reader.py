@@ -1,7 +1,7 @@
-"""The node's own reader: the contract of readers over the implementation that the node runs.
+"""Answers conformance requests with the functions that the node itself runs.
 
-Each kind hands its input to the functions, in the order of the spec's steps, and passes on what they say. Nothing is
-judged here.
+For each kind of request it calls these functions in the order of the steps in the spec, and returns their verdict. It
+decides nothing itself.
 """
 
 import json
@@ -52,15 +52,15 @@ Output: TypeAlias = Mapping[str, Any] | None
 
 
 def main() -> None:
-    """Answer requests line by line until there are no more."""
-    # The node warns its operator of equivocators; those of the vectors are none.
+    """Answer each request line on stdin with one line on stdout, until stdin ends."""
+    # The node warns its operator of each equivocator. The equivocators in the vectors are only examples.
     logging.disable()
     for line in sys.stdin.buffer:
         print(json.dumps(answer(json.loads(line))), flush=True)  # noqa: T201 - standard output is the contract
 
 
 def answer(request: Mapping[str, Any]) -> dict[str, Any]:
-    """The answer to one request."""
+    """Return the response to one request."""
     read = _KINDS.get(request["kind"])
     if read is None:
         return {"verdict": "unknown kind"}
@@ -154,7 +154,7 @@ def _request(given: Input) -> Output:
 def _listing(given: Input) -> Output:
     request = decode_request(_bytes(given, "request"))
     if not isinstance(request, ListRequest):
-        raise Refused("request")  # the contract promises one for a list
+        raise Refused("request")  # the contract promises a valid request for a list
     return {"held": _pairs(decode_listing(_bytes(given), request))}
 
 
@@ -204,7 +204,7 @@ def _shard(given: Input) -> Output:
 def _assignment(given: Input) -> Output:
     manifest = _manifest(given)
     task = assign(manifest, _bytes(given, "issuer"), given["epoch"], given["counter"], given["k"])
-    # By identity: two entries of a catalogue may be equal.
+    # Compare by identity: two entries of a catalogue may be equal.
     index = next(index for index, spec in enumerate(manifest.tasks) if spec is task.spec)
     return {"task": index, "seed": task.seed}
 
@@ -243,10 +243,10 @@ def _rollout(given: Input) -> Output:
 
 
 def _rewards(manifest: Manifest, rollout: Rollout, k: int, body: Body) -> list[bool]:
-    """What the completions of group `k` earn, scored in this process: the vectors are no stranger's text."""
+    """Score the completions of group `k`, in this process: the vectors are not untrusted text."""
     header = rollout.header
     if assign(manifest, rollout.opened.issuer, header.epoch, header.counter, k).spec.scorer != SCORER_VERSION:
-        raise Refused("task")  # a node does not even join such a swarm
+        raise Refused("task")  # a node refuses to join such a swarm
     request = request_for(manifest, rollout, k, body)
     task = build_task(request.dataset, request.config, request.seed)
     rewards = tuple(score(request.dataset, task, text) for text in request.completions)

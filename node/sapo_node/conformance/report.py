@@ -1,4 +1,4 @@
-"""What a reader made of the vectors: counted by rule, and every disagreement told."""
+"""Reports how an implementation answered the vectors: counts by rule, and every disagreement."""
 
 import json
 from collections import Counter
@@ -15,17 +15,17 @@ from sapo_node.conformance.cases import Case, in_order
 from sapo_node.conformance.driver import Answer, CannotRun, Fault, Implementation
 
 UNKNOWN_KIND = "unknown kind"
-"""The verdict of a reader that does not know the kind of a request."""
+"""The verdict of an implementation that does not know the kind of a request."""
 
 PATIENCE = 3
-"""Requests without one answer, at the very beginning, after which a process is taken for no reader."""
+"""If a process answers none of this many first requests, the driver gives up."""
 
 _SHOWN = 72
-"""Characters of a value shown to people; the JSON report holds all of it."""
+"""Characters of a value shown to people, at most. The JSON report holds the whole value."""
 
 
 class Outcome(StrEnum):
-    """What one case shows of a reader."""
+    """How the implementation answered one case."""
 
     AGREED = "agreed"
     DIFFERED = "differed"
@@ -35,26 +35,26 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """One case, and what the reader made of it."""
+    """One case, and the response to it."""
 
     case: Case
     answer: Answer | Fault
 
     @property
     def outcome(self) -> Outcome:
-        """Whether verdict and, where the case has one, output are the very same."""
+        """Compare the verdict and, if the case has an output, the output."""
         if isinstance(self.answer, Fault):
             return Outcome.NOT_ANSWERED
         if self.answer.verdict == UNKNOWN_KIND:
             return Outcome.UNKNOWN_KIND
         same = self.answer.verdict == self.case.expect
         if self.case.output is not None:
-            # As JSON: for Python, true equals 1.
+            # Compare as JSON: in Python, true equals 1.
             same = same and _json(self.answer.output) == _json(self.case.output)
         return Outcome.AGREED if same else Outcome.DIFFERED
 
     def as_dict(self) -> dict[str, Any]:
-        """For scripts: what was expected, and what came."""
+        """Return the expected and the actual response, for scripts."""
         case, answer = self.case, self.answer
         got = None if isinstance(answer, Fault) else _content(answer.verdict, answer.output)
         return {
@@ -70,29 +70,29 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The results of all cases, in their order."""
+    """The results of all cases, in the order of the cases."""
 
     command: tuple[str, ...]
     results: list[Result]
 
     @property
     def all_agree(self) -> bool:
-        """Whether the reader conforms, as far as was asked."""
+        """Whether the implementation gave the expected response to every case."""
         return not self.disagreements
 
     @property
     def disagreements(self) -> list[Result]:
-        """Every result that is not as it must be."""
+        """Every result that differs from its case."""
         return [result for result in self.results if result.outcome is not Outcome.AGREED]
 
     def by_rule(self) -> dict[str, tuple[int, int]]:
-        """For each rule, in order: cases, and how many agreed."""
+        """Return for each rule, in order, the number of cases and the number that agreed."""
         cases = Counter(result.case.rule for result in self.results)
         agreed = Counter(result.case.rule for result in self.results if result.outcome is Outcome.AGREED)
         return {rule: (cases[rule], agreed[rule]) for rule in sorted(cases, key=in_order)}
 
     def as_dict(self) -> dict[str, Any]:
-        """For scripts."""
+        """Return the report for scripts."""
         outcomes = Counter(result.outcome for result in self.results)
         return {
             "reader": self.command,
@@ -105,9 +105,9 @@ class Report:
 def run_cases(
     cases: Sequence[Case], reader: Implementation, *, progress: Callable[[], None] = lambda: None
 ) -> list[Result]:
-    """Put every case to the reader; `progress` is called after each.
+    """Send the request of every case; call `progress` after each.
 
-    Raises CannotRun when its command cannot be run, or never answers.
+    Raises CannotRun if the command cannot be started, or answers none of the first PATIENCE requests.
     """
     results: list[Result] = []
     for case in cases:
@@ -115,12 +115,12 @@ def run_cases(
         progress()
         if len(results) == PATIENCE and all(result.outcome is Outcome.NOT_ANSWERED for result in results):
             last = results[-1].as_dict()["note"]
-            raise CannotRun(f"this command is no reader: it answered none of the first {PATIENCE} requests ({last})")
+            raise CannotRun(f"this command answered none of the first {PATIENCE} requests ({last})")
     return results
 
 
 def render(report: Report) -> RenderableType:
-    """For the terminal."""
+    """Return the report for the terminal."""
     table = Table("rule", Column("cases", justify="right"), Column("agreed", justify="right"))
     for rule, (cases, agreed) in report.by_rule().items():
         table.add_row(rule, str(cases), str(agreed), style="" if cases == agreed else "red")
@@ -131,13 +131,13 @@ def render(report: Report) -> RenderableType:
     unknown = Counter(each.case.kind for each in report.results if each.outcome is Outcome.UNKNOWN_KIND)
     if unknown:
         kinds = ", ".join(f"{kind} ({count})" for kind, count in sorted(unknown.items()))
-        parts.append(Text(f"kinds this reader does not know: {kinds}", style="yellow"))
+        parts.append(Text(f"kinds that the implementation does not know: {kinds}", style="yellow"))
     parts += [_told(each) for each in report.disagreements if each.outcome is not Outcome.UNKNOWN_KIND]
     return Group(*parts)
 
 
 def _told(result: Result) -> Text:
-    """A disagreement for a person: which case, what was expected, what came, and why."""
+    """Return a disagreement for a person: the case, the expected response, the actual one, and the reason."""
     case, answer = result.case, result.answer
     lines = [f"\n{case.rule}  {case.path}"]
     if isinstance(answer, Fault):
@@ -147,14 +147,14 @@ def _told(result: Result) -> Text:
         if answer.verdict == case.expect:
             lines += _differences(case.output, answer.output)
         if answer.note:
-            lines.append(f"  reader    {_printable(answer.note)}")
+            lines.append(f"  note      {_printable(answer.note)}")
     if case.note:
         lines.append(f"  why       {case.note}")
     return Text("\n".join(lines))
 
 
 def _differences(expected: Any, got: Any) -> list[str]:
-    """The values in which two outputs differ."""
+    """Return a line for each value in which two outputs differ."""
     if not isinstance(got, dict):
         return [f"  output    expected an object, got {_shown(got)}"]
     pairs = {key: (expected.get(key), got.get(key)) for key in sorted(expected.keys() | got.keys())}
@@ -179,5 +179,5 @@ def _shown(value: Any) -> str:
 
 
 def _printable(text: str) -> str:
-    """A reader's text, without what a terminal would obey or cannot show."""
+    """Return a text of the implementation, with characters that a terminal cannot print escaped."""
     return text if text.isprintable() else ascii(text)[1:-1]

@@ -1,4 +1,4 @@
-"""The node's own validator, as the vectors need it: an empty database, a fixed time, and every peer healthy."""
+"""Sets up the node's validator for the vectors: an empty database, a fixed time, and every peer healthy."""
 
 import random
 from collections.abc import Awaitable, Callable, Mapping
@@ -25,7 +25,7 @@ from sapo_node.verification.verifier import Unusable
 from sapo_protocol import LocalError, Manifest, peer_id
 
 _OWN_KEY = Identity(Ed25519PrivateKey.generate())
-"""The key of the validator's node. It signs nothing, and no vector uses it."""
+"""The key of the node that validates. It signs nothing, and no vector uses it."""
 _SENDER = peer_id(bytes(32))
 """The peer that sends every message."""
 
@@ -38,11 +38,11 @@ LAYERS: Mapping[str, str] = MappingProxyType(
         Unusable.FALSE_CLAIM: "claims",
     }
 )
-"""The node's reasons -> the spec's layers. A reason that is not here is local policy and keeps its own text."""
+"""Maps the node's reasons to the layers of the spec. Any other reason is local policy and keeps its own text."""
 
 
 class Refused(Exception):
-    """A layer refused, by a value instead of a RemoteError."""
+    """A layer refused, but raised no RemoteError."""
 
     def __init__(self, layer: str) -> None:
         super().__init__(layer)
@@ -66,7 +66,7 @@ class _OpenLedger(Ledger):
 
 
 def validator_at(manifest: Manifest, now: float = 0.0) -> Ingest:
-    """The node's validator with an empty database, at a fixed time in Unix seconds."""
+    """Return the node's validator with an empty database, at a fixed time in Unix seconds."""
     database, rng = Database(None, SCHEMA), random.Random(0)  # noqa: S311
     ledger = _OpenLedger(database)
     return Ingest(
@@ -86,7 +86,7 @@ def _stop(error: LocalError) -> None:
 
 
 def refusal_of(validator: Ingest, handle: Callable[[str, bytes], Awaitable[Verdict]], data: bytes) -> str | None:
-    """The layer that refuses a message, or None if the validator accepts it."""
+    """Return the layer that refuses a message, or None if the validator accepts it."""
     before = validator.refused.copy()
     if trio.run(handle, _SENDER, data) is Verdict.ACCEPT:
         return None

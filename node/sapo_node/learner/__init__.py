@@ -1,1 +1,1 @@
-"""The learner: its own process, the only one that imports torch. The main process talks to it through `client`."""
+"""The learner: a process of its own, the only one of a node that imports torch. The node calls it through `client`."""

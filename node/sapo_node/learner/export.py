@@ -1,8 +1,8 @@
-"""Writes what a node has learnt as an ordinary Hugging Face folder; a program of its own, since torch is in it.
+"""Writes what a node has learnt as a Hugging Face folder. `sapo-node export` runs this as a child, because of torch.
 
-Reads the newest good checkpoint and changes nothing where it lies, so it may run beside the node. Adapters are merged
-into the weights, so that whoever loads the folder needs nothing else. AutoTokenizer and AutoModelForCausalLM give the
-tokens that the node gives, which is tried before the folder gets its name.
+This reads the newest good checkpoint and changes no file of the node, so the node may be running. It merges adapters
+into the weights, so that the folder is complete. It writes to a temporary folder and checks that AutoTokenizer builds
+the node's tokenizer from it. Then it renames the folder to its final name.
 """
 
 import json
@@ -36,7 +36,7 @@ _TOKENIZER_CONFIG = "tokenizer_config.json"
 _OF_LOADING = frozenset(
     {"is_local", "local_files_only", "name_or_path", "special_tokens_map_file", "tokenizer_file", "vocab_file"}
 )
-"""Keys of tokenizer_config.json that say how and where somebody loaded it."""
+"""Keys of tokenizer_config.json that describe how a tokenizer was loaded, not the tokenizer."""
 _SHARED_WITH_LLAMA = (
     *("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads"),
     *("num_key_value_heads", "hidden_act", "max_position_embeddings", "initializer_range", "rms_norm_eps", "use_cache"),
@@ -45,14 +45,14 @@ _SHARED_WITH_LLAMA = (
 
 
 class Exported(NamedTuple):
-    """The step of the weights, and what to know about the folder, if anything."""
+    """The step of the weights, and a note about the folder, if any."""
 
     step: int
     note: str | None
 
 
 def export(options: LearnerOptions, output: Path) -> Exported:
-    """Write the folder, which must not be there. Raises LocalError, and leaves nothing behind then."""
+    """Write the folder, which must not exist. If this fails, it raises LocalError and leaves no file behind."""
     require_new_folder(output)
     require_readable(options)
     trainer = Trainer(load(options), options)
@@ -74,23 +74,23 @@ def export(options: LearnerOptions, output: Path) -> Exported:
 
 
 def _write(policy: Policy, source: Path, folder: Path) -> str | None:
-    """Write the model of a policy whose folder is `source`; returns what to know about it, if anything."""
+    """Write the model of a policy whose folder is `source`. Return a note about the new folder, if any."""
     model = policy.model.merge_and_unload() if policy.lora else policy.model
-    # The folder stops a text where the node does, and chooses tokens by the model's probabilities alone.
+    # Stop a text where the node stops it, and sample from the model's unchanged probabilities.
     model.generation_config = GenerationConfig(eos_token_id=list(policy.ends), pad_token_id=policy.pad)
     folder.mkdir()
     _write_tokenizer(source, folder)
     if _is_qwen2(model) and not _builds_the_same(Qwen2Tokenizer, folder, policy):
-        # For a Qwen2 model AutoTokenizer builds Qwen's own splitting, whatever tokenizer.json holds.
+        # For a Qwen2 model AutoTokenizer replaces the pre-tokenizer of tokenizer.json by that of Qwen.
         model = _as_llama(model)
     model.save_pretrained(folder)
     if _builds_the_same(AutoTokenizer, folder, policy):
         return None
-    return "AutoTokenizer builds another tokenizer for it; load its own by PreTrainedTokenizerFast.from_pretrained"
+    return "AutoTokenizer builds another tokenizer for it; use PreTrainedTokenizerFast.from_pretrained instead"
 
 
 def _write_tokenizer(source: Path, folder: Path) -> None:
-    """Copy the tokenizer, which no training changes, under the class that takes tokenizer.json as it is."""
+    """Copy the tokenizer. Set its class to PreTrainedTokenizerFast, which uses tokenizer.json unchanged."""
     for name in TOKENIZER_FILES:
         if (source / name).is_file():
             shutil.copyfile(source / name, folder / name)
@@ -102,7 +102,7 @@ def _write_tokenizer(source: Path, folder: Path) -> None:
 
 
 def _builds_the_same(kind: Any, folder: Path, policy: Policy) -> bool:
-    """Whether this class builds the node's tokenizer from the folder."""
+    """Return whether the class `kind` builds the node's tokenizer from the folder."""
     try:
         return _encoding(kind.from_pretrained(folder, local_files_only=True)) == _encoding(policy.tokenizer)
     except Exception:  # noqa: BLE001 - a tokenizer of another class may fail on these files in any way
@@ -110,22 +110,22 @@ def _builds_the_same(kind: Any, folder: Path, policy: Policy) -> bool:
 
 
 def _encoding(tokenizer: Any) -> str:
-    """Return all of a tokenizer that decides which tokens a text becomes."""
+    """Return the parts of a tokenizer that decide which tokens a text becomes."""
     parts = json.loads(tokenizer.backend_tokenizer.to_str())
     deciding = {
         name: parts[name] for name in ("normalizer", "pre_tokenizer", "post_processor", "model", "added_tokens")
     }
-    # Offsets say where in the text a token stands.
+    # `trim_offsets` changes only the positions of tokens in the text, so ignore it.
     return json.dumps(deciding, sort_keys=True).replace('"trim_offsets": false', '"trim_offsets": true')
 
 
 def _is_qwen2(model: Any) -> bool:
-    """Whether it is a Qwen2 with nothing that a Llama lacks."""
+    """Return whether the model is a Qwen2 without sliding-window attention, which a Llama lacks."""
     return isinstance(model, Qwen2ForCausalLM) and set(model.config.layer_types) == {"full_attention"}
 
 
 def _as_llama(model: Any) -> Any:
-    """Return the same network as a Llama: a Qwen2 is a Llama with biases, but for that of the last projection."""
+    """Return the same network as a Llama with biases. A Qwen2 has no bias in `o_proj`, so there the bias is 0."""
     shared = {name: getattr(model.config, name) for name in _SHARED_WITH_LLAMA}
     with torch.device("meta"):
         llama = LlamaForCausalLM(LlamaConfig(**shared, attention_bias=True))
@@ -140,7 +140,7 @@ def _as_llama(model: Any) -> Any:
 
 
 def main(options: str, output: str) -> int:
-    """Options as JSON; prints the step and the note as JSON, or says on stderr why there is none."""
+    """Export with these options, given as JSON. Print the step and the note as JSON, or an error on stderr."""
     try:
         exported = export(from_json(LearnerOptions, json.loads(options)), Path(output))
     except LocalError as error:

@@ -1,6 +1,6 @@
-"""The filters that need the policy's own probabilities of what others wrote.
+"""The filters that need this policy's probabilities of external tokens: `answer-likelihood` and `min-token-prob`.
 
-They cost nothing: the probabilities are those that the loss needs anyway, before the policy learns from them.
+They need no forward pass of their own: the loss needs the same probabilities.
 """
 
 import math
@@ -18,9 +18,8 @@ def passing(
 ) -> tuple[Tensor, list[tuple[Row, FilterName]]]:
     """Apply the filters of these names to external completions whose tokens have these log-probabilities, (B, T).
 
-    Returns 1 for each token that passes, (B, T), and each completion of which a token does not pass, with its filter.
-    Incorrect completions pass: the policy learns nothing from them, and what makes them less probable is not for
-    filters to say.
+    Returns (B, T) with 1 for each token that passes, and each completion with a masked token together with its filter.
+    Incorrect completions always pass: the policy learns to repeat only correct ones.
     """
     correct = torch.tensor([[row.advantage > 0] for row in batch.rows], device=logprobs.device)
     stopped = torch.zeros_like(batch.mask, dtype=torch.bool)
@@ -41,12 +40,12 @@ def passing(
 
 
 def surprises(logprobs: Tensor, before_answer: Tensor) -> Tensor:
-    """Tell which tokens this policy would hardly come to write: (B, T), (B, T) to (B, T).
+    """Return which tokens to mask: (B, T), (B, T) to (B, T).
 
-    The first that it would not write leads off its way, and what comes after it is nothing that it would meet on its
-    own: none of that is taught. Nor could one tell where it is back on its way, since a wrong step in words that it
-    knows from elsewhere surprises where it begins, and not where it ends. `before_answer` is 1 for the tokens before
-    the answer, and for its tags.
+    These are the first token with a probability below RARE and all later ones. After that token the text is one that
+    this policy would hardly reach by itself. It may return to probable tokens, but they still belong to an improbable
+    text: a false step in familiar words has a rare token only where it begins.
+    `before_answer` is 1 for the tokens before the answer and for its tags. Only these tokens can be masked.
     """
     work = before_answer.bool()
     rare = (logprobs < math.log(RARE)) & work
@@ -54,10 +53,11 @@ def surprises(logprobs: Tensor, before_answer: Tensor) -> Tensor:
 
 
 def follows(logprobs: Tensor, answer: Tensor) -> Tensor:
-    """Tell in which completions the answer follows, for this policy, from the text before it: (B, T), (B, T) to (B,).
+    """Return in which completions the answer follows from the text before it: (B, T), (B, T) to (B,).
 
-    If a correct answer does not follow from the text, the policy could learn only to guess from it.
-    `answer` is 1 for the tokens of the answer and of what comes after it. The tags do not count: where a policy would
-    answer is not what its answer follows from.
+    It follows if this policy gives the whole answer a probability of at least FOLLOWS after that text. From a correct
+    answer that does not follow, the policy could only learn to guess.
+    `answer` is 1 for the tokens of the answer and for the tokens after it. It is 0 for the tags: the filter does not
+    ask whether the policy would answer at this position.
     """
     return torch.where(answer.bool(), logprobs, 0.0).sum(1) >= math.log(FOLLOWS)

@@ -1,7 +1,6 @@
-"""Sampling: several completions of each question, at a temperature, with nothing cut from the distribution.
+"""Samples several completions of each prompt at a temperature, without top-k or top-p.
 
-Each prompt is read once and its cache repeated over its completions; finished rows leave the batch, several at a
-time. Works on token ids; only the very end turns them into text.
+The model reads each prompt once; the completions share its cache. Finished rows leave the batch, several at a time.
 """
 
 from collections.abc import Sequence
@@ -15,14 +14,14 @@ from sapo_node.learner.forward import pad_left, read_prompts, run
 from sapo_node.learner.model import Policy
 
 ROWS = 128
-"""Completions that are sampled together, at most; bounds memory."""
+"""Completions in one batch, at most. It bounds memory."""
 CROWD = 0.75
-"""Finished rows leave when at most this share goes on: a few idle rows cost less than copying the cache."""
+"""Finished rows leave the batch when at most this share of its rows is unfinished: copying the cache costs time."""
 
 
 @dataclass(slots=True)
 class _Row:
-    """One completion while it grows."""
+    """One completion that is being sampled."""
 
     tokens: list[int]
     stopped: bool
@@ -32,9 +31,9 @@ class _Row:
 def generate(
     policy: Policy, request: GenerateRequest, max_completion_bytes: int, *, opening: str = ""
 ) -> list[tuple[Sampled, ...]]:
-    """Sample every question's completions. Raises RequestError where a prompt does not fit into the model.
+    """Sample the completions of every prompt. Raises RequestError if a prompt does not fit into the model.
 
-    With an `opening` all completions are what follows it; their texts do not repeat it.
+    With an `opening`, the model continues prompt and opening. The completions do not contain the opening.
     """
     forced = policy.encode_foreign(opening) or []
     prompts = [policy.prompt_tokens(prompt) + forced for prompt in request.prompts]
@@ -57,7 +56,7 @@ def generate(
 def _sample(
     policy: Policy, prompts: Sequence[Sequence[int]], request: GenerateRequest, generator: torch.Generator
 ) -> list[_Row]:
-    """Return the rows of a batch of prompts, those of one prompt side by side."""
+    """Return the rows of a batch of prompts. Rows of one prompt are neighbours."""
     ids, mask = pad_left(prompts, policy.pad, policy.device)
     logits, cache = read_prompts(policy, ids, mask)
     cache.batch_repeat_interleave(request.completions)
@@ -83,7 +82,7 @@ def _sample(
 
 
 def _append(batch: list[_Row], chosen: list[int], ends: tuple[int, ...]) -> list[int]:
-    """Add a token to each row that has not stopped; returns the places within the batch that go on."""
+    """Add a token to each row that has not stopped. Return the positions of unfinished rows in the batch."""
     keep = []
     for place, (row, token) in enumerate(zip(batch, chosen, strict=True)):
         if row.stopped:
@@ -97,7 +96,7 @@ def _append(batch: list[_Row], chosen: list[int], ends: tuple[int, ...]) -> list
 
 
 def _draw(logits: Tensor, temperature: float, generator: torch.Generator) -> Tensor:
-    """Return one token id per row. Raises RequestError where the model's output is not finite."""
+    """Return one token id per row. Raises RequestError if the model's output is not finite."""
     chances = torch.softmax(logits / temperature, dim=-1)
     if not torch.isfinite(chances).all():
         raise RequestError("the model's output is not finite; go back to an older checkpoint")
@@ -105,7 +104,7 @@ def _draw(logits: Tensor, temperature: float, generator: torch.Generator) -> Ten
 
 
 def _finish(policy: Policy, row: _Row, max_bytes: int) -> Sampled:
-    """Turn a row into a completion; what exceeds the byte limit is cut and counts as truncated."""
+    """Turn a row into a completion. A text over `max_bytes` is cut, and its finish reason is `length`."""
     tokens = row.tokens
     finish: Finish = "stop" if row.stopped else "length"
     text = policy.decode(tokens)

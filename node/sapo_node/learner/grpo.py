@@ -1,10 +1,12 @@
 """The GRPO loss, as pure functions over tensors.
 
-Token-level with a constant denominator, so that the weight of a token does not depend on what else is in the batch
-(Liu et al. 2025, "Understanding R1-Zero-Like Training"); clipped as in DAPO (Yu et al. 2025); no KL term.
-External completions were not drawn from this policy, and their sender's probabilities are unknown. No importance weight
-can be right for them. So the external objective says which of them count: those with positive advantage
-(`positive-only`), or all as if this policy had drawn them (`on-policy`, as in SAPO).
+The loss is a sum over tokens with a constant denominator. So the weight of a token does not depend on the other rows of
+the batch (Liu et al. 2025, "Understanding R1-Zero-Like Training"). It is clipped as in DAPO (Yu et al. 2025) and has no
+KL term.
+
+This policy did not sample the external completions, and the probabilities of the policy that did are unknown. So no
+importance weight is correct for them. The external objective says which of them count: those with positive advantage
+(`positive-only`), or all, as if this policy had sampled them (`on-policy`, as in SAPO).
 """
 
 from dataclasses import dataclass
@@ -23,9 +25,9 @@ class LossInputs:
     """One micro-batch of completions, padded on the right."""
 
     logprobs: Tensor
-    """(B, T) log-probability of each completion token under the policy that is trained."""
+    """(B, T) log-probability of each completion token under the trained policy."""
     old_logprobs: Tensor
-    """(B, T) the same under the policy at the start of the step; no gradient."""
+    """(B, T) log-probability of each completion token under the policy at the start of the step; no gradient."""
     advantages: Tensor
     """(B,) advantage of each completion within its group."""
     weights: Tensor
@@ -51,13 +53,13 @@ def token_logprobs(logits: Tensor, targets: Tensor) -> Tensor:
 
 
 def token_entropy(logits: Tensor) -> Tensor:
-    """Return the entropy of each place's distribution in nats: (B, T, V) to (B, T)."""
+    """Return the entropy of the distribution at each position in nats: (B, T, V) to (B, T)."""
     logprobs = logits.log_softmax(-1)
     return -(logprobs.exp() * logprobs).sum(-1)
 
 
 def counts(advantage: float, *, external: bool, objective: ExternalObjective) -> bool:
-    """Tell whether a completion enters the loss at all."""
+    """Return whether a completion enters the loss."""
     if advantage == 0:
         return False
     return not (external and objective == "positive-only" and advantage < 0)

@@ -1,6 +1,7 @@
-"""Models of the Hugging Face hub by their names. Nothing is fetched unless somebody named it; no code of it ever runs.
+"""Downloads models of the Hugging Face hub into the local cache.
 
-A name means what the local cache holds of it: once fetched, a model stays the same until it is removed there.
+This downloads only a model that the operator named, and runs no code of it. A downloaded model never changes: the node
+uses the copy in the cache until somebody removes it there.
 """
 
 import json
@@ -23,15 +24,15 @@ from sapo_protocol.errors import LocalError
 
 _FILES = ["*.json", "*.jinja", "*.safetensors"]
 _LEFT_OUT = ["*/*", "consolidated*"]
-"""Folders hold other formats, and some repositories the same weights twice."""
+"""Subfolders hold other formats. A file `consolidated*` holds the same weights a second time."""
 
 
 class HubError(LocalError):
-    """A model of the hub cannot be had. No restart helps."""
+    """A model of the hub cannot be downloaded. A restart does not help."""
 
 
 def cached(name: str) -> Path | None:
-    """Return the folder in the local cache that holds the model, or None where it is not there as a whole."""
+    """Return the folder in the local cache that holds the model, or None if the cache lacks any part of it."""
     try:
         folder = snapshot_download(name, local_files_only=True, allow_patterns=_FILES, ignore_patterns=_LEFT_OUT)
     except (LocalEntryNotFoundError, HFValidationError):
@@ -40,9 +41,9 @@ def cached(name: str) -> Path | None:
 
 
 def fetch(name: str, tell: Callable[[str], None]) -> None:
-    """Download the model into the local cache, unless it is there; `tell` hears of it before.
+    """Download the model into the local cache, unless the cache has it. `tell` gets one line before a download.
 
-    Raises HubError, in one line, where that cannot work.
+    Raises HubError, in one line, if that fails.
     """
     if cached(name):
         return
@@ -51,7 +52,7 @@ def fetch(name: str, tell: Callable[[str], None]) -> None:
         sizes = {file.rfilename: file.size or 0 for file in listed}
         wanted = list(filter_repo_objects(sizes, allow_patterns=_FILES, ignore_patterns=_LEFT_OUT))
         if not any(file.endswith(".safetensors") for file in wanted):
-            raise HubError(f"{name} has no weights in the safetensors format; take another model")
+            raise HubError(f"{name} has no weights in the safetensors format; give another model")
         size = sum(sizes[file] for file in wanted)
         tell(f"downloading {name} ({size / 1e9:.2f} GB) from {constants.ENDPOINT} into {constants.HF_HUB_CACHE}")
         snapshot_download(name, allow_patterns=_FILES, ignore_patterns=_LEFT_OUT)
@@ -74,13 +75,13 @@ def _reaching(name: str) -> Iterator[None]:
         raise HubError(f"the hub did not give {name}: {_line(error)}; try again later") from error
     except (HTTPError, OSError) as error:
         raise HubError(
-            f"there is no folder {name}, and it cannot be downloaded ({_line(error)}); look at the network and at the "
+            f"there is no folder {name}, and it cannot be downloaded ({_line(error)}); check the network and the free "
             f"space in {constants.HF_HUB_CACHE}"
         ) from error
 
 
 def _is_whole(folder: Path) -> bool:
-    """Whether all weights are there: a download may have been interrupted."""
+    """Return whether the folder has all weights. It lacks some if a download was interrupted."""
     index = folder / "model.safetensors.index.json"
     try:
         named = json.loads(index.read_text())["weight_map"].values() if index.exists() else ["model.safetensors"]

@@ -1,7 +1,8 @@
-"""How much memory a learner will need, before anything is loaded.
+"""Estimates how much memory a learner will need, before it loads anything.
 
-The training step and the sampling run once on tensors without data, at the largest sizes the settings allow, while the
-bytes of what is alive are added up. So the figure follows the model's architecture and our own code, whatever they are.
+The estimate runs a training step and sampling on tensors without data, at the largest sizes that the settings allow,
+and counts the bytes of the tensors that exist at the same time. So it works for any architecture, and follows every
+change of this code.
 """
 
 import logging
@@ -27,9 +28,9 @@ from sapo_node.learner.model import Policy, outline, pick_device
 from sapo_protocol.errors import LocalError
 
 PROMPT_TOKENS = 256
-"""Length of a prompt in the estimate, in tokens."""
+"""Tokens of a prompt in the estimate."""
 SLACK = 1.5
-"""What comes and goes takes this much more than its bytes (measured on CPU): allocators and kernels need room."""
+"""Factor on the bytes of temporary tensors, measured on CPU: allocators and kernels need additional memory."""
 logger = logging.getLogger(__name__)
 
 _CGROUP = Path("/sys/fs/cgroup")
@@ -39,27 +40,27 @@ _REMEDIES: tuple[Mapping[str, Any], ...] = (
     {"lora": 16, "dtype": "bfloat16"},
     {"lora": 16, "dtype": "bfloat16", "gradient_checkpointing": True},
 )
-"""What to try where memory does not suffice, from what costs least."""
+"""Settings that need less memory. The first one costs least."""
 
 
 class OutOfReach(LocalError):
-    """The model will not fit into this machine's memory as it is set up. No restart helps."""
+    """With these settings the model needs more memory than this machine has. A restart does not help."""
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """Bytes at the worst moment. Weights and optimizer stay; training and sampling take turns."""
+    """Bytes at the peak. Weights and optimizer are always in memory; training and sampling alternate."""
 
     weights: int
-    """What the model computes with, and the fp32 copies of what is trained."""
+    """The weights of the model, and the fp32 copies of trained weights."""
     optimizer: int
-    """Adam's moments, and the mean of own gradients where the filter `gradient-agreement` asks for it."""
+    """Adam's moments and, for the filter `gradient-agreement`, the mean of local gradients."""
     gradients: int
     activations: int
-    """What training on one micro-batch takes beside these, logits included, or the update, whichever is more; and a
-    copy of what is trained, where own learning is asked."""
+    """The larger of two: training on one micro-batch, logits included, or Adam's update. For the filter
+    `gradient-agreement` also a copy of the trained weights."""
     sampling: int
-    """The cache of keys and values, logits, and what reading the prompts takes."""
+    """The cache of keys and values, the logits, and the memory for reading the prompts."""
 
     @property
     def peak(self) -> int:
@@ -71,13 +72,13 @@ class Estimate:
 
 
 def require_memory(options: LearnerOptions) -> str:
-    """Return in one line what is needed and what there is. Raises OutOfReach, with advice, where that is too little."""
+    """Return one line with the needed and the free memory. Raises OutOfReach, with advice, if too little is free."""
     device = pick_device(options.device)
     free = free_memory(device)
     try:
         needed = estimate(options)
     except RuntimeError as error:
-        # Where what is computed depends on the data, as in a mixture of experts, tensors without data lead nowhere.
+        # In some models, for example a mixture of experts, the computation depends on the data of the tensors.
         logger.info("memory cannot be estimated: %s", error)
         return f"memory: cannot be estimated for this architecture; {_size(free)} free on {device}"
     if needed.peak <= free:
@@ -88,7 +89,7 @@ def require_memory(options: LearnerOptions) -> str:
 
 
 def _advice(options: LearnerOptions, free: int) -> str:
-    """Return the mildest change of settings with which the model fits."""
+    """Return the first of _REMEDIES with which the model fits."""
     for remedy in _REMEDIES:
         changed = replace(options, **remedy)
         peak = estimate(changed).peak
@@ -96,11 +97,11 @@ def _advice(options: LearnerOptions, free: int) -> str:
             flags = {"gradient_checkpointing": "--gradient-checkpointing"}
             words = [flags.get(name) or f"--{name} {value}" for name, value in remedy.items()]
             return f"{' '.join(words)} would need {_size(peak)}"
-    return "no setting makes it fit; take a smaller model, or fewer --max-tokens"
+    return "no setting makes it fit; give a smaller model, or fewer --max-tokens"
 
 
 def estimate(options: LearnerOptions) -> Estimate:
-    """Estimate for a full round of the longest completions. Raises ModelError where the folder holds no model."""
+    """Return the estimate for a full round of the longest completions. Raises ModelError if the folder has no model."""
     policy = outline(options)
     with FakeTensorMode(allow_non_fake_inputs=True):
         policy.model.to_empty(device="cpu")
@@ -109,8 +110,8 @@ def estimate(options: LearnerOptions) -> Estimate:
         in_fp32 = sum(4 * value.numel() for value in trained)
         own = in_fp32 if "gradient-agreement" in options.filters else 0
         copies = sum(4 * value.numel() for value in trained if value.dtype != torch.float32)
-        # Adam keeps two moments of each weight, and takes as much again as one of them while it updates. Own learning
-        # is a mean of gradients, and its step is taken back by a copy of the weights.
+        # Adam keeps two moments of each weight. While it updates, it needs the memory of one moment more. The filter
+        # `gradient-agreement` keeps a mean of gradients. It undoes its trial step with a copy of the weights.
         return Estimate(
             weights=_bytes([*policy.model.parameters(), *policy.model.buffers()]) + copies,
             optimizer=2 * in_fp32 + own,
@@ -121,7 +122,7 @@ def estimate(options: LearnerOptions) -> Estimate:
 
 
 def _training(policy: Policy, options: LearnerOptions) -> int:
-    """Return the peak of one micro-batch, without the gradients that it leaves behind."""
+    """Return the peak bytes of one micro-batch, without the gradients that remain after it."""
     for _, value in policy.trainable():
         value.register_post_accumulate_grad_hook(_discard)  # type: ignore[no-untyped-call]
     peak = _Peak(policy.model)
@@ -139,7 +140,7 @@ def _discard(value: Tensor) -> None:
 
 def _full_round(options: LearnerOptions) -> Iterator[Row]:
     for group in range(options.groups):
-        # Prompts differ, or they would be read only once.
+        # The model reads equal prompts only once, so these prompts differ.
         prompt = (0,) * (PROMPT_TOKENS - group) + (1,) * group
         text = (0,) * options.max_tokens
         row = Row(str(group), 0, external=False, prompt=prompt, completion=text, advantage=1.0, weight=1.0)
@@ -148,7 +149,7 @@ def _full_round(options: LearnerOptions) -> Iterator[Row]:
 
 @torch.no_grad()
 def _sampling(policy: Policy, options: LearnerOptions) -> int:
-    """Return the peak of reading prompts and of one token at the end of the longest completions."""
+    """Return the peak bytes of reading prompts and of sampling the last token of the longest completions."""
     rows = min(ROWS, options.groups * options.completions)
     prompts = max(1, rows // options.completions)
     mask = torch.ones(prompts, PROMPT_TOKENS + options.max_tokens, dtype=torch.long)
@@ -163,7 +164,7 @@ def _sampling(policy: Policy, options: LearnerOptions) -> int:
 
 
 class _Peak(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Adds up the bytes of tensors made while it is entered, as long as each is alive."""
+    """Within this context, counts the bytes of new tensors that exist at the same time."""
 
     def __init__(self, model: Any) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -192,7 +193,7 @@ class _Peak(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 def free_memory(device: torch.device) -> int:
-    """Return the bytes that are free for this process on a device."""
+    """Return the bytes on a device that this process may still allocate."""
     if device.type == "cuda":
         return int(torch.cuda.mem_get_info(device)[0])
     if device.type == "mps":
@@ -201,7 +202,7 @@ def free_memory(device: torch.device) -> int:
 
 
 def _container_memory() -> Iterator[int]:
-    """Yield what the limit of a Linux container leaves, where there is one: the system knows nothing of it."""
+    """Yield the bytes that the limit of a Linux container leaves, if there is a limit. psutil does not know it."""
     try:
         limit, used = ((_CGROUP / name).read_text().strip() for name in ("memory.max", "memory.current"))
         yield int(limit) - int(used)
@@ -210,7 +211,7 @@ def _container_memory() -> Iterator[int]:
 
 
 def _bytes(tensors: Sequence[Tensor]) -> int:
-    """Return the bytes of tensors, shared ones once."""
+    """Return the bytes of the tensors. Tensors that share memory count once."""
     return sum({id(value.untyped_storage()): value.nbytes for value in tensors}.values())
 
 

@@ -1,7 +1,10 @@
-"""A causal language model and its tokenizer, loaded from a folder, and the text discipline around them.
+"""Loads a causal language model and its tokenizer from a folder, and converts between text and tokens.
 
-Guarantees: nothing is downloaded and no code of the folder runs; prompts and completions are encoded apart; a peer's
-text never becomes a special token, nor a token that the model lacks. Whatever is wrong with a folder is a ModelError.
+Rules:
+- This downloads nothing and runs no code of the folder.
+- It encodes prompts and completions separately.
+- A peer's text never becomes a special token, nor a token that the model lacks.
+- Every error of a folder is a ModelError.
 """
 
 import hashlib
@@ -28,76 +31,76 @@ __all__ = ["ModelError", "Policy", "Unreadable", "fingerprint", "load", "outline
 
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 MAX_PROMPT_CHARACTERS = 2**20
-"""Length limit of what a chat template makes of one question."""
+"""Characters of the text that a chat template makes of one prompt, at most."""
 
 
 class Unreadable(LocalError):
-    """The tokenizer makes no usable tokens of a text; the message says why."""
+    """The tokenizer cannot encode a text; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """A model ready to generate and to train, and what belongs to its text."""
+    """A model that is ready to generate and to train, its tokenizer, and its special tokens."""
 
     model: Any
     tokenizer: Any
     device: torch.device
     name: str
     fingerprint: str
-    """SHA-256 of the folder's files and of how they are trained, in hexadecimal."""
+    """SHA-256 of the folder's files and of the rank of the adapters, in hexadecimal."""
     ends: tuple[int, ...]
-    """Token ids that end a completion; the first is the one that is trained."""
+    """Ids of tokens that end a completion. Training uses the first one."""
     specials: frozenset[int]
     pad: int
     vocabulary: int
     context: int
-    """Longest sequence the model can take, in tokens."""
+    """Tokens of the longest sequence that the model can take."""
     lora: int = 0
-    """Rank of the adapters that are trained; 0 where all weights are."""
+    """Rank of the trained adapters; 0 if all weights are trained."""
 
     def trainable(self) -> list[tuple[str, nn.Parameter]]:
         """Return the trained parameters, in an order that depends on the model alone."""
         return sorted((name, value) for name, value in self.model.named_parameters() if value.requires_grad)
 
     def prompt_tokens(self, prompt: str) -> list[int]:
-        """Return the ids of the whole prompt for a question, by this model's own template.
+        """Return the token ids of a prompt with the system prompt, by the chat template of this model.
 
-        Raises ModelError where the template fails, and Unreadable where the tokenizer does.
+        Raises ModelError if the template fails, and Unreadable if the tokenizer fails.
         """
         if not self.tokenizer.chat_template:
             return self._plain(f"{SYSTEM}\n\n{prompt.strip()}\n")
         try:
             text = self._chat([{"role": "system", "content": SYSTEM}, {"role": "user", "content": prompt}])
         except TemplateError:
-            # Some templates know no system role.
+            # Some templates have no system role.
             text = self._chat([{"role": "user", "content": f"{SYSTEM}\n\n{prompt}"}])
-        except Exception as error:  # a template is a program: jinja passes on whatever error its text makes
+        except Exception as error:  # a template is a program, which may raise any error
             raise ModelError(f"the chat template of {self.name} fails: {line_of(error)}") from error
         return self._ids(text, add_special_tokens=False)
 
     def _chat(self, messages: list[dict[str, str]]) -> str:
         text: str = self.tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
         if len(text) > MAX_PROMPT_CHARACTERS:
-            raise ModelError(f"the chat template of {self.name} makes {len(text)} characters of one question")
+            raise ModelError(f"the chat template of {self.name} makes {len(text)} characters of one prompt")
         return text
 
     def _plain(self, text: str) -> list[int]:
         ids = self._ids(text, add_special_tokens=True)
-        # A tokenizer that closes every text with an end would have the model answer a finished text.
+        # Some tokenizers add an end token to every text. The model is to continue this text, so remove it.
         return ids[:-1] if ids and ids[-1] in self.ends else ids
 
     def encode_foreign(self, text: str) -> list[int] | None:
-        """Encode a peer's completion as ordinary text; None where the tokenizer insists on a special token.
+        """Encode a peer's completion as ordinary text. Return None if the tokenizer gives a special token anyway.
 
-        Raises Unreadable where the tokenizer fails on this text.
+        Raises Unreadable if the tokenizer fails on this text.
         """
         ids = self._ids(text, add_special_tokens=False, split_special_tokens=True)
         return None if self.specials.intersection(ids) else ids
 
     def overlapping(self, text: str, spans: Sequence[tuple[int, int]]) -> tuple[int, ...]:
-        """Return the places of the tokens of a peer's completion that hold any of these characters.
+        """Return the positions of the tokens of a peer's completion that overlap any of these character spans.
 
-        Raises Unreadable where the tokenizer fails on this text.
+        Raises Unreadable if the tokenizer fails on this text.
         """
         with _tokenizing():
             encoded = self.tokenizer(
@@ -123,7 +126,7 @@ class Policy:
 
 
 def load(options: LearnerOptions) -> Policy:
-    """Load the model that the options name. Raises ModelError, in one line, where that cannot work."""
+    """Load the model that the options name. Raises ModelError, in one line, if that fails."""
     folder = model_folder(options.model)
     disable_progress_bar()
     device = pick_device(options.device)
@@ -138,7 +141,7 @@ def load(options: LearnerOptions) -> Policy:
         )
         model = prepared(model, options)
         model.to(device)
-        # Dropout stays off: a policy gradient wants the policy that generated.
+        # Dropout stays off, also in training: the policy gradient needs the probabilities of the policy that generated.
         policy = _policy(model.eval(), folder, options)
         return replace(_with_tokenizer(policy, folder), device=device, fingerprint=fingerprint(folder, options.lora))
 
@@ -146,7 +149,7 @@ def load(options: LearnerOptions) -> Policy:
 def outline(options: LearnerOptions) -> Policy:
     """Return the policy that the options name on the meta device: its shapes, without weights or tokenizer.
 
-    Raises ModelError where the folder describes no model.
+    Raises ModelError if the folder describes no model.
     """
     folder = model_folder(options.model)
     with _reading(folder), torch.device("meta"):
@@ -156,7 +159,7 @@ def outline(options: LearnerOptions) -> Policy:
 
 
 def rehearsed(options: LearnerOptions) -> Policy:
-    """Return the outline with its tokenizer: all of a policy but its weights. Raises ModelError."""
+    """Return the policy that the options name without its weights. Raises ModelError."""
     folder = model_folder(options.model)
     with _reading(folder):
         return _with_tokenizer(outline(options), folder)
@@ -164,7 +167,7 @@ def rehearsed(options: LearnerOptions) -> Policy:
 
 def _policy(model: Any, folder: Path, options: LearnerOptions) -> Policy:
     """Return a policy without a tokenizer."""
-    described = model.config.get_text_config()  # a model for several media holds that of its language model within
+    described = model.config.get_text_config()  # a multimodal model has a separate config for its language model
     return Policy(
         model=model,
         tokenizer=None,
@@ -185,8 +188,8 @@ def _with_tokenizer(policy: Policy, folder: Path) -> Policy:
     if not file.is_file():
         raise ModelError(f"{folder} has no tokenizer.json; save the model's fast tokenizer beside its weights")
     try:
-        # Not AutoTokenizer: it rebuilds the tokenizer of a model family instead of taking the file as it is. The file
-        # is given by name, or the settings of the folder could name another.
+        # AutoTokenizer would build the tokenizer of the model family instead of using the file unchanged. This names
+        # the file, because the settings of the folder could name another one.
         tokenizer = PreTrainedTokenizerFast.from_pretrained(folder, tokenizer_file=str(file), local_files_only=True)
     except Exception as error:  # the tokenizers library raises bare Exception for a broken file
         raise ModelError(f"the tokenizer of {folder} is broken: {line_of(error)}") from error
@@ -202,9 +205,9 @@ def _with_tokenizer(policy: Policy, folder: Path) -> Policy:
 
 
 def _config(folder: Path) -> Any:
-    """Return the settings of the model. Raises ModelError where they name foreign code for attention or experts."""
+    """Return the settings of the model. Raises ModelError if they name foreign code for attention or experts."""
     config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-    # An argument of from_pretrained does not override the folder's choice, so this looks at the choice itself.
+    # An argument of from_pretrained does not override the choice in the folder, so this checks the choice itself.
     for each in _with_parts(config):
         for choice in ("_attn_implementation", "_experts_implementation"):
             if getattr(each, choice, None) not in BUILT_IN:
@@ -213,7 +216,7 @@ def _config(folder: Path) -> Any:
 
 
 def _with_parts(config: Any) -> Iterator[Any]:
-    """Yield the settings of a model, and of each model within."""
+    """Yield the settings of a model, and the settings of each model that it contains."""
     yield config
     for part in vars(config).values():
         if isinstance(part, PretrainedConfig):
@@ -221,17 +224,17 @@ def _with_parts(config: Any) -> Iterator[Any]:
 
 
 def pick_device(wanted: str) -> torch.device:
-    """Return the device asked for, or the best one there is for `auto`. Raises ModelError where it is missing."""
+    """Return the device `wanted`; for `auto` the first of cuda, mps and cpu. Raises ModelError if it is missing."""
     there = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
     if wanted == "auto":
         return torch.device(next(name for name, found in there.items() if found))
     if not there.get(wanted):
-        raise ModelError(f"device {wanted} is not there; torch sees {', '.join(n for n, f in there.items() if f)}")
+        raise ModelError(f"there is no device {wanted}; torch finds {', '.join(n for n, f in there.items() if f)}")
     return torch.device(wanted)
 
 
 def fingerprint(folder: Path, lora: int) -> str:
-    """Return the SHA-256 over the model's files and the adapters' rank: what a checkpoint can be put back into."""
+    """Return the SHA-256 over the model's files and the adapters' rank. A checkpoint fits only if it has the same."""
     total = hashlib.sha256(f"lora={lora}".encode())
     for path in sorted([folder / "config.json", folder / "tokenizer.json", *folder.glob("*.safetensors")]):
         if path.is_file():
@@ -242,7 +245,7 @@ def fingerprint(folder: Path, lora: int) -> str:
 
 @contextmanager
 def _reading(folder: Path) -> Iterator[None]:
-    """Whatever is wrong with a folder is a ModelError in one line."""
+    """Turn every error of reading a folder into a ModelError of one line."""
     try:
         yield
     except LocalError:
@@ -255,21 +258,21 @@ def _reading(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def _tokenizing() -> Iterator[None]:
-    """Whatever the tokenizer cannot do with a text is Unreadable."""
+    """Turn every error of the tokenizer into Unreadable."""
     try:
         yield
     except Exception as error:  # the tokenizers library raises bare Exception
         raise Unreadable(f"the tokenizer cannot read a text: {line_of(error)}") from error
     except BaseException as error:
-        # The library is written in Rust. A panic there, as of a regular expression that takes too long, becomes
-        # pyo3's PanicException, which derives from BaseException and cannot be imported. The tokenizer stays usable.
+        # The library is written in Rust. It may panic, for example if a regular expression takes too long. pyo3 turns
+        # a panic into PanicException, a BaseException that cannot be imported. The tokenizer stays usable.
         if type(error).__name__ != "PanicException":
             raise
         raise Unreadable(f"the tokenizer cannot read a text: {line_of(error)}") from error
 
 
 def _ends(model: Any, tokenizer: Any) -> Iterable[int]:
-    """Return the ids that end a text: the tokenizer's first, then those of the model's generation settings."""
+    """Return the ids that end a text: first that of the tokenizer, then those of the model's generation settings."""
     configured = model.generation_config.eos_token_id if model.generation_config is not None else None
     listed = configured if isinstance(configured, list) else [configured]
     return dict.fromkeys(end for end in [tokenizer.eos_token_id, *listed] if end is not None)

@@ -1,4 +1,4 @@
-"""What is done to a model before it generates and learns: adapters, gradient checkpointing, and a check of its kind."""
+"""Prepares a model for generation and training: checks its architecture, adds adapters and gradient checkpointing."""
 
 from collections.abc import Callable
 from functools import partial
@@ -16,7 +16,7 @@ from sapo_node.learner.folder import ModelError
 
 
 def prepared(model: Any, options: LearnerOptions) -> Any:
-    """Return the model with the adapters and the way of keeping activations that the options ask for."""
+    """Return the model with adapters and gradient checkpointing, if the options ask for them. Raises ModelError."""
     _require_attention(model)
     if options.gradient_checkpointing:
         _forget_activations(model)
@@ -24,22 +24,22 @@ def prepared(model: Any, options: LearnerOptions) -> Any:
 
 
 def _require_attention(model: Any) -> None:
-    """Raises ModelError for a model whose memory is not a cache of keys and values that rows can share."""
-    # The library has no public name for it.
+    """Raises ModelError unless the model is a decoder whose only state is a cache of keys and values."""
+    # transformers has no public name for this property.
     if getattr(model, "_is_stateful", False) or "logits_to_keep" not in signature(model.forward).parameters:
         raise ModelError(
             f"{type(model).__name__} is not a decoder with attention alone: it keeps a recurrent state. Give a model "
-            "with attention in every layer, such as Qwen/Qwen2.5-0.5B-Instruct, or another of the kinds Llama or Qwen2"
+            "with attention in every layer, for example Qwen/Qwen2.5-0.5B-Instruct or any Llama or Qwen2 model"
         )
 
 
 def _forget_activations(model: Any) -> None:
-    """Have each layer keep its input alone when it is trained, and compute the rest again in the backward pass."""
+    """Have each layer store only its input in training, and compute its activations again in the backward pass."""
     layers = [layer for layer in model.modules() if isinstance(layer, GradientCheckpointingLayer)]
     if not layers:
-        raise ModelError(f"{type(model).__name__} knows no gradient checkpointing; leave it off")
+        raise ModelError(f"{type(model).__name__} has no gradient checkpointing; turn gradient_checkpointing off")
     for layer in layers:
-        # The library's own switch works in training mode only, which turns dropout on, and takes the cache away.
+        # The switch of transformers needs training mode, which turns dropout on, and it turns the cache off.
         layer.forward = partial(_run_forgetful, layer.forward)
 
 
@@ -49,7 +49,7 @@ def _run_forgetful(forward: Callable[..., Any], *args: Any, **kwargs: Any) -> An
     before = [dict(vars(layer)) for layer in layers]
 
     def run(*args: Any, **kwargs: Any) -> Any:
-        # A layer writes to the cache: the second time it must find there what it found the first time.
+        # A layer writes to the cache. So restore the cache before the layer computes a second time.
         for layer, state in zip(layers, before, strict=True):
             vars(layer).update(state)
         return forward(*args, **kwargs)
@@ -58,7 +58,7 @@ def _run_forgetful(forward: Callable[..., Any], *args: Any, **kwargs: Any) -> An
 
 
 def _with_adapters(model: Any, rank: int) -> Any:
-    # The adapters start from a fixed state, so that a restart before the first checkpoint repeats exactly.
+    # Adapters start from a fixed seed. So a restart before the first checkpoint starts from the same weights.
     torch.manual_seed(0)
     config = LoraConfig(
         r=rank, lora_alpha=2 * rank, lora_dropout=0.0, target_modules="all-linear", task_type="CAUSAL_LM"

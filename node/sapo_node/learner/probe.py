@@ -1,11 +1,11 @@
-"""Tries a model folder in a process of its own before the learner uses it.
+"""Tries a model folder in a child process before the learner uses it.
 
-A folder may hold a template that never ends, a tokenizer that fills the memory, sizes that no machine has. The probe
-does with the folder what the learner will do, all but reading weights, under limits of time and memory. Whatever
-happens to that process, the learner has one ModelError.
+A folder may hold a template that never ends, a tokenizer that fills the memory, or sizes that no machine has. The child
+does what the learner will do with the folder, except reading weights, under limits of time and memory. Whatever happens
+to the child, the learner gets one ModelError.
 
-The process is a fork: it shares the libraries that are imported already, which take longer than the probe itself. So
-the learner calls this before it computes anything.
+The child is a fork, because importing the libraries again would take longer than the probe. So the learner must call
+this before it computes anything.
 """
 
 import multiprocessing
@@ -25,23 +25,23 @@ from sapo_node.processes.launch import die_with_parent
 from sapo_protocol.errors import LocalError
 
 SECONDS = 10
-"""Bound of the probe's processor time. A tokenizer of 262,000 tokens takes 3 of them on a slow core."""
+"""Seconds of processor time that the probe may take. A tokenizer of 262,000 tokens takes 3 s on a slow core."""
 PATIENCE = 30
-"""Bound of its time in seconds, for a machine that has much else to do."""
+"""Seconds of wall time that the probe may take: other processes may use the processor."""
 MEMORY = 4 * 2**30
-"""Bytes that the probe may take beyond what this process has."""
+"""Bytes that the probe may map beyond what this process has mapped."""
 QUESTION = "What is 2 + 2?"
 FOREIGN = "\n".join(
     [*(sign * 60 + "\0" for sign in string.printable), "é\u0301\u202e\U0001f468\u200d\ufffd中\U0010ffff"]
 )
-"""A text such as a peer may send: long runs, which slow regular expressions down, and signs that are rare."""
+"""A text that a peer could send: long runs, which slow down regular expressions, and rare characters."""
 _REPLY_BYTES = 1024
 
 
 def require_readable(options: LearnerOptions) -> None:
-    """Raises ModelError where the folder of the model cannot be read within the limits, or what it holds fails.
+    """Raises ModelError if the folder cannot be used within the limits of time and memory.
 
-    The policy in the package is known to be good, so it costs no probe.
+    The seed policy in the package is known to be good, so this does not probe it.
     """
     if options.model == "seed":
         return
@@ -57,10 +57,10 @@ def require_readable(options: LearnerOptions) -> None:
     child.join()
     late = late or child.exitcode == -signal.SIGXCPU
     try:
-        # The process has ended, so this reads what is there and waits for nothing.
+        # The child has ended, so this reads without waiting.
         found = receiver.recv_bytes(_REPLY_BYTES).decode("utf-8", "replace")
     except (EOFError, OSError):
-        found = "it takes too much memory, or crashes what reads it"
+        found = "it takes too much memory, or crashes the libraries that read it"
     finally:
         receiver.close()
         child.close()
@@ -77,13 +77,13 @@ def _probe(options: LearnerOptions, sender: Connection, parent: int) -> None:
         _use(options)
     except LocalError as error:
         found = str(error)
-    except BaseException as error:  # noqa: BLE001 - the folder decides what is raised here, panics of pyo3 included
+    except BaseException as error:  # noqa: BLE001 - a folder may cause any exception, even a panic of pyo3
         found = f"{type(error).__name__}: {line_of(error)}"
     sender.send_bytes(found.encode(errors="replace")[:_REPLY_BYTES])
 
 
 def _use(options: LearnerOptions) -> None:
-    """Do what the learner will do with the model, without its weights."""
+    """Do what the learner will do with the model, except reading its weights."""
     policy = rehearsed(options)
     policy.prompt_tokens(QUESTION)
     policy.overlapping(FOREIGN, [(0, 1)])
@@ -91,7 +91,7 @@ def _use(options: LearnerOptions) -> None:
 
 
 def _confine(parent: int) -> None:
-    """Bound this process, and have it say nothing on the operator's terminal."""
+    """Limit the resources of this process, and send its output to /dev/null."""
     die_with_parent(parent)
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for stream in (1, 2):
@@ -103,7 +103,7 @@ def _confine(parent: int) -> None:
         resource.RLIMIT_AS: psutil.Process().memory_info().vms + MEMORY,
     }
     for what, bound in limits.items():
-        # A system that lacks a limit, or has a lower one, goes on with what it has. The soft limit alone is set: at
-        # the hard one of processor time the process would be killed without a word why.
+        # If the system lacks a limit or has a lower one, the probe runs with that. Only the soft limits are set: at
+        # the soft limit of processor time the kernel sends SIGXCPU, and at the hard one SIGKILL.
         with suppress(OSError, ValueError):
             resource.setrlimit(what, (bound, resource.getrlimit(what)[1]))

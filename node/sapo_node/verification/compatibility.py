@@ -1,7 +1,7 @@
-"""Whether this node can build and score every task of a swarm as its peers do. Asked once, before anything is received.
+"""Checks, before the network starts, that this node builds and scores every task of a swarm as its peers do.
 
-A node that builds another item would count every peer's digest as drift; one that scores by another version of a
-scorer would take honest claims for false ones.
+If a node built other tasks, every peer's digest would differ from its own. If it used another version of a scorer, it
+would count honest claims as false.
 """
 
 from sapo_node.verification.sandbox import Sandbox
@@ -11,25 +11,25 @@ from sapo_protocol import LocalError, Manifest
 
 
 async def require_catalogue(manifest: Manifest, sandbox: Sandbox) -> None:
-    """Raises LocalError for a swarm whose tasks are not those that can be built and scored here."""
+    """Raises LocalError if this node cannot build a task of the swarm, or scores it by another version."""
     _require_reasoning_gym(manifest, sandbox.reasoning_gym)
     for task in manifest.tasks:
         reason = sandbox.broken_plugins.get(task.dataset)
         if reason and plugins.is_foreign(task.dataset):
             raise LocalError(
-                f"swarm {manifest.name!r} has the task {task.dataset}, and the package that brings it cannot be used: "
+                f"swarm {manifest.name!r} has the task {task.dataset}, and the package that defines it cannot be used: "
                 f"{reason}; install a version of that package that works"
             )
         version = sandbox.plugins.get(task.dataset) if plugins.is_foreign(task.dataset) else SCORER_VERSION
         if version is None:
             raise LocalError(
-                f"swarm {manifest.name!r} has the task {task.dataset}, which another package brings: install that one "
-                f"beside sapo-node, if you trust it"
+                f"swarm {manifest.name!r} has the task {task.dataset}, which another package defines; install that "
+                f"package beside sapo-node, if you trust it"
             )
         if task.scorer != version:
             raise LocalError(
                 f"swarm {manifest.name!r} scores {task.dataset} by version {task.scorer}, and version {version} is "
-                f"installed here; install the one that the swarm was made with"
+                f"installed here; install the version that the manifest names"
             )
     built = await sandbox.score([ScoreRequest(task.dataset, task.config, 0, ()) for task in manifest.tasks])
     for number, (task, item) in enumerate(zip(manifest.tasks, built, strict=True), 1):
@@ -41,15 +41,18 @@ async def require_catalogue(manifest: Manifest, sandbox: Sandbox) -> None:
 
 
 def _require_reasoning_gym(manifest: Manifest, installed: str) -> None:
-    """Another version of reasoning-gym builds other items from the same seeds, so nothing would match."""
+    """Raises LocalError unless the manifest's version of reasoning-gym is installed.
+
+    Another version builds other items from the same seeds.
+    """
     needed = manifest.reasoning_gym
     if not needed:
         foreign = {task.dataset for task in manifest.tasks} - interop.DATASETS
         borrowed = sorted(dataset for dataset in foreign if not plugins.is_foreign(dataset))
         if borrowed:
             raise LocalError(
-                f"swarm {manifest.name!r} names no version of reasoning-gym, and only that could have its "
-                f"datasets {', '.join(borrowed)}; set reasoning_gym in its manifest"
+                f"swarm {manifest.name!r} names no version of reasoning-gym, but datasets that only reasoning-gym "
+                f"could have: {', '.join(borrowed)}; set reasoning_gym in its manifest"
             )
     elif installed != needed:
         raise LocalError(

@@ -140,7 +140,7 @@ def test_an_output_that_cannot_be_written_is_named(folder, tmp_path, output):
 
 
 def test_nothing_is_overwritten(folder, file):
-    with pytest.raises(LocalError, match="exists: name a new file"):
+    with pytest.raises(LocalError, match="exists; name a new file"):
         write_backup(folder, file)
     with pytest.raises(LocalError, match="move it away first"):
         restore(file, folder)

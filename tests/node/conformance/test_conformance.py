@@ -160,7 +160,7 @@ def _is_alive(pid):
 
 @pytest.mark.parametrize("command", [["/nowhere/reader"], ["/"], [""]])
 def test_a_command_that_cannot_be_started_is_one_clear_line(command):
-    with Implementation(command) as reader, pytest.raises(CannotRun, match="cannot start the reader") as error:
+    with Implementation(command) as reader, pytest.raises(CannotRun, match="cannot start the command") as error:
         reader.ask(REQUEST)
     assert len(str(error.value).splitlines()) == 1
 
@@ -284,7 +284,7 @@ def test_the_exit_status_tells_a_reader_that_differs_from_a_command_that_is_none
 def test_a_command_that_is_not_there_is_one_line_and_status_2():
     done = sapo_node("conformance", "--", "/nowhere/[/reader]", "--json")
     assert done.returncode == 2
-    assert done.stderr.strip() == "error: cannot start the reader '/nowhere/[/reader]': No such file or directory"
+    assert done.stderr.strip() == "error: cannot start the command '/nowhere/[/reader]': No such file or directory"
 
 
 def test_a_rule_that_does_not_exist_names_the_sections():

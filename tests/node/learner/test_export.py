@@ -179,7 +179,7 @@ def test_a_full_disk_is_one_clear_line_and_leaves_nothing(tmp_path, options):
 def test_a_place_that_is_in_no_folder_is_refused_before_anything_is_loaded(tmp_path):
     (tmp_path / "file").write_text("")
     for place in ("file/out", "none/out"):
-        with pytest.raises(LocalError, match="is no folder; make it first"):
+        with pytest.raises(LocalError, match="is not a folder; make it first"):
             export(LearnerOptions(checkpoints="", model="/none"), tmp_path / place)
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
@@ -212,7 +212,7 @@ def test_a_node_without_a_checkpoint_says_when_there_will_be_one(tmp_path):
 
 def test_what_is_there_is_never_overwritten(tmp_path):
     (tmp_path / "out").mkdir()
-    with pytest.raises(LocalError, match="already"):
+    with pytest.raises(LocalError, match="exists; name a new folder"):
         export(LearnerOptions(checkpoints=str(tmp_path)), tmp_path / "out")
 
 
@@ -222,4 +222,4 @@ def test_the_program_says_the_step_or_what_is_wrong_in_one_line(tmp_path, option
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert json.loads(done.stdout) == {"step": 2, "note": None}
     assert main(*told) == 1
-    assert capsys.readouterr().err.splitlines()[-1].endswith("name a folder that is not")
+    assert capsys.readouterr().err.splitlines()[-1].endswith("name a new folder")

@@ -127,7 +127,7 @@ def test_an_old_name_without_an_owner_is_loaded_from_the_cache(cache, files):
 
 @pytest.mark.parametrize("name", ["gpt2", "./gpt2"])
 def test_what_is_neither_folder_nor_cached_says_how_a_hub_name_looks(hub, name):
-    with pytest.raises(ModelError, match=f"no folder {name};.* hub name with its owner, such as openai-community/gpt2"):
+    with pytest.raises(ModelError, match=f"no folder {name};.* with its owner, for example openai-community/gpt2"):
         load(options(name))
     assert hub.asked == []
 

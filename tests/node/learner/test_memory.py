@@ -108,7 +108,7 @@ def test_what_does_not_fit_is_refused_with_the_mildest_setting_that_would(folder
 
 def test_what_no_setting_makes_fit_is_refused_with_that(folder, monkeypatch):
     with_free(monkeypatch, 1_000_000)
-    with pytest.raises(OutOfReach, match="take a smaller model"):
+    with pytest.raises(OutOfReach, match="give a smaller model"):
         require_memory(options(folder))
 
 

@@ -135,7 +135,7 @@ def test_a_model_with_a_recurrent_state_is_refused_in_one_line(folders, tmp_path
     config = Qwen3_5TextConfig(**shape, **heads, **width, vocab_size=300, num_key_value_heads=1, head_dim=8)
     Qwen3_5ForCausalLM(config).save_pretrained(tmp_path)
     write_tokenizer(tmp_path)
-    with pytest.raises(ModelError, match=r"keeps a recurrent state\..* such as Qwen/Qwen2"):
+    with pytest.raises(ModelError, match=r"keeps a recurrent state\..* for example Qwen/Qwen2"):
         load(options(tmp_path))
 
 

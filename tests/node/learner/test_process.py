@@ -104,7 +104,7 @@ async def test_a_request_cut_by_a_kill_is_not_answered(tmp_path, nursery):
 
 async def test_a_start_that_cannot_work_ends_in_one_clear_line(tmp_path):
     learner = Learner(options(tmp_path, device="quantum"))
-    with pytest.raises(LocalError, match="device quantum is not there") as caught:
+    with pytest.raises(LocalError, match="there is no device quantum") as caught:
         await learner.run()
     assert "\n" not in str(caught.value)
 

@@ -101,7 +101,7 @@ def test_activity_names_the_phase_and_its_seconds():
 
 
 def test_a_look_at_held_out_questions_belongs_to_no_round():
-    assert " ".join(shown(activity("evaluate", 2.0)).split()) == "● evaluate completes held-out prompts 2 s"
+    assert " ".join(shown(activity("evaluate", 2.0)).split()) == "● evaluate answers held-out prompts 2 s"
 
 
 def test_a_node_between_rounds_says_so():

@@ -174,7 +174,7 @@ def test_a_screen_shows_phases_and_notices_as_they_come(database):
     assert "between rounds" in shown(screen)
 
 
-@pytest.mark.parametrize(("page", "tail"), [("http://127.0.0.1:8080/?token=a", "its page is {page}"), ("", "/ip4/1")])
+@pytest.mark.parametrize(("page", "tail"), [("http://127.0.0.1:8080/?token=a", "the page is {page}"), ("", "/ip4/1")])
 def test_where_there_is_no_terminal_the_first_line_says_where_the_page_is(database, capsys, page, tail):
     History(database).describe_session({"peer_id": "12D3", "addresses": ["/ip4/1"], "page": page})
     with LiveView() as view:

@@ -26,7 +26,7 @@ async def test_every_shipped_swarm_can_be_joined(sandbox):
 async def test_a_swarm_without_a_version_of_reasoning_gym_may_have_no_dataset_of_it(sandbox):
     borrowed = replace(INTEROP, tasks=INTEROP.tasks + STARTER.tasks[:1])
     await require_catalogue(replace(borrowed, reasoning_gym=sandbox.reasoning_gym), sandbox)
-    with pytest.raises(LocalError, match="datasets products; set reasoning_gym"):
+    with pytest.raises(LocalError, match="only reasoning-gym could have: products; set reasoning_gym"):
         await require_catalogue(borrowed, sandbox)
 
 

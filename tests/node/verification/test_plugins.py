@@ -88,7 +88,7 @@ def test_a_configuration_that_it_does_not_take_is_refused_with_its_own_words(ins
 async def test_without_the_package_a_node_says_what_it_lacks(nursery):
     sandbox = Sandbox()
     await nursery.start(sandbox.run)
-    with pytest.raises(LocalError, match=r"postfix\.programs, which another package brings"):
+    with pytest.raises(LocalError, match=r"postfix\.programs, which another package defines"):
         await require_catalogue(parse_manifest(MANIFEST, source="the page"), sandbox)
 
 

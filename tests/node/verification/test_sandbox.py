@@ -121,7 +121,7 @@ async def test_all_layers_that_this_platform_has_are_reported(nursery: trio.Nurs
     sandbox = Sandbox()
     assert sandbox.layers == {}
     assert not sandbox.confined
-    assert sandbox.describe() == "the sandbox is not up"
+    assert sandbox.describe() == "the sandbox has not started"
     await nursery.start(sandbox.run)
     assert set(sandbox.layers) == {"rlimits", "seccomp", "landlock", "namespaces", "unprivileged"}
     assert sandbox.reasoning_gym == "0.1.25"

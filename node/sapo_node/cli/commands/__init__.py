@@ -1,1 +1,1 @@
-"""The commands of `sapo-node`, by what they are for."""
+"""The commands of `sapo-node`, one module for each purpose."""

@@ -1,4 +1,4 @@
-"""Look at what a node needs on this machine: `doctor`."""
+"""Check what a node needs on this machine: `doctor`."""
 
 import json
 from dataclasses import asdict
@@ -23,11 +23,11 @@ from sapo_node.cli.terminal import Terminal
 @click.option("--dtype", type=click.Choice(["float32", "bfloat16"]), help="As for `start`.  [default: float32]")
 @as_json
 def doctor(config: Config, *, json_output: bool, **options: Any) -> None:
-    """Look at everything that a node needs here, and say what is wrong and what to do.
+    """Check everything that a node needs on this machine. Print what is wrong and what to do.
 
-    Key, state, disk, clock, ports, addresses, learner, model, sandbox, tasks, and with --bootstrap whether that node
-    answers.
-    Nothing is changed, and it may run beside a running node. Exits with 1 where something is bad.
+    Checks the key, state, disk, clock, ports, addresses, learner, model, sandbox and tasks. With --bootstrap it also
+    checks whether that node answers. `doctor` changes nothing and may run beside a running node. The exit code is 1 if
+    a check is bad.
 
     \b
     sapo-node doctor

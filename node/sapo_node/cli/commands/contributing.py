@@ -1,4 +1,4 @@
-"""Share answers without training: `contribute`."""
+"""Share completions without training: `contribute`."""
 
 import os
 from contextlib import AbstractAsyncContextManager, ExitStack
@@ -26,15 +26,15 @@ from sapo_protocol import load_manifest
 @configured
 @networked
 @click.option("--endpoint", "url", metavar="URL", help="Ask this server, e.g. http://127.0.0.1:8000/v1.")
-@click.option("--model", metavar="NAME", help="The endpoint's model.")
+@click.option("--model", metavar="NAME", help="The model that the endpoint runs.")
 @click.option(
     "--temperature", type=Number(0, 2), default=1.0, show_default=True, help="Sampling temperature of the endpoint."
 )
-@click.option("--max-tokens", type=int, help="Longest answer of the endpoint, in its tokens.  [default: 80]")
-@click.option("--program", "command", metavar="COMMAND", help="Ask this program, which you trust.")
-@click.option("--terminal", is_flag=True, help="Answer yourself.")
+@click.option("--max-tokens", type=int, help="Longest completion of the endpoint, in its tokens.  [default: 80]")
+@click.option("--program", "command", metavar="COMMAND", help="Ask this program. It runs without a sandbox.")
+@click.option("--terminal", is_flag=True, help="Answer the prompts yourself.")
 @click.option("--local", type=int, metavar="I", help="Tasks per round.  [default: 4; 1 with --terminal]")
-@click.option("--rounds", type=click.IntRange(1), help="Stop by itself after this many shared rounds.")
+@click.option("--rounds", type=click.IntRange(1), help="Stop after sharing this many rounds.")
 @as_json
 def contribute(
     config: Config,
@@ -49,24 +49,23 @@ def contribute(
     json_output: bool,
     **options: Any,
 ) -> None:
-    """Share answers of a server, a program or yourself; train nothing.
+    """Share completions of a server, a program or yourself, and train nothing.
 
-    The node verifies and relays like `start --no-train`, and publishes groups of G completions of the tasks that the
-    swarm assigns to it. Nodes that train learn from groups with both correct and incorrect completions. They do not
-    train on answers longer than their own --max-tokens. They do not report what they trained on, so this command
-    cannot show it.
+    The node verifies and relays like `start --no-train`. It also publishes groups of G completions to the tasks that
+    the swarm assigns to it. Nodes that train learn from groups with both correct and incorrect completions. They do
+    not train on completions longer than their own --max-tokens. They do not report what they trained on, so this
+    command cannot show it.
 
-    The node shares at most 64 rounds an epoch, as peers keep no more of one node, and no round without an answer.
+    The node shares at most 64 rounds per epoch: peers keep no more of one node. It shares no round without an answer.
 
     \b
-    --endpoint  A server that speaks OpenAI's chat completions; its key, if any, is read from SAPO_NODE_API_KEY.
-                A round asks for I x G answers; --rounds bounds the costs.
-    --program   Reads a line {"prompt": "...", "system": "...", "completions": G} for each prompt and writes a
-                line ["...", ...] of up to G answers, each with <answer> and </answer> around its result.
-                [] skips the prompt. It must flush. It has 120 s per prompt, and is started again when it fails.
-                Stderr goes to the log.
-    --terminal  You may give up to G different answers to a prompt, each put between the tags unless you type them.
-                You have one epoch less 30 s.
+    --endpoint  The server must speak the chat completions API of OpenAI. If it needs a key, set SAPO_NODE_API_KEY.
+                A round asks for I x G completions; --rounds bounds the cost.
+    --program   For each prompt it reads a line {"prompt": "...", "system": "...", "completions": G}, and within 120 s
+                writes a line ["...", ...] of up to G completions with <answer> and </answer> around the results. It
+                must flush. [] skips the prompt. If it fails, the node starts it again. Stderr goes to the log.
+    --terminal  You may type up to G different answers to a prompt. The node adds the tags unless you type them.
+                You have one epoch minus 30 s.
 
     A group always has exactly G completions. The node fills missing ones with empty completions, which count as
     incorrect. A group with one correct completion is still informative.
@@ -104,6 +103,6 @@ def _server(url: str, model: str, temperature: float, *, max_bytes: int) -> Abst
 
 
 def _require_one_way(url: str | None, model: str | None, command: str | None, *, terminal: bool) -> None:
-    """Raises UsageError unless exactly one of the three ways to answer is given."""
+    """Raises UsageError unless exactly one source of completions is given."""
     if sum(map(bool, (url, command, terminal))) != 1 or bool(url) != bool(model):
         raise click.UsageError("give either --endpoint with --model, or --program, or --terminal")

@@ -1,4 +1,4 @@
-"""A group whose commands are imported when they are asked for: libp2p and torch take seconds, and most do without."""
+"""A group that imports a command only when it runs: libp2p and torch take seconds, and most commands need neither."""
 
 import difflib
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ import click
 
 
 class CommandGroup(click.Group):
-    """Commands by name, and the module of each in one package."""
+    """Holds the names of commands. `modules` names the module of each command within `package`."""
 
     def __init__(self, *args: Any, package: str, modules: Mapping[str, str], **settings: Any) -> None:
         super().__init__(*args, **settings)
@@ -17,21 +17,21 @@ class CommandGroup(click.Group):
         self._modules = modules
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """As they were given: what one needs first stands first."""
+        """Return the commands in the order of `modules`, not sorted by name."""
         del ctx
         return list(self._modules)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """As click does, with the nearest name where there is no such command."""
+        """Resolve a command as click does. If there is none of this name, suggest the most similar name."""
         close = difflib.get_close_matches(args[0], self._modules, 1)
         if close and args[0] not in self._modules:
             ctx.fail(f"No such command {args[0]!r}. Did you mean {close[0]!r}?")
         return super().resolve_command(ctx, args)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command of that name; None where there is none."""
+        """Return the command of this name; None if there is none."""
         del ctx
         if cmd_name not in self._modules:
             return None

@@ -1,4 +1,4 @@
-"""Keep who a node is and what it has become: `keygen`, `backup`, `restore`."""
+"""Make the key of a node, and save and restore its state: `keygen`, `backup`, `restore`."""
 
 import json
 import sys
@@ -18,16 +18,16 @@ from sapo_protocol import LocalError, load_manifest
 
 @click.command()
 @click.option("--key", default="node.key", show_default=True, type=click.Path(path_type=Path), help="File to write.")
-@click.option("--passphrase/--no-passphrase", default=False, help="Ask for a passphrase to encrypt it with.")
+@click.option("--passphrase/--no-passphrase", default=False, help="Ask for a passphrase, and encrypt the key with it.")
 @as_json
 def keygen(key: Path, *, passphrase: bool, json_output: bool) -> None:
     """Make a key without starting a node.
 
-    `start` makes its own. A key made beforehand is older than its node's state, so that node trains at once but
-    listens for two epochs before it publishes: it cannot know that no copy of the key is in use.
+    `start` makes a key if there is none. If you make the key with `keygen`, its node trains at once but listens for
+    two epochs before it publishes, because a copy of the key may be in use on another machine.
     """
     if passphrase and not sys.stdin.isatty():
-        raise LocalError("--passphrase asks at a terminal, and the input is none; make the key at a terminal")
+        raise LocalError("--passphrase needs a terminal, and the standard input is none; make the key at a terminal")
     secret = click.prompt("passphrase", hide_input=True, confirmation_prompt=True, err=True) if passphrase else None
     identity = create_key(key, secret)
     if json_output:
@@ -41,11 +41,11 @@ def keygen(key: Path, *, passphrase: bool, json_output: bool) -> None:
 @configured
 @as_json
 def backup(config: Config, output: Path, *, json_output: bool) -> None:
-    """Write the state of a node to OUTPUT, one file: what it learnt, whom it trusts, what it published.
+    """Write the state of a node to the file OUTPUT: its checkpoints, its peers, and the counters of what it published.
 
-    A damaged database is not backed up. Only you can read the file.
+    The node may be running. `backup` refuses a damaged database. Only you can read the file.
 
-    The node may be running. The key is not in it: keep its file apart, and never run one key on two machines.
+    The backup does not contain the key. Keep the key file separately, and never run one key on two machines.
 
     \b
     sapo-node backup state.tar
@@ -63,9 +63,9 @@ def backup(config: Config, output: Path, *, json_output: bool) -> None:
 @configured
 @as_json
 def restore(config: Config, file: Path, *, json_output: bool) -> None:
-    """Put the state in FILE back, for the same key and swarm, where there is none.
+    """Restore the state in FILE, for the same key and swarm. `restore` never overwrites a state.
 
-    The node then listens for two epochs before it publishes: it cannot know what its key has signed since the backup.
+    The node then listens for two epochs before it publishes, because its key may have signed messages since the backup.
     """
     manifest, peer_id = load_manifest(config.swarm), unlock(Path(config.key), None).peer_id
     folder = state_folder(Path(config.state), manifest, peer_id)
@@ -75,4 +75,4 @@ def restore(config: Config, file: Path, *, json_output: bool) -> None:
     else:
         seconds = LISTEN_EPOCHS * manifest.epoch_seconds
         told = f"{seconds / 60:.0f} min" if seconds >= 60 else f"{seconds} s"
-        say(f"restored to {folder.path}; its node listens for two epochs ({told}) before it publishes")
+        say(f"restored to {folder.path}; the node listens for two epochs ({told}) before it publishes")

@@ -1,4 +1,4 @@
-"""Look at what a node did, its peers and its configuration: `status`, `peers`, `why`, `config`."""
+"""Show what a node did, its peers and its configuration: `status`, `peers`, `why`, `config`."""
 
 import json
 import time
@@ -24,7 +24,7 @@ from sapo_protocol import LocalError, load_manifest
 
 _POLL_SECONDS = 0.5
 _WIDE = 120
-"""Columns of a terminal that shows whole peer ids in a table."""
+"""Columns of a terminal from which the table shows whole peer ids."""
 
 
 _KEYS = "\b\nmetrics of a round:\n" + "\n".join(f"  {name:<16}{each.meaning}" for name, each in METRICS.items())
@@ -32,11 +32,11 @@ _KEYS = "\b\nmetrics of a round:\n" + "\n".join(f"  {name:<16}{each.meaning}" fo
 
 @click.command(epilog=_KEYS)
 @configured
-@click.option("--rounds", is_flag=True, help="Print the metrics of each round instead, one JSON object a line.")
-@click.option("--follow", is_flag=True, help="As --rounds, and go on with each new round until Ctrl-C.")
+@click.option("--rounds", is_flag=True, help="Print the metrics of each round instead, one JSON object per line.")
+@click.option("--follow", is_flag=True, help="As --rounds, then print each new round until Ctrl-C.")
 @as_json
 def status(config: Config, *, rounds: bool, follow: bool, json_output: bool) -> None:
-    """Show what a node of this machine has done, running or not.
+    """Show what a node on this machine has done. The node may be running or stopped.
 
     \b
     sapo-node status --follow | jq .reward
@@ -65,33 +65,32 @@ def _print_rounds(history: History, *, follow: bool) -> None:
 
 
 def _view(config: Config, **wanted: Any) -> tuple[Overview, bool]:
-    """What is known of a node, and whether it runs."""
+    """Return the overview of a node, and whether the node is running."""
     folder = place_of(config)
     view, runs = overview(read_database(folder), **wanted), is_running(folder)
     return (view if runs else at_rest(view)), runs
 
 
 def _life(view: Overview, *, runs: bool) -> Text:
-    """Since when the node runs, or since when it does not."""
+    """Return a line that says since when the node has been running or stopped."""
     started, stopped = (view.session.get(name) for name in ("started", "stopped"))
     if runs:
         return Text(f"running since {explain.moment(started)}" if started else "running", "bold green")
     end = f"stopped {explain.moment(stopped)}" if stopped else "not running: it was killed, or its machine stopped"
-    return Text(f"{end}; `sapo-node start` goes on from here", "yellow")
+    return Text(f"{end}; `sapo-node start` continues from here", "yellow")
 
 
 @click.command()
 @click.argument("peer", required=False)
 @configured
 @click.option("--evidence", is_flag=True, help="Show the evidence for which PEER was banned for good.")
-@click.option("--output", type=click.Path(path_type=Path), metavar="FILE", help="Write that evidence into FILE.")
+@click.option("--output", type=click.Path(path_type=Path), metavar="FILE", help="Write the evidence to FILE.")
 @as_json
 def peers(config: Config, *, peer: str | None, evidence: bool, output: Path | None, json_output: bool) -> None:
     """List the peers a node knows, with their state and what the node trained on. With PEER, explain its state.
 
-    The beginning or the end of a peer id is enough, as lists show it. --evidence needs the whole peer id. The evidence
-    is two contents that PEER signed for one round. The file of --output proves it to anybody: `sapo-node verify
-    --evidence FILE`.
+    The beginning or the end of a peer id is enough, but --evidence needs the whole peer id. The evidence consists of
+    two contents that PEER signed for one round. Anybody can check FILE: `sapo-node verify --evidence FILE`.
     """
     if evidence or output:
         if peer is None:
@@ -112,13 +111,13 @@ def _list_peers(config: Config, *, json_output: bool) -> None:
         return
     terminal = Terminal()
     table = peer_table(view, view.peers, shorten=terminal.width < _WIDE)
-    terminal.print(table if view.peers else "no peers heard of yet")
+    terminal.print(table if view.peers else "no peers known yet")
 
 
 def _show_evidence(config: Config, peer: str, output: Path | None, *, json_output: bool) -> None:
     row = database_of(config).row("SELECT message FROM evidence WHERE peer = ?", peer)
     if row is None:
-        raise LocalError(f"there is no evidence against {peer} here; `sapo-node peers` lists who is banned")
+        raise LocalError(f"this node has no evidence against {peer}; `sapo-node peers` lists the banned peers")
     if output is not None:
         write_file(output, row[0])
     show_proof(row[0], load_manifest(config.swarm), json_output=json_output)
@@ -129,10 +128,10 @@ def _show_evidence(config: Config, peer: str, output: Path | None, *, json_outpu
 @configured
 @as_json
 def why(config: Config, *, envelope_id: str, json_output: bool) -> None:
-    """Explain what became of a rollout, group by group, why, and what would change it.
+    """Explain for each group of a rollout what the node did with it, why, and what would change that.
 
-    ENVELOPE_ID is in hexadecimal, as the dashboard and `sapo-node verify` show it; its first characters are enough. A
-    node remembers its last 2,000 groups and 5,000 refusals.
+    ENVELOPE_ID is in hexadecimal, as the dashboard shows it. Its first 6 characters are enough. A node remembers its
+    last 2,000 groups and 5,000 refusals.
     """
     told = explain.envelope(database_of(config), envelope_id)
     click.echo(json.dumps(told.as_dict()) if json_output else told.text)
@@ -142,7 +141,7 @@ def why(config: Config, *, envelope_id: str, json_output: bool) -> None:
 @click.argument("file", required=False, type=click.Path(path_type=Path))
 @as_json
 def config(file: Path | None, *, json_output: bool) -> None:
-    """Print the configuration, every key with its meaning: the defaults, or what FILE makes of them.
+    """Print the configuration with the meaning of every key: the defaults, or the defaults changed by FILE.
 
     \b
     sapo-node config > node.toml

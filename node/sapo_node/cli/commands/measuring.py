@@ -1,4 +1,4 @@
-"""Measure a policy and write it: `eval`, `export`."""
+"""Evaluate a policy, and export it: `eval`, `export`."""
 
 import json
 import subprocess
@@ -29,15 +29,15 @@ _BAR = 20
 
 @click.command("eval")
 @click.option("--config", "config_file", type=click.Path(path_type=Path), help="A TOML file; see `sapo-node config`.")
-@click.option("--swarm", help="The swarm whose tasks are asked.  [default: starter]")
-@click.option("--key", help="The key of the node to measure, with --state.  [default: node.key]")
-@click.option("--state", help="Measure the policy a node has learnt; without it, the policy a node starts with.")
-@click.option("--model", help="Measure this model: a Hugging Face folder, or a name on the hub.")
+@click.option("--swarm", help="Ask the tasks of this swarm.  [default: starter]")
+@click.option("--key", help="With --state, the key file of the node to evaluate.  [default: node.key]")
+@click.option("--state", help="Evaluate the newest checkpoint in this folder. Without it, evaluate a new policy.")
+@click.option("--model", help="Evaluate this model: a Hugging Face folder, or a name on the hub.")
 @click.option("--prompts", type=click.IntRange(1), default=64, show_default=True, help="Held-out prompts per task.")
 @click.option("--samples", type=click.IntRange(1, 64), default=1, show_default=True, help="Completions per prompt.")
 @as_json
 def eval_(config_file: Path | None, *, prompts: int, samples: int, json_output: bool, **options: Any) -> None:
-    """Measure held-out pass@1, by task and as the mean over tasks, with 95 % confidence intervals.
+    """Evaluate held-out pass@1, by task and as the mean over tasks, with 95 % confidence intervals.
 
     No round of the swarm ever assigns these prompts. They are the same for every node. Completions are sampled at
     temperature 1. More prompts narrow the intervals most; more samples per prompt reduce the sampling noise.
@@ -64,18 +64,18 @@ def eval_(config_file: Path | None, *, prompts: int, samples: int, json_output: 
 @click.argument("output", type=click.Path(path_type=Path))
 @configured
 @click.option("--model", help="The model that the node trains, as for `start`.  [default: seed]")
-@click.option("--lora", type=int, metavar="RANK", help="As for `start`; adapters are merged.  [default: 0]")
+@click.option("--lora", type=int, metavar="RANK", help="As for `start`. Adapters are merged.  [default: 0]")
 @click.option("--dtype", type=click.Choice(["float32", "bfloat16"]), help="As for `start`.  [default: float32]")
 @as_json
 def export(config: Config, output: Path, *, json_output: bool, **options: Any) -> None:
-    """Write what a node has learnt to OUTPUT, a folder that transformers loads like any other.
+    """Write what a node has learnt to OUTPUT, a new folder in the format of Hugging Face.
 
-    The newest checkpoint is taken, running or not; a running node writes one every ten rounds. AutoTokenizer and
-    AutoModelForCausalLM load the folder; the README has three lines that give it a prompt.
+    `export` takes the newest checkpoint. The node may be running; it writes a checkpoint every ten rounds.
+    AutoTokenizer and AutoModelForCausalLM load the folder. The README has three lines of code that give it a prompt.
     """
     config = config.overridden({**options, "device": "cpu"})
     told = json.dumps(asdict(learner_options(config, load_manifest(config.swarm), folder_of(config))))
-    # Half a second that `metrics` need not wait.
+    # Imported here: it takes half a second, which `eval` does not need to wait.
     from sapo_node.learner.folder import require_new_folder  # noqa: PLC0415
 
     require_new_folder(output)
@@ -87,7 +87,7 @@ def export(config: Config, output: Path, *, json_output: bool, **options: Any) -
         check=False,
     )
     if done.returncode:
-        raise LocalError((done.stderr.strip().splitlines() or ["the export died"])[-1])
+        raise LocalError((done.stderr.strip().splitlines() or ["the export process died"])[-1])
     exported = json.loads(done.stdout)
     if json_output:
         click.echo(json.dumps({**exported, "output": str(output)}))
@@ -112,7 +112,7 @@ def _table(result: HeldOut, prompts: int, step: int) -> Table:
 
 
 def _cells(interval: Interval) -> tuple[str, str, str]:
-    """The figures, and a bar of the interval from 0 to 1 with the point in it."""
+    """Return the figures of an interval, and a bar from 0 to 1 that shows it."""
     low, point, high = (round(share * (_BAR - 1)) for share in (interval.low, interval.point, interval.high))
     bar = "".join("●" if at == point else "─" if low <= at <= high else "·" for at in range(_BAR))
     return f"{interval.point:.3f}", f"{interval.low:.3f} to {interval.high:.3f}", bar

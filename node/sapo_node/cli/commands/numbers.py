@@ -1,4 +1,4 @@
-"""Numbers on a command line."""
+"""Parameter type for numbers on the command line."""
 
 from math import isfinite
 from typing import Any
@@ -7,10 +7,10 @@ import click
 
 
 class Number(click.FloatRange):
-    """A finite number within bounds: click itself lets `nan` pass any bound."""
+    """A finite number within bounds. click's own type accepts `nan` for any bounds."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The number; a usage error for anything else."""
+        """Return the number. Fails with a usage error if the value is none."""
         number = super().convert(value, param, ctx)
         if not isfinite(number):
             self.fail(f"{number} is not a finite number.", param, ctx)

@@ -1,4 +1,4 @@
-"""What several commands share: their options, how they find a node's key and state, and how they tell of an error."""
+"""What several commands share: options, how to find a node's key and state, and how to report an error."""
 
 import sys
 from collections.abc import Callable
@@ -28,14 +28,14 @@ as_json = click.option("--json", "json_output", is_flag=True, help="Print JSON f
 
 
 def configured(command: Command) -> Command:
-    """Add --config, --swarm, --key and --state, and hand the command one Config."""
+    """Add --config, --swarm, --key and --state, and pass one Config to the command."""
 
     @click.option(
         "--config", "config_file", type=click.Path(path_type=Path), help="A TOML file; see `sapo-node config`."
     )
-    @click.option("--swarm", help="The swarm: a shipped manifest or the path of one.  [default: starter]")
+    @click.option("--swarm", help="The swarm: a shipped manifest or the path of a manifest.  [default: starter]")
     @click.option("--key", help="The key file of the node.  [default: node.key]")
-    @click.option("--state", help="The folder that keeps state.")
+    @click.option("--state", help="The folder under which each swarm and key keeps its state.")
     @wraps(command)
     def wrapped(config_file: Path | None, swarm: str, key: str, state: str, **options: Any) -> None:
         config = load_config(config_file).overridden({"swarm": swarm, "key": key, "state": state})
@@ -45,15 +45,20 @@ def configured(command: Command) -> Command:
 
 
 def networked(command: Command) -> Command:
-    """Add what says where a node listens and whom it meets, and the passphrase of its key."""
+    """Add the options for addresses and peer discovery, and --passphrase."""
     for option in (
-        click.option("--passphrase", envvar=PASSPHRASE_VARIABLE, help="Of the key file; asked for when needed."),
-        click.option("--mdns/--no-mdns", default=None, help="Find nodes on the local network.  [default: on]"),
         click.option(
-            "--bootstrap", multiple=True, metavar="MULTIADDR", help="A node to dial, ending in /p2p/<peer id>."
+            "--passphrase",
+            envvar=PASSPHRASE_VARIABLE,
+            help="Passphrase of the key file. Without it the node asks.",
         ),
+        click.option("--mdns/--no-mdns", default=None, help="Find nodes on the local network.  [default: on]"),
+        click.option("--bootstrap", multiple=True, metavar="MULTIADDR", help="Dial this node; ends in /p2p/<peer id>."),
         click.option(
-            "--announce", multiple=True, metavar="MULTIADDR", help="The address others should dial, if another."
+            "--announce",
+            multiple=True,
+            metavar="MULTIADDR",
+            help="Tell peers to dial this address, if it differs from --listen.",
         ),
         click.option("--listen", multiple=True, metavar="MULTIADDR", help="Listen here, e.g. /ip4/0.0.0.0/tcp/4001."),
     ):
@@ -62,12 +67,12 @@ def networked(command: Command) -> Command:
 
 
 def tell(error: BaseException) -> None:
-    """One line on stderr."""
+    """Print an error as one line on stderr."""
     stderr.print(f"[bold red]error:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
 
 
 def run_command_line(cli: click.Group) -> None:
-    """Run a command line to its end: an error of ours is one line on stderr and exit code 1."""
+    """Run a command line. A SapoError becomes one line on stderr and exit code 1."""
     try:
         cli()
     except* KeyboardInterrupt:
@@ -82,7 +87,7 @@ def _first(error: BaseException) -> BaseException:
 
 
 def unlock(path: Path, passphrase: str | None) -> Identity:
-    """Load a key, asking for its passphrase where there is somebody to ask."""
+    """Load a key. Ask for its passphrase if it needs one and the standard input is a terminal."""
     try:
         return load_key(path, passphrase)
     except PassphraseNeeded:
@@ -92,11 +97,11 @@ def unlock(path: Path, passphrase: str | None) -> Identity:
 
 
 def own_identity(config: Config, passphrase: str | None) -> tuple[Identity, bool]:
-    """The identity of the node to start, and whether its key was made just now."""
+    """Return the identity of the node to start, and whether this call made its key."""
     path = Path(config.key)
     with suppress(NoSuchFile):
         return unlock(path, passphrase), False
-    load_manifest(config.swarm)  # no key is made for a swarm that there is not
+    load_manifest(config.swarm)  # make no key if there is no such swarm
     identity = create_key(path, passphrase)
     made = f"made a new key in {path} (mode 0600); this node is {identity.peer_id}"
     stderr.print(made, markup=False, highlight=False, soft_wrap=True)
@@ -104,31 +109,31 @@ def own_identity(config: Config, passphrase: str | None) -> tuple[Identity, bool
 
 
 def place_of(config: Config) -> StateFolder:
-    """Where the node of this key and swarm keeps its state, be there one or not."""
+    """Return the state folder for this key and swarm. It may not exist."""
     return state_folder(Path(config.state), load_manifest(config.swarm), unlock(Path(config.key), None).peer_id)
 
 
 def folder_of(config: Config) -> StateFolder:
-    """The same, of a node that ran. Raises LocalError where it never did."""
+    """Return the state folder for this key and swarm. Raises LocalError if no node ever ran on it."""
     folder = place_of(config)
     read_database(folder).close()
     return folder
 
 
 def database_of(config: Config) -> Database:
-    """The database of the node of this key and swarm, running or not, for reading."""
+    """Open the database of the node of this key and swarm for reading. The node may be running."""
     return read_database(place_of(config))
 
 
 def fetch_model(config: Config) -> None:
-    """Download the model where it is one of the hub's that is not in the local cache yet.
+    """Download the model if it is a name on the hub and the local cache lacks it.
 
-    Raises LocalError where the name leads to no folder, or where the settings in the folder are refused.
+    Raises LocalError if there is no such model, or if the settings in its folder are refused.
     """
     if config.model == "seed":
         return
     require_installed()
-    # Half a second that other commands need not wait.
+    # Imported here: it takes half a second, which other commands do not need to wait.
     from sapo_node.learner.folder import model_folder  # noqa: PLC0415
     from sapo_node.learner.hub import fetch  # noqa: PLC0415
 
@@ -138,7 +143,7 @@ def fetch_model(config: Config) -> None:
 
 
 def write_file(file: Path, data: bytes) -> None:
-    """Raises LocalError where it cannot be written."""
+    """Write a file. Raises LocalError if that fails."""
     try:
         file.write_bytes(data)
     except OSError as error:

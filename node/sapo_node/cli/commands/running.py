@@ -34,22 +34,27 @@ class _External(click.ParamType[int | str]):
 @networked
 @click.option("--local", type=int, metavar="I", help="Local groups per round.  [default: 4]")
 @click.option("--external", type=_External(), help="Most external groups per round.  [default: auto]")
-@click.option("--model", help="A Hugging Face model, folder or hub name.  [default: seed, the policy in the package]")
+@click.option("--model", help="A Hugging Face folder or hub name.  [default: seed, the policy in the package]")
 @click.option("--lora", type=int, metavar="RANK", help="Train adapters of this rank only.  [default: 0, all weights]")
 @click.option("--dtype", type=click.Choice(["float32", "bfloat16"]), help="Compute in this.  [default: float32]")
-@click.option("--device", type=click.Choice(["auto", "cpu", "cuda", "mps"]), help="Learn here.  [default: auto]")
-@click.option("--gradient-checkpointing", is_flag=True, default=None, help="Less memory for more time.")
-@click.option("--max-tokens", type=int, metavar="N", help="Longest answer, in tokens of the model.  [default: 80]")
+@click.option(
+    "--device", type=click.Choice(["auto", "cpu", "cuda", "mps"]), help="Device to train on.  [default: auto]"
+)
+@click.option("--gradient-checkpointing", is_flag=True, default=None, help="Use less memory and more time.")
+@click.option("--max-tokens", type=int, metavar="N", help="Longest completion, in tokens.  [default: 80]")
 @click.option("--no-train", "train", flag_value=False, type=bool, default=None, help="Only verify and relay.")
-@click.option("--dashboard", metavar="HOST:PORT", help="Serve the node's page there, or `off`.  [default: 127.0.0.1:0]")
-@click.option("--rounds", type=click.IntRange(1), help="Stop by itself after this many rounds.")
-@click.option("--no-sandbox", is_flag=True, default=None, help="Score peers' text even without a sandbox.")
+@click.option(
+    "--dashboard", metavar="HOST:PORT", help="Serve the page there; `off` serves none.  [default: 127.0.0.1:0]"
+)
+@click.option("--rounds", type=click.IntRange(1), help="Stop after this many rounds.")
+@click.option("--no-sandbox", is_flag=True, default=None, help="Score peers' text even if there is no sandbox.")
 @as_json
 def start(config: Config, *, rounds: int | None, passphrase: str | None, json_output: bool, **options: Any) -> None:
-    """Run a node: learn, share, verify, until Ctrl-C.
+    """Run a node until Ctrl-C. It learns, shares rollouts, and verifies the rollouts of peers.
 
-    The key is made when its file is missing. Peers are found on the local network by themselves and elsewhere through
-    --bootstrap; without any the node learns alone. Ctrl-C ends it after its round; nothing is lost whenever it ends.
+    The node makes its key if the file is missing. It finds peers on the local network through mDNS, and elsewhere
+    through --bootstrap. Without peers it learns alone. After Ctrl-C it finishes its round and stops; a second Ctrl-C
+    stops it at once. Neither loses state.
 
     \b
     sapo-node start
@@ -71,10 +76,10 @@ def start(config: Config, *, rounds: int | None, passphrase: str | None, json_ou
 @click.option("--prompts", type=click.IntRange(1), default=32, show_default=True, help="Held-out prompts per task.")
 @as_json
 def demo(*, rounds: int, prompts: int, json_output: bool) -> None:
-    """A swarm on this machine: three honest nodes and one malicious node.
+    """Run a swarm on this machine: three honest nodes and one malicious node.
 
-    Four processes meet over real libp2p on loopback. The fourth makes false claims, copies other peers'
-    text and sends garbage. At the end: held-out pass@1 of the honest nodes before and after, what was refused and
-    why, and the malicious node's share of the trained tokens.
+    Four processes connect over libp2p on loopback. The fourth makes false claims, copies other peers' text and sends
+    garbage. At the end the demo prints the held-out pass@1 of the honest nodes before and after, how many messages
+    were refused for which reason, and the malicious node's share of the trained tokens.
     """
     run_demo(rounds=rounds, prompts=prompts, json_output=json_output)

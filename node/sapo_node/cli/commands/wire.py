@@ -1,4 +1,4 @@
-"""The wire by itself: `verify`, `manifest`, `conformance`."""
+"""Check messages, manifests and implementations of the wire: `verify`, `manifest`, `conformance`."""
 
 import json
 import sys
@@ -22,7 +22,7 @@ from sapo_protocol.files import read_bounded
 
 
 def show_proof(message: bytes, swarm: Manifest, *, json_output: bool) -> None:
-    """Print what an evidence message proves in a swarm. Raises LocalError where it proves nothing."""
+    """Print what an evidence message proves in a swarm. Raises LocalError if it proves nothing."""
     proof = inspection.inspect_evidence(message, swarm)
     if json_output:
         click.echo(json.dumps({**asdict(proof), "evidence": message.hex()}))
@@ -34,13 +34,13 @@ def show_proof(message: bytes, swarm: Manifest, *, json_output: bool) -> None:
 
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--swarm", default="starter", show_default=True, help="The swarm it was signed for.")
-@click.option("--evidence", "is_evidence", is_flag=True, help="The file is evidence of equivocation.")
+@click.option("--swarm", default="starter", show_default=True, help="The swarm that the message was signed for.")
+@click.option("--evidence", "is_evidence", is_flag=True, help="FILE is evidence of equivocation.")
 @as_json
 def verify(file: Path, *, swarm: str, is_evidence: bool, json_output: bool) -> None:
-    """Check one rollout message, as it travels: signature, task, and every reward, computed again.
+    """Check the rollout message in FILE: verify its signature, rebuild its tasks, and compute every reward again.
 
-    Exit code 0 if all of it holds, 1 if anything does not.
+    The exit code is 0 if every check passes, else 1.
     """
     if is_evidence:
         evidence = read_bounded(file, limits.MAX_EVIDENCE_BYTES, "evidence")
@@ -57,12 +57,12 @@ def verify(file: Path, *, swarm: str, is_evidence: bool, json_output: bool) -> N
 
 @click.command()
 @click.argument("swarm", default="starter")
-@click.option("--encoded", type=click.Path(path_type=Path), metavar="FILE", help="Write the encoded manifest there.")
+@click.option("--encoded", type=click.Path(path_type=Path), metavar="FILE", help="Write the encoded manifest to FILE.")
 @as_json
 def manifest(swarm: str, *, encoded: Path | None, json_output: bool) -> None:
     """Print the manifest of SWARM (a shipped one or the path of a TOML file), its network id and its topics.
 
-    The file of --encoded holds the bytes whose SHA-256 is the network id: what another implementation joins by.
+    The network id is the SHA-256 of the encoded manifest. Another implementation needs the encoded manifest to join.
 
     \b
     sapo-node manifest starter > mine.toml
@@ -84,23 +84,23 @@ def manifest(swarm: str, *, encoded: Path | None, json_output: bool) -> None:
 @click.command()
 @click.argument("command", nargs=-1, metavar="[-- COMMAND [ARGUMENT ...]]")
 @click.option(
-    "--rule", default="", metavar="RULE", help="Only the vectors of one rule (ENC-3) or of one section (ENC)."
+    "--rule", default="", metavar="RULE", help="Run only the vectors of one rule (ENC-3) or of one section (ENC)."
 )
 @as_json
 def conformance(command: tuple[str, ...], *, rule: str, json_output: bool) -> None:
-    """Test an implementation of the wire in any language against the vectors of the standard.
+    """Test an implementation of the wire, in any language, against the vectors of the standard.
 
-    COMMAND is a reader: a program that is asked by lines, {"kind": "header", "input": {...}}, and answers each by one,
-    {"verdict": "accept", "output": {...}} or {"verdict": "header"}. The contract is in spec/conformance/README.md.
-    Without a command this node's own reader is run.
+    COMMAND starts the implementation under test. It reads one request per line, {"kind": "header", "input": {...}},
+    and writes one response per line, {"verdict": "accept", "output": {...}} or {"verdict": "header"}. The contract is
+    in spec/conformance/README.md. Without COMMAND the node tests itself.
 
     \b
     sapo-node conformance
     sapo-node conformance -- node spec/conformance/js/cli.mjs
-    sapo-node conformance --rule ENV -- ./my-reader --quiet
+    sapo-node conformance --rule ENV -- ./my-implementation --quiet
 
-    Exit code 0 if all agree, 1 if any differs, 2 if the reader could not be run.
-    """  # noqa: D301 - click takes the very character for "as it stands"
+    The exit code is 0 if all verdicts agree, 1 if any differs, and 2 if the implementation could not be run.
+    """  # noqa: D301 - click reads the backspace
     command = command or (sys.executable, "-m", "sapo_node.conformance")
     quiet = json_output or not stderr.is_terminal
     try:

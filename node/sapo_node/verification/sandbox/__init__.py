@@ -1,4 +1,4 @@
-"""The sandbox: tasks are rebuilt and peers' completions scored in a process that can do nothing else."""
+"""The sandbox: a process that rebuilds tasks, scores peers' completions, and has no other rights."""
 
 from sapo_node.verification.sandbox.client import Sandbox
 from sapo_node.verification.sandbox.messages import Scored, ScoreRequest

@@ -1,4 +1,4 @@
-"""What runs in the forked child: lock down, rebuild the tasks, score their texts, write a line for each item, exit."""
+"""The forked child: it confines itself, rebuilds the tasks, scores the completions, writes a line per item, exits."""
 
 import os
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from sapo_node.verification.sandbox.messages import Scored, ScoreRequest, encode
 from sapo_node.verification.tasks import build_task, score, task_digest
 
 UNCONFINED = 70
-"""Exit status of a child that could not be locked down and so has looked at no text."""
+"""Exit status of a child that could not confine itself. Such a child has read no completion."""
 
 _FAILED = 71
 
@@ -17,7 +17,7 @@ _FAILED = 71
 def run_child(
     batch: Sequence[ScoreRequest], limits: ChildLimits, zygote: int, writer: int, foreign: Sequence[int]
 ) -> NoReturn:
-    """Never returns into the zygote's code, whatever happens. `foreign` descriptors are closed first."""
+    """Close the `foreign` descriptors, then score the batch. This never returns into the zygote's code."""
     status = _FAILED
     try:
         for descriptor in foreign:
@@ -38,5 +38,5 @@ def _scored(item: ScoreRequest) -> Scored | None:
         task = build_task(item.dataset, item.config, item.seed)
         rewards = tuple(score(item.dataset, task, text) for text in item.completions)
         return Scored(task.prompt, task_digest(task.prompt, task.answer), rewards)
-    except BaseException:  # noqa: BLE001 - one item that fails in any way earns nothing and costs no other item
+    except BaseException:  # noqa: BLE001 - if an item fails in any way, it earns nothing, and the other items go on
         return None

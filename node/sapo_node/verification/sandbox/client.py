@@ -1,4 +1,4 @@
-"""The node's side of the sandbox: a batch goes in, verdicts come out, and what fails closed is counted by its cause."""
+"""The node's side of the sandbox: sends a batch, returns the results, and counts items that failed closed by cause."""
 
 import os
 import sys
@@ -21,13 +21,13 @@ from sapo_node.verification.sandbox.messages import (
 )
 
 CPU_SECONDS = 5
-"""Processor time of one batch; a full one takes tens of milliseconds."""
+"""Seconds of processor time for one batch, at most. A full batch takes tens of milliseconds."""
 
 WALL_SECONDS = 15.0
-"""Time of one batch, after which its child is killed."""
+"""Seconds after which the zygote kills the child of a batch."""
 
 _MARGIN = 30.0
-"""How much longer the node waits than the sandbox does, also for a sandbox that is just starting."""
+"""Seconds that the node waits beyond WALL_SECONDS, because the sandbox may be starting."""
 
 _START_DEADLINE = 120.0
 
@@ -35,7 +35,7 @@ _CAUSES = frozenset({"fork", "died", "timeout", "malformed", "no_sandbox"})
 
 
 class Sandbox:
-    """Scores peers' completions in a confined process. `run` must be running for `score` to work."""
+    """Scores peers' completions in a confined process. `score` works only while `run` is running."""
 
     def __init__(self) -> None:
         self.failures: Counter[str] = Counter()
@@ -46,18 +46,18 @@ class Sandbox:
 
     @property
     def layers(self) -> Mapping[str, bool]:
-        """Which layers of confinement hold on this platform; empty before the sandbox is ready."""
+        """Whether each layer holds on this platform; empty before the sandbox is ready."""
         found = self._worker.ready.get("layers")
         return {layer: bool(found.get(layer)) for layer in LAYERS} if isinstance(found, dict) else {}
 
     @property
     def confined(self) -> bool:
-        """Whether the required layers hold, so that peers' text may be scored."""
+        """Whether the layers that scoring peers' text requires hold."""
         return all(self.layers.get(layer, False) for layer in REQUIRED)
 
     @property
     def reasoning_gym(self) -> str:
-        """Version of the library that rebuilds the tasks; empty before the sandbox is ready."""
+        """The installed version of reasoning-gym; empty before the sandbox is ready."""
         return str(self._worker.ready.get("reasoning_gym", ""))
 
     @property
@@ -74,14 +74,14 @@ class Sandbox:
 
     @property
     def restarts(self) -> int:
-        """How often the sandbox's process was replaced."""
+        """How often the sandbox process was replaced."""
         return self._worker.restarts
 
     def describe(self) -> str:
-        """One line for a person: which layers hold, which are missing, and what follows from that."""
+        """Return one line for a person: which layers hold, which are missing, and whether that is enough."""
         layers = self.layers
         if not layers:
-            return "the sandbox is not up"
+            return "the sandbox has not started"
         held = ", ".join(layer for layer in LAYERS if layers[layer]) or "no layer"
         missing = ", ".join(layer for layer in LAYERS if not layers[layer])
         if not missing:
@@ -90,11 +90,11 @@ class Sandbox:
         return f"the sandbox holds with {held}; this platform lacks {missing}: {verdict}"
 
     async def run(self, task_status: TaskStatus = trio.TASK_STATUS_IGNORED) -> None:
-        """Keep the sandbox alive until cancelled; raises LocalError when it can never work here."""
+        """Run the sandbox until cancelled; restart it if it dies. Raises LocalError if it cannot work here."""
         await self._worker.run(task_status)
 
     async def score(self, batch: Sequence[ScoreRequest]) -> list[Scored | None]:
-        """One peer's batch in a child of its own: a verdict per item, None where it failed closed."""
+        """Score one peer's items, MAX_BATCH per child. Return a result per item; None means that it failed closed."""
         results: list[Scored | None] = []
         for start in range(0, len(batch), MAX_BATCH):
             results += await self._score_in_one_child(batch[start : start + MAX_BATCH])
@@ -124,7 +124,7 @@ class Sandbox:
 
 
 def _results(reply: object, batch: Sequence[ScoreRequest]) -> list[Scored | None] | str:
-    """The results in a reply, or the cause of their absence. Raises MalformedReplyError."""
+    """Return the results in a reply, or the cause of a failure. Raises MalformedReplyError."""
     match reply:
         case {"failed": str(cause)} if cause in _CAUSES:
             return cause
@@ -135,14 +135,14 @@ def _results(reply: object, batch: Sequence[ScoreRequest]) -> list[Scored | None
 
 
 def _argv() -> list[str]:
-    """Our own interpreter and import path, without the user's site, start-up files or environment."""
+    """Return the command of the zygote: this interpreter and import path, without user site or start-up files."""
     path = [entry for entry in sys.path if os.path.isabs(entry)]  # noqa: PTH117 - entries are text
     code = f"import sys; sys.path[:] = {path!r}; from sapo_node.verification.sandbox.zygote import main; main()"
     return [sys.executable, "-s", "-P", "-c", code]
 
 
 def _environment() -> dict[str, str]:
-    """As little as an interpreter needs, with one thread and fixed hashes."""
+    """Return the smallest environment that an interpreter needs, with one thread and fixed hashes."""
     return {
         "PATH": os.defpath,
         "LANG": "C.UTF-8",

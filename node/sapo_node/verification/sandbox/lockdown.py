@@ -1,7 +1,7 @@
-"""The layers that confine the sandbox, each a call to the kernel; what they block is listed at each function.
+"""The layers that confine the sandbox. Each is a call to the kernel, and each function says what it blocks.
 
-`confine_zygote` is applied once, before the first request; `confine_child` in each forked child, before it touches
-peers' text. No layer here trusts another one to hold. A layer that a platform lacks is reported, never assumed.
+The zygote calls `confine_zygote` once, before the first request. Each forked child calls `confine_child` before it
+reads peers' text. No layer relies on another layer. If a platform lacks a layer, the functions report it as missing.
 """
 
 import ctypes
@@ -16,12 +16,13 @@ from sapo_node.verification.sandbox import seccomp
 
 LAYERS = ("rlimits", "seccomp", "landlock", "namespaces", "unprivileged")
 REQUIRED = ("rlimits", "seccomp")
-"""Without these the node takes no groups of peers unless its operator insists."""
+"""Without these layers the node trains on no external groups, unless the operator sets --no-sandbox."""
 
 ADDRESS_SPACE = 768 * 1024 * 1024
-"""Bytes that the zygote may map, and each child; the zygote maps about 220 MB, and a child starts as its copy."""
+"""Bytes that the zygote and each child may map. The zygote maps about 220 MB, and a child starts as its copy."""
 
 DESCRIPTORS = 16
+"""File descriptors that a child may have."""
 
 _NOBODY = 65_534
 
@@ -39,7 +40,7 @@ _LANDLOCK_CREATE_RULESET = 444
 _LANDLOCK_RESTRICT_SELF = 446
 _LANDLOCK_VERSION_FLAG = 1
 _LANDLOCK_FILE_RIGHTS = {1: 13, 2: 14, 3: 15, 4: 15, 5: 16}
-"""Number of file-system rights (bits from 0) that each ABI version knows; later versions know those of 5."""
+"""ABI version -> number of file-system rights (bits from 0) that it knows. Later versions know those of version 5."""
 
 _CAPABILITY_VERSION_3 = 0x2008_0522
 
@@ -50,7 +51,7 @@ class LockdownError(OSError):
 
 @dataclass(frozen=True, slots=True)
 class ChildLimits:
-    """What a child may use, and which of its layers this platform has: those must hold in it."""
+    """Limits of a child, and which of its layers this platform has. The child must apply all of these layers."""
 
     cpu_seconds: int
     rlimits: bool = True
@@ -58,9 +59,9 @@ class ChildLimits:
 
 
 def confine_zygote() -> dict[str, bool]:
-    """Give up every right that scoring does not need but forking allows; which of these layers hold.
+    """Give up every right that neither scoring nor forking needs. Return whether each of these layers holds.
 
-    Afterwards no file can be opened, no TCP connection made, no process outside be signalled, no network be seen.
+    If all hold, this process can open no file, make no TCP connection, signal no outside process and see no network.
     """
     parent = os.getppid()
     namespaces = os.geteuid() == 0 and _try(_leave_namespaces, _CLONE_NEWNET | _CLONE_NEWIPC | _CLONE_NEWNS)
@@ -72,13 +73,13 @@ def confine_zygote() -> dict[str, bool]:
     _try(_prctl, _PR_SET_NO_NEW_PRIVS, 1)
     _try(_prctl, _PR_SET_DUMPABLE, 0)
     landlock = _try(_restrict_with_landlock)
-    # A change of credentials has cleared it.
+    # The kernel clears the parent-death signal when credentials change, so set it again.
     die_with_parent(parent)
     return {"landlock": landlock, "namespaces": namespaces, "unprivileged": unprivileged}
 
 
 def probe_child_layers() -> dict[str, bool]:
-    """Which of the child's layers hold here, found by applying them in a forked child and trying what they forbid."""
+    """Return whether each layer of a child holds here. A forked child applies them and tries what they forbid."""
     pid = os.fork()
     if pid == 0:
         held = 0
@@ -92,10 +93,10 @@ def probe_child_layers() -> dict[str, bool]:
 
 
 def confine_child(limits: ChildLimits, zygote: int) -> None:
-    """Apply the layers that would have kept the zygote from forking. Raises LockdownError when one is refused.
+    """Apply the layers that the zygote cannot have, because it forks. Raises LockdownError if the kernel refuses one.
 
-    Afterwards only the calls of seccomp.py work, memory and processor time are bounded, and nothing can be written to
-    a file. `zygote` is the parent's process id, whose death kills this child.
+    Afterwards only the calls of seccomp.py work, memory and processor time are bounded, and this process cannot write
+    to a file. `zygote` is the process id of the parent. When the parent dies, the kernel kills this child.
     """
     die_with_parent(zygote)
     if limits.rlimits:
@@ -105,18 +106,18 @@ def confine_child(limits: ChildLimits, zygote: int) -> None:
 
 
 def limit_memory() -> None:
-    """Bound the memory that this process may map, and each process that it forks. Raises LockdownError."""
+    """Bound the memory that this process and each process it forks may map. Raises LockdownError."""
     _limit(resource.RLIMIT_AS, ADDRESS_SPACE, ADDRESS_SPACE)
 
 
 def limit_resources(cpu_seconds: int) -> None:
-    """Bound memory, processor time, descriptors and new processes; no core dumps, no file growth."""
+    """Bound memory, processor time and descriptors. Forbid new processes, core dumps and growing files."""
     limit_memory()
     _limit(resource.RLIMIT_CORE, 0, 0)
     _limit(resource.RLIMIT_FSIZE, 0, 0)
     _limit(resource.RLIMIT_NOFILE, DESCRIPTORS, DESCRIPTORS)
     _limit(resource.RLIMIT_NPROC, 0, 0)
-    # SIGXCPU at the soft limit tells a busy child from one that was killed otherwise.
+    # At the soft limit the kernel sends SIGXCPU. So the zygote can tell a time-out from another death.
     _limit(resource.RLIMIT_CPU, cpu_seconds, cpu_seconds + 1)
 
 
@@ -128,7 +129,7 @@ def _limit(what: int, soft: int, hard: int) -> None:
 
 
 def install_filter() -> None:
-    """Install the system-call filter. Raises LockdownError, also where there is no filter for this machine."""
+    """Install the system-call filter. Raises LockdownError if that fails or there is no filter for this machine."""
     bpf = seccomp.program()
     if bpf is None:
         raise LockdownError("seccomp: no filter for this machine")
@@ -172,21 +173,24 @@ def _syscall(number: int, *arguments: object) -> int:
 
 
 def _leave_namespaces(flags: int) -> None:
-    """No network interface but a dead loopback, no shared memory of others, mounts of its own."""
+    """Leave the shared namespaces: see no network interface but a loopback that is down, no shared memory of others."""
     if sys.platform != "linux":
         raise LockdownError(f"namespaces: not on {sys.platform}")
     _check(_libc().unshare(ctypes.c_int(flags)), "unshare")
 
 
 def _become_nobody() -> None:
-    """No right over files and processes of any other user. The group list goes first, while that is still allowed."""
+    """Become the user nobody, who has no rights over files and processes of other users.
+
+    Drop the groups first: afterwards that is no longer allowed.
+    """
     os.setgroups([])
     os.setresgid(_NOBODY, _NOBODY, _NOBODY)
     os.setresuid(_NOBODY, _NOBODY, _NOBODY)
 
 
 def _drop_capabilities() -> None:
-    """No capability, neither root's nor those that a new user namespace gives its first process."""
+    """Drop all capabilities: those of root, and those that a new user namespace gives its first process."""
     if sys.platform != "linux":
         raise LockdownError(f"capabilities: not on {sys.platform}")
     header = ctypes.create_string_buffer(struct.pack("=Ii", _CAPABILITY_VERSION_3, 0))
@@ -194,7 +198,7 @@ def _drop_capabilities() -> None:
 
 
 def _restrict_with_landlock() -> None:
-    """No opening, making, moving or removing of files; from ABI 4 no TCP, from 6 no abstract sockets, no signals."""
+    """Forbid opening, making, moving and removing files; from ABI 4 TCP, from ABI 6 abstract sockets and signals."""
     abi = _syscall(_LANDLOCK_CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint32(_LANDLOCK_VERSION_FLAG))
     _prctl(_PR_SET_NO_NEW_PRIVS, 1)
     files = (1 << _LANDLOCK_FILE_RIGHTS[min(abi, 5)]) - 1

@@ -1,7 +1,7 @@
-"""What the node asks of the sandbox and what it believes of the answer.
+"""The requests to the sandbox, and the checks of its replies.
 
-The answer comes from a process that has handled peers' text, so its shape is checked twice, in the zygote and again in
-the node: the right number of items, each None or a question, a digest and one reward per completion.
+A reply comes from a process that has read peers' text. So the zygote checks its shape, and the node checks it again:
+the expected number of items, each None or a prompt, a digest and one reward per completion.
 """
 
 import json
@@ -11,29 +11,29 @@ from dataclasses import dataclass
 from typing import Any
 
 MAX_PROMPT = 32_768
-"""Characters of a question; a longer one fails closed."""
+"""Characters of a prompt, at most. An item with a longer prompt fails closed."""
 
 MAX_BATCH = 128
-"""Items scored by one fork."""
+"""Items that one child scores, at most."""
 
 MAX_RESULT = 12 * MAX_PROMPT + 256
-"""Bytes of one result. JSON writes a character of the question in at most 12 bytes; digest and rewards fit into 256."""
+"""Bytes of one result, at most. JSON needs up to 12 bytes per character of the prompt; digest and rewards need 256."""
 
 MAX_REPLY = MAX_RESULT * MAX_BATCH
-"""Bytes of a reply."""
+"""Bytes of a reply, at most."""
 
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
-"""JSON can name half of a character; nothing can be done with one."""
+"""Halves of a surrogate pair. JSON can hold one alone, but then the text cannot be encoded as UTF-8."""
 
 
 class MalformedReplyError(ValueError):
-    """A reply is not of the one shape that its request allows."""
+    """A reply does not have the shape that its request allows."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScoreRequest:
-    """One task to rebuild and its completions to score; without completions only the task is rebuilt."""
+    """One task to rebuild, and the completions to score. Without completions the sandbox only rebuilds the task."""
 
     dataset: str
     config: Mapping[str, Any]
@@ -43,43 +43,43 @@ class ScoreRequest:
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """A task rebuilt here and the verdict on each completion."""
+    """A task that the sandbox rebuilt, and the rewards that it computed."""
 
     prompt: str
     digest: bytes
-    """SHA-256 over question and answer, to compare with the sender's."""
+    """SHA-256 of prompt and answer, to compare with the digest of the sender."""
     rewards: tuple[bool, ...]
-    """One per completion, in their order."""
+    """One per completion, in the order of the completions."""
 
 
 def encode_requests(batch: Sequence[ScoreRequest]) -> list[list[Any]]:
-    """The batch as JSON."""
+    """Return the batch as JSON."""
     return [[item.dataset, dict(item.config), item.seed, list(item.completions)] for item in batch]
 
 
 def decode_requests(items: Sequence[Sequence[Any]]) -> list[ScoreRequest]:
-    """The batch again, in the zygote; it comes from the node itself, so its shape is taken as given."""
+    """Return the batch from JSON. The node itself made the JSON, so this does not check its shape."""
     return [ScoreRequest(dataset, config, seed, tuple(texts)) for dataset, config, seed, texts in items]
 
 
 def encode_result(scored: Scored | None) -> list[str] | None:
-    """One result as JSON."""
+    """Return one result as JSON."""
     if scored is None:
         return None
     return [scored.prompt, scored.digest.hex(), "".join("1" if reward else "0" for reward in scored.rewards)]
 
 
 def encode_line(scored: Scored | None) -> bytes:
-    """One result as the line that a child writes for it."""
+    """Return the line that a child writes for one result."""
     return json.dumps(encode_result(scored)).encode("ascii") + b"\n"
 
 
 def collect_results(chunks: Iterable[bytes], expected: Sequence[int]) -> list[Any]:
-    """The results in the lines that a child wrote, still as JSON; fewer than expected when the child stopped early.
+    """Return the results in the lines that a child wrote, as JSON. There are fewer than expected if it stopped early.
 
     `expected` has the number of completions of each item. Raises MalformedReplyError at the first line of another
-    shape, and before a line grows beyond MAX_RESULT. Only one line is parsed at a time: the memory that this takes is
-    bounded whatever the child writes.
+    shape, and before a line grows beyond MAX_RESULT. This parses one line at a time, so that its memory is bounded
+    whatever the child writes.
     """
     results: list[Any] = []
     unfinished = b""
@@ -99,14 +99,14 @@ def _parse_line(line: bytes) -> Any:
     if len(line) > MAX_RESULT:
         raise MalformedReplyError(f"a result of more than {MAX_RESULT} bytes")
     try:
-        # Of bytes json guesses the encoding, and the module of an encoding cannot be imported in the locked zygote.
+        # json guesses the encoding of bytes and imports its codec. The locked-down zygote can import no module.
         return json.loads(line.decode("utf-8"))
     except (ValueError, RecursionError) as error:
-        raise MalformedReplyError("a result is no JSON") from error
+        raise MalformedReplyError("a result is not JSON") from error
 
 
 def decode_results(value: object, expected: Sequence[int]) -> list[Scored | None]:
-    """Results for items with `expected` numbers of completions. Raises MalformedReplyError on any other shape."""
+    """Return the results of items with these numbers of completions. Raises MalformedReplyError for another shape."""
     if not isinstance(value, list) or len(value) != len(expected):
         raise MalformedReplyError("not one result per item")
     return [_decode_result(item, completions) for item, completions in zip(value, expected, strict=True)]
@@ -118,11 +118,11 @@ def _decode_result(item: object, completions: int) -> Scored | None:
             return None
         case [str(prompt), str(digest), str(rewards)]:
             if len(prompt) > MAX_PROMPT or len(rewards) != completions or not set(rewards) <= {"0", "1"}:
-                raise MalformedReplyError("a question or its rewards are out of bounds")
+                raise MalformedReplyError("a prompt or its rewards are out of bounds")
             if not prompt.isascii() and _SURROGATE.search(prompt):
-                raise MalformedReplyError("a question that is no Unicode text")
+                raise MalformedReplyError("a prompt is not Unicode text")
             if len(digest) != 64 or not set(digest) <= set("0123456789abcdef"):
                 raise MalformedReplyError("a digest is not 32 bytes in hex")
             return Scored(prompt, bytes.fromhex(digest), tuple(reward == "1" for reward in rewards))
         case _:
-            raise MalformedReplyError("a result is neither none nor question, digest and rewards")
+            raise MalformedReplyError("a result is neither null nor prompt, digest and rewards")

@@ -1,7 +1,7 @@
-"""Imports the tasks of other packages, each in a forked process that may hang or die in the zygote's place.
+"""Tries to import the task modules of other packages, each in a forked process. If one hangs or dies, the zygote lives.
 
-A module that makes no trouble there is imported by the zygote too. The import may read files, so it comes before the
-zygote gives up its rights.
+The zygote then imports the modules that passed. An import may read files, so it happens before the zygote confines
+itself.
 """
 
 import os
@@ -15,16 +15,16 @@ from sapo_node.processes.launch import die_with_parent
 from sapo_node.verification.tasks import TaskError, plugins
 
 WALL_SECONDS = 5.0
-"""Time in which all imports must have ended."""
+"""Seconds in which all imports must end."""
 
 _SOUND = "sound"
 _MOST = 1_000
-"""Bytes of a reason."""
+"""Bytes of a reason, at most."""
 
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """A process that imports the module of one dataset, and the pipe for what it finds."""
+    """A process that imports the module of one dataset, and the pipe for its result."""
 
     dataset: str
     pid: int
@@ -33,7 +33,7 @@ class Probe:
 
 
 def start_probes(datasets: Iterable[str], private: Sequence[int]) -> list[Probe]:
-    """Begin to import each dataset's module; `private` descriptors are kept from them."""
+    """Start a process per dataset that imports its module. These processes close the `private` descriptors."""
     zygote, deadline = os.getpid(), time.monotonic() + WALL_SECONDS
     probes: list[Probe] = []
     for dataset in datasets:
@@ -48,12 +48,12 @@ def start_probes(datasets: Iterable[str], private: Sequence[int]) -> list[Probe]
 
 
 def fault_of(probe: Probe) -> str:
-    """Why the module of a probe cannot be used; empty when it can. Ends and reaps its process."""
+    """Return why the module of a probe cannot be used; empty if it can. Ends and reaps the process."""
     status = _wait(probe)
     try:
         found = os.read(probe.reader, _MOST).decode("utf-8", "replace")
     except BlockingIOError:
-        # A process that the module started holds the other end.
+        # The module started a process that still holds the other end of the pipe.
         found = ""
     os.close(probe.reader)
     if status is None:
@@ -64,7 +64,7 @@ def fault_of(probe: Probe) -> str:
 
 
 def _wait(probe: Probe) -> int | None:
-    """The exit status, negative for a signal; None of a process that had to be killed at its deadline."""
+    """Return the exit status, negative for a signal. At its deadline kill the process and return None."""
     while True:
         pid, status = os.waitpid(probe.pid, os.WNOHANG)
         if pid:
@@ -77,7 +77,7 @@ def _wait(probe: Probe) -> int | None:
 
 
 def _import(dataset: str, zygote: int, writer: int, foreign: Sequence[int]) -> NoReturn:
-    """Runs in the forked process. What the module prints goes nowhere: the zygote has turned stdout away by now."""
+    """Import the module, in the forked process. Its stdout is /dev/null, as the zygote's is by now."""
     try:
         for descriptor in foreign:
             os.close(descriptor)
@@ -89,5 +89,5 @@ def _import(dataset: str, zygote: int, writer: int, foreign: Sequence[int]) -> N
             found = str(error)
         os.write(writer, found.encode("utf-8", "replace")[:_MOST])
     finally:
-        # Not sys.exit: that would wait for threads which the module started.
+        # sys.exit would wait for threads that the module started.
         os._exit(1)

@@ -1,8 +1,8 @@
-"""The system-call filter of a sandboxed child: a BPF program assembled here, so that no libseccomp is needed.
+"""The system-call filter of a sandboxed child: a BPF program that this module assembles without libseccomp.
 
-Allow-list; everything else fails with EPERM. The child can compute, use the descriptors it holds, sleep and exit. It
-cannot open, connect, fork, execute, signal or map memory as executable. Only for x86_64 and aarch64: `program` returns
-None elsewhere, and the caller must report the layer as missing.
+The filter is an allow-list; every other call fails with EPERM. The child can compute, use the descriptors it holds,
+sleep and exit. It cannot open, connect, fork, execute, signal or map memory as executable. There is a filter for x86_64
+and aarch64. For another machine `program` returns None, and the caller must report the layer as missing.
 """
 
 import platform
@@ -18,7 +18,7 @@ _KILL = 0x80000000
 _EPERM = 0x00050000 | 1
 
 _NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16
-"""Offsets in struct seccomp_data; an argument is 8 bytes, its low word first on both machines."""
+"""Offsets in struct seccomp_data. An argument has 8 bytes, with its low word first on both machines."""
 
 _PROT_EXEC = 4
 
@@ -57,11 +57,11 @@ _CALLS = {
 }
 
 _MAPPING_CALLS = {"mmap": (9, 222), "mprotect": (10, 226)}
-"""Allowed as long as their third argument asks for no executable memory."""
+"""Allowed unless their third argument asks for executable memory."""
 
 
 def program(machine: str | None = None) -> bytes | None:
-    """The filter for `machine` (this one by default) as an array of struct sock_filter; None if it is unknown."""
+    """Return the filter for `machine` (default: this one), an array of struct sock_filter; None for another machine."""
     machine = machine or platform.machine()
     if machine not in _AUDIT_ARCHITECTURE:
         return None

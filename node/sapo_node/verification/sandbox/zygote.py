@@ -1,8 +1,9 @@
-"""The sandbox's process: imports everything once, locks itself down, then forks one child per batch.
+"""The sandbox process, the zygote: imports everything once, confines itself, then forks one child per batch.
 
-Guarantees: peers' text is handled only in a child that is locked down further and lives for one batch, so that nothing
-it does reaches another batch; each child is killed and reaped; each request gets exactly one reply, which is results of
-the right shape or the cause of their absence.
+Rules:
+- Only a child reads peers' text. It is confined further and lives for one batch, so that it cannot affect another.
+- The zygote kills and reaps each child.
+- Each request gets exactly one reply: results of the expected shape, or the cause of the failure.
 """
 
 import contextlib
@@ -39,8 +40,8 @@ logger = logging.getLogger(__name__)
 
 
 def main() -> None:
-    """Serve requests on stdin until it ends; replies on stdout."""
-    # Where memory cannot be bounded, the layer "rlimits" is reported as missing.
+    """Read requests from stdin until it ends, and write replies to stdout."""
+    # If memory cannot be bounded here, `probe_child_layers` reports the layer "rlimits" as missing.
     with contextlib.suppress(LockdownError):
         limit_memory()
     requests, replies = os.dup(0), os.dup(1)
@@ -70,14 +71,14 @@ def main() -> None:
 
 
 def _warm_up() -> None:
-    """Build and score an item of each dataset, so that nothing is imported or read later, when it cannot be."""
+    """Build and score an item of each dataset. Once confined, the zygote can import and read nothing."""
     for dataset in sorted(DATASETS):
         task = build_task(dataset, {}, 1)
         score(dataset, task, f"<answer>{task.answer}</answer>")
 
 
 def _import_plugins(probes: Sequence[Probe]) -> tuple[dict[str, int], dict[str, str]]:
-    """The version of the scorer of each dataset whose probe found nothing wrong, and of the others what is wrong."""
+    """Import the modules that passed their probe. Return their scorer versions, and for the others the reason."""
     scorers, broken = {}, {}
     for probe in probes:
         if reason := fault_of(probe):
@@ -89,18 +90,18 @@ def _import_plugins(probes: Sequence[Probe]) -> tuple[dict[str, int], dict[str, 
             broken[probe.dataset] = str(error)
     for dataset, reason in broken.items():
         plugins.leave_out(dataset, reason)
-        logger.warning("the task %s of another package is left out: %s", dataset, reason)
+        logger.warning("left out the task %s of another package: %s", dataset, reason)
     return scorers, broken
 
 
 def _answer(
     batch: Sequence[ScoreRequest], limits: ChildLimits, wall_seconds: float, private: tuple[int, ...]
 ) -> dict[str, Any]:
-    """Results of a batch from a child of its own, or why there are none; `private` descriptors are kept from it."""
+    """Score a batch in a new child, which closes the `private` descriptors. Return results, or the cause of failure."""
     for item in batch:
         try:
             prepare(item.dataset, item.config)
-        except Exception:  # noqa: BLE001, S112 - whatever a dataset raises, the child meets it again and fails that item
+        except Exception:  # noqa: BLE001, S112 - the child gets the same exception again and fails that item
             continue
     zygote = os.getpid()
     reader, writer = os.pipe()
@@ -117,7 +118,7 @@ def _answer(
 
 
 def _reply_of(child: int, reader: int, expected: Sequence[int], wall_seconds: float) -> dict[str, Any]:
-    """The results that the child writes to `reader`, or why there are none. Ends and reaps the child."""
+    """Return the results that the child writes to `reader`, or the cause of failure. Ends and reaps the child."""
     results, cause = [], ""
     try:
         results = collect_results(_chunks(reader, time.monotonic() + wall_seconds), expected)
@@ -135,7 +136,7 @@ def _reply_of(child: int, reader: int, expected: Sequence[int], wall_seconds: fl
 
 
 def _chunks(reader: int, deadline: float) -> Iterator[bytes]:
-    """What the child writes, until it closes its end. Raises TimeoutError when that is not before the deadline."""
+    """Yield what the child writes, until it closes the pipe. Raises TimeoutError at the deadline."""
     poll = select.poll()
     poll.register(reader, select.POLLIN)
     while True:
@@ -149,7 +150,7 @@ def _chunks(reader: int, deadline: float) -> Iterator[bytes]:
 
 
 def _cause_of_end(status: int) -> str:
-    """Why the child failed, from its exit status; empty when it ended as it should."""
+    """Return why the child failed, by its exit status; empty if it did not fail."""
     if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGXCPU:
         return "timeout"
     if os.WIFEXITED(status) and os.WEXITSTATUS(status) == UNCONFINED:

@@ -1,4 +1,4 @@
-"""Tasks: rebuild any item of the catalogue from (dataset, config, seed), and score completions by our own rules."""
+"""Rebuilds any task of the catalogue from (dataset, config, seed), and scores completions by this project's rules."""
 
 from sapo_node.verification.tasks.build import build_task, prepare
 from sapo_node.verification.tasks.scorers import DATASETS, MAX_COMPLETION, SCORER_VERSION, score

@@ -1,10 +1,8 @@
-"""Rebuild a task from its dataset, configuration and seed, the same on every machine with the pinned reasoning-gym.
+"""Rebuilds a task from its dataset, configuration and seed, the same on every machine with the pinned reasoning-gym.
 
-A dataset is one of the wire spec's own, one of reasoning-gym's, or one that another package brings; all give items by
-seed.
-
-Never takes an item, answer or metadata from anyone. What is cached (dataset objects, the word list) is what would be
-rebuilt identically; an item depends on its arguments alone.
+The wire spec, reasoning-gym or another package defines a dataset. Each dataset yields items by seed. An item depends on
+dataset, configuration and seed alone: this module takes no item, answer or metadata from a peer. It caches only what it
+would rebuild identically (dataset objects, the word list).
 """
 
 import contextlib
@@ -22,16 +20,16 @@ from sapo_node.verification.tasks.task import Task, TaskError
 MAX_SEED = 2**32 - 1
 
 _OWN_KEYS = frozenset({"seed", "size", "data_file"})
-"""Configuration keys that are ours to set, or that would name a file."""
+"""Keys that a configuration may not set: this module sets them, or they name a file."""
 
 _ATTEMPTS = 16
-"""decimal_arithmetic divides by zero in 1 of 10,000 items; the next item of the same seed stands in."""
+"""Items of one seed to try. decimal_arithmetic divides by zero in 1 of 10,000 items; then the next item is used."""
 
 
 def build_task(dataset: str, config: Mapping[str, Any], seed: int) -> Task:
-    """The item of `seed`; of reasoning-gym's `create_dataset(dataset, seed=seed, **config)` the first that generates.
+    """Return the task of `seed`. For reasoning-gym this is the first item of `create_dataset` that can be generated.
 
-    Raises TaskError when the dataset is not in the catalogue, the configuration is refused or the seed is out of range.
+    Raises TaskError if the dataset is not in the catalogue, the configuration is refused or the seed is out of range.
     """
     if not 0 <= seed <= MAX_SEED:
         raise TaskError(f"seed {seed} of {dataset} is outside 0 to {MAX_SEED}")
@@ -48,14 +46,14 @@ def build_task(dataset: str, config: Mapping[str, Any], seed: int) -> Task:
 
 
 def prepare(dataset: str, config: Mapping[str, Any]) -> Any:
-    """The dataset object that items come from, cached; building it first makes later items cheap.
+    """Return the dataset object that yields the items. It is cached, so that later items are cheap.
 
     Raises TaskError as `build_task` does.
     """
     try:
         return _dataset(dataset, json.dumps(dict(config), sort_keys=True))
     except (TypeError, ValueError) as error:
-        raise TaskError(f"the configuration of {dataset} is not plain data: {error}") from error
+        raise TaskError(f"the configuration of {dataset} is not JSON: {error}") from error
 
 
 @functools.lru_cache(maxsize=64)
@@ -73,7 +71,7 @@ def _dataset(dataset: str, config_json: str) -> Any:
     if refused:
         raise TaskError(f"the configuration of {dataset} may not set {', '.join(sorted(refused))}")
     try:
-        # Seed 0: item n of seed 0 is item 0 of seed n, for a dataset seeds each item with their sum.
+        # A dataset seeds item n with seed + n. So item n of seed 0 is item 0 of seed n.
         return _library().create_dataset(dataset, seed=0, size=1, **config)
     except (TypeError, ValueError, AssertionError, AttributeError) as error:
         raise TaskError(f"reasoning-gym refuses the configuration of {dataset}: {error}") from error
@@ -81,11 +79,11 @@ def _dataset(dataset: str, config_json: str) -> Any:
 
 @functools.cache
 def _library() -> Any:
-    """reasoning_gym, imported on first use: it takes seconds and 100 MB that only builders of tasks should pay."""
+    """Import reasoning_gym on first use: the import takes seconds and 100 MB."""
     import reasoning_gym  # noqa: PLC0415
     from reasoning_gym.algorithmic import spell_backward  # noqa: PLC0415
 
-    # It reads its word list anew for each dataset object; the sandbox reads no file once it is locked down.
+    # The dataset reads its word list for each dataset object. The sandbox can read no file once it is confined.
     spell_backward.read_data_file = functools.cache(spell_backward.read_data_file)
     return reasoning_gym
 

@@ -1,7 +1,7 @@
-"""The tasks that the wire spec defines completely (spec/verification.md), so that a node in any language builds them.
+"""The tasks that spec/verification.md defines completely, so that a node in any language can build them.
 
-An item is its dataset's formula over eight numbers, which are a hash of the dataset's name and the seed: no library,
-no random generator, no file.
+An item is a formula over eight numbers. The numbers are a hash of the dataset's name and the seed. Building an item
+needs no library, no random generator and no file.
 """
 
 import hashlib
@@ -18,11 +18,11 @@ from sapo_protocol.cbor import encode
 ITEM_DOMAIN = "sapo/item/1"
 
 _Formula = Callable[[Sequence[int], Mapping[str, int]], tuple[str, str]]
-"""Question and answer from an item's numbers and the configuration."""
+"""Computes prompt and answer from an item's numbers and the configuration."""
 
 
 def _numbers(dataset: str, seed: int) -> tuple[int, ...]:
-    """The eight 32-bit numbers of an item: SHA-256 of the deterministic CBOR of [domain, dataset, seed], big-endian."""
+    """Return the eight 32-bit numbers of an item: SHA-256 of the CBOR of [domain, dataset, seed], big-endian."""
     return struct.unpack(">8I", hashlib.sha256(encode([ITEM_DOMAIN, dataset, seed])).digest())
 
 
@@ -45,7 +45,7 @@ def _largest(drawn: Sequence[int], config: Mapping[str, int]) -> tuple[str, str]
 class _Definition:
     formula: _Formula
     bounds: Mapping[str, tuple[int, int]]
-    """The keys of the configuration, all of them needed, with the lowest and highest value of each."""
+    """The keys that a configuration must have, with the lowest and highest value of each."""
 
 
 _DEFINITIONS: Mapping[str, _Definition] = MappingProxyType(
@@ -57,14 +57,14 @@ _DEFINITIONS: Mapping[str, _Definition] = MappingProxyType(
 )
 
 DATASETS = frozenset(_DEFINITIONS)
-"""The datasets defined here."""
+"""The datasets that the wire spec defines."""
 
 
 class Items:
-    """The items of one dataset under one configuration, by seed; as reasoning-gym gives them."""
+    """The items of one dataset with one configuration, by seed, in reasoning-gym's form."""
 
     def __init__(self, dataset: str, config: Mapping[str, Any]) -> None:
-        """Raises TaskError for a configuration other than the dataset's keys within their bounds."""
+        """Raises TaskError unless the configuration has exactly the dataset's keys, within their bounds."""
         bounds = _DEFINITIONS[dataset].bounds
         if config.keys() != bounds.keys() or not all(_is_within(config[key], *bounds[key]) for key in bounds):
             allowed = ", ".join(f"{key} = {low} to {high}" for key, (low, high) in bounds.items())
@@ -78,5 +78,5 @@ class Items:
 
 
 def _is_within(value: object, low: int, high: int) -> bool:
-    # Not isinstance: true is no number here, as it is none in CBOR.
+    # isinstance would accept True, which is not a number in CBOR.
     return type(value) is int and low <= value <= high

@@ -1,17 +1,17 @@
 # ruff: noqa: RUF001, RUF002 - the signs are the dataset's notation
-"""Scoring of propositional_logic: does a conclusion follow, and did it take an inference to find it?
+"""Scores propositional_logic: a correct answer follows from the premises, and finding it took an inference.
 
-The dataset asks for any conclusion of its premises, so most correct answers are worthless: a premise copied, all
-premises joined by ∧, a tautology. The rule here, for an answer over the premises' variables in the dataset's notation:
+The dataset asks for any conclusion of its premises. Most conclusions take no inference: a copied premise, all premises
+joined by ∧, a tautology. An answer uses the premises' variables in the dataset's notation. It is correct if:
 
-1. At most one of ∧ ∨ → ↔, any number of ¬. This is the size of the dataset's own conclusions, and refuses the
-   premises joined together.
-2. At least one conjunct (of A ∧ B, of ¬(A ∨ B), of ¬(A → B); else the whole) follows from no premise alone. Copies
-   and weakenings of one premise, premises that are single letters joined by ∧, and tautologies all fail this.
-3. The answer holds in every row of the truth table in which all premises hold, and there is such a row: from
-   contradictory premises everything follows, so nothing is learnt.
+1. It has at most one of ∧ ∨ → ↔, and any number of ¬. The dataset's own conclusions have this size, and joined premises
+   do not.
+2. At least one conjunct (of A ∧ B, of ¬(A ∨ B), of ¬(A → B); else the whole) follows from no single premise. This
+   refuses copies and weakenings of one premise, premises of one letter joined by ∧, and tautologies.
+3. It is true in every row of the truth table in which all premises are true, and there is such a row. From
+   contradictory premises everything follows.
 
-So about half of the items have no correct answer, and the dataset's own example is often none.
+About half of the items have no correct answer, and the dataset's own example is often incorrect.
 """
 
 import re
@@ -21,7 +21,7 @@ from sapo_node.verification.tasks.task import Task
 
 MAX_VARIABLES = 8
 MAX_FORMULA = 160
-"""Characters of an answer."""
+"""Characters of an answer, at most."""
 
 _BINARY = frozenset("∧∨→↔")
 _PREMISE = re.compile(r"^\.?[0-9]+\. (.+)$", re.MULTILINE)
@@ -33,14 +33,14 @@ class _NotAFormulaError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class _Formula:
-    """A variable by its letter, or an operator over its parts."""
+    """A variable (`symbol` is its letter), or an operator and its operands."""
 
     symbol: str
     parts: tuple["_Formula", ...] = ()
 
 
 def follows_from_premises(task: Task, answer: str) -> bool:
-    """Whether `answer` is a conclusion by the rule above; False for any text that is no formula."""
+    """Return whether `answer` is correct by the rules above. A text that is not a formula is incorrect."""
     if len(answer) > MAX_FORMULA or sum(answer.count(symbol) for symbol in _BINARY) > 1:
         return False
     try:
@@ -89,7 +89,10 @@ def _all_rows(variables: list[str]) -> int:
 
 
 def _rows(formula: _Formula, variables: list[str]) -> int:
-    """The rows of the truth table in which `formula` holds, as a bit set; bit i of the row's number is variable i."""
+    """Return the rows of the truth table in which `formula` is true, as a bit set.
+
+    Bit i of a row's number is the value of variable i.
+    """
     everything = _all_rows(variables)
     if not formula.parts:
         position = variables.index(formula.symbol)
@@ -109,9 +112,9 @@ def _rows(formula: _Formula, variables: list[str]) -> int:
 
 
 def _parse(text: str) -> _Formula:
-    """Parse `pair = unary [operator unary]`, `unary = ¬ unary | letter | ( pair )`; blanks are free.
+    """Parse `pair = unary [operator unary]`, `unary = ¬ unary | letter | ( pair )`. Blanks are ignored.
 
-    The dataset puts every operator in its own parentheses, so no precedence is needed and none is guessed.
+    The dataset puts every operator in its own parentheses, so the grammar has no precedence.
     """
     symbols = text.replace(" ", "")
     formula, end = _parse_pair(symbols, 0)

@@ -1,11 +1,12 @@
-"""Tasks that other packages bring, each a module named by an entry point: who installs the package decides, and nobody
-else.
+"""Tasks that other packages define. An entry point names the module of each dataset; only the operator installs one.
 
-Such a module has `SCORER_VERSION`, which a manifest names; `item(config, seed)`, which returns question and answer and
-raises ValueError for a configuration that it does not take; and `earns(question, answer, given)`, which tells whether
-what a completion holds between its tags is right. Its dataset has a dot in its name, as none of ours has.
+Such a module has three attributes:
+- `SCORER_VERSION`, a whole number that a manifest names.
+- `item(config, seed)` returns prompt and answer. It raises ValueError for a configuration that it refuses.
+- `earns(prompt, answer, given)` returns whether `given`, the text between the tags of a completion, is correct.
 
-It runs in the sandbox: what it needs is imported when it is, and later it can read no file and open no socket.
+The name of its dataset has a dot; the names of this package's datasets have none. The module runs in the sandbox. It
+must import what it needs when it is imported itself: later it can read no file and open no socket.
 """
 
 import functools
@@ -17,11 +18,11 @@ from typing import Any, Protocol
 from sapo_node.verification.tasks.task import TaskError
 
 GROUP = "sapo_node.verification.tasks"
-"""The group of the entry points."""
+"""The name of the group of entry points."""
 
 
 class Plugin(Protocol):
-    """What such a module has."""
+    """The module of a dataset."""
 
     SCORER_VERSION: int
 
@@ -31,34 +32,34 @@ class Plugin(Protocol):
 
 
 def is_foreign(dataset: str) -> bool:
-    """Whether a dataset is one that another package brings, by its name."""
+    """Return whether another package defines a dataset, by the dot in its name."""
     return "." in dataset
 
 
 def datasets() -> list[str]:
-    """The names under which the installed packages bring tasks, good names or not."""
+    """Return the names of the datasets that installed packages define. A name may lack the dot."""
     return sorted(_points())
 
 
 def leave_out(dataset: str, reason: str) -> None:
-    """From here on this process does not import the module of a dataset; `of` raises TaskError with the reason."""
+    """Have this process never import the module of a dataset. From now on `of` raises TaskError with the reason."""
     _left_out[dataset] = reason
 
 
 @functools.cache
 def of(dataset: str) -> Plugin:
-    """The module of a dataset, imported. Raises TaskError where it is not installed or cannot be used."""
+    """Import the module of a dataset. Raises TaskError if it is not installed or cannot be used."""
     if reason := _left_out.get(dataset):
         raise TaskError(reason)
     match _points().get(dataset, []):
         case []:
-            raise TaskError(f"dataset {dataset!r} is brought by a package that is not installed here")
+            raise TaskError(f"the package that defines the dataset {dataset!r} is not installed here")
         case [_] if not is_foreign(dataset):
             raise TaskError("its name has no dot")
         case [point]:
             return _imported(point)
         case _:
-            raise TaskError("two packages bring it")
+            raise TaskError("two packages define it")
 
 
 _left_out: dict[str, str] = {}
@@ -75,11 +76,11 @@ def _points() -> Mapping[str, Sequence[importlib.metadata.EntryPoint]]:
 def _imported(point: importlib.metadata.EntryPoint) -> Plugin:
     try:
         plugin: Plugin = point.load()
-    except (Exception, SystemExit) as error:  # the import runs code of others, which may raise anything
+    except (Exception, SystemExit) as error:  # the imported code may raise anything
         raise TaskError(_printable(f"its import failed with {type(error).__name__}: {error}")) from error
-    # Not isinstance: true is no version.
+    # isinstance would accept True, which is not a version.
     if type(getattr(plugin, "SCORER_VERSION", None)) is not int:
-        raise TaskError("its SCORER_VERSION is no whole number")
+        raise TaskError("its SCORER_VERSION is not a whole number")
     for name in ("item", "earns"):
         if not callable(getattr(plugin, name, None)):
             raise TaskError(f"it has no function {name}")
@@ -87,13 +88,13 @@ def _imported(point: importlib.metadata.EntryPoint) -> Plugin:
 
 
 def _printable(text: str) -> str:
-    """The words of another package, fit for the operator's terminal."""
+    """Return the first 300 characters of a text of another package, with unprintable characters as blanks."""
     return "".join(each if each.isprintable() else " " for each in text[:300])
 
 
 @dataclass(frozen=True, slots=True)
 class Items:
-    """The items of one dataset under one configuration, by seed; as reasoning-gym gives them."""
+    """The items of one dataset with one configuration, by seed, in reasoning-gym's form."""
 
     dataset: str
     config: Mapping[str, Any]

@@ -1,8 +1,10 @@
-"""Our own scorers, one per dataset of the catalogue: what a completion's answer must be to earn its reward.
+"""Scorers, one per dataset of the catalogue: they decide whether the answer of a completion is correct.
 
-Guarantees: the result is right or wrong, nothing between; any text at all gets a result, within milliseconds; text is
-compared, parsed by small linear grammars of ASCII digits, and never evaluated. reasoning-gym's scorers are never
-called: nine of them execute the answer, and most pay for answers that solve nothing.
+Rules:
+- The reward is 0 or 1.
+- Every text gets a result within milliseconds.
+- Scorers compare text, and parse it with small linear grammars of ASCII digits. They never evaluate it.
+- They never call reasoning-gym's scorers: nine of those execute the answer, and most reward incorrect answers.
 """
 
 import re
@@ -17,20 +19,21 @@ from sapo_node.verification.tasks.logic import follows_from_premises
 from sapo_node.verification.tasks.task import Task
 
 SCORER_VERSION = 1
-"""Version of every scorer here, which a manifest names for each task."""
+"""Version of all scorers in this module. A manifest names a version for each task."""
 
 MAX_COMPLETION = 65_536
-"""Characters of a completion that is looked at; a longer one is wrong."""
+"""Characters of a completion, at most. A longer completion is incorrect."""
 
 MAX_ANSWER = 4_096
-"""Characters of an answer; a longer one is wrong."""
+"""Characters of an answer, at most. A longer answer is incorrect."""
 
 _BLANK = " \t\r\n"
 
 
 def score(dataset: str, task: Task, completion: str) -> bool:
-    """Whether the last `<answer>...</answer>` of `completion` answers `task`; never raises on any completion, unless
-    another package's scorer does.
+    """Return whether the last `<answer>...</answer>` of `completion` is a correct answer to `task`.
+
+    This raises for no completion, unless another package's scorer raises.
     """
     answer = extract_answer(completion)
     if answer is None or not 0 < len(answer) <= min(MAX_ANSWER, 4 * len(task.answer) + 64):
@@ -43,7 +46,7 @@ def score(dataset: str, task: Task, completion: str) -> bool:
 
 
 def extract_answer(completion: str) -> str | None:
-    """The text of the answer, stripped of blanks."""
+    """Return the text of the answer without blanks at its ends; None if there is no answer."""
     if len(completion) > MAX_COMPLETION:
         return None
     span = answer_span(completion)
@@ -51,7 +54,7 @@ def extract_answer(completion: str) -> str | None:
 
 
 def _is_text(task: Task, answer: str) -> bool:
-    """The very text."""
+    """Return whether the answer is exactly the reference, but for blanks at its ends."""
     return answer == task.answer.strip(_BLANK)
 
 
@@ -60,7 +63,7 @@ def _is_text_in_any_case(task: Task, answer: str) -> bool:
 
 
 def _is_integer(task: Task, answer: str) -> bool:
-    """The same whole number in decimal ASCII digits, with an optional sign."""
+    """Return whether the answer is the same whole number, in decimal ASCII digits with an optional sign."""
     expected = _integer(task.answer)
     return expected is not None and _integer(answer) == expected
 
@@ -79,7 +82,7 @@ _FRACTIONS = (
 
 
 def _is_simplified_fraction(task: Task, answer: str) -> bool:
-    """The same fraction in its lowest terms, as a/b or in LaTeX by frac or dfrac, bare or within dollar signs."""
+    """Return whether the answer is the same fraction in lowest terms: a/b, or LaTeX frac or dfrac, or either in $."""
     expected, given = _fraction(task.answer), _fraction(answer)
     if expected is None or given is None or gcd(*given) != 1:
         return False
@@ -87,7 +90,7 @@ def _is_simplified_fraction(task: Task, answer: str) -> bool:
 
 
 def _fraction(text: str) -> tuple[int, int] | None:
-    """Numerator and denominator as written; None for no fraction or a zero denominator."""
+    """Return numerator and denominator as written; None if the text is no fraction or the denominator is 0."""
     if len(text) >= 2 and text[0] == text[-1] == "$":
         text = text[1:-1].strip(" ")
     for style in _FRACTIONS:
@@ -98,7 +101,7 @@ def _fraction(text: str) -> tuple[int, int] | None:
 
 
 def _is_calendar_answer(task: Task, answer: str) -> bool:
-    """The same count where the reference is one, else the same weekday, yes or no in any case."""
+    """Return whether the answer is the same whole number, or the same weekday, yes or no in any case."""
     if _integer(task.answer) is not None:
         return _is_integer(task, answer)
     return _is_text_in_any_case(task, answer)
@@ -110,11 +113,11 @@ _EXACTLY = Context(prec=2_500)
 
 
 def _is_decimal(task: Task, answer: str) -> bool:
-    """The same number, give or take one unit in the last of the significant digits that the question asks for.
+    """Return whether the answer differs from the reference by at most one unit of the last significant digit.
 
-    The reference is itself rounded after every step, so the true result, rightly rounded, may differ by that unit.
-    reasoning-gym allows an absolute 10^-places instead, which is below the reference's own precision for large
-    results and a tenth of small ones.
+    The prompt says how many digits are significant. The dataset rounds its reference after every step, so the exact
+    result, rounded once, may differ by this unit. reasoning-gym's scorer allows an absolute error of 10^-places
+    instead: less than the precision of a large reference, and a tenth of a small one.
     """
     if not (_DECIMAL.fullmatch(answer) and _DECIMAL.fullmatch(task.answer)):
         return False
@@ -127,7 +130,7 @@ def _is_decimal(task: Task, answer: str) -> bool:
 
 
 def _is_row(task: Task, answer: str) -> bool:
-    """The same cells; blanks between them may differ."""
+    """Return whether the answer has the same cells. The blanks between them may differ."""
     return answer.split() == task.answer.split()
 
 
@@ -135,7 +138,10 @@ _ROWS = re.compile(r"(\[[0-9, ]*\])(?:[,\s]*\[[0-9, ]*\])*", re.ASCII)
 
 
 def _is_matrix(task: Task, answer: str) -> bool:
-    """The same matrix of whole numbers: a row per line, or rows in brackets, with blanks or commas between cells."""
+    """Return whether the answer is the same matrix of whole numbers.
+
+    A row stands on a line or in brackets. Blanks or commas separate cells.
+    """
     return _matrix(answer) == _matrix(task.answer)
 
 
@@ -174,4 +180,4 @@ _SCORERS: Mapping[str, Callable[[Task, str], bool]] = MappingProxyType(
 )
 
 DATASETS = frozenset(_SCORERS) - interop.DATASETS
-"""The allow-list of reasoning-gym: its datasets that a manifest may name. Each rebuilds identically everywhere."""
+"""The datasets of reasoning-gym that a manifest may name. Their items are identical on every machine."""

@@ -1,4 +1,4 @@
-"""What a task is, and the digest by which two nodes see that they mean the same one."""
+"""A task, and its digest. If two nodes compute the same digest, they built the same task."""
 
 import hashlib
 from dataclasses import dataclass
@@ -9,19 +9,19 @@ from sapo_protocol.errors import LocalError
 
 
 class TaskError(LocalError):
-    """A dataset, configuration or seed from which no task can be built here."""
+    """This node cannot build a task from a dataset, configuration or seed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One question with its reference answer, rebuilt on this machine."""
+    """One prompt with its reference answer, rebuilt on this machine."""
 
     dataset: str
     prompt: str
     answer: str
-    """The dataset's own answer; for propositional_logic, where many are right, its example."""
+    """The dataset's own answer. For propositional_logic many answers are correct, and this is the dataset's example."""
 
 
 def task_digest(prompt: str, answer: str) -> bytes:
-    """SHA-256 of the deterministic CBOR of [question, answer]."""
+    """Return the SHA-256 of the deterministic CBOR of [prompt, answer]."""
     return hashlib.sha256(cbor2.dumps([prompt, answer])).digest()
