@@ -1,7 +1,9 @@
 """Rollouts that are signed and well-formed but not yet verified: bounded, and drawn by lottery, never first-come.
 
 Each tier has places of its own (PENDING_ROLLOUTS), so that strangers never take those of a friend. Inside a tier the
-queue charges the link: the peer that first brought a rollout, whoever signed it. Keys cost nothing, and a link does.
+queue charges the link: the peer that brought a rollout, whoever signed it. Keys cost nothing, and a link does. Of a
+rollout whose bodies came apart it is the peer that brought the last ones: a peer that forwards bare envelopes faster
+than others forward whole messages must not have those on its link.
 
 - A full tier drops the oldest rollout of the issuer that holds most on the link that holds most.
 - A draw takes a link at random, then an issuer on it at random, then the rollout of that issuer that arrived last: what
@@ -11,6 +13,7 @@ queue charges the link: the peer that first brought a rollout, whoever signed it
 import random
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from typing import Any
 
 from sapo_node.storage.database import Database
 from sapo_node.trust.constants import Tier
@@ -83,14 +86,10 @@ class PendingQueue:
         """Add a rollout that came by a link (a peer id), or bodies to one that still waits; make room where there is
         none.
         """
-        peer, envelope_id = peer_id(rollout.opened.issuer), rollout.opened.envelope_id
-        waiting = self._database.row("SELECT message FROM inbox WHERE envelope_id = ?", envelope_id)
+        peer, envelope_id, bodies = peer_id(rollout.opened.issuer), rollout.opened.envelope_id, rollout.bodies
+        waiting = self._take("envelope_id = ?", envelope_id)
         if waiting:
-            old = self._open(waiting[0]).bodies
-            bodies = tuple(new or known for new, known in zip(rollout.bodies, old, strict=True))
-            message = encode_message(rollout.opened.envelope, bodies)
-            self._database.execute("UPDATE inbox SET message = ? WHERE envelope_id = ?", message, envelope_id)
-            return
+            bodies = tuple(new or old for new, old in zip(bodies, self._open(waiting).bodies, strict=True))
         link = link if self._defences.pending_by_link else ""
         tier = tier if self._defences.pending_by_tier else Tier.STRANGER
         if self._peers[peer] >= self._defences.pending_per_peer:
@@ -99,7 +98,7 @@ class PendingQueue:
             fullest = self._links[tier].fullest(self._rng)
             issuer = self._issuers[tier, fullest].fullest(self._rng)
             self._take("peer = ? AND link = ? AND tier = ? ORDER BY rowid", issuer, fullest, tier)
-        message = encode_message(rollout.opened.envelope, rollout.bodies)
+        message = encode_message(rollout.opened.envelope, bodies)
         self._database.execute(
             "INSERT INTO inbox VALUES (?, ?, ?, ?, ?, ?)", envelope_id, peer, rollout.header.epoch, message, link, tier
         )
@@ -118,7 +117,7 @@ class PendingQueue:
         link = self._rng.choice(list(chosen))
         peer = self._rng.choice(chosen[link])
         message = self._take("peer = ? AND link = ? AND tier = ? ORDER BY rowid DESC", peer, link, tier)
-        return self._open(message)
+        return self._open(message) if message else None
 
     def advance(self, epoch: int) -> None:
         """Enter an epoch: drop the rollouts that are too old to be trained on."""
@@ -152,12 +151,15 @@ class PendingQueue:
         """Stored bytes go through the same validator as received ones, so a damaged row cannot become a rollout."""
         return self._defences.open_message(message, self._manifest)
 
-    def _take(self, order: str, *values: str) -> bytes:
+    def _take(self, order: str, *values: Any) -> bytes | None:
         """Take out the first rollout in an order; its message."""
-        [(tier, link, peer, message)] = self._database.rows(
+        taken = self._database.row(
             f"DELETE FROM inbox WHERE rowid IN (SELECT rowid FROM inbox WHERE {order} LIMIT 1) "  # noqa: S608 - ours
             "RETURNING tier, link, peer, message",
             *values,
         )
+        if taken is None:
+            return None
+        tier, link, peer, message = taken
         self._change(tier, link, peer, -1)
         return bytes(message)
