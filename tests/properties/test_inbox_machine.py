@@ -110,8 +110,16 @@ class InboxMachine(RuleBasedStateMachine):
         self.pending_queue.forget(PEERS[author])
         self.keep(lambda each: each.peer != PEERS[author])
 
+    @rule(link=links)
+    def a_link_ends(self, link):
+        self.pending_queue.end_link(link)
+        for each in self.waiting.values():
+            each.link = "" if each.link == link else each.link
+
     @rule()
     def the_node_restarts(self):
+        for each in self.waiting.values():
+            each.link = ""
         self.pending_queue = PendingQueue(self.database, MANIFEST, rng=random.Random(0), defences=SMALL)
 
     @invariant()

@@ -5,6 +5,7 @@ queue charges the link: the peer that brought a rollout, whoever signed it. Keys
 rollout whose bodies came apart it is the peer that brought the last ones: a peer that forwards bare envelopes faster
 than others forward whole messages must not have those on its link.
 
+- All links that have ended are one. Else a peer that connects again and again under fresh keys would be as many links.
 - A full tier drops the oldest rollout of the issuer that holds most on the link that holds most.
 - A draw takes a link at random, then an issuer on it at random, then the rollout of that issuer that arrived last: what
   is trained on is what its policy does by now.
@@ -32,6 +33,9 @@ CREATE TABLE IF NOT EXISTS inbox (
 );
 CREATE INDEX IF NOT EXISTS inbox_peer ON inbox (peer);
 """
+
+_ENDED = ""
+"""The link of all rollouts whose link has ended; at a start of the node that is each."""
 
 
 class _Counts:
@@ -77,6 +81,7 @@ class PendingQueue:
         self._manifest = manifest
         self._rng = rng
         self._defences = defences
+        database.execute("UPDATE inbox SET link = ?", _ENDED)
         self._recount()
 
     def __len__(self) -> int:
@@ -90,7 +95,7 @@ class PendingQueue:
         waiting = self._take("envelope_id = ?", envelope_id)
         if waiting:
             bodies = tuple(new or old for new, old in zip(bodies, self._open(waiting).bodies, strict=True))
-        link = link if self._defences.pending_by_link else ""
+        link = link if self._defences.pending_by_link else _ENDED
         tier = tier if self._defences.pending_by_tier else Tier.STRANGER
         if self._peers[peer] >= self._defences.pending_per_peer:
             self._take("peer = ? ORDER BY rowid", peer)
@@ -118,6 +123,14 @@ class PendingQueue:
         peer = self._rng.choice(chosen[link])
         message = self._take("peer = ? AND link = ? AND tier = ? ORDER BY rowid DESC", peer, link, tier)
         return self._open(message) if message else None
+
+    def end_link(self, link: str) -> None:
+        """A peer has disconnected: what it brought waits with what other ended links brought."""
+        if any(links[link] for links in self._links.values()):
+            moved = "UPDATE inbox SET link = ? WHERE link = ? RETURNING tier, peer"
+            for tier, peer in self._database.rows(moved, _ENDED, link):
+                self._change(tier, link, peer, -1)
+                self._change(tier, _ENDED, peer, 1)
 
     def advance(self, epoch: int) -> None:
         """Enter an epoch: drop the rollouts that are too old to be trained on."""
