@@ -310,3 +310,14 @@ async def test_a_database_that_cannot_be_written_stops_the_node_and_accepts_noth
     database.execute("DROP TABLE seen")
     assert await validator.verdict(author.message(epoch=5)) is Verdict.IGNORE
     assert len(validator.fatal) == 1
+
+
+async def test_a_link_that_ends_on_a_database_that_cannot_be_written_stops_the_node_and_raises_nothing(
+    validator, author, database
+):
+    await validator.verdict(author.message(epoch=5))
+    database.execute("DROP TABLE inbox")
+    validator.ingest.end_link("another link")
+    assert validator.fatal == []
+    validator.ingest.end_link(SENDER)
+    assert len(validator.fatal) == 1
