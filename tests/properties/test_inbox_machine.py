@@ -110,8 +110,16 @@ class InboxMachine(RuleBasedStateMachine):
         self.pending_queue.forget(PEERS[author])
         self.keep(lambda each: each.peer != PEERS[author])
 
+    @rule(link=links)
+    def a_link_ends(self, link):
+        self.pending_queue.end_link(link)
+        for each in self.waiting.values():
+            each.link = "" if each.link == link else each.link
+
     @rule()
     def the_node_restarts(self):
+        for each in self.waiting.values():
+            each.link = ""
         self.pending_queue = PendingQueue(self.database, MANIFEST, rng=random.Random(0), defences=SMALL)
 
     @invariant()
@@ -125,12 +133,11 @@ class InboxMachine(RuleBasedStateMachine):
         author, epoch, counter, keep = rollout
         whole = rollout_of(author, epoch, counter)
         came = replace(whole, bodies=tuple(body if k else None for body, k in zip(whole.bodies, keep, strict=True)))
-        known = self.waiting.get(came.opened.envelope_id)
+        known = self.waiting.pop(came.opened.envelope_id, None)
         self.pending_queue.put(came, link=link, tier=tier)
         if known:
             bodies = tuple(a or b for a, b in zip(came.bodies, known.rollout.bodies, strict=True))
-            known.rollout = replace(came, bodies=bodies)
-            return
+            came = replace(came, bodies=bodies)
         others, dropped = list(self.waiting.values()), self.dropped()
         of_peer = [each for each in others if each.peer == PEERS[author]]
         if len(of_peer) == PER_PEER:

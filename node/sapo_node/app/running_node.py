@@ -30,7 +30,7 @@ from sapo_node.app.state import SCHEMA, locked, state_folder
 from sapo_node.groups.types import ContributionReport
 from sapo_node.learner.client import Learner
 from sapo_node.net.anchors import Anchors
-from sapo_node.net.interface import NetworkNotice, PeerConnected
+from sapo_node.net.interface import NetworkNotice, PeerConnected, PeerGone
 from sapo_node.net.libp2p import Libp2pNetwork
 from sapo_node.net.settings import NetworkSettings
 from sapo_node.observability.dashboard import Dashboard, parse_place
@@ -214,7 +214,7 @@ class RunningNode:
             node.channels,
             requests=node.requests(lambda: network.peers()),  # noqa: PLW0108 - `network` does not exist yet
             admit=node.admits,
-            notify=self._notice,
+            notify=partial(self._notice, node),
         )
         return network
 
@@ -267,9 +267,11 @@ class RunningNode:
                     f"stopping{' after this round' if self._config.train else ''}; a second Ctrl-C stops at once"
                 )
 
-    def _notice(self, notice: NetworkNotice) -> None:
+    def _notice(self, node: Node, notice: NetworkNotice) -> None:
         if isinstance(notice, PeerConnected):
             self._connected.set()
+        elif isinstance(notice, PeerGone):
+            node.ingest.end_link(notice.peer_id)
         self._session.tell(str(notice))
 
     def _stop_for(self, error: LocalError) -> None:

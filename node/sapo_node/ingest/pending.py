@@ -1,8 +1,11 @@
 """Rollouts that are signed and well-formed but not yet verified: bounded, and drawn by lottery, never first-come.
 
 Each tier has places of its own (PENDING_ROLLOUTS), so that strangers never take those of a friend. Inside a tier the
-queue charges the link: the peer that first brought a rollout, whoever signed it. Keys cost nothing, and a link does.
+queue charges the link: the peer that brought a rollout, whoever signed it. Keys cost nothing, and a link does. Of a
+rollout whose bodies came apart it is the peer that brought the last ones: a peer that forwards bare envelopes faster
+than others forward whole messages must not have those on its link.
 
+- All links that have ended are one. Else a peer that connects again and again under fresh keys would be as many links.
 - A full tier drops the oldest rollout of the issuer that holds most on the link that holds most.
 - A draw takes a link at random, then an issuer on it at random, then the rollout of that issuer that arrived last: what
   is trained on is what its policy does by now.
@@ -11,6 +14,7 @@ queue charges the link: the peer that first brought a rollout, whoever signed it
 import random
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from typing import Any
 
 from sapo_node.storage.database import Database
 from sapo_node.trust.constants import Tier
@@ -29,6 +33,9 @@ CREATE TABLE IF NOT EXISTS inbox (
 );
 CREATE INDEX IF NOT EXISTS inbox_peer ON inbox (peer);
 """
+
+_ENDED = ""
+"""The link of all rollouts whose link has ended; at a start of the node that is each."""
 
 
 class _Counts:
@@ -74,6 +81,7 @@ class PendingQueue:
         self._manifest = manifest
         self._rng = rng
         self._defences = defences
+        database.execute("UPDATE inbox SET link = ?", _ENDED)
         self._recount()
 
     def __len__(self) -> int:
@@ -83,15 +91,11 @@ class PendingQueue:
         """Add a rollout that came by a link (a peer id), or bodies to one that still waits; make room where there is
         none.
         """
-        peer, envelope_id = peer_id(rollout.opened.issuer), rollout.opened.envelope_id
-        waiting = self._database.row("SELECT message FROM inbox WHERE envelope_id = ?", envelope_id)
+        peer, envelope_id, bodies = peer_id(rollout.opened.issuer), rollout.opened.envelope_id, rollout.bodies
+        waiting = self._take("envelope_id = ?", envelope_id)
         if waiting:
-            old = self._open(waiting[0]).bodies
-            bodies = tuple(new or known for new, known in zip(rollout.bodies, old, strict=True))
-            message = encode_message(rollout.opened.envelope, bodies)
-            self._database.execute("UPDATE inbox SET message = ? WHERE envelope_id = ?", message, envelope_id)
-            return
-        link = link if self._defences.pending_by_link else ""
+            bodies = tuple(new or old for new, old in zip(bodies, self._open(waiting).bodies, strict=True))
+        link = link if self._defences.pending_by_link else _ENDED
         tier = tier if self._defences.pending_by_tier else Tier.STRANGER
         if self._peers[peer] >= self._defences.pending_per_peer:
             self._take("peer = ? ORDER BY rowid", peer)
@@ -99,7 +103,7 @@ class PendingQueue:
             fullest = self._links[tier].fullest(self._rng)
             issuer = self._issuers[tier, fullest].fullest(self._rng)
             self._take("peer = ? AND link = ? AND tier = ? ORDER BY rowid", issuer, fullest, tier)
-        message = encode_message(rollout.opened.envelope, rollout.bodies)
+        message = encode_message(rollout.opened.envelope, bodies)
         self._database.execute(
             "INSERT INTO inbox VALUES (?, ?, ?, ?, ?, ?)", envelope_id, peer, rollout.header.epoch, message, link, tier
         )
@@ -118,7 +122,15 @@ class PendingQueue:
         link = self._rng.choice(list(chosen))
         peer = self._rng.choice(chosen[link])
         message = self._take("peer = ? AND link = ? AND tier = ? ORDER BY rowid DESC", peer, link, tier)
-        return self._open(message)
+        return self._open(message) if message else None
+
+    def end_link(self, link: str) -> None:
+        """A peer has disconnected: what it brought waits with what other ended links brought."""
+        if any(links[link] for links in self._links.values()):
+            moved = "UPDATE inbox SET link = ? WHERE link = ? RETURNING tier, peer"
+            for tier, peer in self._database.rows(moved, _ENDED, link):
+                self._change(tier, link, peer, -1)
+                self._change(tier, _ENDED, peer, 1)
 
     def advance(self, epoch: int) -> None:
         """Enter an epoch: drop the rollouts that are too old to be trained on."""
@@ -152,12 +164,15 @@ class PendingQueue:
         """Stored bytes go through the same validator as received ones, so a damaged row cannot become a rollout."""
         return self._defences.open_message(message, self._manifest)
 
-    def _take(self, order: str, *values: str) -> bytes:
+    def _take(self, order: str, *values: Any) -> bytes | None:
         """Take out the first rollout in an order; its message."""
-        [(tier, link, peer, message)] = self._database.rows(
+        taken = self._database.row(
             f"DELETE FROM inbox WHERE rowid IN (SELECT rowid FROM inbox WHERE {order} LIMIT 1) "  # noqa: S608 - ours
             "RETURNING tier, link, peer, message",
             *values,
         )
+        if taken is None:
+            return None
+        tier, link, peer, message = taken
         self._change(tier, link, peer, -1)
         return bytes(message)

@@ -132,6 +132,13 @@ class Ingest:
         """Judge one evidence message of `sender`. Never raises and never waits."""
         return self._judge(sender, data, self._accept_evidence)
 
+    def end_link(self, sender: str) -> None:
+        """Take note that a peer has disconnected. Never raises."""
+        try:
+            self._pending_queue.end_link(sender)
+        except StateError as error:
+            self._on_fatal(error)
+
     def _judge(
         self, sender: str, data: bytes, admit: Callable[[bytes, float], None], *, asked: bool = False
     ) -> Verdict:

@@ -243,8 +243,21 @@ async def test_a_friend_is_heard_through_a_link_that_is_over_its_rate_for_strang
     assert await validator.verdict(author.message(epoch=5)) is Verdict.ACCEPT
 
 
+async def test_a_link_that_brings_bare_envelopes_first_does_not_get_the_rollouts(database, manifest, rng, author):
+    """Else their bodies, which others bring, would wait on a crowded link."""
+    validator = ValidatorParts(database, manifest, rng, defences=Defences(pending_rollouts=8))
+    body = encode_body(author.body())
+    envelope = author.envelope(author.header([body], epoch=5))
+    await validator.verdict(encode_message(envelope, (None,)), LINKS[0])
+    await validator.verdict(encode_message(envelope, (body,)), LINKS[1])
+    for each in authors(author, 40):
+        await validator.verdict(each.message(epoch=5), LINKS[0])
+    drawn = [validator.pending_queue.draw(Tier.STRANGER) for _ in range(8)]
+    assert author.issuer in {each.opened.issuer for each in drawn}
+
+
 async def test_keys_without_number_evict_no_rollout_of_a_friend(database, manifest, rng, author):
-    """2,048 keys, a bodyless envelope each, over one link and over as many as there are friends."""
+    """4,096 keys, a bare envelope each, over as many links as there are friends, and one."""
     *friends, stranger = authors(author, 13)
     trusted = tuple(peer_id(each.issuer) for each in friends)
     validator = ValidatorParts(database, manifest, rng, trusted=trusted, defences=Defences(strangers_burst=10**6))
@@ -254,10 +267,11 @@ async def test_keys_without_number_evict_no_rollout_of_a_friend(database, manife
         parse_envelope(stranger.envelope(stranger.header([b""], epoch=5)), network_id=manifest.network_id)
     )
     header = decode_header(one.payload, manifest)
-    for number in range(constants.PENDING_ROLLOUTS + 100):
+    for number in range(2 * constants.PENDING_ROLLOUTS):
         fresh = replace(one, issuer=number.to_bytes(32, "big"), envelope_id=number.to_bytes(32, "big"))
         crowd = match_bodies(fresh, header, (None,))
         validator.pending_queue.put(crowd, link=LINKS[number % 13], tier=validator.ledger.tier(str(number)))
+    assert len(validator.pending_queue) == constants.PENDING_ROLLOUTS + len(friends)
     drawn = [validator.pending_queue.draw(Tier.FRIEND) for _ in friends]
     assert {each.opened.issuer for each in drawn} == {each.issuer for each in friends}
 
@@ -295,4 +309,15 @@ async def test_one_peer_cannot_fill_the_inbox(validator, author):
 async def test_a_database_that_cannot_be_written_stops_the_node_and_accepts_nothing(validator, author, database):
     database.execute("DROP TABLE seen")
     assert await validator.verdict(author.message(epoch=5)) is Verdict.IGNORE
+    assert len(validator.fatal) == 1
+
+
+async def test_a_link_that_ends_on_a_database_that_cannot_be_written_stops_the_node_and_raises_nothing(
+    validator, author, database
+):
+    await validator.verdict(author.message(epoch=5))
+    database.execute("DROP TABLE inbox")
+    validator.ingest.end_link("another link")
+    assert validator.fatal == []
+    validator.ingest.end_link(SENDER)
     assert len(validator.fatal) == 1

@@ -148,6 +148,25 @@ async def test_of_a_peer_that_is_banned_for_what_was_found_nothing_stays(schedul
     assert pending_queue.draw(Tier.STRANGER) is None
 
 
+def test_a_peer_that_connects_again_and_again_under_fresh_keys_is_one_link(author, pending_queue):
+    """63 links that have ended, and one that is there: 256 of 512 turns, within noise."""
+    *gone, stays = [replace(author, key=Ed25519PrivateKey.from_private_bytes(bytes([n]) * 32)) for n in range(1, 65)]
+
+    def bring(rollout):
+        pending_queue.put(rollout, link=name(rollout.opened), tier=Tier.STRANGER)
+        if rollout.opened.issuer != stays.issuer:
+            pending_queue.end_link(name(rollout.opened))
+
+    for each in (*gone, stays):
+        bring(one_group(each))
+    turns = Counter()
+    for _ in range(512):
+        drawn = pending_queue.draw(Tier.STRANGER)
+        turns[name(drawn.opened)] += 1
+        bring(drawn)
+    assert 200 < turns[name(stays)] < 312
+
+
 def test_a_link_has_as_many_turns_with_64_keys_as_with_one(author, pending_queue):
     """One link brings the rollouts of 64 keys, and seven bring those of one each: 256 of 2,048 turns, within noise."""
     keys = [replace(author, key=Ed25519PrivateKey.from_private_bytes(bytes([n]) * 32)) for n in range(1, 72)]
