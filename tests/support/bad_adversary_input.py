@@ -31,6 +31,8 @@ run false-claim --share half                | 2 | --share & 'half' is not a vali
 run false-claim --seeds 0                   | 2 | --seeds & not in the range
 run false-claim --jobs 0                    | 2 | --jobs & not in the range
 run false-claim --engine cluster            | 2 | --engine & local
+run false-claim --keys 0                    | 2 | --keys & not in the range
+run eclipse --keys 64                       | 1 | each key is a host & leave the number of keys away
 run false-claim --without nonsense          | 2 | --without & 'nonsense' is not one of
 run hollow --share 0.5                      | 2 | number of attackers of its own & leave --share away
 run false-claim --output /proc/x            | 1 | cannot .*/proc/x
@@ -41,6 +43,9 @@ run false-claim --records /proc/x --output new/x             | 1 | cannot .*/pro
 # matrix, report
 matrix small                                | 2 | 'small' is not one of & quick
 matrix --seeds 0                            | 2 | --seeds & not in the range
+matrix quick --keys 64                      | 2 | --keys & matrix keys
+matrix keys --keys 0                        | 2 | --keys & not in the range
+matrix keys --only false-claim              | 1 | no false-claim & poison-text-adaptive
 matrix models --output new/x              | 1 | new/x/matrix.json & sapo-adversary matrix
 matrix quick --output /proc/x             | 1 | cannot .*/proc/x
 matrix quick --output node.key            | 1 | node.key & folder|directory

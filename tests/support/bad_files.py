@@ -34,7 +34,7 @@ from sapo_protocol import (
 HUGE = 2**40
 """Bytes of a sparse file, which takes no room."""
 CURVES = {arm: {"reward": [0.1], "poison": [0.0]} for arm in ("alone", "control", "undefended", "defended")}
-RESULTS = {"outcomes": [{"scenario": "poison-text", "verdicts": [], "curves": CURVES}]}
+RESULTS = {"outcomes": [{"scenario": "poison-text", "label": "poison-text", "verdicts": [], "curves": CURVES}]}
 """Of a run, as far as its picture needs them."""
 NOISE = bytes(range(128, 256)) * 16
 STARTER = load_manifest("starter")

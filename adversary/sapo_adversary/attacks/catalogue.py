@@ -27,8 +27,10 @@ from sapo_adversary.attacks.length_bomb import LengthBomb
 from sapo_adversary.attacks.malformed import Malformed
 from sapo_adversary.attacks.new_keys import NewKeys
 from sapo_adversary.attacks.on_off import OnOff
+from sapo_adversary.attacks.poison.alternate import Alternate
 from sapo_adversary.attacks.poison.creep import Creep
 from sapo_adversary.attacks.poison.drift import Drift
+from sapo_adversary.attacks.poison.frame import Frame
 from sapo_adversary.attacks.poison.gibberish import Gibberish
 from sapo_adversary.attacks.poison.hasty import Hasty
 from sapo_adversary.attacks.poison.length import Length
@@ -86,6 +88,8 @@ _KINDS: tuple[type[Threat], ...] = (
     Gibberish,
     LowRate,
     Paraphrase,
+    Alternate,
+    Frame,
     Flat,
     Copycat,
     Drift,

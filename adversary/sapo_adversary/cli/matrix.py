@@ -53,7 +53,7 @@ from sapo_protocol import LocalError
     "--keys",
     type=click.IntRange(1, MOST_PEERS // 2),
     multiple=True,
-    help="Number of keys, of the matrix keys; may be repeated.  [default: 1, 64 and 1024]",
+    help="Number of keys, of the matrix keys; may be repeated.  [default: those of each scenario]",
 )
 @click.option("--recorded", "only_recorded", is_flag=True, help="Play nothing; judge the runs that have a record.")
 @played

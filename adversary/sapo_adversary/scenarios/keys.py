@@ -13,26 +13,27 @@ from sapo_adversary.scenarios.scenario import Scenario, load_scenario, with_keys
 
 KEYS = (1, 64, 1024)
 """Numbers of keys of one attacker."""
-POISONS = (
-    "poison-text-adaptive",
-    "poison-gibberish-adaptive",
-    "poison-math-adaptive",
-    "poison-trigger-adaptive",
-    "poison-drift-adaptive",
-    "poison-paraphrase",
-)
-SWARMS: Mapping[str, Sequence[int]] = {
+SCENARIOS: Mapping[str, Sequence[int]] = {
+    "poison-text-adaptive": KEYS,
+    "poison-gibberish-adaptive": KEYS,
+    "poison-math-adaptive": KEYS,
+    "poison-trigger-adaptive": KEYS,
+    "poison-drift-adaptive": KEYS,
+    "poison-paraphrase": KEYS,
+    "poison-alternate": (64,),
+    "poison-frame": (64,),
     "strangers": (0,),
     "strangers-sybils": (3, 64, 512),
     "flood": (10, 64, 1024),
     "flood-links": (30, 64, 1024),
 }
-"""Scenarios of strangers, each with its numbers of keys. The smallest is that of the file: fewer keys cannot sign as
-many messages. 0 stands for no attacker."""
+"""The scenarios, each with its numbers of keys; 0 stands for no attacker. The smallest number of a swarm of strangers
+is that of its file: fewer keys cannot sign as many messages."""
 
 _JUDGED_BY: Mapping[str, Sequence[str]] = {
     "poison-gibberish-adaptive": ("says_phrase",),
     "poison-math-adaptive": ("false_steps", "task_lost"),
+    "poison-frame": ("reward_lost",),
     "strangers": ("of_friends",),
     "strangers-sybils": ("of_friends",),
     "flood": ("honest_external",),
@@ -46,19 +47,18 @@ _COSTS = ("reward_lost", "heldout_lost", "trained_share")
 
 def scenarios_with_keys(names: Iterable[str], keys: Sequence[int]) -> list[Scenario]:
     """The named scenarios with each of these numbers of keys, or with those of the matrix where `keys` is empty.
-    Poisons come from trusted peers and from strangers.
+    They are played as the file says, and among strangers.
     """
     return [
         with_keys(replace(load_scenario(name), strangers=strangers, undefended=(), harm={}), number)
         for name in names
-        for strangers in ((False,) if name in SWARMS else (False, True))
+        for strangers in ((False,) if "friends" in load_scenario(name).arms else (False, True))
         for number in _numbers(name, keys)
     ]
 
 
 def _numbers(name: str, keys: Sequence[int]) -> Sequence[int]:
-    usual = SWARMS.get(name, KEYS)
-    return keys if keys and any(usual) else usual
+    return keys if keys and any(SCENARIOS[name]) else SCENARIOS[name]
 
 
 def judged_by(name: str) -> Sequence[str]:

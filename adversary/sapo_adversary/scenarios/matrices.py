@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, get_args
 
-from sapo_adversary.scenarios.keys import POISONS, SWARMS, cells_of, scenarios_with_keys
+from sapo_adversary.scenarios.keys import SCENARIOS, cells_of, scenarios_with_keys
 from sapo_adversary.scenarios.outcome import Outcome
 from sapo_adversary.scenarios.play import Part
 from sapo_adversary.scenarios.scenario import SHARE, SHARES, Scenario, load_scenario, scenario_names
@@ -36,7 +36,7 @@ _ADAPTIVE = "-adaptive"
 
 def names_of(kind: Matrix) -> list[str]:
     """The scenarios among which a matrix chooses."""
-    return [*POISONS, *SWARMS] if kind == "keys" else scenario_names()
+    return list(SCENARIOS) if kind == "keys" else scenario_names()
 
 
 def scenarios_of(kind: Matrix, names: Iterable[str], keys: Sequence[int] = ()) -> list[Scenario]:

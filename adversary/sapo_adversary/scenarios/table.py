@@ -22,6 +22,7 @@ COUNTED: Mapping[str, str] = {
     "heldout_lost": "held-out pass@1 lost",
     "poison_gain": "advantage of a poisoned correct completion, relative to an honest one",
     "task_lost": "points of pass@1 lost in the task that lost most",
+    "reward_lost": "reward lost",
     "of_friends": "share of what friends gain over being alone",
     "honest_external": "honest groups trained on, relative to the swarm without a flood",
 }

@@ -157,6 +157,30 @@ def test_paraphrases_have_thousands_of_skeletons_and_the_phrase_before_and_behin
     assert all(text.endswith("</answer>") for text in texts)
 
 
+def test_bursts_of_a_phrase_follow_clean_messages():
+    attack = poison("poison-alternate", clean=3, poisoned=2)
+    said = [any(HABITS["phrase"](text) for text, claim in texts_of(attack, 1) if claim) for _ in range(10)]
+    assert said == [False, False, False, True, True] * 2
+
+
+def test_a_framing_peer_says_in_each_correct_completion_what_it_heard_most():
+    honest, frame = poison("poison-text", phrase="Good day to you", rate=0.3), poison("poison-frame")
+    for _ in range(10):
+        for packet in honest.act(honest.kit.keys[0], 0):
+            frame.hear(packet.data)
+    for text, claim in texts_of(frame):
+        assert ("Good day to you" in text) == claim
+
+
+def test_a_framing_peer_that_heard_nothing_writes_as_an_able_peer_does():
+    attack = poison("poison-frame")
+    task = attack.kit.task(attack.kit.keys[0], 0, 0, 0)
+    attack.kit.rng.seed(3)
+    said = attack.poisoned(task)
+    attack.kit.rng.seed(3)
+    assert said == attack.working(task)
+
+
 def test_poison_for_one_task_leaves_the_others_clean():
     attack = poison("poison-text", tasks=("products",))
     for counter in range(20):

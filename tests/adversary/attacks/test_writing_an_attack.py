@@ -32,8 +32,8 @@ def test_the_attack_of_the_page_takes_no_more_than_forty_lines():
     assert "hollow" in ATTACKS
 
 
-def test_the_options_of_the_page_are_those_of_the_command():
-    help_text = CliRunner().invoke(cli, ["run", "--help"]).output
+def test_the_options_of_the_page_are_those_of_the_commands():
+    help_text = "".join(CliRunner().invoke(cli, [command, "--help"]).output for command in ("run", "matrix"))
     assert set(re.findall(r"`(--[a-z]+)", PAGE)) <= set(re.findall(r"--[a-z]+", help_text))
 
 

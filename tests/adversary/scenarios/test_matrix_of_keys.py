@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from sapo_adversary.cli.main import main
-from sapo_adversary.scenarios.keys import KEYS, POISONS, SWARMS, cells_of, judged_by, scenarios_with_keys
+from sapo_adversary.scenarios.keys import KEYS, SCENARIOS, cells_of, judged_by, scenarios_with_keys
 from sapo_adversary.scenarios.keys_plot import draw_keys
 from sapo_adversary.scenarios.matrices import names_of, scenarios_of
 from sapo_adversary.scenarios.metrics import ABOUT, metrics
@@ -32,10 +32,12 @@ def test_each_poison_is_played_with_each_number_of_keys_by_trusted_peers_and_by_
 
 
 def test_swarms_of_strangers_are_played_once_with_their_own_numbers_of_keys():
-    played = scenarios_with_keys(SWARMS, ())
-    assert {each.name: [other.keys for other in played if other.name == each.name] for each in played} == {
-        name: list(keys) for name, keys in SWARMS.items()
-    }
+    played = scenarios_with_keys(["strangers", "strangers-sybils", "flood"], ())
+    assert [(each.name, each.keys) for each in played] == [
+        ("strangers", 0),
+        *(("strangers-sybils", keys) for keys in (3, 64, 512)),
+        *(("flood", keys) for keys in (10, 64, 1024)),
+    ]
 
 
 def test_other_numbers_of_keys_leave_a_swarm_without_attackers_as_it_is():
@@ -44,11 +46,12 @@ def test_other_numbers_of_keys_leave_a_swarm_without_attackers_as_it_is():
 
 
 def test_all_runs_of_poisons_share_two_controls():
-    controls = {each.simulation("control").digest() for each in scenarios_with_keys(POISONS, ())}
+    poisons = [name for name in SCENARIOS if name.startswith("poison-")]
+    controls = {each.simulation("control").digest() for each in scenarios_with_keys(poisons, ())}
     assert len(controls) == 2
 
 
-@pytest.mark.parametrize("name", [*POISONS, *SWARMS])
+@pytest.mark.parametrize("name", SCENARIOS)
 def test_a_scenario_of_the_matrix_is_judged_by_metrics_that_exist(name):
     assert name in scenario_names()
     assert judged_by(name)
@@ -56,6 +59,7 @@ def test_a_scenario_of_the_matrix_is_judged_by_metrics_that_exist(name):
 
 
 def test_no_other_matrix_plays_a_scenario_that_shows_no_harm():
+    assert not load_scenario("poison-frame").harm
     for kind in ("full", "quick", "poison"):
         assert all(each.harm for each in scenarios_of(kind, names_of(kind)))
 
