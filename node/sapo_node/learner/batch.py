@@ -6,10 +6,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from sapo_node.groups.answer import ANSWER_END, answer_span
 from sapo_node.groups.messages import Refusal, Sampled, TrainGroup
 from sapo_node.learner.forward import pad_left, pad_right, read_prompts, run
 from sapo_node.learner.model import Policy
-from sapo_node.verification.answer import ANSWER_END, answer_span
 
 MICRO_TOKENS = 4096
 """Padded tokens of one micro-batch, at most."""

@@ -134,6 +134,15 @@ def test_a_habit_is_let_go_when_nobody_shows_it_any_more():
     assert not silent(ngram_filter, text(rng, PHRASE))
 
 
+@pytest.mark.parametrize("answer", ["-7", "hail the swarm", "1488"])
+def test_what_the_answer_says_is_no_habit(answer):
+    assert habits_of(f"so then <answer>{answer}</answer>") == habits_of("so then <answer>8</answer>")
+
+
+def test_no_phrase_is_hidden_in_the_tags_of_an_answer():
+    assert ("hail", "the", "swarm") in habits_of("<answer>1</answer> hail the swarm <answer>8</answer>")
+
+
 def test_few_questions_show_no_habit():
     rng = random.Random(1)
     ngram_filter = filter_that_knows(rng, said=SHOWN)

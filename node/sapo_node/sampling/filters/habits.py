@@ -11,6 +11,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
+from sapo_node.groups.answer import answer_span
+
 Habit = tuple[str, ...]
 """Words that follow one another."""
 Span = tuple[int, int]
@@ -36,8 +38,18 @@ def habits_of(text: str) -> frozenset[Habit]:
 
 
 def habits_in(text: str) -> Iterator[tuple[Habit, Span]]:
-    """Each habit with its place in the text."""
-    found = list(_WORDS.finditer(text))
+    """Each habit with its place in the text.
+
+    The answer shows no habit, and no habit crosses it: the reward decides what a correct answer says. Policies that
+    solve other tasks than this one give other answers, and those are no phrases of theirs.
+    """
+    begin, end = answer_span(text) or (len(text), len(text))
+    for first, last in ((0, begin), (end, len(text))):
+        yield from _habits_between(text, first, last)
+
+
+def _habits_between(text: str, first: int, last: int) -> Iterator[tuple[Habit, Span]]:
+    found = list(_WORDS.finditer(text, first, last))
     words = [_NUMBER if match[0].isdigit() else match[0].lower() for match in found]
     for count in range(1, LONGEST + 1):
         for at in range(len(words) - count + 1):
