@@ -40,7 +40,7 @@ def markdown(summary: Mapping[str, Any]) -> str:
     """The threats of a matrix, in the order of the catalogue, at the share at which all attacks are played."""
     places = {attack: place for place, attack in enumerate(THREATS)}
     outcomes = [each for each in summary["outcomes"] if each["share"] == SHARE]
-    head = ("`sapo-adversary run`", "threat", "answered by", "undefended -> defended")
+    head = ("`sapo-adversary run`", "threat", "answered by", "undefended -> defended", "seeds")
     lines = [_threat(each) for each in sorted(outcomes, key=lambda each: (places[each["attack"]], each["scenario"]))]
     return table(head, lines, left=(0, 1, 2, 3))
 
@@ -153,7 +153,8 @@ def _threat(outcome: Mapping[str, Any]) -> Row:
         for metric in _asked(outcome)
     )
     note = "" if outcome["held"] else " **(missed: " + ", ".join(_missed(outcome)) + ")**"
-    return (f"`{outcome['scenario']}`", THREATS[outcome["attack"]].threat(), answers, measured + note)
+    threat = THREATS[outcome["attack"]].threat()
+    return (f"`{outcome['scenario']}`", threat, answers, measured + note, str(len(outcome["seeds"])))
 
 
 def _asked(outcome: Mapping[str, Any]) -> list[str]:
