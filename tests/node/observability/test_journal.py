@@ -179,9 +179,9 @@ def test_how_many_tokens_were_masked_stands_beside_how_many_were_trained_on(jour
 
 def test_what_a_filter_stopped_and_what_was_passed_over_is_said(journal):
     waits(journal, group(1), group(2))
-    journal.chosen(choices(stopped=[(group(1), "equation")], not_drawn=[(group(2), NotDrawn.UNTRUSTED)]))
+    journal.chosen(choices(stopped=[(group(1), "equation")], not_drawn=[(group(2), NotDrawn.STRANGERS)]))
     assert [(each.fate, each.why) for each in journal.groups(10)] == [
-        (Fate.WAITS, NotDrawn.UNTRUSTED),
+        (Fate.WAITS, NotDrawn.STRANGERS),
         (Fate.LEFT_OUT, "equation filter"),
     ]
 
