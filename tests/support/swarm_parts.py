@@ -26,7 +26,7 @@ TRAINING = TrainReport(
     groups={
         "local/0": GroupReport(300),
         "local/1": GroupReport(refused=Refusal.TOO_LONG),
-        "a/10/0/0": GroupReport(200, 40, rejected={3: "min-token-prob"}, agreement={3: False}),
+        "a/10/0/0": GroupReport(200, 40, rejected={3: "min-token-prob"}),
     },
     skipped="no group has an advantage",
     seconds=2.0,

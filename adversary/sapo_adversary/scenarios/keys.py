@@ -21,7 +21,7 @@ SCENARIOS: Mapping[str, Sequence[int]] = {
     "poison-drift-adaptive": KEYS,
     "poison-paraphrase": KEYS,
     "poison-alternate": (64,),
-    "poison-frame": (64,),
+    "poison-frame": (1, 64),
     "strangers": (0,),
     "strangers-sybils": (3, 64, 512),
     "flood": (10, 64, 1024),

@@ -81,7 +81,7 @@ class LearnerOptions:
     max_completion_bytes: int = 1024
     filters: tuple[str, ...] = ()
     """The filters of FILTERS that the node applies to external correct completions. The learner applies
-    `min-token-prob` and `answer-likelihood`, and measures what `gradient-agreement` needs."""
+    `min-token-prob` and `answer-likelihood`."""
     read_only: bool = False
     """The checkpoints are those of a node that may be running: the newest is read, and all of them left as they are."""
 
@@ -175,10 +175,6 @@ class GroupReport:
     rejected: Mapping[int, FilterName] = field(default_factory=dict)
     """The correct completions of an external group that a filter of the learner rejected, by number, and
     that filter. `min-token-prob` masks only a part of a completion.
-    """
-    agreement: Mapping[int, bool] = field(default_factory=dict)
-    """Whether one step on the local gradient makes a correct completion of an external group more probable, by number.
-    Empty without the filter `gradient-agreement`, and before there is a local gradient.
     """
 
 

@@ -173,6 +173,7 @@ class PendingQueue:
         )
         if taken is None:
             return None
+        message: bytes
         tier, link, peer, message = taken
         self._change(tier, link, peer, -1)
-        return bytes(message)
+        return message

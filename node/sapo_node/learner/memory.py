@@ -54,11 +54,10 @@ class Estimate:
     weights: int
     """The weights of the model, and the fp32 copies of trained weights."""
     optimizer: int
-    """Adam's moments and, for the filter `gradient-agreement`, the mean of local gradients."""
+    """Adam's moments."""
     gradients: int
     activations: int
-    """The larger of two: training on one micro-batch, logits included, or Adam's update. For the filter
-    `gradient-agreement` also a copy of the trained weights."""
+    """The larger of two: training on one micro-batch, logits included, or Adam's update."""
     sampling: int
     """The cache of keys and values, the logits, and the memory for reading the prompts."""
 
@@ -108,15 +107,13 @@ def estimate(options: LearnerOptions) -> Estimate:
         policy.model.tie_weights()
         trained = [value for _, value in policy.trainable()]
         in_fp32 = sum(4 * value.numel() for value in trained)
-        own = in_fp32 if "gradient-agreement" in options.filters else 0
         copies = sum(4 * value.numel() for value in trained if value.dtype != torch.float32)
-        # Adam keeps two moments of each weight. While it updates, it needs the memory of one moment more. The filter
-        # `gradient-agreement` keeps a mean of gradients. It undoes its trial step with a copy of the weights.
+        # Adam keeps two moments of each weight. While it updates, it needs the memory of one moment more.
         return Estimate(
             weights=_bytes([*policy.model.parameters(), *policy.model.buffers()]) + copies,
-            optimizer=2 * in_fp32 + own,
+            optimizer=2 * in_fp32,
             gradients=in_fp32,
-            activations=max(int(SLACK * _training(policy, options)), in_fp32) + own,
+            activations=max(int(SLACK * _training(policy, options)), in_fp32),
             sampling=int(SLACK * _sampling(policy, options)),
         )
 

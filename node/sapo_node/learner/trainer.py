@@ -28,7 +28,6 @@ from sapo_node.groups.messages import (
 )
 from sapo_node.learner import filters, grpo
 from sapo_node.learner.batch import MicroBatch, Refused, Row, completion_logits, micro_batches, rows_of
-from sapo_node.learner.lookahead import LocalGradient
 from sapo_node.learner.model import Policy, Unreadable
 
 MAX_GRAD_NORM = 1.0
@@ -42,11 +41,9 @@ class _GroupTally:
     masked: int = 0
     refused: Refusal | None = None
     rejected: dict[int, FilterName] = field(default_factory=dict)
-    agreement: dict[int, bool] = field(default_factory=dict)
 
     def report(self) -> GroupReport:
-        rejected, agreement = dict(sorted(self.rejected.items())), dict(sorted(self.agreement.items()))
-        return GroupReport(self.tokens, self.masked, self.refused, rejected, agreement)
+        return GroupReport(self.tokens, self.masked, self.refused, dict(sorted(self.rejected.items())))
 
 
 @dataclass(slots=True)
@@ -59,12 +56,6 @@ class _Tally:
     entropy: float = 0.0
     local_tokens: int = 0
     external_tokens: int = 0
-
-    def hear(self, batch: MicroBatch, agrees: Tensor) -> None:
-        """Record whether the local gradient makes each correct completion of a micro-batch more probable, (B,)."""
-        for row, each in zip(batch.rows, agrees.tolist(), strict=True):
-            if row.advantage > 0:
-                self.groups[row.group].agreement[row.number] = each
 
     def give_up(self) -> None:
         """No update was made of what was added up."""
@@ -87,9 +78,6 @@ class Trainer:
         self._warmup = options.warmup
         self._max_tokens = options.max_tokens
         self._filters = frozenset(options.filters)
-        self._own = None
-        if "gradient-agreement" in self._filters:
-            self._own = LocalGradient(self.parameters, self.optimizer, options)
         self._denominator = float(options.groups * options.completions * options.max_tokens)
 
     def train(self, request: TrainRequest) -> TrainReport:
@@ -160,14 +148,10 @@ class Trainer:
                 and row.completion
                 and grpo.counts(row.advantage, external=external, objective=objective)
             ]
-            batches = list(micro_batches(self.policy, counted))
-            later = self._after_own_step(batches) if external else None
-            for place, batch in enumerate(batches):
+            for batch in micro_batches(self.policy, counted):
                 logits = completion_logits(self.policy, batch)
                 logprobs = grpo.token_logprobs(logits, batch.targets)
                 weights = self._weights(batch, logprobs)
-                if later:
-                    tally.hear(batch, later[place] >= _logprob(batch, logprobs.detach()))
                 if external:
                     passes, rejected = filters.passing(self._filters, batch, logprobs.detach())
                     weights = weights * passes
@@ -179,26 +163,6 @@ class Trainer:
                 loss = grpo.policy_loss(inputs, self._denominator)
                 loss.backward()  # type: ignore[no-untyped-call]
                 _count(tally, batch, weights, logits.detach(), loss.item())
-
-    @torch.no_grad()
-    def _after_own_step(self, external: Sequence[MicroBatch]) -> list[Tensor]:
-        """Return how probable others' completions are after a step of what own ones teach, whose gradients stand now:
-        (B,) of each batch. Nothing where the filter that asks is off, or too little was learnt to say.
-        """
-        if self._own is None:
-            return []
-        self._own.observe()
-        if not external or not self._own.known:
-            return []
-        try:
-            with self._own.step():
-                self.publish()
-                return [
-                    _logprob(batch, grpo.token_logprobs(completion_logits(self.policy, batch), batch.targets))
-                    for batch in external
-                ]
-        finally:
-            self.publish()
 
     def _weights(self, batch: MicroBatch, logprobs: Tensor) -> Tensor:
         """Return the (B, T) token weights."""
@@ -237,11 +201,6 @@ def _hand_over(held: nn.Parameter, value: Tensor) -> None:
     gradient = value.grad.float()
     held.grad = gradient if held.grad is None else held.grad.add_(gradient)
     value.grad = None
-
-
-def _logprob(batch: MicroBatch, logprobs: Tensor) -> Tensor:
-    """Return the log-probability of what is taught of each completion: (B, T) to (B,)."""
-    return (logprobs * batch.trained).sum(1)
 
 
 def _count(tally: _Tally, batch: MicroBatch, weights: Tensor, logits: Tensor, loss: float) -> None:

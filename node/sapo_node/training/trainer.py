@@ -154,7 +154,11 @@ class Trainer:
             return None
         self._take_backs.begin(peers, restored=start, replayed=end, reason=reason, phrase=phrase, at=self._now())
         await self.recover()
-        return self._take_backs.newest()
+        taken = self._take_backs.newest()
+        if not taken.failure:
+            # Else the next alarm would find no newer checkpoint than the restored one, and replay these steps once more.
+            await self.checkpoint()
+        return taken
 
     def _commit(self, local: Sequence[LocalGroup], external: Sequence[WeightedGroup]) -> int:
         groups = [

@@ -47,20 +47,27 @@ def test_a_liar_that_is_forgotten_when_it_goes_lies_on():
 NEW_KEYS = {"count": 20, "options": {"alive": 2, "turns": 2}}
 
 
-def test_all_keys_of_a_liar_together_get_the_newcomers_share():
-    assert poison(attacked("new-keys", **NEW_KEYS), "new-keys") <= 0.1
+def test_nothing_false_of_new_keys_is_trained_on():
+    record = attacked("new-keys", **NEW_KEYS)
+    assert violations(record) == 0
+    assert refused(record, "false claim") >= 100
 
 
-def test_without_the_newcomers_share_new_keys_take_more():
-    assert poison(attacked("new-keys", without=("untrusted class",), **NEW_KEYS), "new-keys") >= 0.15
+def test_without_reverification_the_false_claims_of_new_keys_are_trained_on():
+    assert violations(attacked("new-keys", without=("re-verification",), **NEW_KEYS)) >= 100
 
 
 @pytest.mark.parametrize("padding", [0, 32, 960])
-def test_sybils_that_do_not_wait_get_the_newcomers_share_however_long_their_texts(padding):
-    record = attacked("sybil", count=4, seconds=38.0, options={"padding": padding})
-    assert poison(record, "sybil") <= 0.1
+def test_sybils_do_not_take_most_of_a_swarm_however_long_their_texts(padding):
+    assert poison(attacked("sybil", count=4, seconds=38.0, options={"padding": padding}), "sybil") <= 0.5
 
 
-def test_without_the_newcomers_share_sybils_take_most():
+def test_sixteen_times_as_many_keys_give_sybils_no_more():
+    few = poison(attacked("sybil", count=4, seconds=38.0), "sybil")
+    many = poison(attacked("sybil", count=64, seconds=38.0, links=4, acts_every=32.0), "sybil")
+    assert abs(many - few) <= 0.1
+
+
+def test_where_everybody_measures_sybils_take_most():
     without = ("untrusted class", "measured by the healthy")
-    assert poison(attacked("sybil", count=4, seconds=38.0, without=without), "sybil") >= 0.3
+    assert poison(attacked("sybil", count=4, seconds=38.0, without=without), "sybil") >= 0.7

@@ -7,12 +7,12 @@ def test_who_picks_questions_is_refused_other_epochs_and_other_counters():
     record = attacked("cherry-pick")
     assert refused(record, "outside the epoch window") > 0
     assert refused(record, "issuer over its quota") > 0
-    assert poison(record, "cherry-pick") <= 0.1
+    assert poison(record, "cherry-pick") <= 0.15
 
 
 def test_without_a_window_picked_questions_take_the_place_of_others():
     record = attacked("cherry-pick", without=("epoch window", "untrusted class"))
-    assert poison(record, "cherry-pick") >= 0.15
+    assert poison(record, "cherry-pick") >= 0.3
 
 
 BEARERS = {"honest": 8, "count": 3, "degree": 2}

@@ -29,7 +29,6 @@ REPORTS = st.builds(
     masked=st.integers(0, 10**6),
     refused=st.none() | st.sampled_from(Refusal),
     rejected=st.dictionaries(st.integers(0, 63), st.sampled_from(FILTERS)),
-    agreement=st.dictionaries(st.integers(0, 63), st.booleans()),
 )
 FIGURE = st.none() | st.floats(allow_nan=False, allow_infinity=False)
 

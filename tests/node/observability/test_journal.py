@@ -135,10 +135,10 @@ def test_a_group_that_was_trained_on_says_which_answers_a_filter_kept_out(journa
 def test_a_group_of_which_filters_kept_out_every_token_is_left_out_by_the_one_that_kept_out_most(journal):
     waits(journal, group())
     weighted = WeightedGroup(group(), 1.0, (1.0,) * 4 + (-1.0,) * 4)
-    kept_out = {0: "answer-likelihood", 1: "gradient-agreement", 2: "gradient-agreement", 3: "gradient-agreement"}
+    kept_out = {0: "answer-likelihood", 1: "equation", 2: "equation", 3: "equation"}
     journal.chosen(choices(external=[trained(weighted, 0, kept_out=kept_out)]))
     [entry] = journal.groups(10)
-    assert (entry.fate, entry.why, entry.step) == (Fate.LEFT_OUT, "gradient-agreement filter", None)
+    assert (entry.fate, entry.why, entry.step) == (Fate.LEFT_OUT, "equation filter", None)
 
 
 def test_what_the_learner_kept_out_stands_beside_what_the_texts_did():

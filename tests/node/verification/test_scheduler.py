@@ -167,6 +167,16 @@ def test_a_peer_that_connects_again_and_again_under_fresh_keys_is_one_link(autho
     assert 200 < turns[name(stays)] < 312
 
 
+def test_all_links_from_before_a_restart_are_one(author, pending_queue, database, manifest, rng):
+    *gone, stays = [replace(author, key=Ed25519PrivateKey.from_private_bytes(bytes([n]) * 32)) for n in range(1, 65)]
+    for each in gone:
+        pending_queue.put(one_group(each), link=name(each), tier=Tier.STRANGER)
+    again = PendingQueue(database, manifest, rng=rng)
+    again.put(one_group(stays), link=name(stays), tier=Tier.STRANGER)
+    drawn = [again.draw(Tier.STRANGER).opened.issuer for _ in range(8)]
+    assert stays.issuer in drawn
+
+
 def test_a_link_has_as_many_turns_with_64_keys_as_with_one(author, pending_queue):
     """One link brings the rollouts of 64 keys, and seven bring those of one each: 256 of 2,048 turns, within noise."""
     keys = [replace(author, key=Ed25519PrivateKey.from_private_bytes(bytes([n]) * 32)) for n in range(1, 72)]
