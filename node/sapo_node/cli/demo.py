@@ -15,7 +15,7 @@ from pathlib import Path
 
 import click
 import trio
-from rich.console import Console
+from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
@@ -171,13 +171,12 @@ class Demo:
             live.update(self._table())
             await trio.sleep(0.5)
 
-    def _table(self) -> Table:
+    def _table(self) -> Group:
         started = [member for member in self.members if member.session]
         honest = [member.session["peer_id"] for member in started]
         pages = "  ".join(member.session["page"] for member in started)
         exchange = exchange_line([first_external(member, self.members) for member in self.members])
-        caption = f"{exchange}\nthe nodes' pages, while the demo runs: {pages}"
-        table = Table(caption=caption, caption_justify="left", box=None, padding=(0, 2, 0, 0), pad_edge=False)
+        table = Table(box=None, header_style="dim", padding=(0, 2, 0, 0), pad_edge=False)
         table.add_column("node")
         for name in ("round", "reward", *_FIGURES):
             table.add_column(name, justify="right")
@@ -194,7 +193,7 @@ class Demo:
                 f"{states_of([member], self.band)[BANNED]} of {len(self.band)}",
                 Text(str(poison), style="red" if poison else "green"),
             )
-        return table
+        return Group(table, exchange, Text(f"the nodes' pages, while the demo runs: {pages}", style="dim"))
 
     async def _evaluate(self, member: Member | None) -> Json:
         """Measure held-out pass@1 with the command `sapo-node eval`."""
