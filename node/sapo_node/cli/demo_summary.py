@@ -144,9 +144,12 @@ def _of_member(member: Member, members: Sequence[Member], before: Json, after: J
 
 def print_summary(summary: Json, console: Console) -> None:
     """Print a summary as a table and lines."""
-    table = Table(title="held-out pass@1 with 95 % intervals", title_justify="left", box=None)
-    for name in ("honest node", "held-out before", "after", "external groups", "external tokens"):
-        table.add_column(name, justify="left" if name == "honest node" else "right")
+    console.print("held-out pass@1 with 95 % intervals", style="italic")
+    table = Table(box=None, header_style="dim", padding=(0, 2, 0, 0), pad_edge=False)
+    for name in ("honest\nnode", "\nheld-out before", "\nafter"):
+        table.add_column(name)
+    for name in ("external\ngroups", "external\ntokens"):
+        table.add_column(name, justify="right")
     for node in summary["honest"]:
         table.add_row(
             short(node["peer"]),

@@ -58,7 +58,7 @@ def test_rounds_before_the_swarm_was_complete_do_not_count(tmp_path):
 def test_the_table_tells_text_of_honest_strangers_from_text_of_malicious_keys(tmp_path):
     peers = [("good2", "untrusted", 30), ("bad1", "banned", 0), ("bad2", "untrusted", 10)]
     text = shown(tmp_path, member(1, at=0, rounds=[(1, 4)], peers=peers), member(2, at=0), rounds=60)
-    assert text.splitlines()[2].split() == "node 1 0 of 60 0.000 4 30% 2 1 of 3 10".split()
+    assert " ".join(text.splitlines()[2].split()) == "node 1 0 of 60 0.000 4 30% 2 1 of 3 10"
 
 
 def test_the_table_of_nodes_that_have_not_started_has_no_figures(tmp_path):
