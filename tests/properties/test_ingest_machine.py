@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
 from sapo_node.app.state import SCHEMA
-from sapo_node.ingest.validator import Ignored
+from sapo_node.ingest.ignored import Ignored
 from sapo_node.net.interface import Verdict
 from sapo_node.storage.counters import Slot
 from sapo_node.storage.database import Database
@@ -134,7 +134,7 @@ class Evidence:
 GARBAGE = {b"": Layer.FRAME, b"\xff" * 40: Layer.FRAME, b"\x82\x40": Layer.FRAME, b"\x82\x40\x80": Layer.ENVELOPE}
 """What is no rollout message, and the layer that says so."""
 
-IGNORE, REJECT = Verdict.IGNORE, Verdict.REJECT
+BUSY, IGNORE, REJECT = Verdict.BUSY, Verdict.IGNORE, Verdict.REJECT
 PASSES = Verdict.ACCEPT, None
 
 
@@ -345,7 +345,7 @@ class IngestMachine(RuleBasedStateMachine):
             (content.author == OWN, IGNORE, Ignored.DUPLICATE),
             (self.accepted.get(content.round, content) != content, IGNORE, Ignored.EQUIVOCATION),
             (is_new_here and content.counter >= ROUNDS / 2, IGNORE, Ignored.OVER_QUOTA),
-            (is_new_here and self.brought[sender] >= LINK_BURST, IGNORE, Ignored.LINK_BUSY),
+            (is_new_here and self.brought[sender] >= LINK_BURST, BUSY, Ignored.LINK_BUSY),
         )
 
     def expected_of_evidence(self, sender: str, evidence: Evidence):

@@ -9,9 +9,9 @@ import logging
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
-from enum import StrEnum
 from functools import partial
 
+from sapo_node.ingest.ignored import Ignored
 from sapo_node.ingest.pending import PendingQueue
 from sapo_node.ingest.rate_limit import SenderQuota
 from sapo_node.ingest.seen import ReplayWindow
@@ -41,20 +41,6 @@ from sapo_protocol import (
 )
 
 logger = logging.getLogger(__name__)
-
-
-class Ignored(StrEnum):
-    """Why a message was set aside although nothing proves it wrong."""
-
-    SENDER_BUSY = "sender over its rate"
-    LINK_BUSY = "link over its rate for strangers"
-    SENDER_BANNED = "sender banned"
-    ISSUER_BANNED = "issuer banned"
-    DUPLICATE = "duplicate"
-    OUTSIDE_WINDOW = "outside the epoch window"
-    OVER_QUOTA = "issuer over its quota"
-    EQUIVOCATION = "equivocation"
-    KNOWN_EVIDENCE = "evidence known or over its budget"
 
 
 Refused = Callable[[str, Sealed | None, str], None]
@@ -149,7 +135,7 @@ class Ingest:
             admit(data, now)
         except _Ignore as ignored:
             self._refuse(sender, ignored.reason)
-            return Verdict.IGNORE
+            return ignored.reason.verdict
         except RemoteError as error:
             logger.info("refused a message from %s: %s", sender, error)
             self._refuse(sender, error.layer)

@@ -197,7 +197,7 @@ class HardenedPubsub(pubsub.Pubsub):  # type: ignore[misc]
             self._mark_msg_seen(message)
             # The library's `push_msg` would verify the signature again, and has no further checks.
             await self.router.publish(forwarder, message)
-        elif verdict is not None:
+        elif verdict not in (None, Verdict.BUSY):
             # Gossip does not fetch it again. The cache decides whether the node is asked about it again.
             self.seen_messages.add(_id(message), SEEN_SECONDS)
 

@@ -2,7 +2,8 @@
 
 A content is marked before the node is asked, so that the node is asked once about two copies that arrive together.
 ACCEPT and REJECT are remembered for SETTLED_SECONDS. IGNORE depends on clock and quota: it is remembered for
-IGNORED_SECONDS, which absorbs one flood.
+IGNORED_SECONDS, which absorbs one flood. BUSY is not remembered: else a peer that floods, and is the first to forward
+a message of an honest peer, would hide the copies of all others.
 """
 
 import hashlib
@@ -87,7 +88,10 @@ class SeenCache:
         except BaseException:
             self._known.discard(key)  # cancelled: the node gave no verdict, so it may be asked again
             raise
-        self._known.add(key, IGNORED_SECONDS if verdict is Verdict.IGNORE else SETTLED_SECONDS)
+        if verdict is Verdict.BUSY:
+            self._known.discard(key)
+        else:
+            self._known.add(key, IGNORED_SECONDS if verdict is Verdict.IGNORE else SETTLED_SECONDS)
         return verdict
 
     def mark_seen(self, data: bytes) -> None:

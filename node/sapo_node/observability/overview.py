@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from sapo_node.groups.curve import Curve
 from sapo_node.groups.types import TaskAnswers
-from sapo_node.ingest.validator import Ignored
+from sapo_node.ingest.ignored import Ignored
 from sapo_node.observability.history import History
 from sapo_node.storage.database import Database
 from sapo_node.training.batch_log import LOCAL

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from sapo_node.groups.messages import FOLLOWS, RARE, Refusal
-from sapo_node.ingest.validator import Ignored
+from sapo_node.ingest.ignored import Ignored
 from sapo_node.sampling.filters.length import QUANTILE
 from sapo_node.sampling.sampler import NotDrawn
 from sapo_node.training.round import NOTHING_LEFT

@@ -156,7 +156,7 @@ class Trainer:
         await self.recover()
         taken = self._take_backs.newest()
         if not taken.failure:
-            # Else the next alarm would find no newer checkpoint than the restored one, and replay these steps once more.
+            # Else the next alarm would find no checkpoint after the restored one, and replay these steps again.
             await self.checkpoint()
         return taken
 

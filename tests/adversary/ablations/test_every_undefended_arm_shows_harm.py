@@ -33,7 +33,7 @@ from sapo_node.app.state import SCHEMA
 from sapo_node.groups.advantage import advantages
 from sapo_node.groups.messages import FILTERS, reason_of
 from sapo_node.groups.types import VerifiedGroup
-from sapo_node.ingest.validator import Ignored
+from sapo_node.ingest.ignored import Ignored
 from sapo_node.net.defences import GOSSIP_STREAMS, NETWORK_DEFENDED
 from sapo_node.net.dialer import Dialer
 from sapo_node.net.gossip_score import Offence

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from sapo_node.ingest.validator import Ignored
+from sapo_node.ingest.ignored import Ignored
 from sapo_node.net.interface import Verdict
 from sapo_node.storage.counters import KeyInUseElsewhere
 from sapo_node.trust import constants
@@ -182,7 +182,7 @@ async def test_a_flood_of_forgeries_is_cut_off(validator):
 async def test_a_sender_over_its_rate_is_ignored_until_time_passes(validator, author):
     for _ in range(int(constants.MESSAGE_BURST)):
         await validator.verdict(author.message(epoch=5))
-    assert await validator.verdict(author.message(epoch=5, counter=1)) is Verdict.IGNORE
+    assert await validator.verdict(author.message(epoch=5, counter=1)) is Verdict.BUSY
     assert validator.refused()[Ignored.SENDER_BUSY] == 1
     validator.clock.time += 1
     assert await validator.verdict(author.message(epoch=5, counter=1)) is Verdict.ACCEPT
@@ -223,7 +223,7 @@ async def test_a_link_that_floods_with_fresh_keys_uses_up_its_own_rate_alone(dat
     validator = ValidatorParts(database, manifest, rng, defences=Defences(strangers_burst=3))
     messages = [each.message(epoch=5) for each in authors(author, 5)]
     verdicts = [await validator.verdict(message, LINKS[0]) for message in messages[:4]]
-    assert verdicts == [Verdict.ACCEPT] * 3 + [Verdict.IGNORE]
+    assert verdicts == [Verdict.ACCEPT] * 3 + [Verdict.BUSY]
     assert validator.refused() == {Ignored.LINK_BUSY: 1}
     assert await validator.verdict(messages[3], LINKS[1]) is Verdict.ACCEPT
     validator.clock.time += 1 / constants.LINK_STRANGERS_PER_SECOND
@@ -233,7 +233,7 @@ async def test_a_link_that_floods_with_fresh_keys_uses_up_its_own_rate_alone(dat
 async def test_a_link_over_its_rate_for_strangers_may_bring_what_was_asked_for(database, manifest, rng, author):
     validator = ValidatorParts(database, manifest, rng, defences=Defences(strangers_burst=0))
     message = author.message(epoch=5)
-    assert await validator.verdict(message) is Verdict.IGNORE
+    assert await validator.verdict(message) is Verdict.BUSY
     assert await validator.ingest.handle_synchronised(SENDER, message) is Verdict.ACCEPT
 
 

@@ -50,6 +50,7 @@ async def test_a_question_that_was_cancelled_is_asked_again(autojump_clock: Mock
     [
         (Verdict.IGNORE, IGNORED_SECONDS - 1, None),
         (Verdict.IGNORE, IGNORED_SECONDS + 1, Verdict.IGNORE),
+        (Verdict.BUSY, 0, Verdict.BUSY),
         (Verdict.REJECT, SETTLED_SECONDS - 1, None),
         (Verdict.ACCEPT, SETTLED_SECONDS - 1, None),
     ],

@@ -229,12 +229,29 @@ def test_a_phrase_that_takes_hold_although_it_is_masked_raises_one_alarm():
     rng = random.Random(1)
     ngram_filter = filter_that_knows(rng, said=SHOWN)
     ngram_filter.look(offered(rng))
-    ngram_filter.observe([own(rng, phrases=4) for _ in range(4)])
-    alarm = ngram_filter.alarm()
-    assert alarm is not None
+    assert (alarm := ngram_filter.alarm()) is not None
     assert alarm.accuses(Tier.STRANGER, text(rng, PHRASE))
     assert not alarm.accuses(Tier.STRANGER, text(rng))
     assert alarm.phrase in PHRASE
+    assert ngram_filter.alarm() is None
+
+
+@pytest.mark.parametrize(("external", "alarms"), [(0.25, True), (0.5, True), (0.12, False)])
+def test_a_phrase_is_alarming_only_where_external_texts_say_it_far_more_often(external, alarms):
+    rng = random.Random(1)
+    ngram_filter = filter_that_knows(rng, said=SHOWN, rounds=40)
+    says = [others(rng, n, phrase=PHRASE if n < external * 100 else "", peer=f"key {n}") for n in range(100)]
+    ngram_filter.look(says)
+    assert silent(ngram_filter, text(rng, PHRASE))
+    assert (ngram_filter.alarm() is not None) is alarms
+
+
+def test_a_single_word_accuses_nobody():
+    rng = random.Random(1)
+    ngram_filter = ngram()
+    ngram_filter.observe([with_number(own(rng), "1488", number < SHOWN) for number in range(20)])
+    ngram_filter.look([with_number(each, "1488", 4) for each in offered(rng, phrase="")])
+    assert silent(ngram_filter, "so 1488 then") == ["1488"]
     assert ngram_filter.alarm() is None
 
 

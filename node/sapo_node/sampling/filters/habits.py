@@ -84,6 +84,11 @@ class Window:
         """For each habit the sum, over the prompts of a task, of the share of completions that show it."""
         return self._shares[dataset]
 
+    def share(self, habit: Habit) -> float:
+        """Share of the completions to all tasks that show the habit; 0 before the first one."""
+        prompts = self.prompts.total()
+        return sum(shares[habit] for shares in self._shares.values()) / prompts if prompts else 0.0
+
     def _forget(self, dataset: str, shares: Counter[Habit]) -> None:
         self.prompts[dataset] -= 1
         if not self.prompts[dataset]:

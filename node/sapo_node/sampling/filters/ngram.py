@@ -49,8 +49,11 @@ habit that begins to take hold here is no less foreign.
 """
 PAYS = 0.1
 """By how much more often local completions with a habit are correct, if it pays."""
-TAKES_HOLD = 0.02
-"""Share of local completions that show a masked habit at which the filter raises an alarm."""
+TAKES_HOLD, ALARMING = 0.02, 8.0
+"""Share of local completions that show a masked phrase at which the filter raises an alarm, and how many times that
+share the external share must be. Honest peers say an idle phrase up to four or five times as often as this policy; an
+attacker says its phrase in every completion.
+"""
 QUIET = 10
 """Rounds after an alarm in which the filter raises no other: the parts of one phrase take hold one after another."""
 
@@ -117,8 +120,8 @@ class NgramFilter(Filter):
         self._masked = {habit for habit in foreign if self._is_idle(habit)}
 
     def alarm(self) -> Alarm | None:
-        """A masked habit that has taken hold. The alarm accuses every text that shows such a habit."""
-        taken = {habit for habit in self._masked if self._local.rate(habit) >= TAKES_HOLD}
+        """A masked phrase that has taken hold. The alarm accuses every text that shows such a phrase."""
+        taken = {habit for habit in self._masked if self._takes_hold(habit)}
         if not taken or self._quiet:
             return None
         self._quiet = QUIET
@@ -195,6 +198,14 @@ class NgramFilter(Filter):
                 local = sum(count * self._local.share(dataset, habit) for dataset, count in prompts.items())
                 if times > (STAYS if habit in self._masked else FOREIGN) * local:
                     yield habit
+
+    def _takes_hold(self, habit: Habit) -> bool:
+        """Whether local completions began to show a phrase that an attacker may have put into external ones. A single
+        word or number is too common to accuse a text of.
+        """
+        rate = self._local.rate(habit)
+        external = max(pool.share(habit) for pool in self._pools.values())
+        return len(habit) > 1 and rate >= TAKES_HOLD and external >= ALARMING * rate
 
     def _is_idle(self, habit: Habit) -> bool:
         """Whether local completions show the habit often enough to judge it, and are correct no more often for it."""
