@@ -7,6 +7,7 @@ import time
 import pytest
 
 from processes import PATIENCE, RunningProcess, write_swarm
+from sapo_node.trust.constants import STRANGERS_SHARE
 
 GUESSING = """
 import sys
@@ -30,6 +31,20 @@ def test_two_nodes_train_on_each_others_groups_over_several_shards(tmp_path):
         with RunningProcess(tmp_path / "b", *arguments, "--bootstrap", address) as second:
             for node in (first, second):
                 node.until(lambda event: event["event"] == "round" and event["external"] > 0)
+
+
+def test_a_stranger_is_learnt_from_within_a_few_rounds_of_contact(tmp_path):
+    swarm, config = write_swarm(tmp_path / "pair.toml"), tmp_path / "node.toml"
+    config.write_text("eval_every = 0\n")
+    arguments = ("--swarm", swarm, "--config", config)
+    with RunningProcess(tmp_path / "a", *arguments) as first:
+        address = first.until_event("started")["addresses"][0]
+        first.until_round(8)
+        with RunningProcess(tmp_path / "b", *arguments, "--bootstrap", address) as second:
+            rounds = [second.until_round(1) for _ in range(6)]
+    assert any(each["external"] > 0 for each in rounds)
+    assert rounds[-1]["strangers_share"] > STRANGERS_SHARE
+    assert [peer["tier"] for peer in rounds[-1]["peers"]] == ["stranger"]
 
 
 def test_a_node_that_does_not_train_relays_between_two_that_do_not_know_each_other(tmp_path):

@@ -1,4 +1,8 @@
-"""`sapo-node demo`: runs three honest nodes and a malicious one as processes on loopback, and prints the results."""
+"""`sapo-node demo`: runs three honest nodes and a band of malicious keys on loopback, and prints the results.
+
+The honest nodes name nobody in `trusted`: all peers are strangers to them. The band is one process with one libp2p host
+and MALICIOUS_KEYS signing keys.
+"""
 
 import json
 import subprocess
@@ -11,19 +15,33 @@ from pathlib import Path
 
 import click
 import trio
-from rich.console import Console
+from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from sapo_node.cli.demo_summary import Json, Member, print_summary, refused_by, seen_by, summarise
+from sapo_node.cli.demo_summary import (
+    BANNED,
+    Json,
+    Member,
+    exchange_line,
+    first_external,
+    print_summary,
+    refused_by,
+    states_of,
+    summarise,
+    trained_on,
+)
 from sapo_protocol import LocalError, load_manifest, render_manifest
 
-HONEST = 3
+HONEST, MALICIOUS_KEYS = 3, 64
 EPOCH_SECONDS, MAX_ROUNDS = 20, 240
 """Seconds of an epoch, and its most rounds. Epochs are short so that peers can become healthy within minutes."""
 _START_SECONDS = 120.0
-_POLLUTER_INTERVAL = 2.0
+_FIGURES = ("external\ngroups", "external\ntokens", "left\nout", "malicious\nkeys banned", "malicious\ntokens")
+"""Columns of the table: what a node trained on, what it did not, and what the malicious keys came to."""
+_MALICIOUS_SECONDS = 2.0
+"""Seconds between two messages of the band."""
 
 
 class Demo:
@@ -42,11 +60,11 @@ class Demo:
         )
         self._swarm.write_text(render_manifest(demo))
         self.members: list[Member] = []
-        self.polluter = ""
+        self.band: list[str] = []
+        """Peer ids of the malicious keys."""
 
     async def run(self) -> Json:
         """Run the whole demo and return its summary."""
-        before = await self._evaluate(None)
         async with trio.open_nursery() as nursery:
             with Live(console=self._console, refresh_per_second=2, transient=False) as live:
                 nursery.start_soon(self._show, live)
@@ -58,8 +76,9 @@ class Demo:
                     await member.process.wait()
                 live.update(self._table())
             nursery.cancel_scope.cancel()
+        # The seed policy is evaluated last: who starts the demo sees nodes learn, and does not wait for figures first.
         after = {member.name: await self._evaluate(member) for member in self.members}
-        return summarise(self.members, self.polluter, before, after)
+        return summarise(self.members, self.band, await self._evaluate(None), after)
 
     async def _start(self, nursery: trio.Nursery) -> None:
         """Start all nodes. The first node is the bootstrap peer of the others."""
@@ -67,13 +86,17 @@ class Demo:
         bootstrap = ["--bootstrap", first.session["addresses"][0]]
         # Started by its name: this package must not import the adversary package.
         command = [sys.executable, "-m", "sapo_adversary.live", "--swarm", str(self._swarm)]
-        command += ["--key", str(self._folder / "polluter.key"), "--interval", str(_POLLUTER_INTERVAL), *bootstrap]
-        polluter = await self._start_process(nursery, command)
-        assert polluter.stdout is not None
-        started = await polluter.stdout.receive_some()
-        if not started:
-            raise LocalError(f"the malicious node of the demo ended early: {self._said()}")
-        self.polluter = json.loads(started)["peer_id"]
+        command += ["--key", str(self._folder / "malicious.key"), "--keys", str(MALICIOUS_KEYS)]
+        command += ["--interval", str(_MALICIOUS_SECONDS), *bootstrap]
+        band = await self._start_process(nursery, command)
+        assert band.stdout is not None
+        started = b""
+        while not started.endswith(b"\n"):
+            part = await band.stdout.receive_some()
+            if not part:
+                raise LocalError(f"the malicious keys of the demo ended early: {self._said()}")
+            started += part
+        self.band = json.loads(started)["peers"]
         await self._start_members(nursery, range(2, HONEST + 1), bootstrap)
 
     async def _start_members(self, nursery: trio.Nursery, numbers: Iterable[int], bootstrap: list[str]) -> list[Member]:
@@ -139,7 +162,7 @@ class Demo:
             member.started.set()
         if event["event"] == "round":
             member.last = event
-            member.external += event["external"]
+            member.rounds.append((event["at"], event["external"]))
         if "counts" in event:
             member.knows = event
 
@@ -148,26 +171,29 @@ class Demo:
             live.update(self._table())
             await trio.sleep(0.5)
 
-    def _table(self) -> Table:
-        pages = "  ".join(member.session["page"] for member in self.members if member.session)
-        table = Table(
-            *("node", "round", "reward", "external trained", "accepted", "left out", "malicious node"),
-            caption=f"the nodes' pages, while the demo runs: {pages}",
-            caption_justify="left",
-        )
+    def _table(self) -> Group:
+        started = [member for member in self.members if member.session]
+        honest = [member.session["peer_id"] for member in started]
+        pages = "  ".join(member.session["page"] for member in started)
+        exchange = exchange_line([first_external(member, self.members) for member in self.members])
+        table = Table(box=None, header_style="dim", padding=(0, 2, 0, 0), pad_edge=False)
+        table.add_column("node")
+        for name in ("round", "reward", *_FIGURES):
+            table.add_column(name, justify="right")
         for member in self.members:
-            polluter = seen_by(member, self.polluter)
+            poison = trained_on(member, self.band)
             table.add_row(
                 member.name,
                 # A node that has played its rounds continues until the slowest node has played its own.
                 f"{min(member.played, self._rounds)} of {self._rounds}",
                 f"{member.last.get('reward', 0):.3f}",
                 str(member.external),
-                str(member.knows.get("counts", {}).get("accepted", 0)),
+                f"{trained_on(member, honest) / max(1, member.tokens):.0%}",
                 str(sum(refused_by(member).values())),
-                Text(f"{polluter['state']}, {polluter['trained_tokens']} tokens trained", style=_style(polluter)),
+                f"{states_of([member], self.band)[BANNED]} of {len(self.band)}",
+                Text(str(poison), style="red" if poison else "green"),
             )
-        return table
+        return Group(table, exchange, Text(f"the nodes' pages, while the demo runs: {pages}", style="dim"))
 
     async def _evaluate(self, member: Member | None) -> Json:
         """Measure held-out pass@1 with the command `sapo-node eval`."""
@@ -183,10 +209,6 @@ class Demo:
             raise LocalError(f"{what} could not be evaluated; the line above says why")
         result: Json = json.loads(done.stdout)
         return result
-
-
-def _style(polluter: Json) -> str:
-    return "red" if polluter["state"] == "banned" else "yellow"
 
 
 def run_demo(*, rounds: int, prompts: int, json_output: bool) -> None:

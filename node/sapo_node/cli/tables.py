@@ -80,17 +80,25 @@ def answer_table(answers: list[TaskAnswers]) -> Table:
 def _peers(view: Overview, shown: int) -> RenderableType:
     if not view.peers:
         return Text("no peers known yet; until it finds some, this node is alone", style="dim")
-    return peer_table(view, view.peers[:shown])
+    table = peer_table(view, view.peers[:shown])
+    if view.strangers_share is None:
+        return table
+    return Group(table, Text(f"strangers may fill {view.strangers_share:.0%} of the external groups", style="dim"))
 
 
 def peer_table(view: Overview, peers: list[PeerView], *, shorten: bool = True) -> Table:
     """Return a table of peers with their state and their share of all tokens that the node trained on."""
     total = view.own_tokens + view.other_tokens
     connected = set(view.session.get("connected", ()))
-    table = Table("peer", "state", "trust", "verified", "waiting", "trained groups", "share of tokens", expand=True)
+    table = Table(box=None, header_style="dim", padding=(0, 2, 0, 0), pad_edge=False)
+    for name in ("peer", "tier", "state"):
+        table.add_column(name, no_wrap=True)
+    for name in ("trust", "verified", "waiting", "trained groups", "share of tokens"):
+        table.add_column(name, justify="right")
     for peer in peers:
         table.add_row(
             (short(peer.peer) if shorten else peer.peer) + (" ●" if peer.peer in connected else ""),
+            peer.tier,
             Text(peer.state, style=_STATE_STYLE[peer.state]),
             f"{peer.trust:.2f}",
             str(peer.verified),
@@ -99,6 +107,16 @@ def peer_table(view: Overview, peers: list[PeerView], *, shorten: bool = True) -
             f"{peer.trained_tokens / total:.1%}" if total else "-",
         )
     return table
+
+
+def tier_line(view: Overview) -> Text:
+    """Return a line that says what the peers of each tier get."""
+    share = "" if view.strangers_share is None else f", and may fill {view.strangers_share:.0%} of the external groups"
+    return Text(
+        "friends and proven peers have places of their own in queue and verification; "
+        f"strangers are drawn by lottery over links{share}",
+        style="dim",
+    )
 
 
 def _counts(view: Overview) -> RenderableType:

@@ -122,6 +122,7 @@ def peer(database: Database, name: str, manifest: Manifest) -> Told:
         lines += _of_filters([each for each in entries if each.fate is fate]) if fate is Fate.TRAINED else _reason(why)
     facts = {
         "peer": account.peer,
+        "tier": account.tier.value,
         "state": account.state.value,
         "named": account.named,
         "offences": [asdict(each) for each in offences],
@@ -174,8 +175,8 @@ def _of_account(
     if ends is not None:
         seen.append(f"banned until {moment(ends)}")
     state = (
-        f"State: {account.state}, trust {account.trust:.2f}: groups that held weigh {evidence.good:.1f}, "
-        f"offences {evidence.bad:.1f} (what is long ago weighs less)."
+        f"State: {account.state}; tier: {account.tier}; trust {account.trust:.2f}: "
+        f"groups that held weigh {evidence.good:.1f}, offences {evidence.bad:.1f} (what is long ago weighs less)."
     )
     lines = [state, f"Seen of it: {'; '.join(seen)}."]
     if has_equivocated:

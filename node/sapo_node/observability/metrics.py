@@ -39,6 +39,11 @@ METRICS: Mapping[str, Metric] = {
         "external groups of which at least one token was trained on", lambda r: r.external, gauge="external_groups"
     ),
     "drawn": Metric("external groups in the batch", lambda r: r.drawn, gauge="drawn_groups"),
+    "strangers_share": Metric(
+        "part of the external groups of the next round that strangers may fill",
+        lambda r: r.strangers_share,
+        gauge="strangers_share",
+    ),
     "external_weight": Metric(
         "mean weight in the loss of the external groups of the batch",
         lambda r: r.training.external_weight,

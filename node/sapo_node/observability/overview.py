@@ -40,6 +40,8 @@ class PeerView:
     """One peer."""
 
     peer: str
+    tier: str
+    """`friend`, `proven` or `stranger`."""
     state: str
     trust: float
     verified: int
@@ -68,6 +70,8 @@ class Overview:
     """Those trained on most and those who offended most."""
     states: dict[str, int]
     """How many peers are known, by state."""
+    strangers_share: float | None
+    """The part of the external groups that strangers may fill; None before the first round."""
     own_tokens: int
     """Tokens trained on that this node generated itself."""
     other_tokens: int
@@ -94,16 +98,18 @@ def at_rest(view: Overview) -> Overview:
 def overview(database: Database, *, rounds: int = LAST_ROUNDS, peers: int | None = SHOWN_PEERS) -> Overview:
     """Gather everything, with so many of the last rounds and of the peers, or all; reads only."""
     history = History(database)
+    last_rounds = history.rounds(rounds)
     [(tokens,)] = database.rows("SELECT coalesce(sum(tokens), 0) FROM trained")
     (own,) = database.row("SELECT tokens FROM trained WHERE peer = ?", LOCAL) or (0,)
     return Overview(
         history.session(),
         history.curve(CURVE_POINTS),
         history.evaluations(),
-        history.rounds(rounds),
+        last_rounds,
         history.counts(),
         _peers(database, peers),
         states(database),
+        last_rounds[-1].get("strangers_share") if last_rounds else None,
         own,
         tokens - own,
         history.answers(),
@@ -132,4 +138,13 @@ def _peer(database: Database, peer: str) -> PeerView:
     account = account_of(database, peer)
     groups, tokens = database.row("SELECT groups, tokens FROM trained WHERE peer = ?", peer) or (0, 0)
     [(waiting,)] = database.rows("SELECT count(*) FROM pool WHERE peer = ?", peer)
-    return PeerView(peer, account.state.value, round(account.trust, 3), account.earned, waiting, groups, tokens)
+    return PeerView(
+        peer,
+        account.tier.value,
+        account.state.value,
+        round(account.trust, 3),
+        account.earned,
+        waiting,
+        groups,
+        tokens,
+    )

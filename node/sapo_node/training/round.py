@@ -48,6 +48,8 @@ class RoundReport:
     """External groups of which at least one token was trained on."""
     drawn: int
     """External groups in the batch: those of `external`, and those of which the learner left nothing."""
+    strangers_share: float
+    """The part of the external groups of the next round that strangers may fill, between 0 and 1."""
     seconds: dict[Phase, float]
     """Wall time by phase."""
     training: TrainReport
@@ -182,6 +184,7 @@ class Rounds:
             local=len(local),
             external=sum(each.report.tokens > 0 for each in trained),
             drawn=len(trained),
+            strangers_share=self._external.strangers_share,
             seconds=watch.seconds,
             training=training,
         )

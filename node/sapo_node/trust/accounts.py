@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from sapo_node.storage.database import Database
-from sapo_node.trust.constants import Evidence, Fact, PeerState
+from sapo_node.trust.constants import Evidence, Fact, PeerState, Tier
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS ledger (
@@ -43,6 +43,11 @@ class Account:
 
     named: bool = False
     """Whether `state` is the operator's word."""
+
+    @property
+    def tier(self) -> Tier:
+        """How the node came to know the peer."""
+        return Tier.of(self.state, named=self.named)
 
     @property
     def trust(self) -> float:

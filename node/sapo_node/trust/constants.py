@@ -58,6 +58,13 @@ class Tier(StrEnum):
     STRANGER = "stranger"
     """Everybody else."""
 
+    @classmethod
+    def of(cls, state: PeerState, *, named: bool) -> "Tier":
+        """The tier of a peer in a state; `named` says whether the state is the operator's word."""
+        if state is not PeerState.HEALTHY:
+            return cls.STRANGER
+        return cls.FRIEND if named else cls.PROVEN
+
 
 OFFENCE = {
     Fact.FALSE_CLAIM: 1.0,

@@ -91,9 +91,7 @@ class Ledger:
 
     def tier(self, peer: str) -> Tier:
         """The tier of a peer: FRIEND by the operator's word, PROVEN by what it earned, else STRANGER."""
-        if self._named.get(peer) is PeerState.HEALTHY:
-            return Tier.FRIEND
-        return Tier.PROVEN if self.state(peer) is PeerState.HEALTHY else Tier.STRANGER
+        return Tier.of(self.state(peer), named=peer in self._named)
 
     def accounts(self) -> tuple[Account, ...]:
         """All peers of whom anything is known."""

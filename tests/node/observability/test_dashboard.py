@@ -27,7 +27,7 @@ from swarm_parts import TRAINING
 
 LOCAL = ("127.0.0.1", 0)
 MANIFEST = load_manifest("starter")
-REPORT = RoundReport(3, 5, 1, 1_800_000_000.0, True, 0.25, 2, 4, 1, 1, {"generate": 1.0, "train": 2.0}, TRAINING)
+REPORT = RoundReport(3, 5, 1, 1_800_000_000.0, True, 0.25, 2, 4, 1, 1, 0.75, {"generate": 1.0, "train": 2.0}, TRAINING)
 EVIL = "<img src=x onerror=\"document.title='taken'\"><script>document.title='taken'</script>"
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser")
 
@@ -83,6 +83,13 @@ async def test_the_state_is_what_status_tells_and_more(page, database):
     assert state["peers"][0]["state"] == "untrusted"
     assert state["health"] == {"sandbox": "all layers hold"}
     assert state["refused"] == [{"why": "harmless", "count": 3, "kind": "left out", "means": "", "change": ""}]
+
+
+async def test_the_state_has_the_tier_of_each_peer_and_the_strangers_share(page, database):
+    fill(database, "harmless")
+    History(database).record(REPORT)
+    state = (await page.get("/api/state")).json()
+    assert (state["peers"][0]["tier"], state["strangers_share"]) == ("stranger", 0.75)
 
 
 async def test_groups_come_with_what_became_of_them_and_why(page, database):
@@ -161,6 +168,11 @@ async def test_metrics_are_in_the_form_of_prometheus(page, database):
     assert 'sapo_peers{state="untrusted"} 1.0' in text
 
 
+async def test_the_strangers_share_is_a_metric(page, database):
+    History(database).record(REPORT)
+    assert "sapo_strangers_share 0.75" in (await page.get("/metrics")).text
+
+
 async def test_every_metric_is_documented(page, database):
     fill(database, "harmless")
     documented = (Path(__file__).parents[3] / "docs" / "metrics.md").read_text()
@@ -236,6 +248,7 @@ def test_any_other_place_is_refused(text):
 @pytest.mark.skipif(BROWSER is None, reason="needs Chromium, as `scripts/system-packages browser` installs it")
 async def test_what_peers_wrote_is_text_in_a_browser_whatever_it_says(page, database, tmp_path):
     fill(database)
+    History(database).record(REPORT)
     flags = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
     command = [BROWSER, *flags, f"--user-data-dir={tmp_path}", "--virtual-time-budget=6000", "--dump-dom"]
     with trio.fail_after(100):
@@ -243,6 +256,7 @@ async def test_what_peers_wrote_is_text_in_a_browser_whatever_it_says(page, data
     shown = done.stdout.decode()
     assert "<title>sapo-node</title>" in shown
     assert "took back 1 group of 1 peer since round 0" in shown
+    assert "Strangers may fill 75 % of the external groups." in shown
     assert shown.count("&lt;img src=x onerror=") >= 8 + 4
     assert "<img" not in shown
     assert shown.count("<script") == 1

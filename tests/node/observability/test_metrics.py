@@ -24,7 +24,7 @@ from sapo_node.storage.counters import Counters
 from sapo_node.storage.keys import Identity
 from sapo_node.training.evaluation import HeldOut
 from sapo_node.training.round import RoundReport
-from sapo_node.trust.constants import Fact
+from sapo_node.trust.constants import STRANGERS_SHARE, Fact
 from sapo_node.trust.ledger import Ledger
 from swarm_parts import TRAINING, KnowingScorer, Oracle
 
@@ -39,6 +39,7 @@ REPORT = RoundReport(
     local=4,
     external=1,
     drawn=2,
+    strangers_share=0.75,
     seconds={"generate": 1.0, "train": 2.0},
     training=TRAINING,
 )
@@ -56,6 +57,7 @@ def test_every_metric_is_the_figure_it_names():
         "informative": 2,
         "external": 1,
         "drawn": 2,
+        "strangers_share": 0.75,
         "external_weight": 0.7,
         "loss": -0.5,
         "grad_norm": 1.25,
@@ -228,6 +230,7 @@ async def test_a_round_tells_its_phases_in_order(manifest, database, key_is_new,
     phases = ["generate", *shares, "verify", "train"]
     assert told == 2 * [each for phase in phases for each in (phase, None)]
     assert [list(report.seconds) for report in reports] == [phases, phases]
+    assert reports[-1].strangers_share == STRANGERS_SHARE  # heard of none, so the share has not risen
 
 
 async def publish(_topic, _message):

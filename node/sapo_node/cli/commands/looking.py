@@ -14,7 +14,7 @@ from sapo_node.app.config import Config, load_config, render_config
 from sapo_node.app.state import is_running, read_database
 from sapo_node.cli.commands.options import as_json, configured, database_of, place_of, write_file
 from sapo_node.cli.commands.wire import show_proof
-from sapo_node.cli.tables import peer_table, render
+from sapo_node.cli.tables import peer_table, render, tier_line
 from sapo_node.cli.terminal import Terminal
 from sapo_node.observability import explain
 from sapo_node.observability.history import History
@@ -25,7 +25,6 @@ from sapo_protocol import LocalError, load_manifest
 _POLL_SECONDS = 0.5
 _WIDE = 120
 """Columns of a terminal from which the table shows whole peer ids."""
-
 
 _KEYS = "\b\nmetrics of a round:\n" + "\n".join(f"  {name:<16}{each.meaning}" for name, each in METRICS.items())
 
@@ -110,8 +109,11 @@ def _list_peers(config: Config, *, json_output: bool) -> None:
         click.echo(json.dumps([{**asdict(peer), "connected": peer.peer in connected} for peer in view.peers]))
         return
     terminal = Terminal()
-    table = peer_table(view, view.peers, shorten=terminal.width < _WIDE)
-    terminal.print(table if view.peers else "no peers known yet")
+    if not view.peers:
+        terminal.print("no peers known yet")
+        return
+    terminal.print(tier_line(view))
+    terminal.print(peer_table(view, view.peers, shorten=terminal.width < _WIDE))
 
 
 def _show_evidence(config: Config, peer: str, output: Path | None, *, json_output: bool) -> None:

@@ -76,10 +76,14 @@ def start(config: Config, *, rounds: int | None, passphrase: str | None, json_ou
 @click.option("--prompts", type=click.IntRange(1), default=32, show_default=True, help="Held-out prompts per task.")
 @as_json
 def demo(*, rounds: int, prompts: int, json_output: bool) -> None:
-    """Run a swarm on this machine: three honest nodes and one malicious node.
+    """Run a swarm on this machine: three honest nodes, and 64 malicious keys behind one link.
 
-    Four processes connect over libp2p on loopback. The fourth makes false claims, copies other peers' text and sends
-    garbage. At the end the demo prints the held-out pass@1 of the honest nodes before and after, how many messages
-    were refused for which reason, and the malicious node's share of the trained tokens.
+    The processes connect over libp2p on loopback. No honest node names another in `trusted`: all peers are strangers
+    to it. The malicious keys take turns, and claim rewards that their completions did not earn.
+
+    The table shows for each honest node which part of the trained tokens is of external groups, how many malicious
+    keys it has banned, and how many of their tokens it trained on. Below the table stands how many rounds and seconds
+    after contact the honest nodes first trained on external groups. At the end the demo prints the held-out pass@1
+    of the honest nodes before and after, and how many messages and groups were left out for which reason.
     """
     run_demo(rounds=rounds, prompts=prompts, json_output=json_output)

@@ -146,6 +146,8 @@ async function aboutPeer(peer) {
 function showPeers(state) {
   const connected = new Set(state.session.connected || []);
   const total = state.own_tokens + state.other_tokens;
+  const strangers = state.strangers_share;
+  $("strangers-share").textContent = strangers === null ? "" : `Strangers may fill ${Math.round(100 * strangers)} % of the external groups.`;
   const body = document.querySelector("#peers tbody");
   const focused = document.activeElement && document.activeElement.dataset ? document.activeElement.dataset.peer : undefined;
   const rows = state.peers.slice(0, 50).map((each) => {
@@ -156,11 +158,11 @@ function showPeers(state) {
     const share = total ? each.trained_tokens / total : 0;
     const bar = make("span", share ? "bar" : "");
     if (share) bar.style.width = `${(8 * share).toFixed(2)}rem`;
-    return make("tr", "", make("td", "", button), make("td", each.state, each.state), ...[each.trust.toFixed(2), each.verified, each.waiting, each.trained_groups].map((value) => make("td", "number", value)), make("td", "", bar, percent(share)));
+    return make("tr", "", make("td", "", button), make("td", "", each.tier), make("td", each.state, each.state), ...[each.trust.toFixed(2), each.verified, each.waiting, each.trained_groups].map((value) => make("td", "number", value)), make("td", "", bar, percent(share)));
   });
   if (!rows.length) {
     const cell = make("td", "empty", "No peers heard of yet: this node is alone until it finds some.");
-    cell.colSpan = 7;
+    cell.colSpan = 8;
     rows.push(make("tr", "", cell));
   }
   body.replaceChildren(...rows);

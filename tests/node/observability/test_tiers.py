@@ -1,0 +1,58 @@
+"""The tier of each peer and the strangers' share, as a node shows them."""
+
+import json
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+
+from sapo_node.cli.tables import render, tier_line
+from sapo_node.observability.history import History
+from sapo_node.observability.overview import overview
+from sapo_node.training.round import RoundReport
+from sapo_node.trust.constants import EARNED_PER_EPOCH, HEALTHY_AFTER, Fact
+from sapo_node.trust.ledger import Ledger
+from swarm_parts import TRAINING
+
+REPORT = RoundReport(3, 5, 1, 1_800_000_000.0, True, 0.25, 2, 4, 1, 1, 0.75, {"train": 2.0}, TRAINING)
+SHARE = "may fill 75% of the external groups"
+
+
+def text_of(shown):
+    console = Console(width=200)
+    with console.capture() as capture:
+        console.print(shown)
+    return capture.get()
+
+
+def test_each_peer_is_shown_with_the_tier_that_the_ledger_gives_it(database):
+    ledger = Ledger(database, trusted=["friend"], banned=["banned"])
+    ledger.report("stranger", Fact.VERIFIED_GROUP)
+    for epoch in range(1, HEALTHY_AFTER // EARNED_PER_EPOCH + 1):
+        ledger.at(epoch)
+        for _ in range(EARNED_PER_EPOCH):
+            ledger.report("proven", Fact.VERIFIED_GROUP)
+    ledger.at(epoch + 1)
+    shown = {each.peer: each.tier for each in overview(database).peers}
+    assert shown == {"friend": "friend", "proven": "proven", "stranger": "stranger", "banned": "stranger"}
+    assert shown == {peer: ledger.tier(peer) for peer in shown}
+
+
+def test_the_strangers_share_is_that_of_the_last_round(database):
+    for step, share in ((1, 0.25), (2, 0.75)):
+        History(database).record(replace(REPORT, step=step, strangers_share=share))
+    view = overview(database)
+    assert view.strangers_share == 0.75
+    Ledger(database).report("peer", Fact.VERIFIED_GROUP)
+    assert f"strangers {SHARE}" in text_of(render(overview(database)))
+    assert SHARE in text_of(tier_line(view))
+
+
+@pytest.mark.parametrize("rounds", [[], [{"step": 1, "reward": 0.5}]])
+def test_a_node_without_rounds_and_rounds_of_an_older_version_have_no_share(database, rounds):
+    for each in rounds:
+        database.execute("INSERT INTO rounds VALUES (?, ?, ?)", each["step"], each["reward"], json.dumps(each))
+    database.execute("INSERT INTO curve VALUES (1, 1, 1, 0.5, '{}')")
+    view = overview(database)
+    assert view.strangers_share is None
+    assert "external groups" not in text_of(tier_line(view))
