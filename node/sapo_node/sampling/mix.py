@@ -109,7 +109,7 @@ class Fixed:
 class _State:
     own: RunningMean
     others: RunningMean
-    supply: RunningMean
+    supply: int
     external: int
     bound: float
 
@@ -127,7 +127,9 @@ class Auto:
         """`local` is I, `pass_rates` the node's measure of itself."""
         self._local = local
         self._pass_rates = pass_rates
-        self._own, self._others, self._supply = RunningMean(), RunningMean(), RunningMean()
+        self._own, self._others = RunningMean(), RunningMean()
+        self._supply = 0
+        """Groups that the last round had to draw from, at most MAX_EXTERNAL."""
         self._external = 0
         self._bound = float(MAX_EXTERNAL)
 
@@ -142,7 +144,7 @@ class Auto:
         self._own.add(self._worth(local), len(local))
         if reference:
             self._others.add(self._worth(reference), len(reference))
-        self._supply.add(min(supply, MAX_EXTERNAL))
+        self._supply = min(supply, MAX_EXTERNAL)
         self._bound = min(MAX_EXTERNAL, self._bound + RECOVERY)
         target = self._target()
         if abs(target - self._external) >= STEP:
@@ -169,9 +171,9 @@ class Auto:
         return sum(advantage for group in weighed for advantage in group if advantage > 0)
 
     def _target(self) -> float:
-        own, others, supply = (mean.value or 0.0 for mean in (self._own, self._others, self._supply))
+        own, others = (mean.value or 0.0 for mean in (self._own, self._others))
         wanted = MAX_EXTERNAL * min(1.0, others / max(own, LITTLE))
-        return min(wanted, self._bound, supply)
+        return min(wanted, self._bound, self._supply)
 
 
 def ratio_of(local: int, external: int | Literal["auto"], pass_rates: PassRates) -> LocalExternalRatio:
