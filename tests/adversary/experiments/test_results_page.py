@@ -35,11 +35,24 @@ def test_the_page_names_the_command_and_shows_the_table_and_the_picture(name):
     assert f"](pictures/{file}.svg)" in LEARNING
 
 
+GONE = "gradient-agreement"
+"""A filter that the nodes of some kept summaries had, and that there is no more; docs/learning.md says of which."""
+
+
+def as_today(value):
+    """A configuration without the filter that is gone, and without the arm that left it out alone."""
+    if isinstance(value, list):
+        return [as_today(each) for each in value if each != GONE]
+    if isinstance(value, dict):
+        return {key: as_today(each) for key, each in value.items() if GONE not in key}
+    return value
+
+
 @pytest.mark.parametrize("name", KEPT)
 def test_a_kept_summary_is_of_the_experiment_as_its_file_says(name):
     summary, experiment = summary_of(name), load_experiment(name)
-    assert summary["config"] == json.loads(json.dumps(experiment.table))
-    assert list(summary["arms"]) == list(experiment.arms)
+    assert as_today(summary["config"]) == json.loads(json.dumps(experiment.table))
+    assert [arm for arm in summary["arms"] if GONE not in arm] == list(experiment.arms)
     assert {len(figures["cumulative"]) for figures in summary["arms"].values()} == {len(experiment.seeds)}
 
 
