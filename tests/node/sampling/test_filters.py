@@ -1,13 +1,14 @@
 """What a right answer must be, besides right, before it teaches."""
 
 import random
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sampled_texts import Own, others, own
 from sapo_node.groups.advantage import advantages
 from sapo_node.groups.types import VerifiedGroup
 from sapo_node.learner import filters
@@ -16,43 +17,6 @@ from sapo_node.sampling.filters.equation import steps_hold
 from sapo_node.sampling.filters.length import KNOWN, LengthFilter
 from sapo_node.sampling.pass_rates import PassRates
 from sapo_protocol import Completion, Finish
-
-WORDS = ["so", "thus", "hence", "then", "well", "now", "look", "here", "note", "that", "this", "all", "day", "long"]
-PHRASE = "hail the swarm"
-
-
-@dataclass(frozen=True)
-class Own:
-    """What of an own group is looked at."""
-
-    dataset: str
-    completions: tuple[Completion, ...]
-    rewards: tuple[bool, ...]
-
-
-def text(rng, phrase=""):
-    said = " ".join(rng.choices(WORDS, k=3))
-    return f"{phrase} {said} {rng.randrange(99)} <answer>{rng.randrange(99)}</answer>"
-
-
-def own(rng, *, phrases=0, right=True, dataset="products", answers=8):
-    """A group of one's own, of which so many answers say the phrase; `right` is of the others."""
-    texts = [text(rng, PHRASE if n < phrases else "") for n in range(answers)]
-    rewards = tuple(right if n >= phrases else True for n in range(answers))
-    return Own(dataset, tuple(Completion(each, Finish.STOP) for each in texts), rewards)
-
-
-def others(rng, counter, *, phrase="", peer="a", dataset="products"):
-    """A group of a peer's, half right; its right answers say the phrase."""
-    rewards = tuple(n < 4 for n in range(8))
-    completions = tuple(Completion(text(rng, phrase if right else ""), Finish.STOP) for right in rewards)
-    return VerifiedGroup(peer, 10, counter, 0, dataset, "?", completions, rewards)
-
-
-def with_number(group, number, answers):
-    """The same, so many of its answers with a number before them."""
-    said = (replace(each, text=f"{number} {each.text}") for each in group.completions[:answers])
-    return replace(group, completions=(*said, *group.completions[answers:]))
 
 
 @pytest.mark.parametrize(

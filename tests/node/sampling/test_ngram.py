@@ -1,54 +1,15 @@
 """The n-gram filter judges texts: a phrase is masked whoever says it, and under however many keys."""
 
 import random
-from dataclasses import dataclass, replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sapo_node.groups.types import VerifiedGroup
+from sampled_texts import PHRASE, others, own, text, with_number
 from sapo_node.sampling.filters.habits import LOCAL_WINDOW, habits_of
 from sapo_node.sampling.filters.ngram import CORRECT, PEERS, REMEMBERED, SHOWN, NgramFilter
 from sapo_node.trust.constants import Tier
-from sapo_protocol import Completion, Finish
-
-WORDS = ["so", "thus", "hence", "then", "well", "now", "look", "here", "note", "that", "this", "all", "day", "long"]
-PHRASE = "hail the swarm"
-
-
-@dataclass(frozen=True)
-class Own:
-    """What of an own group is looked at."""
-
-    dataset: str
-    completions: tuple[Completion, ...]
-    rewards: tuple[bool, ...]
-
-
-def text(rng, phrase=""):
-    said = " ".join(rng.choices(WORDS, k=3))
-    return f"{phrase} {said} {rng.randrange(99)} <answer>{rng.randrange(99)}</answer>"
-
-
-def own(rng, *, phrases=0, right=True, dataset="products", answers=8):
-    """A group of one's own, of which so many answers say the phrase; `right` is of the others."""
-    texts = [text(rng, PHRASE if n < phrases else "") for n in range(answers)]
-    rewards = tuple(right if n >= phrases else True for n in range(answers))
-    return Own(dataset, tuple(Completion(each, Finish.STOP) for each in texts), rewards)
-
-
-def others(rng, counter, *, phrase="", peer="a", dataset="products"):
-    """A group of a peer's, half right; its right answers say the phrase."""
-    rewards = tuple(n < 4 for n in range(8))
-    completions = tuple(Completion(text(rng, phrase if right else ""), Finish.STOP) for right in rewards)
-    return VerifiedGroup(peer, 10, counter, 0, dataset, "?", completions, rewards)
-
-
-def with_number(group, number, answers):
-    """The same, so many of its answers with a number before them."""
-    said = (replace(each, text=f"{number} {each.text}") for each in group.completions[:answers])
-    return replace(group, completions=(*said, *group.completions[answers:]))
 
 
 def ngram():
