@@ -68,7 +68,7 @@ def summary_of(results: Results) -> dict[str, Any]:
 
 
 def _played(results: Results) -> dict[str, Any]:
-    """Of a matrix."""
+    """The summary of a matrix."""
     if "by_keys" in results:
         return {"by_keys": results["by_keys"]}
     outcomes = [_outcome(each) for each in results["outcomes"]]

@@ -31,8 +31,8 @@ from sapo_protocol import Manifest, epoch_at, evidence_topic, load_manifest, rol
 
 
 def band_of(identity: Identity, count: int) -> list[Key]:
-    """So many signing keys. One key is the host's own. Several are derived from it, and the host's own then signs no
-    message: a node that bans one of them keeps the link.
+    """Make `count` signing keys. A single key is the key of the host. Several keys are derived from it, and the key of
+    the host then signs no message: a node that bans a derived key keeps the link to the host.
     """
     if count == 1:
         return [Key(identity.public_key, identity.sign)]

@@ -11,7 +11,7 @@ PHRASE = "hail the swarm"
 
 @dataclass(frozen=True)
 class Own:
-    """What of an own group is looked at."""
+    """The fields of a local group that filters read."""
 
     dataset: str
     completions: tuple[Completion, ...]

@@ -1,9 +1,9 @@
 """Rollouts that are signed and well-formed but not yet verified: bounded, and drawn by lottery, never first-come.
 
 Each tier has places of its own (PENDING_ROLLOUTS), so that strangers never take those of a friend. Inside a tier the
-queue charges the link: the peer that brought a rollout, whoever signed it. Keys cost nothing, and a link does. Of a
-rollout whose bodies came apart it is the peer that brought the last ones: a peer that forwards bare envelopes faster
-than others forward whole messages must not have those on its link.
+queue charges the link: the peer that brought a rollout, whoever signed it. Keys cost nothing, and a link does. If the
+bodies of a rollout came in several messages, its link is the peer that brought the last bodies. Else a peer that
+forwards bare envelopes faster than other peers forward whole messages would have their rollouts on its link.
 
 - All links that have ended are one. Else a peer that connects again and again under fresh keys would be as many links.
 - A full tier drops the oldest rollout of the issuer that holds most on the link that holds most.

@@ -1,8 +1,8 @@
 """Alarms: the signs that this policy has learnt something harmful, and which groups they accuse.
 
-An alarm has three effects. The share of strangers in the next rounds is halved (`exposure`), the bound of J is halved
-(`mix`), and the steps since the older checkpoint are taken back and replayed without the accused groups
-(`sapo_node.training.take_back`).
+An alarm halves the share of strangers in the next rounds (`exposure`). The node then takes back the steps since the
+older checkpoint, and replays them without the accused groups (`sapo_node.training.take_back`). An alarm of
+`RewardWatch` also halves the bound of J (`mix`).
 
 `RewardWatch` needs no text: it is a CUSUM (Page 1954) over the local reward, which no peer can forge.
 """
@@ -19,7 +19,8 @@ from sapo_node.trust.constants import Tier
 
 SLACK, THRESHOLD = 0.5, 6.0
 """Of the CUSUM, in standard deviations of a round's reward: the fall per round that is no sign of harm, and the sum at
-which the alarm is raised. With these numbers a policy that stays as it is raises one alarm in about 1,300 rounds."""
+which the alarm is raised. If the reward of a policy that stays as it is varies as independent normal noise, it raises
+one alarm in about 2,600 rounds (the approximation of Siegmund 1985 for a one-sided CUSUM)."""
 ALIKE = 0.3
 """Correlation of the completions of one prompt: some prompts of a task are harder than others."""
 _LEAST_VARIANCE = 0.01

@@ -2,8 +2,8 @@
 
     external = ExternalSampler(...)
     split = external.split()                          # I and J
-    chosen = external.choose(pool.groups(), epoch=epoch)
-    alarm = external.observe(local, chosen)           # after the step
+    choice = external.choose(pool.groups(), epoch=epoch)
+    alarm = external.observe(local, choice)           # after the step
     external.save(step)
 
 The parts below learn from rounds, and keep what they learnt through a restart (`memory`): pass rates, filters, the
@@ -37,7 +37,7 @@ class Choice:
 
     drawn: list[WeightedGroup]
     stopped: list[tuple[VerifiedGroup, FilterName]]
-    """Of which a filter left nothing."""
+    """Groups of which a filter left nothing, with the name of the filter."""
     not_drawn: list[tuple[VerifiedGroup, NotDrawn]]
     """On offer, and not drawn this time."""
     reference: Sequence[VerifiedGroup]

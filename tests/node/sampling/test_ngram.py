@@ -25,7 +25,7 @@ def filter_that_knows(rng, *, said, right=True, rounds=10):
 
 
 def silent(ngram_filter, said):
-    """What of a text is not taught."""
+    """The parts of a text that are masked."""
     return [said[begin:end] for begin, end in ngram_filter.mask(said)]
 
 
