@@ -18,7 +18,7 @@ from functools import partial
 from sapo_adversary.attacks.kit import Solution
 from sapo_adversary.seed.texts import STEPS, careful
 from sapo_node.verification.sandbox.messages import Scored, ScoreRequest
-from sapo_node.verification.tasks import Task, build_task, score, task_digest
+from sapo_node.verification.tasks import Task, build_task, score, task_digest, worked_example
 from sapo_protocol import Assignment
 
 REMEMBERED = 50_000
@@ -51,7 +51,9 @@ class SharedScorer:
             if text not in known.rewards:
                 known.rewards[text] = score(request.dataset, known.task, text)
         rewards = tuple(known.rewards[text] for text in request.completions)
-        return Scored(known.task.prompt, known.digest, rewards)
+        example = worked_example(known.task) if request.example else ""
+        correct = bool(example) and score(request.dataset, known.task, example)
+        return Scored(known.task.prompt, known.digest, rewards, example if correct else "")
 
     def solve(self, assignment: Assignment) -> Solution:
         """Everything about an assigned task, for attackers, who know every answer."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import torch
 
 from sapo_node.groups.advantage import advantages
-from sapo_node.groups.messages import GenerateRequest, LearnerOptions, TrainGroup, TrainRequest
+from sapo_node.groups.messages import GenerateRequest, LearnerOptions, Prompt, TrainGroup, TrainRequest
 from sapo_node.learner.generate import generate
 from sapo_node.learner.grpo import CLIP_HIGH, CLIP_LOW
 from sapo_node.learner.model import load
@@ -96,7 +96,9 @@ def run_ours(rewards, rounds):
         items = items_of(number)
         watch.begin()
         with watch.phase("generate"):
-            request = GenerateRequest(tuple(item.task.prompt for item in items), COMPLETIONS, MAX_TOKENS, number)
+            request = GenerateRequest(
+                tuple(Prompt(item.task.prompt) for item in items), COMPLETIONS, MAX_TOKENS, number
+            )
             groups = generate(trainer.policy, request, options.max_completion_bytes)
         with watch.phase("score"):
             scored = [rewards_of(i, [c.text for c in group], rewards) for i, group in zip(items, groups, strict=True)]

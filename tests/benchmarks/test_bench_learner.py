@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from sapo_node.groups.advantage import advantages
-from sapo_node.groups.messages import GenerateRequest, LearnerOptions, TrainGroup, TrainRequest
+from sapo_node.groups.messages import GenerateRequest, LearnerOptions, Prompt, TrainGroup, TrainRequest
 from sapo_node.learner.generate import generate
 from sapo_node.learner.model import load
 from sapo_node.learner.trainer import Trainer
@@ -29,7 +29,7 @@ def a_round(trainer, step, rewards):
         build_task(spec.dataset, spec.config, rng.randrange(2**31)).prompt for spec in rng.choices(specs, k=8)
     )
     started = time.perf_counter()
-    groups = generate(trainer.policy, GenerateRequest(prompts, 8, 80, step), 1024)
+    groups = generate(trainer.policy, GenerateRequest(tuple(map(Prompt, prompts)), 8, 80, step), 1024)
     generated = time.perf_counter()
     batch = tuple(
         TrainGroup("local", prompt, 1.0, advantages(rewards), group)

@@ -7,7 +7,7 @@ import pytest
 import trio
 
 from processes import RunningProcess, write_swarm
-from sapo_node.groups.messages import LearnerOptions
+from sapo_node.groups.messages import LearnerOptions, Prompt
 from sapo_node.learner.client import Learner
 
 pytestmark = pytest.mark.bench
@@ -33,7 +33,7 @@ async def test_the_heartbeat_while_the_learner_trains_against_idle(tmp_path):
 
         async def busy():
             while True:
-                await learner.generate(prompts, completions=8, max_tokens=80, seed=1)
+                await learner.generate([Prompt(each) for each in prompts], completions=8, max_tokens=80, seed=1)
 
         nursery.start_soon(busy)
         training = await lateness(10)

@@ -17,7 +17,7 @@ import pytest
 import trio
 from nacl.signing import VerifyKey
 
-from sapo_node.groups.messages import LearnerOptions
+from sapo_node.groups.messages import LearnerOptions, Prompt
 from sapo_node.learner.client import Learner
 from sapo_node.verification.tasks import build_task, prepare
 from sapo_protocol import (
@@ -140,7 +140,9 @@ async def test_bytes_on_the_wire_against_other_ways_to_write_the_same_round(tmp_
     async with trio.open_nursery() as nursery:
         await nursery.start(learner.run)
         prompts = [item.prompt for item in items]
-        groups = await learner.generate(prompts, completions=manifest.completions, max_tokens=80, seed=1)
+        groups = await learner.generate(
+            [Prompt(each) for each in prompts], completions=manifest.completions, max_tokens=80, seed=1
+        )
         nursery.cancel_scope.cancel()
     texts = [[each.text for each in group] for group in groups]
     bodies = [encode_body(Body(tuple(Completion(each.text, Finish.STOP) for each in group))) for group in groups]

@@ -8,7 +8,7 @@ from typing import Any
 
 from sapo_adversary.seed.texts import CAREFUL_OPENING
 from sapo_node.groups.advantage import advantages
-from sapo_node.groups.messages import GenerateRequest, LearnerOptions, Sampled, TrainGroup, TrainRequest
+from sapo_node.groups.messages import GenerateRequest, LearnerOptions, Prompt, Sampled, TrainGroup, TrainRequest
 from sapo_node.learner.generate import generate
 from sapo_node.learner.model import Policy, load
 from sapo_node.learner.trainer import Trainer
@@ -46,7 +46,7 @@ def pass_rate(
     policy: Policy, tasks: Sequence[Task], *, seed: int, opening: str = "", max_tokens: int = MAX_TOKENS
 ) -> PassRate:
     """Measure held-out pass@1; with an `opening`, of completions that are made to start so."""
-    request = GenerateRequest(tuple(task.prompt for task in tasks), 1, max_tokens, seed)
+    request = GenerateRequest(tuple(Prompt(task.prompt) for task in tasks), 1, max_tokens, seed)
     groups = generate(policy, request, MAX_BYTES, opening=opening)
     right: dict[str, list[bool]] = {}
     for task, [completion] in zip(tasks, groups, strict=True):
@@ -124,7 +124,8 @@ def local_round(trainer: Trainer, specs: Sequence[TaskSpec], step: int, rng: ran
     """Generate, score and train one round; returns the rewards of all completions."""
     drawn = [rng.choice(specs) for _ in range(GROUPS)]
     tasks = [build_task(spec.dataset, spec.config, rng.randrange(ASSIGNED_SEEDS)) for spec in drawn]
-    request = GenerateRequest(tuple(task.prompt for task in tasks), COMPLETIONS, MAX_TOKENS, rng.getrandbits(31))
+    prompts = tuple(Prompt(task.prompt) for task in tasks)
+    request = GenerateRequest(prompts, COMPLETIONS, MAX_TOKENS, rng.getrandbits(31))
     groups, rewards = [], []
     for task, completions in zip(tasks, generate(trainer.policy, request, MAX_BYTES), strict=True):
         marks = [float(score(task.dataset, task, completion.text)) for completion in completions]

@@ -17,7 +17,15 @@ import trio
 from sapo_adversary.scoring import SharedScorer
 from sapo_adversary.simulator.pace import GENERATING, Meter
 from sapo_adversary.simulator.simulation import Simulation
-from sapo_node.groups.messages import ExternalObjective, GroupReport, RequestError, Sampled, TrainGroup, TrainReport
+from sapo_node.groups.messages import (
+    ExternalObjective,
+    GroupReport,
+    Prompt,
+    RequestError,
+    Sampled,
+    TrainGroup,
+    TrainReport,
+)
 from sapo_protocol import Manifest
 
 START = 0.04
@@ -48,14 +56,14 @@ class Bandit:
         return self._step
 
     async def generate(
-        self, prompts: Sequence[str], *, completions: int, max_tokens: int, seed: int
+        self, prompts: Sequence[Prompt], *, completions: int, max_tokens: int, seed: int
     ) -> list[tuple[Sampled, ...]]:
         """G completions for each prompt, correct with the probability of the policy."""
         del max_tokens, seed
         await trio.sleep(self._pace * GENERATING)
         digest = hashlib.sha256(f"{self._seed}/{self._step}".encode()).digest()
         rng = random.Random(digest)  # noqa: S311 - simulation
-        groups = [tuple(self._answer(prompt, rng) for _ in range(completions)) for prompt in prompts]
+        groups = [tuple(self._answer(prompt.text, rng) for _ in range(completions)) for prompt in prompts]
         self.meter.generated_tokens += sum(len(each.text) for group in groups for each in group)
         return groups
 

@@ -31,8 +31,10 @@ class Replaying(SimulatedLearner):
     sharing that is left.
     """
 
-    def __init__(self, simulation: Simulation, manifest: Manifest, number: int, policies: Path) -> None:
-        super().__init__(simulation, manifest, number, policies)
+    def __init__(
+        self, simulation: Simulation, manifest: Manifest, number: int, policies: Path, scorer: SharedScorer
+    ) -> None:
+        super().__init__(simulation, manifest, number, policies, scorer)
         self._rng = random.Random(f"replay/{simulation.seed}/{number}")  # noqa: S311 - simulation
         self._places = simulation.groups - simulation.members[number].local
         self._kept: deque[TrainGroup] = deque(maxlen=KEPT)
@@ -67,7 +69,7 @@ class Oversampling(SimulatedLearner):
     def __init__(
         self, simulation: Simulation, manifest: Manifest, number: int, policies: Path, scorer: SharedScorer
     ) -> None:
-        super().__init__(simulation, manifest, number, policies)
+        super().__init__(simulation, manifest, number, policies, scorer)
         self._rng = random.Random(f"oversample/{simulation.seed}/{number}")  # noqa: S311 - simulation
         self._scorer = scorer
         self._groups = simulation.groups
@@ -82,7 +84,7 @@ class Oversampling(SimulatedLearner):
         weights = [spec.weight for spec in self._manifest.tasks]
         specs = self._rng.choices(self._manifest.tasks, weights, k=count)
         asked = [ScoreRequest(spec.dataset, spec.config, self._rng.randrange(ASSIGNED_SEEDS), ()) for spec in specs]
-        prompts = [self._scorer.result(request).prompt for request in asked]
+        prompts = [self._examples.prompt(each.dataset, self._scorer.result(each).prompt) for each in asked]
         sampled = self.sample(
             prompts, completions=self._manifest.completions, max_tokens=self._max_tokens, purpose="more"
         )
@@ -90,7 +92,7 @@ class Oversampling(SimulatedLearner):
         for request, prompt, group in zip(asked, prompts, sampled, strict=True):
             texts = tuple(each.text for each in group)
             rewards = self._scorer.result(replace(request, completions=texts)).rewards
-            groups.append(TrainGroup("local", prompt, 1.0, advantages(rewards), group))
+            groups.append(TrainGroup("local", prompt.text, 1.0, advantages(rewards), group, examples=prompt.examples))
         return groups
 
 
@@ -101,8 +103,8 @@ def model_for(
     control = simulation.members[number].control
     if control == "oversample":
         return Oversampling(simulation, manifest, number, policies, scorer)
-    kinds = {"": SimulatedLearner, "replay": Replaying, "filter": Filtering}
-    return kinds[control](simulation, manifest, number, policies)
+    kinds: dict[str, type[SimulatedLearner]] = {"": SimulatedLearner, "replay": Replaying, "filter": Filtering}
+    return kinds[control](simulation, manifest, number, policies, scorer)
 
 
 def _on_account_of(groups: Sequence[TrainGroup], report: TrainReport) -> TrainReport:

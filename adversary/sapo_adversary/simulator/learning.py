@@ -14,36 +14,51 @@ import trio
 
 from sapo_adversary.scoring import SharedScorer
 from sapo_adversary.simulator.pace import GENERATING, Meter, Stopwatch
-from sapo_adversary.simulator.simulation import Simulation
+from sapo_adversary.simulator.simulation import NodeSpec, Simulation
 from sapo_node.groups.messages import (
     ExternalObjective,
     GenerateRequest,
     LearnerOptions,
+    Prompt,
     RequestError,
     Sampled,
     TrainGroup,
     TrainReport,
     TrainRequest,
 )
+from sapo_node.groups.prompt import NO_EXAMPLES, Examples
 from sapo_node.learner.checkpoint import KEPT
 from sapo_node.learner.generate import ROWS, generate
 from sapo_node.learner.model import load
 from sapo_node.learner.snapshot import Snapshot
 from sapo_node.learner.trainer import Trainer
 from sapo_node.training.evaluation import heldout_seed
+from sapo_node.verification.examples import example_requests, examples_from
 from sapo_node.verification.sandbox.messages import ScoreRequest
 from sapo_protocol import Manifest
+
+
+def examples_of(spec: NodeSpec, manifest: Manifest, scorer: SharedScorer) -> Examples:
+    """The worked examples that a node's model reads."""
+    if not spec.examples:
+        return NO_EXAMPLES
+    requests = example_requests(manifest, spec.examples)
+    return examples_from(manifest, [scorer.result(each) for each in requests], spec.examples)
 
 
 class SimulatedLearner:
     """Implements `sapo_node.training.trainer.Policy` in this process; `policies` has the prepared ones."""
 
-    def __init__(self, simulation: Simulation, manifest: Manifest, number: int, policies: Path) -> None:
+    def __init__(
+        self, simulation: Simulation, manifest: Manifest, number: int, policies: Path, scorer: SharedScorer
+    ) -> None:
         spec = simulation.members[number]
         options = LearnerOptions(
             checkpoints="",
             model=spec.model if spec.model == "seed" else str(policies / spec.model),
             lora=spec.lora,
+            lora_layers=spec.lora_layers,
+            dtype=spec.dtype,
             device="cpu",
             threads=1,
             learning_rate=spec.learning_rate,
@@ -57,6 +72,7 @@ class SimulatedLearner:
         self._seed = f"{simulation.seed}/{number}"
         self._pace = spec.round_seconds
         self._max_tokens = spec.max_tokens
+        self._examples = examples_of(spec, manifest, scorer)
         self._trainer = Trainer(load(options), options)
         self._checkpoints = deque([Snapshot.of(self._trainer).copy()], maxlen=KEPT)
         self.meter = Meter()
@@ -67,7 +83,7 @@ class SimulatedLearner:
         return self._trainer.step
 
     async def generate(
-        self, prompts: Sequence[str], *, completions: int, max_tokens: int, seed: int
+        self, prompts: Sequence[Prompt], *, completions: int, max_tokens: int, seed: int
     ) -> list[tuple[Sampled, ...]]:
         """G completions for each question."""
         del seed
@@ -75,7 +91,7 @@ class SimulatedLearner:
         return self.sample(prompts, completions=completions, max_tokens=max_tokens, purpose="round")
 
     def sample(
-        self, prompts: Sequence[str], *, completions: int, max_tokens: int, purpose: str
+        self, prompts: Sequence[Prompt], *, completions: int, max_tokens: int, purpose: str
     ) -> list[tuple[Sampled, ...]]:
         """The same without virtual time; `purpose` keeps streams of random numbers apart."""
         with Stopwatch(self.meter):
@@ -113,7 +129,7 @@ class SimulatedLearner:
         right = {spec.dataset: 0 for spec in self._manifest.tasks}
         for start in range(0, len(requests), ROWS):
             chunk = requests[start : start + ROWS]
-            asked = [scorer.result(request).prompt for request in chunk]
+            asked = [self._examples.prompt(each.dataset, scorer.result(each).prompt) for each in chunk]
             answers = self._generate(asked, 1, self._max_tokens, f"held-out/{start}")
             for request, [answer] in zip(chunk, answers, strict=True):
                 scored = ScoreRequest(request.dataset, request.config, request.seed, (answer.text,))
@@ -121,7 +137,7 @@ class SimulatedLearner:
         return {dataset: count / prompts for dataset, count in right.items()}
 
     def _generate(
-        self, prompts: Sequence[str], completions: int, max_tokens: int, purpose: str
+        self, prompts: Sequence[Prompt], completions: int, max_tokens: int, purpose: str
     ) -> list[tuple[Sampled, ...]]:
         digest = hashlib.sha256(f"{self._seed}/{self.step}/{purpose}".encode()).digest()
         seed = int.from_bytes(digest[:4], "big") >> 1

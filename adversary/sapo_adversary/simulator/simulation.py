@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeVar, get_args
 
 from sapo_adversary.attacks.catalogue import ATTACKS, GOSSIP
 from sapo_adversary.files.typed import made, require_options, suggestion
-from sapo_node.groups.messages import FILTERS, ExternalObjective, FilterName, reason_of
+from sapo_node.groups.messages import FILTERS, Dtype, ExternalObjective, FilterName, reason_of
 from sapo_node.sampling.weights import Selection
 from sapo_protocol import LocalError
 
@@ -45,6 +45,9 @@ class NodeSpec:
     model: str = "seed"
     """`seed`, a prepared policy by name, or a model folder."""
     lora: int = 0
+    lora_layers: int = 0
+    dtype: Dtype = "float32"
+    examples: int = 0
     filters: tuple[FilterName, ...] = ()
     """By default none: learning is measured without filters, and their cost in experiments of its own. Scenarios use
     the filters of a node's default configuration."""

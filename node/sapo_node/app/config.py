@@ -4,11 +4,12 @@ import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import platformdirs
 
-from sapo_node.groups.messages import FILTERS, Dtype, ExternalObjective, is_hub_name
+from sapo_node.groups.messages import FILTERS, Auto, Dtype, ExternalObjective, is_hub_name
+from sapo_node.groups.prompt import MAX_EXAMPLES
 from sapo_node.sampling.mix import AUTO, MAX_EXTERNAL
 from sapo_node.sampling.weights import Selection
 from sapo_protocol import LocalError, limits, public_key_of
@@ -17,6 +18,17 @@ from sapo_protocol.toml import read_toml, toml_value
 
 _MAX_BYTES = 8 * 2**20
 """Size limit of a configuration file in bytes, enough for 100,000 trusted peers."""
+
+
+_NUMBER_OR_AUTO: Mapping[str, type] = {
+    "external": int,
+    "lora": int,
+    "lora_layers": int,
+    "examples": int,
+    "max_tokens": int,
+    "learning_rate": float,
+}
+"""The keys that hold a number of this type, or AUTO."""
 
 
 def _key(default: Any, doc: str) -> Any:
@@ -43,7 +55,7 @@ class Config:
     mdns: bool = _key(True, "Find nodes of the same swarm on the local network.")
     train: bool = _key(True, "Train a model. With false the node only verifies and relays.")
     local: int = _key(4, "I: local groups per round. They set the cost of a round.")
-    external: int | Literal["auto"] = _key(
+    external: int | Auto = _key(
         AUTO,
         "J: most external groups per round. A round may have fewer. With `auto` the node chooses J, up to 16: it "
         "compares what a local and an external group are worth to its learning.",
@@ -58,18 +70,32 @@ class Config:
     model: str = _key(
         "seed", "The model: `seed` (in the package), a Hugging Face model folder, or owner/name on the hub."
     )
-    lora: int = _key(0, "Rank of LoRA adapters; 0 trains all weights.")
+    lora: int | Auto = _key(
+        AUTO, "Rank of LoRA adapters; 0 trains all weights. With `auto` the model decides: see docs/your-model.md."
+    )
+    lora_layers: int | Auto = _key(
+        AUTO, "Layers with adapters, counted from the output; 0 gives all layers adapters. `auto` as for `lora`."
+    )
     dtype: Dtype = _key(
-        "float32",
+        AUTO,
         "The number format of the model when it generates and trains: float32 or bfloat16. With bfloat16 the optimizer "
-        "keeps a float32 copy of the trained weights, so that small updates are not lost.",
+        "keeps a float32 copy of the trained weights, so that small updates are not lost. `auto` takes bfloat16 for a "
+        "large model where the processor computes in it.",
+    )
+    examples: int | Auto = _key(
+        AUTO,
+        "Worked examples of the same task that the model reads before each prompt. Peers do not see them. `auto` as "
+        "for `lora`.",
+    )
+    thinking: bool = _key(
+        False, "Whether a model that can think before it answers does so, as Qwen3. It needs many more `max_tokens`."
     )
     gradient_checkpointing: bool = _key(
         False, "Compute activations twice instead of storing them: the same gradients, less memory, more time."
     )
     device: str = _key("auto", "Where the learner runs: auto, cpu, cuda or mps.")
     threads: int = _key(0, "CPU threads of the learner. With 0 it uses all cores but one.")
-    learning_rate: float = _key(1e-4, "Adam's learning rate.")
+    learning_rate: float | Auto = _key(AUTO, "Adam's learning rate. `auto` as for `lora`.")
     warmup: int = _key(0, "Steps over which the learning rate grows to its full value.")
     external_objective: ExternalObjective = _key(
         "positive-only",
@@ -86,7 +112,9 @@ class Config:
         "Filters for correct external completions, against poison: all, some, or none with []. The node trains only "
         "on what passes them. docs/poison.md says what each filter stops.",
     )
-    max_tokens: int = _key(80, "Longest completion this node generates, in tokens of its model.")
+    max_tokens: int | Auto = _key(
+        AUTO, "Longest completion this node generates, in tokens of its model. `auto` as for `lora`."
+    )
     dashboard: str = _key(
         "127.0.0.1:0",
         "HOST:PORT at which the node serves its page; port 0 takes a free port, `off` serves no page. Beyond loopback "
@@ -107,6 +135,8 @@ class Config:
             "local": (1, 16),
             "external": (0, 256),
             "lora": (0, 1024),
+            "lora_layers": (0, 1024),
+            "examples": (0, MAX_EXAMPLES),
             "warmup": (0, 1_000_000),
             "threads": (0, 1024),
             "max_tokens": (1, 65_536),
@@ -114,7 +144,7 @@ class Config:
             "eval_every": (0, 100_000),
         }
         for name, (low, high) in bounds.items():
-            if name == "external" and self.external == AUTO:
+            if getattr(self, name) == AUTO and name in _NUMBER_OR_AUTO:
                 continue
             if not low <= getattr(self, name) <= high:
                 raise LocalError(f"{name} is {getattr(self, name)}; give a whole number from {low} to {high}")
@@ -122,7 +152,7 @@ class Config:
             "external_objective": get_args(ExternalObjective),
             "selection": ("trust", "informative"),
             "device": ("auto", "cpu", "cuda", "mps"),
-            "dtype": ("float32", "bfloat16"),
+            "dtype": get_args(Dtype),
         }
         for name, allowed in choices.items():
             if getattr(self, name) not in allowed:
@@ -134,7 +164,7 @@ class Config:
         for name in self.filters:
             if name not in FILTERS:
                 raise LocalError(f"filters holds {name!r}; give some of {', '.join(FILTERS)}")
-        if not 0 < self.learning_rate <= 1:
+        if self.learning_rate != AUTO and not 0 < self.learning_rate <= 1:
             raise LocalError(f"learning_rate is {self.learning_rate}; give a number above 0 and at most 1")
 
     @property
@@ -183,17 +213,20 @@ def _value(name: str, value: Any, path: Path) -> Any:
         if isinstance(value, list) and all(isinstance(each, str) for each in value):
             return tuple(value)
         raise LocalError(f"{path}: {name} must be a list of strings")
-    if isinstance(default, float) and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
-    if name == "external":
-        if value == AUTO:
-            return value
-        default = 0  # the other values are numbers
-        if type(value) is not int:
-            raise LocalError(f"{path}: external must be a whole number or {AUTO!r}")
+    if name in _NUMBER_OR_AUTO:
+        return _number_or_auto(name, value, path)
     if type(value) is not type(default):
         raise LocalError(f"{path}: {name} must be a {type(default).__name__}, not a {type(value).__name__}")
     return value
+
+
+def _number_or_auto(name: str, value: Any, path: Path) -> Any:
+    kind = _NUMBER_OR_AUTO[name]
+    if value == AUTO or type(value) is kind:
+        return value
+    if kind is float and type(value) is int:
+        return float(value)
+    raise LocalError(f"{path}: {name} must be a {'whole ' if kind is int else ''}number or {AUTO!r}")
 
 
 def render_config(config: Config) -> str:

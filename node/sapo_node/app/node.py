@@ -18,6 +18,7 @@ import trio
 from sapo_node.app.config import Config
 from sapo_node.app.epochs import Epochs
 from sapo_node.app.tally import Tally
+from sapo_node.groups.prompt import NO_EXAMPLES, Examples
 from sapo_node.ingest.pending import PendingQueue
 from sapo_node.ingest.shards import ShardSubscriptions
 from sapo_node.ingest.store import MessageStore
@@ -56,6 +57,8 @@ class Node:
     message_store: MessageStore
     ingest: Ingest
     scorer: Scorer
+    examples: Examples
+    """Worked examples that go before each prompt."""
     verifier: Verifier
     pool: Pool
     scheduler: VerificationScheduler
@@ -110,6 +113,7 @@ def build_node(
     scorer: Scorer,
     policy: Policy | None,
     contributor: Answerer | None = None,
+    examples: Examples = NO_EXAMPLES,
     journal: Journal | None = None,
     on_fatal: Callable[[LocalError], None],
     defences: Defences = DEFENDED,
@@ -150,11 +154,12 @@ def build_node(
         message_store=message_store,
         ingest=ingest,
         scorer=scorer,
+        examples=examples,
         verifier=verifier,
         pool=pool,
         scheduler=VerificationScheduler(pending_queue=pending_queue, verifier=verifier, pool=pool, ledger=ledger),
         policy=policy,
-        trainer=_trainer(config, swarm, database, pool, policy, tally=tally) if policy else None,
+        trainer=_trainer(config, swarm, database, pool, policy, tally=tally, examples=examples) if policy else None,
         contributor=contributor,
         history=history,
         tally=tally,
@@ -192,7 +197,14 @@ def _own_messages(counters: Counters, manifest: Manifest) -> MessageStore:
 
 
 def _trainer(
-    config: Config, swarm: SwarmContext, database: Database, pool: Pool, policy: Policy, *, tally: Tally
+    config: Config,
+    swarm: SwarmContext,
+    database: Database,
+    pool: Pool,
+    policy: Policy,
+    *,
+    tally: Tally,
+    examples: Examples,
 ) -> Trainer:
     return Trainer(
         database,
@@ -202,4 +214,5 @@ def _trainer(
         checkpoint_every=config.checkpoint_every,
         now=swarm.clock.now,
         on_taken_back=tally.taken_back,
+        examples=examples,
     )

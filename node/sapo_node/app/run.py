@@ -6,6 +6,7 @@ from functools import partial
 from sapo_node.app.contribution_loop import OnContribution, contribute
 from sapo_node.app.exchange import Publish, share
 from sapo_node.app.node import Node
+from sapo_node.app.recipe import recipe_of
 from sapo_node.app.training_loop import OnPhase, TrainingLoop
 from sapo_node.training.rollout import Answerer, Contribution
 from sapo_node.training.round import RoundReport
@@ -40,6 +41,7 @@ def _contribution(node: Node, answerer: Answerer, publish: Publish) -> Contribut
         scorer=node.scorer,
         counters=node.counters,
         publish=partial(share, node, publish),
-        max_tokens=node.config.max_tokens,
+        max_tokens=recipe_of(node.config).max_tokens,
         model=node.config.model_label,
+        examples=node.examples,
     )

@@ -24,6 +24,7 @@ from sapo_node.app.exchange import (
 from sapo_node.app.learner_options import learner_options
 from sapo_node.app.network_settings import network_settings
 from sapo_node.app.node import Node, build_node
+from sapo_node.app.recipe import recipe_of
 from sapo_node.app.run import run_node
 from sapo_node.app.session import Session
 from sapo_node.app.state import SCHEMA, locked, state_folder
@@ -45,6 +46,7 @@ from sapo_node.storage.location import StateLocation
 from sapo_node.training.rollout import Answerer
 from sapo_node.training.round import Phase, RoundReport
 from sapo_node.verification.compatibility import require_catalogue
+from sapo_node.verification.examples import build_examples
 from sapo_node.verification.sandbox import Sandbox
 from sapo_protocol import LocalError, load_manifest
 
@@ -167,6 +169,7 @@ class RunningNode:
             scorer=sandbox,
             policy=learner,
             contributor=contributor,
+            examples=await build_examples(self._swarm.manifest, sandbox, self._examples()),
             journal=Journal(database),
             on_fatal=self._stop_for,
         )
@@ -194,6 +197,10 @@ class RunningNode:
             on_phase=reports.phase,
             on_contribution=reports.contributed,
         )
+
+    def _examples(self) -> int:
+        """Return the number of worked examples before a prompt. Without a model of its own a node gives none."""
+        return recipe_of(self._config).examples if self._config.train else 0
 
     async def _start_processes(self, nursery: trio.Nursery) -> tuple[Sandbox, Learner | None]:
         """Start the sandbox and, if the node trains, the learner. Raises LocalError if a task cannot be built here."""

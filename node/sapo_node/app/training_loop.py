@@ -4,6 +4,7 @@ import logging
 from collections.abc import Callable
 
 from sapo_node.app.node import Node
+from sapo_node.app.recipe import recipe_of
 from sapo_node.processes.worker import WorkerFailed
 from sapo_node.sampling.external import ExternalSampler
 from sapo_node.training.evaluation import measure
@@ -113,7 +114,8 @@ class TrainingLoop:
                 node.scorer,
                 prompts=EVALUATION_PROMPTS,
                 samples=1,
-                max_tokens=node.config.max_tokens,
+                max_tokens=recipe_of(node.config).max_tokens,
+                examples=node.examples,
             )
         except LocalError as failure:
             logger.warning("no look at held-out questions after round %d: %s", step, failure)

@@ -17,7 +17,7 @@ from rich.text import Text
 
 from sapo_node.app.events import Event, Noticed, Shared, Started, Stopped
 from sapo_node.contributors.text import completion, filled
-from sapo_node.groups.messages import Sampled
+from sapo_node.groups.messages import Prompt, Sampled
 from sapo_node.observability.overview import Overview
 from sapo_node.training.rollout import TaskSkipped
 from sapo_protocol import LocalError
@@ -45,11 +45,11 @@ class Person:
         yield self
 
     async def generate(
-        self, prompts: Sequence[str], *, completions: int, max_tokens: int, seed: int
+        self, prompts: Sequence[Prompt], *, completions: int, max_tokens: int, seed: int
     ) -> list[tuple[Sampled, ...]]:
         """Return what the person typed for each prompt, up to G completions. Raises TaskSkipped."""
         del max_tokens, seed
-        return [await self._group(prompt, completions) for prompt in prompts]
+        return [await self._group(prompt.text, completions) for prompt in prompts]
 
     def __call__(self, event: Event) -> None:
         """Print an event."""

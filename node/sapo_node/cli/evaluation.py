@@ -9,9 +9,11 @@ import trio
 
 from sapo_node.app.config import Config
 from sapo_node.app.learner_options import learner_options
+from sapo_node.app.recipe import recipe_of
 from sapo_node.app.state import StateFolder
 from sapo_node.learner.client import Learner
 from sapo_node.training.evaluation import HeldOut, measure
+from sapo_node.verification.examples import build_examples
 from sapo_node.verification.sandbox import Sandbox
 from sapo_protocol import Manifest
 
@@ -42,7 +44,8 @@ async def evaluate(
                 sandbox,
                 prompts=prompts,
                 samples=samples,
-                max_tokens=config.max_tokens,
+                max_tokens=recipe_of(config).max_tokens,
+                examples=await build_examples(manifest, sandbox, recipe_of(config).examples),
                 progress=progress,
             )
             step = learner.step

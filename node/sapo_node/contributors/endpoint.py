@@ -16,8 +16,8 @@ import httpx
 import trio
 
 from sapo_node.contributors.text import completion, printable
-from sapo_node.groups.messages import Sampled
-from sapo_node.groups.prompt import SYSTEM
+from sapo_node.groups.messages import Prompt, Sampled
+from sapo_node.groups.prompt import chat
 from sapo_node.training.rollout import AnswerFailed
 from sapo_protocol import LocalError
 
@@ -103,13 +103,13 @@ class Endpoint:
         self._gives_several = True
 
     async def generate(
-        self, prompts: Sequence[str], *, completions: int, max_tokens: int, seed: int
+        self, prompts: Sequence[Prompt], *, completions: int, max_tokens: int, seed: int
     ) -> list[tuple[Sampled, ...]]:
         """G completions for each prompt. Raises AnswerFailed if a request fails after its retries."""
         del seed  # with one seed, several requests would get the same answer
         return await _together([partial(self._group, prompt, completions, max_tokens) for prompt in prompts])
 
-    async def _group(self, prompt: str, completions: int, max_tokens: int) -> tuple[Sampled, ...]:
+    async def _group(self, prompt: Prompt, completions: int, max_tokens: int) -> tuple[Sampled, ...]:
         found: list[Sampled] = []
         if self._gives_several:
             with suppress(_Refused):  # the server may refuse only to return several
@@ -121,11 +121,11 @@ class Endpoint:
             self._gives_several = False
         return tuple(found)
 
-    async def _choices(self, prompt: str, count: int, max_tokens: int) -> list[Sampled]:
+    async def _choices(self, prompt: Prompt, count: int, max_tokens: int) -> list[Sampled]:
         """Up to `count` completions from one request. Repeats the request if the server is busy."""
         request = {
             "model": self._model,
-            "messages": [{"role": "system", "content": SYSTEM}, {"role": "user", "content": prompt}],
+            "messages": chat(prompt),
             "max_tokens": max_tokens,
             "temperature": self._temperature,
             **({"n": count} if count > 1 else {}),

@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 import trio
 
 from sapo_node.contributors.text import completion, filled, printable
-from sapo_node.groups.messages import Sampled
+from sapo_node.groups.messages import Prompt, Sampled
 from sapo_node.groups.prompt import SYSTEM
 from sapo_node.processes.child import ChildProcess
 from sapo_node.training.rollout import AnswerFailed
@@ -97,7 +97,7 @@ class Program:
         self._life: _Life | None = None
 
     async def generate(
-        self, prompts: Sequence[str], *, completions: int, max_tokens: int, seed: int
+        self, prompts: Sequence[Prompt], *, completions: int, max_tokens: int, seed: int
     ) -> list[tuple[Sampled, ...]]:
         """G completions for each prompt. Raises AnswerFailed if the program fails or writes an invalid line."""
         del max_tokens, seed
@@ -111,8 +111,10 @@ class Program:
         with trio.CancelScope(shield=True):
             return await life.process.end(grace=grace)
 
-    async def _group(self, prompt: str, completions: int) -> tuple[Sampled, ...]:
-        line = json.dumps({"prompt": prompt, "system": SYSTEM, "completions": completions}).encode() + b"\n"
+    async def _group(self, prompt: Prompt, completions: int) -> tuple[Sampled, ...]:
+        examples = [[each.prompt, each.completion] for each in prompt.examples]
+        asked = {"prompt": prompt.text, "system": SYSTEM, "completions": completions}
+        line = json.dumps({**asked, "examples": examples} if examples else asked).encode() + b"\n"
         answered = False
         try:
             with trio.fail_after(ANSWER_SECONDS):

@@ -12,7 +12,8 @@ from sapo_protocol.errors import LocalError
 Finish = Literal["stop", "length"]
 Source = Literal["local", "external"]
 ExternalObjective = Literal["positive-only", "on-policy"]
-Dtype = Literal["float32", "bfloat16"]
+Dtype = Literal["auto", "float32", "bfloat16"]
+Auto = Literal["auto"]
 FilterName = Literal["baseline", "n-gram", "length", "equation", "min-token-prob", "answer-likelihood"]
 FILTERS: tuple[FilterName, ...] = get_args(FilterName)
 PARTLY: frozenset[FilterName] = frozenset({"min-token-prob"})
@@ -64,8 +65,13 @@ class LearnerOptions:
     """`seed` for the packaged policy, a Hugging Face model folder, or the name of a model in the hub's cache."""
     lora: int = 0
     """Rank of LoRA adapters; 0 trains all weights."""
+    lora_layers: int = 0
+    """Layers with adapters, counted from the output; 0 gives all layers adapters."""
+    thinking: bool = False
+    """Whether a chat template that has the choice begins with a section for thinking."""
     dtype: Dtype = "float32"
-    """What the model computes in; what is trained is held in fp32 whatever it is."""
+    """What the model computes in; what is trained is held in fp32 whatever it is. `auto` is bfloat16 where the device
+    computes in it, else float32."""
     gradient_checkpointing: bool = False
     device: str = "auto"
     threads: int = 0
@@ -87,12 +93,30 @@ class LearnerOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class Example:
+    """A worked example: a prompt of the same task, and a correct completion."""
+
+    prompt: str
+    completion: str
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """A task's prompt, with the worked examples that the model reads before it."""
+
+    text: str
+    examples: tuple[Example, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Sampled:
     """One completion. Its `tokens` are this model's own ids without the end; None where it came from a peer."""
 
     text: str
     finish: Finish
     tokens: tuple[int, ...] | None = None
+    logprobs: tuple[float, ...] = ()
+    """The log-probability with which each of `tokens` was sampled; empty where it is not known."""
     silent: tuple[tuple[int, int], ...] = ()
     """Spans of a peer's text that are masked: the first character of each, and the one behind its last."""
 
@@ -112,6 +136,8 @@ class TrainGroup:
     completions: tuple[Sampled, ...]
     id: str = ""
     """By which the report names the group; empty for its number in the request, from 0."""
+    examples: tuple[Example, ...] = ()
+    """The worked examples that this model read before the prompt, or would have read."""
 
     def __post_init__(self) -> None:
         if len(self.advantages) != len(self.completions):
@@ -126,7 +152,7 @@ class TrainGroup:
 class GenerateRequest:
     """A request to sample completions. Raises RequestError where a number is out of bounds."""
 
-    prompts: tuple[str, ...]
+    prompts: tuple[Prompt, ...]
     completions: int
     max_tokens: int
     seed: int

@@ -1,22 +1,24 @@
 """From groups of text to padded micro-batches of tokens. The end is trained only where a completion really ended."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from sapo_node.groups.answer import ANSWER_END, answer_span
-from sapo_node.groups.messages import Refusal, Sampled, TrainGroup
-from sapo_node.learner.forward import pad_left, pad_right, read_prompts, run
-from sapo_node.learner.model import Policy
+from sapo_node.groups.messages import Prompt, Refusal, Sampled, TrainGroup
+from sapo_node.learner.device import micro_logits
+from sapo_node.learner.forward import Tokens, pad_right, read_prompts, run, stems_of
+from sapo_node.learner.model import Policy, Unreadable
 
 MICRO_TOKENS = 4096
-"""Padded tokens of one micro-batch, at most."""
-MICRO_LOGITS = 2**26
-"""Logits of one micro-batch, at most (256 MiB in fp32)."""
+"""Tokens that the model reads for one micro-batch, at most: stems, prompts and padded completions."""
+MICRO_CACHE = 2**15
+"""Tokens in the cache of one micro-batch, at most: each completion has a copy of its prompt."""
 PADDING = 0.5
-"""Padding of the completions of one micro-batch, at most, as a share of their tokens."""
+"""Padding of the completions of one micro-batch, at most, as a share of all tokens that the model reads for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +30,7 @@ class Row:
     number: int
     """Of the completion in its group."""
     external: bool
-    prompt: tuple[int, ...]
+    prompt: Tokens
     completion: tuple[int, ...]
     """Its token ids, with the end where the end is trained."""
     advantage: float
@@ -37,17 +39,19 @@ class Row:
     """Places of the tokens of its answer and of what comes after it, without the tags; of others' completions only."""
     silent: tuple[int, ...] = ()
     """Places of the tokens that are not taught."""
+    sampled: tuple[float, ...] = ()
+    """Log-probabilities with which the first tokens were sampled; of this node's completions only."""
 
 
 @dataclass(frozen=True, slots=True)
 class MicroBatch:
-    """Completions side by side, padded on the right, and the distinct prompts they belong to, padded on the left."""
+    """Completions side by side, padded on the right, and the distinct prompts that they belong to."""
 
     rows: tuple[Row, ...]
-    prompts: Tensor
-    """(Q, P)"""
-    prompt_mask: Tensor
-    """(Q, P)"""
+    prompts: tuple[Tokens, ...]
+    """The Q distinct prompts."""
+    stems: Mapping[Tokens, int]
+    """Tokens of a prompt's stem; see `forward`."""
     prompt_of: Tensor
     """(B,) place of each completion's prompt."""
     targets: Tensor
@@ -58,10 +62,12 @@ class MicroBatch:
     """(B, T) 1 where one stands that is not silent."""
     answer: Tensor
     """(B, T) 1 where a token of the answer stands, or one after it."""
+    sampled: Tensor
+    """(B, T) log-probability with which a token was sampled; NaN where that is unknown."""
 
 
 class Refused(Exception):
-    """A group that must not be trained on."""
+    """A group or completion that must not be trained on."""
 
     def __init__(self, reason: Refusal) -> None:
         super().__init__(reason)
@@ -69,22 +75,37 @@ class Refused(Exception):
 
 
 def rows_of(policy: Policy, group: TrainGroup, max_tokens: int) -> list[Row]:
-    """Return a group's completions as tokens. Raises Refused where one is too long or holds special tokens, Unreadable
-    where the tokenizer fails.
+    """Return a group's completions as tokens, without those that cannot be trained on.
+
+    Raises Refused if the prompt leaves no room, or if a correct completion cannot be trained on and no other correct
+    one is left. Raises Unreadable if the tokenizer fails on the prompt.
     """
-    prompt = tuple(policy.prompt_tokens(group.prompt))
+    prompt = tuple(policy.prompt_tokens(Prompt(group.prompt, group.examples)))
     if len(prompt) + max_tokens + 1 > policy.context:
         raise Refused(Refusal.NO_ROOM)
     external = group.source == "external"
-    rows = []
+    rows: list[Row] = []
+    reason: Refusal | None = None
     for number, (completion, advantage) in enumerate(zip(group.completions, group.advantages, strict=True)):
-        tokens = _tokens(policy, completion, max_tokens)
-        # A text that stops elsewhere than after its answer is not taught to stop there.
-        if completion.finish == "stop" and completion.text.rstrip().endswith(ANSWER_END):
-            tokens = (*tokens, policy.ends[0])
-        answer = _answer(policy, completion, len(tokens)) if external else ()
-        silent = policy.overlapping(completion.text, completion.silent) if completion.silent else ()
-        rows.append(Row(group.id, number, external, prompt, tokens, advantage, group.weight, answer, silent))
+        try:
+            tokens = _tokens(policy, completion, max_tokens)
+            # A correct completion is taught to stop after its answer. Sampling stops there by itself, so that no end
+            # was sampled that an incorrect one could be blamed for.
+            if advantage > 0 and completion.finish == "stop" and completion.text.rstrip().endswith(ANSWER_END):
+                tokens = (*tokens, policy.ends[0])
+            answer = _answer(policy, completion, len(tokens)) if external else ()
+            silent = policy.overlapping(completion.text, completion.silent) if completion.silent else ()
+        except Refused as refused:
+            reason = refused.reason if advantage > 0 else reason
+        except Unreadable:
+            reason = Refusal.UNREADABLE if advantage > 0 else reason
+        else:
+            sampled = completion.logprobs[: len(tokens)]
+            rows.append(
+                Row(group.id, number, external, prompt, tokens, advantage, group.weight, answer, silent, sampled)
+            )
+    if reason and not any(row.advantage > 0 for row in rows):
+        raise Refused(reason)
     return rows
 
 
@@ -115,53 +136,66 @@ def micro_batches(policy: Policy, rows: Sequence[Row]) -> Iterator[MicroBatch]:
     """Cut rows with a completion into micro-batches within the bounds, completions of like length together and those of
     one length in the order given.
     """
+    stems = stems_of(policy, [row.prompt for row in rows])
     part: list[Row] = []
     for row in sorted(rows, key=lambda row: len(row.completion)):
-        if part and not _fits([*part, row], policy.vocabulary):
-            yield _batch(policy, part)
+        if part and not _fits(policy, [*part, row], stems):
+            yield _batch(policy, part, stems)
             part = []
         part.append(row)
     if part:
-        yield _batch(policy, part)
+        yield _batch(policy, part, stems)
 
 
-def _fits(rows: Sequence[Row], vocabulary: int) -> bool:
+def _fits(policy: Policy, rows: Sequence[Row], stems: Mapping[Tokens, int]) -> bool:
     lengths = [len(row.completion) for row in rows]
     padded = len(rows) * max(lengths)
+    prompts = {row.prompt for row in rows}
+    read = _read(prompts, stems)
     return (
-        padded <= (1 + PADDING) * sum(lengths)
-        and padded + len(rows) * max(len(row.prompt) for row in rows) <= MICRO_TOKENS
-        and padded * vocabulary <= MICRO_LOGITS
+        padded + read <= (1 + PADDING) * (sum(lengths) + read)
+        and padded + read <= MICRO_TOKENS
+        and padded + len(rows) * max(map(len, prompts)) <= MICRO_CACHE
+        and padded * policy.vocabulary <= micro_logits(policy.device)
     )
 
 
-def _batch(policy: Policy, rows: Sequence[Row]) -> MicroBatch:
+def _read(prompts: AbstractSet[Tokens], stems: Mapping[Tokens, int]) -> int:
+    """Return how many tokens the model reads of these prompts, padding included."""
+    shared = {prompt[: stems.get(prompt, 0)] for prompt in prompts}
+    rest = max(len(prompt) - stems.get(prompt, 0) for prompt in prompts)
+    return len(shared) * max(map(len, shared)) + len(prompts) * rest
+
+
+def _batch(policy: Policy, rows: Sequence[Row], stems: Mapping[Tokens, int]) -> MicroBatch:
     places = {prompt: place for place, prompt in enumerate(dict.fromkeys(row.prompt for row in rows))}
-    prompts, prompt_mask = pad_left(list(places), policy.pad, policy.device)
     targets, mask = pad_right([row.completion for row in rows], policy.pad, policy.device)
     answer, trained = torch.zeros_like(mask), mask.clone()
+    sampled = torch.full(mask.shape, torch.nan, device=policy.device)
     for place, row in enumerate(rows):
+        sampled[place, : len(row.sampled)] = torch.tensor(row.sampled, device=policy.device)
         answer[place, list(row.answer)] = 1
         trained[place, list(row.silent)] = 0
     return MicroBatch(
         rows=tuple(rows),
-        prompts=prompts,
-        prompt_mask=prompt_mask,
+        prompts=tuple(places),
+        stems=stems,
         prompt_of=torch.tensor([places[row.prompt] for row in rows], device=policy.device),
         targets=targets,
         mask=mask,
         trained=trained,
         answer=answer,
+        sampled=sampled,
     )
 
 
 def completion_logits(policy: Policy, batch: MicroBatch) -> Tensor:
     """Return the logits that predict each completion token, (B, T, V)."""
-    first, cache = read_prompts(policy, batch.prompts, batch.prompt_mask)
+    first, cache, prompt_mask = read_prompts(policy, batch.prompts, batch.stems)
     first = first[batch.prompt_of][:, None]
     length = batch.targets.shape[1] - 1
     if length == 0:
         return first
     cache.batch_select_indices(batch.prompt_of)
-    mask = torch.cat([batch.prompt_mask[batch.prompt_of], batch.mask[:, :-1]], dim=1)
+    mask = torch.cat([prompt_mask[batch.prompt_of], batch.mask[:, :-1]], dim=1)
     return torch.cat([first, run(policy, batch.targets[:, :-1], mask, cache, keep=length)], dim=1)

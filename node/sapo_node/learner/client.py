@@ -15,6 +15,7 @@ from sapo_node.groups.messages import (
     Generated,
     GenerateRequest,
     LearnerOptions,
+    Prompt,
     Ready,
     RequestError,
     Restored,
@@ -91,7 +92,7 @@ class Learner:
 
     async def generate(
         self,
-        prompts: Sequence[str],
+        prompts: Sequence[Prompt],
         *,
         completions: int,
         max_tokens: int,

@@ -110,6 +110,13 @@ def require_plain(folder: Path) -> None:
             _require_harmless(folder / name)
 
 
+def described(folder: Path) -> dict[str, Any]:
+    """Return config.json of a model folder, of the language model where the model has other parts as well."""
+    whole = _parsed(folder / _CONFIG)
+    part = whole.get("text_config")
+    return part if isinstance(part, dict) else whole
+
+
 def _require_size(path: Path, limit: int) -> bool:
     """Return whether the file exists. Raises ModelError if it is not a regular file, or is larger than the limit."""
     try:

@@ -1,27 +1,97 @@
 """Runs the model on prompts and their completions. It reads each prompt once for all of its completions.
 
+Prompts of one task often begin alike: system prompt and worked examples. The model reads such a beginning, the stem,
+once for all prompts that share it. Attention makes this exact: keys and values of a token depend only on the tokens
+before it.
+
 This works on token ids and tensors. It knows neither text nor rewards.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import takewhile
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
 from transformers import DynamicCache
+from transformers.cache_utils import DynamicLayer
 
 from sapo_node.learner.model import Policy
 
+Tokens: TypeAlias = tuple[int, ...]
 
-def read_prompts(policy: Policy, ids: Tensor, mask: Tensor) -> tuple[Tensor, DynamicCache]:
-    """Return the logits after each prompt, (Q, V), and the cache. `ids` and `mask` are (Q, P), padded on the left."""
+ROOM = 32
+"""Tokens for which the cache of sampling gets room at a time."""
+LEAST_STEM = 16
+"""Tokens of a stem, at least: a shorter one does not pay for another call of the model."""
+
+
+def read_prompts(
+    policy: Policy, prompts: Sequence[Tokens], stems: Mapping[Tokens, int]
+) -> tuple[Tensor, DynamicCache, Tensor]:
+    """Return the logits after each prompt, (Q, V), the cache, and the mask of the cached tokens, (Q, P).
+
+    `stems` gives the number of tokens of each prompt's stem, as `stems_of` does; a prompt without an entry has none.
+    """
     cache = DynamicCache(config=policy.model.config)
-    return run(policy, ids, mask, cache, keep=1)[:, -1], cache
+    rests = [prompt[stems.get(prompt, 0) :] for prompt in prompts]
+    ids, mask = pad_left(rests, policy.pad, policy.device)
+    shared = [prompt[: stems.get(prompt, 0)] for prompt in prompts]
+    if any(shared):
+        places = {stem: place for place, stem in enumerate(dict.fromkeys(shared))}
+        stem_ids, stem_mask = pad_left(list(places), policy.pad, policy.device)
+        run(policy, stem_ids, stem_mask, cache, keep=1)
+        stem_of = torch.tensor([places[stem] for stem in shared], device=policy.device)
+        cache.batch_select_indices(stem_of)
+        mask = torch.cat([stem_mask[stem_of], mask], dim=1)
+    return run(policy, ids, mask, cache, keep=1)[:, -1], cache, mask
+
+
+class _RoomyLayer(DynamicLayer):  # type: ignore[misc]
+    """Holds keys and values in memory with room for more tokens. So a new token is written, and no old one is copied.
+
+    Only for sampling: it writes in place, and autograd could not undo that.
+    """
+
+    keys: Tensor
+    values: Tensor
+    room: tuple[Tensor, Tensor] | None = None
+
+    def update(self, key_states: Tensor, value_states: Tensor, *_: Any, **__: Any) -> tuple[Tensor, Tensor]:
+        """Append the states of T tokens, (B, heads, T, size). Return those of all tokens."""
+        length = self.keys.shape[-2]
+        if self.room is None or not self._fits(self.room[0], length + key_states.shape[-2]):
+            self.room = (_with_room(self.keys), _with_room(self.values))
+        for held, states in zip(self.room, (key_states, value_states), strict=True):
+            held[..., length : length + states.shape[-2], :] = states
+        self.keys, self.values = (held[..., : length + key_states.shape[-2], :] for held in self.room)
+        return self.keys, self.values
+
+    def _fits(self, room: Tensor, length: int) -> bool:
+        """Return whether the room holds these keys, and has `length` tokens: a selection of rows has other memory."""
+        return room.data_ptr() == self.keys.data_ptr() and room.shape[-2] >= length
+
+
+def _with_room(states: Tensor) -> Tensor:
+    held = states.new_empty(*states.shape[:-2], states.shape[-2] + ROOM, states.shape[-1])
+    held[..., : states.shape[-2], :] = states
+    return held
+
+
+def make_room(cache: DynamicCache) -> None:
+    """Prepare a filled cache for sampling one token after the other. Layers of other kinds stay as they are."""
+    for place, layer in enumerate(cache.layers):
+        if type(layer) is DynamicLayer and layer.is_initialized:
+            roomy = _RoomyLayer()
+            roomy.__dict__.update(vars(layer))
+            cache.layers[place] = roomy
 
 
 def run(policy: Policy, ids: Tensor, mask: Tensor, cache: DynamicCache, *, keep: int) -> Tensor:
     """Return the logits at the last `keep` of the T tokens, (B, keep, V), in fp32. Append all T tokens to the cache.
 
-    `ids` is (B, T). `mask` is (B, cached + T): it covers the tokens in the cache, too.
+    `ids` is (B, T). `mask` is (B, cached + T): it covers the tokens in the cache, too. Tokens that no completion may
+    hold have probability 0: sampling and training use the same distribution.
     """
     output = policy.model(
         input_ids=ids,
@@ -29,10 +99,40 @@ def run(policy: Policy, ids: Tensor, mask: Tensor, cache: DynamicCache, *, keep:
         position_ids=positions_of(mask)[:, -ids.shape[1] :],
         past_key_values=cache,
         use_cache=True,
-        logits_to_keep=keep,
+        # A number would cut a view, which the last matrix product of some models copies the weights for.
+        logits_to_keep=torch.arange(ids.shape[1] - keep, ids.shape[1], device=ids.device),
     )
     logits: Tensor = output.logits
-    return logits.float()
+    return logits.float().index_fill(-1, policy.forbidden, -torch.inf)
+
+
+def stems_of(policy: Policy, prompts: Sequence[Tokens]) -> dict[Tokens, int]:
+    """Return the number of tokens of the stem of each prompt that shares one.
+
+    A stem has at least LEAST_STEM tokens, and at least half of each prompt that has it. A model with a window of
+    attention has no stems: padding after a stem would count as tokens in its window.
+    """
+    if policy.windowed:
+        return {}
+    found: dict[Tokens, int] = {}
+    cluster: list[Tokens] = []
+    stem: Tokens = ()
+    for prompt in sorted(set(prompts)):
+        # The last token of a prompt is no part of a stem: the model must read something to give the next logits.
+        common = _common(stem, prompt[:-1])
+        if cluster and 2 * len(common) >= len(prompt) and len(common) >= LEAST_STEM:
+            cluster.append(prompt)
+            stem = common
+            found |= dict.fromkeys(cluster, len(stem))
+        else:
+            cluster, stem = [prompt], prompt[:-1]
+    return found
+
+
+def _common(left: Tokens, right: Tokens) -> Tokens:
+    """Return the longest common beginning."""
+    alike = takewhile(lambda pair: pair[0] == pair[1], zip(left, right, strict=False))
+    return tuple(token for token, _ in alike)
 
 
 def pad_left(rows: Sequence[Sequence[int]], pad: int, device: torch.device) -> tuple[Tensor, Tensor]:

@@ -27,7 +27,8 @@ class LossInputs:
     logprobs: Tensor
     """(B, T) log-probability of each completion token under the trained policy."""
     old_logprobs: Tensor
-    """(B, T) log-probability of each completion token under the policy at the start of the step; no gradient."""
+    """(B, T) log-probability of each completion token under the policy that sampled it; no gradient. They differ from
+    `logprobs` if another engine or number format sampled, or if the step is replayed after others were taken back."""
     advantages: Tensor
     """(B,) advantage of each completion within its group."""
     weights: Tensor
@@ -54,8 +55,8 @@ def token_logprobs(logits: Tensor, targets: Tensor) -> Tensor:
 
 def token_entropy(logits: Tensor) -> Tensor:
     """Return the entropy of the distribution at each position in nats: (B, T, V) to (B, T)."""
-    logprobs = logits.log_softmax(-1)
-    return -(logprobs.exp() * logprobs).sum(-1)
+    entropy: Tensor = torch.special.entr(logits.softmax(-1)).sum(-1)
+    return entropy
 
 
 def counts(advantage: float, *, external: bool, objective: ExternalObjective) -> bool:

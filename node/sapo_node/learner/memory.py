@@ -9,10 +9,8 @@ import logging
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
-import psutil
 import torch
 from torch import Tensor
 from torch._subclasses import FakeTensorMode
@@ -22,9 +20,10 @@ from torch.utils._pytree import tree_leaves
 from sapo_node.groups.messages import LearnerOptions
 from sapo_node.learner import grpo
 from sapo_node.learner.batch import Row, completion_logits, micro_batches
+from sapo_node.learner.device import free_memory, pick_device
 from sapo_node.learner.forward import read_prompts, run
 from sapo_node.learner.generate import ROWS
-from sapo_node.learner.model import Policy, outline, pick_device
+from sapo_node.learner.model import Policy, outline
 from sapo_protocol.errors import LocalError
 
 PROMPT_TOKENS = 256
@@ -33,7 +32,6 @@ SLACK = 1.5
 """Factor on the bytes of temporary tensors, measured on CPU: allocators and kernels need additional memory."""
 logger = logging.getLogger(__name__)
 
-_CGROUP = Path("/sys/fs/cgroup")
 _REMEDIES: tuple[Mapping[str, Any], ...] = (
     {"gradient_checkpointing": True},
     {"lora": 16},
@@ -137,8 +135,8 @@ def _discard(value: Tensor) -> None:
 
 def _full_round(options: LearnerOptions) -> Iterator[Row]:
     for group in range(options.groups):
-        # The model reads equal prompts only once, so these prompts differ.
-        prompt = (0,) * (PROMPT_TOKENS - group) + (1,) * group
+        # The model reads equal prompts and equal beginnings only once, so these prompts differ in their first token.
+        prompt = (group,) + (0,) * (PROMPT_TOKENS - 1)
         text = (0,) * options.max_tokens
         row = Row(str(group), 0, external=False, prompt=prompt, completion=text, advantage=1.0, weight=1.0)
         yield from [row] * options.completions
@@ -149,10 +147,10 @@ def _sampling(policy: Policy, options: LearnerOptions) -> int:
     """Return the peak bytes of reading prompts and of sampling the last token of the longest completions."""
     rows = min(ROWS, options.groups * options.completions)
     prompts = max(1, rows // options.completions)
-    mask = torch.ones(prompts, PROMPT_TOKENS + options.max_tokens, dtype=torch.long)
+    read = [(0,) * (PROMPT_TOKENS + options.max_tokens)] * prompts
     peak = _Peak(policy.model)
     with peak:
-        logits, cache = read_prompts(policy, torch.zeros_like(mask), mask)
+        logits, cache, mask = read_prompts(policy, read, {})
         cache.batch_repeat_interleave(options.completions)
         mask = torch.ones(prompts * options.completions, mask.shape[1] + 1, dtype=torch.long)
         logits = run(policy, torch.zeros_like(mask[:, :1]), mask, cache, keep=1)[:, -1]
@@ -187,24 +185,6 @@ class _Peak(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def _release(self, key: int, size: int) -> None:
         self._known.discard(key)
         self._alive -= size
-
-
-def free_memory(device: torch.device) -> int:
-    """Return the bytes on a device that this process may still allocate."""
-    if device.type == "cuda":
-        return int(torch.cuda.mem_get_info(device)[0])
-    if device.type == "mps":
-        return int(torch.mps.recommended_max_memory() - torch.mps.driver_allocated_memory())
-    return min([int(psutil.virtual_memory().available), *_container_memory()])
-
-
-def _container_memory() -> Iterator[int]:
-    """Yield the bytes that the limit of a Linux container leaves, if there is a limit. psutil does not know it."""
-    try:
-        limit, used = ((_CGROUP / name).read_text().strip() for name in ("memory.max", "memory.current"))
-        yield int(limit) - int(used)
-    except (OSError, ValueError):
-        return
 
 
 def _bytes(tensors: Sequence[Tensor]) -> int:

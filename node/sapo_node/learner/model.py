@@ -8,7 +8,7 @@ Rules:
 """
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,24 +18,23 @@ import torch
 from jinja2 import TemplateError
 from safetensors import SafetensorError
 from torch import nn
-from transformers import AutoConfig, AutoModelForCausalLM, PretrainedConfig, PreTrainedTokenizerFast
+from transformers import AutoConfig, AutoModelForCausalLM, PretrainedConfig
 from transformers.utils.logging import disable_progress_bar
 
-from sapo_node.groups.messages import LearnerOptions
-from sapo_node.groups.prompt import SYSTEM
+from sapo_node.groups.answer import ANSWER_END
+from sapo_node.groups.messages import LearnerOptions, Prompt
+from sapo_node.groups.prompt import SYSTEM, chat
+from sapo_node.learner.device import pick_device, pick_dtype
 from sapo_node.learner.folder import BUILT_IN, ModelError, line_of, model_folder
 from sapo_node.learner.prepare import prepared
+from sapo_node.learner.tokenizer import Unreadable, closing_of, ends_of, load_tokenizer, specials_of, tokenizing
 from sapo_protocol.errors import LocalError
 
-__all__ = ["ModelError", "Policy", "Unreadable", "fingerprint", "load", "outline", "pick_device", "rehearsed"]
+__all__ = ["ModelError", "Policy", "Unreadable", "fingerprint", "load", "outline", "rehearsed"]
 
-_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+_NONE = torch.zeros(0, dtype=torch.long)
 MAX_PROMPT_CHARACTERS = 2**20
 """Characters of the text that a chat template makes of one prompt, at most."""
-
-
-class Unreadable(LocalError):
-    """The tokenizer cannot encode a text; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,39 +46,54 @@ class Policy:
     device: torch.device
     name: str
     fingerprint: str
-    """SHA-256 of the folder's files and of the rank of the adapters, in hexadecimal."""
+    """SHA-256 of the folder's files and of what the adapters are, in hexadecimal."""
     ends: tuple[int, ...]
     """Ids of tokens that end a completion. Training uses the first one."""
     specials: frozenset[int]
     pad: int
     vocabulary: int
+    """Number of logits of the model. A tokenizer may have more tokens."""
     context: int
     """Tokens of the longest sequence that the model can take."""
+    forbidden: torch.Tensor = _NONE
+    """(N,) Ids of the tokens that no completion holds: the special tokens but for the ends."""
+    closing: frozenset[int] = frozenset()
+    """Ids of the tokens that can complete the closing tag of an answer: their text has its last character."""
+    windowed: bool = False
+    """Whether some layer attends to the last tokens only."""
+    thinking: bool = False
+    """Whether a chat template that has the choice begins with a section for thinking, as that of Qwen3."""
     lora: int = 0
     """Rank of the trained adapters; 0 if all weights are trained."""
+    lora_layers: int = 0
+    """Layers with adapters, counted from the output; 0 if all layers have them."""
 
     def trainable(self) -> list[tuple[str, nn.Parameter]]:
         """Return the trained parameters, in an order that depends on the model alone."""
         return sorted((name, value) for name, value in self.model.named_parameters() if value.requires_grad)
 
-    def prompt_tokens(self, prompt: str) -> list[int]:
-        """Return the token ids of a prompt with the system prompt, by the chat template of this model.
+    def prompt_tokens(self, prompt: Prompt) -> list[int]:
+        """Return the token ids of a prompt with system prompt and examples, by the chat template of this model.
 
         Raises ModelError if the template fails, and Unreadable if the tokenizer fails.
         """
+        system, *turns = chat(prompt)
         if not self.tokenizer.chat_template:
-            return self._plain(f"{SYSTEM}\n\n{prompt.strip()}\n")
+            return self._plain("".join(_line(turn) for turn in (system, *turns)))
         try:
-            text = self._chat([{"role": "system", "content": SYSTEM}, {"role": "user", "content": prompt}])
+            text = self._chat([system, *turns])
         except TemplateError:
             # Some templates have no system role.
-            text = self._chat([{"role": "user", "content": f"{SYSTEM}\n\n{prompt}"}])
+            first = {"role": "user", "content": f"{SYSTEM}\n\n{turns[0]['content']}"}
+            text = self._chat([first, *turns[1:]])
         except Exception as error:  # a template is a program, which may raise any error
             raise ModelError(f"the chat template of {self.name} fails: {line_of(error)}") from error
         return self._ids(text, add_special_tokens=False)
 
     def _chat(self, messages: list[dict[str, str]]) -> str:
-        text: str = self.tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+        text: str = self.tokenizer.apply_chat_template(
+            messages, tokenize=False, add_generation_prompt=True, enable_thinking=self.thinking
+        )
         if len(text) > MAX_PROMPT_CHARACTERS:
             raise ModelError(f"the chat template of {self.name} makes {len(text)} characters of one prompt")
         return text
@@ -88,6 +102,12 @@ class Policy:
         ids = self._ids(text, add_special_tokens=True)
         # Some tokenizers add an end token to every text. The model is to continue this text, so remove it.
         return ids[:-1] if ids and ids[-1] in self.ends else ids
+
+    def closes_answer(self, tokens: Sequence[int]) -> bool:
+        """Return whether the last of a completion's tokens completes the closing tag of an answer."""
+        # A token has at least one character of the tag, but for the pieces of a character of several bytes.
+        tail = self.decode(tokens[-2 * len(ANSWER_END) :]) if tokens and tokens[-1] in self.closing else ""
+        return ANSWER_END in tail
 
     def encode_foreign(self, text: str) -> list[int] | None:
         """Encode a peer's completion as ordinary text. Return None if the tokenizer gives a special token anyway.
@@ -102,7 +122,7 @@ class Policy:
 
         Raises Unreadable if the tokenizer fails on this text.
         """
-        with _tokenizing():
+        with tokenizing():
             encoded = self.tokenizer(
                 text, add_special_tokens=False, split_special_tokens=True, return_offsets_mapping=True
             )
@@ -113,7 +133,7 @@ class Policy:
         )
 
     def _ids(self, text: str, **way: bool) -> list[int]:
-        with _tokenizing():
+        with tokenizing():
             ids: list[int] = self.tokenizer(text, **way)["input_ids"]
         if any(token >= self.vocabulary for token in ids):
             raise Unreadable(f"the tokenizer gives token {max(ids)}, and the model has {self.vocabulary}")
@@ -121,8 +141,16 @@ class Policy:
 
     def decode(self, tokens: Sequence[int]) -> str:
         """Return the text of completion tokens, without special tokens."""
-        text: str = self.tokenizer.decode(list(tokens), skip_special_tokens=True, clean_up_tokenization_spaces=False)
+        # The tokenizer would skip the tokens of thinking, too, where it calls them special.
+        kept = [token for token in tokens if token not in self.specials]
+        text: str = self.tokenizer.decode(kept, skip_special_tokens=False, clean_up_tokenization_spaces=False)
         return text
+
+
+def _line(message: dict[str, str]) -> str:
+    """Return a message as a model without chat template reads it: a completion ends with a blank line."""
+    end = "\n" if message["role"] == "user" else "\n\n"
+    return f"{message['content'].strip()}{end}"
 
 
 def load(options: LearnerOptions) -> Policy:
@@ -137,13 +165,14 @@ def load(options: LearnerOptions) -> Policy:
             local_files_only=True,
             trust_remote_code=False,
             use_safetensors=True,
-            dtype=_DTYPES[options.dtype],
+            dtype=pick_dtype(options.dtype, device),
         )
         model = prepared(model, options)
         model.to(device)
         # Dropout stays off, also in training: the policy gradient needs the probabilities of the policy that generated.
-        policy = _policy(model.eval(), folder, options)
-        return replace(_with_tokenizer(policy, folder), device=device, fingerprint=fingerprint(folder, options.lora))
+        policy = _with_tokenizer(_policy(model.eval(), folder, options), folder)
+        forbidden = policy.forbidden.to(device)
+        return replace(policy, device=device, forbidden=forbidden, fingerprint=fingerprint(folder, options))
 
 
 def outline(options: LearnerOptions) -> Policy:
@@ -154,7 +183,8 @@ def outline(options: LearnerOptions) -> Policy:
     folder = model_folder(options.model)
     with _reading(folder), torch.device("meta"):
         config = _config(folder)
-        model = AutoModelForCausalLM.from_config(config, dtype=_DTYPES[options.dtype], trust_remote_code=False)
+        dtype = pick_dtype(options.dtype, pick_device(options.device))
+        model = AutoModelForCausalLM.from_config(config, dtype=dtype, trust_remote_code=False)
         return _policy(prepared(model, options).eval(), folder, options)
 
 
@@ -180,28 +210,40 @@ def _policy(model: Any, folder: Path, options: LearnerOptions) -> Policy:
         vocabulary=int(described.vocab_size),
         context=int(getattr(described, "max_position_embeddings", 2048)),
         lora=options.lora,
+        lora_layers=options.lora_layers,
+        thinking=options.thinking,
+        windowed=_is_windowed(described),
     )
 
 
+def _is_windowed(described: Any) -> bool:
+    layers = getattr(described, "layer_types", None)
+    if layers is not None:
+        return set(layers) != {"full_attention"}
+    return getattr(described, "sliding_window", None) is not None
+
+
 def _with_tokenizer(policy: Policy, folder: Path) -> Policy:
-    file = folder / "tokenizer.json"
-    if not file.is_file():
-        raise ModelError(f"{folder} has no tokenizer.json; save the model's fast tokenizer beside its weights")
-    try:
-        # AutoTokenizer would build the tokenizer of the model family instead of using the file unchanged. This names
-        # the file, because the settings of the folder could name another one.
-        tokenizer = PreTrainedTokenizerFast.from_pretrained(folder, tokenizer_file=str(file), local_files_only=True)
-    except Exception as error:  # the tokenizers library raises bare Exception for a broken file
-        raise ModelError(f"the tokenizer of {folder} is broken: {line_of(error)}") from error
+    tokenizer = load_tokenizer(folder)
     known = range(policy.vocabulary)
-    ends = tuple(end for end in _ends(policy.model, tokenizer) if end in known)
+    ends = tuple(end for end in ends_of(policy.model, tokenizer) if end in known)
     if not ends:
         raise ModelError(
             "the tokenizer names no end-of-text token of the model; set eos_token in tokenizer_config.json"
         )
     pad = tokenizer.pad_token_id if tokenizer.pad_token_id in known else ends[0]
-    specials = frozenset([*tokenizer.all_special_ids, *tokenizer.added_tokens_decoder])
-    return replace(policy, tokenizer=tokenizer, ends=ends, pad=pad, specials=specials)
+    specials = specials_of(tokenizer)
+    # A tokenizer may have special tokens that its model lacks.
+    forbidden = torch.tensor(sorted(specials.intersection(known).difference(ends)), dtype=torch.long)
+    return replace(
+        policy,
+        tokenizer=tokenizer,
+        ends=ends,
+        pad=pad,
+        specials=specials,
+        forbidden=forbidden,
+        closing=closing_of(tokenizer),
+    )
 
 
 def _config(folder: Path) -> Any:
@@ -223,19 +265,10 @@ def _with_parts(config: Any) -> Iterator[Any]:
             yield from _with_parts(part)
 
 
-def pick_device(wanted: str) -> torch.device:
-    """Return the device `wanted`; for `auto` the first of cuda, mps and cpu. Raises ModelError if it is missing."""
-    there = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
-    if wanted == "auto":
-        return torch.device(next(name for name, found in there.items() if found))
-    if not there.get(wanted):
-        raise ModelError(f"there is no device {wanted}; torch finds {', '.join(n for n, f in there.items() if f)}")
-    return torch.device(wanted)
-
-
-def fingerprint(folder: Path, lora: int) -> str:
-    """Return the SHA-256 over the model's files and the adapters' rank. A checkpoint fits only if it has the same."""
-    total = hashlib.sha256(f"lora={lora}".encode())
+def fingerprint(folder: Path, options: LearnerOptions) -> str:
+    """Return the SHA-256 over the model's files and what the adapters are: a checkpoint fits if it has the same."""
+    layers = f",layers={options.lora_layers}" if options.lora_layers else ""
+    total = hashlib.sha256(f"lora={options.lora}{layers}".encode())
     for path in sorted([folder / "config.json", folder / "tokenizer.json", *folder.glob("*.safetensors")]):
         if path.is_file():
             with path.open("rb") as file:
@@ -254,25 +287,3 @@ def _reading(folder: Path) -> Iterator[None]:
         raise ModelError(f"the weights in {folder} are corrupt ({line_of(error)}); copy them again") from error
     except Exception as error:  # the libraries that read a folder share no class of errors
         raise ModelError(f"{folder} holds no usable causal language model: {line_of(error)}") from error
-
-
-@contextmanager
-def _tokenizing() -> Iterator[None]:
-    """Turn every error of the tokenizer into Unreadable."""
-    try:
-        yield
-    except Exception as error:  # the tokenizers library raises bare Exception
-        raise Unreadable(f"the tokenizer cannot read a text: {line_of(error)}") from error
-    except BaseException as error:
-        # The library is written in Rust. It may panic, for example if a regular expression takes too long. pyo3 turns
-        # a panic into PanicException, a BaseException that cannot be imported. The tokenizer stays usable.
-        if type(error).__name__ != "PanicException":
-            raise
-        raise Unreadable(f"the tokenizer cannot read a text: {line_of(error)}") from error
-
-
-def _ends(model: Any, tokenizer: Any) -> Iterable[int]:
-    """Return the ids that end a text: first that of the tokenizer, then those of the model's generation settings."""
-    configured = model.generation_config.eos_token_id if model.generation_config is not None else None
-    listed = configured if isinstance(configured, list) else [configured]
-    return dict.fromkeys(end for end in [tokenizer.eos_token_id, *listed] if end is not None)

@@ -1,5 +1,6 @@
 """Prepares a model for generation and training: checks its architecture, adds adapters and gradient checkpointing."""
 
+import re
 from collections.abc import Callable
 from functools import partial
 from inspect import signature
@@ -7,12 +8,17 @@ from typing import Any
 
 import torch
 from peft import LoraConfig, get_peft_model
+from torch import nn
 from torch.utils.checkpoint import checkpoint
 from transformers import Cache
 from transformers.modeling_layers import GradientCheckpointingLayer
+from transformers.pytorch_utils import Conv1D
 
 from sapo_node.groups.messages import LearnerOptions
 from sapo_node.learner.folder import ModelError
+
+_NUMBER = re.compile(r"\.([0-9]+)\.")
+"""The number of a layer in the name of a module, for example model.layers.12.mlp.up_proj."""
 
 
 def prepared(model: Any, options: LearnerOptions) -> Any:
@@ -20,7 +26,7 @@ def prepared(model: Any, options: LearnerOptions) -> Any:
     _require_attention(model)
     if options.gradient_checkpointing:
         _forget_activations(model)
-    return _with_adapters(model, options.lora) if options.lora else model
+    return _with_adapters(model, options) if options.lora else model
 
 
 def _require_attention(model: Any) -> None:
@@ -57,10 +63,23 @@ def _run_forgetful(forward: Callable[..., Any], *args: Any, **kwargs: Any) -> An
     return checkpoint(run, *args, use_reentrant=False, preserve_rng_state=False, **kwargs)
 
 
-def _with_adapters(model: Any, rank: int) -> Any:
+def _with_adapters(model: Any, options: LearnerOptions) -> Any:
     # Adapters start from a fixed seed. So a restart before the first checkpoint starts from the same weights.
     torch.manual_seed(0)
     config = LoraConfig(
-        r=rank, lora_alpha=2 * rank, lora_dropout=0.0, target_modules="all-linear", task_type="CAUSAL_LM"
+        r=options.lora,
+        lora_alpha=2 * options.lora,
+        lora_dropout=0.0,
+        target_modules=_linear_in_top(model, options.lora_layers) if options.lora_layers else "all-linear",
+        task_type="CAUSAL_LM",
     )
-    return get_peft_model(model, config)
+    # The trainer holds what it updates in fp32, so the adapters compute in the format of the model.
+    return get_peft_model(model, config, autocast_adapter_dtype=False)
+
+
+def _linear_in_top(model: Any, count: int) -> list[str]:
+    """Return the names of the linear modules in the last `count` layers. Nothing below them needs a backward pass."""
+    first = int(model.config.get_text_config().num_hidden_layers) - count
+    linear = [name for name, module in model.named_modules() if isinstance(module, (nn.Linear, Conv1D))]
+    numbered = ((name, _NUMBER.search(name)) for name in linear)
+    return [name for name, number in numbered if number and int(number[1]) >= first]

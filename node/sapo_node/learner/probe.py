@@ -18,7 +18,7 @@ from multiprocessing.connection import Connection
 
 import psutil
 
-from sapo_node.groups.messages import LearnerOptions
+from sapo_node.groups.messages import Example, LearnerOptions, Prompt
 from sapo_node.learner.folder import ModelError, line_of, model_folder
 from sapo_node.learner.model import rehearsed
 from sapo_node.processes.launch import die_with_parent
@@ -85,7 +85,7 @@ def _probe(options: LearnerOptions, sender: Connection, parent: int) -> None:
 def _use(options: LearnerOptions) -> None:
     """Do what the learner will do with the model, except reading its weights."""
     policy = rehearsed(options)
-    policy.prompt_tokens(QUESTION)
+    policy.prompt_tokens(Prompt(QUESTION, (Example(QUESTION, FOREIGN[:60]),)))
     policy.overlapping(FOREIGN, [(0, 1)])
     policy.decode(policy.encode_foreign(FOREIGN) or ())
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 
 from sapo_node.groups.codec import from_json, to_json
 from sapo_node.groups.messages import Sampled, TrainGroup, TrainReport, TrainRequest
+from sapo_node.groups.prompt import NO_EXAMPLES, Examples
 from sapo_node.groups.types import GroupKey, LocalGroup, VerifiedGroup
 from sapo_node.sampling.sampler import WeightedGroup
 from sapo_node.storage.database import Database
@@ -197,12 +198,13 @@ def stored_batch(database: Database, step: int) -> StoredBatch | None:
     return StoredBatch(request, peers, row[2])
 
 
-def from_local(group: LocalGroup, name: str) -> TrainGroup:
+def from_local(group: LocalGroup, name: str, examples: Examples = NO_EXAMPLES) -> TrainGroup:
     """What the learner is told of an own group."""
-    return TrainGroup("local", group.prompt, 1.0, group.advantages, group.completions, name)
+    shown = examples.prompt(group.dataset, group.prompt).examples
+    return TrainGroup("local", group.prompt, 1.0, group.advantages, group.completions, name, shown)
 
 
-def from_external(weighted: WeightedGroup) -> TrainGroup:
+def from_external(weighted: WeightedGroup, examples: Examples = NO_EXAMPLES) -> TrainGroup:
     """What the learner is told of a group of others'."""
     silent = weighted.silent or ((),) * len(weighted.group.completions)
     completions = tuple(
@@ -210,4 +212,6 @@ def from_external(weighted: WeightedGroup) -> TrainGroup:
         for each, spans in zip(weighted.group.completions, silent, strict=True)
     )
     group = weighted.group
-    return TrainGroup("external", group.prompt, weighted.weight, weighted.advantages, completions, external_id(group))
+    shown = examples.prompt(group.dataset, group.prompt).examples
+    name = external_id(group)
+    return TrainGroup("external", group.prompt, weighted.weight, weighted.advantages, completions, name, shown)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from sapo_node.groups.prompt import NO_EXAMPLES, Examples
 from sapo_node.groups.stats import LEVEL, Interval, clustered_interval, mean_of_intervals
 from sapo_node.training.trainer import Policy
 from sapo_node.verification.sandbox.messages import ScoreRequest
@@ -66,6 +67,7 @@ async def measure(
     prompts: int,
     samples: int,
     max_tokens: int,
+    examples: Examples = NO_EXAMPLES,
     progress: Callable[[str, int], None] = lambda *_: None,
 ) -> HeldOut:
     """Ask `questions` held-out questions of each task, the same for everybody in a swarm; `progress` hears the task and
@@ -80,7 +82,7 @@ async def measure(
         for start in range(0, prompts, at_once):
             chunk = seeds[start : start + at_once]
             built = await scorer.score([ScoreRequest(spec.dataset, spec.config, seed, ()) for seed in chunk])
-            asked = [task.prompt for task in built if task is not None]
+            asked = [examples.prompt(spec.dataset, task.prompt) for task in built if task is not None]
             if len(asked) < len(chunk):
                 raise LocalError(f"held-out questions of {spec.dataset} could not be built; the log names the cause")
             answers = await policy.generate(asked, completions=samples, max_tokens=max_tokens, seed=rng.getrandbits(31))

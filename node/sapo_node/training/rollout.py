@@ -9,7 +9,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
 from sapo_node.groups.advantage import advantages
-from sapo_node.groups.messages import Sampled
+from sapo_node.groups.messages import Prompt, Sampled
+from sapo_node.groups.prompt import NO_EXAMPLES, Examples
 from sapo_node.groups.types import LocalGroup
 from sapo_node.storage.context import SwarmContext
 from sapo_node.storage.counters import Counters, Slot
@@ -51,7 +52,7 @@ class Answerer(Protocol):
     """Who answers questions: a model, a program or a person."""
 
     async def generate(
-        self, prompts: Sequence[str], *, completions: int, max_tokens: int, seed: int
+        self, prompts: Sequence[Prompt], *, completions: int, max_tokens: int, seed: int
     ) -> list[tuple[Sampled, ...]]:
         """G completions for each question. One that does not train may raise AnswerFailed or QuestionSkipped."""
         ...
@@ -70,8 +71,11 @@ class Contribution:
         publish: Publish,
         max_tokens: int,
         model: str,
+        examples: Examples = NO_EXAMPLES,
     ) -> None:
-        """`model` is the free label in what is shared, of at most MAX_MODEL_LABEL_BYTES."""
+        """`model` is the free label in what is shared, of at most MAX_MODEL_LABEL_BYTES. `examples` go before each
+        prompt.
+        """
         self._manifest = swarm.manifest
         self._identity = swarm.identity
         self._rng = swarm.rng
@@ -81,6 +85,7 @@ class Contribution:
         self._publish = publish
         self._max_tokens = max_tokens
         self._model = model
+        self._examples = examples
 
     async def generate(self, slot: Slot, prompts: int) -> list[LocalGroup]:
         """Answer the first I = `questions` questions of a reserved counter G times each, and score the answers as
@@ -89,7 +94,11 @@ class Contribution:
         tasks = [assign(self._manifest, self._identity.public_key, slot.epoch, slot.counter, k) for k in range(prompts)]
         specs = [(task.spec.dataset, task.spec.config, task.seed) for task in tasks]
         built = await self._scorer.score([ScoreRequest(*spec, ()) for spec in specs])
-        asked = [task.prompt for task in built if task is not None]
+        asked = [
+            self._examples.prompt(task.spec.dataset, found.prompt)
+            for task, found in zip(tasks, built, strict=True)
+            if found is not None
+        ]
         if len(asked) < len(specs):
             raise RoundFailed("this node's own tasks could not be built; its log names the cause")
         groups = await self._answerer.generate(

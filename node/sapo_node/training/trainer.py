@@ -23,6 +23,7 @@ from sapo_node.groups.messages import (
     TrainReport,
     TrainRequest,
 )
+from sapo_node.groups.prompt import NO_EXAMPLES, Examples
 from sapo_node.groups.types import LocalGroup
 from sapo_node.processes.worker import WorkerFailed
 from sapo_node.sampling.buffer import Pool
@@ -87,6 +88,7 @@ class Trainer:
         checkpoint_every: int,
         now: Callable[[], float] = time.time,
         on_taken_back: Callable[[TakenBack, Accused], None] = lambda _, __: None,
+        examples: Examples = NO_EXAMPLES,
     ) -> None:
         """`now` gives the Unix time. `on_taken_back` is called in the transaction that removes groups from the stored
         batches, with the steps and ids of these groups.
@@ -100,6 +102,7 @@ class Trainer:
         self._checkpoint_every = checkpoint_every
         self._now = now
         self._on_taken_back = on_taken_back
+        self._examples = examples
 
     @property
     def stored_step(self) -> int:
@@ -162,8 +165,8 @@ class Trainer:
 
     def _commit(self, local: Sequence[LocalGroup], external: Sequence[WeightedGroup]) -> int:
         groups = [
-            *(from_local(group, local_id(k)) for k, group in enumerate(local)),
-            *map(from_external, external),
+            *(from_local(group, local_id(k), self._examples) for k, group in enumerate(local)),
+            *(from_external(weighted, self._examples) for weighted in external),
         ]
         peers = dict.fromkeys((group.id for group in groups), LOCAL)
         peers |= {external_id(weighted.group): weighted.group.peer for weighted in external}

@@ -15,7 +15,7 @@ from sapo_adversary.research.policies import POLICIES, make, meta_of, networks, 
 from sapo_adversary.research.policies.catalogue import SEED, Reinforced, TrainedGroup
 from sapo_adversary.seed import build, measure
 from sapo_adversary.seed.recipe import Lessons
-from sapo_node.groups.messages import GenerateRequest, LearnerOptions, TrainGroup, TrainRequest
+from sapo_node.groups.messages import GenerateRequest, LearnerOptions, Prompt, TrainGroup, TrainRequest
 from sapo_node.learner.folder import POLICY_DIR
 from sapo_node.learner.generate import generate
 from sapo_node.learner.model import load
@@ -73,7 +73,7 @@ def test_a_prepared_policy_loads_generates_and_trains(tiny, name):
     options = LearnerOptions(checkpoints="", device="cpu", model=str(tiny(name)))
     policy = load(options)
     prompt = measure.heldout(SPECS, 1)[0].prompt
-    [pair] = generate(policy, GenerateRequest((prompt,), 2, 8, seed=1), 1024)
+    [pair] = generate(policy, GenerateRequest((Prompt(prompt),), 2, 8, seed=1), 1024)
     before = [value.clone() for _, value in policy.trainable()]
     report = Trainer(policy, options).train(
         TrainRequest(1, (TrainGroup("local", prompt, 1.0, (1.0, -1.0), tuple(pair)),))
@@ -176,7 +176,7 @@ def test_the_longest_honest_text_fits(tiny, name):
 
 def test_the_byte_policy_reads_the_last_line_of_a_question(tiny):
     policy = load(LearnerOptions(checkpoints="", device="cpu", model=str(tiny("neox"))))
-    assert policy.decode(policy.prompt_tokens("many words\n\nHow many?\n")) == "How many?\n"
+    assert policy.decode(policy.prompt_tokens(Prompt("many words\n\nHow many?\n"))) == "How many?\n"
 
 
 def test_pieces_are_words_and_single_digits():

@@ -10,6 +10,7 @@ import trio
 from chat_server import ChatServer, choice, mostly_right, reply
 from sapo_node.contributors import endpoint as module
 from sapo_node.contributors.endpoint import endpoint
+from sapo_node.groups.messages import Prompt
 from sapo_node.groups.prompt import SYSTEM
 from sapo_node.training.rollout import AnswerFailed
 from sapo_protocol import LocalError
@@ -27,7 +28,9 @@ def impatient(monkeypatch):
 async def ask(url, *prompts, key=None, completions=4, max_bytes=1000):
     """The groups that an endpoint gives for the questions."""
     async with endpoint(url, model="tiny", key=key, temperature=0.7, max_bytes=max_bytes) as answerer:
-        return await answerer.generate(prompts or [QUESTION], completions=completions, max_tokens=50, seed=1)
+        return await answerer.generate(
+            [Prompt(each) for each in prompts or [QUESTION]], completions=completions, max_tokens=50, seed=1
+        )
 
 
 async def failure(url, **options):
@@ -70,7 +73,7 @@ async def test_a_server_that_ignores_n_is_asked_for_each_completion_and_not_for_
     with ChatServer(lambda _: reply(choice("a"))) as server:
         async with endpoint(server.url, model="tiny", key=None, temperature=1, max_bytes=99) as answerer:
             for _ in range(2):
-                (group,) = await answerer.generate([QUESTION], completions=4, max_tokens=9, seed=1)
+                (group,) = await answerer.generate([Prompt(QUESTION)], completions=4, max_tokens=9, seed=1)
                 assert len(group) == 4
     assert [request.get("n", 1) for _, request in server.requests] == [4] + [1] * 3 + [1] * 4
 

@@ -12,6 +12,7 @@ import trio
 
 from sapo_node.contributors import program as module
 from sapo_node.contributors.program import program
+from sapo_node.groups.messages import Prompt
 from sapo_node.groups.prompt import SYSTEM
 from sapo_node.training.rollout import AnswerFailed
 from sapo_protocol import LocalError
@@ -35,7 +36,9 @@ def running(tmp_path):
 
 
 async def ask(answerer, *prompts, completions=4):
-    return await answerer.generate(prompts or ["What?"], completions=completions, max_tokens=9, seed=1)
+    return await answerer.generate(
+        [Prompt(each) for each in prompts or ["What?"]], completions=completions, max_tokens=9, seed=1
+    )
 
 
 async def failure(answerer):

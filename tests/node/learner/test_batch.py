@@ -6,7 +6,7 @@ import pytest
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel, MistralConfig, MistralForCausalLM
 
-from sapo_node.groups.messages import LearnerOptions, Refusal, Sampled, TrainGroup
+from sapo_node.groups.messages import LearnerOptions, Prompt, Refusal, Sampled, TrainGroup
 from sapo_node.learner.batch import Refused, completion_logits, micro_batches, rows_of
 from sapo_node.learner.model import load
 
@@ -93,7 +93,7 @@ def test_a_prompt_that_fills_the_model_is_refused(policy):
 
 def test_the_prompt_is_encoded_apart_from_the_completion(policy):
     [row] = rows(policy, external("5"))
-    assert list(row.prompt) == policy.prompt_tokens(QUESTION)
+    assert list(row.prompt) == policy.prompt_tokens(Prompt(QUESTION))
     assert policy.decode(row.prompt) == QUESTION + "\n"
 
 

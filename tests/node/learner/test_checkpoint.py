@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from sapo_node.groups.advantage import advantages
-from sapo_node.groups.messages import GenerateRequest, LearnerOptions, TrainGroup, TrainRequest
+from sapo_node.groups.messages import GenerateRequest, LearnerOptions, Prompt, TrainGroup, TrainRequest
 from sapo_node.learner import checkpoint
 from sapo_node.learner.checkpoint import CheckpointError
 from sapo_node.learner.generate import generate
@@ -28,7 +28,7 @@ def new_trainer(options=OPTIONS):
 
 def train(trainer, steps):
     for step in steps:
-        [sampled] = generate(trainer.policy, GenerateRequest((QUESTION,), 4, 80, step), 1024)
+        [sampled] = generate(trainer.policy, GenerateRequest((Prompt(QUESTION),), 4, 80, step), 1024)
         group = TrainGroup("local", QUESTION, 1.0, advantages([step % 2, 1, 0, 0]), sampled)
         trainer.train(TrainRequest(step, (group,)))
 

@@ -15,7 +15,7 @@ from tokenizers.pre_tokenizers import ByteLevel
 from transformers import AutoModelForCausalLM, Qwen2Tokenizer
 
 from sapo_node.groups.advantage import advantages
-from sapo_node.groups.messages import GenerateRequest, LearnerOptions, TrainGroup, TrainRequest
+from sapo_node.groups.messages import GenerateRequest, LearnerOptions, Prompt, TrainGroup, TrainRequest
 from sapo_node.groups.prompt import SYSTEM
 from sapo_node.learner import checkpoint
 from sapo_node.learner.export import export, main
@@ -33,7 +33,7 @@ def learnt(folder, steps=2, learning_rate=0.01, **ways):
     options = LearnerOptions(checkpoints=str(folder), groups=1, completions=4, learning_rate=learning_rate, **ways)
     trainer = Trainer(load(options), options)
     for step in range(1, steps + 1):
-        [sampled] = generate(trainer.policy, GenerateRequest((QUESTION,), 4, 80, step), 1024)
+        [sampled] = generate(trainer.policy, GenerateRequest((Prompt(QUESTION),), 4, 80, step), 1024)
         trainer.train(TrainRequest(step, (TrainGroup("local", QUESTION, 1.0, advantages([1, 1, 0, 0]), sampled),)))
     checkpoint.save(trainer, folder)
     return trainer, options
@@ -74,8 +74,8 @@ for folder in sys.argv[2:]:
 
 def answered(policy):
     """The prompt and the likeliest answer, as the node's own tokens."""
-    [[sampled]] = generate(policy, GenerateRequest((QUESTION,), 1, 24, 1, temperature=1e-6), 1024)
-    return [policy.prompt_tokens(QUESTION), list(sampled.tokens)]
+    [[sampled]] = generate(policy, GenerateRequest((Prompt(QUESTION),), 1, 24, 1, temperature=1e-6), 1024)
+    return [policy.prompt_tokens(Prompt(QUESTION)), list(sampled.tokens)]
 
 
 @pytest.fixture(scope="module")
@@ -114,7 +114,7 @@ def test_the_weights_are_those_that_were_learnt(tmp_path, ways, way):
     trainer, options = ways[way]
     export(options, tmp_path / "out")
     model = AutoModelForCausalLM.from_pretrained(tmp_path / "out")
-    tokens = torch.tensor([trainer.policy.prompt_tokens(QUESTION)])
+    tokens = torch.tensor([trainer.policy.prompt_tokens(Prompt(QUESTION))])
     torch.testing.assert_close(logits(model, tokens), logits(trainer.policy.model, tokens), atol=1e-4, rtol=1e-4)
     untaught = load(replace(options, lora=0)).model
     assert not torch.allclose(logits(model, tokens), logits(untaught, tokens), atol=1e-3)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from sapo_node.groups.messages import GenerateRequest, LearnerOptions, RequestError, TrainGroup
+from sapo_node.groups.messages import GenerateRequest, LearnerOptions, Prompt, RequestError, TrainGroup
 from sapo_node.learner import generate as sampler
 from sapo_node.learner.batch import completion_logits, micro_batches, rows_of
 from sapo_node.learner.generate import generate
@@ -21,7 +21,9 @@ def policy():
 
 
 def sample(policy, *, prompts=QUESTIONS, completions=4, max_tokens=80, seed=1, temperature=1.0, max_bytes=1024):
-    return generate(policy, GenerateRequest(prompts, completions, max_tokens, seed, temperature), max_bytes)
+    return generate(
+        policy, GenerateRequest(tuple(map(Prompt, prompts)), completions, max_tokens, seed, temperature), max_bytes
+    )
 
 
 def test_each_question_gets_its_completions_in_order(policy):
@@ -84,7 +86,7 @@ def test_a_prompt_that_does_not_fit_is_an_error(policy):
 
 def test_a_cached_shorter_batch_samples_what_a_lone_question_does(policy):
     def cold(prompts):
-        return generate(policy, GenerateRequest(prompts, 1, 40, 1, temperature=1e-4), 1024)
+        return generate(policy, GenerateRequest(tuple(map(Prompt, prompts)), 1, 40, 1, temperature=1e-4), 1024)
 
     assert cold(QUESTIONS)[1] == cold(QUESTIONS[1:])[0]
 

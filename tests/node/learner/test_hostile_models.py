@@ -14,7 +14,7 @@ import torch
 from tokenizers import Regex, Tokenizer, models, pre_tokenizers
 from transformers.utils import import_utils
 
-from sapo_node.groups.messages import GenerateRequest, LearnerOptions, Sampled, TrainGroup
+from sapo_node.groups.messages import GenerateRequest, LearnerOptions, Prompt, Sampled, TrainGroup
 from sapo_node.learner import probe
 from sapo_node.learner.batch import rows_of
 from sapo_node.learner.generate import generate
@@ -286,11 +286,11 @@ def test_no_folder_reaches_the_package_that_fetches_kernels(folder, tmp_path):
 
 
 def test_the_tokenizer_is_the_one_in_the_folder_whatever_its_settings_name(folder, tmp_path):
-    before = load(options(folder)).prompt_tokens("2 + 2?")
+    before = load(options(folder)).prompt_tokens(Prompt("2 + 2?"))
     write_model(tmp_path / "other", "llama")
     write_tokenizer(tmp_path / "other", texts=["2 + 2?"] * 8)
     change(folder, "tokenizer_config.json", tokenizer_file=str(tmp_path / "other" / "tokenizer.json"))
-    assert load(options(folder)).prompt_tokens("2 + 2?") == before
+    assert load(options(folder)).prompt_tokens(Prompt("2 + 2?")) == before
 
 
 def test_a_peers_text_on_which_the_tokenizer_panics_costs_its_group_alone(folder):
@@ -315,12 +315,12 @@ def test_special_tokens_that_the_model_lacks_are_never_drawn(folder):
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
     tokenizer.add_special_tokens([f"<{number}>" for number in range(100)])
     tokenizer.save(str(folder / "tokenizer.json"))
-    assert generate(load(options(folder)), GenerateRequest(("2 + 2?",), 2, 4, 1), 1024)
+    assert generate(load(options(folder)), GenerateRequest((Prompt("2 + 2?"),), 2, 4, 1), 1024)
 
 
 def test_a_template_of_which_only_some_questions_are_bad_is_one_clear_line(folder):
     write_tokenizer(folder, "{% if 'bad' in messages[-1]['content'] %}{{ 1 // 0 }}{% endif %}" + TEMPLATE)
     policy = load(options(folder))
-    assert policy.prompt_tokens("good")
+    assert policy.prompt_tokens(Prompt("good"))
     with pytest.raises(ModelError, match="the chat template of m fails"):
-        policy.prompt_tokens("bad")
+        policy.prompt_tokens(Prompt("bad"))

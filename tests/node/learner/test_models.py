@@ -8,7 +8,7 @@ import torch
 from transformers import Qwen3_5ForCausalLM, Qwen3_5TextConfig
 
 from sapo_node.groups.advantage import advantages
-from sapo_node.groups.messages import GenerateRequest, LearnerOptions, TrainGroup, TrainRequest
+from sapo_node.groups.messages import GenerateRequest, LearnerOptions, Prompt, TrainGroup, TrainRequest
 from sapo_node.learner import checkpoint
 from sapo_node.learner.batch import completion_logits, micro_batches, rows_of
 from sapo_node.learner.generate import generate
@@ -32,7 +32,7 @@ def options(folder, **changes):
 
 
 def sampled(policy, temperature=1.0):
-    [group] = generate(policy, GenerateRequest((QUESTION,), 4, 16, 1, temperature), 1024)
+    [group] = generate(policy, GenerateRequest((Prompt(QUESTION),), 4, 16, 1, temperature), 1024)
     return group
 
 
@@ -166,7 +166,7 @@ def test_the_fingerprint_tells_adapters_and_models_apart(folders):
 
 def test_without_a_template_the_prompt_asks_for_answer_tags(folders):
     policy = load(options(folders["llama"]))
-    prompt = policy.decode(policy.prompt_tokens(QUESTION))
+    prompt = policy.decode(policy.prompt_tokens(Prompt(QUESTION)))
     assert "<answer>" in prompt
     assert QUESTION in prompt
 
@@ -175,7 +175,7 @@ def test_a_chat_template_is_used_with_a_system_text(folders, tmp_path):
     shutil.copytree(folders["llama"], tmp_path / "m")
     write_tokenizer(tmp_path / "m", TEMPLATE)
     policy = load(options(tmp_path / "m"))
-    prompt = policy.decode(policy.prompt_tokens(QUESTION))
+    prompt = policy.decode(policy.prompt_tokens(Prompt(QUESTION)))
     assert prompt.startswith("[system] ")
     assert "<answer>" in prompt
     assert prompt.endswith(f"[user] {QUESTION}\n[assistant] ")
@@ -185,7 +185,7 @@ def test_a_chat_template_in_a_file_of_its_own_is_used(folders, tmp_path):
     shutil.copytree(folders["llama"], tmp_path / "m")
     (tmp_path / "m" / "chat_template.jinja").write_text(TEMPLATE)
     policy = load(options(tmp_path / "m"))
-    assert policy.decode(policy.prompt_tokens(QUESTION)).endswith("[assistant] ")
+    assert policy.decode(policy.prompt_tokens(Prompt(QUESTION))).endswith("[assistant] ")
 
 
 def test_a_template_without_a_system_role_still_gets_the_request_for_tags(folders, tmp_path):
@@ -193,7 +193,7 @@ def test_a_template_without_a_system_role_still_gets_the_request_for_tags(folder
     refuse = "{% if messages[0]['role'] == 'system' %}{{ raise_exception('no system role') }}{% endif %}"
     write_tokenizer(tmp_path / "m", refuse + TEMPLATE)
     policy = load(options(tmp_path / "m"))
-    prompt = policy.decode(policy.prompt_tokens(QUESTION))
+    prompt = policy.decode(policy.prompt_tokens(Prompt(QUESTION)))
     assert prompt.startswith("[user] ")
     assert "<answer>" in prompt
 

@@ -13,7 +13,7 @@ import pytest
 import trio
 
 from sapo_node.groups.advantage import advantages
-from sapo_node.groups.messages import LearnerOptions, RequestError, TrainGroup
+from sapo_node.groups.messages import LearnerOptions, Prompt, RequestError, TrainGroup
 from sapo_node.learner.client import Learner
 from sapo_node.processes.frames import read_frame, write_frame
 from sapo_node.processes.worker import WorkerFailed
@@ -27,7 +27,7 @@ def options(root, **changes):
 
 
 async def groups_of(learner, seed):
-    sampled = await learner.generate(QUESTIONS, completions=4, max_tokens=40, seed=seed)
+    sampled = await learner.generate([Prompt(each) for each in QUESTIONS], completions=4, max_tokens=40, seed=seed)
     rewards = advantages([1, 0, 0, 0])
     return [TrainGroup("local", prompt, 1.0, rewards, group) for prompt, group in zip(QUESTIONS, sampled, strict=True)]
 
@@ -82,7 +82,7 @@ async def test_an_error_of_the_caller_leaves_the_learner_alive(tmp_path, nursery
     with pytest.raises(RequestError, match="step 5 does not follow step 0"):
         await learner.train(5, groups)
     with pytest.raises(RequestError, match="exceed the model's"):
-        await learner.generate(["5" * 600], completions=1, max_tokens=10, seed=1)
+        await learner.generate([Prompt("5" * 600)], completions=1, max_tokens=10, seed=1)
     assert (await learner.train(1, groups)).step == 1
     assert learner.restarts == 0
 

@@ -21,6 +21,7 @@ from sapo_node.groups.messages import (
     Generated,
     GenerateRequest,
     LearnerOptions,
+    Prompt,
     RequestError,
     RestoreRequest,
     TrainReport,
@@ -67,7 +68,7 @@ class InProcess:
 
     def samples(self):
         """Four completions of the untrained policy."""
-        request = to_json(GenerateRequest((PROMPT,), 4, 40, 1))
+        request = to_json(GenerateRequest((Prompt(PROMPT),), 4, 40, 1))
         return from_json(Generated, self._service.answer({"generate": request})).groups[0]
 
     async def generate(self, prompts, *, completions, max_tokens, seed):

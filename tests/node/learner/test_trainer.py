@@ -12,6 +12,7 @@ from sapo_node.groups.messages import (
     GenerateRequest,
     GroupReport,
     LearnerOptions,
+    Prompt,
     Refusal,
     RequestError,
     Sampled,
@@ -35,7 +36,7 @@ def trainer():
 
 
 def local(trainer, rewards=(1, 0, 0, 0), seed=1):
-    [sampled] = generate(trainer.policy, GenerateRequest((QUESTION,), len(rewards), 80, seed), 1024)
+    [sampled] = generate(trainer.policy, GenerateRequest((Prompt(QUESTION),), len(rewards), 80, seed), 1024)
     return TrainGroup("local", QUESTION, 1.0, advantages(rewards), sampled)
 
 
@@ -53,7 +54,7 @@ def same(before, trainer):
 
 def logprob(trainer, text):
     policy = trainer.policy
-    prompt, tokens = policy.prompt_tokens(QUESTION), policy.encode_foreign(text)
+    prompt, tokens = policy.prompt_tokens(Prompt(QUESTION)), policy.encode_foreign(text)
     with torch.no_grad():
         logits = policy.model(input_ids=torch.tensor([[*prompt, *tokens]])).logits[0, len(prompt) - 1 : -1]
     return logits.log_softmax(-1)[range(len(tokens)), tokens].sum().item()
@@ -270,9 +271,9 @@ def test_sampler_and_trainer_agree_on_log_probabilities(trainer):
     """At one inner epoch the ratio is 1 by construction; this checks that cached sampling sees the same model."""
     policy = trainer.policy
     prompts = ("Why?", QUESTION, "Spell this word backward (example: sun -> nus): tree")
-    groups = generate(policy, GenerateRequest(prompts, 2, 40, 3, temperature=1e-4), 1024)
+    groups = generate(policy, GenerateRequest(tuple(map(Prompt, prompts)), 2, 40, 3, temperature=1e-4), 1024)
     for prompt, group in zip(prompts, groups, strict=True):
-        ids_before = policy.prompt_tokens(prompt)
+        ids_before = policy.prompt_tokens(Prompt(prompt))
         for completion in group:
             ids = torch.tensor([[*ids_before, *completion.tokens]])
             with torch.no_grad():

@@ -22,6 +22,7 @@ from sapo_node.groups.messages import (
     FilterName,
     GenerateRequest,
     LearnerOptions,
+    Prompt,
     Sampled,
     TrainGroup,
     TrainRequest,
@@ -102,7 +103,7 @@ class Victim:
     def _answer(self, number: int) -> list[LocalGroup]:
         """A round of the policy's own completions."""
         tasks = [self._scorer.solve(assign(self._manifest, _ME, EPOCH, number, k)) for k in range(GROUPS)]
-        prompts = tuple(task.prompt for task in tasks)
+        prompts = tuple(Prompt(task.prompt) for task in tasks)
         request = GenerateRequest(prompts, self._manifest.completions, self._options.max_tokens, seed=number)
         drawn = generate(self._policy, request, self._manifest.max_completion_bytes)
         return [self._local(task, completions) for task, completions in zip(tasks, drawn, strict=True)]

@@ -1,7 +1,7 @@
 """The requests to the sandbox, and the checks of its replies.
 
 A reply comes from a process that has read peers' text. So the zygote checks its shape, and the node checks it again:
-the expected number of items, each None or a prompt, a digest and one reward per completion.
+the expected number of items, each None or a prompt, a digest, one reward per completion and a worked example.
 """
 
 import json
@@ -13,11 +13,15 @@ from typing import Any
 MAX_PROMPT = 32_768
 """Characters of a prompt, at most. An item with a longer prompt fails closed."""
 
+MAX_EXAMPLE = 4_096
+"""Characters of a worked example, at most. An item with a longer one fails closed."""
+
 MAX_BATCH = 128
 """Items that one child scores, at most."""
 
-MAX_RESULT = 12 * MAX_PROMPT + 256
-"""Bytes of one result, at most. JSON needs up to 12 bytes per character of the prompt; digest and rewards need 256."""
+MAX_RESULT = 12 * (MAX_PROMPT + MAX_EXAMPLE) + 256
+"""Bytes of one result, at most. JSON needs up to 12 bytes per character of the prompt and of the example; digest and
+rewards need 256."""
 
 MAX_REPLY = MAX_RESULT * MAX_BATCH
 """Bytes of a reply, at most."""
@@ -39,6 +43,8 @@ class ScoreRequest:
     config: Mapping[str, Any]
     seed: int
     completions: tuple[str, ...]
+    example: bool = False
+    """Whether to return a worked example, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,23 +56,26 @@ class Scored:
     """SHA-256 of prompt and answer, to compare with the digest of the sender."""
     rewards: tuple[bool, ...]
     """One per completion, in the order of the completions."""
+    example: str = ""
+    """A correct completion of the task, if the request asked for one and the sandbox knows one."""
 
 
 def encode_requests(batch: Sequence[ScoreRequest]) -> list[list[Any]]:
     """Return the batch as JSON."""
-    return [[item.dataset, dict(item.config), item.seed, list(item.completions)] for item in batch]
+    return [[item.dataset, dict(item.config), item.seed, list(item.completions), item.example] for item in batch]
 
 
 def decode_requests(items: Sequence[Sequence[Any]]) -> list[ScoreRequest]:
     """Return the batch from JSON. The node itself made the JSON, so this does not check its shape."""
-    return [ScoreRequest(dataset, config, seed, tuple(texts)) for dataset, config, seed, texts in items]
+    return [ScoreRequest(dataset, config, seed, tuple(texts), asked) for dataset, config, seed, texts, asked in items]
 
 
 def encode_result(scored: Scored | None) -> list[str] | None:
     """Return one result as JSON."""
     if scored is None:
         return None
-    return [scored.prompt, scored.digest.hex(), "".join("1" if reward else "0" for reward in scored.rewards)]
+    rewards = "".join("1" if reward else "0" for reward in scored.rewards)
+    return [scored.prompt, scored.digest.hex(), rewards, scored.example]
 
 
 def encode_line(scored: Scored | None) -> bytes:
@@ -116,13 +125,15 @@ def _decode_result(item: object, completions: int) -> Scored | None:
     match item:
         case None:
             return None
-        case [str(prompt), str(digest), str(rewards)]:
+        case [str(prompt), str(digest), str(rewards), str(example)]:
             if len(prompt) > MAX_PROMPT or len(rewards) != completions or not set(rewards) <= {"0", "1"}:
                 raise MalformedReplyError("a prompt or its rewards are out of bounds")
-            if not prompt.isascii() and _SURROGATE.search(prompt):
-                raise MalformedReplyError("a prompt is not Unicode text")
+            if len(example) > MAX_EXAMPLE:
+                raise MalformedReplyError("a worked example is out of bounds")
+            if any(not text.isascii() and _SURROGATE.search(text) for text in (prompt, example)):
+                raise MalformedReplyError("a prompt or a worked example is not Unicode text")
             if len(digest) != 64 or not set(digest) <= set("0123456789abcdef"):
                 raise MalformedReplyError("a digest is not 32 bytes in hex")
-            return Scored(prompt, bytes.fromhex(digest), tuple(reward == "1" for reward in rewards))
+            return Scored(prompt, bytes.fromhex(digest), tuple(reward == "1" for reward in rewards), example)
         case _:
-            raise MalformedReplyError("a result is neither null nor prompt, digest and rewards")
+            raise MalformedReplyError("a result is neither null nor prompt, digest, rewards and example")

@@ -1,9 +1,12 @@
 """Tasks that other packages define. An entry point names the module of each dataset; only the operator installs one.
 
-Such a module has three attributes:
+Such a module has these attributes:
 - `SCORER_VERSION`, a whole number that a manifest names.
 - `item(config, seed)` returns prompt and answer. It raises ValueError for a configuration that it refuses.
 - `earns(prompt, answer, given)` returns whether `given`, the text between the tags of a completion, is correct.
+
+It may have a fourth: `example(prompt, answer)` returns a correct completion with its working, for models that read
+worked examples before a prompt.
 
 The name of its dataset has a dot; the names of this package's datasets have none. The module runs in the sandbox. It
 must import what it needs when it is imported itself: later it can read no file and open no socket.
@@ -39,6 +42,12 @@ def is_foreign(dataset: str) -> bool:
 def datasets() -> list[str]:
     """Return the names of the datasets that installed packages define. A name may lack the dot."""
     return sorted(_points())
+
+
+def example(dataset: str, prompt: str, answer: str) -> str:
+    """Return the worked example of a dataset's own function; empty if its module has none."""
+    write = getattr(of(dataset), "example", None)
+    return str(write(prompt, answer)) if callable(write) else ""
 
 
 def leave_out(dataset: str, reason: str) -> None:

@@ -1,0 +1,95 @@
+"""The defaults of a model: what is trained of it, how fast, in which format, and how it is asked.
+
+| model                | trained              | rate | format              | tokens | examples |
+|----------------------|----------------------|------|---------------------|--------|----------|
+| seed, or below SMALL | all weights          | 1e-4 | float32             | 80     | 0        |
+| below MEDIUM         | LoRA, a third of it  | 2e-4 | bfloat16, if native | 48     | 3        |
+| larger               | LoRA, a third of it  | 1e-4 | bfloat16, if native | 256    | 3        |
+
+A small pretrained model answers in a few tokens or not at all. A larger one may think before it answers. LoRA takes
+about ten times the rate of all weights (Schulman et al. 2025, "LoRA Without Regret"). Adapters in the last third of the
+layers spare the backward pass of the others.
+"""
+
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+from sapo_node.app.config import Config
+from sapo_node.groups.messages import Auto, Dtype
+from sapo_node.sampling.mix import AUTO
+
+SMALL = 50_000_000
+MEDIUM = 400_000_000
+"""Parameters of a model."""
+RANK = 16
+"""Of LoRA adapters."""
+
+_Value = TypeVar("_Value")
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """The settings that depend on the model. The names are those of the configuration."""
+
+    lora: int
+    lora_layers: int
+    learning_rate: float
+    dtype: Dtype
+    max_tokens: int
+    examples: int
+
+
+_SMALL = Recipe(lora=0, lora_layers=0, learning_rate=1e-4, dtype="float32", max_tokens=80, examples=0)
+
+
+def recipe_of(config: Config) -> Recipe:
+    """Return the settings of a node: those of its configuration, and for `auto` those of its model.
+
+    Raises ModelError if the configuration names no model folder.
+    """
+    default = _of_model(config.model)
+    return Recipe(
+        lora=_chosen(config.lora, default.lora),
+        # Where the operator sets only the rank, all layers have adapters.
+        lora_layers=_chosen(config.lora_layers, default.lora_layers if config.lora == AUTO else 0),
+        learning_rate=_chosen(config.learning_rate, default.learning_rate),
+        dtype=default.dtype if config.dtype == AUTO else config.dtype,
+        max_tokens=_chosen(config.max_tokens, default.max_tokens),
+        examples=_chosen(config.examples, default.examples),
+    )
+
+
+def _chosen(value: _Value | Auto, default: _Value) -> _Value:
+    return default if value == AUTO else value
+
+
+@cache
+def _of_model(model: str) -> Recipe:
+    if model == "seed":
+        return _SMALL
+    # Imported here: it takes half a second, which a node with the seed policy need not wait.
+    from sapo_node.learner.folder import described, model_folder  # noqa: PLC0415
+
+    folder = model_folder(model)
+    settings = described(folder)
+    parameters = _parameters(folder, settings)
+    layers = settings.get("num_hidden_layers")
+    if parameters < SMALL or not isinstance(layers, int):
+        return _SMALL
+    return Recipe(
+        lora=RANK,
+        lora_layers=layers // 3,
+        learning_rate=2e-4 if parameters < MEDIUM else 1e-4,
+        dtype=AUTO,
+        max_tokens=48 if parameters < MEDIUM else 256,
+        examples=3,
+    )
+
+
+def _parameters(folder: Path, settings: dict[str, Any]) -> int:
+    """Return about how many parameters a model has, by the bytes of its weights."""
+    size = sum(path.stat().st_size for path in folder.glob("*.safetensors"))
+    written = settings.get("dtype") or settings.get("torch_dtype")
+    return size // (4 if written == "float32" else 2)

@@ -1,0 +1,82 @@
+"""The device that the learner runs on, and how much memory it has."""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+
+import psutil
+import torch
+
+from sapo_node.groups.messages import Dtype
+from sapo_node.learner.folder import ModelError
+
+_CPUINFO = Path("/proc/cpuinfo")
+_CGROUP = Path("/sys/fs/cgroup")
+_LOGITS = (2**26, 2**28)
+"""Bounds of `micro_logits`: 256 MiB and 1 GiB in fp32."""
+_LOGITS_SHARE = 2**-5
+"""Share of the memory of a device that the logits of one micro-batch take, at most."""
+
+
+def pick_device(wanted: str) -> torch.device:
+    """Return the device `wanted`; for `auto` the first of cuda, mps and cpu. Raises ModelError if it is missing."""
+    there = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
+    if wanted == "auto":
+        return torch.device(next(name for name, found in there.items() if found))
+    if not there.get(wanted):
+        raise ModelError(f"there is no device {wanted}; torch finds {', '.join(n for n, f in there.items() if f)}")
+    return torch.device(wanted)
+
+
+def free_memory(device: torch.device) -> int:
+    """Return the bytes on a device that this process may still allocate."""
+    if device.type == "cuda":
+        return int(torch.cuda.mem_get_info(device)[0])
+    if device.type == "mps":
+        return int(torch.mps.recommended_max_memory() - torch.mps.driver_allocated_memory())
+    return min([int(psutil.virtual_memory().available), *_container_memory()])
+
+
+def pick_dtype(wanted: Dtype, device: torch.device) -> torch.dtype:
+    """Return the number format `wanted`; for `auto` bfloat16 if the device computes in it, else float32."""
+    if wanted != "auto":
+        return {"float32": torch.float32, "bfloat16": torch.bfloat16}[wanted]
+    native = torch.cuda.is_bf16_supported() if device.type == "cuda" else device.type == "cpu" and _bfloat16_cpu()
+    return torch.bfloat16 if native else torch.float32
+
+
+def _bfloat16_cpu() -> bool:
+    """Return whether the processor has instructions for bfloat16. torch has no public name for this."""
+    with suppress(OSError):
+        words = {word for line in _CPUINFO.read_text().splitlines() for word in line.split()}
+        return not words.isdisjoint({"avx512_bf16", "amx_bf16", "bf16"})
+    return False
+
+
+@cache
+def micro_logits(device: torch.device) -> int:
+    """Return how many logits a micro-batch may have.
+
+    This depends on the size of the memory and not on what is free: a replay must cut the same micro-batches.
+    """
+    share = int(_LOGITS_SHARE * total_memory(device)) // torch.float32.itemsize
+    return min(max(share, _LOGITS[0]), _LOGITS[1])
+
+
+def total_memory(device: torch.device) -> int:
+    """Return the bytes of memory of a device."""
+    if device.type == "cuda":
+        return int(torch.cuda.get_device_properties(device).total_memory)
+    if device.type == "mps":
+        return int(torch.mps.recommended_max_memory())
+    return int(psutil.virtual_memory().total)
+
+
+def _container_memory() -> Iterator[int]:
+    """Yield the bytes that the limit of a Linux container leaves, if there is a limit. psutil does not know it."""
+    try:
+        limit, used = ((_CGROUP / name).read_text().strip() for name in ("memory.max", "memory.current"))
+        yield int(limit) - int(used)
+    except (OSError, ValueError):
+        return
