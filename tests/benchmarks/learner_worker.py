@@ -122,9 +122,9 @@ def run_trl(rewards, rounds):
     policy = load(LearnerOptions(checkpoints="", device="cpu"))
     watch = Stopwatch()
     items = [item for number in range(rounds) for item in items_of(number)]
-    prompts = [policy.tokenizer.decode(policy.prompt_tokens(item.task.prompt)) for item in items]
+    prompts = [policy.tokenizer.decode(policy.prompt_tokens(Prompt(item.task.prompt))) for item in items]
     for item, prompt in zip(items, prompts, strict=True):
-        assert policy.tokenizer(prompt)["input_ids"] == policy.prompt_tokens(item.task.prompt)
+        assert policy.tokenizer(prompt)["input_ids"] == policy.prompt_tokens(Prompt(item.task.prompt))
     seen = {}
 
     def reward(completions, place, completion_ids, **_):

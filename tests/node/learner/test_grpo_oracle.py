@@ -14,7 +14,7 @@ import torch
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from sapo_node.groups.advantage import EPSILON, advantages
-from sapo_node.groups.messages import LearnerOptions, Sampled, TrainGroup, TrainRequest
+from sapo_node.groups.messages import LearnerOptions, Prompt, Sampled, TrainGroup, TrainRequest
 from sapo_node.learner import grpo
 from sapo_node.learner.batch import Row, completion_logits, micro_batches
 from sapo_node.learner.forward import pad_left, pad_right
@@ -202,7 +202,7 @@ def test_a_step_that_skips_the_flat_group_has_the_loss_and_the_gradient_of_trl_w
         for row, value in zip(random_rows(1), [a for group in REWARDS for a in advantages(group)], strict=True)
     ]
     prompts = ("Why?", "What is 2 + 2?", "What is the longest of these questions?")
-    rows = [replace(row, prompt=tuple(policy.prompt_tokens(prompts[int(row.group)]))) for row in rows]
+    rows = [replace(row, prompt=tuple(policy.prompt_tokens(Prompt(prompts[int(row.group)])))) for row in rows]
     groups = tuple(
         TrainGroup(
             "local",
