@@ -9,7 +9,6 @@ from pathlib import Path
 
 from sapo_node.learner.confine import confine
 from sapo_node.learner.gguf.folder import write_folder
-from sapo_node.learner.gguf.reader import MAX_HEADER_BYTES
 from sapo_node.processes.launch import die_with_parent
 from sapo_protocol.errors import LocalError
 
@@ -21,6 +20,8 @@ MEMORY = 8 * 2**30
 """Bytes that the process may map beyond the file. The largest tensor of a Llama with 8 B parameters needs 5 GiB."""
 GROWTH = 16
 """Bytes that a byte of the file becomes, at most: the smallest formats hold a number in 1.06 bits."""
+SETTINGS_BYTES = 64 * 2**20
+"""Bytes that the tokenizer may have besides."""
 
 
 def main(file: Path, folder: Path, parent: int) -> int:
@@ -31,7 +32,7 @@ def main(file: Path, folder: Path, parent: int) -> int:
     confine(
         seconds=BASE_SECONDS + SECONDS_PER_GIB * size // 2**30,
         memory=MEMORY + size,
-        file_bytes=GROWTH * size + MAX_HEADER_BYTES,
+        file_bytes=GROWTH * size + SETTINGS_BYTES,
     )
     try:
         write_folder(file, folder)
