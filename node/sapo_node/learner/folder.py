@@ -99,7 +99,8 @@ def _folder(model: str) -> Path:
             f"`sapo-node start --model {model}` downloads it"
         )
     else:
-        folder = Path(model)
+        # The hub once had names without an owner, which a cache may still hold.
+        folder = Path(model) if Path(model).is_dir() else cached(model)
         remedy = (
             f"there is no folder {model}; give a Hugging Face model folder, a GGUF file, "
             f"{', '.join(['seed', *CATALOGUE])}, or a hub name with its owner, for example openai-community/gpt2"

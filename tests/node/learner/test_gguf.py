@@ -193,6 +193,12 @@ def test_peers_see_the_name_of_the_file_alone():
     assert Config(model="models/tiny.gguf").model_label == "tiny.gguf"
 
 
+def test_no_module_is_imported_from_the_folder_in_which_the_user_stands(good, cache, tmp_path, monkeypatch):
+    (tmp_path / "numpy.py").write_text("raise SystemExit('foreign')")
+    monkeypatch.chdir(tmp_path)
+    convert(good, lambda _: None)
+
+
 # What is no such model.
 
 
@@ -229,6 +235,8 @@ UNFIT = {
     "no heads": (change_of(**{"llama.attention.head_count": 0}), "claims 0 heads"),
     "five heads": (change_of(**{"llama.attention.head_count": 5}), "not pairs of rows for 5 heads"),
     "an end that is no token": (change_of(**{"tokenizer.ggml.eos_token_id": 999}), "eos token is 999"),
+    "two equal tokens": (change_of(**{"tokenizer.ggml.tokens": ["a"] * 281}), "281 tokens, 1 different ones"),
+    "too few types": (change_of(**{"tokenizer.ggml.token_type": [1]}), "and 1 types of tokens"),
     "merges of nothing": (change_of(**{"tokenizer.ggml.merges": ["€ €"]}), "merges do not fit its tokens"),
     "tokens that are numbers": (lambda w: w.kv_data[0].update(other_tokens(w)), "holds something that is no text"),
 }

@@ -48,11 +48,15 @@ def make_tokenizer(header: Header) -> tuple[Tokenizer, dict[str, Any]]:
         )
     tokens = _texts(header, _TOKENS)
     merges = [(left, right) for left, _, right in (merge.partition(" ") for merge in _texts(header, _MERGES))]
-    types = header.get(_TYPES, list, [])
+    types = header.require(_TYPES, list)
+    vocabulary = {token: index for index, token in enumerate(tokens)}
+    if not len(vocabulary) == len(tokens) == len(types):
+        raise GgufError(
+            f"it has {len(tokens)} tokens, {len(vocabulary)} different ones, and {len(types)} types of tokens"
+        )
     try:
         # Llama 3 takes a word that is a token as it is, whatever the merges would make of it.
         whole = split == "llama-bpe"
-        vocabulary = {token: index for index, token in enumerate(tokens)}
         tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=merges, ignore_merges=whole))
     except Exception as error:  # the library raises bare Exception
         raise GgufError("its merges do not fit its tokens") from error
@@ -60,9 +64,13 @@ def make_tokenizer(header: Header) -> tuple[Tokenizer, dict[str, Any]]:
         tokenizer.normalizer = normalizers.NFC()
     tokenizer.pre_tokenizer = _SPLITS[split]()
     tokenizer.decoder = decoders.ByteLevel()
-    for token, its_type in zip(tokens, types, strict=False):
-        if its_type in {_CONTROL, _USER_DEFINED}:
-            tokenizer.add_tokens([AddedToken(token, special=its_type == _CONTROL, normalized=False)])
+    tokenizer.add_tokens(
+        [
+            AddedToken(token, special=its_type == _CONTROL, normalized=False)
+            for token, its_type in zip(tokens, types, strict=True)
+            if its_type in {_CONTROL, _USER_DEFINED}
+        ]
+    )
     named = {f"{name}_token": token for name, token in _named(header, tokens)}
     tokenizer.post_processor = _post_processor(header, tokenizer, named.get("bos_token"))
     return tokenizer, {"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": False, **named}
