@@ -28,7 +28,7 @@ _NAMES = {
 }
 
 
-def write_source(folder: Path, family: str, **shape: int) -> Path:
+def write_source(folder: Path, family: str, **shape) -> Path:
     """A model folder with a tokenizer that has merges, and a chat template; weights large enough to matter."""
     torch.manual_seed(0)
     made = FAMILIES[family]()
@@ -54,7 +54,7 @@ def write_gguf(path: Path, source: Path, family: str, *, kind: str = "F32", pre:
     writer.add_head_count_kv(config.num_key_value_heads)
     writer.add_layer_norm_rms_eps(config.rms_norm_eps)
     writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
-    if family == "qwen3":
+    if family != "qwen2":
         writer.add_key_length(config.head_dim)
     _add_tokenizer(writer, source, pre)
     for name, value in model.state_dict().items():

@@ -10,6 +10,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from gguf import RopeScalingType
 
 from sapo_node.app.config import Config
 from sapo_node.groups.messages import LearnerOptions, is_hub_name
@@ -82,6 +83,19 @@ def test_a_file_in_fewer_bits_becomes_the_model_within_its_rounding(tmp_path, ki
     folder = converted(tmp_path / "m.gguf", source, "llama", tmp_path / "m", kind=kind)
     whole, rounded = logits(source), logits(folder)
     assert 0 < (whole - rounded).abs().mean() < apart * whole.std()
+
+
+def test_the_slowed_rotation_of_llama_3_becomes_the_settings_that_it_came_from(tmp_path):
+    settings = {"rope_type": "llama3", "rope_theta": 500000.0, "original_max_position_embeddings": 8192}
+    settings |= {"factor": 32.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
+    source = write_source(tmp_path / "s", "llama", rope_parameters=settings, head_dim=32, max_position_embeddings=2**14)
+    plain = 1 / 500000.0 ** (np.arange(0, 32, 2) / 32)
+    slowed = load(options(source)).model.model.rotary_emb.inv_freq.numpy()
+    assert 0 < (slowed != plain.astype(np.float32)).sum() < 16
+    path = write_gguf(tmp_path / "m.gguf", source, "llama", change=with_factors(plain / slowed))
+    (tmp_path / "m").mkdir()
+    write_folder(path, tmp_path / "m")
+    assert torch.equal(logits(tmp_path / "m"), logits(source))
 
 
 def test_the_node_uses_a_file_like_a_folder(good, sources, cache):
@@ -222,13 +236,23 @@ def with_tensor(name):
     return lambda writer: writer.add_tensor(name, np.zeros((2, 2), np.float32))
 
 
+def with_factors(factors):
+    return lambda writer: writer.add_tensor("rope_freqs.weight", np.array(factors, np.float32))
+
+
 UNFIT = {
     "an unknown architecture": (change_of(**{"general.architecture": "mamba"}), "architecture is 'mamba'"),
     "an unknown split": (change_of(**{"tokenizer.ggml.pre": "nonesuch"}), "with the split 'nonesuch'"),
     "an unknown tokenizer": (change_of(**{"tokenizer.ggml.model": "bert"}), "of the kind 'bert'"),
     "a missing tensor": (without("blk.1.ffn_up.weight"), "'blk.1.ffn_up.weight' is missing"),
     "a tensor more": (with_tensor("blk.0.ssm_in.weight"), "'blk.0.ssm_in.weight', which no LlamaForCausalLM has"),
-    "a scaled rotation": (with_tensor("rope_freqs.weight"), "scales its rotary embedding"),
+    "a scaled rotation": (
+        lambda writer: writer.add_rope_scaling_type(RopeScalingType.YARN),
+        "scales its rotary embedding",
+    ),
+    "a slowed rotation of its own": (with_factors([1, 1, 3, 4]), "in another way than Llama 3"),
+    "a rotation that is no number": (with_factors([1, 1, 1, np.nan]), "in another way than Llama 3"),
+    "factors of another head": (with_factors([1, 1]), "is not 4 numbers"),
     "experts": (lambda writer: writer.add_expert_count(4), "mixture of experts"),
     "a partial rotation": (lambda writer: writer.add_rope_dimension_count(4), "rotates a part of each head"),
     "a thousand million layers": (change_of(**{"llama.block_count": 10**9}), "claims 1000000000 layers"),

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sapo_node.learner.gguf.reader import GgufError, Header
+from sapo_node.learner.gguf.rotation import FACTORS, rotation
 
 _EMBEDDING, _OUTPUT = "token_embd.weight", "output.weight"
 _OUTSIDE_LAYERS = {_EMBEDDING: "model.embed_tokens.weight", "output_norm.weight": "model.norm.weight"}
@@ -81,7 +82,7 @@ def _require_plain(header: Header, name: str) -> None:
     """Raises GgufError for what changes the computation and has no equal in `_config`."""
     if header.get(f"{name}.expert_count", int, 0):
         raise GgufError("it is a mixture of experts, which the node does not convert")
-    if header.get(f"{name}.rope.scaling.type", str, "none") != "none" or "rope_freqs.weight" in header.tensors:
+    if header.get(f"{name}.rope.scaling.type", str, "none") != "none":
         raise GgufError("it scales its rotary embedding, which the node does not convert")
 
 
@@ -96,7 +97,7 @@ def _names(header: Header, architecture: _Architecture, layers: int) -> Mapping[
     # transformers fills a missing tensor with random numbers, and ignores one that it does not know.
     if missing := names.keys() - header.tensors.keys():
         raise GgufError(f"the tensor {min(missing)!r} is missing")
-    if unknown := header.tensors.keys() - names.keys():
+    if unknown := header.tensors.keys() - names.keys() - {FACTORS}:
         raise GgufError(f"it has the tensor {min(unknown)!r}, which no {architecture.class_name} has")
     return names
 
@@ -122,7 +123,7 @@ def _config(header: Header, name: str, architecture: _Architecture) -> dict[str,
         "head_dim": size,
         "max_position_embeddings": header.require(f"{name}.context_length", int),
         "rms_norm_eps": _rounded(header.require(f"{name}.attention.layer_norm_rms_epsilon", float)),
-        "rope_theta": _rounded(header.get(f"{name}.rope.freq_base", float, 10000.0)),
+        **rotation(header, theta=_rounded(header.get(f"{name}.rope.freq_base", float, 10000.0)), size=size),
         "vocab_size": header.tensors[_EMBEDDING].shape[0],
         "tie_word_embeddings": _OUTPUT not in header.tensors,
         "bos_token_id": header.get("tokenizer.ggml.bos_token_id", int),
