@@ -35,7 +35,7 @@ $(STAMP): pyproject.toml constraints.txt requirements.lock scripts/system-packag
 	# Each platform has its own build of torch, so no hash holds. Without the pin, pip may fetch gigabytes of another build.
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch
 	# hatchling comes from the lock: pip need not fetch another one to build ourselves.
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --no-build-isolation --editable '.[load]' --group dev
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --no-build-isolation --editable '.[load,gguf]' --group dev
 	touch $(STAMP)
 
 run: $(STAMP)
@@ -65,7 +65,7 @@ nightly: $(STAMP)
 lowest: $(STAMP)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt uv
 	$(BIN)/uv venv --quiet --seed --allow-existing $(VENV)-lowest
-	$(BIN)/uv pip install --quiet --compile-bytecode --python $(VENV)-lowest --resolution lowest-direct --editable '.[load]' --group test
+	$(BIN)/uv pip install --quiet --compile-bytecode --python $(VENV)-lowest --resolution lowest-direct --editable '.[load,gguf]' --group test
 	OMP_NUM_THREADS=1 $(VENV)-lowest/bin/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 
 bench: $(STAMP)
@@ -87,7 +87,7 @@ lock: $(STAMP)
 	echo "torch ; sys_platform == 'none'" | $(BIN)/uv pip compile --quiet --universal --python-version 3.11 \
 		--generate-hashes --no-annotate --no-header --constraint constraints.txt --override - \
 		--no-emit-package torch --no-emit-package networkx --no-emit-package setuptools \
-		--extra load --group dev --output-file requirements.lock pyproject.toml
+		--extra load --extra gguf --group dev --output-file requirements.lock pyproject.toml
 
 # The tool has an environment of its own, so that the list holds nothing of it.
 sbom: $(STAMP)

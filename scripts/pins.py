@@ -14,7 +14,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[1]
-OURS, EXTRA, GROUP = "sapo-node", "load", "dev"
+OURS, EXTRAS, GROUP = "sapo-node", "load,gguf", "dev"
 """What `make install` installs."""
 TORCH = frozenset({"torch", "networkx", "setuptools"})
 """torch and what only torch needs: no hash holds for them, because each platform has its own build of torch."""
@@ -38,7 +38,7 @@ def required() -> set[str]:
     """What `make install` installs on this platform, by the requirements of what is installed."""
     groups = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["dependency-groups"]
     entries = [entry for name in (GROUP, "test") for entry in groups[name] if isinstance(entry, str)]
-    waiting = [Requirement(text) for text in (f"{OURS}[{EXTRA}]", *entries)]
+    waiting = [Requirement(text) for text in (f"{OURS}[{EXTRAS}]", *entries)]
     seen: set[tuple[str, str]] = set()
     while waiting:
         requirement = waiting.pop()

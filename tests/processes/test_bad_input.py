@@ -88,7 +88,8 @@ def says(text, words):
 def tour(tmp_path_factory):
     """A node that ran two rounds with the key `node.key`, and on whose state another one seems to run."""
     folder, home = tmp_path_factory.mktemp("tour"), tmp_path_factory.mktemp("home")
-    settings = {"XDG_STATE_HOME": str(folder / "state"), "HF_HOME": str(home), "HF_ENDPOINT": "http://127.0.0.1:9"}
+    caches = {"XDG_CACHE_HOME": str(home), "HF_HOME": str(home)}
+    settings = caches | {"XDG_STATE_HOME": str(folder / "state"), "HF_ENDPOINT": "http://127.0.0.1:9"}
     with (
         ForkServer(folder, ENVIRONMENT | settings | {"OMP_NUM_THREADS": "1"}) as server,
         socket.create_server(("127.0.0.1", 0)) as taken,

@@ -9,8 +9,8 @@ from sapo_protocol import LocalError, decode_manifest, load_manifest, parse_mani
 TEXT = render_manifest(load_manifest("starter"))
 
 
-def test_the_shipped_manifests_are_interop_paper_nine_and_starter():
-    assert shipped_manifests() == ("interop", "paper-nine", "starter")
+def test_four_manifests_are_shipped():
+    assert shipped_manifests() == ("interop", "paper-nine", "smollm2-easy", "starter")
 
 
 @pytest.mark.parametrize("name", shipped_manifests())
@@ -66,7 +66,7 @@ def test_the_keys_that_an_error_names_are_those_that_people_write():
 
 
 def test_a_name_that_is_neither_shipped_nor_a_file_says_what_there_is():
-    with pytest.raises(LocalError, match="paper-nine, starter"):
+    with pytest.raises(LocalError, match="paper-nine, smollm2-easy, starter"):
         load_manifest("no-such-swarm")
 
 

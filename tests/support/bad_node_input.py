@@ -168,11 +168,18 @@ start {fresh} --rounds 0                    | 2 | --rounds & 0 is not in the ran
 start {fresh} --dtype float16               | 2 | --dtype & bfloat16
 start {fresh} --device gpu                  | 2 | --device & cuda
 start {fresh} --model gpt2                  | 1 | gpt2 & owner/name|[a-z-]+/gpt2
+start {fresh} --model smollm2               | 1 | smollm2 is not on this machine & sapo-node fetch smollm2
+start {fresh} --model missing.gguf          | 1 | there is no file missing.gguf
+start {fresh} --model noise.gguf            | 1 | noise.gguf cannot be converted & no GGUF file
 start {fresh} --model somebody/tiny         | 1 | somebody/tiny & cannot be downloaded & network
 
 # Models: each starts a learner, which takes seconds; `test_learner_models.py` tries many more.
 eval --model mixed                   | 1 | mixed & no usable causal language model
 eval --model somebody/tiny                  | 1 | somebody/tiny & cannot be downloaded & network
+
+# fetch
+fetch smollm3                               | 1 | no model 'smollm3' & known are smollm2
+fetch smollm2 now                           | 2 | unexpected extra argument & now
 
 # contribute
 contribute                                  | 2 | --endpoint with --model & --program & --terminal

@@ -41,7 +41,7 @@ class Config:
 
     swarm: str = _key(
         "starter",
-        "The swarm to join: a shipped manifest (starter, interop, paper-nine) or the path of a manifest.",
+        "The swarm to join: a shipped manifest (starter, smollm2-easy, interop, paper-nine) or the path of one.",
     )
     key: str = _key("node.key", "The file of this node's Ed25519 key. The node makes it if it is missing.")
     state: str = _key(
@@ -68,7 +68,9 @@ class Config:
         (), "Peer ids to ignore. While a peer is named here, the node takes nothing from it, whatever it earned."
     )
     model: str = _key(
-        "seed", "The model: `seed` (in the package), a Hugging Face model folder, or owner/name on the hub."
+        "seed",
+        "The model: `seed` (in the package), a model that `sapo-node fetch` got, a Hugging Face folder, a GGUF file, "
+        "or owner/name on the hub.",
     )
     lora: int | Auto = _key(
         AUTO, "Rank of LoRA adapters; 0 trains all weights. With `auto` the model decides: see docs/your-model.md."

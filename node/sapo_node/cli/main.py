@@ -12,6 +12,7 @@ _MODULES = {
     "start": "running",
     "contribute": "contributing",
     "demo": "running",
+    "fetch": "fetching",
     "keygen": "keeping",
     "status": "looking",
     "peers": "looking",

@@ -34,7 +34,12 @@ _HUB_NAME = re.compile(r"\w[\w.-]*/\w[\w.-]*", re.ASCII)
 
 def is_hub_name(model: str) -> bool:
     """Whether this names a model of the Hugging Face hub; a folder that exists is a folder."""
-    return _HUB_NAME.fullmatch(model) is not None and not Path(model).is_dir()
+    return _HUB_NAME.fullmatch(model) is not None and not is_gguf(model) and not Path(model).is_dir()
+
+
+def is_gguf(model: str) -> bool:
+    """Whether this names a GGUF file; a folder that exists is a folder."""
+    return model.lower().endswith(".gguf") and not Path(model).is_dir()
 
 
 class Refusal(StrEnum):
@@ -62,7 +67,7 @@ class LearnerOptions:
     checkpoints: str
     """Folder of this node's checkpoints; made when missing."""
     model: str = "seed"
-    """`seed` for the packaged policy, a Hugging Face model folder, or the name of a model in the hub's cache."""
+    """`seed` for the packaged policy, a fetched model, a model folder, a GGUF file, or a name in the hub's cache."""
     lora: int = 0
     """Rank of LoRA adapters; 0 trains all weights."""
     lora_layers: int = 0

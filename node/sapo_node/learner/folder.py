@@ -11,7 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
-from sapo_node.groups.messages import is_hub_name
+from sapo_node.groups.messages import is_gguf, is_hub_name
+from sapo_node.learner.cache import digest, place_of
+from sapo_node.learner.catalogue import CATALOGUE
 from sapo_node.learner.hub import cached
 from sapo_protocol.errors import LocalError
 
@@ -21,6 +23,8 @@ MAX_TOKENIZER_BYTES = 64 * 2**20
 """Bytes of tokenizer.json, at most. The largest in wide use, that of Gemma, has 33 MB."""
 MAX_SETTINGS_BYTES = 16 * 2**20
 """Bytes of any other settings file, at most. The largest in wide use, an index of weights, has 9 MB."""
+MAX_GGUF_BYTES = 64 * 2**30
+"""Bytes of a GGUF file, at most. A quantised model with 70 B parameters has 40 GB."""
 MAX_DEPTH = 64
 """Nesting depth of objects and lists in a settings file, at most."""
 MAX_NUMBER = 2**31
@@ -75,19 +79,45 @@ def model_folder(model: str) -> Path:
     """Return the folder that `model` names. Raises ModelError if there is none, or if its settings are refused."""
     if model == "seed":
         return POLICY_DIR
-    folder = Path(model) if Path(model).is_dir() else cached(model)
-    if folder is not None:
-        require_plain(folder)
-        return folder
-    if is_hub_name(model):
-        raise ModelError(
+    folder = _folder(model)
+    require_plain(folder)
+    return folder
+
+
+def _folder(model: str) -> Path:
+    """Return the folder that `model` names. Raises ModelError if there is none."""
+    folder: Path | None
+    if model in CATALOGUE:
+        folder, remedy = place_of(model), f"{model} is not on this machine; `sapo-node fetch {model}` gets it"
+    elif is_gguf(model):
+        folder = gguf_folder(Path(model))
+        remedy = f"{model} has not been converted yet; `sapo-node start --model {model}` converts it"
+    elif is_hub_name(model):
+        folder = cached(model)
+        remedy = (
             f"{model} is not a folder, and the cache of the Hugging Face hub lacks it; "
             f"`sapo-node start --model {model}` downloads it"
         )
-    raise ModelError(
-        f"there is no folder {model}; give a Hugging Face model folder, `seed`, or a hub name with its owner, for "
-        "example openai-community/gpt2"
-    )
+    else:
+        # The hub once had names without an owner, which a cache may still hold.
+        folder = Path(model) if Path(model).is_dir() else cached(model)
+        remedy = (
+            f"there is no folder {model}; give a Hugging Face model folder, a GGUF file, "
+            f"{', '.join(['seed', *CATALOGUE])}, or a hub name with its owner, for example openai-community/gpt2"
+        )
+    if folder is None or not folder.is_dir():
+        raise ModelError(remedy)
+    return folder
+
+
+def gguf_folder(file: Path) -> Path:
+    """Return the folder in the cache for the model of a GGUF file. It may not exist. Raises ModelError."""
+    if not _require_size(file, MAX_GGUF_BYTES):
+        raise ModelError(f"there is no file {file}; give a Hugging Face model folder or a GGUF file")
+    try:
+        return place_of(f"gguf-{digest(file)}")
+    except OSError as error:
+        raise ModelError(f"cannot read {file}: {error.strerror}") from error
 
 
 def require_new_folder(output: Path) -> None:

@@ -10,15 +10,12 @@ this before it computes anything.
 
 import multiprocessing
 import os
-import resource
 import signal
 import string
-from contextlib import suppress
 from multiprocessing.connection import Connection
 
-import psutil
-
 from sapo_node.groups.messages import Example, LearnerOptions, Prompt
+from sapo_node.learner.confine import confine
 from sapo_node.learner.folder import ModelError, line_of, model_folder
 from sapo_node.learner.model import rehearsed
 from sapo_node.processes.launch import die_with_parent
@@ -71,7 +68,8 @@ def require_readable(options: LearnerOptions) -> None:
 
 
 def _probe(options: LearnerOptions, sender: Connection, parent: int) -> None:
-    _confine(parent)
+    die_with_parent(parent)
+    confine(seconds=SECONDS, memory=MEMORY, file_bytes=0)
     found = ""
     try:
         _use(options)
@@ -88,22 +86,3 @@ def _use(options: LearnerOptions) -> None:
     policy.prompt_tokens(Prompt(QUESTION, (Example(QUESTION, FOREIGN[:60]),)))
     policy.overlapping(FOREIGN, [(0, 1)])
     policy.decode(policy.encode_foreign(FOREIGN) or ())
-
-
-def _confine(parent: int) -> None:
-    """Limit the resources of this process, and send its output to /dev/null."""
-    die_with_parent(parent)
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    for stream in (1, 2):
-        os.dup2(nowhere, stream)
-    limits = {
-        resource.RLIMIT_CORE: 0,
-        resource.RLIMIT_FSIZE: 0,
-        resource.RLIMIT_CPU: SECONDS,
-        resource.RLIMIT_AS: psutil.Process().memory_info().vms + MEMORY,
-    }
-    for what, bound in limits.items():
-        # If the system lacks a limit or has a lower one, the probe runs with that. Only the soft limits are set: at
-        # the soft limit of processor time the kernel sends SIGXCPU, and at the hard one SIGKILL.
-        with suppress(OSError, ValueError):
-            resource.setrlimit(what, (bound, resource.getrlimit(what)[1]))

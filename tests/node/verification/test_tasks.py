@@ -22,14 +22,14 @@ def tasks_of(*names: str) -> list[Any]:
     ]
 
 
-BORROWED = tasks_of("starter", "paper-nine")
+BORROWED = tasks_of("starter", "paper-nine", "smollm2-easy")
 """Tasks of reasoning-gym."""
 CATALOGUE = BORROWED + tasks_of("interop")
 
 DIGESTS = """
 from sapo_node.verification.tasks import build_task, task_digest
 from sapo_protocol.manifest import load_manifest
-for name in ("starter", "paper-nine", "interop"):
+for name in ("starter", "paper-nine", "smollm2-easy", "interop"):
     for spec in load_manifest(name).tasks:
         for seed in (0, 1, 12345, 2**31, 2**32 - 1):
             task = build_task(spec.dataset, spec.config, seed)
@@ -70,7 +70,7 @@ def test_two_processes_with_different_hash_seeds_build_the_same_tasks() -> None:
         environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": os.pathsep.join(sys.path)}
         outputs.add(subprocess.check_output([sys.executable, "-c", DIGESTS], env=environment))
     assert len(outputs) == 1
-    assert outputs.pop().count(b"\n") == 18 * 5
+    assert outputs.pop().count(b"\n") == 24 * 5
 
 
 def test_an_item_that_divides_by_zero_is_replaced_by_the_next_one() -> None:

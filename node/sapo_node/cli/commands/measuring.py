@@ -32,7 +32,7 @@ _BAR = 20
 @click.option("--swarm", help="Ask the tasks of this swarm.  [default: starter]")
 @click.option("--key", help="With --state, the key file of the node to evaluate.  [default: node.key]")
 @click.option("--state", help="Evaluate the newest checkpoint in this folder. Without it, evaluate a new policy.")
-@click.option("--model", help="Evaluate this model: a Hugging Face folder, or a name on the hub.")
+@click.option("--model", help="Evaluate this model, named as for `start`.  [default: seed]")
 @click.option("--prompts", type=click.IntRange(1), default=64, show_default=True, help="Held-out prompts per task.")
 @click.option("--samples", type=click.IntRange(1, 64), default=1, show_default=True, help="Completions per prompt.")
 @as_json

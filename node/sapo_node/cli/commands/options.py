@@ -13,7 +13,7 @@ from rich.markup import escape
 from sapo_node.app.config import Config, load_config
 from sapo_node.app.state import StateFolder, read_database, state_folder
 from sapo_node.cli.terminal import Terminal
-from sapo_node.groups.messages import is_hub_name
+from sapo_node.groups.messages import is_gguf, is_hub_name
 from sapo_node.learner.client import require_installed
 from sapo_node.storage.database import Database
 from sapo_node.storage.keys import PASSPHRASE_VARIABLE, Identity, PassphraseNeeded, create_key, load_key
@@ -126,7 +126,7 @@ def database_of(config: Config) -> Database:
 
 
 def fetch_model(config: Config) -> None:
-    """Download the model if it is a name on the hub and the local cache lacks it.
+    """Download the model if it is a name on the hub, and convert it if it is a GGUF file, unless the cache has it.
 
     Raises LocalError if there is no such model, or if the settings in its folder are refused.
     """
@@ -134,11 +134,17 @@ def fetch_model(config: Config) -> None:
         return
     require_installed()
     # Imported here: it takes half a second, which other commands do not need to wait.
+    from sapo_node.learner.conversion import convert  # noqa: PLC0415
     from sapo_node.learner.folder import model_folder  # noqa: PLC0415
     from sapo_node.learner.hub import fetch  # noqa: PLC0415
 
-    if is_hub_name(config.model):
-        fetch(config.model, lambda text: stderr.print(text, highlight=False, soft_wrap=True))
+    def tell(text: str) -> None:
+        stderr.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    if is_gguf(config.model):
+        convert(Path(config.model), tell)
+    elif is_hub_name(config.model):
+        fetch(config.model, tell)
     model_folder(config.model)
 
 

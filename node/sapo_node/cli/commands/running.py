@@ -34,7 +34,9 @@ class _External(click.ParamType[int | str]):
 @networked
 @click.option("--local", type=int, metavar="I", help="Local groups per round.  [default: 4]")
 @click.option("--external", type=_External(), help="Most external groups per round.  [default: auto]")
-@click.option("--model", help="A Hugging Face folder or hub name.  [default: seed, the policy in the package]")
+@click.option(
+    "--model", help="A fetched model, a folder, a GGUF file or a hub name.  [default: seed, the policy in the package]"
+)
 @click.option("--lora", type=int, metavar="RANK", help="Train adapters of this rank only.  [default: 0, all weights]")
 @click.option("--dtype", type=click.Choice(["float32", "bfloat16"]), help="Compute in this.  [default: float32]")
 @click.option(
@@ -59,6 +61,7 @@ def start(config: Config, *, rounds: int | None, passphrase: str | None, json_ou
     \b
     sapo-node start
     sapo-node start --key other.key --bootstrap /ip4/192.0.2.7/tcp/4001/p2p/12D3KooW...
+    sapo-node start --model smollm2 --swarm smollm2-easy          after `sapo-node fetch smollm2`
     sapo-node start --model Qwen/Qwen2.5-0.5B-Instruct --lora 16 --dtype bfloat16 --max-tokens 256
     sapo-node start --no-train --listen /ip4/0.0.0.0/tcp/4001     a relay for others
     """  # noqa: D301 - click reads the backspace

@@ -1,0 +1,47 @@
+"""The folder of models that this node has converted. A folder with a model's name in it is complete."""
+
+import functools
+import hashlib
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import platformdirs
+
+
+def place_of(name: str) -> Path:
+    """Return the folder of a model. It exists if the model has been converted."""
+    return Path(platformdirs.user_cache_dir("sapo-node")) / "models" / name
+
+
+def put(target: Path, write: Callable[[Path], None]) -> None:
+    """Let `write` fill an empty folder, and then rename it to `target`. If `write` raises, no folder remains."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".unfinished-", dir=target.parent) as work:
+        made = Path(work) / target.name
+        made.mkdir()
+        write(made)
+        for path in made.iterdir():
+            with path.open("rb") as file:
+                os.fsync(file.fileno())
+        try:
+            made.rename(target)
+        except OSError:
+            # Another process may have put the same model there first.
+            if not target.is_dir():
+                raise
+
+
+def digest(file: Path) -> str:
+    """Return the SHA-256 of a file in hexadecimal. Reads the file only once, unless it changes. Raises OSError."""
+    found = file.stat()
+    return _digest(file, found.st_ino, found.st_size, found.st_mtime_ns)
+
+
+@functools.lru_cache(maxsize=16)
+def _digest(file: Path, *version: int) -> str:
+    """`version` makes a changed file another key of the cache."""
+    del version
+    with file.open("rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()

