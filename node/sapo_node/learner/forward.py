@@ -20,6 +20,9 @@ from sapo_node.learner.model import Policy
 
 Tokens: TypeAlias = tuple[int, ...]
 
+IMPOSSIBLE = -1e9
+"""Logit of a token that no completion may hold. It is finite, so that padding, which may be such a token, has a finite
+log-probability."""
 ROOM = 32
 """Tokens for which the cache of sampling gets room at a time."""
 LEAST_STEM = 16
@@ -103,7 +106,7 @@ def run(policy: Policy, ids: Tensor, mask: Tensor, cache: DynamicCache, *, keep:
         logits_to_keep=torch.arange(ids.shape[1] - keep, ids.shape[1], device=ids.device),
     )
     logits: Tensor = output.logits
-    return logits.float().index_fill(-1, policy.forbidden, -torch.inf)
+    return logits.float().index_fill(-1, policy.forbidden, IMPOSSIBLE)
 
 
 def stems_of(policy: Policy, prompts: Sequence[Tokens]) -> dict[Tokens, int]:
@@ -112,7 +115,7 @@ def stems_of(policy: Policy, prompts: Sequence[Tokens]) -> dict[Tokens, int]:
     A stem has at least LEAST_STEM tokens, and at least half of each prompt that has it. A model with a window of
     attention has no stems: padding after a stem would count as tokens in its window.
     """
-    if policy.windowed:
+    if _has_window(policy):
         return {}
     found: dict[Tokens, int] = {}
     cluster: list[Tokens] = []
@@ -127,6 +130,13 @@ def stems_of(policy: Policy, prompts: Sequence[Tokens]) -> dict[Tokens, int]:
         else:
             cluster, stem = [prompt], prompt[:-1]
     return found
+
+
+def _has_window(policy: Policy) -> bool:
+    """Return whether some layer attends to the last tokens only."""
+    config = policy.model.config.get_text_config()
+    layers = getattr(config, "layer_types", None)
+    return set(layers) != {"full_attention"} if layers else getattr(config, "sliding_window", None) is not None
 
 
 def _common(left: Tokens, right: Tokens) -> Tokens:

@@ -59,8 +59,6 @@ class Policy:
     """(N,) Ids of the tokens that no completion holds: the special tokens but for the ends."""
     closing: frozenset[int] = frozenset()
     """Ids of the tokens that can complete the closing tag of an answer: their text has its last character."""
-    windowed: bool = False
-    """Whether some layer attends to the last tokens only."""
     thinking: bool = False
     """Whether a chat template that has the choice begins with a section for thinking, as that of Qwen3."""
     lora: int = 0
@@ -212,15 +210,7 @@ def _policy(model: Any, folder: Path, options: LearnerOptions) -> Policy:
         lora=options.lora,
         lora_layers=options.lora_layers,
         thinking=options.thinking,
-        windowed=_is_windowed(described),
     )
-
-
-def _is_windowed(described: Any) -> bool:
-    layers = getattr(described, "layer_types", None)
-    if layers is not None:
-        return set(layers) != {"full_attention"}
-    return getattr(described, "sliding_window", None) is not None
 
 
 def _with_tokenizer(policy: Policy, folder: Path) -> Policy:

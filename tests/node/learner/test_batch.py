@@ -8,6 +8,7 @@ from transformers import GPT2Config, GPT2LMHeadModel, MistralConfig, MistralForC
 
 from sapo_node.groups.messages import LearnerOptions, Prompt, Refusal, Sampled, TrainGroup
 from sapo_node.learner.batch import Refused, completion_logits, micro_batches, rows_of
+from sapo_node.learner.forward import IMPOSSIBLE, LEAST_STEM, stems_of
 from sapo_node.learner.model import load
 
 torch.set_num_threads(1)
@@ -105,9 +106,8 @@ def short_and_long(policy):
 
 def test_a_micro_batch_holds_each_distinct_prompt_once(policy):
     for batch in micro_batches(policy, short_and_long(policy)):
-        read = [tuple(ids[mask.bool()].tolist()) for ids, mask in zip(batch.prompts, batch.prompt_mask, strict=True)]
-        assert len(set(read)) == len(read)
-        assert [read[place] for place in batch.prompt_of] == [row.prompt for row in batch.rows]
+        assert len(set(batch.prompts)) == len(batch.prompts)
+        assert [batch.prompts[place] for place in batch.prompt_of] == [row.prompt for row in batch.rows]
 
 
 def test_a_micro_batch_lines_up_all_completions(policy):
@@ -117,11 +117,11 @@ def test_a_micro_batch_lines_up_all_completions(policy):
             assert mask[: len(row.completion)].all()
 
 
-def assert_logits_are_those_of_each_text_alone(policy):
-    for batch in micro_batches(policy, short_and_long(policy)):
+def assert_logits_are_those_of_each_text_alone(policy, found=None):
+    for batch in micro_batches(policy, found or short_and_long(policy)):
         for row, logits in zip(batch.rows, completion_logits(policy, batch), strict=True):
             alone = policy.model(input_ids=torch.tensor([[*row.prompt, *row.completion]])).logits[0]
-            expected = alone[len(row.prompt) - 1 : -1]
+            expected = alone[len(row.prompt) - 1 : -1].index_fill(-1, policy.forbidden, IMPOSSIBLE)
             torch.testing.assert_close(logits[: len(row.completion)], expected, atol=1e-4, rtol=1e-4)
 
 
@@ -147,10 +147,37 @@ def test_so_they_are_in_a_model_with_a_window_shorter_than_the_text(policy):
     assert_logits_are_those_of_each_text_alone(replace(policy, model=MistralForCausalLM(config).eval()))
 
 
-def test_padding_is_at_most_half_of_the_tokens(policy):
+def test_padding_is_at_most_half_of_the_tokens_that_are_read(policy):
     many = [row for n in range(1, 60) for row in rows(policy, external("1" * n, finish="length"))]
     for batch in micro_batches(policy, many):
-        assert batch.mask.numel() <= 1.5 * batch.mask.sum()
+        read = sum(len(prompt) for prompt in batch.prompts)
+        assert batch.mask.numel() + read <= 1.5 * (batch.mask.sum() + read)
+
+
+def test_prompts_that_begin_alike_share_a_stem(policy):
+    alike = [(*range(40), last, 7) for last in (1, 2, 3)]
+    assert stems_of(policy, [*alike, (9,) * 50]) == dict.fromkeys(alike, 40)
+
+
+def test_a_short_beginning_is_no_stem(policy):
+    assert stems_of(policy, [(*range(LEAST_STEM - 1), 5), (*range(LEAST_STEM - 1), 6)]) == {}
+
+
+def test_a_beginning_shorter_than_half_of_a_prompt_is_no_stem(policy):
+    assert stems_of(policy, [(*range(20), *(5,) * 21), (*range(20), *(6,) * 21)]) == {}
+
+
+def test_a_prompt_that_continues_another_one_shares_all_but_its_last_token(policy):
+    short = tuple(range(30))
+    assert stems_of(policy, [short, (*short, 4)]) == {short: 29, (*short, 4): 29}
+
+
+def test_the_logits_after_a_shared_stem_are_those_of_each_text_alone(policy):
+    stem = tuple(range(40, 80))
+    found = [replace(row, prompt=(*stem, *row.prompt)) for row in short_and_long(policy)]
+    [batch] = micro_batches(policy, found)
+    assert set(batch.stems) == set(batch.prompts)
+    assert_logits_are_those_of_each_text_alone(policy, found)
 
 
 def test_micro_batches_hold_every_row_once_within_their_bound(policy):

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from sapo_node.groups.answer import ANSWER_END
 from sapo_node.groups.messages import GenerateRequest, LearnerOptions, Prompt, RequestError, TrainGroup
 from sapo_node.learner import generate as sampler
 from sapo_node.learner.batch import completion_logits, micro_batches, rows_of
@@ -84,9 +85,13 @@ def test_a_prompt_that_does_not_fit_is_an_error(policy):
         sample(policy, prompts=("5" * 500,))
 
 
+def texts(groups):
+    return [[each.text for each in group] for group in groups]
+
+
 def test_a_cached_shorter_batch_samples_what_a_lone_question_does(policy):
     def cold(prompts):
-        return generate(policy, GenerateRequest(tuple(map(Prompt, prompts)), 1, 40, 1, temperature=1e-4), 1024)
+        return texts(sample(policy, prompts=prompts, completions=1, max_tokens=40, temperature=1e-4))
 
     assert cold(QUESTIONS)[1] == cold(QUESTIONS[1:])[0]
 
@@ -94,35 +99,23 @@ def test_a_cached_shorter_batch_samples_what_a_lone_question_does(policy):
 def test_rows_that_leave_change_nothing_for_those_that_go_on(policy, monkeypatch):
     def cold(share):
         monkeypatch.setattr(sampler, "CROWD", share)
-        return sample(policy, prompts=QUESTIONS * 4, completions=1, max_tokens=40, temperature=1e-4)
+        return texts(sample(policy, prompts=QUESTIONS * 4, completions=1, max_tokens=40, temperature=1e-4))
 
     assert cold(1) == cold(0.75) == cold(0)
 
 
-def test_every_token_is_drawn_with_the_probability_that_training_sees(policy, monkeypatch):
-    drawn, draw = [], sampler._draw
-
-    def recorded(logits, *rest):
-        chosen = draw(logits, *rest)
-        drawn.append(token_logprobs(logits, chosen))
-        return chosen
-
-    monkeypatch.setattr(sampler, "_draw", recorded)
-    # Finished rows leave at once, so that the rows of a step are those whose completion reaches it, in order.
-    monkeypatch.setattr(sampler, "CROWD", 1)
-    groups = sample(policy)
-    undrawn = torch.tensor(sorted(policy.specials.difference(policy.ends)))
-    trained = {}
-    for index, group in enumerate(groups):
-        rows = rows_of(policy, TrainGroup("local", QUESTIONS[index], 1.0, (1.0,) * 4, group), 80)
+def test_every_token_is_drawn_with_the_probability_that_training_sees(policy):
+    for index, group in enumerate(sample(policy)):
+        rows = rows_of(policy, TrainGroup("local", QUESTIONS[index], 1.0, (-1.0,) * 4, group), 80)
         for batch in micro_batches(policy, rows):
-            # The sampler never draws a special token that does not end a text; training knows no such rule.
-            logits = completion_logits(policy, batch).index_fill(2, undrawn, -torch.inf)
-            logprobs = token_logprobs(logits, batch.targets)
-            trained |= {(index, rows.index(row)): logprobs[i] for i, row in enumerate(batch.rows)}
-    lengths = {
-        (i, j): len(c.tokens) + (c.finish == "stop") for i, group in enumerate(groups) for j, c in enumerate(group)
-    }
-    for step, sampled in enumerate(drawn):
-        expected = [trained[row][step] for row in sorted(trained) if lengths[row] > step]
-        torch.testing.assert_close(sampled, torch.stack(expected), atol=1e-5, rtol=0)
+            trained = token_logprobs(completion_logits(policy, batch), batch.targets)
+            known = batch.mask.bool()
+            torch.testing.assert_close(batch.sampled[known], trained[known], atol=1e-4, rtol=0)
+
+
+def test_a_completion_ends_with_the_closing_tag_of_its_answer(policy):
+    stopped = [each.text for group in sample(policy) for each in group if each.finish == "stop"]
+    assert stopped
+    assert all(
+        text.count(ANSWER_END) == text.rstrip(">").count(ANSWER_END) + 1 for text in stopped if ANSWER_END in text
+    )

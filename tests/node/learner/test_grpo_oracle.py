@@ -35,7 +35,8 @@ TRL_EPSILON = 1e-4
 @pytest.fixture
 def policy():
     """A random model in double precision, with the tokenizer of the seed policy."""
-    seed = load(OPTIONS)
+    # TRL gives every token a probability, also those that no completion may hold.
+    seed = replace(load(OPTIONS), forbidden=torch.zeros(0, dtype=torch.long))
     torch.manual_seed(0)
     config = Qwen2Config(
         vocab_size=seed.vocabulary,

@@ -14,9 +14,9 @@ import torch
 from tokenizers import Regex, Tokenizer, models, pre_tokenizers
 from transformers.utils import import_utils
 
-from sapo_node.groups.messages import GenerateRequest, LearnerOptions, Prompt, Sampled, TrainGroup
+from sapo_node.groups.messages import GenerateRequest, LearnerOptions, Prompt, Refusal, Sampled, TrainGroup
 from sapo_node.learner import probe
-from sapo_node.learner.batch import rows_of
+from sapo_node.learner.batch import Refused, rows_of
 from sapo_node.learner.generate import generate
 from sapo_node.learner.model import ModelError, Unreadable, load, rehearsed
 from sapo_node.learner.probe import require_readable
@@ -298,7 +298,7 @@ def test_a_peers_text_on_which_the_tokenizer_panics_costs_its_group_alone(folder
     policy = load(options(folder))
     good = TrainGroup("external", "2 + 2?", 1.0, (1.0,), (Sampled("4", "stop"),))
     bad = replace(good, completions=(Sampled("a" * 60 + "!", "stop"),))
-    with pytest.raises(Unreadable, match="the tokenizer cannot read a text"):
+    with pytest.raises(Refused, match=Refusal.UNREADABLE):
         rows_of(policy, bad, 80)
     assert rows_of(policy, good, 80)
 

@@ -12,7 +12,7 @@ import torch
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM
 
 from sapo_node.groups.messages import LearnerOptions
-from sapo_node.learner import memory
+from sapo_node.learner import device, memory
 from sapo_node.learner.memory import OutOfReach, require_memory
 from tiny_models import FAMILIES, MIXTURE, write_model, write_tokenizer
 
@@ -120,15 +120,15 @@ def test_just_enough_is_enough(folder, monkeypatch):
 def test_the_limit_of_a_container_counts(monkeypatch, tmp_path):
     (tmp_path / "memory.max").write_text("3000000\n")
     (tmp_path / "memory.current").write_text("1000000\n")
-    monkeypatch.setattr(memory, "_CGROUP", tmp_path)
-    assert memory.free_memory(torch.device("cpu")) == 2_000_000
+    monkeypatch.setattr(device, "_CGROUP", tmp_path)
+    assert device.free_memory(torch.device("cpu")) == 2_000_000
 
 
 def test_a_container_without_a_limit_has_what_the_machine_has(monkeypatch, tmp_path):
     (tmp_path / "memory.max").write_text("max\n")
     (tmp_path / "memory.current").write_text("1000000\n")
-    monkeypatch.setattr(memory, "_CGROUP", tmp_path)
-    assert memory.free_memory(torch.device("cpu")) > 2_000_000
+    monkeypatch.setattr(device, "_CGROUP", tmp_path)
+    assert device.free_memory(torch.device("cpu")) > 2_000_000
 
 
 TAKEN = """
@@ -138,7 +138,7 @@ import torch
 from sapo_node.groups.advantage import advantages
 from sapo_node.learner.generate import generate
 from sapo_node.learner.memory import PROMPT_TOKENS
-from sapo_node.groups.messages import GenerateRequest, LearnerOptions, Sampled, TrainGroup, TrainRequest
+from sapo_node.groups.messages import GenerateRequest, LearnerOptions, Prompt, Sampled, TrainGroup, TrainRequest
 from sapo_node.learner.model import load
 from sapo_node.learner.trainer import Trainer
 
@@ -152,7 +152,8 @@ Path("/proc/self/clear_refs").write_text("5")  # the peak counts from here
 trainer = Trainer(load(options), options)
 length = PROMPT_TOKENS - len(trainer.policy.prompt_tokens(Prompt("")))
 questions = tuple(str(group) * length for group in range(options.groups))
-generate(trainer.policy, GenerateRequest(tuple(map(Prompt, questions)), options.completions, options.max_tokens, 1), 65536)
+asked = GenerateRequest(tuple(map(Prompt, questions)), options.completions, options.max_tokens, 1)
+generate(trainer.policy, asked, 65536)
 longest = tuple(Sampled("", "length", (1,) * options.max_tokens) for _ in range(options.completions))
 rewards = advantages([1] + [0] * (options.completions - 1))
 groups = tuple(TrainGroup("local", question, 1.0, rewards, longest) for question in questions)

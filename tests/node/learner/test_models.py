@@ -122,10 +122,16 @@ def test_an_update_smaller_than_the_last_bit_of_bfloat16_is_not_lost(folders):
     assert any(not torch.equal(held, rounded[name].float()) for name, held in trainer.trained.items())
 
 
-def test_adapters_leave_the_frozen_weights_in_bfloat16(folders):
-    policy = load(options(folders["llama"], lora=2, dtype="bfloat16"))
-    assert {value.dtype for value in policy.model.parameters() if not value.requires_grad} == {torch.bfloat16}
-    assert {value.dtype for _, value in policy.trainable()} == {torch.float32}
+def test_adapters_compute_in_the_format_of_the_model_and_are_trained_in_float32(folders):
+    chosen = options(folders["llama"], lora=2, dtype="bfloat16")
+    policy = load(chosen)
+    assert {value.dtype for value in policy.model.parameters()} == {torch.bfloat16}
+    assert {value.dtype for value in Trainer(policy, chosen).parameters} == {torch.float32}
+
+
+def test_adapters_of_some_layers_are_those_next_to_the_output(folders):
+    policy = load(options(folders["llama"], lora=2, lora_layers=1))
+    assert {name.split(".layers.")[1][0] for name, _ in policy.trainable()} == {"1"}
 
 
 def test_a_model_with_a_recurrent_state_is_refused_in_one_line(folders, tmp_path):
