@@ -213,7 +213,7 @@ def recurse() -> object:
     return recurse()
 
 
-FORGED = json.dumps(["forged", "00" * 32, ""]).encode() + b"\n"
+FORGED = json.dumps(["forged", "00" * 32, "", ""]).encode() + b"\n"
 
 ENDED: dict[str, tuple[Attempt, str]] = {
     "end well without a word": (lambda: os._exit(0), "malformed"),

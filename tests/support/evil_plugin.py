@@ -16,7 +16,7 @@ SCORER_VERSION = 1
 DATASET = "evil.escape"
 
 DIGEST = b"ab" * 32
-LONGEST_LINE = b'["' + rb"\ud83d\ude00" * 32_768 + b'","' + DIGEST + b'",""]\n'
+LONGEST_LINE = b'["' + rb"\ud83d\ude00" * 32_768 + b'","' + DIGEST + b'","","' + rb"\ud83d\ude00" * 4_096 + b'"]\n'
 """The longest result that a child may write."""
 
 FLOODS: dict[str, tuple[bytes, bytes]] = {

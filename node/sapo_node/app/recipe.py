@@ -45,11 +45,11 @@ _SMALL = Recipe(lora=0, lora_layers=0, learning_rate=1e-4, dtype="float32", max_
 
 
 def recipe_of(config: Config) -> Recipe:
-    """Return the settings of a node: those of its configuration, and for `auto` those of its model.
+    """Return the settings of a node: those of its configuration, and for `auto` those of its model, if it trains one.
 
     Raises ModelError if the configuration names no model folder.
     """
-    default = _of_model(config.model)
+    default = _of_model(config.model) if config.train else _SMALL
     return Recipe(
         lora=_chosen(config.lora, default.lora),
         # Where the operator sets only the rank, all layers have adapters.

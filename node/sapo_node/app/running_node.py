@@ -169,7 +169,7 @@ class RunningNode:
             scorer=sandbox,
             policy=learner,
             contributor=contributor,
-            examples=await build_examples(self._swarm.manifest, sandbox, self._examples()),
+            examples=await build_examples(self._swarm.manifest, sandbox, recipe_of(self._config).examples),
             journal=Journal(database),
             on_fatal=self._stop_for,
         )
@@ -197,10 +197,6 @@ class RunningNode:
             on_phase=reports.phase,
             on_contribution=reports.contributed,
         )
-
-    def _examples(self) -> int:
-        """Return the number of worked examples before a prompt. Without a model of its own a node gives none."""
-        return recipe_of(self._config).examples if self._config.train else 0
 
     async def _start_processes(self, nursery: trio.Nursery) -> tuple[Sandbox, Learner | None]:
         """Start the sandbox and, if the node trains, the learner. Raises LocalError if a task cannot be built here."""

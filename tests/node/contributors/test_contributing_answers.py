@@ -11,7 +11,7 @@ import torch
 from sapo_node.app.config import Config
 from sapo_node.contributors.program import program
 from sapo_node.groups.advantage import advantages
-from sapo_node.groups.messages import LearnerOptions, Sampled, TrainGroup, TrainRequest
+from sapo_node.groups.messages import LearnerOptions, Prompt, Sampled, TrainGroup, TrainRequest
 from sapo_node.groups.types import VerifiedGroup
 from sapo_node.learner.model import load
 from sapo_node.learner.trainer import Trainer
@@ -37,7 +37,7 @@ async def groups(manifest, tmp_path):
     tasks = [build_task(spec.dataset, spec.config, seed) for spec, seed in specs]
     async with program(shlex.join([sys.executable, str(script)]), max_bytes=manifest.max_completion_bytes) as solver:
         answers = await solver.generate(
-            [task.prompt for task in tasks], completions=manifest.completions, max_tokens=80, seed=1
+            [Prompt(task.prompt) for task in tasks], completions=manifest.completions, max_tokens=80, seed=1
         )
     verified = []
     for place, (task, given) in enumerate(zip(tasks, answers, strict=True)):
@@ -55,7 +55,7 @@ async def test_the_program_gives_correct_and_incorrect_completions_for_several_t
 
 async def test_a_node_with_default_filters_trains_on_at_least_half_of_the_tokens_of_its_correct_completions(groups):
     config = Config()
-    options = LearnerOptions(checkpoints="", filters=config.filters, max_tokens=config.max_tokens)
+    options = LearnerOptions(checkpoints="", filters=config.filters, max_tokens=80)
     trainer = Trainer(load(options), options)
     offered, _ = Filters(config.filters, PassRates()).offer(groups)
     batch = tuple(

@@ -175,7 +175,7 @@ def test_a_group_whose_parts_do_not_fit_together_is_refused(change, said):
 
 @pytest.mark.parametrize("change", [{"completions": 0}, {"max_tokens": 0}, {"temperature": 0}, {"seed": -1}])
 def test_a_request_to_generate_nothing_is_refused(change):
-    body = {"prompts": ["?"], "completions": 1, "max_tokens": 1, "seed": 0}
+    body = {"prompts": [{"text": "?", "examples": []}], "completions": 1, "max_tokens": 1, "seed": 0}
     assert from_json(GenerateRequest, body).temperature == 1.0
     with pytest.raises(RequestError, match="must be"):
         from_json(GenerateRequest, body | change)

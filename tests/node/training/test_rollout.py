@@ -289,7 +289,7 @@ async def test_stopping_does_not_wait_for_who_answers(fast, autojump_clock):
 
 async def test_the_label_of_a_shared_group_is_its_models_name_and_never_a_whole_path(fast, autojump_clock):
     for model, label in (("/home/somebody/models/tiny", "tiny"), ("ü" * 40, "ü" * 32), ("person", "person")):
-        member = Member(1, fast, MemoryHub(), model=model)
+        member = Member(1, fast, MemoryHub(), model=model, train=False)
         await play(1, member)
         ((_, rollout),) = member.sent
         assert {decode_body(body, fast).model for body in rollout.bodies} == {label}

@@ -320,19 +320,22 @@ DIGEST = "ab" * 32
         {},
         [],
         [None, None],
-        [["q", DIGEST, "01"], None],
-        [["q", DIGEST, "0"]],
-        [["q", DIGEST, "012"]],
-        [["q", DIGEST, "02"]],
-        [["q", DIGEST, [0, 1]]],
-        [["q", DIGEST, 1]],
-        [["q", DIGEST, "\u0660\u0661"]],
-        [["q", DIGEST[1:], "01"]],
-        [["q", DIGEST.upper(), "01"]],
-        [["q", " " * 64, "01"]],
-        [[None, DIGEST, "01"]],
-        [["q" * (messages.MAX_PROMPT + 1), DIGEST, "01"]],
-        [["q", DIGEST, "01", "more"]],
+        [["q", DIGEST, "01", ""], None],
+        [["q", DIGEST, "0", ""]],
+        [["q", DIGEST, "012", ""]],
+        [["q", DIGEST, "02", ""]],
+        [["q", DIGEST, [0, 1], ""]],
+        [["q", DIGEST, 1, ""]],
+        [["q", DIGEST, "\u0660\u0661", ""]],
+        [["q", DIGEST[1:], "01", ""]],
+        [["q", DIGEST.upper(), "01", ""]],
+        [["q", " " * 64, "01", ""]],
+        [[None, DIGEST, "01", ""]],
+        [["q" * (messages.MAX_PROMPT + 1), DIGEST, "01", ""]],
+        [["q", DIGEST, "01", "", "more"]],
+        [["q", DIGEST, "01", None]],
+        [["q", DIGEST, "01", "x" * (messages.MAX_EXAMPLE + 1)]],
+        [["q", DIGEST, "01", "\ud800"]],
         [["q", DIGEST]],
         ["q01"],
         [True],
@@ -357,7 +360,7 @@ def test_any_json_is_either_results_or_malformed(value: list[object]) -> None:
 
 
 def test_a_result_of_the_right_shape_is_taken() -> None:
-    assert decode_results([["q", DIGEST, "01"], None], [2, 5]) == [Scored("q", b"\xab" * 32, (False, True)), None]
+    assert decode_results([["q", DIGEST, "01", ""], None], [2, 5]) == [Scored("q", b"\xab" * 32, (False, True)), None]
 
 
 @pytest.mark.parametrize("reply", [{}, {"failed": "because I say so"}, {"failed": 1}, {"results": 1}, [], "x", 1])
@@ -366,7 +369,7 @@ def test_a_reply_of_another_shape_is_malformed(reply: object) -> None:
         client._results(reply, [GOOD])
 
 
-LINE = f'["q","{DIGEST}","01"]\n'.encode()
+LINE = f'["q","{DIGEST}","01",""]\n'.encode()
 
 
 @pytest.mark.parametrize(
@@ -388,7 +391,7 @@ def test_a_line_that_is_no_result_is_malformed(line: bytes) -> None:
 
 def test_a_line_of_the_longest_result_is_taken_and_one_byte_more_is_malformed() -> None:
     longest = b" " * (messages.MAX_RESULT - len(LINE) + 1) + LINE
-    assert collect_results([longest], [2]) == [["q", DIGEST, "01"]]
+    assert collect_results([longest], [2]) == [["q", DIGEST, "01", ""]]
     with pytest.raises(MalformedReplyError, match="more than"):
         collect_results([b" " + longest], [2])
 
@@ -402,11 +405,11 @@ def test_more_lines_than_items_are_malformed() -> None:
 def test_results_are_collected_however_their_bytes_arrive(size: int) -> None:
     data = LINE + b"null\n" + LINE
     chunks = (data[start : start + size] for start in range(0, len(data), size))
-    assert collect_results(chunks, [2, 0, 2]) == [["q", DIGEST, "01"], None, ["q", DIGEST, "01"]]
+    assert collect_results(chunks, [2, 0, 2]) == [["q", DIGEST, "01", ""], None, ["q", DIGEST, "01", ""]]
 
 
 def test_a_line_without_its_end_is_no_result() -> None:
-    assert collect_results([LINE, LINE[:-1]], [2, 2]) == [["q", DIGEST, "01"]]
+    assert collect_results([LINE, LINE[:-1]], [2, 2]) == [["q", DIGEST, "01", ""]]
 
 
 def test_a_child_that_writes_without_end_is_read_no_further_than_one_result() -> None:

@@ -53,6 +53,7 @@ async def test_the_longest_reply_of_the_right_shape_does_not_double_the_memory_o
     await nursery.start(sandbox.run)
     await sandbox.score([HONEST])
     idle = kilobytes(sandbox, "VmRSS")
-    longest = Scored("\U0001f600" * messages.MAX_PROMPT, bytes.fromhex(evil_plugin.DIGEST.decode()), ())
+    digest = bytes.fromhex(evil_plugin.DIGEST.decode())
+    longest = Scored("\U0001f600" * messages.MAX_PROMPT, digest, (), "\U0001f600" * messages.MAX_EXAMPLE)
     assert await sandbox.score(batch({"longest": messages.MAX_BATCH})) == [longest] * messages.MAX_BATCH
     assert kilobytes(sandbox, "VmHWM") < 2 * idle
