@@ -13,7 +13,7 @@ from sapo_adversary.simulator.learners import learner_for
 from sapo_adversary.simulator.runs import load_record
 from sapo_adversary.simulator.simulation import NodeSpec, Simulation, simulation_from
 from sapo_adversary.simulator.swarm import identity_of, simulate
-from sapo_node.groups.messages import RequestError, Sampled, TrainGroup
+from sapo_node.groups.messages import RequestError, Sampled, TrainGroup, TrainRequest
 from sapo_node.verification.sandbox.messages import ScoreRequest
 from sapo_node.verification.tasks import build_task, score, task_digest
 from sapo_protocol import LocalError, load_manifest
@@ -155,7 +155,7 @@ async def test_a_simulated_learner_goes_back_to_either_of_its_last_two_checkpoin
         texts = (f"<answer>{scorer.tasks[task.prompt].answer}</answer>", "no")
         completions = tuple(Sampled(text, "stop") for text in texts)
         group = TrainGroup("external", task.prompt, 1.0, (0.7, -0.7), completions)
-        await policy.train(step, [group], objective="positive-only")
+        await policy.train(TrainRequest(step, (group,)))
 
     async def shown():
         return policy.examine(scorer, 1), await policy.generate([task.prompt], completions=8, max_tokens=20, seed=1)

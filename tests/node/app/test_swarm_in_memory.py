@@ -169,10 +169,10 @@ async def test_the_journal_names_every_group_that_was_trained_on(fast, autojump_
 class Fragile(Oracle):
     """Dies of every batch that holds a group of somebody else."""
 
-    async def train(self, step, groups, *, objective):
-        if any(group.source == "external" for group in groups):
+    async def train(self, request):
+        if any(group.source == "external" for group in request.groups):
             raise WorkerFailed("died")
-        return await super().train(step, groups, objective=objective)
+        return await super().train(request)
 
 
 async def test_a_text_that_always_kills_the_learner_costs_the_node_that_batch_alone(fast, autojump_clock):

@@ -20,11 +20,11 @@ from sapo_node.groups.codec import from_json, to_json
 from sapo_node.groups.messages import (
     Generated,
     GenerateRequest,
+    KeepBestRequest,
     LearnerOptions,
     RequestError,
     RestoreRequest,
     TrainReport,
-    TrainRequest,
 )
 from sapo_node.groups.types import LocalGroup, VerifiedGroup
 from sapo_node.learner.__main__ import Service
@@ -70,14 +70,17 @@ class InProcess:
         request = to_json(GenerateRequest((PROMPT,), 4, 40, 1))
         return from_json(Generated, self._service.answer({"generate": request})).groups[0]
 
-    async def generate(self, prompts, *, completions, max_tokens, seed):
+    async def generate(self, prompts, *, completions, max_tokens, seed, averaged=False):
         raise NotImplementedError
 
-    async def train(self, step, groups, *, objective):
-        return from_json(TrainReport, self._ask("train", TrainRequest(step, tuple(groups), objective), f" {step}"))
+    async def train(self, request):
+        return from_json(TrainReport, self._ask("train", request, f" {request.step}"))
 
     async def checkpoint(self):
         return self._service.answer({"checkpoint": {}})["step"]
+
+    async def keep_best(self, step, needed):
+        self._ask("keep_best", KeepBestRequest(step, tuple(needed)))
 
     async def restore(self, step):
         self._ask("restore", RestoreRequest(step))
@@ -253,8 +256,8 @@ async def test_the_process_restores_and_comes_back_from_a_kill_without_the_later
     await play(database, learner, own, range(1, 5), poison=True)
     await learner.restore(2)
     assert learner.step == 2
-    with pytest.raises(RequestError, match="step-00000004 is incomplete"):
-        await learner.restore(4)
+    await learner.restore(4)
+    assert learner.step == 2
     os.kill(learner._worker._child.process.pid, signal.SIGKILL)
     with pytest.raises(WorkerFailed):
         await learner.restore(2)

@@ -34,12 +34,12 @@ class Mortal(Oracle):
     deaths = ()
     seen = 0
 
-    async def train(self, step, groups, *, objective):
+    async def train(self, request):
         self.seen += 1
         if self.seen in self.deaths:
             self.step = self.saved
             raise WorkerFailed("died")
-        return await super().train(step, groups, objective=objective)
+        return await super().train(request)
 
     async def checkpoint(self):
         self.saved = self.step
