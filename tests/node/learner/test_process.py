@@ -169,7 +169,9 @@ def test_nonsense_is_answered_with_an_error_each_time(tmp_path):
         {"restore": {}},
         {"restore": {"step": -1}},
         {"restore": {"step": "0"}},
-        {"restore": {"step": 7}},
+        {"train": {**good["train"], "restart": 7}},
+        {"train": {**good["train"], "rate_scale": 0}},
+        {"keep_best": {"step": 7, "needed": []}},
     ]
     process = Process(tmp_path)
     try:
