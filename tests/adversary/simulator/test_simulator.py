@@ -56,6 +56,24 @@ def test_arms_of_one_seed_answer_the_same_questions_alike_in_their_first_round()
     ]
 
 
+def test_the_averaged_weights_are_measured_where_a_simulation_says_so(record):
+    nodes = (NodeSpec(local=2, external=0, learning_rate=3e-3),)
+    [measured] = simulate(replace(SMALL, nodes=nodes, averaged=True, final_questions=8))["nodes"]
+    start, end = measured["heldout"]
+    assert start["averaged"] == start["pass_at_1"]
+    assert end["averaged"] != end["pass_at_1"]
+    assert "averaged" not in record["nodes"][0]["heldout"][0]
+
+
+@pytest.mark.parametrize(("settings", "rate"), [({}, 1e-4), ({"decay_rounds": 1}, 5e-5)])
+async def test_the_learning_rate_of_a_simulated_node_decays_where_its_specification_says_so(
+    settings, rate, autojump_clock
+):
+    simulation = replace(SMALL, nodes=(NodeSpec(**settings),))
+    policy = learner_for(simulation, load_manifest(simulation.swarm), 0, Path("unused"), SharedScorer())
+    assert (await policy.train(TrainRequest(1, ()))).learning_rate == rate
+
+
 def test_a_node_of_half_the_speed_plays_half_the_rounds():
     assert NodeSpec(round_seconds=20).rounds(60) == 3
     assert NodeSpec(round_seconds=10, joins=20, leaves=50).rounds(60) == 3
