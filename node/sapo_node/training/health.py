@@ -9,10 +9,10 @@ Three alarms:
 A low reward is a mean below LOW_REWARD: a policy that is nearly always correct has little entropy and few informative
 groups, and is no collapse. The first two compare means of WINDOW rounds. After one of them both are measured anew.
 
-Each alarm halves the learning rate of all later steps. After `held-out` the next step also starts from the best
-weights. Both are stored with the batch of that step, so that a replay repeats them. The best evaluation is that with
-the highest point estimate. All evaluations ask the same prompts, so their difference is less noisy than their
-intervals say.
+Each alarm halves the learning rate of the later steps, and each new best evaluation takes one halving back. After
+`held-out` the next step also starts from the best weights. Both are stored with the batch of that step, so that a
+replay repeats them. The best evaluation is that with the highest point estimate. All evaluations ask the same prompts,
+so their difference is less noisy than their intervals say.
 
     health.observe(step, reward=0.2, informative=0.5, entropy=0.4)
     better = health.is_best(interval)
@@ -49,7 +49,7 @@ LOW_REWARD = 0.5
 LEAST_INFORMATIVE = 0.1
 """Share of informative groups that was reached at least once, before its fall can be told from chance."""
 RATE_FACTOR = 0.5
-"""Each alarm multiplies the learning rate by this."""
+"""Each alarm multiplies the learning rate by this, and each new best evaluation divides it by this, up to 1."""
 LEAST_SCALE = 1 / 16
 """What alarms leave of the learning rate, at least: a node that stops learning cannot recover."""
 MAX_ALARMS = 64
@@ -158,10 +158,11 @@ class Health:
         return self._state.best is None or held_out.point > self._state.best.point
 
     def evaluated(self, step: int, held_out: Interval) -> None:
-        """Take in an evaluation of the averaged weights after a step. If it is the best, these weights are kept."""
+        """Take in an evaluation of the averaged weights after a step."""
         best = self._state.best
         if best is None or held_out.point > best.point:
-            self._save(replace(self._state, best=_Best(step, held_out.point, held_out.low)))
+            scale = min(1.0, self.rate_scale / RATE_FACTOR)
+            self._save(replace(self._state, rate_scale=scale, best=_Best(step, held_out.point, held_out.low)))
         elif held_out.high < best.low:
             text = f"held-out pass@1 fell to {held_out.point:.3f}, from {best.point:.3f} after round {best.step}"
             text = f"{text}: the node goes back to those weights"
@@ -180,7 +181,7 @@ class Health:
 
     def _raise(self, kind: Kind, step: int, text: str, state: _State) -> None:
         scale = max(LEAST_SCALE, state.rate_scale * RATE_FACTOR)
-        text = f"{text}; learning rate times {scale:g} from now on"
+        text = f"{text}; learning rate times {scale:g}"
         with self._database.transaction():
             self._database.execute(
                 "INSERT INTO health_alarms (kind, step, text, at) VALUES (?, ?, ?, ?)", kind, step, text, self._now()

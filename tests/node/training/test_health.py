@@ -108,8 +108,15 @@ def test_alarms_leave_a_part_of_the_rate_however_often_they_are_raised(health):
     assert health.rate_scale == LEAST_SCALE
 
 
+def test_a_new_best_evaluation_takes_one_halving_back(health):
+    for step, point in enumerate((0.7, 0.1, 0.1, 0.8, 0.85, 0.9)):
+        health.evaluated(step, held_out(point, 0.01))
+        if step == 3:
+            assert health.rate_scale == 0.5
+    assert health.rate_scale == 1
+
+
 def test_a_restart_of_the_node_forgets_nothing(health, database):
-    play(health, WINDOW - 1)
     for step, point in ((50, 0.9), (100, 0.1)):
         health.evaluated(step, held_out(point))
     play(health)
@@ -147,7 +154,7 @@ def test_the_operator_is_told_in_one_line(health, database, caplog):
     [alarm] = health_alarms(database)
     assert str(alarm) == (
         "round 100: held-out pass@1 fell to 0.100, from 0.900 after round 50: the node goes back to those weights; "
-        "learning rate times 0.5 from now on"
+        "learning rate times 0.5"
     )
     assert alarm.at == 7.0
     assert str(alarm) in caplog.text
