@@ -11,8 +11,8 @@ groups, and is no collapse. The first two compare means of WINDOW rounds. After 
 
 Each alarm halves the learning rate of the later steps, and each new best evaluation takes one halving back. After
 `held-out` the next step also starts from the best weights. Both are stored with the batch of that step, so that a
-replay repeats them. The best evaluation is that with the highest point estimate. All evaluations ask the same prompts,
-so their difference is less noisy than their intervals say.
+replay repeats them. The best evaluation is that with the highest point estimate, the newest of equals. All evaluations
+ask the same prompts, so their difference is less noisy than their intervals say.
 
     health.observe(step, reward=0.2, informative=0.5, entropy=0.4)
     better = health.is_best(interval)
@@ -154,13 +154,13 @@ class Health:
         )
 
     def is_best(self, held_out: Interval) -> bool:
-        """Whether an evaluation is better than all before, by its point estimate."""
-        return self._state.best is None or held_out.point > self._state.best.point
+        """Whether an evaluation is at least as good as all before, by its point estimate."""
+        return self._state.best is None or held_out.point >= self._state.best.point
 
     def evaluated(self, step: int, held_out: Interval) -> None:
         """Take in an evaluation of the averaged weights after a step."""
         best = self._state.best
-        if best is None or held_out.point > best.point:
+        if best is None or self.is_best(held_out):
             scale = min(1.0, self.rate_scale / RATE_FACTOR)
             self._save(replace(self._state, rate_scale=scale, best=_Best(step, held_out.point, held_out.low)))
         elif held_out.high < best.low:

@@ -98,7 +98,13 @@ def test_an_evaluation_whose_interval_meets_that_of_the_best_raises_none(health,
 def test_the_best_evaluation_is_that_with_the_highest_point_estimate(health):
     health.evaluated(50, held_out(0.7))
     assert health.is_best(held_out(0.701, 0.3))
-    assert not health.is_best(held_out(0.7, 0.001))
+    assert not health.is_best(held_out(0.699, 0.001))
+
+
+def test_of_two_equal_evaluations_the_newer_is_the_best(health):
+    for step in (50, 100):
+        health.evaluated(step, held_out(0.7))
+    assert health.needed == {100}
 
 
 def test_alarms_leave_a_part_of_the_rate_however_often_they_are_raised(health):
