@@ -58,7 +58,8 @@ class Learner:
     async def generate(self, prompts, *, completions, max_tokens, seed):
         raise NotImplementedError
 
-    async def train(self, step, groups, *, objective):
+    async def train(self, request):
+        step = request.step
         assert step == self.step + 1
         self.end_at("before")
         if self.deaths:
@@ -66,9 +67,9 @@ class Learner:
             self.failed.append(step)
             self.come_back()
             raise WorkerFailed("died")
-        self.weights.append(tuple(group.prompt for group in groups))
+        self.weights.append(tuple(group.prompt for group in request.groups))
         self.end_at("after")
-        return TrainReport(step, {group.id: GroupReport(TOKENS) for group in groups}, 1e-4)
+        return TrainReport(step, {group.id: GroupReport(TOKENS) for group in request.groups}, 1e-4)
 
     async def checkpoint(self):
         if not self.checkpoints or len(self.checkpoints[-1]) < self.step:
@@ -82,10 +83,11 @@ class Learner:
             self.deaths -= 1
             self.come_back()
             raise WorkerFailed("died")
-        if step not in {0, *map(len, self.checkpoints)}:
-            raise RequestError("no such checkpoint")
-        self.checkpoints = [each for each in self.checkpoints if len(each) <= step]
-        self.weights = list(self.checkpoints[-1]) if step else []
+        if step < self.step:
+            if step not in {0, *map(len, self.checkpoints)}:
+                raise RequestError("no such checkpoint")
+            self.checkpoints = [each for each in self.checkpoints if len(each) <= step]
+            self.weights = list(self.checkpoints[-1]) if step else []
         self.end_at("after")
 
     def come_back(self, *, newest_is_damaged: bool = False) -> None:

@@ -1,12 +1,12 @@
 """Real parts put together without processes or sockets."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 import trio
 
-from sapo_node.groups.messages import GroupReport, Prompt, Refusal, Sampled, TrainGroup, TrainReport
+from sapo_node.groups.messages import GroupReport, Prompt, Refusal, Sampled, TrainGroup, TrainReport, TrainRequest
 from sapo_node.verification.sandbox.messages import Scored, ScoreRequest
 from sapo_node.verification.tasks import build_task, score, task_digest
 from sapo_protocol import Manifest
@@ -56,11 +56,14 @@ class Oracle:
     step: int = 0
     seconds: float = 0.0
     """How long it takes to answer, on trio's clock."""
-    trained: list[tuple[int, tuple[TrainGroup, ...]]] = field(default_factory=list)
+    requests: list[TrainRequest] = field(default_factory=list)
+    """Every request to train, in order."""
+    best: list[int] = field(default_factory=list)
+    """The steps of the best weights that are kept."""
     answers: dict[str, str] = field(default_factory=dict)
 
     async def generate(
-        self, prompts: Sequence[Prompt], *, completions: int, max_tokens: int, seed: int
+        self, prompts: Sequence[Prompt], *, completions: int, max_tokens: int, seed: int, averaged: bool = False
     ) -> list[tuple[Sampled, ...]]:
         await trio.sleep(self.seconds)
         groups = []
@@ -72,19 +75,28 @@ class Oracle:
     def _answer(self, prompt: str) -> str:
         return self.answers[prompt] if self.rng.random() < self.skill else "no idea"
 
-    async def train(self, step: int, groups: Sequence[TrainGroup], *, objective: str) -> TrainReport:
-        assert step == self.step + 1
-        self.step = step
-        self.trained.append((step, tuple(groups)))
-        reports = {group.id: GroupReport(10 if any(group.advantages) else 0) for group in groups}
+    async def train(self, request: TrainRequest) -> TrainReport:
+        assert request.step == self.step + 1
+        self.step = request.step
+        self.requests.append(request)
+        reports = {group.id: GroupReport(10 if any(group.advantages) else 0) for group in request.groups}
         tokens = sum(each.tokens for each in reports.values())
-        return TrainReport(step, reports, 1e-4, loss=0.1, entropy=1.0, local_tokens=tokens)
+        return TrainReport(self.step, reports, 1e-4, loss=0.1, entropy=1.0, local_tokens=tokens)
 
     async def checkpoint(self) -> int:
         return self.step
 
+    async def keep_best(self, step: int, needed: Collection[int]) -> None:
+        assert step == self.step
+        self.best = [*(kept for kept in self.best if kept in needed), step]
+
     async def restore(self, step: int) -> None:
-        self.step = step
+        self.step = min(self.step, step)
+
+    @property
+    def trained(self) -> list[tuple[int, tuple[TrainGroup, ...]]]:
+        """The step and the groups of every request to train."""
+        return [(request.step, request.groups) for request in self.requests]
 
 
 class KnowingScorer(OpenScorer):

@@ -28,7 +28,10 @@ def draw(summary: Mapping[str, Any], path: Path) -> None:
             _curves(row[0], arms, role)
             _gains(row[1], {arm: _comparison(summary, arm, role) for arm in arms}, summary["reference"])
             _bars(row[2], arms, "cumulative", "cumulative reward")
-            _bars(row[3], arms, "heldout_final", "held-out pass@1 at the end")
+            if all("heldout_averaged" in figures for figures in arms.values()):
+                _averaged(row[3], arms)
+            else:
+                _bars(row[3], arms, "heldout_final", "held-out pass@1 at the end")
         figure.subplots_adjust(
             hspace=0.3, left=0.05, right=0.99, top=1 - 0.2 / len(panels), bottom=0.14 / len(panels), wspace=0.7
         )
@@ -93,6 +96,19 @@ def _heldout(axes: Axes, arms: Mapping[str, Any], task: str) -> None:
             axes.plot(*zip(*curve, strict=True), color=colour, linewidth=0.6, alpha=0.4)
         means = [(points[0][0], fmean(rate for _, rate in points)) for points in zip(*curves, strict=True)]
         axes.plot(*zip(*means, strict=True), color=colour, linewidth=2, label=name)
+    axes.set_ylim(0, 1)
+
+
+def _averaged(axes: Axes, arms: Mapping[str, Any]) -> None:
+    """Means over seeds of the averaged weights, and dotted of the weights that train."""
+    for figures, colour in zip(arms.values(), _colours(len(arms)), strict=True):
+        for name, style_of_line in (("heldout", ":"), ("heldout_averaged", "-")):
+            curves = figures["curves"][name]
+            means = [(points[0][0], fmean(rate for _, rate in points)) for points in zip(*curves, strict=True)]
+            axes.plot(*zip(*means, strict=True), style_of_line, color=colour, linewidth=1.5)
+    axes.set_xlabel("round")
+    axes.set_ylabel("held-out pass@1")
+    axes.set_title("averaged weights; dotted: not averaged", fontsize=9)
     axes.set_ylim(0, 1)
 
 

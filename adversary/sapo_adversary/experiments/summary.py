@@ -103,6 +103,7 @@ def _swarm(half: float, nodes: Nodes, cpu: Sequence[Sequence[float]]) -> dict[st
         "heldout_by_task": {
             task: round(fmean(each["per_task"][task] for each in last), 4) for task in last[0]["per_task"]
         },
+        **({"heldout_averaged": round(fmean(each["averaged"] for each in last), 4)} if "averaged" in last[0] else {}),
         "generated_tokens": sum(node["rounds"]["generated_tokens"][-1] for node in nodes),
         "trained_tokens": sum(each["tokens"] for node in nodes for each in node["trained"].values()),
         "external_tokens": sum(
@@ -122,6 +123,8 @@ def _swarm_curves(nodes: Nodes) -> dict[str, Any]:
     by_round = {name: _rounded(_curve(nodes, name)) for name in ("reward", "informative", "local", "external")}
     heldout = _heldout_curve(nodes, lambda measured: measured["pass_at_1"])
     curves: dict[str, Any] = {**by_round, "heldout": heldout}
+    if "averaged" in nodes[0]["heldout"][-1]:
+        curves["heldout_averaged"] = _heldout_curve(nodes, lambda measured: measured["averaged"])
     if len(heldout) > len(("start", "end")):
         tasks = nodes[0]["heldout"][0]["per_task"]
         curves["heldout_by_task"] = {task: _heldout_curve(nodes, _rate_at(task)) for task in tasks}

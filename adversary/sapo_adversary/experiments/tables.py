@@ -17,7 +17,13 @@ def header(summary: Mapping[str, Any]) -> Row:
         "tokens generated",
         "tokens trained",
         "oscillation",
+        *(("held-out, averaged weights",) if _averaged(summary) else ()),
     )
+
+
+def _averaged(summary: Mapping[str, Any]) -> bool:
+    """Whether the averaged weights were measured as well."""
+    return any("heldout_averaged" in figures for figures in summary["arms"].values())
 
 
 def rows(summary: Mapping[str, Any]) -> Iterator[Row]:
@@ -54,6 +60,7 @@ def _row(name: str, figures: Mapping[str, Any], compared: Mapping[str, Any] | No
         _mean(figures["generated_tokens"], ",.0f"),
         _mean(figures["trained_tokens"], ",.0f"),
         _mean(figures["oscillation"], ".3f"),
+        *((_mean(figures["heldout_averaged"], ".3f"),) if "heldout_averaged" in figures else ()),
     )
 
 

@@ -9,7 +9,7 @@ skill can be read off: held-out pass@1 has no noise.
 import hashlib
 import random
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from math import exp, log
 
 import trio
@@ -17,15 +17,7 @@ import trio
 from sapo_adversary.scoring import SharedScorer
 from sapo_adversary.simulator.pace import GENERATING, Meter
 from sapo_adversary.simulator.simulation import Simulation
-from sapo_node.groups.messages import (
-    ExternalObjective,
-    GroupReport,
-    Prompt,
-    RequestError,
-    Sampled,
-    TrainGroup,
-    TrainReport,
-)
+from sapo_node.groups.messages import GroupReport, Prompt, RequestError, Sampled, TrainGroup, TrainReport, TrainRequest
 from sapo_protocol import Manifest
 
 START = 0.04
@@ -56,10 +48,10 @@ class Bandit:
         return self._step
 
     async def generate(
-        self, prompts: Sequence[Prompt], *, completions: int, max_tokens: int, seed: int
+        self, prompts: Sequence[Prompt], *, completions: int, max_tokens: int, seed: int, averaged: bool = False
     ) -> list[tuple[Sampled, ...]]:
         """G completions for each prompt, correct with the probability of the policy."""
-        del max_tokens, seed
+        del max_tokens, seed, averaged
         await trio.sleep(self._pace * GENERATING)
         digest = hashlib.sha256(f"{self._seed}/{self._step}".encode()).digest()
         rng = random.Random(digest)  # noqa: S311 - simulation
@@ -67,14 +59,14 @@ class Bandit:
         self.meter.generated_tokens += sum(len(each.text) for group in groups for each in group)
         return groups
 
-    async def train(self, step: int, groups: Sequence[TrainGroup], *, objective: ExternalObjective) -> TrainReport:
+    async def train(self, request: TrainRequest) -> TrainReport:
         """One update. By default only the correct completions of external groups count; see `ExternalObjective`."""
         await trio.sleep(self._pace * (1 - GENERATING))
         moves: dict[str, float] = {}
         tokens: dict[str, int] = {}
-        for group in groups:
+        for group in request.groups:
             dataset = self._scorer.tasks[group.prompt].dataset
-            only_positive = group.source == "external" and objective == "positive-only"
+            only_positive = group.source == "external" and request.objective == "positive-only"
             counted = [
                 (advantage, completion.text)
                 for advantage, completion in zip(group.advantages, group.completions, strict=True)
@@ -90,8 +82,8 @@ class Bandit:
         for dataset, move in moves.items():
             logit = self._logits[dataset] + RATE * move / self._groups
             self._logits[dataset] = max(-FREEDOM, min(FREEDOM, logit))
-        self._step = step
-        return _report(step, groups, tokens)
+        self._step = request.step
+        return _report(request.step, request.groups, tokens)
 
     async def checkpoint(self) -> int:
         """Keep the logits, beside those of the checkpoint before."""
@@ -99,8 +91,13 @@ class Bandit:
             self._checkpoints.append((self._step, dict(self._logits)))
         return self._step
 
+    async def keep_best(self, step: int, needed: Collection[int]) -> None:
+        """Nothing: no evaluation of a simulated node asks for it."""
+
     async def restore(self, step: int) -> None:
         """Go back to the logits of a checkpoint, or for step 0 to the initial ones, and drop all later checkpoints."""
+        if self._step <= step:
+            return
         if step not in dict(self._checkpoints):
             raise RequestError(f"there is no checkpoint of step {step}")
         while self._checkpoints[-1][0] > step:
@@ -108,9 +105,9 @@ class Bandit:
         self._step, logits = self._checkpoints[-1]
         self._logits = dict(logits)
 
-    def examine(self, scorer: SharedScorer, prompts: int) -> dict[str, float]:
+    def examine(self, scorer: SharedScorer, prompts: int, *, averaged: bool = False) -> dict[str, float]:
         """Held-out pass@1 by dataset: the exact probabilities of the policy."""
-        del scorer, prompts
+        del scorer, prompts, averaged
         return {dataset: _sigmoid(logit) for dataset, logit in self._logits.items()}
 
     def _answer(self, prompt: str, rng: random.Random) -> Sampled:

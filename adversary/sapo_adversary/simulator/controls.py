@@ -6,7 +6,6 @@ Each is a policy that trains on another batch than the one its node hands it. No
 
 import random
 from collections import deque
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from sapo_adversary.scoring import SharedScorer
 from sapo_adversary.simulator.learning import SimulatedLearner
 from sapo_adversary.simulator.simulation import Simulation
 from sapo_node.groups.advantage import advantages
-from sapo_node.groups.messages import ExternalObjective, GroupReport, TrainGroup, TrainReport
+from sapo_node.groups.messages import GroupReport, TrainGroup, TrainReport, TrainRequest
 from sapo_node.verification.sandbox.messages import ScoreRequest
 from sapo_protocol import ASSIGNED_SEEDS, Manifest
 
@@ -39,13 +38,13 @@ class Replaying(SimulatedLearner):
         self._places = simulation.groups - simulation.members[number].local
         self._kept: deque[TrainGroup] = deque(maxlen=KEPT)
 
-    async def train(self, step: int, groups: Sequence[TrainGroup], *, objective: ExternalObjective) -> TrainReport:
+    async def train(self, request: TrainRequest) -> TrainReport:
         """One update on the round's groups and on up to J earlier ones."""
         again = self._rng.sample(self._kept, min(self._places, len(self._kept)))
         for group in again:
             self._kept.remove(group)
-        self._kept.extend(_as_external(group) for group in groups if any(group.advantages))
-        return _on_account_of(groups, await super().train(step, [*groups, *again], objective=objective))
+        self._kept.extend(_as_external(group) for group in request.groups if any(group.advantages))
+        return _on_account_of(request, await super().train(replace(request, groups=(*request.groups, *again))))
 
 
 class Filtering(SimulatedLearner):
@@ -55,12 +54,12 @@ class Filtering(SimulatedLearner):
     the places gives the gradient of a mean over the kept groups.
     """
 
-    async def train(self, step: int, groups: Sequence[TrainGroup], *, objective: ExternalObjective) -> TrainReport:
+    async def train(self, request: TrainRequest) -> TrainReport:
         """One update on as many groups as came, all of them informative, if any is."""
-        kept = [group for group in groups if any(group.advantages)]
-        filled = [kept[place % len(kept)] for place in range(len(groups))] if kept else []
-        unnamed = [replace(group, id="") for group in filled]
-        return _on_account_of(groups, await super().train(step, unnamed, objective=objective))
+        kept = [group for group in request.groups if any(group.advantages)]
+        filled = [kept[place % len(kept)] for place in range(len(request.groups))] if kept else []
+        unnamed = tuple(replace(group, id="") for group in filled)
+        return _on_account_of(request, await super().train(replace(request, groups=unnamed)))
 
 
 class Oversampling(SimulatedLearner):
@@ -74,11 +73,11 @@ class Oversampling(SimulatedLearner):
         self._scorer = scorer
         self._groups = simulation.groups
 
-    async def train(self, step: int, groups: Sequence[TrainGroup], *, objective: ExternalObjective) -> TrainReport:
+    async def train(self, request: TrainRequest) -> TrainReport:
         """One update on the round's informative groups and on those of further tasks of the same kinds."""
-        further = self._more((OVERSAMPLED - 1) * len(groups))
-        kept = [group for group in [*groups, *further] if any(group.advantages)]
-        return _on_account_of(groups, await super().train(step, kept[: self._groups], objective=objective))
+        further = self._more((OVERSAMPLED - 1) * len(request.groups))
+        kept = tuple(group for group in [*request.groups, *further] if any(group.advantages))
+        return _on_account_of(request, await super().train(replace(request, groups=kept[: self._groups])))
 
     def _more(self, count: int) -> list[TrainGroup]:
         weights = [spec.weight for spec in self._manifest.tasks]
@@ -107,10 +106,11 @@ def model_for(
     return kinds[control](simulation, manifest, number, policies, scorer)
 
 
-def _on_account_of(groups: Sequence[TrainGroup], report: TrainReport) -> TrainReport:
+def _on_account_of(request: TrainRequest, report: TrainReport) -> TrainReport:
     """A report for the batch that the node handed over: all tokens were its own, whichever groups they came from."""
     total = GroupReport(sum(group.tokens for group in report.groups.values()))
-    return replace(report, groups={group.id: total if group is groups[0] else GroupReport() for group in groups})
+    first, *others = (group.id for group in request.groups)
+    return replace(report, groups={first: total, **dict.fromkeys(others, GroupReport())})
 
 
 def _as_external(group: TrainGroup) -> TrainGroup:

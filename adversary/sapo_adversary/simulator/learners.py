@@ -17,8 +17,10 @@ class Learner(Policy, Protocol):
 
     meter: Meter
 
-    def examine(self, scorer: SharedScorer, prompts: int) -> dict[str, float]:
-        """Held-out pass@1 by dataset, over so many questions of each; costs the meter nothing."""
+    def examine(self, scorer: SharedScorer, prompts: int, *, averaged: bool = False) -> dict[str, float]:
+        """Held-out pass@1 by dataset, over so many questions of each, of the averaged weights or of those that train;
+        costs the meter nothing.
+        """
         ...
 
 

@@ -7,22 +7,22 @@ the arms of an experiment share their random numbers.
 
 import hashlib
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 
 import trio
+from torch import Tensor
 
 from sapo_adversary.scoring import SharedScorer
 from sapo_adversary.simulator.pace import GENERATING, Meter, Stopwatch
 from sapo_adversary.simulator.simulation import NodeSpec, Simulation
 from sapo_node.groups.messages import (
-    ExternalObjective,
     GenerateRequest,
     LearnerOptions,
     Prompt,
     RequestError,
     Sampled,
-    TrainGroup,
     TrainReport,
     TrainRequest,
 )
@@ -62,6 +62,7 @@ class SimulatedLearner:
             device="cpu",
             threads=1,
             learning_rate=spec.learning_rate,
+            decay_rounds=spec.decay_rounds,
             groups=simulation.groups,
             completions=manifest.completions,
             max_tokens=spec.max_tokens,
@@ -75,6 +76,8 @@ class SimulatedLearner:
         self._examples = examples_of(spec, manifest, scorer)
         self._trainer = Trainer(load(options), options)
         self._checkpoints = deque([Snapshot.of(self._trainer).copy()], maxlen=KEPT)
+        self._best: dict[int, dict[str, Tensor]] = {}
+        """The best weights that are kept, by step."""
         self.meter = Meter()
 
     @property
@@ -83,10 +86,10 @@ class SimulatedLearner:
         return self._trainer.step
 
     async def generate(
-        self, prompts: Sequence[Prompt], *, completions: int, max_tokens: int, seed: int
+        self, prompts: Sequence[Prompt], *, completions: int, max_tokens: int, seed: int, averaged: bool = False
     ) -> list[tuple[Sampled, ...]]:
-        """G completions for each question."""
-        del seed
+        """G completions for each question. Simulated nodes do not evaluate themselves: the simulator does."""
+        del seed, averaged
         await trio.sleep(self._pace * GENERATING)
         return self.sample(prompts, completions=completions, max_tokens=max_tokens, purpose="round")
 
@@ -99,11 +102,11 @@ class SimulatedLearner:
         self.meter.generated_tokens += sum(len(each.tokens or ()) for group in groups for each in group)
         return groups
 
-    async def train(self, step: int, groups: Sequence[TrainGroup], *, objective: ExternalObjective) -> TrainReport:
-        """One update; `step` is the one after the last."""
+    async def train(self, request: TrainRequest) -> TrainReport:
+        """One update; its step is the one after the last."""
         await trio.sleep(self._pace * (1 - GENERATING))
         with Stopwatch(self.meter):
-            return self._trainer.train(TrainRequest(step, tuple(groups), objective))
+            return self._trainer.train(request, None if request.restart is None else self._best[request.restart])
 
     async def checkpoint(self) -> int:
         """Keep the weights in memory, beside those of the checkpoint before."""
@@ -111,16 +114,29 @@ class SimulatedLearner:
             self._checkpoints.append(Snapshot.of(self._trainer).copy())
         return self.step
 
-    async def restore(self, step: int) -> None:
-        """Go back to the checkpoint of a step, or for step 0 to the initial weights, and drop all later checkpoints."""
-        if step not in {each.step for each in self._checkpoints}:
-            raise RequestError(f"there is no checkpoint of step {step}")
-        while self._checkpoints[-1].step > step:
-            self._checkpoints.pop()
-        self._checkpoints[-1].copy().put_into(self._trainer)
+    async def keep_best(self, step: int, needed: Collection[int]) -> None:
+        """Keep the averaged weights of now in memory."""
+        weights = {name: value.clone() for name, value in self._trainer.average.items()}
+        self._best = {kept: self._best[kept] for kept in needed} | {step: weights}
 
-    def examine(self, scorer: SharedScorer, prompts: int) -> dict[str, float]:
+    async def restore(self, step: int) -> None:
+        """Go back to the checkpoint of a step, or for step 0 to the initial weights, and drop all later checkpoints and
+        best weights.
+        """
+        if self.step > step:
+            if step not in {each.step for each in self._checkpoints}:
+                raise RequestError(f"there is no checkpoint of step {step}")
+            while self._checkpoints[-1].step > step:
+                self._checkpoints.pop()
+            self._checkpoints[-1].copy().put_into(self._trainer)
+        self._best = {kept: weights for kept, weights in self._best.items() if kept <= step}
+
+    def examine(self, scorer: SharedScorer, prompts: int, *, averaged: bool = False) -> dict[str, float]:
         """Held-out pass@1 by dataset, one sample to each of the swarm's own questions; costs the meter nothing."""
+        with self._trainer.averaged() if averaged else nullcontext():
+            return self._examine(scorer, prompts)
+
+    def _examine(self, scorer: SharedScorer, prompts: int) -> dict[str, float]:
         requests = [
             ScoreRequest(spec.dataset, spec.config, heldout_seed(self._manifest, spec, number), ())
             for spec in self._manifest.tasks

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 import trio
@@ -170,6 +171,8 @@ class Member:
             external=report.external,
             loss=report.training.loss,
             grad_norm=report.training.grad_norm,
+            entropy=report.training.entropy,
+            rate_scale=report.rate_scale,
             generated_tokens=self.learner.meter.generated_tokens,
         )
         self._tally(report)
@@ -197,14 +200,15 @@ class Member:
 
     def _evaluate(self, prompts: int) -> None:
         per_task = self.learner.examine(self._scorer, prompts)
-        self.log.examined.append(
-            {
-                "round": self.learner.step,
-                "pass_at_1": sum(per_task.values()) / len(per_task),
-                "per_task": per_task,
-                "questions": prompts,
-            }
-        )
+        measured = {
+            "round": self.learner.step,
+            "pass_at_1": sum(per_task.values()) / len(per_task),
+            "per_task": per_task,
+            "questions": prompts,
+        }
+        if self._simulation.averaged:
+            measured["averaged"] = fmean(self.learner.examine(self._scorer, prompts, averaged=True).values())
+        self.log.examined.append(measured)
 
     def record(self) -> dict[str, Any]:
         """What the node did, as plain values."""

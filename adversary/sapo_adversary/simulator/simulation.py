@@ -42,6 +42,9 @@ class NodeSpec:
     selection: Selection = "trust"
     external_objective: ExternalObjective = "positive-only"
     learning_rate: float = 1e-4
+    decay_rounds: int = 0
+    """By default the learning rate is constant, unlike that of a node: most experiments end while it would still be
+    high."""
     model: str = "seed"
     """`seed`, a prepared policy by name, or a model folder."""
     lora: int = 0
@@ -113,6 +116,8 @@ class Simulation:
     """Held-out questions per task within the run."""
     final_questions: int = 64
     """Held-out questions per task at the start and the end."""
+    averaged: bool = False
+    """Whether held-out measurements are also made of the averaged weights."""
     learner: Literal["model", "bandit"] = "model"
     """What the nodes train: their language models, or the stand-in of `bandit` where only trust is asked about."""
     epoch_seconds: int = 0

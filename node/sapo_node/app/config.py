@@ -97,8 +97,13 @@ class Config:
     )
     device: str = _key("auto", "Where the learner runs: auto, cpu, cuda or mps.")
     threads: int = _key(0, "CPU threads of the learner. With 0 it uses all cores but one.")
-    learning_rate: float | Auto = _key(AUTO, "Adam's learning rate. `auto` as for `lora`.")
+    learning_rate: float | Auto = _key(AUTO, "Adam's learning rate, before it decays. `auto` as for `lora`.")
     warmup: int = _key(0, "Steps over which the learning rate grows to its full value.")
+    decay_rounds: int = _key(
+        100,
+        "Rounds after the warm-up until the learning rate is half of its full value. After twice as many it is a "
+        "third, and so on, down to a twentieth. 0 keeps the rate constant.",
+    )
     external_objective: ExternalObjective = _key(
         "positive-only",
         "Which external completions the loss counts: positive-only (those with positive advantage) or on-policy (all, "
@@ -140,6 +145,7 @@ class Config:
             "lora_layers": (0, 1024),
             "examples": (0, MAX_EXAMPLES),
             "warmup": (0, 1_000_000),
+            "decay_rounds": (0, 1_000_000),
             "threads": (0, 1024),
             "max_tokens": (1, 65_536),
             "checkpoint_every": (1, 100_000),

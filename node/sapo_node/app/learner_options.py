@@ -24,6 +24,7 @@ def learner_options(config: Config, manifest: Manifest, folder: StateFolder) -> 
         threads=config.threads,
         learning_rate=recipe.learning_rate,
         warmup=config.warmup,
+        decay_rounds=config.decay_rounds,
         groups=config.groups,
         completions=manifest.completions,
         max_tokens=recipe.max_tokens,

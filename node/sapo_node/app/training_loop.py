@@ -100,8 +100,8 @@ class TrainingLoop:
         return await play.play(slot, share=not listening)
 
     async def _evaluate(self, step: int) -> None:
-        """Before the first round and every `eval_every` rounds: pass@1 on prompts that no round assigns. An
-        evaluation that fails is left out.
+        """Before the first round and every `eval_every` rounds: pass@1 of the averaged weights on prompts that no round
+        assigns. An evaluation that fails is left out.
         """
         node, every = self._node, self._node.config.eval_every
         if not every or step % every:
@@ -121,5 +121,6 @@ class TrainingLoop:
             logger.warning("no look at held-out questions after round %d: %s", step, failure)
         else:
             node.history.examine(step, result, at=node.swarm.clock.now())
+            await self._trainer.evaluated(step, result.pass_at_1)
         finally:
             self._on_phase(None)

@@ -1,8 +1,8 @@
 """Writes the state of a node to one file, and restores it. The node may run while its state is copied.
 
-A backup holds the database as of one moment and the checkpoints. It never holds the key. It also lacks the file by
-which a node recognises its own state (`storage/location.py`). So a node on a restored state detects the copy, and
-listens for two epochs before it publishes: its key may have signed messages since the backup.
+A backup holds the database as of one moment, the checkpoints and the best weights. It never holds the key. It also
+lacks the file by which a node recognises its own state (`storage/location.py`). So a node on a restored state detects
+the copy, and listens for two epochs before it publishes: its key may have signed messages since the backup.
 
 A backup is untrusted data. `restore_backup` accepts only files and folders of the expected names. The database must be
 undamaged and must belong to the given key and swarm.
@@ -14,7 +14,7 @@ import shutil
 import sqlite3
 import tarfile
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import BinaryIO
@@ -28,13 +28,15 @@ from sapo_protocol.files import open_regular
 _ATTEMPTS = 3
 """How often to try to copy the checkpoints: a running node may remove one while it is copied."""
 
-_STEP = r"step-\d{8,19}"
-_CHECKPOINT_FILES = ("meta.json", "optimizer.safetensors", "weights.safetensors")
-_FOLDER = re.compile(rf"checkpoints(/{_STEP})?", re.ASCII)
-_FILE = re.compile(rf"node\.sqlite|checkpoints/{_STEP}/({'|'.join(map(re.escape, _CHECKPOINT_FILES))})", re.ASCII)
+_WEIGHTS = ("meta.json", "weights.safetensors")
+_FILES = {"step": (*_WEIGHTS, "optimizer.safetensors"), "best": _WEIGHTS}
+"""The files of a checkpoint and of best weights, by the kind of folder, which is followed by its step."""
+_FOLDER = re.compile(r"checkpoints(/(step|best)-\d{8,19})?", re.ASCII)
+_NAMES = "|".join(rf"{kind}-\d{{8,19}}/({'|'.join(map(re.escape, names))})" for kind, names in _FILES.items())
+_FILE = re.compile(rf"node\.sqlite|checkpoints/({_NAMES})", re.ASCII)
 
 _MAX_ENTRIES = 64
-"""Files and folders in one backup, at most. A node keeps two checkpoints, so its backup has 10."""
+"""Files and folders in one backup, at most. With two checkpoints and best weights a backup has 13."""
 _MAX_EXTENSION = 4_096
 """Bytes of an extended header, at most. It holds the exact time and size of the next entry."""
 _EXTENDED_SIZE = re.compile(rb"\d+ size=(\d{1,18})\n")
@@ -105,20 +107,26 @@ def _copy_database(source: Path, target: Path) -> None:
 
 
 def _copy_checkpoints(source: Path, target: Path) -> None:
-    """Copy the complete checkpoints. If one is incomplete after _ATTEMPTS copies, it is damaged and left out."""
+    """Copy the complete checkpoints and best weights. What is incomplete after _ATTEMPTS copies is damaged and left
+    out.
+    """
     for _ in range(_ATTEMPTS):
         shutil.rmtree(target, ignore_errors=True)
         target.mkdir()
-        found = [_copy_checkpoint(each, target / each.name) for each in sorted(source.glob("step-*"))]
+        found = [
+            _copy_folder(each, target / each.name, names)
+            for kind, names in _FILES.items()
+            for each in sorted(source.glob(f"{kind}-*"))
+        ]
         if all(found):
             return
 
 
-def _copy_checkpoint(source: Path, target: Path) -> bool:
-    """Return whether the checkpoint had all of its files."""
+def _copy_folder(source: Path, target: Path, names: Sequence[str]) -> bool:
+    """Return whether the folder had all of its files."""
     target.mkdir()
     try:
-        for name in _CHECKPOINT_FILES:
+        for name in names:
             shutil.copyfile(source / name, target / name)
     except FileNotFoundError:
         shutil.rmtree(target)

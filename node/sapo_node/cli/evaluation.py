@@ -27,7 +27,7 @@ async def evaluate(
     samples: int,
     progress: Callable[[str, int], None],
 ) -> tuple[HeldOut, int]:
-    """Return the held-out pass@1 of the newest checkpoint in `folder`, and its step.
+    """Return the held-out pass@1 of the averaged weights of the newest checkpoint in `folder`, and its step.
 
     If `folder` is None or has no checkpoint, evaluate the policy that a new node starts with.
     """

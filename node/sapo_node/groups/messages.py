@@ -84,6 +84,8 @@ class LearnerOptions:
     learning_rate: float = 1e-4
     warmup: int = 0
     """Steps over which the learning rate grows to its full value."""
+    decay_rounds: int = 0
+    """Steps after the warm-up at which the learning rate is half of its full value; 0 keeps it constant."""
     groups: int = 8
     """Groups of a full round, I + J: with `completions` and `max_tokens` the loss's constant denominator."""
     completions: int = 8
@@ -162,6 +164,8 @@ class GenerateRequest:
     max_tokens: int
     seed: int
     temperature: float = 1.0
+    averaged: bool = False
+    """Whether to sample from the averaged weights, which are evaluated, or from those that train."""
 
     def __post_init__(self) -> None:
         if self.completions < 1 or self.max_tokens < 1 or self.temperature <= 0:
@@ -179,13 +183,19 @@ class Generated:
 
 @dataclass(frozen=True, slots=True)
 class TrainRequest:
-    """A request to take one step. Raises RequestError where two groups have one id."""
+    """A request to take one step. Raises RequestError where two groups have one id, or a number is out of bounds."""
 
     step: int
     groups: tuple[TrainGroup, ...]
     objective: ExternalObjective = "positive-only"
+    rate_scale: float = 1.0
+    """Factor on the learning rate of the step, above 0 and at most 1: alarms lower it."""
+    restart: int | None = None
+    """The step of the best weights from which this step starts; None for the weights after the step before."""
 
     def __post_init__(self) -> None:
+        if not 0 < self.rate_scale <= 1:
+            raise RequestError("rate_scale must be above 0 and at most 1")
         # Batches that an older version stored have groups without an id.
         named = tuple(group if group.id else replace(group, id=str(number)) for number, group in enumerate(self.groups))
         if len({group.id for group in named}) < len(named):
@@ -217,7 +227,7 @@ class TrainReport:
     groups: Mapping[str, GroupReport]
     """Of each group of the request, by its id."""
     learning_rate: float
-    """Of this step, warm-up included."""
+    """Of this step: schedule and alarms included."""
     loss: float | None = None
     grad_norm: float | None = None
     """L2 norm before clipping."""
@@ -277,8 +287,18 @@ class Restored:
 
 
 @dataclass(frozen=True, slots=True)
+class KeepBestRequest:
+    """A request to keep the averaged weights of now as the best, and of the best weights before only those needed."""
+
+    step: int
+    """The step of now, so that a learner that has restarted meanwhile refuses."""
+    needed: tuple[int, ...]
+    """Steps of best weights that are still needed."""
+
+
+@dataclass(frozen=True, slots=True)
 class Saved:
-    """The answer to a request for a checkpoint."""
+    """The answer to a request for a checkpoint or for the best weights."""
 
     step: int
     path: str

@@ -4,7 +4,7 @@ import json
 import os
 import sys
 import warnings
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from sapo_node.groups.codec import from_json, to_json, to_object
 from sapo_node.groups.messages import (
     Generated,
     GenerateRequest,
+    KeepBestRequest,
     LearnerOptions,
     Ready,
     RequestError,
@@ -23,7 +24,7 @@ from sapo_node.groups.messages import (
     TrainReport,
     TrainRequest,
 )
-from sapo_node.learner import checkpoint
+from sapo_node.learner import best, checkpoint
 from sapo_node.learner.generate import generate
 from sapo_node.learner.memory import require_memory
 from sapo_node.learner.model import load
@@ -83,19 +84,36 @@ class Service:
             raise RequestError("a request is an object with one key")
         [(kind, body)] = request.items()
         if kind == "generate":
-            asked = from_json(GenerateRequest, body)
-            return Generated(tuple(generate(self._trainer.policy, asked, self._options.max_completion_bytes)))
+            return self._generate(from_json(GenerateRequest, body))
         if kind == "train":
-            return self._trainer.train(from_json(TrainRequest, body))
+            return self._train(from_json(TrainRequest, body))
         if kind == "checkpoint":
             path = checkpoint.save(self._trainer, self._root)
             return Saved(self._trainer.step, str(path))
+        if kind == "keep_best":
+            return self._keep_best(from_json(KeepBestRequest, body))
         if kind == "restore":
             return self._restore(from_json(RestoreRequest, body).step)
         raise RequestError(f"unknown request {kind!r}")
 
+    def _generate(self, asked: GenerateRequest) -> Generated:
+        with self._trainer.averaged() if asked.averaged else nullcontext():
+            return Generated(tuple(generate(self._trainer.policy, asked, self._options.max_completion_bytes)))
+
+    def _train(self, asked: TrainRequest) -> TrainReport:
+        start = None if asked.restart is None else best.load(self._trainer, self._root, asked.restart)
+        return self._trainer.train(asked, start)
+
+    def _keep_best(self, asked: KeepBestRequest) -> Saved:
+        if asked.step != self._trainer.step:
+            raise RequestError(f"the weights are of step {self._trainer.step}, not {asked.step}")
+        return Saved(asked.step, str(best.save(self._trainer, self._root, needed=asked.needed)))
+
     def _restore(self, step: int) -> Restored:
-        if step:
+        if self._trainer.step <= step:
+            # A process that has just started stands at its newest checkpoint; best weights may be of later steps.
+            checkpoint.remove_after(self._root, step)
+        elif step:
             checkpoint.go_back(self._trainer, self._root, step)
         else:
             # The model is loaded before anything is removed: where that fails, nothing is lost. A second copy of the

@@ -3,7 +3,7 @@
 import json
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from importlib.util import find_spec
 from typing import Any
 
@@ -11,9 +11,9 @@ import trio
 
 from sapo_node.groups.codec import from_json, to_json
 from sapo_node.groups.messages import (
-    ExternalObjective,
     Generated,
     GenerateRequest,
+    KeepBestRequest,
     LearnerOptions,
     Prompt,
     Ready,
@@ -22,7 +22,6 @@ from sapo_node.groups.messages import (
     RestoreRequest,
     Sampled,
     Saved,
-    TrainGroup,
     TrainReport,
     TrainRequest,
 )
@@ -98,17 +97,15 @@ class Learner:
         max_tokens: int,
         seed: int,
         temperature: float = 1.0,
+        averaged: bool = False,
     ) -> list[tuple[Sampled, ...]]:
         """Sample `completions` answers to each question, in the order of the questions."""
-        request = GenerateRequest(tuple(prompts), completions, max_tokens, seed, temperature)
+        request = GenerateRequest(tuple(prompts), completions, max_tokens, seed, temperature, averaged)
         reply = await self._ask({"generate": to_json(request)}, GENERATE_DEADLINE)
         return list(from_json(Generated, reply).groups)
 
-    async def train(
-        self, step: int, groups: Sequence[TrainGroup], *, objective: ExternalObjective = "positive-only"
-    ) -> TrainReport:
-        """Take step number `step`, which must follow the last one directly."""
-        request = TrainRequest(step, tuple(groups), objective)
+    async def train(self, request: TrainRequest) -> TrainReport:
+        """Take the step of the request, which must follow the last one directly."""
         report = from_json(TrainReport, await self._ask({"train": to_json(request)}, TRAIN_DEADLINE))
         self._step = report.step
         return report
@@ -117,8 +114,16 @@ class Learner:
         """Write a checkpoint that survives any crash from here on; returns its step."""
         return from_json(Saved, await self._ask({"checkpoint": {}}, CHECKPOINT_DEADLINE)).step
 
+    async def keep_best(self, step: int, needed: Collection[int]) -> None:
+        """Write the averaged weights of `step`, the one of now, as the best, and keep of the best weights before only
+        those of the steps that are needed.
+        """
+        request = {"keep_best": to_json(KeepBestRequest(step, tuple(sorted(needed))))}
+        from_json(Saved, await self._ask(request, CHECKPOINT_DEADLINE))
+
     async def restore(self, step: int) -> None:
-        """Go back to the checkpoint of a step, or for step 0 to the initial weights, and remove all later checkpoints.
+        """Go back to the checkpoint of a step, or for step 0 to the initial weights, and remove all later checkpoints
+        and best weights. A learner at or before that step only removes them.
 
         A crash after this brings none of them back. When the learner refuses, its weights are as they were.
         """

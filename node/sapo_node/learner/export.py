@@ -1,8 +1,8 @@
 """Writes what a node has learnt as a Hugging Face folder. `sapo-node export` runs this as a child, because of torch.
 
-This reads the newest good checkpoint and changes no file of the node, so the node may be running. It merges adapters
-into the weights, so that the folder is complete. It writes to a temporary folder and checks that AutoTokenizer builds
-the node's tokenizer from it. Then it renames the folder to its final name.
+This reads the averaged weights of the newest good checkpoint, or the best weights. It changes no file of the node, so
+the node may be running. It merges adapters into the weights, so that the folder is complete. It writes to a temporary
+folder and checks that AutoTokenizer builds the node's tokenizer from it. Then it renames the folder to its final name.
 """
 
 import json
@@ -24,7 +24,7 @@ from transformers import (
 
 from sapo_node.groups.codec import from_json
 from sapo_node.groups.messages import LearnerOptions
-from sapo_node.learner import checkpoint
+from sapo_node.learner import best, checkpoint
 from sapo_node.learner.folder import TOKENIZER_FILES, line_of, model_folder, require_new_folder
 from sapo_node.learner.model import Policy, load
 from sapo_node.learner.probe import require_readable
@@ -51,26 +51,43 @@ class Exported(NamedTuple):
     note: str | None
 
 
-def export(options: LearnerOptions, output: Path) -> Exported:
-    """Write the folder, which must not exist. If this fails, it raises LocalError and leaves no file behind."""
+def export(options: LearnerOptions, output: Path, *, best_weights: bool = False) -> Exported:
+    """Write the folder, which must not exist: the averaged weights of the newest checkpoint, or the best weights. If
+    this fails, it raises LocalError and leaves no file behind.
+    """
     require_new_folder(output)
     require_readable(options)
     trainer = Trainer(load(options), options)
-    if not checkpoint.peek(trainer, Path(options.checkpoints)):
-        raise LocalError(
-            f"there is no good checkpoint in {options.checkpoints} yet: a node writes one every ten rounds, "
-            f"and when it stops"
-        )
+    step = _read_best(trainer, options) if best_weights else _read_newest(trainer, options)
     unfinished = output.with_name(output.name + _UNFINISHED)
     shutil.rmtree(unfinished, ignore_errors=True)
     try:
-        note = _write(trainer.policy, model_folder(options.model), unfinished)
+        with trainer.averaged():
+            note = _write(trainer.policy, model_folder(options.model), unfinished)
         unfinished.rename(output)
     except (OSError, SafetensorError) as error:
         raise LocalError(f"cannot write {output} ({line_of(error)}); free some space there") from error
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
-    return Exported(trainer.step, note)
+    return Exported(step, note)
+
+
+def _read_newest(trainer: Trainer, options: LearnerOptions) -> int:
+    if not checkpoint.peek(trainer, Path(options.checkpoints)):
+        raise LocalError(
+            f"there is no good checkpoint in {options.checkpoints} yet: a node writes one every ten rounds, "
+            f"and when it stops"
+        )
+    return trainer.step
+
+
+def _read_best(trainer: Trainer, options: LearnerOptions) -> int:
+    step = best.peek(trainer, Path(options.checkpoints))
+    if step is None:
+        raise LocalError(
+            f"there are no best weights in {options.checkpoints}: a node keeps them when it evaluates (`eval_every`)"
+        )
+    return step
 
 
 def _write(policy: Policy, source: Path, folder: Path) -> str | None:
@@ -139,10 +156,13 @@ def _as_llama(model: Any) -> Any:
     return llama
 
 
-def main(options: str, output: str) -> int:
-    """Export with these options, given as JSON. Print the step and the note as JSON, or an error on stderr."""
+def main(options: str, output: str, which: str) -> int:
+    """Export with these options, given as JSON: the `best` or the `newest` weights. Print the step and the note as
+    JSON, or an error on stderr.
+    """
     try:
-        exported = export(from_json(LearnerOptions, json.loads(options)), Path(output))
+        told = from_json(LearnerOptions, json.loads(options))
+        exported = export(told, Path(output), best_weights=which == "best")
     except LocalError as error:
         sys.stderr.write(f"{error}\n")
         return 1

@@ -52,7 +52,7 @@ class Estimate:
     weights: int
     """The weights of the model, and the fp32 copies of trained weights."""
     optimizer: int
-    """Adam's moments."""
+    """Adam's moments, and the average of the trained weights."""
     gradients: int
     activations: int
     """The larger of two: training on one micro-batch, logits included, or Adam's update."""
@@ -106,10 +106,11 @@ def estimate(options: LearnerOptions) -> Estimate:
         trained = [value for _, value in policy.trainable()]
         in_fp32 = sum(4 * value.numel() for value in trained)
         copies = sum(4 * value.numel() for value in trained if value.dtype != torch.float32)
-        # Adam keeps two moments of each weight. While it updates, it needs the memory of one moment more.
+        # Adam keeps two moments of each weight, and the trainer an average. While Adam updates, it needs the memory of
+        # one moment more.
         return Estimate(
             weights=_bytes([*policy.model.parameters(), *policy.model.buffers()]) + copies,
-            optimizer=2 * in_fp32,
+            optimizer=3 * in_fp32,
             gradients=in_fp32,
             activations=max(int(SLACK * _training(policy, options)), in_fp32),
             sampling=int(SLACK * _sampling(policy, options)),

@@ -1,4 +1,4 @@
-"""The state of a trainer as tensors: weights, Adam's state and torch's random state."""
+"""The state of a trainer as tensors: weights, averaged weights, Adam's state and torch's random state."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,6 +11,8 @@ from sapo_node.learner.trainer import Trainer
 
 _RANDOM = "random"
 """The key of torch's random state in `Snapshot.optimizer`."""
+_AVERAGE = "average"
+"""The key of a parameter's average in `Snapshot.optimizer`, beside those of Adam's state."""
 
 
 class MisfitError(ValueError):
@@ -24,15 +26,16 @@ class Snapshot:
     step: int
     weights: Mapping[str, Tensor]
     optimizer: Mapping[str, Tensor]
-    """Adam's state by parameter, and torch's random state."""
+    """By parameter its average and Adam's state; and torch's random state. Checkpoints of version 0.1 have no averages:
+    then the average begins at the weights."""
 
     @classmethod
     def of(cls, trainer: Trainer) -> "Snapshot":
         """The trainer's state. On a CPU it shares memory with the trainer, whose next step changes it."""
         optimizer = {_RANDOM: torch.get_rng_state()}
         for name, value in trainer.trained.items():
-            for key, held in trainer.optimizer.state[value].items():
-                optimizer[f"{name}/{key}"] = held.detach().contiguous().cpu()
+            kept = {**trainer.optimizer.state[value], _AVERAGE: trainer.average[name]}
+            optimizer |= {f"{name}/{key}": held.detach().contiguous().cpu() for key, held in kept.items()}
         return cls(trainer.step, _weights(trainer), optimizer)
 
     def copy(self) -> "Snapshot":
@@ -54,6 +57,7 @@ class Snapshot:
         with torch.no_grad():
             for name, value in trainer.trained.items():
                 value.copy_(self.weights[name])
+                trainer.average[name].copy_(self.optimizer.get(f"{name}/{_AVERAGE}", value))
         trainer.publish()
         torch.set_rng_state(self.optimizer[_RANDOM])
         _restore_adam(trainer, self.optimizer)
@@ -72,8 +76,13 @@ def _shapes(tensors: Mapping[str, Tensor]) -> _Shapes:
 
 
 def _fits(optimizer: Mapping[str, Tensor], trainer: Trainer) -> bool:
-    """Whether these are a random state and, for each parameter, all of Adam's state or none."""
+    """Whether these are a random state, the averages of all parameters or of none, and of each parameter all of Adam's
+    state or none.
+    """
     possible = {_RANDOM: torch.get_rng_state()}
+    averages = {f"{name}/{_AVERAGE}": value for name, value in trainer.average.items()}
+    if not averages.keys().isdisjoint(optimizer):
+        possible |= averages
     for name, value in trainer.trained.items():
         adam = {f"{name}/step": torch.tensor(0.0), f"{name}/exp_avg": value, f"{name}/exp_avg_sq": value}
         if not adam.keys().isdisjoint(optimizer):
@@ -84,7 +93,8 @@ def _fits(optimizer: Mapping[str, Tensor], trainer: Trainer) -> bool:
 def _restore_adam(trainer: Trainer, tensors: Mapping[str, Tensor]) -> None:
     state: dict[int, dict[str, Tensor]] = {}
     for index, name in enumerate(trainer.trained):
-        held = {key.rsplit("/", 1)[1]: value for key, value in tensors.items() if key.rsplit("/", 1)[0] == name}
+        parts = {key.rsplit("/", 1)[1]: value for key, value in tensors.items() if key.rsplit("/", 1)[0] == name}
+        held = {key: value for key, value in parts.items() if key != _AVERAGE}
         if held:
             state[index] = held
     groups = trainer.optimizer.state_dict()["param_groups"]

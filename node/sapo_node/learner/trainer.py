@@ -5,11 +5,17 @@ requests after the same checkpoint gives the same weights.
 
 What is trained is held in fp32. Where the model computes in fewer bits, its weights are rounded from those after each
 step: one update is often smaller than the last bit of a bf16 weight, and would be lost.
+
+The learning rate depends on the number of the step alone, and needs no last step: after the warm-up it decays as
+1 / (1 + steps / decay_rounds), down to LEAST_RATE. The trainer also keeps an average of the trained weights over about
+the last tenth of the steps. It is what is evaluated and exported; training and sampling for rounds use the weights
+themselves.
 """
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -31,6 +37,12 @@ from sapo_node.learner.batch import MicroBatch, Refused, Row, completion_logits,
 from sapo_node.learner.model import Policy, Unreadable
 
 MAX_GRAD_NORM = 1.0
+LEAST_RATE = 0.05
+"""Part of the full learning rate below which the decay does not go: a run of any length goes on learning."""
+AVERAGE_DECAY = 0.98
+"""Part of the average that a step keeps, at most: from step 440 on the average spans about 50 steps. Before, a step
+keeps (1 + step) / (10 + step), as in TensorFlow's ExponentialMovingAverage, so that the average leaves the initial
+weights behind."""
 
 
 @dataclass(slots=True)
@@ -73,25 +85,34 @@ class Trainer:
         self.step = 0
         self.trained = _in_full_precision(policy)
         self.parameters = list(self.trained.values())
+        self.average = {name: value.detach().clone() for name, value in self.trained.items()}
+        """The averaged weights, in fp32."""
         self.optimizer = torch.optim.Adam(self.parameters, lr=options.learning_rate, foreach=True)
         self._learning_rate = options.learning_rate
         self._warmup = options.warmup
+        self._decay_rounds = options.decay_rounds
         self._max_tokens = options.max_tokens
         self._filters = frozenset(options.filters)
         self._denominator = float(options.groups * options.completions * options.max_tokens)
 
-    def train(self, request: TrainRequest) -> TrainReport:
-        """Take the step. Raises RequestError when its number does not follow the last one."""
+    def train(self, request: TrainRequest, start: Mapping[str, Tensor] | None = None) -> TrainReport:
+        """Take the step, from the weights `start` if they are given. Raises RequestError when its number does not
+        follow the last one.
+        """
         if request.step != self.step + 1:
             raise RequestError(f"step {request.step} does not follow step {self.step}")
         started = time.monotonic()
+        if start is not None:
+            self.restart(start)
+        rate = request.rate_scale * self._rate(request.step)
         tally = _Tally({group.id: _GroupTally() for group in request.groups})
         try:
             self._backward(self._encode(request, tally), request.objective, tally)
-            norm, skipped = self._update(request.step, tally)
+            norm, skipped = self._update(rate, tally)
         finally:
             self.optimizer.zero_grad(set_to_none=True)
         self.step = request.step
+        self._take_average()
         entropy = _ratio(tally.entropy, tally.local_tokens)
         if skipped is Refusal.NOT_FINITE:
             tally.give_up()
@@ -106,7 +127,7 @@ class Trainer:
             mean_length=_ratio(sum(len(each.tokens or ()) for each in local), len(local)),
             truncated=_ratio(sum(each.finish == "length" for each in local), len(local)),
             zero_advantage=_ratio(sum(not any(each.advantages) for each in request.groups), len(request.groups)),
-            learning_rate=self._rate(request.step),
+            learning_rate=rate,
             external_weight=_ratio(sum(weights), len(weights)),
             local_tokens=tally.local_tokens,
             external_tokens=tally.external_tokens,
@@ -121,9 +142,42 @@ class Trainer:
             if value is not self.trained[name]:
                 value.copy_(self.trained[name])
 
+    @torch.no_grad()
+    def restart(self, weights: Mapping[str, Tensor]) -> None:
+        """Go on from other weights: the average begins at them, and the optimizer forgets its moments."""
+        for name, value in self.trained.items():
+            value.copy_(weights[name])
+            self.average[name].copy_(weights[name])
+        self.optimizer.state.clear()
+        self.publish()
+
+    @contextmanager
+    def averaged(self) -> Iterator[None]:
+        """Within this context the model has the averaged weights. Nothing is copied where it computes in fp32."""
+        self._exchange()
+        try:
+            yield
+        finally:
+            self._exchange()
+
+    def _exchange(self) -> None:
+        for name, value in self.trained.items():
+            value.data, self.average[name] = self.average[name], value.data
+        self.publish()
+
+    @torch.no_grad()
+    def _take_average(self) -> None:
+        kept = min(AVERAGE_DECAY, (1 + self.step) / (10 + self.step))
+        for name, value in self.trained.items():
+            self.average[name].lerp_(value, 1 - kept)
+
     def _rate(self, step: int) -> float:
         """Return the learning rate, by the number of the step alone: a resumed run goes on as it would have."""
-        return self._learning_rate * min(1.0, step / max(1, self._warmup))
+        if step < self._warmup:
+            return self._learning_rate * step / self._warmup
+        if not self._decay_rounds:
+            return self._learning_rate
+        return self._learning_rate * max(LEAST_RATE, 1 / (1 + (step - self._warmup) / self._decay_rounds))
 
     def _encode(self, request: TrainRequest, tally: _Tally) -> list[Row]:
         """Return the completions of all groups that can be trained on; the tally says why the others cannot."""
@@ -170,7 +224,7 @@ class Trainer:
         loss_weights = torch.tensor([row.weight for row in batch.rows], device=self.policy.device)
         return batch.trained.to(logprobs.dtype) * loss_weights[:, None]
 
-    def _update(self, step: int, tally: _Tally) -> tuple[float, str | None]:
+    def _update(self, rate: float, tally: _Tally) -> tuple[float, str | None]:
         """Apply the gradients; the norm before clipping, and why nothing was applied if so."""
         if not any(group.tokens for group in tally.groups.values()):
             return 0.0, "no group has an advantage"
@@ -178,7 +232,7 @@ class Trainer:
         if not (math.isfinite(tally.loss) and math.isfinite(norm)):
             return norm, Refusal.NOT_FINITE
         for group in self.optimizer.param_groups:
-            group["lr"] = self._rate(step)
+            group["lr"] = rate
         self.optimizer.step()
         self.publish()
         return norm, None

@@ -54,7 +54,14 @@ METRICS: Mapping[str, Metric] = {
         "L2 norm of the gradient before clipping", lambda r: r.training.grad_norm, gauge="gradient_norm"
     ),
     "learning_rate": Metric(
-        "learning rate of the step, warm-up included", lambda r: r.training.learning_rate, gauge="learning_rate"
+        "learning rate of the step, schedule and alarms included",
+        lambda r: r.training.learning_rate,
+        gauge="learning_rate",
+    ),
+    "rate_scale": Metric(
+        "factor on the learning rate of the next round; alarms about a policy that decays lower it",
+        lambda r: r.rate_scale,
+        gauge="learning_rate_scale",
     ),
     "entropy": Metric(
         "mean entropy over local tokens trained on", lambda r: r.training.entropy, "nats", gauge="entropy_nats"

@@ -11,6 +11,7 @@ from sapo_node.ingest.ignored import Ignored
 from sapo_node.observability.history import History
 from sapo_node.storage.database import Database
 from sapo_node.training.batch_log import LOCAL
+from sapo_node.training.health import HealthAlarm, health_alarms
 from sapo_node.training.take_back import TakenBack, taken_back
 from sapo_node.trust.accounts import account_of, states
 from sapo_node.verification.verifier import Unusable
@@ -80,6 +81,8 @@ class Overview:
     """What was shared without training, by task."""
     taken_back: list[TakenBack]
     """Steps that were taken back, newest first."""
+    health_alarms: list[HealthAlarm]
+    """Signs that the policy decays, newest first."""
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -114,6 +117,7 @@ def overview(database: Database, *, rounds: int = LAST_ROUNDS, peers: int | None
         tokens - own,
         history.answers(),
         taken_back(database),
+        health_alarms(database),
     )
 
 

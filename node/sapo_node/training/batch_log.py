@@ -19,7 +19,7 @@ from sapo_node.groups.prompt import NO_EXAMPLES, Examples
 from sapo_node.groups.types import GroupKey, LocalGroup, VerifiedGroup
 from sapo_node.sampling.sampler import WeightedGroup
 from sapo_node.storage.database import Database
-from sapo_node.training import take_back
+from sapo_node.training import health, take_back
 from sapo_node.training.take_back import Accused
 
 SCHEMA = f"""
@@ -33,6 +33,7 @@ CREATE TABLE IF NOT EXISTS trained (
 CREATE INDEX IF NOT EXISTS trained_tokens ON trained (tokens);
 CREATE TABLE IF NOT EXISTS counted (step INTEGER PRIMARY KEY, peers TEXT NOT NULL);
 {take_back.SCHEMA}
+{health.SCHEMA}
 """
 
 LOCAL = ""
@@ -73,6 +74,10 @@ class StoredBatch:
         kept = tuple(group for group in self.request.groups if (self.request.step, group.id) not in accused)
         return StoredBatch(replace(self.request, groups=kept), {group.id: self.peers[group.id] for group in kept})
 
+    def without_restart(self) -> "StoredBatch":
+        """The batch, trained from the weights after the step before."""
+        return replace(self, request=replace(self.request, restart=None))
+
 
 class BatchLog:
     """The stored batches and the checkpoints that follow them."""
@@ -91,6 +96,12 @@ class BatchLog:
         for (step,) in self._database.rows("SELECT step FROM batches ORDER BY step"):
             if batch := stored_batch(self._database, step):
                 yield batch
+
+    @property
+    def restarts(self) -> frozenset[int]:
+        """The steps of the best weights that a replay of the stored batches starts from."""
+        restarts = (batch.request.restart for batch in self.batches())
+        return frozenset(step for step in restarts if step is not None)
 
     def stored_after(self, step: int) -> int:
         """How many batches after a step are stored."""
@@ -132,11 +143,15 @@ class BatchLog:
         return max((step for step in usable if step < first), default=min(usable, default=None))
 
     def leave_out(self, accused: Accused, *, restored: int) -> None:
-        """Remove accused groups from the batches after a step that was restored, and what these batches counted."""
+        """Remove accused groups from the batches after a step that was restored, and what these batches counted. A
+        replay does not start from best weights of later steps, which may hold the accused groups.
+        """
         with self._database.transaction():
             for batch in self.batches():
                 kept = batch.without(accused)
-                if len(kept.peers) < len(batch.peers):
+                if (batch.request.restart or 0) > restored:
+                    kept = kept.without_restart()
+                if len(kept.peers) < len(batch.peers) or kept.request.restart != batch.request.restart:
                     self.store(kept)
             self._uncount(restored)
 

@@ -70,8 +70,8 @@ async def measure(
     examples: Examples = NO_EXAMPLES,
     progress: Callable[[str, int], None] = lambda *_: None,
 ) -> HeldOut:
-    """Ask `questions` held-out questions of each task, the same for everybody in a swarm; `progress` hears the task and
-    how many more of its questions are done.
+    """Ask the averaged weights `prompts` held-out questions of each task, the same for everybody in a swarm; `progress`
+    hears the task and how many more of its questions are done.
     """
     rng = random.Random(0)  # noqa: S311 - sampling noise shared by all who measure, not a secret
     right = {}
@@ -85,7 +85,9 @@ async def measure(
             asked = [examples.prompt(spec.dataset, task.prompt) for task in built if task is not None]
             if len(asked) < len(chunk):
                 raise LocalError(f"held-out questions of {spec.dataset} could not be built; the log names the cause")
-            answers = await policy.generate(asked, completions=samples, max_tokens=max_tokens, seed=rng.getrandbits(31))
+            answers = await policy.generate(
+                asked, completions=samples, max_tokens=max_tokens, seed=rng.getrandbits(31), averaged=True
+            )
             scored = await scorer.score(
                 [
                     ScoreRequest(spec.dataset, spec.config, seed, tuple(answer.text for answer in group))

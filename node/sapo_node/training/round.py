@@ -54,6 +54,8 @@ class RoundReport:
     """Wall time by phase."""
     training: TrainReport
     """What the learner says of the step."""
+    rate_scale: float = 1.0
+    """Factor that the alarms of `health` left on the learning rate of the next round, above 0 and at most 1."""
 
 
 NOTHING_LEFT = "every token masked"
@@ -173,18 +175,22 @@ class Rounds:
         if alarm:
             await self._take_back(alarm)
         rewards = [reward for group in local for reward in group.rewards]
+        reward, informative = sum(rewards) / len(rewards), sum(any(group.advantages) for group in local)
+        health = self._trainer.health
+        health.observe(training.step, reward=reward, informative=informative / len(local), entropy=training.entropy)
         return RoundReport(
             epoch=slot.epoch,
             counter=slot.counter,
             step=training.step,
             at=round(self._now(), 3),
             published=share,
-            reward=sum(rewards) / len(rewards),
-            informative=sum(any(group.advantages) for group in local),
+            reward=reward,
+            informative=informative,
             local=len(local),
             external=sum(each.report.tokens > 0 for each in trained),
             drawn=len(trained),
             strangers_share=self._external.strangers_share,
+            rate_scale=health.rate_scale,
             seconds=watch.seconds,
             training=training,
         )

@@ -10,20 +10,23 @@ The same replay takes steps back: from a checkpoint before the first accused gro
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import Protocol
 
 from sapo_node.groups.messages import (
     ExternalObjective,
     GroupReport,
+    Prompt,
     Refusal,
     RequestError,
+    Sampled,
     TrainGroup,
     TrainReport,
     TrainRequest,
 )
 from sapo_node.groups.prompt import NO_EXAMPLES, Examples
+from sapo_node.groups.stats import Interval
 from sapo_node.groups.types import LocalGroup
 from sapo_node.processes.worker import WorkerFailed
 from sapo_node.sampling.buffer import Pool
@@ -39,6 +42,7 @@ from sapo_node.training.batch_log import (
     local_id,
     stored_batch,
 )
+from sapo_node.training.health import Health
 from sapo_node.training.rollout import Answerer
 from sapo_node.training.take_back import Accused, TakeBacks, TakenBack
 
@@ -58,16 +62,31 @@ class Policy(Answerer, Protocol):
         """The step of the weights as they are now."""
         ...
 
-    async def train(self, step: int, groups: Sequence[TrainGroup], *, objective: ExternalObjective) -> TrainReport:
-        """One update; `step` is the one after the last."""
+    async def generate(
+        self, prompts: Sequence[Prompt], *, completions: int, max_tokens: int, seed: int, averaged: bool = False
+    ) -> list[tuple[Sampled, ...]]:
+        """G completions for each question, of the averaged weights or of those that train."""
+        ...
+
+    async def train(self, request: TrainRequest) -> TrainReport:
+        """One update; its step is the one after the last. Raises RequestError where the step starts from best weights
+        that are not there; nothing has changed then.
+        """
         ...
 
     async def checkpoint(self) -> int:
         """Write the weights; the step they are of. The one before is kept as well."""
         ...
 
+    async def keep_best(self, step: int, needed: Collection[int]) -> None:
+        """Write the averaged weights of `step`, the one of now, as the best, and keep of the best weights before only
+        those of the steps that are needed.
+        """
+        ...
+
     async def restore(self, step: int) -> None:
-        """Go back to the checkpoint of a step, or for step 0 to the initial weights, and remove all later checkpoints.
+        """Go back to the checkpoint of a step, or for step 0 to the initial weights, and remove all later checkpoints
+        and best weights. A policy at or before that step only removes them.
 
         A crash after this brings none of them back. Raises RequestError where the step cannot be restored; the weights
         are then as they were.
@@ -103,6 +122,7 @@ class Trainer:
         self._now = now
         self._on_taken_back = on_taken_back
         self._examples = examples
+        self.health = Health(database, now)
 
     @property
     def stored_step(self) -> int:
@@ -120,6 +140,16 @@ class Trainer:
     async def checkpoint(self) -> None:
         """Write the weights, and drop the batches that neither this checkpoint nor the one before could still need."""
         self._log.checkpoint_written(await self._policy.checkpoint())
+
+    async def evaluated(self, step: int, held_out: Interval) -> None:
+        """Take in an evaluation of the averaged weights after a step, and keep them if they are the best so far."""
+        if self.health.is_best(held_out):
+            try:
+                await self._policy.keep_best(step, self.health.needed | self._log.restarts)
+            except (RequestError, WorkerFailed) as failure:
+                logger.warning("the weights of round %d are the best so far and cannot be kept: %s", step, failure)
+                return
+        self.health.evaluated(step, held_out)
 
     async def recover(self) -> int:
         """Finish what a crash interrupted: steps that were being taken back, then stored batches that are not in the
@@ -172,7 +202,9 @@ class Trainer:
         peers |= {external_id(weighted.group): weighted.group.peer for weighted in external}
         step = self.stored_step + 1
         with self._database.transaction():
-            self._log.store(StoredBatch(TrainRequest(step, tuple(groups), self._objective), peers))
+            scale, restart = self.health.rate_scale, self.health.take_restart()
+            request = TrainRequest(step, tuple(groups), self._objective, scale, restart)
+            self._log.store(StoredBatch(request, peers))
             self._pool.remove(weighted.group for weighted in external)
         return step
 
@@ -188,15 +220,14 @@ class Trainer:
                 logger.warning("%s", self._take_backs.failed(taken, failure))
             else:
                 self._log.leave_out(accused, restored=taken.restored)
+                self.health.forget_after(taken.restored)
                 self._take_backs.restored(taken)
                 self._on_taken_back(taken, accused)
         return not failure
 
     async def _restore(self, step: int) -> str:
-        """Have the learner restore a step; why it cannot, empty where it did."""
+        """Have the learner restore a step, or stay where it is if that is before; why it cannot, empty where it did."""
         for _ in range(MAX_FAILURES):
-            if self._policy.step <= step:
-                return ""  # it died, and has no later checkpoint
             try:
                 await self._policy.restore(step)
             except WorkerFailed as failure:
@@ -228,12 +259,21 @@ class Trainer:
             self._log.checkpoints_lost(step)
             batch = stored_batch(self._database, step) or StoredBatch(TrainRequest(step, (), self._objective), {})
             given_up = batch.failures >= MAX_FAILURES
-            groups = () if given_up else batch.request.groups
             try:
-                report = await self._policy.train(step, groups, objective=batch.request.objective)
+                report = await self._policy.train(
+                    TrainRequest(step, (), self._objective) if given_up else batch.request
+                )
             except WorkerFailed as failure:
                 self._log.killed_learner(step)
                 logger.warning("the learner failed at step %d (%s); it resumes from its checkpoint", step, failure)
+                continue
+            except RequestError as refusal:
+                if batch.request.restart is None:
+                    raise
+                self._log.store(batch.without_restart())
+                logger.warning(
+                    "step %d cannot start from the best weights (%s); it starts from the last", step, refusal
+                )
                 continue
             if given_up:
                 logger.warning("the batch of step %d killed the learner %d times and is given up", step, batch.failures)

@@ -1,5 +1,6 @@
 """Experiments are files; their figures are those one works out by hand."""
 
+import copy
 import json
 import runpy
 import subprocess
@@ -12,7 +13,7 @@ import pytest
 from sapo_adversary.experiments.experiment import experiment_names, load_experiment
 from sapo_adversary.experiments.plots import draw, draw_tasks
 from sapo_adversary.experiments.summary import drawdown, oscillation, rounds_to, summarise
-from sapo_adversary.experiments.tables import markdown
+from sapo_adversary.experiments.tables import header, markdown, rows
 from sapo_protocol import LocalError
 
 
@@ -120,6 +121,22 @@ def run(simulation, rewards, final):
     nodes = [node(number, rewards, final) for number in range(len(simulation.members))]
     timing = {"cpu_seconds": [[1.0] * len(rewards) for _ in nodes]}
     return {"scenario": simulation.as_dict(), "nodes": nodes, "timing": timing}
+
+
+def test_the_averaged_weights_have_a_figure_a_curve_and_a_column_where_they_were_measured(tmp_path):
+    experiment = load_experiment(str(experiment_file(tmp_path, "[arms.a]\n"))).part(["a"], 1)
+    plain = run(experiment.arms["a"], [0.1] * 10, 0.5)
+    measured = copy.deepcopy(plain)
+    for member in measured["nodes"]:
+        for each in member["heldout"]:
+            each["averaged"] = each["pass_at_1"] + 0.25
+    without, averaged = (summarise(experiment, {"a": [record]}) for record in (plain, measured))
+    assert averaged["arms"]["a"]["heldout_averaged"] == [0.75]
+    assert averaged["arms"]["a"]["curves"]["heldout_averaged"] == [[[0, 0.25], [5, 0.5], [10, 0.75]]]
+    assert header(averaged)[-1] == "held-out, averaged weights"
+    assert {row[-1] for row in rows(averaged)} == {"0.750"}
+    assert "heldout_averaged" not in without["arms"]["a"]
+    assert len(header(without)) == len(header(averaged)) - 1
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from sapo_adversary.simulator.learners import learner_for
 from sapo_adversary.simulator.runs import load_record
 from sapo_adversary.simulator.simulation import NodeSpec, Simulation, simulation_from
 from sapo_adversary.simulator.swarm import identity_of, simulate
-from sapo_node.groups.messages import Prompt, RequestError, Sampled, TrainGroup
+from sapo_node.groups.messages import Prompt, RequestError, Sampled, TrainGroup, TrainRequest
 from sapo_node.verification.sandbox.messages import ScoreRequest
 from sapo_node.verification.tasks import build_task, score, task_digest
 from sapo_protocol import LocalError, load_manifest
@@ -54,6 +54,29 @@ def test_arms_of_one_seed_answer_the_same_questions_alike_in_their_first_round()
     assert [node["rounds"]["reward"] for node in alone["nodes"]] == [
         node["rounds"]["reward"] for node in shared["nodes"]
     ]
+
+
+def test_the_averaged_weights_are_measured_where_a_simulation_says_so(record):
+    [measured] = simulate(replace(SMALL, nodes=(NodeSpec(local=2, external=0),), averaged=True))["nodes"]
+    assert all(0 <= each["averaged"] <= 1 for each in measured["heldout"])
+    assert "averaged" not in record["nodes"][0]["heldout"][0]
+
+
+def test_a_simulated_learner_measures_its_averaged_weights_or_those_that_train():
+    scorer = SharedScorer()
+    policy = learner_for(SMALL, load_manifest(SMALL.swarm), 0, Path("unused"), scorer)
+    for value in policy._trainer.average.values():
+        value.zero_()
+    assert sum(policy.examine(scorer, 32, averaged=True).values()) == 0 < sum(policy.examine(scorer, 32).values())
+
+
+@pytest.mark.parametrize(("settings", "rate"), [({}, 1e-4), ({"decay_rounds": 1}, 5e-5)])
+async def test_the_learning_rate_of_a_simulated_node_decays_where_its_specification_says_so(
+    settings, rate, autojump_clock
+):
+    simulation = replace(SMALL, nodes=(NodeSpec(**settings),))
+    policy = learner_for(simulation, load_manifest(simulation.swarm), 0, Path("unused"), SharedScorer())
+    assert (await policy.train(TrainRequest(1, ()))).learning_rate == rate
 
 
 def test_a_node_of_half_the_speed_plays_half_the_rounds():
@@ -155,7 +178,7 @@ async def test_a_simulated_learner_goes_back_to_either_of_its_last_two_checkpoin
         texts = (f"<answer>{scorer.tasks[task.prompt].answer}</answer>", "no")
         completions = tuple(Sampled(text, "stop") for text in texts)
         group = TrainGroup("external", task.prompt, 1.0, (0.7, -0.7), completions)
-        await policy.train(step, [group], objective="positive-only")
+        await policy.train(TrainRequest(step, (group,)))
 
     async def shown():
         return policy.examine(scorer, 1), await policy.generate(

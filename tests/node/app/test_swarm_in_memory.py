@@ -24,6 +24,7 @@ from sapo_node.ingest import shards
 from sapo_node.net.interface import Channel, NotRunningError, Verdict
 from sapo_node.net.memory import LinkQuality, MemoryHub
 from sapo_node.observability.journal import Fate, Journal
+from sapo_node.observability.overview import overview
 from sapo_node.processes.clock import TrioClock
 from sapo_node.processes.worker import WorkerFailed
 from sapo_node.sampling.filters.length import KEPT
@@ -169,10 +170,10 @@ async def test_the_journal_names_every_group_that_was_trained_on(fast, autojump_
 class Fragile(Oracle):
     """Dies of every batch that holds a group of somebody else."""
 
-    async def train(self, step, groups, *, objective):
-        if any(group.source == "external" for group in groups):
+    async def train(self, request):
+        if any(group.source == "external" for group in request.groups):
             raise WorkerFailed("died")
-        return await super().train(step, groups, objective=objective)
+        return await super().train(request)
 
 
 async def test_a_text_that_always_kills_the_learner_costs_the_node_that_batch_alone(fast, autojump_clock):
@@ -578,6 +579,28 @@ async def test_a_look_that_fails_costs_no_round(fast, autojump_clock, caplog):
     assert len(peer.reports) == 3
     assert peer.node.history.evaluations() == []
     assert "no look at held-out questions after round 1: the learner died" in caplog.text
+
+
+class Decaying(Oracle):
+    """Its averaged weights are nearly always correct until round 5, and hardly ever after it, until it goes back."""
+
+    async def generate(self, prompts, *, completions, max_tokens, seed, averaged=False):
+        went_back = any(request.restart is not None for request in self.requests)
+        self.skill = 0.9 if averaged and (self.step <= 5 or went_back) else 0.1
+        return await super().generate(prompts, completions=completions, max_tokens=max_tokens, seed=seed)
+
+
+async def test_a_node_whose_policy_decays_goes_back_to_its_best_weights_and_learns_slower(fast, autojump_clock, caplog):
+    peer = Peer(1, fast, MemoryHub(), eval_every=5, policy=Decaying)
+    await play([peer], 16)
+    starts = {request.step: request.restart for request in peer.policy.requests if request.restart is not None}
+    assert list(starts) == [11]
+    assert starts[11] in {0, 5}
+    assert [request.rate_scale for request in peer.policy.requests] == [1.0] * 10 + [0.5] * 6
+    assert [report.rate_scale for report in peer.reports] == [1.0] * 10 + [0.5] * 6
+    assert "round 10: held-out pass@1 fell to 0." in caplog.text
+    [alarm] = overview(peer.database).health_alarms
+    assert (alarm.kind, alarm.step) == ("held-out", 10)
 
 
 async def test_a_swarm_on_several_topics_exchanges_as_on_one(fast, autojump_clock):

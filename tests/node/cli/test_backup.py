@@ -20,6 +20,7 @@ from sapo_node.storage.location import StateLocation
 from sapo_protocol import LocalError
 
 FILES = ("meta.json", "optimizer.safetensors", "weights.safetensors")
+BEST_FILES = ("meta.json", "weights.safetensors")
 MINE = {"peer_id": "12D3KooWmine", "network_id": "aa" * 32}
 
 
@@ -29,7 +30,7 @@ def restore(file, folder, **owner):
 
 @pytest.fixture
 def folder(tmp_path, manifest, rng):
-    """A state with a session, a round reserved and two checkpoints."""
+    """A state with a session, a round reserved, two checkpoints and the best weights."""
     folder = StateFolder(tmp_path / "state")
     with locked(folder):
         database = Database(folder.database, SCHEMA)
@@ -44,6 +45,9 @@ def folder(tmp_path, manifest, rng):
         checkpoint.mkdir(parents=True)
         for name in FILES:
             (checkpoint / name).write_bytes(bytes([step]) * 1_000)
+    (folder.checkpoints / "best-00000010").mkdir()
+    for name in BEST_FILES:
+        (folder.checkpoints / "best-00000010" / name).write_bytes(b"best")
     (folder.checkpoints / ".unfinished-step-00000030").mkdir()
     return folder
 
@@ -54,11 +58,11 @@ def file(folder, tmp_path):
     return tmp_path / "state.tar"
 
 
-def test_a_backup_holds_the_database_and_the_finished_checkpoints_alone(file):
+def test_a_backup_holds_the_database_the_finished_checkpoints_and_the_best_weights_alone(file):
     with tarfile.open(file) as archive:
         files = {each.name for each in archive.getmembers() if each.isfile()}
     checkpoints = {f"checkpoints/step-{step:08d}/{name}" for step in (10, 20) for name in FILES}
-    assert files == {"node.sqlite", *checkpoints}
+    assert files == {"node.sqlite", *checkpoints, *(f"checkpoints/best-00000010/{name}" for name in BEST_FILES)}
 
 
 @pytest.mark.parametrize("umask", [0, 0o022])
@@ -71,7 +75,7 @@ def test_only_its_owner_can_read_a_backup_and_what_is_restored_from_it(folder, t
     finally:
         os.umask(before)
     found = [tmp_path / "state.tar", restored.path, *restored.path.rglob("*")]
-    assert len(found) == 12
+    assert len(found) == 15
     assert [each for each in found if stat.S_IMODE(each.stat().st_mode) & 0o077] == []
 
 
@@ -119,7 +123,8 @@ def test_a_checkpoint_that_lacks_a_file_is_left_out(folder, tmp_path):
     (folder.checkpoints / "step-00000010" / "meta.json").unlink()
     write_backup(folder, tmp_path / "state.tar")
     restore(tmp_path / "state.tar", StateFolder(tmp_path / "restored"))
-    assert [each.name for each in (tmp_path / "restored" / "checkpoints").iterdir()] == ["step-00000020"]
+    found = {each.name for each in (tmp_path / "restored" / "checkpoints").iterdir()}
+    assert found == {"best-00000010", "step-00000020"}
 
 
 def test_a_damaged_database_is_not_backed_up_and_the_error_says_what_to_do(folder, tmp_path):

@@ -1,5 +1,6 @@
 """Checkpoints: bit-exact resume, fallback, and what a failed write leaves behind."""
 
+import hashlib
 import json
 import resource
 import shutil
@@ -7,10 +8,11 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from sapo_node.groups.advantage import advantages
 from sapo_node.groups.messages import GenerateRequest, LearnerOptions, Prompt, TrainGroup, TrainRequest
-from sapo_node.learner import checkpoint
+from sapo_node.learner import best, checkpoint
 from sapo_node.learner.checkpoint import CheckpointError
 from sapo_node.learner.generate import generate
 from sapo_node.learner.model import load
@@ -19,6 +21,7 @@ from sapo_node.learner.trainer import Trainer
 torch.set_num_threads(1)
 
 QUESTION = "What is 2 + 2?"
+FILES = ("weights.safetensors", "optimizer.safetensors")
 OPTIONS = LearnerOptions(checkpoints="", groups=1, completions=4)
 
 
@@ -47,7 +50,9 @@ def damage(folder, name):
     (folder / name).write_bytes(data)
 
 
-@pytest.mark.parametrize("ways", [{}, {"lora": 4}, {"dtype": "bfloat16"}, {"warmup": 3}], ids=str)
+@pytest.mark.parametrize(
+    "ways", [{}, {"lora": 4}, {"dtype": "bfloat16"}, {"warmup": 3}, {"warmup": 1, "decay_rounds": 2}], ids=str
+)
 def test_a_resumed_run_is_the_straight_run_bit_for_bit(tmp_path, ways):
     options = LearnerOptions(checkpoints="", groups=1, completions=4, **ways)
     straight = new_trainer(options)
@@ -60,6 +65,7 @@ def test_a_resumed_run_is_the_straight_run_bit_for_bit(tmp_path, ways):
     assert resumed.step == 2
     train(resumed, range(3, 5))
     assert equal(weights(straight), weights(resumed))
+    assert equal(straight.average.values(), resumed.average.values())
 
 
 def test_a_checkpoint_goes_on_in_another_dtype(tmp_path):
@@ -284,3 +290,72 @@ def test_when_all_are_removed_a_corrupt_one_that_was_set_aside_stops_no_start(tw
     trainer = new_trainer()
     assert checkpoint.restore(trainer, root) is None
     assert trainer.step == 0
+
+
+def test_a_checkpoint_without_averages_goes_on_with_an_average_that_begins_at_its_weights(two):
+    """Version 0.1 wrote such checkpoints."""
+    root, _ = two
+    folder = root / "step-00000002"
+    file = folder / "optimizer.safetensors"
+    save_file({name: value for name, value in load_file(file).items() if not name.endswith("/average")}, file)
+    digests = {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in FILES}
+    meta = json.loads((folder / "meta.json").read_text()) | {"sha256": digests}
+    (folder / "meta.json").write_text(json.dumps(meta))
+    trainer = new_trainer()
+    assert checkpoint.restore(trainer, root) is None
+    assert trainer.step == 2
+    assert equal(trainer.average.values(), weights(trainer))
+    train(trainer, [3])
+
+
+def test_the_newest_best_weights_are_found_beside_the_checkpoints(two):
+    root, _ = two
+    trainer = new_trainer()
+    checkpoint.restore(trainer, root)
+    best.save(trainer, root, needed=())
+    again = new_trainer()
+    assert best.peek(again, root) == 2
+    assert equal(trainer.average.values(), again.average.values())
+    assert equal(again.average.values(), weights(again))
+
+
+def test_best_weights_that_are_no_longer_needed_are_removed(two):
+    root, _ = two
+    trainer = new_trainer()
+    best.save(trainer, root, needed=())
+    train(trainer, [1])
+    best.save(trainer, root, needed=[0])
+    train(trainer, [2])
+    best.save(trainer, root, needed=[1])
+    assert sorted(path.name for path in root.glob("best-*")) == ["best-00000001", "best-00000002"]
+
+
+def test_damaged_best_weights_are_passed_over_and_cannot_be_loaded(two):
+    root, _ = two
+    trainer = new_trainer()
+    best.save(trainer, root, needed=())
+    train(trainer, [1])
+    best.save(trainer, root, needed=[0])
+    damage(root / "best-00000001", "weights.safetensors")
+    assert best.peek(new_trainer(), root) == 0
+    with pytest.raises(CheckpointError, match="best-00000001 does not match its checksums"):
+        best.load(trainer, root, 1)
+
+
+def test_best_weights_of_another_shape_are_not_used(two):
+    root, _ = two
+    trainer = new_trainer()
+    name = next(iter(trainer.average))
+    trainer.average[name] = torch.zeros(1)
+    best.save(trainer, root, needed=())
+    with pytest.raises(CheckpointError, match="best-00000000 does not fit"):
+        best.load(new_trainer(), root, 0)
+
+
+def test_going_back_removes_the_best_weights_of_later_steps(two):
+    root, _ = two
+    trainer = new_trainer()
+    checkpoint.restore(trainer, root)
+    best.save(trainer, root, needed=())
+    checkpoint.go_back(trainer, root, 1)
+    assert best.peek(new_trainer(), root) is None

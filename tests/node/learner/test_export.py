@@ -17,7 +17,7 @@ from transformers import AutoModelForCausalLM, Qwen2Tokenizer
 from sapo_node.groups.advantage import advantages
 from sapo_node.groups.messages import GenerateRequest, LearnerOptions, Prompt, TrainGroup, TrainRequest
 from sapo_node.groups.prompt import SYSTEM
-from sapo_node.learner import checkpoint
+from sapo_node.learner import best, checkpoint
 from sapo_node.learner.export import export, main
 from sapo_node.learner.generate import generate
 from sapo_node.learner.model import load
@@ -72,10 +72,11 @@ for folder in sys.argv[2:]:
 """
 
 
-def answered(policy):
+def answered(trainer):
     """The prompt and the likeliest answer, as the node's own tokens."""
-    [[sampled]] = generate(policy, GenerateRequest((Prompt(QUESTION),), 1, 24, 1, temperature=1e-6), 1024)
-    return [policy.prompt_tokens(Prompt(QUESTION)), list(sampled.tokens)]
+    with trainer.averaged():
+        [[sampled]] = generate(trainer.policy, GenerateRequest((Prompt(QUESTION),), 1, 24, 1, temperature=1e-6), 1024)
+    return [trainer.policy.prompt_tokens(Prompt(QUESTION)), list(sampled.tokens)]
 
 
 @pytest.fixture(scope="module")
@@ -106,16 +107,18 @@ def test_plain_transformers_read_and_answer_as_the_node_does(tmp_path, ways):
     )
     assert done.returncode == 0, done.stderr
     theirs = [json.loads(line) for line in done.stdout.splitlines()]
-    assert theirs == [answered(trainer.policy) for trainer, _ in ways.values()]
+    assert theirs == [answered(trainer) for trainer, _ in ways.values()]
 
 
 @pytest.mark.parametrize("way", ["seed", "llama", "qwen2", "adapters"])
-def test_the_weights_are_those_that_were_learnt(tmp_path, ways, way):
+def test_the_weights_are_the_averaged_ones(tmp_path, ways, way):
     trainer, options = ways[way]
     export(options, tmp_path / "out")
     model = AutoModelForCausalLM.from_pretrained(tmp_path / "out")
     tokens = torch.tensor([trainer.policy.prompt_tokens(Prompt(QUESTION))])
-    torch.testing.assert_close(logits(model, tokens), logits(trainer.policy.model, tokens), atol=1e-4, rtol=1e-4)
+    with trainer.averaged():
+        torch.testing.assert_close(logits(model, tokens), logits(trainer.policy.model, tokens), atol=1e-4, rtol=1e-4)
+    assert not torch.allclose(logits(model, tokens), logits(trainer.policy.model, tokens), atol=1e-3)
     untaught = load(replace(options, lora=0)).model
     assert not torch.allclose(logits(model, tokens), logits(untaught, tokens), atol=1e-3)
 
@@ -149,7 +152,25 @@ def test_the_folder_tells_nothing_of_this_machine_or_of_loading(tmp_path, ways):
 
 def test_a_node_starts_from_the_folder(tmp_path, options):
     export(options, tmp_path / "out")
-    assert answered(load(LearnerOptions(checkpoints="", model=str(tmp_path / "out"))))
+    told = LearnerOptions(checkpoints="", model=str(tmp_path / "out"))
+    assert answered(Trainer(load(told), told))
+
+
+def test_the_best_weights_are_exported_where_they_are_asked_for(tmp_path, plain):
+    trainer, options = plain
+    told = replace(options, checkpoints=str(tmp_path / "checkpoints"))
+    before = Trainer(load(told), told)
+    best.save(before, tmp_path / "checkpoints", needed=())
+    checkpoint.save(trainer, tmp_path / "checkpoints")
+    assert export(told, tmp_path / "out", best_weights=True).step == 0
+    model = AutoModelForCausalLM.from_pretrained(tmp_path / "out")
+    tokens = torch.tensor([before.policy.prompt_tokens(Prompt(QUESTION))])
+    torch.testing.assert_close(logits(model, tokens), logits(before.policy.model, tokens), atol=1e-4, rtol=1e-4)
+
+
+def test_where_no_weights_were_the_best_the_export_says_so(tmp_path, options):
+    with pytest.raises(LocalError, match="there are no best weights"):
+        export(options, tmp_path / "out", best_weights=True)
 
 
 def test_the_lines_of_the_readme_get_an_answer(tmp_path):
@@ -217,7 +238,7 @@ def test_what_is_there_is_never_overwritten(tmp_path):
 
 
 def test_the_program_says_the_step_or_what_is_wrong_in_one_line(tmp_path, options, capsys):
-    told = json.dumps(asdict(options)), str(tmp_path / "out")
+    told = json.dumps(asdict(options)), str(tmp_path / "out"), "newest"
     command = [sys.executable, "-m", "sapo_node.learner.export", *told]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert json.loads(done.stdout) == {"step": 2, "note": None}

@@ -13,7 +13,7 @@ import pytest
 import trio
 
 from sapo_node.groups.advantage import advantages
-from sapo_node.groups.messages import LearnerOptions, Prompt, RequestError, TrainGroup
+from sapo_node.groups.messages import LearnerOptions, Prompt, RequestError, TrainGroup, TrainRequest
 from sapo_node.learner.client import Learner
 from sapo_node.processes.frames import read_frame, write_frame
 from sapo_node.processes.worker import WorkerFailed
@@ -29,7 +29,9 @@ def options(root, **changes):
 async def groups_of(learner, seed):
     sampled = await learner.generate([Prompt(each) for each in QUESTIONS], completions=4, max_tokens=40, seed=seed)
     rewards = advantages([1, 0, 0, 0])
-    return [TrainGroup("local", prompt, 1.0, rewards, group) for prompt, group in zip(QUESTIONS, sampled, strict=True)]
+    return tuple(
+        TrainGroup("local", prompt, 1.0, rewards, group) for prompt, group in zip(QUESTIONS, sampled, strict=True)
+    )
 
 
 def learner_pid():
@@ -51,20 +53,20 @@ async def test_a_learner_generates_trains_checkpoints_and_comes_back_where_it_wa
     assert learner.ready.step == 0
     assert learner.ready.device in {"cpu", "cuda", "mps"}
     for step in (1, 2):
-        report = await learner.train(step, await groups_of(learner, step))
+        report = await learner.train(TrainRequest(step, await groups_of(learner, step)))
         assert report.step == learner.step == step
     assert await learner.checkpoint() == 2
-    await learner.train(3, await groups_of(learner, 3))
+    await learner.train(TrainRequest(3, await groups_of(learner, 3)))
     os.kill(learner_pid(), signal.SIGKILL)
     await wait_for_step(learner, 2)
-    report = await learner.train(3, await groups_of(learner, 3))
+    report = await learner.train(TrainRequest(3, await groups_of(learner, 3)))
     assert report.step == 3
 
 
 async def test_a_learner_that_only_reads_leaves_what_a_running_node_is_writing(tmp_path, nursery):
     learner = Learner(options(tmp_path))
     await nursery.start(learner.run)
-    await learner.train(1, await groups_of(learner, 1))
+    await learner.train(TrainRequest(1, await groups_of(learner, 1)))
     await learner.checkpoint()
     (tmp_path / ".unfinished-step-00000002").mkdir()
     (tmp_path / "step-00000003").mkdir()
@@ -80,10 +82,10 @@ async def test_an_error_of_the_caller_leaves_the_learner_alive(tmp_path, nursery
     await nursery.start(learner.run)
     groups = await groups_of(learner, 1)
     with pytest.raises(RequestError, match="step 5 does not follow step 0"):
-        await learner.train(5, groups)
+        await learner.train(TrainRequest(5, groups))
     with pytest.raises(RequestError, match="exceed the model's"):
         await learner.generate([Prompt("5" * 600)], completions=1, max_tokens=10, seed=1)
-    assert (await learner.train(1, groups)).step == 1
+    assert (await learner.train(TrainRequest(1, groups))).step == 1
     assert learner.restarts == 0
 
 
@@ -99,7 +101,7 @@ async def test_a_request_cut_by_a_kill_is_not_answered(tmp_path, nursery):
     nursery.start_soon(kill_soon)
     with pytest.raises(WorkerFailed):
         for step in range(1, 100):
-            await learner.train(step, groups)
+            await learner.train(TrainRequest(step, groups))
 
 
 async def test_a_start_that_cannot_work_ends_in_one_clear_line(tmp_path):
@@ -167,7 +169,9 @@ def test_nonsense_is_answered_with_an_error_each_time(tmp_path):
         {"restore": {}},
         {"restore": {"step": -1}},
         {"restore": {"step": "0"}},
-        {"restore": {"step": 7}},
+        {"train": {**good["train"], "restart": 7}},
+        {"train": {**good["train"], "rate_scale": 0}},
+        {"keep_best": {"step": 7, "needed": []}},
     ]
     process = Process(tmp_path)
     try:

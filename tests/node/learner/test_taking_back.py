@@ -20,13 +20,14 @@ from sapo_node.groups.codec import from_json, to_json
 from sapo_node.groups.messages import (
     Generated,
     GenerateRequest,
+    KeepBestRequest,
     LearnerOptions,
     Prompt,
     RequestError,
     RestoreRequest,
     TrainReport,
-    TrainRequest,
 )
+from sapo_node.groups.stats import Interval
 from sapo_node.groups.types import LocalGroup, VerifiedGroup
 from sapo_node.learner.__main__ import Service
 from sapo_node.learner.client import Learner
@@ -34,7 +35,7 @@ from sapo_node.processes.worker import WorkerFailed
 from sapo_node.sampling.buffer import Pool
 from sapo_node.sampling.sampler import WeightedGroup
 from sapo_node.storage.database import Database
-from sapo_node.training.batch_log import trained_per_peer
+from sapo_node.training.batch_log import stored_batch, trained_per_peer
 from sapo_node.training.trainer import Trainer
 from sapo_protocol import Completion, Finish
 
@@ -64,21 +65,26 @@ class InProcess:
 
     @property
     def weights(self):
-        return [value.detach().clone() for value in self._service._trainer.parameters]
+        """Those that train, and the averaged ones."""
+        trainer = self._service._trainer
+        return [value.detach().clone() for value in (*trainer.parameters, *trainer.average.values())]
 
     def samples(self):
         """Four completions of the untrained policy."""
         request = to_json(GenerateRequest((Prompt(PROMPT),), 4, 40, 1))
         return from_json(Generated, self._service.answer({"generate": request})).groups[0]
 
-    async def generate(self, prompts, *, completions, max_tokens, seed):
+    async def generate(self, prompts, *, completions, max_tokens, seed, averaged=False):
         raise NotImplementedError
 
-    async def train(self, step, groups, *, objective):
-        return from_json(TrainReport, self._ask("train", TrainRequest(step, tuple(groups), objective), f" {step}"))
+    async def train(self, request):
+        return from_json(TrainReport, self._ask("train", request, f" {request.step}"))
 
     async def checkpoint(self):
         return self._service.answer({"checkpoint": {}})["step"]
+
+    async def keep_best(self, step, needed):
+        self._ask("keep_best", KeepBestRequest(step, tuple(needed)))
 
     async def restore(self, step):
         self._ask("restore", RestoreRequest(step))
@@ -115,12 +121,15 @@ def external(peer, step, text):
     return WeightedGroup(group, 0.5, tuple(advantages((1, 0))))
 
 
-async def play(database, learner, own, steps, *, poison):
+async def play(database, learner, own, steps, *, poison, evaluations=None):
+    """`evaluations` gives pass@1 after some of the steps."""
     trainer = trainer_of(database, learner)
     for step in steps:
         local = LocalGroup("products", PROMPT, bytes(32), own, (True, False, False, False), advantages((1, 0, 0, 0)))
         poisoned = [external("poisoner", step, "hail the swarm")] if poison else []
         await trainer.train([local], [external("honest", step, f"I add {step}"), *poisoned])
+        if step in (evaluations or {}):
+            await trainer.evaluated(step, Interval(evaluations[step], evaluations[step], evaluations[step]))
 
 
 def trainer_of(database, learner):
@@ -254,8 +263,8 @@ async def test_the_process_restores_and_comes_back_from_a_kill_without_the_later
     await play(database, learner, own, range(1, 5), poison=True)
     await learner.restore(2)
     assert learner.step == 2
-    with pytest.raises(RequestError, match="step-00000004 is incomplete"):
-        await learner.restore(4)
+    await learner.restore(4)
+    assert learner.step == 2
     os.kill(learner._worker._child.process.pid, signal.SIGKILL)
     with pytest.raises(WorkerFailed):
         await learner.restore(2)
@@ -264,3 +273,79 @@ async def test_the_process_restores_and_comes_back_from_a_kill_without_the_later
     await learner.restore(0)
     assert learner.step == 0
     assert list((tmp_path / "node").iterdir()) == []
+
+
+DECAYED = {1: 0.9, 2: 0.1}
+"""Evaluations after which step 3 starts from the best weights, of step 1."""
+
+
+async def decayed(folder, own, steps, *, poison, kill=None):
+    """Plays a node whose policy decays, with the learner or the node killed once; the node at its end, and its
+    learner's weights.
+    """
+    folder.mkdir()
+    node = Played(folder)
+    learner = InProcess(node.checkpoints)
+    with closing(node.database()) as database:
+        learner.kill = kill or learner.kill
+        with suppress(Killed):
+            await play(database, learner, own, range(1, steps + 1), poison=poison, evaluations=DECAYED)
+    return node, learner.weights
+
+
+@pytest.mark.parametrize("moment", ["before train 3", "after train 3", "before train 4"])
+@pytest.mark.parametrize("error", [Killed, WorkerFailed], ids=["the node", "the learner"])
+async def test_a_step_from_the_best_weights_is_replayed_bit_for_bit(tmp_path, own, moment, error):
+    steps = int(moment[-1])
+    _, expected = await decayed(tmp_path / "straight", own, steps, poison=False)
+    node, _ = await decayed(tmp_path / "killed", own, steps, poison=False, kill=once(moment, error()))
+    weights, _ = await node.end()
+    assert equal(weights, expected)
+
+
+async def test_a_step_from_the_best_weights_goes_back_to_them(tmp_path, own):
+    node, straight = await decayed(tmp_path / "decayed", own, 3, poison=False)
+    undisturbed = Played(tmp_path / "undisturbed")
+    undisturbed.folder.mkdir()
+    await undisturbed.play(own, range(1, 4), poison=False)
+    assert not equal(straight, (await undisturbed.end())[0])
+    assert [path.name for path in node.checkpoints.glob("best-*")] == ["best-00000001"]
+
+
+async def test_steps_that_are_taken_back_are_replayed_from_the_best_weights_before_them(tmp_path, own):
+    clean, _ = await decayed(tmp_path / "clean", own, 2, poison=False)
+    shutil.copytree(clean.folder, tmp_path / "poisoned")
+    poisoned = Played(tmp_path / "poisoned")
+    for node, has_poison in ((clean, False), (poisoned, True)):
+        await node.play(own, range(3, 6), poison=has_poison)
+    with closing(poisoned.database()) as database:
+        learner = InProcess(poisoned.checkpoints)
+        trainer = trainer_of(database, learner)
+        await trainer.recover()
+        before = learner.weights
+        assert (await trainer.take_back(is_poison, "why")).restored == 2
+    expected, _ = await clean.end()
+    assert not equal(before, expected)
+    assert equal((await poisoned.end())[0], expected)
+
+
+async def test_best_weights_that_hold_what_is_taken_back_are_gone(node_of):
+    node, clean = await node_of(5)
+    learner = InProcess(node.checkpoints)
+    with closing(node.database()) as database:
+        trainer = trainer_of(database, learner)
+        await trainer.recover()
+        await trainer.evaluated(5, Interval(0.9, 0.9, 0.9))
+        await trainer.take_back(is_poison, "why")
+        assert trainer.health.needed == set()
+    assert list(node.checkpoints.glob("best-*")) == []
+    assert equal((await node.end())[0], (await clean.end())[0])
+
+
+async def test_where_the_best_weights_are_damaged_training_goes_on_without_them(tmp_path, own, caplog):
+    node, _ = await decayed(tmp_path / "node", own, 2, poison=False)
+    (node.checkpoints / "best-00000001" / "weights.safetensors").write_bytes(b"")
+    await node.play(own, [3], poison=False)
+    assert "step 3 cannot start from the best weights" in caplog.text
+    with closing(node.database()) as database:
+        assert stored_batch(database, 3).request.restart is None

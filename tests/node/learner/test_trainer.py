@@ -22,7 +22,7 @@ from sapo_node.groups.messages import (
 )
 from sapo_node.learner.generate import generate
 from sapo_node.learner.model import load
-from sapo_node.learner.trainer import Trainer
+from sapo_node.learner.trainer import LEAST_RATE, Trainer
 
 torch.set_num_threads(1)
 
@@ -281,3 +281,94 @@ def test_sampler_and_trainer_agree_on_log_probabilities(trainer):
             chosen = logits[range(len(completion.tokens)), completion.tokens]
             # The best token up to rounding: the model is unsure here and there.
             assert (logits.max(-1).values - chosen).max() < 1e-2
+
+
+def test_the_learning_rate_is_half_after_the_given_rounds_and_a_third_after_twice_as_many():
+    assert rates(replace(OPTIONS, learning_rate=6e-4, decay_rounds=2), 4)[1::2] == pytest.approx([3e-4, 2e-4])
+
+
+def test_the_decay_begins_after_the_warm_up():
+    assert rates(replace(OPTIONS, learning_rate=4e-4, warmup=2, decay_rounds=1), 3) == pytest.approx([2e-4, 4e-4, 2e-4])
+
+
+def test_the_learning_rate_never_falls_below_a_twentieth():
+    options = replace(OPTIONS, decay_rounds=1)
+    trainer = Trainer(load(options), options)
+    trainer.step = 10_000
+    report = trainer.train(TrainRequest(10_001, (external("aaaa", "bbbb", rewards=(1, 0)),)))
+    assert report.learning_rate == pytest.approx(LEAST_RATE * OPTIONS.learning_rate)
+
+
+def test_an_alarm_scales_the_rate_of_the_step_that_carries_it(trainer):
+    group = external("aaaa", "bbbb", rewards=(1, 0))
+    assert trainer.train(TrainRequest(1, (group,), rate_scale=0.25)).learning_rate == OPTIONS.learning_rate / 4
+    assert trainer.train(TrainRequest(2, (group,))).learning_rate == OPTIONS.learning_rate
+
+
+@pytest.mark.parametrize("scale", [0, -1, 1.5])
+def test_a_scale_of_the_rate_that_is_none_is_refused(scale):
+    with pytest.raises(RequestError, match="rate_scale"):
+        TrainRequest(1, (), rate_scale=scale)
+
+
+def averages(trainer):
+    return [value.clone() for value in trainer.average.values()]
+
+
+def test_the_average_keeps_two_elevenths_of_itself_at_the_first_step(trainer):
+    start = weights(trainer)
+    trainer.train(TrainRequest(1, (local(trainer),)))
+    for average, old, new in zip(averages(trainer), start, weights(trainer), strict=True):
+        torch.testing.assert_close(average, old + (new - old) * 9 / 11)
+
+
+def test_the_average_of_a_long_run_keeps_98_percent_of_itself(trainer):
+    trainer.step = 10_000
+    start = weights(trainer)
+    trainer.train(TrainRequest(10_001, (local(trainer),)))
+    for average, old, new in zip(averages(trainer), start, weights(trainer), strict=True):
+        torch.testing.assert_close(average, old + (new - old) * 0.02)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_the_model_has_the_averaged_weights_as_long_as_it_is_asked_for_them(dtype):
+    options = replace(OPTIONS, dtype=dtype)
+    trainer = Trainer(load(options), options)
+    trainer.train(TrainRequest(1, (local(trainer),)))
+    before, average = weights(trainer), averages(trainer)
+    model = [value.detach().clone() for value in trainer.policy.model.parameters()]
+    with trainer.averaged():
+        within = [value.detach().clone() for _, value in trainer.policy.trainable()]
+    assert all(torch.equal(a, b.to(a.dtype)) for a, b in zip(within, average, strict=True))
+    assert same(before, trainer)
+    assert all(torch.equal(a, b) for a, b in zip(averages(trainer), average, strict=True))
+    assert all(torch.equal(a, b) for a, b in zip(trainer.policy.model.parameters(), model, strict=True))
+
+
+def test_an_evaluation_that_fails_leaves_the_model_its_own_weights(trainer):
+    trainer.train(TrainRequest(1, (local(trainer),)))
+    before = weights(trainer)
+    with pytest.raises(RuntimeError), trainer.averaged():
+        raise RuntimeError
+    assert same(before, trainer)
+
+
+def test_a_step_that_restarts_is_the_first_step_of_a_new_trainer_with_those_weights(trainer):
+    group = local(trainer)
+    start = {name: value.clone() for name, value in trainer.average.items()}
+    fresh = Trainer(load(OPTIONS), OPTIONS)
+    for step in (1, 2):
+        trainer.train(TrainRequest(step, (group,)))
+    fresh.step = 2
+    trainer.train(TrainRequest(3, (group,)), start)
+    fresh.train(TrainRequest(3, (group,)))
+    assert same(weights(fresh), trainer)
+    assert all(torch.equal(a, b) for a, b in zip(averages(fresh), averages(trainer), strict=True))
+
+
+def test_a_restart_out_of_order_changes_nothing(trainer):
+    start = {name: torch.zeros_like(value) for name, value in trainer.average.items()}
+    before = weights(trainer)
+    with pytest.raises(RequestError, match="does not follow"):
+        trainer.train(TrainRequest(2, ()), start)
+    assert same(before, trainer)

@@ -9,6 +9,7 @@ import httpx
 import pytest
 import trio
 
+from sapo_node.groups.stats import Interval
 from sapo_node.groups.types import VerifiedGroup
 from sapo_node.observability.dashboard import Dashboard, parse_place
 from sapo_node.observability.dashboard.facts import SHOWN_GROUPS, Facts
@@ -17,6 +18,7 @@ from sapo_node.observability.history import History
 from sapo_node.observability.journal import Fate, Journal, _of_verified
 from sapo_node.observability.overview import overview
 from sapo_node.sampling.sampler import NotDrawn
+from sapo_node.training.health import Health
 from sapo_node.training.round import Choices, RoundReport
 from sapo_node.training.take_back import TakeBacks
 from sapo_node.trust.constants import Fact
@@ -147,6 +149,15 @@ async def test_steps_that_were_taken_back_are_told_in_one_line_each(page, databa
     [told] = (await page.get("/api/state")).json()["taken_back"]
     line = "took back 1 group of 1 peer since round 0: completions said 'hail'; replayed 1 round in 2.0 s"
     assert told == {"at": 7.0, "text": line}
+
+
+async def test_alarms_about_learning_are_told_in_one_line_each(page, database):
+    health = Health(database, lambda: 7.0)
+    for step, point in ((50, 0.9), (100, 0.1)):
+        health.evaluated(step, Interval(point, point, point))
+    [told] = (await page.get("/api/state")).json()["health_alarms"]
+    line = "round 100: held-out pass@1 fell to 0.100, from 0.900 after round 50"
+    assert (told["at"], told["text"][: len(line)]) == (7.0, line)
 
 
 async def test_the_reason_of_a_group_that_was_taken_back_is_explained(page, database):

@@ -42,6 +42,7 @@ REPORT = RoundReport(
     strangers_share=0.75,
     seconds={"generate": 1.0, "train": 2.0},
     training=TRAINING,
+    rate_scale=0.5,
 )
 
 
@@ -62,6 +63,7 @@ def test_every_metric_is_the_figure_it_names():
         "loss": -0.5,
         "grad_norm": 1.25,
         "learning_rate": 0.001,
+        "rate_scale": 0.5,
         "entropy": 0.4,
         "mean_length": 20.5,
         "truncated": 0.125,

@@ -49,10 +49,10 @@ class Remembering(Oracle):
         self.corrupt = set()
         """Checkpoints that a new process cannot read."""
 
-    async def train(self, step, groups, *, objective):
+    async def train(self, request):
         self.die("train")
-        report = await super().train(step, groups, objective=objective)
-        self.weights = [*self.weights, tuple(group.id for group in groups)]
+        report = await super().train(request)
+        self.weights = [*self.weights, tuple(group.id for group in request.groups)]
         return report
 
     async def checkpoint(self):
@@ -65,7 +65,8 @@ class Remembering(Oracle):
         if self.refuses:
             raise RequestError(self.refuses)
         self.disk = {each: weights for each, weights in self.disk.items() if each <= step}
-        self.step, self.weights = step, self.disk[step]
+        if step < self.step:
+            self.step, self.weights = step, self.disk[step]
         self.die("after")
 
     def die(self, moment):
@@ -198,10 +199,10 @@ class Killing(Remembering):
         await super().restore(step)
         self.end("after restoring")
 
-    async def train(self, step, groups, *, objective):
-        self.end(f"before step {step}")
-        report = await super().train(step, groups, objective=objective)
-        self.end(f"after step {step}")
+    async def train(self, request):
+        self.end(f"before step {request.step}")
+        report = await super().train(request)
+        self.end(f"after step {request.step}")
         return report
 
     def end(self, moment):

@@ -4,12 +4,13 @@ import random
 
 import pytest
 
-from sapo_node.groups.messages import GroupReport, Refusal, Sampled
+from sapo_node.groups.messages import GroupReport, Refusal, RequestError, Sampled
+from sapo_node.groups.stats import Interval
 from sapo_node.groups.types import LocalGroup, VerifiedGroup
 from sapo_node.processes.worker import WorkerFailed
 from sapo_node.sampling.buffer import Pool
 from sapo_node.sampling.sampler import WeightedGroup
-from sapo_node.training.batch_log import LOCAL, external_id, local_id, trained_per_peer
+from sapo_node.training.batch_log import LOCAL, external_id, local_id, stored_batch, trained_per_peer
 from sapo_node.training.trainer import MAX_FAILURES, Trainer
 from sapo_protocol import Completion, Finish
 from swarm_parts import Oracle
@@ -33,13 +34,17 @@ class Mortal(Oracle):
     saved = 0
     deaths = ()
     seen = 0
+    lacks = False
+    """Whether it lacks the best weights."""
 
-    async def train(self, step, groups, *, objective):
+    async def train(self, request):
+        if self.lacks and request.restart is not None:
+            raise RequestError("they are gone")
         self.seen += 1
         if self.seen in self.deaths:
             self.step = self.saved
             raise WorkerFailed("died")
-        return await super().train(step, groups, objective=objective)
+        return await super().train(request)
 
     async def checkpoint(self):
         self.saved = self.step
@@ -165,3 +170,68 @@ async def test_a_batch_that_is_given_up_has_a_report_of_each_of_its_groups(train
     assert report.groups == dict.fromkeys(
         (local_id(0), external_id(external())), GroupReport(refused=Refusal.KILLED_LEARNER)
     )
+
+
+def held_out(point):
+    return Interval(point, point, point)
+
+
+async def test_an_alarm_is_stored_with_the_batches_after_it(trainer, policy, database):
+    for point in (0.9, 0.1):
+        await trainer.train([LOCAL_GROUP], [])
+        await trainer.evaluated(policy.step, held_out(point))
+    for _ in range(2):
+        await trainer.train([LOCAL_GROUP], [])
+    assert [(each.rate_scale, each.restart) for each in policy.requests] == [
+        (1.0, None),
+        (1.0, None),
+        (0.5, 1),
+        (0.5, None),
+    ]
+    assert [stored_batch(database, step).request for step in (1, 2, 3, 4)] == policy.requests
+
+
+async def test_a_killed_node_goes_back_to_the_best_weights_in_the_step_that_it_had_stored(
+    trainer, policy, database, pool
+):
+    for point in (0.9, 0.1):
+        await trainer.train([LOCAL_GROUP], [])
+        await trainer.evaluated(policy.step, held_out(point))
+    trainer._commit([LOCAL_GROUP], [])  # stored, never dispatched: the node is killed here
+    reborn = Mortal(policy.manifest, random.Random(0))
+    again = Trainer(database, pool, reborn, objective="positive-only", checkpoint_every=3)
+    await again.recover()
+    await again.train([LOCAL_GROUP], [])
+    assert [each.restart for each in reborn.requests] == [None, None, 1, None]
+
+
+async def test_the_best_weights_are_kept_and_those_that_a_replay_may_need(trainer, policy):
+    points = {1: 0.5, 2: 0.4, 3: 0.9, 4: 0.1}
+    for step, point in points.items():
+        await trainer.train([LOCAL_GROUP], [])
+        await trainer.evaluated(step, held_out(point))
+    await trainer.train([LOCAL_GROUP], [])
+    await trainer.evaluated(5, held_out(0.95))
+    # Step 3 started from those of step 1, and step 5 from those of step 3.
+    assert policy.best == [1, 3, 5]
+
+
+async def test_weights_that_cannot_be_kept_are_not_the_best(trainer, policy, caplog):
+    async def refuse(step, needed):
+        raise RequestError("no space")
+
+    policy.keep_best = refuse
+    await trainer.train([LOCAL_GROUP], [])
+    await trainer.evaluated(1, held_out(0.9))
+    assert trainer.health.is_best(held_out(0.1))
+    assert "the weights of round 1 are the best so far and cannot be kept: no space" in caplog.text
+
+
+async def test_a_policy_that_lacks_the_best_weights_trains_from_the_last_ones(trainer, policy, database):
+    await trainer.train([LOCAL_GROUP], [])
+    await trainer.evaluated(1, held_out(0.9))
+    await trainer.evaluated(1, held_out(0.1))
+    policy.lacks = True
+    await trainer.train([LOCAL_GROUP], [])
+    assert [each.restart for each in policy.requests] == [None, None]
+    assert stored_batch(database, 2).request.rate_scale == 0.5

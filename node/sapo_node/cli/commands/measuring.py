@@ -31,7 +31,9 @@ _BAR = 20
 @click.option("--config", "config_file", type=click.Path(path_type=Path), help="A TOML file; see `sapo-node config`.")
 @click.option("--swarm", help="Ask the tasks of this swarm.  [default: starter]")
 @click.option("--key", help="With --state, the key file of the node to evaluate.  [default: node.key]")
-@click.option("--state", help="Evaluate the newest checkpoint in this folder. Without it, evaluate a new policy.")
+@click.option(
+    "--state", help="Evaluate the averaged weights of the newest checkpoint. Without it, evaluate a new policy."
+)
 @click.option("--model", help="Evaluate this model, named as for `start`.  [default: seed]")
 @click.option("--prompts", type=click.IntRange(1), default=64, show_default=True, help="Held-out prompts per task.")
 @click.option("--samples", type=click.IntRange(1, 64), default=1, show_default=True, help="Completions per prompt.")
@@ -66,11 +68,14 @@ def eval_(config_file: Path | None, *, prompts: int, samples: int, json_output: 
 @click.option("--model", help="The model that the node trains, as for `start`.  [default: seed]")
 @click.option("--lora", type=int, metavar="RANK", help="As for `start`. Adapters are merged.  [default: 0]")
 @click.option("--dtype", type=click.Choice(["float32", "bfloat16"]), help="As for `start`.  [default: float32]")
+@click.option("--best", is_flag=True, help="Take the weights of the best evaluation on held-out prompts.")
 @as_json
-def export(config: Config, output: Path, *, json_output: bool, **options: Any) -> None:
+def export(config: Config, output: Path, *, best: bool, json_output: bool, **options: Any) -> None:
     """Write what a node has learnt to OUTPUT, a new folder in the format of Hugging Face.
 
-    `export` takes the newest checkpoint. The node may be running; it writes a checkpoint every ten rounds.
+    `export` takes the averaged weights of the newest checkpoint. With --best it takes those of the evaluation with the
+    highest held-out pass@1, which may be of an earlier round. The node may be running; it writes a checkpoint every ten
+    rounds, and evaluates every fifty.
     AutoTokenizer and AutoModelForCausalLM load the folder. The README has three lines of code that give it a prompt.
     """
     config = config.overridden({**options, "device": "cpu"})
@@ -80,7 +85,7 @@ def export(config: Config, output: Path, *, json_output: bool, **options: Any) -
 
     require_new_folder(output)
     done = subprocess.run(
-        [sys.executable, "-m", "sapo_node.learner.export", told, str(output)],
+        [sys.executable, "-m", "sapo_node.learner.export", told, str(output), "best" if best else "newest"],
         env=offline(),
         capture_output=True,
         text=True,
@@ -92,7 +97,7 @@ def export(config: Config, output: Path, *, json_output: bool, **options: Any) -
     if json_output:
         click.echo(json.dumps({**exported, "output": str(output)}))
         return
-    click.echo(f"step {exported['step']} written to {output}")
+    click.echo(f"{'best weights, ' if best else ''}step {exported['step']} written to {output}")
     if exported["note"]:
         stderr.print(exported["note"], highlight=False, soft_wrap=True)
 

@@ -43,6 +43,10 @@ class _External(click.ParamType[int | str]):
     "--device", type=click.Choice(["auto", "cpu", "cuda", "mps"]), help="Device to train on.  [default: auto]"
 )
 @click.option("--gradient-checkpointing", is_flag=True, default=None, help="Use less memory and more time.")
+@click.option("--learning-rate", type=float, metavar="RATE", help="Adam's learning rate.  [default: 1e-4]")
+@click.option(
+    "--decay-rounds", type=int, metavar="N", help="Rounds until the rate is half of that.  [default: 100; 0: never]"
+)
 @click.option("--max-tokens", type=int, metavar="N", help="Longest completion, in tokens.  [default: 80]")
 @click.option("--no-train", "train", flag_value=False, type=bool, default=None, help="Only verify and relay.")
 @click.option(

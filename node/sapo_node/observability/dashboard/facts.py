@@ -57,6 +57,7 @@ class Facts:
             "refused": [_explained({"why": why, "count": count}) for why, count in Counter(refused).most_common()],
             "points": [asdict(point) for point in History(self._database).points()],
             "taken_back": [{"at": each.at, "text": str(each)} for each in view.taken_back],
+            "health_alarms": [{"at": each.at, "text": str(each)} for each in view.health_alarms],
             "trust": self._trust,
             "phase": self._phase,
             "phase_since": self._since,

@@ -226,8 +226,13 @@ function showHealth(state) {
   if (state.banned_by_evidence.length) entries["banned for equivocation"] = state.banned_by_evidence.map(short).join(", ") + " (sapo-node peers PEER --evidence)";
   put("health", ...Object.entries(entries).flatMap(([name, text]) => [make("dt", "", name), make("dd", "", text)]));
   put("notices", ...(state.session.notices || []).slice().reverse().map((text) => make("li", "", text)));
-  const undone = state.taken_back.map((each) => make("li", "", `${new Date(1000 * each.at).toLocaleString()}: ${each.text}`));
-  put("taken-back", ...(undone.length ? undone : [make("li", "note", "None yet.")]));
+  putDated("taken-back", state.taken_back);
+  putDated("health-alarms", state.health_alarms);
+}
+
+function putDated(id, entries) {
+  const lines = entries.map((each) => make("li", "", `${new Date(1000 * each.at).toLocaleString()}: ${each.text}`));
+  put(id, ...(lines.length ? lines : [make("li", "note", "None yet.")]));
 }
 
 function partHeard(shards) {

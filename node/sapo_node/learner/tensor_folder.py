@@ -1,0 +1,157 @@
+"""Folders of tensor files that survive a kill at any moment.
+
+A folder appears by one rename, complete and on the disk, or not at all. Its name ends in its step. Its meta.json names
+the step, the model, and the SHA-256 of each of its files.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Collection, Mapping
+from pathlib import Path
+
+from safetensors import SafetensorError
+from safetensors.torch import load as load_tensors
+from safetensors.torch import save_file
+from torch import Tensor
+
+from sapo_node.learner.model import Policy
+from sapo_protocol.errors import LocalError
+
+UNFINISHED = ".unfinished-"
+_META = "meta.json"
+
+
+class CheckpointError(LocalError):
+    """Checkpoints or best weights are there and none can be used, or they could not be written."""
+
+
+class CorruptError(Exception):
+    """A folder cannot be used; the message says why."""
+
+
+def step_of(folder: Path) -> int:
+    """Return the step at the end of a folder's name."""
+    return int(folder.name.rpartition("-")[2])
+
+
+def write(policy: Policy, final: Path, files: Mapping[str, Mapping[str, Tensor]]) -> None:
+    """Write the files of a step in place of what is there. Raises CheckpointError when that fails; what was there is
+    then untouched.
+    """
+    root = final.parent
+    unfinished = root / f"{UNFINISHED}{final.name}"
+    try:
+        shutil.rmtree(unfinished, ignore_errors=True)
+        unfinished.mkdir(parents=True)
+        _fill(unfinished, policy, step_of(final), files)
+        shutil.rmtree(final, ignore_errors=True)
+        unfinished.rename(final)
+        _sync(root)
+    except (OSError, SafetensorError) as error:
+        shutil.rmtree(unfinished, ignore_errors=True)
+        raise CheckpointError(f"cannot write {final.name} in {root} ({error}); free some space there") from error
+
+
+def remove(folders: Collection[Path]) -> None:
+    """Remove folders for good: not even a power cut brings one back. Raises CheckpointError where that fails."""
+    for folder in folders:
+        # A rename is whole or not at all: no start finds a folder of which half is removed.
+        leftover = folder.with_name(f"{UNFINISHED}{folder.name}")
+        try:
+            shutil.rmtree(leftover, ignore_errors=True)
+            folder.rename(leftover)
+            _sync(folder.parent)
+        except OSError as error:
+            raise CheckpointError(f"cannot remove a checkpoint in {folder.parent} ({error})") from error
+        shutil.rmtree(leftover, ignore_errors=True)
+
+
+def remove_unfinished(root: Path) -> None:
+    """Remove what a kill has left of writing or removing a folder."""
+    for leftover in root.glob(f"{UNFINISHED}*"):
+        shutil.rmtree(leftover, ignore_errors=True)
+
+
+def is_good(folder: Path, names: Collection[str]) -> bool:
+    """Return whether the files of a folder are as they were written."""
+    try:
+        _meta(folder, names)
+    except CorruptError:
+        return False
+    return True
+
+
+def read(policy: Policy, folder: Path, names: Collection[str]) -> list[dict[str, Tensor]]:
+    """Return the tensors of the named files, in this order.
+
+    Raises CorruptError where the files are not as they were written, and CheckpointError where they are of another
+    model.
+    """
+    meta = _meta(folder, names)
+    if meta["model"] != policy.fingerprint:
+        raise CheckpointError(_of_another_model(folder.parent, meta.get("name"), _title(policy)))
+    return [_tensors(folder / name) for name in names]
+
+
+def _fill(folder: Path, policy: Policy, step: int, files: Mapping[str, Mapping[str, Tensor]]) -> None:
+    digests = {}
+    for name, tensors in files.items():
+        save_file(dict(tensors), folder / name)
+        digests[name] = _digest(folder / name)
+        _sync(folder / name)
+    meta = {"step": step, "model": policy.fingerprint, "name": _title(policy), "sha256": digests}
+    path = folder / _META
+    path.write_text(json.dumps(meta, indent=1, sort_keys=True) + "\n")
+    _sync(path)
+    _sync(folder)
+
+
+def _meta(folder: Path, names: Collection[str]) -> Mapping[str, object]:
+    try:
+        meta = json.loads((folder / _META).read_text())
+        sound = isinstance(meta["step"], int) and meta["step"] == step_of(folder)
+        sound = sound and all(meta["sha256"][name] == _digest(folder / name) for name in names)
+        meta["model"]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        raise CorruptError("is incomplete") from error
+    if not sound:
+        raise CorruptError("does not match its checksums")
+    return dict(meta)
+
+
+def _title(policy: Policy) -> str:
+    """Return the name of a model and what of it is trained, for an operator."""
+    return f"{policy.name} ({f'adapters of rank {policy.lora}' if policy.lora else 'all weights'})"
+
+
+def _of_another_model(root: Path, theirs: object, ours: str) -> str:
+    if theirs == ours:
+        return (
+            f"the checkpoints in {root} belong to {ours} before its files changed; move the folder away to start over"
+        )
+    # The first checkpoints held no name of their model.
+    whose = theirs if isinstance(theirs, str) else "another model"
+    return f"the checkpoints in {root} belong to {whose}, and you gave {ours}; give the first, or move the folder away"
+
+
+def _tensors(path: Path) -> dict[str, Tensor]:
+    try:
+        loaded: dict[str, Tensor] = load_tensors(path.read_bytes())
+    except (SafetensorError, KeyError, TypeError, ValueError, RuntimeError) as error:
+        raise CorruptError(f"holds no tensors in {path.name}") from error
+    return loaded
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

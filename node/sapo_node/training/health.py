@@ -1,0 +1,226 @@
+"""Watches whether this node still learns, and acts when its policy decays.
+
+Three alarms:
+
+- `entropy`: the entropy of the own completions fell below COLLAPSED of the highest it was, while the reward is low;
+- `informative`: the share of own groups that have an advantage did;
+- `held-out`: an evaluation is below the best one, and their 95 % intervals do not overlap.
+
+A low reward is a mean below LOW_REWARD: a policy that is nearly always correct has little entropy and few informative
+groups, and is no collapse. The first two compare means of WINDOW rounds. After one of them both are measured anew.
+
+Each alarm halves the learning rate of the later steps, and each new best evaluation takes one halving back. After
+`held-out` the next step also starts from the best weights. Both are stored with the batch of that step, so that a
+replay repeats them. The best evaluation is that with the highest point estimate, the newest of equals. All evaluations
+ask the same prompts, so their difference is less noisy than their intervals say.
+
+    health.observe(step, reward=0.2, informative=0.5, entropy=0.4)
+    better = health.is_best(interval)
+    health.evaluated(step, interval)
+"""
+
+import json
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from statistics import fmean
+from typing import Literal
+
+from sapo_node.groups.codec import MalformedError, from_json, to_json
+from sapo_node.groups.stats import Interval
+from sapo_node.storage.database import Database
+
+logger = logging.getLogger(__name__)
+
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS health (id INTEGER PRIMARY KEY CHECK (id = 1), state TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS health_alarms (
+    number INTEGER PRIMARY KEY, kind TEXT NOT NULL, step INTEGER NOT NULL, text TEXT NOT NULL, at REAL NOT NULL
+);
+"""
+
+WINDOW = 20
+"""Rounds in the means that are compared."""
+COLLAPSED = 0.25
+"""Part of its highest mean below which a figure has collapsed. Measured on a real language model: a run that collapsed
+fell to 0.19 (informative groups) and 0.22 (entropy), and one that learnt to 0.9 and 0.48."""
+LOW_REWARD = 0.5
+"""Mean reward below which a collapse is one."""
+LEAST_INFORMATIVE = 0.1
+"""Share of informative groups that was reached at least once, before its fall can be told from chance."""
+RATE_FACTOR = 0.5
+"""Each alarm multiplies the learning rate by this, and each new best evaluation divides it by this, up to 1."""
+LEAST_SCALE = 1 / 16
+"""What alarms leave of the learning rate, at least: a node that stops learning cannot recover."""
+MAX_ALARMS = 64
+"""Alarms that the record keeps."""
+
+Kind = Literal["entropy", "informative", "held-out"]
+
+
+@dataclass(frozen=True, slots=True)
+class HealthAlarm:
+    """One sign that the policy decays, and what the node did."""
+
+    number: int
+    kind: Kind
+    step: int
+    """The step after which the alarm was raised."""
+    text: str
+    at: float
+    """Unix time."""
+
+    def __str__(self) -> str:
+        return f"round {self.step}: {self.text}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Best:
+    step: int
+    point: float
+    low: float
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    rate_scale: float = 1.0
+    restart: int | None = None
+    best: _Best | None = None
+    rewards: tuple[float, ...] = ()
+    """Of the last WINDOW rounds, as the next two."""
+    informative: tuple[float, ...] = ()
+    entropies: tuple[float, ...] = ()
+    most_informative: float = 0.0
+    """The highest mean of WINDOW rounds, as the next one."""
+    most_entropy: float = 0.0
+
+
+class Health:
+    """The watch over one node, with its state in the node's database."""
+
+    def __init__(self, database: Database, now: Callable[[], float]) -> None:
+        """`now` gives the Unix time. State that this version cannot read is forgotten with a warning."""
+        self._database = database
+        self._now = now
+        self._state = _State()
+        for state in database.documents("SELECT state FROM health"):
+            try:
+                self._state = from_json(_State, state)
+            except MalformedError as error:
+                logger.warning("the state of the learning alarms is of another version and is forgotten: %s", error)
+
+    @property
+    def rate_scale(self) -> float:
+        """Factor on the learning rate of the next step."""
+        return self._state.rate_scale
+
+    @property
+    def needed(self) -> frozenset[int]:
+        """The steps of the best weights that the node may still use."""
+        best = {self._state.best.step} if self._state.best else set()
+        return frozenset(best if self._state.restart is None else {*best, self._state.restart})
+
+    def take_restart(self) -> int | None:
+        """The step of the best weights from which the next step starts, if it does, which is told once. Call this in
+        the transaction that stores the batch of that step.
+        """
+        restart = self._state.restart
+        if restart is not None:
+            self._save(replace(self._state, restart=None))
+        return restart
+
+    def observe(self, step: int, *, reward: float, informative: float, entropy: float | None) -> None:
+        """Take in a round: the mean reward, the share of informative own groups, and the entropy if there is one."""
+        old = self._state
+        state = replace(
+            old,
+            rewards=_longer(old.rewards, reward),
+            informative=_longer(old.informative, informative),
+            entropies=old.entropies if entropy is None else _longer(old.entropies, entropy),
+        )
+        found = _collapse(state)
+        if found:
+            kind, text = found
+            self._raise(
+                kind, step, text, replace(_State(), rate_scale=old.rate_scale, restart=old.restart, best=old.best)
+            )
+            return
+        self._save(
+            replace(
+                state,
+                most_informative=max(old.most_informative, _mean(state.informative)),
+                most_entropy=max(old.most_entropy, _mean(state.entropies)),
+            )
+        )
+
+    def is_best(self, held_out: Interval) -> bool:
+        """Whether an evaluation is at least as good as all before, by its point estimate."""
+        return self._state.best is None or held_out.point >= self._state.best.point
+
+    def evaluated(self, step: int, held_out: Interval) -> None:
+        """Take in an evaluation of the averaged weights after a step."""
+        best = self._state.best
+        if best is None or self.is_best(held_out):
+            scale = min(1.0, self.rate_scale / RATE_FACTOR)
+            self._save(replace(self._state, rate_scale=scale, best=_Best(step, held_out.point, held_out.low)))
+        elif held_out.high < best.low:
+            text = f"held-out pass@1 fell to {held_out.point:.3f}, from {best.point:.3f} after round {best.step}"
+            text = f"{text}: the node goes back to those weights"
+            self._raise(
+                "held-out", step, text, replace(_State(), rate_scale=self.rate_scale, restart=best.step, best=best)
+            )
+
+    def forget_after(self, step: int) -> None:
+        """The best weights of later steps hold what was taken back: they are no longer the best."""
+        state = self._state
+        if state.best and state.best.step > step:
+            state = replace(state, best=None)
+        if state.restart is not None and state.restart > step:
+            state = replace(state, restart=None)
+        self._save(state)
+
+    def _raise(self, kind: Kind, step: int, text: str, state: _State) -> None:
+        scale = max(LEAST_SCALE, state.rate_scale * RATE_FACTOR)
+        text = f"{text}; learning rate times {scale:g}"
+        with self._database.transaction():
+            self._database.execute(
+                "INSERT INTO health_alarms (kind, step, text, at) VALUES (?, ?, ?, ?)", kind, step, text, self._now()
+            )
+            self._database.execute(
+                "DELETE FROM health_alarms WHERE number <= (SELECT max(number) FROM health_alarms) - ?", MAX_ALARMS
+            )
+            self._save(replace(state, rate_scale=scale))
+        logger.warning("round %d: %s", step, text)
+
+    def _save(self, state: _State) -> None:
+        self._database.execute("INSERT OR REPLACE INTO health VALUES (1, ?)", json.dumps(to_json(state)))
+        self._state = state
+
+
+def health_alarms(database: Database) -> list[HealthAlarm]:
+    """The alarms, newest first. A database of an older version has no such table."""
+    if not database.row("SELECT 1 FROM sqlite_master WHERE name = 'health_alarms'"):
+        return []
+    rows = database.rows("SELECT number, kind, step, text, at FROM health_alarms ORDER BY number DESC")
+    return [HealthAlarm(*row) for row in rows]
+
+
+def _collapse(state: _State) -> tuple[Kind, str] | None:
+    """The figure that has collapsed, if one has, and what became of it."""
+    if len(state.rewards) < WINDOW or _mean(state.rewards) >= LOW_REWARD:
+        return None
+    share, entropy = _mean(state.informative), _mean(state.entropies)
+    if state.most_informative >= LEAST_INFORMATIVE and share < COLLAPSED * state.most_informative:
+        return "informative", f"informative own groups fell to {share:.0%}, from {state.most_informative:.0%}"
+    if len(state.entropies) == WINDOW and entropy < COLLAPSED * state.most_entropy:
+        return "entropy", f"entropy of own completions fell to {entropy:.2f} nats, from {state.most_entropy:.2f}"
+    return None
+
+
+def _longer(values: tuple[float, ...], value: float) -> tuple[float, ...]:
+    return (*values, value)[-WINDOW:]
+
+
+def _mean(values: tuple[float, ...]) -> float:
+    """The mean of a whole window; 0 before there is one."""
+    return fmean(values) if len(values) == WINDOW else 0.0

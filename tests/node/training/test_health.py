@@ -1,0 +1,173 @@
+"""The alarms about this node's own learning: what raises them, what does not, and what is kept of them."""
+
+import pytest
+
+from sapo_node.groups.stats import Interval
+from sapo_node.training.health import (
+    LEAST_SCALE,
+    LOW_REWARD,
+    MAX_ALARMS,
+    WINDOW,
+    Health,
+    health_alarms,
+)
+
+
+@pytest.fixture
+def health(database):
+    return Health(database, lambda: 7.0)
+
+
+def play(health, rounds=WINDOW, *, first=1, reward=0.2, informative=0.5, entropy=0.6):
+    for step in range(first, first + rounds):
+        health.observe(step, reward=reward, informative=informative, entropy=entropy)
+
+
+def kinds(database):
+    return [alarm.kind for alarm in health_alarms(database)]
+
+
+def test_a_run_that_collapsed_raises_the_alarm(health, database):
+    """A language model at a rate that was too high: reward .27 -> .20, informative .52 -> .10, entropy .54 -> .12."""
+    play(health, reward=0.27, informative=0.52, entropy=0.54)
+    play(health, first=21, informative=0.1, entropy=0.12)
+    assert kinds(database) == ["informative"]
+    assert health.rate_scale == 0.5
+
+
+def test_a_run_that_learnt_raises_none(health, database):
+    """The same at a lower rate: informative .50 -> .45, entropy .63 -> .30."""
+    play(health, reward=0.1, informative=0.5, entropy=0.63)
+    play(health, first=21, informative=0.45, entropy=0.3)
+    assert kinds(database) == []
+    assert health.rate_scale == 1
+
+
+def test_entropy_that_is_lost_while_the_reward_is_low_raises_the_alarm(health, database):
+    play(health)
+    play(health, first=21, entropy=0.1)
+    assert kinds(database) == ["entropy"]
+
+
+@pytest.mark.parametrize(("reward", "raised"), [(LOW_REWARD, []), (LOW_REWARD - 0.01, ["informative"])])
+def test_a_policy_that_is_often_correct_is_no_collapse(health, database, reward, raised):
+    play(health, reward=reward)
+    play(health, first=21, reward=reward, informative=0.05)
+    assert kinds(database) == raised
+
+
+def test_one_bad_round_raises_none(health, database):
+    play(health)
+    play(health, 1, first=21, reward=0.0, informative=0.0, entropy=0.0)
+    play(health, first=22)
+    assert kinds(database) == []
+
+
+def test_tasks_that_were_never_within_reach_raise_none(health, database):
+    play(health, informative=0.08, reward=0.01)
+    play(health, first=21, informative=0.0, reward=0.0, entropy=None)
+    assert kinds(database) == []
+
+
+def test_after_an_alarm_the_figures_are_measured_anew(health, database):
+    play(health)
+    play(health, 3 * WINDOW, first=21, informative=0.05, entropy=0.05)
+    assert kinds(database) == ["informative"]
+
+
+def held_out(point, half=0.05):
+    return Interval(point, point - half, point + half)
+
+
+def test_an_evaluation_below_the_best_one_beyond_both_intervals_goes_back_to_its_weights(health, database):
+    for step, point in ((50, 0.5), (100, 0.7), (150, 0.59)):
+        health.evaluated(step, held_out(point))
+    assert kinds(database) == ["held-out"]
+    assert health.rate_scale == 0.5
+    assert health.take_restart() == 100
+    assert health.take_restart() is None
+
+
+def test_an_evaluation_whose_interval_meets_that_of_the_best_raises_none(health, database):
+    for step, point in ((50, 0.7), (100, 0.61)):
+        health.evaluated(step, held_out(point))
+    assert kinds(database) == []
+    assert health.take_restart() is None
+
+
+def test_the_best_evaluation_is_that_with_the_highest_point_estimate(health):
+    health.evaluated(50, held_out(0.7))
+    assert health.is_best(held_out(0.701, 0.3))
+    assert not health.is_best(held_out(0.699, 0.001))
+
+
+def test_of_two_equal_evaluations_the_newer_is_the_best(health):
+    for step in (50, 100):
+        health.evaluated(step, held_out(0.7))
+    assert health.needed == {100}
+
+
+def test_alarms_leave_a_part_of_the_rate_however_often_they_are_raised(health):
+    health.evaluated(50, held_out(0.9))
+    for step in range(100, 1000, 50):
+        health.evaluated(step, held_out(0.1))
+    assert health.rate_scale == LEAST_SCALE
+
+
+def test_a_new_best_evaluation_takes_one_halving_back(health):
+    for step, point in enumerate((0.7, 0.1, 0.1, 0.8, 0.85, 0.9)):
+        health.evaluated(step, held_out(point, 0.01))
+        if step == 3:
+            assert health.rate_scale == 0.5
+    assert health.rate_scale == 1
+
+
+def test_a_restart_of_the_node_forgets_nothing(health, database):
+    for step, point in ((50, 0.9), (100, 0.1)):
+        health.evaluated(step, held_out(point))
+    play(health)
+    again = Health(database, lambda: 7.0)
+    play(again, first=21, informative=0.05)
+    assert again.rate_scale == 0.25
+    assert again.take_restart() == 50
+    assert kinds(database) == ["informative", "held-out"]
+
+
+def test_the_best_weights_of_steps_that_were_taken_back_are_no_longer_the_best(health):
+    health.evaluated(50, held_out(0.9))
+    health.evaluated(100, held_out(0.1))
+    health.forget_after(49)
+    assert health.is_best(held_out(0.1))
+    assert health.needed == set()
+    assert health.take_restart() is None
+
+
+def test_the_best_weights_before_steps_that_were_taken_back_stay(health):
+    health.evaluated(50, held_out(0.9))
+    health.forget_after(50)
+    assert health.needed == {50}
+
+
+def test_state_of_another_version_is_forgotten_with_a_warning(database, caplog):
+    database.execute("INSERT INTO health VALUES (1, ?)", '{"mood": "fine"}')
+    assert Health(database, lambda: 7.0).rate_scale == 1
+    assert "is of another version and is forgotten" in caplog.text
+
+
+def test_the_operator_is_told_in_one_line(health, database, caplog):
+    health.evaluated(50, held_out(0.9))
+    health.evaluated(100, held_out(0.1))
+    [alarm] = health_alarms(database)
+    assert str(alarm) == (
+        "round 100: held-out pass@1 fell to 0.100, from 0.900 after round 50: the node goes back to those weights; "
+        "learning rate times 0.5"
+    )
+    assert alarm.at == 7.0
+    assert str(alarm) in caplog.text
+
+
+def test_the_record_is_bounded(health, database):
+    health.evaluated(0, held_out(0.9))
+    for step in range(MAX_ALARMS + 3):
+        health.evaluated(step, held_out(0.1))
+    assert len(kinds(database)) == MAX_ALARMS
