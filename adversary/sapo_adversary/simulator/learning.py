@@ -27,6 +27,7 @@ from sapo_node.groups.messages import (
     TrainRequest,
 )
 from sapo_node.groups.prompt import NO_EXAMPLES, Examples
+from sapo_node.learner.catalogue import CATALOGUE
 from sapo_node.learner.checkpoint import KEPT
 from sapo_node.learner.generate import ROWS, generate
 from sapo_node.learner.model import load
@@ -55,7 +56,7 @@ class SimulatedLearner:
         spec = simulation.members[number]
         options = LearnerOptions(
             checkpoints="",
-            model=spec.model if spec.model == "seed" else str(policies / spec.model),
+            model=spec.model if spec.model in ("seed", *CATALOGUE) else str(policies / spec.model),
             lora=spec.lora,
             lora_layers=spec.lora_layers,
             dtype=spec.dtype,
