@@ -29,8 +29,9 @@ from sapo_node.processes.worker import TaskStatus, Worker, WorkerFailed
 from sapo_protocol import LocalError
 
 START_DEADLINE = 300.0
-GENERATE_DEADLINE = 900.0
-TRAIN_DEADLINE = 900.0
+GENERATE_DEADLINE = 3600.0
+TRAIN_DEADLINE = 3600.0
+"""Seconds after which a learner counts as hung. A large model on a slow machine takes many minutes for a round."""
 CHECKPOINT_DEADLINE = 300.0
 RESTORE_DEADLINE = 300.0
 
