@@ -118,9 +118,7 @@ def build_node(
     on_fatal: Callable[[LocalError], None],
     defences: Defences = DEFENDED,
 ) -> Node:
-    """Make the parts of a node. `counters` are those of its key, in the same database. An error that must stop the node
-    goes to `on_fatal`. `journal` records what becomes of each message and group.
-    """
+    """Make the parts of a node. `counters` are in the same database. An error that must stop it goes to `on_fatal`."""
     ledger = _ledger(config, swarm, database, counters, defences)
     equivocation_handler = EquivocationHandler(ledger, defences=defences)
     pending_queue = PendingQueue(database, swarm.manifest, rng=swarm.rng, defences=defences)
