@@ -15,7 +15,8 @@ from dataclasses import dataclass
 import torch
 
 from sapo_node.groups.advantage import advantages
-from sapo_node.groups.messages import GenerateRequest, LearnerOptions, Prompt, TrainGroup, TrainRequest
+from sapo_node.groups.messages import GenerateRequest, LearnerOptions, TrainGroup, TrainRequest
+from sapo_node.groups.prompt import Prompt
 from sapo_node.learner.generate import generate
 from sapo_node.learner.grpo import CLIP_HIGH, CLIP_LOW
 from sapo_node.learner.model import load

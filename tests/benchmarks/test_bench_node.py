@@ -7,7 +7,8 @@ import pytest
 import trio
 
 from processes import RunningProcess, write_swarm
-from sapo_node.groups.messages import LearnerOptions, Prompt
+from sapo_node.groups.messages import LearnerOptions
+from sapo_node.groups.prompt import Prompt
 from sapo_node.learner.client import Learner
 
 pytestmark = pytest.mark.bench

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 
 import trio
 
-from sapo_node.groups.messages import GroupReport, Prompt, Refusal, Sampled, TrainGroup, TrainReport, TrainRequest
+from sapo_node.groups.messages import GroupReport, Refusal, Sampled, TrainGroup, TrainReport, TrainRequest
+from sapo_node.groups.prompt import Prompt
 from sapo_node.verification.sandbox.messages import Scored, ScoreRequest
 from sapo_node.verification.tasks import build_task, score, task_digest
 from sapo_protocol import Manifest

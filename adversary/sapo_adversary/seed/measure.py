@@ -8,7 +8,8 @@ from typing import Any
 
 from sapo_adversary.seed.texts import CAREFUL_OPENING
 from sapo_node.groups.advantage import advantages
-from sapo_node.groups.messages import GenerateRequest, LearnerOptions, Prompt, Sampled, TrainGroup, TrainRequest
+from sapo_node.groups.messages import GenerateRequest, LearnerOptions, Sampled, TrainGroup, TrainRequest
+from sapo_node.groups.prompt import Prompt
 from sapo_node.learner.generate import generate
 from sapo_node.learner.model import Policy, load
 from sapo_node.learner.trainer import Trainer

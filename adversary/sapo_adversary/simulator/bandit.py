@@ -17,7 +17,8 @@ import trio
 from sapo_adversary.scoring import SharedScorer
 from sapo_adversary.simulator.pace import GENERATING, Meter
 from sapo_adversary.simulator.simulation import Simulation
-from sapo_node.groups.messages import GroupReport, Prompt, RequestError, Sampled, TrainGroup, TrainReport, TrainRequest
+from sapo_node.groups.messages import GroupReport, RequestError, Sampled, TrainGroup, TrainReport, TrainRequest
+from sapo_node.groups.prompt import Prompt
 from sapo_protocol import Manifest
 
 START = 0.04

@@ -17,16 +17,8 @@ from torch import Tensor
 from sapo_adversary.scoring import SharedScorer
 from sapo_adversary.simulator.pace import GENERATING, Meter, Stopwatch
 from sapo_adversary.simulator.simulation import NodeSpec, Simulation
-from sapo_node.groups.messages import (
-    GenerateRequest,
-    LearnerOptions,
-    Prompt,
-    RequestError,
-    Sampled,
-    TrainReport,
-    TrainRequest,
-)
-from sapo_node.groups.prompt import NO_EXAMPLES, Examples
+from sapo_node.groups.messages import GenerateRequest, LearnerOptions, RequestError, Sampled, TrainReport, TrainRequest
+from sapo_node.groups.prompt import NO_EXAMPLES, Examples, Prompt
 from sapo_node.learner.catalogue import CATALOGUE
 from sapo_node.learner.checkpoint import KEPT
 from sapo_node.learner.generate import ROWS, generate

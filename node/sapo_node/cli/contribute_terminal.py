@@ -17,7 +17,8 @@ from rich.text import Text
 
 from sapo_node.app.events import Event, Noticed, Shared, Started, Stopped
 from sapo_node.contributors.text import completion, filled
-from sapo_node.groups.messages import Prompt, Sampled
+from sapo_node.groups.messages import Sampled
+from sapo_node.groups.prompt import Prompt
 from sapo_node.observability.overview import Overview
 from sapo_node.training.rollout import TaskSkipped
 from sapo_protocol import LocalError

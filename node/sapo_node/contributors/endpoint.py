@@ -16,8 +16,8 @@ import httpx
 import trio
 
 from sapo_node.contributors.text import completion, printable
-from sapo_node.groups.messages import Prompt, Sampled
-from sapo_node.groups.prompt import chat
+from sapo_node.groups.messages import Sampled
+from sapo_node.groups.prompt import Prompt, chat
 from sapo_node.training.rollout import AnswerFailed
 from sapo_protocol import LocalError
 

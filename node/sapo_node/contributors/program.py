@@ -14,8 +14,8 @@ from contextlib import asynccontextmanager
 import trio
 
 from sapo_node.contributors.text import completion, filled, printable
-from sapo_node.groups.messages import Prompt, Sampled
-from sapo_node.groups.prompt import SYSTEM
+from sapo_node.groups.messages import Sampled
+from sapo_node.groups.prompt import SYSTEM, Prompt
 from sapo_node.processes.child import ChildProcess
 from sapo_node.training.rollout import AnswerFailed
 from sapo_protocol import LocalError

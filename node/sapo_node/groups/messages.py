@@ -7,6 +7,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Literal, get_args
 
+from sapo_node.groups.prompt import Example, Prompt
 from sapo_protocol.errors import LocalError
 
 Finish = Literal["stop", "length"]
@@ -97,22 +98,6 @@ class LearnerOptions:
     `min-token-prob` and `answer-likelihood`."""
     read_only: bool = False
     """The checkpoints are those of a node that may be running: the newest is read, and all of them left as they are."""
-
-
-@dataclass(frozen=True, slots=True)
-class Example:
-    """A worked example: a prompt of the same task, and a correct completion."""
-
-    prompt: str
-    completion: str
-
-
-@dataclass(frozen=True, slots=True)
-class Prompt:
-    """A task's prompt, with the worked examples that the model reads before it."""
-
-    text: str
-    examples: tuple[Example, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

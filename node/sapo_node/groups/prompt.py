@@ -8,11 +8,25 @@ show it how (few-shot prompting, Brown et al. 2020).
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from sapo_node.groups.messages import Example, Prompt
-
 SYSTEM = (
     "Answer the question. You may think first; then give only the final answer between <answer> and </answer> tags."
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A worked example: a prompt of the same task, and a correct completion."""
+
+    prompt: str
+    completion: str
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """A task's prompt, with the worked examples that the model reads before it."""
+
+    text: str
+    examples: tuple[Example, ...] = ()
 
 
 def chat(prompt: Prompt) -> list[dict[str, str]]:

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from sapo_node.groups.answer import ANSWER_END, answer_span
-from sapo_node.groups.messages import Prompt, Refusal, Sampled, TrainGroup
+from sapo_node.groups.messages import Refusal, Sampled, TrainGroup
+from sapo_node.groups.prompt import Prompt
 from sapo_node.learner.device import micro_logits
 from sapo_node.learner.forward import Tokens, pad_right, read_prompts, run, stems_of
 from sapo_node.learner.model import Policy, Unreadable

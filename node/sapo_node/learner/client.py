@@ -15,7 +15,6 @@ from sapo_node.groups.messages import (
     GenerateRequest,
     KeepBestRequest,
     LearnerOptions,
-    Prompt,
     Ready,
     RequestError,
     Restored,
@@ -25,6 +24,7 @@ from sapo_node.groups.messages import (
     TrainReport,
     TrainRequest,
 )
+from sapo_node.groups.prompt import Prompt
 from sapo_node.processes.worker import TaskStatus, Worker, WorkerFailed
 from sapo_protocol import LocalError
 

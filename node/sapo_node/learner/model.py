@@ -22,8 +22,8 @@ from transformers import AutoConfig, AutoModelForCausalLM, PretrainedConfig
 from transformers.utils.logging import disable_progress_bar
 
 from sapo_node.groups.answer import ANSWER_END
-from sapo_node.groups.messages import LearnerOptions, Prompt
-from sapo_node.groups.prompt import SYSTEM, chat
+from sapo_node.groups.messages import LearnerOptions
+from sapo_node.groups.prompt import SYSTEM, Prompt, chat
 from sapo_node.learner.device import pick_device, pick_dtype
 from sapo_node.learner.folder import BUILT_IN, ModelError, line_of, model_folder
 from sapo_node.learner.prepare import prepared

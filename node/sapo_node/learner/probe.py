@@ -14,7 +14,8 @@ import signal
 import string
 from multiprocessing.connection import Connection
 
-from sapo_node.groups.messages import Example, LearnerOptions, Prompt
+from sapo_node.groups.messages import LearnerOptions
+from sapo_node.groups.prompt import Example, Prompt
 from sapo_node.learner.confine import confine
 from sapo_node.learner.folder import ModelError, line_of, model_folder
 from sapo_node.learner.model import rehearsed

@@ -9,8 +9,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
 from sapo_node.groups.advantage import advantages
-from sapo_node.groups.messages import Prompt, Sampled
-from sapo_node.groups.prompt import NO_EXAMPLES, Examples
+from sapo_node.groups.messages import Sampled
+from sapo_node.groups.prompt import NO_EXAMPLES, Examples, Prompt
 from sapo_node.groups.types import LocalGroup
 from sapo_node.storage.context import SwarmContext
 from sapo_node.storage.counters import Counters, Slot

@@ -17,7 +17,6 @@ from typing import Protocol
 from sapo_node.groups.messages import (
     ExternalObjective,
     GroupReport,
-    Prompt,
     Refusal,
     RequestError,
     Sampled,
@@ -25,7 +24,7 @@ from sapo_node.groups.messages import (
     TrainReport,
     TrainRequest,
 )
-from sapo_node.groups.prompt import NO_EXAMPLES, Examples
+from sapo_node.groups.prompt import NO_EXAMPLES, Examples, Prompt
 from sapo_node.groups.stats import Interval
 from sapo_node.groups.types import LocalGroup
 from sapo_node.processes.worker import WorkerFailed

@@ -3,8 +3,7 @@
 import logging
 from collections.abc import Sequence
 
-from sapo_node.groups.messages import Example
-from sapo_node.groups.prompt import NO_EXAMPLES, Examples
+from sapo_node.groups.prompt import NO_EXAMPLES, Example, Examples
 from sapo_node.verification.sandbox.messages import Scored, ScoreRequest
 from sapo_node.verification.verifier import Scorer
 from sapo_protocol import ASSIGNED_SEEDS, Manifest

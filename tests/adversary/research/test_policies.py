@@ -15,7 +15,8 @@ from sapo_adversary.research.policies import POLICIES, make, meta_of, networks, 
 from sapo_adversary.research.policies.catalogue import SEED, Reinforced, TrainedGroup
 from sapo_adversary.seed import build, measure
 from sapo_adversary.seed.recipe import Lessons
-from sapo_node.groups.messages import GenerateRequest, LearnerOptions, Prompt, TrainGroup, TrainRequest
+from sapo_node.groups.messages import GenerateRequest, LearnerOptions, TrainGroup, TrainRequest
+from sapo_node.groups.prompt import Prompt
 from sapo_node.learner.folder import POLICY_DIR
 from sapo_node.learner.generate import generate
 from sapo_node.learner.model import load

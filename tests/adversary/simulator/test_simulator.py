@@ -13,7 +13,8 @@ from sapo_adversary.simulator.learners import learner_for
 from sapo_adversary.simulator.runs import load_record
 from sapo_adversary.simulator.simulation import NodeSpec, Simulation, simulation_from
 from sapo_adversary.simulator.swarm import identity_of, simulate
-from sapo_node.groups.messages import Prompt, RequestError, Sampled, TrainGroup, TrainRequest
+from sapo_node.groups.messages import RequestError, Sampled, TrainGroup, TrainRequest
+from sapo_node.groups.prompt import Prompt
 from sapo_node.verification.sandbox.messages import ScoreRequest
 from sapo_node.verification.tasks import build_task, score, task_digest
 from sapo_protocol import LocalError, load_manifest

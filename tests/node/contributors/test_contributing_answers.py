@@ -11,7 +11,8 @@ import torch
 from sapo_node.app.config import Config
 from sapo_node.contributors.program import program
 from sapo_node.groups.advantage import advantages
-from sapo_node.groups.messages import LearnerOptions, Prompt, Sampled, TrainGroup, TrainRequest
+from sapo_node.groups.messages import LearnerOptions, Sampled, TrainGroup, TrainRequest
+from sapo_node.groups.prompt import Prompt
 from sapo_node.groups.types import VerifiedGroup
 from sapo_node.learner.model import load
 from sapo_node.learner.trainer import Trainer

@@ -10,8 +10,7 @@ import trio
 from chat_server import ChatServer, choice, mostly_right, reply
 from sapo_node.contributors import endpoint as module
 from sapo_node.contributors.endpoint import endpoint
-from sapo_node.groups.messages import Prompt
-from sapo_node.groups.prompt import SYSTEM
+from sapo_node.groups.prompt import SYSTEM, Prompt
 from sapo_node.training.rollout import AnswerFailed
 from sapo_protocol import LocalError
 

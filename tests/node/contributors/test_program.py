@@ -12,8 +12,7 @@ import trio
 
 from sapo_node.contributors import program as module
 from sapo_node.contributors.program import program
-from sapo_node.groups.messages import Prompt
-from sapo_node.groups.prompt import SYSTEM
+from sapo_node.groups.prompt import SYSTEM, Prompt
 from sapo_node.training.rollout import AnswerFailed
 from sapo_protocol import LocalError
 

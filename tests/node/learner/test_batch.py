@@ -6,7 +6,8 @@ import pytest
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel, MistralConfig, MistralForCausalLM
 
-from sapo_node.groups.messages import LearnerOptions, Prompt, Refusal, Sampled, TrainGroup
+from sapo_node.groups.messages import LearnerOptions, Refusal, Sampled, TrainGroup
+from sapo_node.groups.prompt import Prompt
 from sapo_node.learner.batch import Refused, completion_logits, micro_batches, rows_of
 from sapo_node.learner.forward import IMPOSSIBLE, LEAST_STEM, stems_of
 from sapo_node.learner.model import load

@@ -15,8 +15,8 @@ from tokenizers.pre_tokenizers import ByteLevel
 from transformers import AutoModelForCausalLM, Qwen2Tokenizer
 
 from sapo_node.groups.advantage import advantages
-from sapo_node.groups.messages import GenerateRequest, LearnerOptions, Prompt, TrainGroup, TrainRequest
-from sapo_node.groups.prompt import SYSTEM
+from sapo_node.groups.messages import GenerateRequest, LearnerOptions, TrainGroup, TrainRequest
+from sapo_node.groups.prompt import SYSTEM, Prompt
 from sapo_node.learner import best, checkpoint
 from sapo_node.learner.export import export, main
 from sapo_node.learner.generate import generate

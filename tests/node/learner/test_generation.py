@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from sapo_node.groups.answer import ANSWER_END
-from sapo_node.groups.messages import GenerateRequest, LearnerOptions, Prompt, RequestError, TrainGroup
+from sapo_node.groups.messages import GenerateRequest, LearnerOptions, RequestError, TrainGroup
+from sapo_node.groups.prompt import Prompt
 from sapo_node.learner import generate as sampler
 from sapo_node.learner.batch import completion_logits, micro_batches, rows_of
 from sapo_node.learner.generate import generate

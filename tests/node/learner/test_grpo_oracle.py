@@ -14,7 +14,8 @@ import torch
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from sapo_node.groups.advantage import EPSILON, advantages
-from sapo_node.groups.messages import LearnerOptions, Prompt, Sampled, TrainGroup, TrainRequest
+from sapo_node.groups.messages import LearnerOptions, Sampled, TrainGroup, TrainRequest
+from sapo_node.groups.prompt import Prompt
 from sapo_node.learner import grpo
 from sapo_node.learner.batch import Row, completion_logits, micro_batches
 from sapo_node.learner.forward import pad_left, pad_right

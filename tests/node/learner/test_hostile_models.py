@@ -14,7 +14,8 @@ import torch
 from tokenizers import Regex, Tokenizer, models, pre_tokenizers
 from transformers.utils import import_utils
 
-from sapo_node.groups.messages import GenerateRequest, LearnerOptions, Prompt, Refusal, Sampled, TrainGroup
+from sapo_node.groups.messages import GenerateRequest, LearnerOptions, Refusal, Sampled, TrainGroup
+from sapo_node.groups.prompt import Prompt
 from sapo_node.learner import probe
 from sapo_node.learner.batch import Refused, rows_of
 from sapo_node.learner.generate import generate

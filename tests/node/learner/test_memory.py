@@ -138,7 +138,8 @@ import torch
 from sapo_node.groups.advantage import advantages
 from sapo_node.learner.generate import generate
 from sapo_node.learner.memory import PROMPT_TOKENS
-from sapo_node.groups.messages import GenerateRequest, LearnerOptions, Prompt, Sampled, TrainGroup, TrainRequest
+from sapo_node.groups.messages import (GenerateRequest, LearnerOptions, Sampled, TrainGroup, TrainRequest)
+from sapo_node.groups.prompt import Prompt
 from sapo_node.learner.model import load
 from sapo_node.learner.trainer import Trainer
 

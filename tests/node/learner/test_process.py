@@ -13,7 +13,8 @@ import pytest
 import trio
 
 from sapo_node.groups.advantage import advantages
-from sapo_node.groups.messages import LearnerOptions, Prompt, RequestError, TrainGroup, TrainRequest
+from sapo_node.groups.messages import LearnerOptions, RequestError, TrainGroup, TrainRequest
+from sapo_node.groups.prompt import Prompt
 from sapo_node.learner.client import Learner
 from sapo_node.processes.frames import read_frame, write_frame
 from sapo_node.processes.worker import WorkerFailed

@@ -22,11 +22,11 @@ from sapo_node.groups.messages import (
     GenerateRequest,
     KeepBestRequest,
     LearnerOptions,
-    Prompt,
     RequestError,
     RestoreRequest,
     TrainReport,
 )
+from sapo_node.groups.prompt import Prompt
 from sapo_node.groups.stats import Interval
 from sapo_node.groups.types import LocalGroup, VerifiedGroup
 from sapo_node.learner.__main__ import Service

@@ -3,7 +3,8 @@
 import pytest
 from tokenizers import AddedToken, Tokenizer
 
-from sapo_node.groups.messages import GenerateRequest, LearnerOptions, Prompt
+from sapo_node.groups.messages import GenerateRequest, LearnerOptions
+from sapo_node.groups.prompt import Prompt
 from sapo_node.learner.generate import generate
 from sapo_node.learner.model import load
 from tiny_models import TEMPLATE, write_model, write_tokenizer

@@ -12,7 +12,6 @@ from sapo_node.groups.messages import (
     GenerateRequest,
     GroupReport,
     LearnerOptions,
-    Prompt,
     Refusal,
     RequestError,
     Sampled,
@@ -20,6 +19,7 @@ from sapo_node.groups.messages import (
     TrainReport,
     TrainRequest,
 )
+from sapo_node.groups.prompt import Prompt
 from sapo_node.learner.generate import generate
 from sapo_node.learner.model import load
 from sapo_node.learner.trainer import LEAST_RATE, Trainer

@@ -22,11 +22,11 @@ from sapo_node.groups.messages import (
     FilterName,
     GenerateRequest,
     LearnerOptions,
-    Prompt,
     Sampled,
     TrainGroup,
     TrainRequest,
 )
+from sapo_node.groups.prompt import Prompt
 from sapo_node.groups.types import LocalGroup, VerifiedGroup
 from sapo_node.learner import grpo
 from sapo_node.learner.batch import completion_logits, micro_batches, rows_of
