@@ -52,8 +52,7 @@ class SharedScorer:
                 known.rewards[text] = score(request.dataset, known.task, text)
         rewards = tuple(known.rewards[text] for text in request.completions)
         example = worked_example(known.task) if request.example else ""
-        correct = bool(example) and score(request.dataset, known.task, example)
-        return Scored(known.task.prompt, known.digest, rewards, example if correct else "")
+        return Scored(known.task.prompt, known.digest, rewards, example)
 
     def solve(self, assignment: Assignment) -> Solution:
         """Everything about an assigned task, for attackers, who know every answer."""

@@ -6,7 +6,7 @@ from typing import NoReturn
 
 from sapo_node.verification.sandbox.lockdown import ChildLimits, LockdownError, confine_child
 from sapo_node.verification.sandbox.messages import Scored, ScoreRequest, encode_line
-from sapo_node.verification.tasks import Task, build_task, score, task_digest, worked_example
+from sapo_node.verification.tasks import build_task, score, task_digest, worked_example
 
 UNCONFINED = 70
 """Exit status of a child that could not confine itself. Such a child has read no completion."""
@@ -37,13 +37,7 @@ def _scored(item: ScoreRequest) -> Scored | None:
     try:
         task = build_task(item.dataset, item.config, item.seed)
         rewards = tuple(score(item.dataset, task, text) for text in item.completions)
-        example = _correct_example(task) if item.example else ""
+        example = worked_example(task) if item.example else ""
         return Scored(task.prompt, task_digest(task.prompt, task.answer), rewards, example)
     except BaseException:  # noqa: BLE001 - if an item fails in any way, it earns nothing, and the other items go on
         return None
-
-
-def _correct_example(task: Task) -> str:
-    """Return a worked example of a task. It is empty if the reference answer of the task earns no reward."""
-    example = worked_example(task)
-    return example if score(task.dataset, task, example) else ""

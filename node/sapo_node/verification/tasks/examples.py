@@ -11,6 +11,7 @@ from types import MappingProxyType
 
 from sapo_node.groups.answer import ANSWER_BEGIN, ANSWER_END
 from sapo_node.verification.tasks import plugins
+from sapo_node.verification.tasks.scorers import score
 from sapo_node.verification.tasks.task import Task
 
 _EXPRESSION = re.compile(r"[(-]*[0-9][0-9 ()+*/-]*")
@@ -20,13 +21,14 @@ _COUNTED = re.compile(r"([0-9]+) [a-z ]+?(?=,|\?)")
 def worked_example(task: Task) -> str:
     """Return a completion with the reference answer of a task, and with working where this module knows any.
 
-    A dataset of another package writes its own with the function `example(prompt, answer)`, if its module has one.
-    The caller must score the result: the reference answer of some datasets is often incorrect.
+    A dataset of another package writes its own with the function `example(prompt, answer)`, if its module has one. The
+    text is empty if it earns no reward: the reference answer of some datasets is often incorrect.
     """
     if plugins.is_foreign(task.dataset):
-        return plugins.example(task.dataset, task.prompt, task.answer) or _tagged(task.answer)
-    working = _WORKINGS.get(task.dataset, _none)(task)
-    return f"{working}{_tagged(task.answer)}"
+        shown = plugins.example(task.dataset, task.prompt, task.answer) or _tagged(task.answer)
+    else:
+        shown = _WORKINGS.get(task.dataset, _none)(task) + _tagged(task.answer)
+    return shown if score(task.dataset, task, shown) else ""
 
 
 def _tagged(answer: str) -> str:
