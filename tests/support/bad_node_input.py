@@ -164,6 +164,10 @@ start {fresh} --local four                  | 2 | --local & 'four' is not a vali
 start {fresh} --external 257                | 1 | external is 257 & from 0 to 256
 start {fresh} --external many               | 2 | --external & neither a whole number nor `auto`
 start {fresh} --max-tokens 0                | 1 | max_tokens is 0 & from 1
+start {fresh} --examples 9                  | 1 | examples is 9 & from 0 to 8
+start {fresh} --examples few                | 2 | --examples & neither a whole number nor `auto`
+start {fresh} --lora-layers -1              | 1 | lora_layers is -1 & from 0 to 1024
+start {fresh} --thinking hard               | 2 | unexpected extra argument & hard
 start {fresh} --rounds 0                    | 2 | --rounds & 0 is not in the range
 start {fresh} --dtype float16               | 2 | --dtype & bfloat16
 start {fresh} --device gpu                  | 2 | --device & cuda
@@ -234,11 +238,14 @@ verify noise --evidence                     | 1 | proves nothing
 # eval, export
 eval --prompts 0                          | 2 | --prompts & x>=1
 eval --samples 65                           | 2 | --samples & 1<=x<=64
+eval --examples -1                          | 1 | examples is -1 & from 0 to 8
+eval --max-tokens 1.5                       | 2 | --max-tokens & neither a whole number nor `auto`
 eval --state missing                        | 1 | {no-state} missing & sapo-node start
 export                                      | 2 | missing argument 'OUTPUT'
 export place                                | 1 | place exists & name a new folder
 export new/x --state missing                | 1 | {no-state} missing & sapo-node start
-export new/x --lora nope                    | 2 | --lora & 'nope' is not a valid integer
+export new/x --lora nope                    | 2 | --lora & 'nope' is neither a whole number nor `auto`
+export new/x --lora-layers 2000             | 1 | lora_layers is 2000 & from 0 to 1024
 export new/x --dtype float64                | 2 | --dtype & bfloat16
 
 # backup

@@ -15,6 +15,7 @@ from rich.table import Table
 
 from sapo_node.app.config import Config, load_config
 from sapo_node.app.learner_options import learner_options
+from sapo_node.cli.commands.model_options import asked_model, trained_model
 from sapo_node.cli.commands.options import as_json, configured, fetch_model, folder_of, stderr
 from sapo_node.cli.evaluation import evaluate
 from sapo_node.cli.terminal import Terminal
@@ -32,7 +33,8 @@ _BAR = 20
 @click.option("--swarm", help="Ask the tasks of this swarm.  [default: starter]")
 @click.option("--key", help="With --state, the key file of the node to evaluate.  [default: node.key]")
 @click.option("--state", help="Evaluate the newest checkpoint in this folder. Without it, evaluate a new policy.")
-@click.option("--model", help="Evaluate this model, named as for `start`.  [default: seed]")
+@trained_model
+@asked_model
 @click.option("--prompts", type=click.IntRange(1), default=64, show_default=True, help="Held-out prompts per task.")
 @click.option("--samples", type=click.IntRange(1, 64), default=1, show_default=True, help="Completions per prompt.")
 @as_json
@@ -41,6 +43,8 @@ def eval_(config_file: Path | None, *, prompts: int, samples: int, json_output: 
 
     No round of the swarm ever assigns these prompts. They are the same for every node. Completions are sampled at
     temperature 1. More prompts narrow the intervals most; more samples per prompt reduce the sampling noise.
+
+    Give the same --model, --lora and --lora-layers as for `start`. With `auto` the model decides, as it does there.
     """
     config = load_config(config_file).overridden(options)
     manifest = load_manifest(config.swarm)
@@ -63,14 +67,13 @@ def eval_(config_file: Path | None, *, prompts: int, samples: int, json_output: 
 @click.command()
 @click.argument("output", type=click.Path(path_type=Path))
 @configured
-@click.option("--model", help="The model that the node trains, as for `start`.  [default: seed]")
-@click.option("--lora", type=int, metavar="RANK", help="As for `start`. Adapters are merged.  [default: 0]")
-@click.option("--dtype", type=click.Choice(["float32", "bfloat16"]), help="As for `start`.  [default: float32]")
+@trained_model
 @as_json
 def export(config: Config, output: Path, *, json_output: bool, **options: Any) -> None:
     """Write what a node has learnt to OUTPUT, a new folder in the format of Hugging Face.
 
     `export` takes the newest checkpoint. The node may be running; it writes a checkpoint every ten rounds.
+    Give the same --model, --lora and --lora-layers as for `start`; adapters are merged into the weights.
     AutoTokenizer and AutoModelForCausalLM load the folder. The README has three lines of code that give it a prompt.
     """
     config = config.overridden({**options, "device": "cpu"})

@@ -1,9 +1,11 @@
-"""Parameter type for numbers on the command line."""
+"""Parameter types for numbers on the command line."""
 
 from math import isfinite
 from typing import Any
 
 import click
+
+from sapo_node.sampling.mix import AUTO
 
 
 class Number(click.FloatRange):
@@ -15,3 +17,18 @@ class Number(click.FloatRange):
         if not isfinite(number):
             self.fail(f"{number} is not a finite number.", param, ctx)
         return number
+
+
+class WholeOrAuto(click.ParamType[int | str]):
+    """A whole number, or `auto`."""
+
+    name = "number|auto"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | str:
+        """Return the number, or AUTO. Fails with a usage error if the value is neither."""
+        if value == AUTO:
+            return AUTO
+        try:
+            return int(value)
+        except ValueError:
+            self.fail(f"{value!r} is neither a whole number nor `auto`", param, ctx)

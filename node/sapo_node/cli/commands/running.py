@@ -9,41 +9,26 @@ import trio
 
 from sapo_node.app.config import Config
 from sapo_node.app.running_node import RunningNode
+from sapo_node.cli.commands.model_options import asked_model, trained_model
+from sapo_node.cli.commands.numbers import WholeOrAuto
 from sapo_node.cli.commands.options import as_json, configured, fetch_model, networked, own_identity
 from sapo_node.cli.demo import run_demo
 from sapo_node.cli.live_view import LiveView, print_json_line
-from sapo_node.sampling.mix import AUTO
-
-
-class _External(click.ParamType[int | str]):
-    """A number of groups, or `auto`."""
-
-    name = "J|auto"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | str:
-        if value == AUTO:
-            return AUTO
-        try:
-            return int(value)
-        except ValueError:
-            self.fail(f"{value!r} is neither a whole number nor `auto`", param, ctx)
 
 
 @click.command()
 @configured
 @networked
 @click.option("--local", type=int, metavar="I", help="Local groups per round.  [default: 4]")
-@click.option("--external", type=_External(), help="Most external groups per round.  [default: auto]")
 @click.option(
-    "--model", help="A fetched model, a folder, a GGUF file or a hub name.  [default: seed, the policy in the package]"
+    "--external", type=WholeOrAuto(), metavar="J|auto", help="Most external groups per round.  [default: auto]"
 )
-@click.option("--lora", type=int, metavar="RANK", help="Train adapters of this rank only.  [default: 0, all weights]")
-@click.option("--dtype", type=click.Choice(["float32", "bfloat16"]), help="Compute in this.  [default: float32]")
+@trained_model
+@asked_model
 @click.option(
     "--device", type=click.Choice(["auto", "cpu", "cuda", "mps"]), help="Device to train on.  [default: auto]"
 )
 @click.option("--gradient-checkpointing", is_flag=True, default=None, help="Use less memory and more time.")
-@click.option("--max-tokens", type=int, metavar="N", help="Longest completion, in tokens.  [default: 80]")
 @click.option("--no-train", "train", flag_value=False, type=bool, default=None, help="Only verify and relay.")
 @click.option(
     "--dashboard", metavar="HOST:PORT", help="Serve the page there; `off` serves none.  [default: 127.0.0.1:0]"
@@ -58,11 +43,15 @@ def start(config: Config, *, rounds: int | None, passphrase: str | None, json_ou
     through --bootstrap. Without peers it learns alone. After Ctrl-C it finishes its round and stops; a second Ctrl-C
     stops it at once. Neither loses state.
 
+    With `auto` the model decides. The model in the package, and any below 50 M parameters, trains all weights and reads
+    no examples. A larger one trains adapters of rank 16 in the last third of its layers, and reads 3 worked examples
+    before each prompt. `sapo-node probe` measures whether a model can learn from a swarm.
+
     \b
     sapo-node start
     sapo-node start --key other.key --bootstrap /ip4/192.0.2.7/tcp/4001/p2p/12D3KooW...
     sapo-node start --model smollm2 --swarm smollm2-easy          after `sapo-node fetch smollm2`
-    sapo-node start --model Qwen/Qwen2.5-0.5B-Instruct --lora 16 --dtype bfloat16 --max-tokens 256
+    sapo-node start --model Qwen/Qwen2.5-0.5B-Instruct --examples 5
     sapo-node start --no-train --listen /ip4/0.0.0.0/tcp/4001     a relay for others
     """  # noqa: D301 - click reads the backspace
     config = config.overridden(options)
