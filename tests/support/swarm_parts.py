@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import trio
 
-from sapo_node.groups.messages import GroupReport, Refusal, Sampled, TrainGroup, TrainReport
+from sapo_node.groups.messages import GroupReport, Prompt, Refusal, Sampled, TrainGroup, TrainReport
 from sapo_node.verification.sandbox.messages import Scored, ScoreRequest
 from sapo_node.verification.tasks import build_task, score, task_digest
 from sapo_protocol import Manifest
@@ -60,12 +60,12 @@ class Oracle:
     answers: dict[str, str] = field(default_factory=dict)
 
     async def generate(
-        self, prompts: Sequence[str], *, completions: int, max_tokens: int, seed: int
+        self, prompts: Sequence[Prompt], *, completions: int, max_tokens: int, seed: int
     ) -> list[tuple[Sampled, ...]]:
         await trio.sleep(self.seconds)
         groups = []
         for prompt in prompts:
-            texts = [f"Let me see. <answer>{self._answer(prompt)}</answer>" for _ in range(completions)]
+            texts = [f"Let me see. <answer>{self._answer(prompt.text)}</answer>" for _ in range(completions)]
             groups.append(tuple(Sampled(text, "stop", (1, 2, 3)) for text in texts))
         return groups
 

@@ -70,10 +70,13 @@ def _of_model(model: str) -> Recipe:
     if model == "seed":
         return _SMALL
     # Imported here: it takes half a second, which a node with the seed policy need not wait.
-    from sapo_node.learner.folder import described, model_folder  # noqa: PLC0415
+    from sapo_node.learner.folder import ModelError, described, model_folder  # noqa: PLC0415
 
     folder = model_folder(model)
-    settings = described(folder)
+    try:
+        settings = described(folder)
+    except ModelError:
+        return _SMALL  # the folder has no settings, and the learner refuses it
     parameters = _parameters(folder, settings)
     layers = settings.get("num_hidden_layers")
     if parameters < SMALL or not isinstance(layers, int):
