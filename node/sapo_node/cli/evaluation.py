@@ -55,6 +55,8 @@ async def evaluate(
     If `folder` is None or has no checkpoint, evaluate the policy that a new node starts with.
     """
     async with read_only_learner(config, manifest, folder) as (learner, sandbox):
+        # The learner tells errors of its first request apart only after its step was read.
+        step = learner.step
         result = await measure(
             manifest,
             learner,
@@ -65,4 +67,4 @@ async def evaluate(
             examples=await build_examples(manifest, sandbox, recipe_of(config).examples),
             progress=progress,
         )
-        return result, learner.step
+        return result, step

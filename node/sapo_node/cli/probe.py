@@ -138,7 +138,8 @@ async def measured(
     progress: Callable[[str, int], None] = lambda *_: None,
 ) -> Probe:
     """Ask `prompts` held-out prompts of each task, then time a round of `groups` groups. The policy takes one step."""
-    completions = manifest.completions
+    # The learner tells errors of its first request apart only after its step was read.
+    completions, step = manifest.completions, policy.step + 1
     found = await measure(
         manifest,
         policy,
@@ -150,9 +151,8 @@ async def measured(
         progress=progress,
     )
     progress("a round", 0)
-    timed = await _timed_round(
-        policy, await _prompts(manifest, scorer, groups, examples), completions=completions, max_tokens=max_tokens
-    )
+    asked = await _prompts(manifest, scorer, groups, examples)
+    timed = await _timed_round(policy, asked, step=step, completions=completions, max_tokens=max_tokens)
     return Probe(prompts, completions, _tasks(found), timed)
 
 
@@ -176,7 +176,9 @@ async def _prompts(manifest: Manifest, scorer: Scorer, count: int, examples: Exa
     return [examples.prompt(spec.dataset, task.prompt) for (_, spec), task in zip(specs, built, strict=True) if task]
 
 
-async def _timed_round(policy: Policy, prompts: Sequence[Prompt], *, completions: int, max_tokens: int) -> RoundProbe:
+async def _timed_round(
+    policy: Policy, prompts: Sequence[Prompt], *, step: int, completions: int, max_tokens: int
+) -> RoundProbe:
     """Generate and train one round. Every second completion counts as correct, so that every group is trained on."""
     started = time.perf_counter()
     generated = await policy.generate(prompts, completions=completions, max_tokens=max_tokens, seed=0)
@@ -186,6 +188,6 @@ async def _timed_round(policy: Policy, prompts: Sequence[Prompt], *, completions
         TrainGroup("local", prompt.text, 1.0, shares, group, local_id(k), prompt.examples)
         for k, (prompt, group) in enumerate(zip(prompts, generated, strict=True))
     ]
-    await policy.train(policy.step + 1, groups, objective="positive-only")
+    await policy.train(step, groups, objective="positive-only")
     tokens = sum(len(each.tokens or ()) for group in generated for each in group)
     return RoundProbe(len(groups), tokens, between - started, time.perf_counter() - between)

@@ -41,7 +41,7 @@ def probe(config_file: Path | None, *, prompts: int, json_output: bool, **option
     It prints the memory that training needs and how long a round takes, says what to change if no task can be learnt,
     and ends with the command that starts a node. It keeps nothing. The exit code is 1 if no task can be learnt.
 
-    64 prompts of 6 tasks take a model of 135 M parameters about 5 minutes on 2 cores. 16 prompts give a first answer.
+    64 prompts of 6 tasks take a model of 135 M parameters about 8 minutes on 2 cores, and 16 prompts about 2 minutes.
 
     \b
     sapo-node probe --model smollm2 --swarm smollm2-easy --prompts 16
