@@ -12,7 +12,7 @@ from sapo_node.app.running_node import RunningNode
 from sapo_node.cli.commands.model_options import asked_model, trained_model
 from sapo_node.cli.commands.numbers import WholeOrAuto
 from sapo_node.cli.commands.options import as_json, configured, fetch_model, networked, own_identity
-from sapo_node.cli.demo import run_demo
+from sapo_node.cli.demo import Plan, run_demo
 from sapo_node.cli.live_view import LiveView, print_json_line
 
 
@@ -64,10 +64,14 @@ def start(config: Config, *, rounds: int | None, passphrase: str | None, json_ou
 
 
 @click.command()
-@click.option("--rounds", type=click.IntRange(1), default=120, show_default=True, help="Rounds of each honest node.")
-@click.option("--prompts", type=click.IntRange(1), default=32, show_default=True, help="Held-out prompts per task.")
+@click.option("--model", help="The model of the honest nodes, named as for `start`.  [default: seed]")
+@click.option("--swarm", help="The tasks of this swarm.  [default: starter; smollm2-easy with another --model]")
+@click.option("--rounds", type=click.IntRange(1), help="Rounds of each honest node.  [default: 120; 10 with --model]")
+@click.option(
+    "--prompts", type=click.IntRange(1), help="Held-out prompts per task.  [default: 32; 16 with another --model]"
+)
 @as_json
-def demo(*, rounds: int, prompts: int, json_output: bool) -> None:
+def demo(*, model: str | None, swarm: str | None, rounds: int | None, prompts: int | None, json_output: bool) -> None:
     """Run a swarm on this machine: three honest nodes, and 64 malicious keys behind one link.
 
     The processes connect over libp2p on loopback. No honest node names another in `trusted`: all peers are strangers
@@ -77,5 +81,14 @@ def demo(*, rounds: int, prompts: int, json_output: bool) -> None:
     keys it has banned, and how many of their tokens it trained on. Below the table stands how many rounds and seconds
     after contact the honest nodes first trained on external groups. At the end the demo prints the held-out pass@1
     of the honest nodes before and after, and how many messages and groups were left out for which reason.
-    """
-    run_demo(rounds=rounds, prompts=prompts, json_output=json_output)
+
+    With --model the honest nodes train that model, three copies at once. smollm2 takes about 2 GB of memory for each
+    copy. On two cores the demo then takes about ten minutes. Ten rounds show the exchange; to see it learn, give 50.
+
+    \b
+    sapo-node demo
+    sapo-node demo --model smollm2                 after `sapo-node fetch smollm2`
+    """  # noqa: D301 - click reads the backspace
+    plan = Plan.of(model, swarm, rounds, prompts)
+    fetch_model(Config(model=plan.model))
+    run_demo(plan, json_output=json_output)
