@@ -205,6 +205,17 @@ contribute {fresh} --terminal               | 1 | --terminal needs a terminal
 # demo
 demo --rounds 0                             | 2 | --rounds & x>=1
 demo --prompts 0                          | 2 | --prompts & x>=1
+demo --model gpt2                           | 1 | gpt2 & owner/name|[a-z-]+/gpt2
+demo --swarm nowhere                        | 1 | no manifest 'nowhere'
+
+# probe
+probe --prompts 0                           | 2 | --prompts & x>=1
+probe --model gpt2                          | 1 | gpt2 & owner/name|[a-z-]+/gpt2
+probe --model mixed                         | 1 | mixed & no usable causal language model
+probe --examples 9                          | 1 | examples is 9 & from 0 to 8
+probe --swarm nowhere                       | 1 | no manifest 'nowhere'
+probe --swarm manifests/plugin.toml         | 1 | task & another package defines & install
+probe --prompts 1 --max-tokens 60000        | 1 | 60000 new ones exceed & fewer --examples or --max-tokens
 
 # status, peers, why
 peers 12D3KooWnobody                        | 1 | 12D3KooWnobody & sapo-node peers
@@ -239,6 +250,7 @@ verify noise --evidence                     | 1 | proves nothing
 eval --prompts 0                          | 2 | --prompts & x>=1
 eval --samples 65                           | 2 | --samples & 1<=x<=64
 eval --examples -1                          | 1 | examples is -1 & from 0 to 8
+eval --prompts 1 --max-tokens 60000         | 1 | 60000 new ones exceed
 eval --max-tokens 1.5                       | 2 | --max-tokens & neither a whole number nor `auto`
 eval --state missing                        | 1 | {no-state} missing & sapo-node start
 export                                      | 2 | missing argument 'OUTPUT'
