@@ -26,8 +26,8 @@ class CutOff(Oracle):
         groups = await super().generate(prompts, **settings)
         return [tuple(replace(each, finish="length") for each in group) for group in groups]
 
-    async def train(self, step, groups, **settings):
-        return replace(await super().train(step, groups, **settings), truncated=1.0)
+    async def train(self, *request, **settings):
+        return replace(await super().train(*request, **settings), truncated=1.0)
 
 
 @pytest.fixture
