@@ -24,6 +24,7 @@ COMMANDS = [
     "keygen",
     "status",
     "peers",
+    "probe",
     "eval",
     "config",
     "verify",

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from processes import sapo_node
+from tiny_models import write_model
 
 
 @pytest.mark.slow
@@ -25,3 +26,15 @@ def test_honest_strangers_learn_from_each_other_and_train_on_nothing_of_64_malic
     assert "healthy" not in malicious["states"]
     assert summary["accepted"] > 0
     assert summary["refused"]["false claim"] > 0
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_the_demo_plays_with_a_model_of_the_user(tmp_path):
+    model = write_model(tmp_path / "tiny", "llama")
+    done = sapo_node("demo", "--model", model, "--rounds", 2, "--prompts", 1, "--json", timeout=580)
+    assert done.returncode == 0, done.stderr
+    assert "evaluating the untrained model" in done.stderr
+    summary = json.loads(done.stdout.splitlines()[-1])
+    assert [node["heldout_after"] for node in summary["honest"]] == [0, 0, 0], "it knows nothing, and learns nothing"
+    assert summary["malicious"]["trained_tokens"] == 0

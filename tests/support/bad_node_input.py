@@ -164,6 +164,10 @@ start {fresh} --local four                  | 2 | --local & 'four' is not a vali
 start {fresh} --external 257                | 1 | external is 257 & from 0 to 256
 start {fresh} --external many               | 2 | --external & neither a whole number nor `auto`
 start {fresh} --max-tokens 0                | 1 | max_tokens is 0 & from 1
+start {fresh} --examples 9                  | 1 | examples is 9 & from 0 to 8
+start {fresh} --examples few                | 2 | --examples & neither a whole number nor `auto`
+start {fresh} --lora-layers -1              | 1 | lora_layers is -1 & from 0 to 1024
+start {fresh} --thinking hard               | 2 | unexpected extra argument & hard
 start {fresh} --rounds 0                    | 2 | --rounds & 0 is not in the range
 start {fresh} --dtype float16               | 2 | --dtype & bfloat16
 start {fresh} --device gpu                  | 2 | --device & cuda
@@ -201,6 +205,17 @@ contribute {fresh} --terminal               | 1 | --terminal needs a terminal
 # demo
 demo --rounds 0                             | 2 | --rounds & x>=1
 demo --prompts 0                          | 2 | --prompts & x>=1
+demo --model gpt2                           | 1 | gpt2 & owner/name|[a-z-]+/gpt2
+demo --swarm nowhere                        | 1 | no manifest 'nowhere'
+
+# probe
+probe --prompts 0                           | 2 | --prompts & x>=1
+probe --model gpt2                          | 1 | gpt2 & owner/name|[a-z-]+/gpt2
+probe --model mixed                         | 1 | mixed & no usable causal language model
+probe --examples 9                          | 1 | examples is 9 & from 0 to 8
+probe --swarm nowhere                       | 1 | no manifest 'nowhere'
+probe --swarm manifests/plugin.toml         | 1 | task & another package defines & install
+probe --prompts 1 --max-tokens 60000        | 1 | 60000 new ones exceed & fewer --examples or --max-tokens
 
 # status, peers, why
 peers 12D3KooWnobody                        | 1 | 12D3KooWnobody & sapo-node peers
@@ -234,11 +249,15 @@ verify noise --evidence                     | 1 | proves nothing
 # eval, export
 eval --prompts 0                          | 2 | --prompts & x>=1
 eval --samples 65                           | 2 | --samples & 1<=x<=64
+eval --examples -1                          | 1 | examples is -1 & from 0 to 8
+eval --prompts 1 --max-tokens 60000         | 1 | 60000 new ones exceed
+eval --max-tokens 1.5                       | 2 | --max-tokens & neither a whole number nor `auto`
 eval --state missing                        | 1 | {no-state} missing & sapo-node start
 export                                      | 2 | missing argument 'OUTPUT'
 export place                                | 1 | place exists & name a new folder
 export new/x --state missing                | 1 | {no-state} missing & sapo-node start
-export new/x --lora nope                    | 2 | --lora & 'nope' is not a valid integer
+export new/x --lora nope                    | 2 | --lora & 'nope' is neither a whole number nor `auto`
+export new/x --lora-layers 2000             | 1 | lora_layers is 2000 & from 0 to 1024
 export new/x --dtype float64                | 2 | --dtype & bfloat16
 
 # backup

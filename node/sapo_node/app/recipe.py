@@ -2,7 +2,7 @@
 
 | model                | trained              | rate | format              | tokens | examples |
 |----------------------|----------------------|------|---------------------|--------|----------|
-| seed, or below SMALL | all weights          | 1e-4 | float32             | 80     | 0        |
+| seed, or below SMALL | all weights          | 2e-4 | float32             | 80     | 0        |
 | below MEDIUM         | LoRA, a third of it  | 2e-4 | bfloat16, if native | 32     | 3        |
 | larger               | LoRA, a third of it  | 1e-4 | bfloat16, if native | 256    | 3        |
 
@@ -41,7 +41,7 @@ class Recipe:
     examples: int
 
 
-_SMALL = Recipe(lora=0, lora_layers=0, learning_rate=1e-4, dtype="float32", max_tokens=80, examples=0)
+_SMALL = Recipe(lora=0, lora_layers=0, learning_rate=2e-4, dtype="float32", max_tokens=80, examples=0)
 
 
 def recipe_of(config: Config) -> Recipe:
@@ -70,10 +70,13 @@ def _of_model(model: str) -> Recipe:
     if model == "seed":
         return _SMALL
     # Imported here: it takes half a second, which a node with the seed policy need not wait.
-    from sapo_node.learner.folder import described, model_folder  # noqa: PLC0415
+    from sapo_node.learner.folder import ModelError, described, model_folder  # noqa: PLC0415
 
     folder = model_folder(model)
-    settings = described(folder)
+    try:
+        settings = described(folder)
+    except ModelError:
+        return _SMALL  # the folder has no settings, and the learner refuses it
     parameters = _parameters(folder, settings)
     layers = settings.get("num_hidden_layers")
     if parameters < SMALL or not isinstance(layers, int):

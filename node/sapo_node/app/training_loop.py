@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable
 
+from sapo_node.app.learning_signal import LearningSignal
 from sapo_node.app.node import Node
 from sapo_node.app.recipe import recipe_of
 from sapo_node.processes.worker import WorkerFailed
@@ -37,6 +38,7 @@ class TrainingLoop:
         self._trainer = trainer
         self._contribution = contribution
         self._on_phase = on_phase
+        self._signal = LearningSignal(node.config)
 
     async def run(self, rounds: int | None, on_round: Callable[[RoundReport], None]) -> None:
         """Play so many rounds, or until the node is to stop; then write a checkpoint.
@@ -64,6 +66,7 @@ class TrainingLoop:
             failed = 0
             played += 1
             node.tally.played(report)
+            self._signal.played(report)
             on_round(report)
             await self._evaluate(report.step)
         await self._trainer.checkpoint()

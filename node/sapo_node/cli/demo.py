@@ -5,11 +5,13 @@ and MALICIOUS_KEYS signing keys.
 """
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -20,6 +22,8 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from sapo_node.app.advice import EASY_SWARM
+from sapo_node.app.config import Config
 from sapo_node.cli.demo_summary import (
     BANNED,
     Json,
@@ -37,28 +41,67 @@ from sapo_protocol import LocalError, load_manifest, render_manifest
 HONEST, MALICIOUS_KEYS = 3, 64
 EPOCH_SECONDS, MAX_ROUNDS = 20, 240
 """Seconds of an epoch, and its most rounds. Epochs are short so that peers can become healthy within minutes."""
-_START_SECONDS = 120.0
+MODEL_EPOCH_SECONDS = 180
+"""Seconds of an epoch with another model than that of the package. Peers take rollouts of this epoch and the last, and
+a round takes half a minute on two cores."""
+SEED = "seed"
+_START_SECONDS = 300.0
+"""Seconds within which nodes that start at the same time must have loaded their models."""
 _FIGURES = ("external\ngroups", "external\ntokens", "left\nout", "malicious\nkeys banned", "malicious\ntokens")
 """Columns of the table: what a node trained on, what it did not, and what the malicious keys came to."""
 _MALICIOUS_SECONDS = 2.0
 """Seconds between two messages of the band."""
 
 
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What the honest nodes train, and for how long."""
+
+    model: str
+    swarm: str
+    rounds: int
+    """Of each honest node, in the complete swarm."""
+    prompts: int
+    """Held-out prompts per task of each evaluation."""
+
+    @classmethod
+    def of(cls, model: str | None, swarm: str | None, rounds: int | None, prompts: int | None) -> "Plan":
+        """Return a plan. What is None depends on the model: a round of a large one takes many times longer."""
+        if (model or SEED) == SEED:
+            return cls(SEED, swarm or Config().swarm, rounds or 120, prompts or 32)
+        return cls(model or SEED, swarm or EASY_SWARM, rounds or 10, prompts or 16)
+
+    @property
+    def epoch_seconds(self) -> int:
+        """Seconds of an epoch of the swarm."""
+        return EPOCH_SECONDS if self.model == SEED else MODEL_EPOCH_SECONDS
+
+    @property
+    def config(self) -> str:
+        """Settings of the honest nodes as TOML. A large model is evaluated only at the end, and the nodes share the
+        cores.
+        """
+        if self.model == SEED:
+            return ""
+        return f"eval_every = 0\nthreads = {max(1, (os.cpu_count() or 1) // HONEST)}\n"
+
+
 class Demo:
     """Runs the swarm and collects the JSON lines of its nodes."""
 
-    def __init__(self, folder: Path, *, rounds: int, prompts: int, console: Console) -> None:
+    def __init__(self, folder: Path, plan: Plan, *, console: Console) -> None:
         self._folder = folder
-        self._rounds = rounds
-        self._prompts = prompts
+        self._plan = plan
+        self._rounds = plan.rounds
         self._console = console
         self._swarm = folder / "demo.toml"
+        self._config = folder / "config.toml"
         self._log = (folder / "log").open("a+")
-        starter = load_manifest("starter")
-        demo = starter.restarted(
-            name="demo", genesis=int(time.time()), epoch_seconds=EPOCH_SECONDS, max_rounds=MAX_ROUNDS
+        demo = load_manifest(plan.swarm).restarted(
+            name="demo", genesis=int(time.time()), epoch_seconds=plan.epoch_seconds, max_rounds=MAX_ROUNDS
         )
         self._swarm.write_text(render_manifest(demo))
+        self._config.write_text(plan.config)
         self.members: list[Member] = []
         self.band: list[str] = []
         """Peer ids of the malicious keys."""
@@ -76,7 +119,7 @@ class Demo:
                     await member.process.wait()
                 live.update(self._table())
             nursery.cancel_scope.cancel()
-        # The seed policy is evaluated last: who starts the demo sees nodes learn, and does not wait for figures first.
+        # The untrained model is evaluated last, so that the nodes of the demo begin to learn at once.
         after = {member.name: await self._evaluate(member) for member in self.members}
         return summarise(self.members, self.band, await self._evaluate(None), after)
 
@@ -144,8 +187,12 @@ class Demo:
     def _command(self, name: str, folder: Path) -> list[str]:
         return [
             *(sys.executable, "-m", "sapo_node", name),
-            *("--swarm", str(self._swarm), "--key", str(folder / "node.key"), "--state", str(folder)),
+            *self._settings(),
+            *("--key", str(folder / "node.key"), "--state", str(folder)),
         ]
+
+    def _settings(self) -> list[str]:
+        return ["--config", str(self._config), "--swarm", str(self._swarm), "--model", self._plan.model]
 
     async def _listen(self, member: Member) -> None:
         """Read the JSON lines of one node."""
@@ -197,13 +244,13 @@ class Demo:
 
     async def _evaluate(self, member: Member | None) -> Json:
         """Measure held-out pass@1 with the command `sapo-node eval`."""
-        what = member.name if member else "the seed policy"
+        what = member.name if member else "the untrained model"
         self._console.print(f"evaluating {what} on held-out prompts …", style="dim")
         if member:
             command = self._command("eval", member.folder)
         else:
-            command = [sys.executable, "-m", "sapo_node", "eval", "--swarm", str(self._swarm)]
-        command += ["--prompts", str(self._prompts), "--json"]
+            command = [sys.executable, "-m", "sapo_node", "eval", *self._settings()]
+        command += ["--prompts", str(self._plan.prompts), "--json"]
         done = await trio.run_process(command, capture_stdout=True, check=False)
         if done.returncode:
             raise LocalError(f"{what} could not be evaluated; the line above says why")
@@ -211,11 +258,11 @@ class Demo:
         return result
 
 
-def run_demo(*, rounds: int, prompts: int, json_output: bool) -> None:
+def run_demo(plan: Plan, *, json_output: bool) -> None:
     """Run the demo. With `json_output` the last line on stdout is the summary as JSON."""
     console = Console(stderr=json_output)
     with tempfile.TemporaryDirectory(prefix="sapo-demo-") as folder:
-        demo = Demo(Path(folder), rounds=rounds, prompts=prompts, console=console)
+        demo = Demo(Path(folder), plan, console=console)
         summary = trio.run(demo.run)
     print_summary(summary, console)
     if json_output:

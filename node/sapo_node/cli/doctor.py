@@ -19,6 +19,7 @@ from sapo_node.app.learner_options import learner_options
 from sapo_node.app.state import StateFolder, is_running, read_database, state_folder
 from sapo_node.cli.doctor_network import check_addresses, check_bootstrap
 from sapo_node.cli.findings import Finding, State, bad, doubtful, good
+from sapo_node.learner.client import require_installed
 from sapo_node.storage.keys import Identity, PassphraseNeeded, load_key
 from sapo_node.verification.compatibility import require_catalogue
 from sapo_node.verification.sandbox import Sandbox
@@ -150,10 +151,14 @@ def _learner(config: Config, manifest: Manifest) -> tuple[Finding, ...]:
     A child process imports torch, which takes a second and much memory.
     """
     try:
-        options = learner_options(config, manifest, StateFolder(Path(config.state)))
+        require_installed()
     except LocalError as error:
         return (doubtful("learner", str(error), "without it the node can relay and contribute, but not train"),)
-    script = [sys.executable, "-c", _ASK_LEARNER, *([json.dumps(asdict(options))] if config.train else [])]
+    try:
+        asked = _model_options(config, manifest) if config.train else []
+    except LocalError as error:
+        return (bad("model", error),)
+    script = [sys.executable, "-c", _ASK_LEARNER, *asked]
     try:
         done = subprocess.run(script, capture_output=True, text=True, check=False, timeout=LEARNER_SECONDS)
         told, why = done.stdout, (done.stderr.strip().splitlines() or ["it died"])[-1]
@@ -168,6 +173,11 @@ def _learner(config: Config, manifest: Manifest) -> tuple[Finding, ...]:
         return (learner,)
     is_usable, text = answers[1] if answers[1:] else (False, f"{config.model} cannot be loaded: {why}")
     return learner, good("model", text) if is_usable else bad("model", LocalError(text))
+
+
+def _model_options(config: Config, manifest: Manifest) -> list[str]:
+    """Return the options of the learner as JSON. Raises LocalError if there is no such model."""
+    return [json.dumps(asdict(learner_options(config, manifest, StateFolder(Path(config.state)))))]
 
 
 async def _sandbox(manifest: Manifest) -> AsyncIterator[Finding]:

@@ -1,7 +1,8 @@
 """Evaluates a policy from the command line. Starts a learner and a sandbox, but no network."""
 
 import tempfile
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,9 +14,31 @@ from sapo_node.app.recipe import recipe_of
 from sapo_node.app.state import StateFolder
 from sapo_node.learner.client import Learner
 from sapo_node.training.evaluation import HeldOut, measure
+from sapo_node.verification.compatibility import require_catalogue
 from sapo_node.verification.examples import build_examples
 from sapo_node.verification.sandbox import Sandbox
 from sapo_protocol import Manifest
+
+
+@asynccontextmanager
+async def read_only_learner(
+    config: Config, manifest: Manifest, folder: StateFolder | None
+) -> AsyncIterator[tuple[Learner, Sandbox]]:
+    """Run a learner with the newest checkpoint in `folder`, and a sandbox. The learner writes no file.
+
+    If `folder` is None or has no checkpoint, the policy is that which a new node starts with. Raises LocalError if a
+    task of the swarm cannot be built here.
+    """
+    with tempfile.TemporaryDirectory() as empty:
+        options = learner_options(config, manifest, folder or StateFolder(Path(empty)))
+        learner = Learner(replace(options, read_only=True))
+        sandbox = Sandbox()
+        async with trio.open_nursery() as nursery:
+            await nursery.start(sandbox.run)
+            await require_catalogue(manifest, sandbox)
+            await nursery.start(learner.run)
+            yield learner, sandbox
+            nursery.cancel_scope.cancel()
 
 
 async def evaluate(
@@ -31,23 +54,17 @@ async def evaluate(
 
     If `folder` is None or has no checkpoint, evaluate the policy that a new node starts with.
     """
-    with tempfile.TemporaryDirectory() as empty:
-        options = learner_options(config, manifest, folder or StateFolder(Path(empty)))
-        learner = Learner(replace(options, read_only=True))
-        sandbox = Sandbox()
-        async with trio.open_nursery() as nursery:
-            await nursery.start(sandbox.run)
-            await nursery.start(learner.run)
-            result = await measure(
-                manifest,
-                learner,
-                sandbox,
-                prompts=prompts,
-                samples=samples,
-                max_tokens=recipe_of(config).max_tokens,
-                examples=await build_examples(manifest, sandbox, recipe_of(config).examples),
-                progress=progress,
-            )
-            step = learner.step
-            nursery.cancel_scope.cancel()
-    return result, step
+    async with read_only_learner(config, manifest, folder) as (learner, sandbox):
+        # The learner tells errors of its first request apart only after its step was read.
+        step = learner.step
+        result = await measure(
+            manifest,
+            learner,
+            sandbox,
+            prompts=prompts,
+            samples=samples,
+            max_tokens=recipe_of(config).max_tokens,
+            examples=await build_examples(manifest, sandbox, recipe_of(config).examples),
+            progress=progress,
+        )
+        return result, step

@@ -18,6 +18,7 @@ _MODULES = {
     "peers": "looking",
     "why": "looking",
     "doctor": "checking",
+    "probe": "probing",
     "eval": "measuring",
     "export": "measuring",
     "backup": "keeping",

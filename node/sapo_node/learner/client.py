@@ -132,6 +132,8 @@ class Learner:
         self._step = from_json(Restored, await self._ask(request, RESTORE_DEADLINE)).step
 
     async def _ask(self, request: dict[str, Any], deadline: float) -> Mapping[str, Any]:
+        if self._seen is None:
+            self._notice_restart()
         asked = self._seen
         reply: Mapping[str, Any] = await self._worker.request(request, deadline=deadline)
         self._notice_restart()

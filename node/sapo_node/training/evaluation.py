@@ -3,7 +3,7 @@
 import hashlib
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from sapo_node.groups.prompt import NO_EXAMPLES, Examples
@@ -16,7 +16,7 @@ from sapo_protocol.cbor import encode
 
 HELDOUT_DOMAIN = "sapo/heldout/1"
 _HELDOUT_SEEDS = 2**30
-_CHUNK = 16
+_CHUNK = 64
 """Answers per request to the learner, or one question's, so that progress shows and memory stays small."""
 
 
@@ -28,6 +28,8 @@ class HeldOut:
     """Per question."""
     right: dict[str, tuple[int, ...]]
     """By task, one number for each of its questions."""
+    truncated: dict[str, int] = field(default_factory=dict)
+    """By task, the number of completions that were cut at the limit."""
 
     @property
     def per_task(self) -> dict[str, Interval]:
@@ -74,10 +76,11 @@ async def measure(
     hears the task and how many more of its questions are done.
     """
     rng = random.Random(0)  # noqa: S311 - sampling noise shared by all who measure, not a secret
-    right = {}
+    right, truncated = {}, {}
     for spec in manifest.tasks:
         seeds = [heldout_seed(manifest, spec, number) for number in range(prompts)]
         counts: list[int] = []
+        cut = 0
         at_once = max(1, _CHUNK // samples)
         for start in range(0, prompts, at_once):
             chunk = seeds[start : start + at_once]
@@ -94,7 +97,9 @@ async def measure(
                     for seed, group in zip(chunk, answers, strict=True)
                 ]
             )
+            cut += sum(each.finish == "length" for group in answers for each in group)
             counts += [sum(each.rewards) if each is not None else 0 for each in scored]
             progress(spec.dataset, len(chunk))
         right[spec.dataset] = tuple(counts)
-    return HeldOut(samples, right)
+        truncated[spec.dataset] = cut
+    return HeldOut(samples, right, truncated)

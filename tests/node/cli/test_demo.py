@@ -3,7 +3,8 @@
 import pytest
 from rich.console import Console
 
-from sapo_node.cli.demo import Demo
+from sapo_node.app.config import Config, load_config
+from sapo_node.cli.demo import Demo, Plan
 from sapo_node.cli.demo_summary import (
     FirstExternal,
     Member,
@@ -40,7 +41,7 @@ def member(number, *, at, rounds=(), peers=(), **facts):
 def shown(folder, *members, rounds):
     """The table of a demo with these nodes."""
     console = Console(width=200)
-    demo = Demo(folder, rounds=rounds, prompts=1, console=console)
+    demo = Demo(folder, Plan("seed", "starter", rounds, 1), console=console)
     demo.members, demo.band = list(members), BAND
     with console.capture() as capture:
         console.print(demo._table())
@@ -113,3 +114,23 @@ def test_the_summary_says_what_strangers_and_malicious_keys_came_to():
     assert "1 of 2 honest nodes" in text
     assert "0% to 30% of the tokens trained on" in text
     assert "3 malicious keys: 1 banned, 2 untrusted; 10 of their tokens trained on" in text
+
+
+def test_a_large_model_gets_fewer_rounds_longer_epochs_and_tasks_that_it_can_learn():
+    seed, large = Plan.of(None, None, None, None), Plan.of("smollm2", None, None, None)
+    assert (seed.model, seed.swarm, large.swarm) == ("seed", "starter", "smollm2-easy")
+    assert (large.rounds, large.prompts) < (seed.rounds, seed.prompts)
+    assert large.epoch_seconds > seed.epoch_seconds
+
+
+def test_what_the_user_gives_goes_before_what_the_model_decides():
+    assert Plan.of("smollm2", "starter", 3, 2) == Plan("smollm2", "starter", 3, 2)
+    assert Plan.of("seed", "interop", None, None).swarm == "interop"
+
+
+@pytest.mark.parametrize("model", ["seed", "smollm2"])
+def test_the_nodes_take_the_configuration_of_the_demo(tmp_path, model):
+    Demo(tmp_path, Plan.of(model, "starter", 1, 1), console=Console())
+    config = load_config(tmp_path / "config.toml")
+    assert (config == Config()) == (model == "seed")
+    assert config.eval_every == (0 if model == "smollm2" else Config().eval_every)

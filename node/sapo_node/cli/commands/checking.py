@@ -9,6 +9,7 @@ import trio
 from rich.text import Text
 
 from sapo_node.app.config import Config
+from sapo_node.cli.commands.model_options import trained_model
 from sapo_node.cli.commands.options import as_json, configured, networked
 from sapo_node.cli.doctor import examine
 from sapo_node.cli.findings import Finding, State
@@ -18,9 +19,7 @@ from sapo_node.cli.terminal import Terminal
 @click.command()
 @configured
 @networked
-@click.option("--model", help="As for `start`.  [default: seed]")
-@click.option("--lora", type=int, metavar="RANK", help="As for `start`.  [default: 0]")
-@click.option("--dtype", type=click.Choice(["float32", "bfloat16"]), help="As for `start`.  [default: float32]")
+@trained_model
 @as_json
 def doctor(config: Config, *, json_output: bool, **options: Any) -> None:
     """Check everything that a node needs on this machine. Print what is wrong and what to do.
@@ -31,7 +30,7 @@ def doctor(config: Config, *, json_output: bool, **options: Any) -> None:
 
     \b
     sapo-node doctor
-    sapo-node doctor --model Qwen/Qwen2.5-0.5B-Instruct --lora 16
+    sapo-node doctor --model Qwen/Qwen2.5-0.5B-Instruct
     sapo-node doctor --bootstrap /ip4/192.0.2.7/tcp/4001/p2p/12D3KooW...
     """  # noqa: D301 - click reads the backspace
     options.pop("passphrase")

@@ -15,6 +15,7 @@ from rich.table import Table
 
 from sapo_node.app.config import Config, load_config
 from sapo_node.app.learner_options import learner_options
+from sapo_node.cli.commands.model_options import asked_model, trained_model
 from sapo_node.cli.commands.options import as_json, configured, fetch_model, folder_of, stderr
 from sapo_node.cli.evaluation import evaluate
 from sapo_node.cli.terminal import Terminal
@@ -34,7 +35,8 @@ _BAR = 20
 @click.option(
     "--state", help="Evaluate the averaged weights of the newest checkpoint. Without it, evaluate a new policy."
 )
-@click.option("--model", help="Evaluate this model, named as for `start`.  [default: seed]")
+@trained_model
+@asked_model
 @click.option("--prompts", type=click.IntRange(1), default=64, show_default=True, help="Held-out prompts per task.")
 @click.option("--samples", type=click.IntRange(1, 64), default=1, show_default=True, help="Completions per prompt.")
 @as_json
@@ -43,6 +45,8 @@ def eval_(config_file: Path | None, *, prompts: int, samples: int, json_output: 
 
     No round of the swarm ever assigns these prompts. They are the same for every node. Completions are sampled at
     temperature 1. More prompts narrow the intervals most; more samples per prompt reduce the sampling noise.
+
+    Give the same --model, --lora and --lora-layers as for `start`. With `auto` the model decides, as it does there.
     """
     config = load_config(config_file).overridden(options)
     manifest = load_manifest(config.swarm)
@@ -65,9 +69,7 @@ def eval_(config_file: Path | None, *, prompts: int, samples: int, json_output: 
 @click.command()
 @click.argument("output", type=click.Path(path_type=Path))
 @configured
-@click.option("--model", help="The model that the node trains, as for `start`.  [default: seed]")
-@click.option("--lora", type=int, metavar="RANK", help="As for `start`. Adapters are merged.  [default: 0]")
-@click.option("--dtype", type=click.Choice(["float32", "bfloat16"]), help="As for `start`.  [default: float32]")
+@trained_model
 @click.option("--best", is_flag=True, help="Take the weights of the best evaluation on held-out prompts.")
 @as_json
 def export(config: Config, output: Path, *, best: bool, json_output: bool, **options: Any) -> None:
@@ -76,6 +78,7 @@ def export(config: Config, output: Path, *, best: bool, json_output: bool, **opt
     `export` takes the averaged weights of the newest checkpoint. With --best it takes those of the evaluation with the
     highest held-out pass@1, which may be of an earlier round. The node may be running; it writes a checkpoint every ten
     rounds, and evaluates every fifty.
+    Give the same --model, --lora and --lora-layers as for `start`; adapters are merged into the weights.
     AutoTokenizer and AutoModelForCausalLM load the folder. The README has three lines of code that give it a prompt.
     """
     config = config.overridden({**options, "device": "cpu"})

@@ -9,45 +9,32 @@ import trio
 
 from sapo_node.app.config import Config
 from sapo_node.app.running_node import RunningNode
+from sapo_node.cli.commands.model_options import asked_model, trained_model
+from sapo_node.cli.commands.numbers import NumberOrAuto, WholeOrAuto
 from sapo_node.cli.commands.options import as_json, configured, fetch_model, networked, own_identity
-from sapo_node.cli.demo import run_demo
+from sapo_node.cli.demo import Plan, run_demo
 from sapo_node.cli.live_view import LiveView, print_json_line
-from sapo_node.sampling.mix import AUTO
-
-
-class _External(click.ParamType[int | str]):
-    """A number of groups, or `auto`."""
-
-    name = "J|auto"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | str:
-        if value == AUTO:
-            return AUTO
-        try:
-            return int(value)
-        except ValueError:
-            self.fail(f"{value!r} is neither a whole number nor `auto`", param, ctx)
 
 
 @click.command()
 @configured
 @networked
 @click.option("--local", type=int, metavar="I", help="Local groups per round.  [default: 4]")
-@click.option("--external", type=_External(), help="Most external groups per round.  [default: auto]")
 @click.option(
-    "--model", help="A fetched model, a folder, a GGUF file or a hub name.  [default: seed, the policy in the package]"
+    "--external", type=WholeOrAuto(), metavar="J|auto", help="Most external groups per round.  [default: auto]"
 )
-@click.option("--lora", type=int, metavar="RANK", help="Train adapters of this rank only.  [default: 0, all weights]")
-@click.option("--dtype", type=click.Choice(["float32", "bfloat16"]), help="Compute in this.  [default: float32]")
+@trained_model
+@asked_model
 @click.option(
     "--device", type=click.Choice(["auto", "cpu", "cuda", "mps"]), help="Device to train on.  [default: auto]"
 )
 @click.option("--gradient-checkpointing", is_flag=True, default=None, help="Use less memory and more time.")
-@click.option("--learning-rate", type=float, metavar="RATE", help="Adam's learning rate.  [default: 1e-4]")
+@click.option(
+    "--learning-rate", type=NumberOrAuto(), metavar="RATE|auto", help="Adam's learning rate.  [default: auto]"
+)
 @click.option(
     "--decay-rounds", type=int, metavar="N", help="Rounds until the rate is half of that.  [default: 100; 0: never]"
 )
-@click.option("--max-tokens", type=int, metavar="N", help="Longest completion, in tokens.  [default: 80]")
 @click.option("--no-train", "train", flag_value=False, type=bool, default=None, help="Only verify and relay.")
 @click.option(
     "--dashboard", metavar="HOST:PORT", help="Serve the page there; `off` serves none.  [default: 127.0.0.1:0]"
@@ -62,11 +49,15 @@ def start(config: Config, *, rounds: int | None, passphrase: str | None, json_ou
     through --bootstrap. Without peers it learns alone. After Ctrl-C it finishes its round and stops; a second Ctrl-C
     stops it at once. Neither loses state.
 
+    With `auto` the model decides. The model in the package, and any below 50 M parameters, trains all weights and reads
+    no examples. A larger one trains adapters of rank 16 in the last third of its layers, and reads 3 worked examples
+    before each prompt. `sapo-node probe` measures whether a model can learn from a swarm.
+
     \b
     sapo-node start
     sapo-node start --key other.key --bootstrap /ip4/192.0.2.7/tcp/4001/p2p/12D3KooW...
     sapo-node start --model smollm2 --swarm smollm2-easy          after `sapo-node fetch smollm2`
-    sapo-node start --model Qwen/Qwen2.5-0.5B-Instruct --lora 16 --dtype bfloat16 --max-tokens 256
+    sapo-node start --model Qwen/Qwen2.5-0.5B-Instruct --examples 5
     sapo-node start --no-train --listen /ip4/0.0.0.0/tcp/4001     a relay for others
     """  # noqa: D301 - click reads the backspace
     config = config.overridden(options)
@@ -79,10 +70,14 @@ def start(config: Config, *, rounds: int | None, passphrase: str | None, json_ou
 
 
 @click.command()
-@click.option("--rounds", type=click.IntRange(1), default=120, show_default=True, help="Rounds of each honest node.")
-@click.option("--prompts", type=click.IntRange(1), default=32, show_default=True, help="Held-out prompts per task.")
+@click.option("--model", help="The model of the honest nodes, named as for `start`.  [default: seed]")
+@click.option("--swarm", help="The tasks of this swarm.  [default: starter; smollm2-easy with another --model]")
+@click.option("--rounds", type=click.IntRange(1), help="Rounds of each honest node.  [default: 120; 10 with --model]")
+@click.option(
+    "--prompts", type=click.IntRange(1), help="Held-out prompts per task.  [default: 32; 16 with another --model]"
+)
 @as_json
-def demo(*, rounds: int, prompts: int, json_output: bool) -> None:
+def demo(*, model: str | None, swarm: str | None, rounds: int | None, prompts: int | None, json_output: bool) -> None:
     """Run a swarm on this machine: three honest nodes, and 64 malicious keys behind one link.
 
     The processes connect over libp2p on loopback. No honest node names another in `trusted`: all peers are strangers
@@ -92,5 +87,14 @@ def demo(*, rounds: int, prompts: int, json_output: bool) -> None:
     keys it has banned, and how many of their tokens it trained on. Below the table stands how many rounds and seconds
     after contact the honest nodes first trained on external groups. At the end the demo prints the held-out pass@1
     of the honest nodes before and after, and how many messages and groups were left out for which reason.
-    """
-    run_demo(rounds=rounds, prompts=prompts, json_output=json_output)
+
+    With --model the honest nodes train that model, three copies at once. smollm2 takes about 2 GB of memory for each
+    copy. On two cores the demo then takes about ten minutes. Ten rounds show the exchange; to see it learn, give 50.
+
+    \b
+    sapo-node demo
+    sapo-node demo --model smollm2                 after `sapo-node fetch smollm2`
+    """  # noqa: D301 - click reads the backspace
+    plan = Plan.of(model, swarm, rounds, prompts)
+    fetch_model(Config(model=plan.model))
+    run_demo(plan, json_output=json_output)

@@ -1,0 +1,59 @@
+"""Warns the operator once if nothing can be learnt from the node's own completions.
+
+GRPO learns from a local group only if it is informative: it has correct and incorrect completions. A model that is
+never correct, or always, trains on nothing of its own, however long it runs.
+"""
+
+import logging
+
+from sapo_node.app.advice import for_too_easy, for_too_hard
+from sapo_node.app.config import Config
+from sapo_node.training.round import RoundReport
+
+logger = logging.getLogger(__name__)
+
+MAX_QUIET_GROUPS = 64
+"""Local groups in a row without an informative one, at which the node warns: 16 rounds of 4 local groups. If one group
+in 20 is informative, the chance of so many without one is 4 %.
+"""
+
+
+class LearningSignal:
+    """Follows the rounds of one start of a node."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._warned = False
+        self._forget()
+
+    def _forget(self) -> None:
+        self._groups = 0
+        self._rewards = self._cut = 0.0
+        """Sums over the groups: of mean rewards, and of the shares of completions that were cut."""
+
+    def played(self, report: RoundReport) -> None:
+        """Count a round, and log a warning after MAX_QUIET_GROUPS quiet groups. The log becomes a notice."""
+        if report.informative:
+            self._forget()
+            return
+        self._groups += report.local
+        self._rewards += report.reward * report.local
+        self._cut += (report.training.truncated or 0.0) * report.local
+        if self._groups >= MAX_QUIET_GROUPS and not self._warned:
+            self._warned = True
+            logger.warning("%s", self._warning())
+
+    def _warning(self) -> str:
+        reward = self._rewards / self._groups
+        if reward == 0:
+            seen = f"no completion of the last {self._groups} local groups earned a reward"
+        elif reward == 1:
+            seen = f"every completion of the last {self._groups} local groups earned a reward"
+        else:
+            seen = f"none of the last {self._groups} local groups had correct and incorrect completions"
+        cut = self._cut / self._groups
+        advice = for_too_hard(self._config, cut=cut) if reward < 0.5 else for_too_easy()
+        return (
+            f"{seen}, so the model learns nothing from its own completions; {', or '.join(advice)}. `sapo-node probe` "
+            "measures what a model can learn from a swarm"
+        )

@@ -1,0 +1,193 @@
+"""Measures whether a model can learn from a swarm, before a node trains it. Starts no network, and keeps no weights.
+
+GRPO learns from a group only if it is informative: it has correct and incorrect completions. So `probe` asks held-out
+prompts as often as a round does, and counts the informative groups. Then it times one round.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import cycle, islice
+
+from sapo_node.app.config import Config
+from sapo_node.app.recipe import recipe_of
+from sapo_node.cli.evaluation import read_only_learner
+from sapo_node.groups.advantage import advantages
+from sapo_node.groups.messages import Ready, RequestError, TrainGroup, TrainRequest
+from sapo_node.groups.prompt import Examples, Prompt
+from sapo_node.groups.stats import Interval, wilson_interval
+from sapo_node.training.batch_log import local_id
+from sapo_node.training.evaluation import HeldOut, heldout_seed, measure
+from sapo_node.training.trainer import Policy
+from sapo_node.verification.examples import build_examples
+from sapo_node.verification.sandbox.messages import ScoreRequest
+from sapo_node.verification.verifier import Scorer
+from sapo_protocol import LocalError, Manifest
+
+LEARNABLE = 0.1
+"""Least share of informative groups of a task that can be learnt. With 8 completions this is a base rate of 1.3 %."""
+
+
+class Verdict(StrEnum):
+    """What a model can do with a task."""
+
+    LEARNABLE = "learnable"
+    TOO_HARD = "too hard"
+    TOO_EASY = "too easy"
+
+
+@dataclass(frozen=True, slots=True)
+class TaskProbe:
+    """The groups of one task."""
+
+    dataset: str
+    base_rate: Interval
+    """pass@1 before any training."""
+    informative: Interval
+    """Share of the groups that have correct and incorrect completions."""
+    cut: float
+    """Share of the completions that were cut at the limit."""
+
+    @property
+    def verdict(self) -> Verdict:
+        """Learnable, if enough groups are informative."""
+        if self.informative.point >= LEARNABLE:
+            return Verdict.LEARNABLE
+        return Verdict.TOO_HARD if self.base_rate.point < 0.5 else Verdict.TOO_EASY
+
+    @property
+    def is_unsure(self) -> bool:
+        """Whether too few prompts were asked to say that the task cannot be learnt."""
+        return self.informative.point < LEARNABLE <= self.informative.high
+
+
+@dataclass(frozen=True, slots=True)
+class RoundProbe:
+    """What the local groups of one round cost."""
+
+    groups: int
+    tokens: int
+    """In all completions."""
+    generate_seconds: float
+    train_seconds: float
+    """If every group is informative; a group that is not costs nothing."""
+
+    @property
+    def tokens_per_second(self) -> float:
+        """Of generation."""
+        return self.tokens / self.generate_seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """All that was measured."""
+
+    prompts: int
+    """Per task."""
+    completions: int
+    """Per prompt: G of the swarm."""
+    tasks: tuple[TaskProbe, ...]
+    round: RoundProbe
+
+    def of(self, verdict: Verdict) -> list[str]:
+        """Return the tasks with a verdict."""
+        return [task.dataset for task in self.tasks if task.verdict is verdict]
+
+    @property
+    def cut(self) -> float:
+        """Share of all completions that were cut at the limit."""
+        return sum(task.cut for task in self.tasks) / len(self.tasks)
+
+
+async def probe_model(
+    config: Config, manifest: Manifest, *, prompts: int, progress: Callable[[str, int], None]
+) -> tuple[Probe, Ready]:
+    """Load the model as `start` would, and measure it; also return the state in which the learner started.
+
+    Raises LocalError if the model or a task of the swarm cannot be used.
+    """
+    recipe = recipe_of(config)
+    async with read_only_learner(config, manifest, None) as (learner, sandbox):
+        examples = await build_examples(manifest, sandbox, recipe.examples)
+        try:
+            probe = await measured(
+                manifest,
+                learner,
+                sandbox,
+                prompts=prompts,
+                groups=config.local,
+                max_tokens=recipe.max_tokens,
+                examples=examples,
+                progress=progress,
+            )
+        except RequestError as refusal:
+            raise LocalError(f"{refusal}; fewer --examples or --max-tokens may help") from refusal
+        return probe, learner.ready
+
+
+async def measured(
+    manifest: Manifest,
+    policy: Policy,
+    scorer: Scorer,
+    *,
+    prompts: int,
+    groups: int,
+    max_tokens: int,
+    examples: Examples,
+    progress: Callable[[str, int], None] = lambda *_: None,
+) -> Probe:
+    """Ask `prompts` held-out prompts of each task, then time a round of `groups` groups. The policy takes one step."""
+    # The learner tells errors of its first request apart only after its step was read.
+    completions, step = manifest.completions, policy.step + 1
+    found = await measure(
+        manifest,
+        policy,
+        scorer,
+        prompts=prompts,
+        samples=completions,
+        max_tokens=max_tokens,
+        examples=examples,
+        progress=progress,
+    )
+    progress("a round", 0)
+    asked = await _prompts(manifest, scorer, groups, examples)
+    timed = await _timed_round(policy, asked, step=step, completions=completions, max_tokens=max_tokens)
+    return Probe(prompts, completions, _tasks(found), timed)
+
+
+def _tasks(found: HeldOut) -> tuple[TaskProbe, ...]:
+    tasks = []
+    for dataset, base_rate in found.per_task.items():
+        counts = found.right[dataset]
+        informative = sum(0 < count < found.samples for count in counts)
+        cut = found.truncated[dataset] / (len(counts) * found.samples)
+        tasks.append(TaskProbe(dataset, base_rate, wilson_interval(informative, len(counts)), cut))
+    return tuple(tasks)
+
+
+async def _prompts(manifest: Manifest, scorer: Scorer, count: int, examples: Examples) -> list[Prompt]:
+    """Return held-out prompts, of each task in turn."""
+    specs = [(number, spec) for number, spec in enumerate(islice(cycle(manifest.tasks), count))]
+    requests = [
+        ScoreRequest(spec.dataset, spec.config, heldout_seed(manifest, spec, number), ()) for number, spec in specs
+    ]
+    built = await scorer.score(requests)
+    return [examples.prompt(spec.dataset, task.prompt) for (_, spec), task in zip(specs, built, strict=True) if task]
+
+
+async def _timed_round(
+    policy: Policy, prompts: Sequence[Prompt], *, step: int, completions: int, max_tokens: int
+) -> RoundProbe:
+    """Generate and train one round. Every second completion counts as correct, so that every group is trained on."""
+    started = time.perf_counter()
+    generated = await policy.generate(prompts, completions=completions, max_tokens=max_tokens, seed=0)
+    between = time.perf_counter()
+    shares = advantages([float(number % 2) for number in range(completions)])
+    groups = [
+        TrainGroup("local", prompt.text, 1.0, shares, group, local_id(k), prompt.examples)
+        for k, (prompt, group) in enumerate(zip(prompts, generated, strict=True))
+    ]
+    await policy.train(TrainRequest(step, tuple(groups)))
+    tokens = sum(len(each.tokens or ()) for group in generated for each in group)
+    return RoundProbe(len(groups), tokens, between - started, time.perf_counter() - between)

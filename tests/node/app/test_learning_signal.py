@@ -1,0 +1,98 @@
+"""A node whose own completions teach it nothing says so once, and says what may help."""
+
+import random
+from dataclasses import replace
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from sapo_node.app.config import Config
+from sapo_node.app.learning_signal import MAX_QUIET_GROUPS
+from sapo_node.app.node import build_node
+from sapo_node.app.run import run_node
+from sapo_node.processes.clock import TrioClock
+from sapo_node.storage.context import SwarmContext
+from sapo_node.storage.counters import Counters
+from sapo_node.storage.keys import Identity
+from swarm_parts import KnowingScorer, Oracle
+
+ROUNDS = MAX_QUIET_GROUPS // 4
+
+
+class CutOff(Oracle):
+    """Never comes to an answer."""
+
+    async def generate(self, prompts, **settings):
+        groups = await super().generate(prompts, **settings)
+        return [tuple(replace(each, finish="length") for each in group) for group in groups]
+
+    async def train(self, *request, **settings):
+        return replace(await super().train(*request, **settings), truncated=1.0)
+
+
+@pytest.fixture
+def warnings(manifest, database, caplog):
+    """The warnings of a node with a policy of this skill after some rounds of four local groups."""
+
+    async def of(policy, rounds=ROUNDS, **settings):
+        clock, rng = TrioClock(10 * manifest.epoch_seconds), random.Random(1)
+        node = build_node(
+            replace(Config(external=0, eval_every=0, local=4), **settings),
+            SwarmContext(replace(manifest, max_rounds=100), clock, Identity(Ed25519PrivateKey.generate()), rng),
+            counters=Counters(database, manifest, now=clock.now(), key_is_new=True, rng=rng),
+            database=database,
+            scorer=KnowingScorer(policy.answers),
+            policy=policy,
+            on_fatal=lambda _: None,
+        )
+        await run_node(node, publish, rounds=rounds)
+        return [each.getMessage() for each in caplog.records if "local groups" in each.getMessage()]
+
+    return of
+
+
+async def publish(_topic, _message):
+    """Nobody listens."""
+
+
+def oracle(manifest, skill, kind=Oracle):
+    return kind(manifest, random.Random(1), skill=skill)
+
+
+async def test_without_any_reward_the_operator_is_told_what_may_help(warnings, manifest):
+    [told] = await warnings(oracle(manifest, 0))
+    assert f"no completion of the last {MAX_QUIET_GROUPS} local groups earned a reward" in told
+    for word in ("--examples 3", "--swarm smollm2-easy", "larger model", "sapo-node probe"):
+        assert word in told
+    assert "--max-tokens" not in told
+
+
+async def test_the_warning_comes_once(warnings, manifest):
+    assert len(await warnings(oracle(manifest, 0), rounds=3 * ROUNDS)) == 1
+
+
+async def test_one_round_earlier_nothing_is_said(warnings, manifest):
+    assert await warnings(oracle(manifest, 0), rounds=ROUNDS - 1) == []
+
+
+async def test_a_policy_that_is_correct_now_and_then_is_not_warned_of(warnings, manifest):
+    assert await warnings(oracle(manifest, 0.1), rounds=3 * ROUNDS) == []
+
+
+async def test_a_policy_that_is_always_correct_needs_harder_tasks(warnings, manifest):
+    [told] = await warnings(oracle(manifest, 1))
+    assert "every completion" in told
+    assert "harder tasks" in told
+    assert "--examples" not in told
+
+
+async def test_completions_that_are_cut_need_more_tokens(warnings, manifest):
+    [told] = await warnings(oracle(manifest, 0, CutOff))
+    assert "raise --max-tokens, because 100% of the completions are cut at 80 tokens" in told
+
+
+async def test_what_is_already_so_is_not_advised(warnings, manifest):
+    [told] = await warnings(oracle(manifest, 0), examples=8, swarm="smollm2-easy")
+    assert "--examples" not in told
+    assert "--swarm" not in told
+    assert "larger model" in told

@@ -1,0 +1,137 @@
+"""What `sapo-node probe` measures of a policy, what it concludes, and what it advises."""
+
+import random
+import shlex
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+
+from sapo_node.app.config import Config
+from sapo_node.cli.commands.running import start
+from sapo_node.cli.probe import LEARNABLE, Probe, RoundProbe, TaskProbe, Verdict, measured
+from sapo_node.cli.probe_report import advice_of, as_dict, print_probe, start_command
+from sapo_node.groups.messages import Ready
+from sapo_node.groups.prompt import NO_EXAMPLES
+from sapo_node.groups.stats import wilson_interval
+from swarm_parts import KnowingScorer, Oracle
+
+READY = Ready(0, 135_000_000, "smollm2", "cpu", "memory: about 2 GB; 8 GB free on cpu", None)
+SMOLLM = Config(model="seed", swarm="smollm2-easy")
+
+
+def task(name, *, right, informative, of=16, cut=0.0):
+    """A task of which 8 completions of each of 16 prompts were asked."""
+    return TaskProbe(name, wilson_interval(right, 8 * of), wilson_interval(informative, of), cut)
+
+
+HARD, EASY = task("gcd", right=0, informative=0), task("sums", right=128, informative=0)
+GOOD, LONG = task("products", right=20, informative=9), task("legs", right=20, informative=9, cut=0.9)
+
+
+def probe(*tasks, prompts=16):
+    return Probe(prompts, 8, tasks, RoundProbe(4, 300, 2.0, 3.0))
+
+
+def shown(found, config=SMOLLM):
+    console = Console(width=80, force_terminal=False)
+    with console.capture() as capture:
+        print_probe(console, found, READY, config, None)
+    return capture.get()
+
+
+@pytest.mark.parametrize(("each", "verdict"), [(HARD, "too hard"), (EASY, "too easy"), (GOOD, "learnable")])
+def test_a_task_is_learnable_by_its_informative_groups(each, verdict):
+    assert each.verdict == verdict
+
+
+def test_the_limit_counts_as_learnable():
+    assert task("x", right=1, informative=LEARNABLE * 20, of=20).verdict is Verdict.LEARNABLE
+
+
+async def probed(manifest, skill):
+    policy = Oracle(manifest, random.Random(1), skill=skill)
+    found = await measured(
+        manifest,
+        policy,
+        KnowingScorer(policy.answers),
+        prompts=5,
+        groups=4,
+        max_tokens=80,
+        examples=NO_EXAMPLES,
+    )
+    return found, policy
+
+
+@pytest.mark.parametrize(("skill", "verdict"), [(0, Verdict.TOO_HARD), (0.3, Verdict.LEARNABLE), (1, Verdict.TOO_EASY)])
+async def test_a_policy_of_this_skill_finds_all_tasks(manifest, skill, verdict):
+    found, _ = await probed(manifest, skill)
+    assert found.of(verdict) == [spec.dataset for spec in manifest.tasks]
+
+
+async def test_every_group_of_the_timed_round_is_trained_on_also_where_no_completion_is_correct(manifest):
+    found, policy = await probed(manifest, 0)
+    [(step, groups)] = policy.trained
+    assert step == 1
+    assert len(groups) == found.round.groups == 4
+    assert all(any(group.advantages) for group in groups)
+    assert found.round.tokens == 4 * 8 * 3  # an Oracle writes three tokens
+
+
+def test_what_can_be_learnt_ends_in_a_command_that_start_takes():
+    text = shown(probe(GOOD, HARD))
+    assert "1 of 2 tasks can be learnt" in text
+    command = next(line.strip() for line in text.splitlines() if line.strip().startswith("sapo-node start"))
+    start.make_context("start", shlex.split(command)[2:])
+
+
+def test_the_command_names_the_settings_that_differ_from_the_defaults(tmp_path):
+    config = replace(SMOLLM, lora=8, lora_layers=2, thinking=True, device="cpu", gradient_checkpointing=True)
+    command = start_command(config, "my node.toml")
+    assert command.startswith("sapo-node start --config 'my node.toml' --model seed --swarm smollm2-easy --lora 8")
+    context = start.make_context("start", shlex.split(command)[2:])
+    assert {name: context.params[name] for name in ("lora", "lora_layers", "thinking", "device")} == {
+        "lora": 8,
+        "lora_layers": 2,
+        "thinking": True,
+        "device": "cpu",
+    }
+
+
+def test_without_a_learnable_task_there_is_advice_and_no_command():
+    text = shown(probe(HARD, HARD))
+    assert "none of 2 tasks can be learnt" in text
+    assert "--examples 3" in text
+    assert "sapo-node start" not in text
+
+
+def test_a_model_that_is_always_correct_is_not_told_to_become_larger():
+    assert advice_of(probe(replace(EASY, informative=wilson_interval(0, 64))), SMOLLM) == [
+        "join a swarm with harder tasks"
+    ]
+
+
+def test_completions_that_are_cut_are_advised_on_though_the_task_can_be_learnt():
+    [advice] = advice_of(probe(LONG), SMOLLM)
+    assert "90% of the completions are cut at 80 tokens" in advice
+
+
+def test_too_few_prompts_to_give_a_task_up_are_too_few():
+    assert "which are too few to be sure of gcd" in advice_of(probe(GOOD, HARD), SMOLLM)[0]
+    assert not advice_of(probe(GOOD, task("gcd", right=0, informative=0, of=64), prompts=64), SMOLLM)
+
+
+def test_the_figures_fit_into_a_terminal_of_80_columns():
+    long = replace(GOOD, dataset="fraction_simplification", cut=1.0)
+    rows = [line for line in shown(probe(long, HARD)).splitlines() if "fraction" in line]
+    assert rows[0].split()[0] == "fraction_simplification"
+    assert rows[0].rstrip().endswith("learnable")
+
+
+def test_json_has_the_figures_the_verdicts_and_the_command():
+    found = as_dict(probe(GOOD, HARD), READY, SMOLLM, None)
+    assert found["learnable"] == ["products"]
+    assert found["tasks"]["gcd"]["verdict"] == "too hard"
+    assert found["tasks"]["products"]["informative"]["point"] == 9 / 16
+    assert found["round"]["tokens_per_second"] == 150
+    assert found["command"].startswith("sapo-node start")
