@@ -55,7 +55,6 @@ async def evaluate(
     If `folder` is None or has no checkpoint, evaluate the policy that a new node starts with.
     """
     async with read_only_learner(config, manifest, folder) as (learner, sandbox):
-        # The learner tells errors of its first request apart only after its step was read.
         step = learner.step
         result = await measure(
             manifest,

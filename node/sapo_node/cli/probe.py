@@ -138,7 +138,6 @@ async def measured(
     progress: Callable[[str, int], None] = lambda *_: None,
 ) -> Probe:
     """Ask `prompts` held-out prompts of each task, then time a round of `groups` groups. The policy takes one step."""
-    # The learner tells errors of its first request apart only after its step was read.
     completions, step = manifest.completions, policy.step + 1
     found = await measure(
         manifest,

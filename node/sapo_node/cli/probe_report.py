@@ -26,16 +26,8 @@ def start_command(config: Config, config_file: str | None) -> str:
     words = ["sapo-node", "start", *(["--config", config_file] if config_file else [])]
     words += ["--model", config.model, "--swarm", config.swarm]
     words += ["--lora", str(recipe.lora), *(["--lora-layers", str(recipe.lora_layers)] if recipe.lora else [])]
-    words += [
-        "--learning-rate",
-        f"{recipe.learning_rate:g}",
-        "--dtype",
-        recipe.dtype,
-        "--examples",
-        str(recipe.examples),
-        "--max-tokens",
-        str(recipe.max_tokens),
-    ]
+    words += ["--dtype", recipe.dtype, "--examples", str(recipe.examples), "--max-tokens", str(recipe.max_tokens)]
+    words += ["--learning-rate", f"{recipe.learning_rate:g}"]
     if config.thinking:
         words.append("--thinking")
     if config.device != default.device:
