@@ -15,10 +15,11 @@ import trio
 from torch import Tensor
 
 from sapo_adversary.scoring import SharedScorer
+from sapo_adversary.simulator.learners import examples_of
 from sapo_adversary.simulator.pace import GENERATING, Meter, Stopwatch
-from sapo_adversary.simulator.simulation import NodeSpec, Simulation
+from sapo_adversary.simulator.simulation import Simulation
 from sapo_node.groups.messages import GenerateRequest, LearnerOptions, RequestError, Sampled, TrainReport, TrainRequest
-from sapo_node.groups.prompt import NO_EXAMPLES, Examples, Prompt
+from sapo_node.groups.prompt import Prompt
 from sapo_node.learner.catalogue import CATALOGUE
 from sapo_node.learner.checkpoint import KEPT
 from sapo_node.learner.generate import ROWS, generate
@@ -26,17 +27,8 @@ from sapo_node.learner.model import load
 from sapo_node.learner.snapshot import Snapshot
 from sapo_node.learner.trainer import Trainer
 from sapo_node.training.evaluation import heldout_seed
-from sapo_node.verification.examples import example_requests, examples_from
 from sapo_node.verification.sandbox.messages import ScoreRequest
 from sapo_protocol import Manifest
-
-
-def examples_of(spec: NodeSpec, manifest: Manifest, scorer: SharedScorer) -> Examples:
-    """The worked examples that a node's model reads."""
-    if not spec.examples:
-        return NO_EXAMPLES
-    requests = example_requests(manifest, spec.examples)
-    return examples_from(manifest, [scorer.result(each) for each in requests], spec.examples)
 
 
 class SimulatedLearner:

@@ -16,7 +16,7 @@ from sapo_adversary.ablations.defences import Undefended
 from sapo_adversary.ablations.replacements import Carriers
 from sapo_adversary.scoring import SharedScorer
 from sapo_adversary.simulator.attackers import insiders
-from sapo_adversary.simulator.learners import learner_for
+from sapo_adversary.simulator.learners import examples_of, learner_for
 from sapo_adversary.simulator.oracle.audit import Audit, Findings, WatchedTrainer
 from sapo_adversary.simulator.oracle.states import PeerStates
 from sapo_adversary.simulator.simulation import NodeSpec, Simulation
@@ -106,6 +106,7 @@ class Member:
         if simulation.trusted:
             _acquaint(self._database, (*(each.peer_id for each in identities), *insiders(simulation)))
         carriers = Carriers(manifest)
+        examples = examples_of(spec, manifest, scorer)
         self.node = build_node(
             _config_of(simulation, spec),
             SwarmContext(manifest, clock, identities[number], rng),
@@ -113,6 +114,7 @@ class Member:
             counters=Counters(self._database, manifest, now=clock.now(), key_is_new=True, rng=rng),
             scorer=scorer,
             policy=self.learner,
+            examples=examples,
             on_fatal=self._stop,
             defences=undefended.of_node(identities[number].public_key, carriers),
         )
@@ -123,6 +125,7 @@ class Member:
                 self.learner,
                 objective=spec.external_objective,
                 checkpoint_every=Config().checkpoint_every,
+                examples=examples,
                 look=partial(audit.trained, self.log.findings),
             )
         self.peer = self.node.peer_id
