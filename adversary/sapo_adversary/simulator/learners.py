@@ -7,10 +7,8 @@ from typing import Protocol
 from sapo_adversary.scoring import SharedScorer
 from sapo_adversary.simulator.bandit import Bandit
 from sapo_adversary.simulator.pace import Meter
-from sapo_adversary.simulator.simulation import NodeSpec, Simulation
-from sapo_node.groups.prompt import NO_EXAMPLES, Examples
+from sapo_adversary.simulator.simulation import Simulation
 from sapo_node.training.trainer import Policy
-from sapo_node.verification.examples import example_requests, examples_from
 from sapo_protocol import Manifest
 
 
@@ -24,14 +22,6 @@ class Learner(Policy, Protocol):
         costs the meter nothing.
         """
         ...
-
-
-def examples_of(spec: NodeSpec, manifest: Manifest, scorer: SharedScorer) -> Examples:
-    """The worked examples that a node's model reads."""
-    if not spec.examples:
-        return NO_EXAMPLES
-    requests = example_requests(manifest, spec.examples)
-    return examples_from(manifest, [scorer.result(each) for each in requests], spec.examples)
 
 
 def learner_for(

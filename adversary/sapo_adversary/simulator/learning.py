@@ -15,7 +15,7 @@ import trio
 from torch import Tensor
 
 from sapo_adversary.scoring import SharedScorer
-from sapo_adversary.simulator.learners import examples_of
+from sapo_adversary.simulator.examples import examples_of
 from sapo_adversary.simulator.pace import GENERATING, Meter, Stopwatch
 from sapo_adversary.simulator.simulation import Simulation
 from sapo_node.groups.messages import GenerateRequest, LearnerOptions, RequestError, Sampled, TrainReport, TrainRequest

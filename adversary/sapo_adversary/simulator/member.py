@@ -16,7 +16,8 @@ from sapo_adversary.ablations.defences import Undefended
 from sapo_adversary.ablations.replacements import Carriers
 from sapo_adversary.scoring import SharedScorer
 from sapo_adversary.simulator.attackers import insiders
-from sapo_adversary.simulator.learners import examples_of, learner_for
+from sapo_adversary.simulator.examples import examples_of
+from sapo_adversary.simulator.learners import learner_for
 from sapo_adversary.simulator.oracle.audit import Audit, Findings, WatchedTrainer
 from sapo_adversary.simulator.oracle.states import PeerStates
 from sapo_adversary.simulator.simulation import NodeSpec, Simulation
