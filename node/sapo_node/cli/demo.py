@@ -186,7 +186,7 @@ class Demo:
 
     def _command(self, name: str, folder: Path) -> list[str]:
         return [
-            *(sys.executable, "-m", "sapo_node", name),
+            *(sys.executable, "-P", "-m", "sapo_node", name),
             *self._settings(),
             *("--key", str(folder / "node.key"), "--state", str(folder)),
         ]
@@ -249,7 +249,7 @@ class Demo:
         if member:
             command = self._command("eval", member.folder)
         else:
-            command = [sys.executable, "-m", "sapo_node", "eval", *self._settings()]
+            command = [sys.executable, "-P", "-m", "sapo_node", "eval", *self._settings()]
         command += ["--prompts", str(self._plan.prompts), "--json"]
         done = await trio.run_process(command, capture_stdout=True, check=False)
         if done.returncode:

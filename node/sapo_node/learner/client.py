@@ -64,7 +64,7 @@ class Learner:
         arguments = json.dumps(to_json(options))
         self._worker = Worker(
             "learner",
-            [sys.executable, "-m", "sapo_node.learner", arguments],
+            [sys.executable, "-P", "-m", "sapo_node.learner", arguments],
             start_deadline=START_DEADLINE,
             env=offline(),
         )

@@ -48,6 +48,14 @@ async def wait_for_step(learner, step):
             await trio.sleep(0.05)
 
 
+async def test_a_module_in_the_folder_where_the_operator_stands_is_not_imported(tmp_path, nursery, monkeypatch):
+    (tmp_path / "torch.py").write_text("raise SystemExit('foreign code ran')\n")
+    monkeypatch.chdir(tmp_path)
+    learner = Learner(options(tmp_path / "checkpoints"))
+    await nursery.start(learner.run)
+    assert learner.ready.step == 0
+
+
 async def test_a_learner_generates_trains_checkpoints_and_comes_back_where_it_was(tmp_path, nursery):
     learner = Learner(options(tmp_path))
     await nursery.start(learner.run)

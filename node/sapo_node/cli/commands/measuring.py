@@ -88,7 +88,7 @@ def export(config: Config, output: Path, *, best: bool, json_output: bool, **opt
 
     require_new_folder(output)
     done = subprocess.run(
-        [sys.executable, "-m", "sapo_node.learner.export", told, str(output), "best" if best else "newest"],
+        [sys.executable, "-P", "-m", "sapo_node.learner.export", told, str(output), "best" if best else "newest"],
         env=offline(),
         capture_output=True,
         text=True,

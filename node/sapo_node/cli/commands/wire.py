@@ -101,7 +101,7 @@ def conformance(command: tuple[str, ...], *, rule: str, json_output: bool) -> No
 
     The exit code is 0 if all verdicts agree, 1 if any differs, and 2 if the implementation could not be run.
     """  # noqa: D301 - click reads the backspace
-    command = command or (sys.executable, "-m", "sapo_node.conformance")
+    command = command or (sys.executable, "-P", "-m", "sapo_node.conformance")
     quiet = json_output or not stderr.is_terminal
     try:
         cases = load_cases(rule)
