@@ -105,8 +105,9 @@ def run(policy: Policy, ids: Tensor, mask: Tensor, cache: DynamicCache, *, keep:
         # A number would cut a view, which the last matrix product of some models copies the weights for.
         logits_to_keep=torch.arange(ids.shape[1] - keep, ids.shape[1], device=ids.device),
     )
-    logits: Tensor = output.logits
-    return logits.float().index_fill(-1, policy.forbidden, IMPOSSIBLE)
+    logits: Tensor = output.logits.float()
+    # In place: the logits take more memory than all else in a step.
+    return logits.index_fill_(-1, policy.forbidden, IMPOSSIBLE)
 
 
 def stems_of(policy: Policy, prompts: Sequence[Tokens]) -> dict[Tokens, int]:
