@@ -1,5 +1,7 @@
 """Worked examples: built from the task's own generator, correct by our own scorer, and never assigned or asked."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from sapo_node.groups.prompt import NO_EXAMPLES
@@ -7,7 +9,7 @@ from sapo_node.training.evaluation import heldout_seed
 from sapo_node.verification.examples import FIRST_SEED, build_examples, example_requests
 from sapo_node.verification.sandbox import Sandbox
 from sapo_node.verification.sandbox.messages import ScoreRequest
-from sapo_node.verification.tasks import build_task, score, worked_example
+from sapo_node.verification.tasks import Task, build_task, plugins, score, worked_example
 from sapo_protocol import load_manifest
 from swarm_parts import OpenScorer
 
@@ -50,6 +52,23 @@ def test_no_example_has_a_seed_that_is_assigned_or_held_out(swarm):
 )
 def test_an_example_shows_its_working_where_there_is_any(dataset, config, shown):
     assert worked_example(build_task(dataset, config, FIRST_SEED + 2)) == shown
+
+
+def plugin(**functions):
+    return SimpleNamespace(SCORER_VERSION=1, earns=lambda prompt, answer, given: given == answer, **functions)
+
+
+@pytest.mark.parametrize(
+    ("functions", "shown"),
+    [
+        ({}, "<answer>4</answer>"),
+        ({"example": lambda prompt, answer: f"I add. <answer>{answer}</answer>"}, "I add. <answer>4</answer>"),
+        ({"example": lambda prompt, answer: "<answer>5</answer>"}, ""),
+    ],
+)
+def test_a_task_of_another_package_writes_its_own_example_which_must_be_correct(monkeypatch, functions, shown):
+    monkeypatch.setattr(plugins, "of", lambda _: plugin(**functions))
+    assert worked_example(Task("another.package", "2 + 2?", "4")) == shown
 
 
 async def test_a_prompt_that_is_an_example_itself_gets_the_others():
