@@ -72,7 +72,7 @@ bench: $(STAMP)
 	$(BIN)/python -m pytest -m bench -s --timeout 1800 tests/benchmarks
 
 bench-learner: $(STAMP)
-	$(BIN)/python tests/benchmarks/bench_learner.py
+	$(BIN)/python tests/benchmarks/bench_learner.py $(MODEL)
 
 fuzz: $(STAMP)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --group fuzz

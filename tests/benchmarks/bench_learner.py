@@ -1,5 +1,7 @@
 """`make bench-learner`: full rounds of this learner beside TRL's GRPOTrainer, in turn, each in a process of its own.
 
+`make bench-learner MODEL=smollm2` compares them on SmolLM2 instead of the seed policy, after `sapo-node fetch smollm2`.
+
 Compared by CPU-seconds of one thread, which other work on the machine disturbs less than the clock on the wall.
 """
 
@@ -15,8 +17,9 @@ from pathlib import Path
 import learner_worker as worker
 
 WORKER = Path(worker.__file__)
-RESULT = Path("results/bench_learner.json")
-WARM_UP, ROUNDS = 1, 5
+RESULTS = Path("results")
+WARM_UP = 1
+ROUNDS = {"seed": 5, "smollm2": 2}
 REWARDS = ("task", "one-in-each-group")
 """By the tasks' own scorers, under which most groups are flat, and with one winner in every group, so that none is."""
 LEARNERS = ("ours", "trl")
@@ -26,8 +29,8 @@ PHASES = ("generate", "score", "forward_backward", "optimizer", "other")
 class Worker:
     """A learner's process, which takes a round when told to."""
 
-    def __init__(self, learner, rewards, scratch):
-        command = [sys.executable, str(WORKER), learner, rewards, str(WARM_UP + ROUNDS)]
+    def __init__(self, learner, model, rewards, scratch):
+        command = [sys.executable, str(WORKER), learner, model, rewards, str(WARM_UP + ROUNDS[model])]
         environment = os.environ | {"PYTHONWARNINGS": "ignore"}
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=scratch, env=environment
@@ -52,12 +55,12 @@ class Worker:
         return last
 
 
-def measure(rewards, scratch):
+def measure(model, rewards, scratch):
     """Return each learner's figures over the same questions, its rounds alternating with the other's."""
-    workers = {learner: Worker(learner, rewards, scratch) for learner in LEARNERS}
+    workers = {learner: Worker(learner, model, rewards, scratch) for learner in LEARNERS}
     loaded = {learner: worker.told()["peak_mib"] for learner, worker in workers.items()}
     rounds = {learner: [] for learner in LEARNERS}
-    for number in range(WARM_UP + ROUNDS):
+    for number in range(WARM_UP + ROUNDS[model]):
         for learner in LEARNERS if number % 2 else reversed(LEARNERS):
             rounds[learner].append(workers[learner].round())
     peak = {learner: worker.end()["peak_mib"] for learner, worker in workers.items()}
@@ -90,8 +93,9 @@ def summary(rounds):
     }
 
 
-def show(results):
-    print(f"\n{worker.GROUPS} x {worker.COMPLETIONS} completions: CPU-seconds of one thread, mean of {ROUNDS} rounds\n")
+def show(model, results):
+    size = f"{worker.GROUPS} x {worker.COMPLETIONS} completions"
+    print(f"\n{model}, {size}: CPU-seconds of one thread, mean of {ROUNDS[model]} rounds\n")
     heads = ("rewards", "learner", "round", *PHASES, "tokens", "tokens/s", "peak MiB")
     rows = [
         (
@@ -115,10 +119,11 @@ def show(results):
         print(f"{ours['rewards']}: {ratio:.2f}x TRL's tokens per CPU-second in {memory:.2f}x its peak memory")
 
 
-def main():
+def main(model):
+    options = worker.MODELS[model][1]
     with tempfile.TemporaryDirectory() as scratch:
-        results = [figures for rewards in REWARDS for figures in measure(rewards, scratch)]
-    settings = worker.trl_settings(WARM_UP + ROUNDS).to_dict()
+        results = [figures for rewards in REWARDS for figures in measure(model, rewards, scratch)]
+    settings = worker.trl_settings(WARM_UP + ROUNDS[model], options.max_tokens).to_dict()
     kept = ("loss_type", "beta", "epsilon", "epsilon_high", "temperature", "scale_rewards", "num_iterations", "optim")
     kept += ("gradient_checkpointing", "bf16", "per_device_train_batch_size", "gradient_accumulation_steps")
     report = {
@@ -128,20 +133,22 @@ def main():
         "config": {
             "groups": worker.GROUPS,
             "completions": worker.COMPLETIONS,
-            "max_tokens": worker.MAX_TOKENS,
+            "max_tokens": options.max_tokens,
             "threads": 1,
-            "rounds": ROUNDS,
+            "rounds": ROUNDS[model],
             "warm_up": WARM_UP,
-            "dtype": "float32",
+            "model": model,
+            "dtype": options.dtype,
             "device": "cpu",
             "trl": {name: settings[name] for name in kept},
         },
         "results": results,
     }
-    RESULT.parent.mkdir(exist_ok=True)
-    RESULT.write_text(json.dumps(report, indent=1) + "\n")
-    show(results)
+    result = RESULTS / ("bench_learner.json" if model == "seed" else f"bench_learner_{model}.json")
+    result.parent.mkdir(exist_ok=True)
+    result.write_text(json.dumps(report, indent=1) + "\n")
+    show(model, results)
 
 
 if __name__ == "__main__":
-    main()
+    main(*(sys.argv[1:] or ["seed"]))

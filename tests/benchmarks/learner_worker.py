@@ -1,7 +1,7 @@
 """One learner in one process: a round per line on standard input, its figures as JSON on standard output.
 
-Both learners get the seed policy, the same questions, completions a group, longest completion and one thread. The
-learning rate is 0: all work is done, and the policy, and with it the lengths, stay the same in every round.
+Both learners get the same model, prompts, completions a group, longest completion and one thread. The learning rate is
+0: all work is done, and the policy, and with it the lengths, stay the same in every round.
 """
 
 import json
@@ -14,17 +14,36 @@ from dataclasses import dataclass
 
 import torch
 
+from sapo_adversary.scoring import SharedScorer
 from sapo_node.groups.advantage import advantages
 from sapo_node.groups.messages import GenerateRequest, LearnerOptions, TrainGroup, TrainRequest
-from sapo_node.groups.prompt import Prompt
 from sapo_node.learner.generate import generate
 from sapo_node.learner.grpo import CLIP_HIGH, CLIP_LOW
 from sapo_node.learner.model import load
 from sapo_node.learner.trainer import Trainer
+from sapo_node.verification.examples import example_requests, examples_from
 from sapo_node.verification.tasks import build_task, score
 from sapo_protocol import load_manifest
 
-GROUPS, COMPLETIONS, MAX_TOKENS = 8, 8, 80
+GROUPS, COMPLETIONS = 8, 8
+MODELS = {
+    "seed": ("starter", LearnerOptions(checkpoints="", device="cpu", learning_rate=0.0)),
+    "smollm2": (
+        "smollm2-easy",
+        LearnerOptions(
+            checkpoints="",
+            device="cpu",
+            learning_rate=0.0,
+            model="smollm2",
+            lora=16,
+            lora_layers=10,
+            dtype="bfloat16",
+            max_tokens=32,
+        ),
+    ),
+}
+"""By model: the swarm whose tasks it answers, and what a node chooses for it."""
+EXAMPLES = {"seed": 0, "smollm2": 3}
 MARK = "@"
 """Begins the lines that are meant for the bench; libraries print others."""
 
@@ -35,11 +54,18 @@ class Item:
     task: object
 
 
-def items_of(number):
+def items_of(model, number):
     """Return a round's items, the same for every learner."""
     rng = random.Random(number)
-    specs = rng.choices(load_manifest("starter").tasks, k=GROUPS)
+    specs = rng.choices(load_manifest(MODELS[model][0]).tasks, k=GROUPS)
     return [Item(spec.dataset, build_task(spec.dataset, spec.config, rng.randrange(2**31))) for spec in specs]
+
+
+def examples_of(model):
+    """Return the worked examples of the model's swarm."""
+    manifest, scorer = load_manifest(MODELS[model][0]), SharedScorer()
+    requests = example_requests(manifest, EXAMPLES[model])
+    return examples_from(manifest, [scorer.result(each) for each in requests], EXAMPLES[model])
 
 
 def rewards_of(item, texts, rewards):
@@ -81,8 +107,8 @@ def peak_mib():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
-def run_ours(rewards, rounds):
-    options = LearnerOptions(checkpoints="", device="cpu", learning_rate=0.0)
+def run_ours(model, rewards, rounds):
+    options, examples = MODELS[model][1], examples_of(model)
     trainer, watch = Trainer(load(options), options), Stopwatch()
     step = trainer.optimizer.step
 
@@ -94,19 +120,18 @@ def run_ours(rewards, rounds):
     tell({"peak_mib": peak_mib()})
     for number in range(rounds):
         sys.stdin.readline()
-        items = items_of(number)
+        items = items_of(model, number)
+        prompts = tuple(examples.prompt(item.dataset, item.task.prompt) for item in items)
         watch.begin()
         with watch.phase("generate"):
-            request = GenerateRequest(
-                tuple(Prompt(item.task.prompt) for item in items), COMPLETIONS, MAX_TOKENS, number
-            )
+            request = GenerateRequest(prompts, COMPLETIONS, options.max_tokens, number)
             groups = generate(trainer.policy, request, options.max_completion_bytes)
         with watch.phase("score"):
             scored = [rewards_of(i, [c.text for c in group], rewards) for i, group in zip(items, groups, strict=True)]
         with watch.phase("forward_backward"):
             batch = tuple(
-                TrainGroup("local", item.task.prompt, 1.0, advantages(values), group)
-                for item, values, group in zip(items, scored, groups, strict=True)
+                TrainGroup("local", prompt.text, 1.0, advantages(values), group, examples=prompt.examples)
+                for prompt, values, group in zip(prompts, scored, groups, strict=True)
             )
             trainer.train(TrainRequest(number + 1, batch))
         watch.phases["forward_backward"] -= watch.phases["optimizer"]
@@ -115,17 +140,18 @@ def run_ours(rewards, rounds):
     tell({"peak_mib": peak_mib()})
 
 
-def run_trl(rewards, rounds):
+def run_trl(model, rewards, rounds):
     from datasets import Dataset
     from transformers import PrinterCallback, TrainerCallback
     from trl import GRPOTrainer
 
-    policy = load(LearnerOptions(checkpoints="", device="cpu"))
+    options, examples = MODELS[model][1], examples_of(model)
+    policy = load(options)
     watch = Stopwatch()
-    items = [item for number in range(rounds) for item in items_of(number)]
-    prompts = [policy.tokenizer.decode(policy.prompt_tokens(Prompt(item.task.prompt))) for item in items]
-    for item, prompt in zip(items, prompts, strict=True):
-        assert policy.tokenizer(prompt)["input_ids"] == policy.prompt_tokens(Prompt(item.task.prompt))
+    items = [item for number in range(rounds) for item in items_of(model, number)]
+    tokens = [policy.prompt_tokens(examples.prompt(item.dataset, item.task.prompt)) for item in items]
+    prompts = [policy.tokenizer.decode(each) for each in tokens]
+    assert [policy.tokenizer(prompt)["input_ids"] for prompt in prompts] == tokens
     seen = {}
 
     def reward(completions, place, completion_ids, **_):
@@ -157,7 +183,9 @@ def run_trl(rewards, rounds):
             watch.report(**seen)
 
     dataset = Dataset.from_list([{"prompt": prompt, "place": place} for place, prompt in enumerate(prompts)])
-    trainer = Timed(policy.model, reward, trl_settings(rounds), dataset, processing_class=policy.tokenizer)
+    trainer = Timed(
+        policy.model, reward, trl_settings(rounds, options.max_tokens), dataset, processing_class=policy.tokenizer
+    )
     trainer.remove_callback(PrinterCallback)
     trainer.add_callback(Rounds())
     time_backward_and_optimizer(trainer, watch)
@@ -187,7 +215,7 @@ def time_backward_and_optimizer(trainer, watch):
     trainer.accelerator.backward, trainer.create_optimizer = timed_backward, create_timed
 
 
-def trl_settings(rounds):
+def trl_settings(rounds, max_tokens):
     """Return what a user of TRL would set for speed on a CPU; recomputation and everything that writes is off."""
     from trl import GRPOConfig
 
@@ -215,7 +243,7 @@ def trl_settings(rounds):
         num_generations=COMPLETIONS,
         per_device_train_batch_size=GROUPS * COMPLETIONS,
         gradient_accumulation_steps=1,
-        max_completion_length=MAX_TOKENS,
+        max_completion_length=max_tokens,
         max_steps=rounds,
         shuffle_dataset=False,
     )
@@ -224,4 +252,4 @@ def trl_settings(rounds):
 if __name__ == "__main__":
     torch.set_num_threads(1)
     torch.set_flush_denormal(True)
-    {"ours": run_ours, "trl": run_trl}[sys.argv[1]](sys.argv[2], int(sys.argv[3]))
+    {"ours": run_ours, "trl": run_trl}[sys.argv[1]](*sys.argv[2:4], int(sys.argv[4]))
