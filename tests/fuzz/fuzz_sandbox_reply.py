@@ -11,6 +11,7 @@ from harness import Source
 from sapo_node.processes.frames import FrameError, read_frame, write_frame
 from sapo_node.verification.sandbox import client
 from sapo_node.verification.sandbox.messages import (
+    MAX_EXAMPLE,
     MAX_PROMPT,
     MAX_REPLY,
     MalformedReplyError,
@@ -80,14 +81,17 @@ def check(reply: Any, batch: list[ScoreRequest]) -> None:
         assert len(scored.digest) == 32
         assert len(scored.rewards) == len(item.completions)
         assert all(isinstance(reward, bool) for reward in scored.rewards)
-        # A pool keeps the question and a tokenizer reads it: both need text that has an encoding.
+        assert len(scored.example) <= MAX_EXAMPLE
+        # A pool keeps the prompt and a tokenizer reads it and the example: both need text that has an encoding.
         assert scored.prompt.encode().decode() == scored.prompt
+        assert scored.example.encode().decode() == scored.example
 
 
 def seeds() -> Iterator[bytes]:
     for index, batch in enumerate(BATCHES):
         results = [
-            encode_result(Scored("2 + 2 = ? \U0001f600", b"\xab" * 32, (True,) * len(i.completions))) for i in batch
+            encode_result(Scored("2 + 2 = ? \U0001f600", b"\xab" * 32, (True,) * len(i.completions), "4 \U0001f600"))
+            for i in batch
         ]
         for each in (results, [None] * len(batch)):
             yield bytes([index, 0]) + b"".join(json.dumps(one).encode() + b"\n" for one in each)
@@ -106,13 +110,15 @@ def near_misses(results: list[Any]) -> Iterator[Any]:
     yield {"results": results}
     if results:
         yield results[1:]
-        prompt, digest, rewards = results[0]
+        prompt, digest, rewards, example = results[0]
         for other in (
-            [prompt, digest, rewards + "0"],
-            [prompt, digest, rewards[:-1] + "2"],
-            [prompt, digest[2:], rewards],
-            [prompt, "g" * 64, rewards],
-            [prompt, digest],
-            [1, digest, rewards],
+            [prompt, digest, rewards + "0", example],
+            [prompt, digest, rewards[:-1] + "2", example],
+            [prompt, digest[2:], rewards, example],
+            [prompt, "g" * 64, rewards, example],
+            [prompt, digest, rewards],
+            [prompt, digest, rewards, None],
+            [prompt, digest, rewards, "\ud800"],
+            [1, digest, rewards, example],
         ):
             yield [other, *results[1:]]

@@ -11,6 +11,7 @@ from harness import MANIFEST
 from sapo_node.processes.frames import write_frame
 from sapo_node.verification.sandbox.messages import (
     MAX_BATCH,
+    MAX_EXAMPLE,
     MAX_PROMPT,
     MAX_REPLY,
     MalformedReplyError,
@@ -28,7 +29,8 @@ def test_a_question_that_is_no_unicode_text_is_malformed():
 
 
 def test_what_the_zygote_takes_from_a_child_fits_into_its_reply():
-    line = json.dumps(["\U0001f600" * MAX_PROMPT, "0" * 64, ""], ensure_ascii=False).encode() + b"\n"
+    longest = ["\U0001f600" * MAX_PROMPT, "0" * 64, "", "\U0001f600" * MAX_EXAMPLE]
+    line = json.dumps(longest, ensure_ascii=False).encode() + b"\n"
     results = collect_results([line] * MAX_BATCH, [0] * MAX_BATCH)
     null = os.open(os.devnull, os.O_WRONLY)
     try:

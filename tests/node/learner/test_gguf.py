@@ -14,6 +14,7 @@ from gguf import RopeScalingType
 
 from sapo_node.app.config import Config
 from sapo_node.groups.messages import LearnerOptions, is_hub_name
+from sapo_node.groups.prompt import Prompt
 from sapo_node.learner import conversion
 from sapo_node.learner.conversion import convert
 from sapo_node.learner.folder import ModelError, model_folder
@@ -101,7 +102,7 @@ def test_the_slowed_rotation_of_llama_3_becomes_the_settings_that_it_came_from(t
 def test_the_node_uses_a_file_like_a_folder(good, sources, cache):
     policy = policy_of(good)
     assert torch.equal(logits(good), logits(sources["llama"]))
-    prompt = policy.decode(policy.prompt_tokens("What is 2 + 2?"))
+    prompt = policy.decode(policy.prompt_tokens(Prompt("What is 2 + 2?")))
     assert prompt.startswith("[system] ")
     assert prompt.endswith("[user] What is 2 + 2?\n[assistant] ")
     require_readable(options(good))
