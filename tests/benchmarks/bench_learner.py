@@ -123,7 +123,7 @@ def main(model):
     options = worker.MODELS[model][1]
     with tempfile.TemporaryDirectory() as scratch:
         results = [figures for rewards in REWARDS for figures in measure(model, rewards, scratch)]
-    settings = worker.trl_settings(WARM_UP + ROUNDS[model], options.max_tokens).to_dict()
+    settings = worker.trl_settings(WARM_UP + ROUNDS[model], options.max_tokens, worker.TRL_ROWS[model]).to_dict()
     kept = ("loss_type", "beta", "epsilon", "epsilon_high", "temperature", "scale_rewards", "num_iterations", "optim")
     kept += ("gradient_checkpointing", "bf16", "per_device_train_batch_size", "gradient_accumulation_steps")
     report = {

@@ -44,6 +44,9 @@ MODELS = {
 }
 """By model: the swarm whose tasks it answers, and what a node chooses for it."""
 EXAMPLES = {"seed": 0, "smollm2": 3}
+TRL_ROWS = {"seed": 64, "smollm2": 16}
+"""Completions in one of TRL's micro-batches: with all 64 completions of SmolLM2 at once it needs over 16 GB. Ours cuts
+micro-batches by itself."""
 MARK = "@"
 """Begins the lines that are meant for the bench; libraries print others."""
 
@@ -184,7 +187,11 @@ def run_trl(model, rewards, rounds):
 
     dataset = Dataset.from_list([{"prompt": prompt, "place": place} for place, prompt in enumerate(prompts)])
     trainer = Timed(
-        policy.model, reward, trl_settings(rounds, options.max_tokens), dataset, processing_class=policy.tokenizer
+        policy.model,
+        reward,
+        trl_settings(rounds, options.max_tokens, TRL_ROWS[model]),
+        dataset,
+        processing_class=policy.tokenizer,
     )
     trainer.remove_callback(PrinterCallback)
     trainer.add_callback(Rounds())
@@ -215,7 +222,7 @@ def time_backward_and_optimizer(trainer, watch):
     trainer.accelerator.backward, trainer.create_optimizer = timed_backward, create_timed
 
 
-def trl_settings(rounds, max_tokens):
+def trl_settings(rounds, max_tokens, rows):
     """Return what a user of TRL would set for speed on a CPU; recomputation and everything that writes is off."""
     from trl import GRPOConfig
 
@@ -241,8 +248,8 @@ def trl_settings(rounds, max_tokens):
         scale_rewards="group",
         num_iterations=1,
         num_generations=COMPLETIONS,
-        per_device_train_batch_size=GROUPS * COMPLETIONS,
-        gradient_accumulation_steps=1,
+        per_device_train_batch_size=rows,
+        gradient_accumulation_steps=GROUPS * COMPLETIONS // rows,
         max_completion_length=max_tokens,
         max_steps=rounds,
         shuffle_dataset=False,

@@ -18,6 +18,7 @@ from sapo_node.groups.messages import ExternalObjective
 
 CLIP_LOW = 0.2
 CLIP_HIGH = 0.28
+TRUNCATION = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +28,7 @@ class LossInputs:
     logprobs: Tensor
     """(B, T) log-probability of each completion token under the trained policy."""
     old_logprobs: Tensor
-    """(B, T) log-probability of each completion token under the policy that sampled it; no gradient. They differ from
-    `logprobs` if another engine or number format sampled, or if the step is replayed after others were taken back."""
+    """(B, T) log-probability of each completion token under the policy at the start of the step; no gradient."""
     advantages: Tensor
     """(B,) advantage of each completion within its group."""
     weights: Tensor
@@ -45,6 +45,18 @@ def policy_loss(inputs: LossInputs, denominator: float) -> Tensor:
     clipped = ratio.clamp(1 - CLIP_LOW, 1 + CLIP_HIGH)
     gain = torch.minimum(ratio * advantages, clipped * advantages)
     return -(gain * inputs.weights).sum() / denominator
+
+
+def importance(logprobs: Tensor, sampled: Tensor) -> Tensor:
+    """Return the importance weight of each token, truncated at TRUNCATION: (B, T), (B, T) to (B, T).
+
+    `sampled` is the log-probability with which a token was sampled, NaN where that is unknown: there the weight is 1.
+    It differs from `logprobs` if sampling computes in another way or in few bits, or if the step is replayed after
+    others were taken back. Truncation bounds the variance, and unlike a clip of the ratio it leaves every token its
+    gradient (Yao et al. 2025, "Your Efficient RL Framework Secretly Brings You Off-Policy RL Training").
+    """
+    weight = torch.exp(logprobs - sampled).clamp(max=TRUNCATION)
+    return torch.where(sampled.isnan(), 1.0, weight)
 
 
 def token_logprobs(logits: Tensor, targets: Tensor) -> Tensor:

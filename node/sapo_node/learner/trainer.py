@@ -212,9 +212,9 @@ class Trainer:
                     for row, filter_name in rejected:
                         tally.groups[row.group].rejected[row.number] = filter_name
                 advantages = torch.tensor([row.advantage for row in batch.rows], device=self.policy.device)
-                # Where it is unknown how a token was sampled, its ratio is 1.
-                old = torch.where(batch.sampled.isnan(), logprobs.detach(), batch.sampled)
-                inputs = grpo.LossInputs(logprobs, old, advantages, weights)
+                # One inner epoch: the policy that is trained is still the one at the start of the step.
+                corrected = weights * grpo.importance(logprobs.detach(), batch.sampled)
+                inputs = grpo.LossInputs(logprobs, logprobs.detach(), advantages, corrected)
                 loss = grpo.policy_loss(inputs, self._denominator)
                 loss.backward()  # type: ignore[no-untyped-call]
                 _count(tally, batch, weights, logits.detach(), loss.item())

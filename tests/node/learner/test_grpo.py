@@ -111,3 +111,12 @@ def test_the_external_objective_says_which_completions_count(advantage, external
 
 def test_entropy_of_an_even_choice_is_its_logarithm():
     assert grpo.token_entropy(torch.zeros(1, 1, 8)).item() == pytest.approx(math.log(8))
+
+
+def test_the_importance_weight_is_the_ratio_of_probabilities_and_at_most_two():
+    now, sampled = torch.tensor([[0.3, 0.2, 0.9]]).log(), torch.tensor([[0.6, 0.2, 0.1]]).log()
+    torch.testing.assert_close(grpo.importance(now, sampled), torch.tensor([[0.5, 1.0, 2.0]]))
+
+
+def test_the_importance_weight_is_one_where_it_is_unknown_how_a_token_was_sampled():
+    assert grpo.importance(torch.tensor([[-3.0]]), torch.tensor([[torch.nan]])).item() == 1.0

@@ -1,6 +1,7 @@
 """The training step: what it updates, what it leaves alone and what it reports."""
 
 import json
+import math
 from dataclasses import replace
 
 import pytest
@@ -372,3 +373,14 @@ def test_a_restart_out_of_order_changes_nothing(trainer):
     with pytest.raises(RequestError, match="does not follow"):
         trainer.train(TrainRequest(2, ()), start)
     assert same(before, trainer)
+
+
+def test_what_was_sampled_with_twice_the_probability_weighs_half(trainer):
+    # Incorrect completions: to a correct one the trainer adds an end, which was not sampled.
+    plain = replace(local(trainer), advantages=(-1.0,) * 4)
+    doubled = tuple(
+        replace(each, logprobs=tuple(logprob + math.log(2) for logprob in each.logprobs)) for each in plain.completions
+    )
+    groups = (plain, replace(plain, completions=doubled))
+    losses = [Trainer(load(OPTIONS), OPTIONS).train(TrainRequest(1, (each,))).loss for each in groups]
+    assert losses[1] == pytest.approx(losses[0] / 2, rel=1e-3)
