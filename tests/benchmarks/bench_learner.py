@@ -20,7 +20,7 @@ WORKER = Path(worker.__file__)
 RESULTS = Path("results")
 WARM_UP = 1
 ROUNDS = {"seed": 5, "smollm2": 2}
-REWARDS = ("task", "one-in-each-group")
+REWARDS = {"seed": ("task", "one-in-each-group"), "smollm2": ("one-in-each-group",)}
 """By the tasks' own scorers, under which most groups are flat, and with one winner in every group, so that none is."""
 LEARNERS = ("ours", "trl")
 PHASES = ("generate", "score", "forward_backward", "optimizer", "other")
@@ -122,7 +122,7 @@ def show(model, results):
 def main(model):
     options = worker.MODELS[model][1]
     with tempfile.TemporaryDirectory() as scratch:
-        results = [figures for rewards in REWARDS for figures in measure(model, rewards, scratch)]
+        results = [figures for rewards in REWARDS[model] for figures in measure(model, rewards, scratch)]
     settings = worker.trl_settings(WARM_UP + ROUNDS[model], options.max_tokens, worker.TRL_ROWS[model]).to_dict()
     kept = ("loss_type", "beta", "epsilon", "epsilon_high", "temperature", "scale_rewards", "num_iterations", "optim")
     kept += ("gradient_checkpointing", "bf16", "per_device_train_batch_size", "gradient_accumulation_steps")

@@ -186,13 +186,8 @@ def run_trl(model, rewards, rounds):
             watch.report(**seen)
 
     dataset = Dataset.from_list([{"prompt": prompt, "place": place} for place, prompt in enumerate(prompts)])
-    trainer = Timed(
-        policy.model,
-        reward,
-        trl_settings(rounds, options.max_tokens, TRL_ROWS[model]),
-        dataset,
-        processing_class=policy.tokenizer,
-    )
+    settings = trl_settings(rounds, options.max_tokens, TRL_ROWS[model])
+    trainer = Timed(policy.model, reward, settings, dataset, processing_class=policy.tokenizer)
     trainer.remove_callback(PrinterCallback)
     trainer.add_callback(Rounds())
     time_backward_and_optimizer(trainer, watch)
