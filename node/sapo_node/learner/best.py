@@ -4,17 +4,17 @@ They are averaged weights: those of the evaluation on held-out prompts with the 
 which evaluation is the best, and which older best weights a batch that it may replay still starts from.
 """
 
-import re
 from collections.abc import Collection
 from pathlib import Path
 
 from torch import Tensor
 
 from sapo_node.learner import tensor_folder
+from sapo_node.learner.snapshot import shapes
 from sapo_node.learner.tensor_folder import CheckpointError, CorruptError, step_of
 from sapo_node.learner.trainer import Trainer
 
-_NAME = re.compile(r"best-(\d{8,})")
+_KIND = "best"
 _FILE = "weights.safetensors"
 
 
@@ -24,7 +24,7 @@ def save(trainer: Trainer, root: Path, *, needed: Collection[int]) -> Path:
     Raises CheckpointError when that fails; what was there before is untouched.
     """
     root.mkdir(parents=True, exist_ok=True)
-    final = root / _name(trainer.step)
+    final = tensor_folder.folder_of(root, _KIND, trainer.step)
     if not tensor_folder.is_good(final, [_FILE]):
         weights = {name: value.contiguous().cpu() for name, value in trainer.average.items()}
         tensor_folder.write(trainer.policy, final, {_FILE: weights})
@@ -34,7 +34,7 @@ def save(trainer: Trainer, root: Path, *, needed: Collection[int]) -> Path:
 
 def load(trainer: Trainer, root: Path, step: int) -> dict[str, Tensor]:
     """Return the best weights of a step. Raises CheckpointError where they cannot be used."""
-    folder = root / _name(step)
+    folder = tensor_folder.folder_of(root, _KIND, step)
     try:
         return _read(trainer, folder)
     except CorruptError as problem:
@@ -56,17 +56,11 @@ def peek(trainer: Trainer, root: Path) -> int | None:
 
 def found(root: Path) -> list[Path]:
     """Return the folders of best weights, newest first."""
-    return sorted((path for path in root.iterdir() if _NAME.fullmatch(path.name)), key=step_of, reverse=True)
-
-
-def _name(step: int) -> str:
-    return f"best-{step:08d}"
+    return tensor_folder.found(root, _KIND)
 
 
 def _read(trainer: Trainer, folder: Path) -> dict[str, Tensor]:
     [weights] = tensor_folder.read(trainer.policy, folder, [_FILE])
-    if {name: (value.shape, value.dtype) for name, value in weights.items()} != {
-        name: (value.shape, value.dtype) for name, value in trainer.average.items()
-    }:
+    if shapes(weights) != shapes(trainer.average):
         raise CorruptError("does not fit this version or model")
     return weights

@@ -5,7 +5,6 @@ one before it is used. Either can be gone back to, which removes the later one, 
 (`best`).
 """
 
-import re
 import shutil
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from sapo_node.learner.tensor_folder import CheckpointError, CorruptError, step_
 from sapo_node.learner.trainer import Trainer
 
 KEPT = 2
-_NAME = re.compile(r"step-(\d{8,})")
+_KIND = "step"
 _CORRUPT = "corrupt-"
 _FILES = ("weights.safetensors", "optimizer.safetensors")
 
@@ -23,7 +22,7 @@ _FILES = ("weights.safetensors", "optimizer.safetensors")
 def save(trainer: Trainer, root: Path) -> Path:
     """Write the trainer's state. Raises CheckpointError when that fails; what was there before is untouched."""
     root.mkdir(parents=True, exist_ok=True)
-    final = root / _name(trainer.step)
+    final = tensor_folder.folder_of(root, _KIND, trainer.step)
     if tensor_folder.is_good(final, _FILES):
         # Steps repeat exactly, so what is there is what would be written.
         return final
@@ -65,7 +64,7 @@ def go_back(trainer: Trainer, root: Path, step: int) -> None:
 
     Raises CheckpointError where that cannot be done; the trainer is then as it was.
     """
-    folder = root / _name(step)
+    folder = tensor_folder.folder_of(root, _KIND, step)
     try:
         snapshot = _read(trainer, folder)
     except CorruptError as problem:
@@ -99,11 +98,7 @@ def peek(trainer: Trainer, root: Path) -> bool:
 
 def _found(root: Path) -> list[Path]:
     """Return the checkpoints, newest first."""
-    return sorted((path for path in root.iterdir() if _NAME.fullmatch(path.name)), key=step_of, reverse=True)
-
-
-def _name(step: int) -> str:
-    return f"step-{step:08d}"
+    return tensor_folder.found(root, _KIND)
 
 
 def _set_aside(folder: Path) -> None:

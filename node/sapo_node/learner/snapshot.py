@@ -45,7 +45,7 @@ class Snapshot:
 
     def require_fit(self, trainer: Trainer) -> None:
         """Raises MisfitError unless `put_into` can put the whole snapshot into the trainer."""
-        if _shapes(self.weights) != _shapes(_weights(trainer)) or not _fits(self.optimizer, trainer):
+        if shapes(self.weights) != shapes(_weights(trainer)) or not _fits(self.optimizer, trainer):
             raise MisfitError("does not fit this version or model")
         try:
             torch.Generator().set_state(self.optimizer[_RANDOM])
@@ -71,7 +71,8 @@ def _weights(trainer: Trainer) -> dict[str, Tensor]:
 _Shapes: TypeAlias = dict[str, tuple[torch.Size, torch.dtype]]
 
 
-def _shapes(tensors: Mapping[str, Tensor]) -> _Shapes:
+def shapes(tensors: Mapping[str, Tensor]) -> _Shapes:
+    """Return the shape and the number format of each tensor."""
     return {name: (value.shape, value.dtype) for name, value in tensors.items()}
 
 
@@ -87,7 +88,7 @@ def _fits(optimizer: Mapping[str, Tensor], trainer: Trainer) -> bool:
         adam = {f"{name}/step": torch.tensor(0.0), f"{name}/exp_avg": value, f"{name}/exp_avg_sq": value}
         if not adam.keys().isdisjoint(optimizer):
             possible |= adam
-    return _shapes(optimizer) == _shapes(possible)
+    return shapes(optimizer) == shapes(possible)
 
 
 def _restore_adam(trainer: Trainer, tensors: Mapping[str, Tensor]) -> None:

@@ -7,6 +7,7 @@ the step, the model, and the SHA-256 of each of its files.
 import hashlib
 import json
 import os
+import re
 import shutil
 from collections.abc import Collection, Mapping
 from pathlib import Path
@@ -29,6 +30,17 @@ class CheckpointError(LocalError):
 
 class CorruptError(Exception):
     """A folder cannot be used; the message says why."""
+
+
+def folder_of(root: Path, kind: str, step: int) -> Path:
+    """Return the folder of a kind and a step. It may not exist."""
+    return root / f"{kind}-{step:08d}"
+
+
+def found(root: Path, kind: str) -> list[Path]:
+    """Return the folders of a kind, newest first."""
+    name = re.compile(rf"{kind}-(\d{{8,}})")
+    return sorted((path for path in root.iterdir() if name.fullmatch(path.name)), key=step_of, reverse=True)
 
 
 def step_of(folder: Path) -> int:
