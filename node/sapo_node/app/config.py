@@ -204,37 +204,44 @@ def load_config(path: Path | None) -> Config:
         table = read_toml(path, _MAX_BYTES, "configuration")
     except NoSuchFile as error:
         raise LocalError(f"{error}; make one with: sapo-node config > {path}") from error
-    return Config(**{name: _value(name, value, path) for name, value in table.items()})
+    return Config(**checked(table, str(path)))
 
 
-def _value(name: str, value: Any, path: Path) -> Any:
-    """Return a value of the file in the type of its field. Raises LocalError for an unknown key or another type."""
+def checked(table: Mapping[str, Any], source: str) -> dict[str, Any]:
+    """Return the values of a table in the types of their fields. `source` is where the table stands, for errors.
+
+    Raises LocalError for an unknown key, or for a value of another type.
+    """
+    return {name: _value(name, value, source) for name, value in table.items()}
+
+
+def _value(name: str, value: Any, source: str) -> Any:
     if any(isinstance(each, str) and "\0" in each for each in (value if isinstance(value, list) else [value])):
-        raise LocalError(f"{path}: {name} holds a zero byte; take it out")
+        raise LocalError(f"{source}: {name} holds a zero byte; take it out")
     defaults = {each.name: each.default for each in fields(Config)}
     if name not in defaults:
         close = difflib.get_close_matches(name, defaults, 1)
         hint = f"; did you mean {close[0]!r}?" if close else "; `sapo-node config` prints all keys"
-        raise LocalError(f"{path}: unknown key {name!r}{hint}")
+        raise LocalError(f"{source}: unknown key {name!r}{hint}")
     default = defaults[name]
     if isinstance(default, tuple):
         if isinstance(value, list) and all(isinstance(each, str) for each in value):
             return tuple(value)
-        raise LocalError(f"{path}: {name} must be a list of strings")
+        raise LocalError(f"{source}: {name} must be a list of strings")
     if name in _NUMBER_OR_AUTO:
-        return _number_or_auto(name, value, path)
+        return _number_or_auto(name, value, source)
     if type(value) is not type(default):
-        raise LocalError(f"{path}: {name} must be a {type(default).__name__}, not a {type(value).__name__}")
+        raise LocalError(f"{source}: {name} must be a {type(default).__name__}, not a {type(value).__name__}")
     return value
 
 
-def _number_or_auto(name: str, value: Any, path: Path) -> Any:
+def _number_or_auto(name: str, value: Any, source: str) -> Any:
     kind = _NUMBER_OR_AUTO[name]
     if value == AUTO or type(value) is kind:
         return value
     if kind is float and type(value) is int:
         return float(value)
-    raise LocalError(f"{path}: {name} must be a {'whole ' if kind is int else ''}number or {AUTO!r}")
+    raise LocalError(f"{source}: {name} must be a {'whole ' if kind is int else ''}number or {AUTO!r}")
 
 
 def render_config(config: Config) -> str:
