@@ -5,14 +5,17 @@ python scripts/reference.py
 
 import sys
 from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
 
 import click
 
 from sapo_adversary.cli.main import cli as adversary
 from sapo_adversary.research.policies import DEFAULT_FOLDER
-from sapo_node.app.config import Config, render_config
+from sapo_node.app.config import Config
+from sapo_node.app.environment import variable_of
 from sapo_node.cli.main import cli as node
+from sapo_protocol.toml import toml_value
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference.md"
 WIDTH = 110
@@ -23,7 +26,16 @@ Every command as its `--help` tells it, and every key of the configuration with 
 """
 CONFIGURATION = """## Configuration
 
-`sapo-node config > node.toml` writes this file, `--config node.toml` reads it, and the command line overrides it.
+Each key can be set in a file, in the environment and, for most keys, on the command line. The command line overrides
+the environment, the environment overrides the file, and the file overrides the default.
+
+`sapo-node config > node.toml` writes the file with the meaning of every key. `--config node.toml` names it, or
+SAPO_NODE_CONFIG. In the environment a list has commas between its values, and a switch is `true` or `false`. An unknown
+key or variable is an error. Two more variables are no keys: SAPO_NODE_PASSPHRASE, of the key file, and
+SAPO_NODE_API_KEY, for `contribute --endpoint`.
+
+| key | default | environment | option of `start` | meaning |
+|---|---|---|---|---|
 """
 
 
@@ -33,8 +45,19 @@ def sections() -> Iterator[str]:
     for name, group in (("sapo-node", node), ("sapo-adversary", adversary)):
         yield f"## {name}\n"
         yield from commands(name, group)
-    yield CONFIGURATION
-    yield f"```toml\n{render_config(Config(state='~/.local/state/sapo-node'))}```\n"
+    yield CONFIGURATION + "".join(f"| {' | '.join(row)} |\n" for row in keys())
+
+
+def keys() -> Iterator[tuple[str, ...]]:
+    """The table of the configuration, row by row."""
+    start = node.get_command(click.Context(node), "start")
+    assert start is not None
+    options = {each.name: " ".join((*each.opts, *each.secondary_opts)) for each in start.params}
+    defaults = Config(state="~/.local/state/sapo-node")
+    for each in fields(Config):
+        option = f"`{options[each.name]}`" if each.name in options else ""
+        default = f"`{toml_value(getattr(defaults, each.name))}`"
+        yield f"`{each.name}`", default, f"`{variable_of(each.name)}`", option, each.metadata["doc"]
 
 
 def commands(name: str, group: click.Group) -> Iterator[str]:

@@ -224,6 +224,16 @@ def test_start_plays_the_rounds_asked_for_and_tells_of_them(played):
     assert (trained["step"], trained["samples"]) == (3, 3)
 
 
+def test_export_and_eval_need_no_option_for_the_model_and_the_card_names_swarm_and_rounds(played, tmp_path):
+    done = sapo_node("export", tmp_path / "out", *played.where, "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == {"step": 3, "note": None, "output": str(tmp_path / "out"), "pushed": None}
+    card = (tmp_path / "out" / "README.md").read_text()
+    assert "# seed, trained in the swarm here" in card
+    assert "| rounds | 3 |" in card
+    assert "| **mean of tasks** | 0." in card
+
+
 def test_status_says_whether_the_node_runs(tmp_path):
     swarm = write_swarm(tmp_path / "here.toml")
     where = ("--swarm", swarm, "--key", tmp_path / "a" / "node.key", "--state", tmp_path / "a" / "state")

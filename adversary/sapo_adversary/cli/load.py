@@ -42,6 +42,6 @@ def load_keys(*, users: int, keys_from: str, file: Path | None, json_output: boo
     elif file is None:
         click.echo(f"trusted = {json.dumps(peers)}")
     else:
-        config = load_config(file)
+        config = load_config(file, {})
         trusted = tuple(dict.fromkeys((*config.trusted, *peers)))
         click.echo(render_config(config.overridden({"trusted": trusted})), nl=False)

@@ -1,6 +1,10 @@
-"""The configuration file. It is TOML; this module documents every key, and an unknown key is an error."""
+"""The configuration of a node: the defaults, then a TOML file, then the environment, then the command line.
+
+This module documents every key. An unknown key, and an unknown variable of the environment, is an error.
+"""
 
 import difflib
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -8,6 +12,7 @@ from typing import Any, get_args
 
 import platformdirs
 
+from sapo_node.app.environment import FILE_VARIABLE, settings_of
 from sapo_node.groups.messages import FILTERS, Auto, Dtype, ExternalObjective, is_hub_name
 from sapo_node.groups.prompt import MAX_EXAMPLES
 from sapo_node.sampling.mix import AUTO, MAX_EXTERNAL
@@ -196,50 +201,65 @@ class Config:
         return replace(self, **{name: value for name, value in changes.items() if value not in (None, ())})
 
 
-def load_config(path: Path | None) -> Config:
-    """Return the defaults, overridden by the file at `path`. Raises LocalError for a bad file, key or value."""
-    if path is None:
-        return Config()
+def load_config(path: Path | None, environ: Mapping[str, str] = os.environ) -> Config:
+    """Return the defaults, overridden by the file at `path`, and then by the variables SAPO_NODE_* in `environ`.
+    Without `path`, SAPO_NODE_CONFIG may name a file.
+
+    Raises LocalError for a bad file, variable, key or value.
+    """
+    kinds = {each.name: _NUMBER_OR_AUTO.get(each.name, type(each.default)) for each in fields(Config)}
+    path = path or (Path(environ[FILE_VARIABLE]) if environ.get(FILE_VARIABLE) else None)
+    written = checked(_read(path), str(path)) if path else {}
+    return Config(**(written | settings_of(environ, kinds, frozenset(_NUMBER_OR_AUTO))))
+
+
+def _read(path: Path) -> dict[str, Any]:
     try:
-        table = read_toml(path, _MAX_BYTES, "configuration")
+        return read_toml(path, _MAX_BYTES, "configuration")
     except NoSuchFile as error:
         raise LocalError(f"{error}; make one with: sapo-node config > {path}") from error
-    return Config(**{name: _value(name, value, path) for name, value in table.items()})
 
 
-def _value(name: str, value: Any, path: Path) -> Any:
-    """Return a value of the file in the type of its field. Raises LocalError for an unknown key or another type."""
+def checked(table: Mapping[str, Any], source: str) -> dict[str, Any]:
+    """Return the values of a table in the types of their fields. `source` is where the table stands, for errors.
+
+    Raises LocalError for an unknown key, or for a value of another type.
+    """
+    return {name: _value(name, value, source) for name, value in table.items()}
+
+
+def _value(name: str, value: Any, source: str) -> Any:
     if any(isinstance(each, str) and "\0" in each for each in (value if isinstance(value, list) else [value])):
-        raise LocalError(f"{path}: {name} holds a zero byte; take it out")
+        raise LocalError(f"{source}: {name} holds a zero byte; take it out")
     defaults = {each.name: each.default for each in fields(Config)}
     if name not in defaults:
         close = difflib.get_close_matches(name, defaults, 1)
         hint = f"; did you mean {close[0]!r}?" if close else "; `sapo-node config` prints all keys"
-        raise LocalError(f"{path}: unknown key {name!r}{hint}")
+        raise LocalError(f"{source}: unknown key {name!r}{hint}")
     default = defaults[name]
     if isinstance(default, tuple):
         if isinstance(value, list) and all(isinstance(each, str) for each in value):
             return tuple(value)
-        raise LocalError(f"{path}: {name} must be a list of strings")
+        raise LocalError(f"{source}: {name} must be a list of strings")
     if name in _NUMBER_OR_AUTO:
-        return _number_or_auto(name, value, path)
+        return _number_or_auto(name, value, source)
     if type(value) is not type(default):
-        raise LocalError(f"{path}: {name} must be a {type(default).__name__}, not a {type(value).__name__}")
+        raise LocalError(f"{source}: {name} must be a {type(default).__name__}, not a {type(value).__name__}")
     return value
 
 
-def _number_or_auto(name: str, value: Any, path: Path) -> Any:
+def _number_or_auto(name: str, value: Any, source: str) -> Any:
     kind = _NUMBER_OR_AUTO[name]
     if value == AUTO or type(value) is kind:
         return value
     if kind is float and type(value) is int:
         return float(value)
-    raise LocalError(f"{path}: {name} must be a {'whole ' if kind is int else ''}number or {AUTO!r}")
+    raise LocalError(f"{source}: {name} must be a {'whole ' if kind is int else ''}number or {AUTO!r}")
 
 
 def render_config(config: Config) -> str:
     """Return the configuration as TOML, every key with its meaning."""
-    lines = ["# Configuration of sapo-node. Every key is optional; the command line overrides the file."]
+    lines = ["# Configuration of sapo-node. Every key is optional; environment and command line override this file."]
     for each in fields(Config):
         lines += ["", f"# {each.metadata['doc']}", f"{each.name} = {toml_value(getattr(config, each.name))}"]
     return "\n".join(lines) + "\n"

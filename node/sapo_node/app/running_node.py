@@ -28,6 +28,7 @@ from sapo_node.app.recipe import recipe_of
 from sapo_node.app.run import run_node
 from sapo_node.app.session import Session
 from sapo_node.app.state import SCHEMA, locked, state_folder
+from sapo_node.app.trained_model import remember
 from sapo_node.groups.types import ContributionReport
 from sapo_node.learner.client import Learner
 from sapo_node.net.anchors import Anchors
@@ -161,6 +162,8 @@ class RunningNode:
         settings.require_usable()
         page = parse_place(self._config.dashboard)
         sandbox, learner = await self._start_processes(nursery)
+        if learner:
+            remember(database, self._config)
         node = build_node(
             self._sandboxed_config(sandbox),
             self._swarm,

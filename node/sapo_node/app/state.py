@@ -8,6 +8,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from sapo_node.app import trained_model
 from sapo_node.ingest import pending, seen
 from sapo_node.net import anchors
 from sapo_node.observability import history, journal
@@ -29,6 +30,7 @@ SCHEMA = (
     accounts.SCHEMA,
     anchors.SCHEMA,
     journal.SCHEMA,
+    trained_model.SCHEMA,
 )
 
 

@@ -24,6 +24,7 @@ _MODULES = {
     "backup": "keeping",
     "restore": "keeping",
     "config": "looking",
+    "completion": "completing",
     "verify": "wire",
     "manifest": "wire",
     "conformance": "wire",

@@ -1,15 +1,16 @@
 """Writes what a node has learnt as a Hugging Face folder. `sapo-node export` runs this as a child, because of torch.
 
 This reads the averaged weights of the newest good checkpoint, or the best weights. It changes no file of the node, so
-the node may be running. It merges adapters into the weights, so that the folder is complete. It writes to a temporary
-folder and checks that AutoTokenizer builds the node's tokenizer from it. Then it renames the folder to its final name.
+the node may be running. It merges adapters into the weights, so that the folder is complete, or writes the adapters
+alone. It writes to a temporary folder and checks that AutoTokenizer builds the node's tokenizer from it. Then it
+renames the folder to its final name.
 """
 
 import json
 import shutil
 import sys
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from safetensors import SafetensorError
@@ -22,9 +23,11 @@ from transformers import (
     Qwen2Tokenizer,
 )
 
-from sapo_node.groups.codec import from_json
+from sapo_node.groups.codec import from_json, to_json
 from sapo_node.groups.messages import LearnerOptions
 from sapo_node.learner import best, checkpoint
+from sapo_node.learner.card import Weights, model_card
+from sapo_node.learner.export_client import Exported, ExportRequest
 from sapo_node.learner.folder import TOKENIZER_FILES, line_of, model_folder, require_new_folder
 from sapo_node.learner.model import Policy, load
 from sapo_node.learner.probe import require_readable
@@ -32,6 +35,7 @@ from sapo_node.learner.trainer import Trainer
 from sapo_protocol.errors import LocalError
 
 _UNFINISHED = ".unfinished"
+_CARD = "README.md"
 _TOKENIZER_CONFIG = "tokenizer_config.json"
 _OF_LOADING = frozenset(
     {"is_local", "local_files_only", "name_or_path", "special_tokens_map_file", "tokenizer_file", "vocab_file"}
@@ -44,32 +48,40 @@ _SHARED_WITH_LLAMA = (
 )
 
 
-class Exported(NamedTuple):
-    """The step of the weights, and a note about the folder, if any."""
-
-    step: int
-    note: str | None
-
-
-def export(options: LearnerOptions, output: Path, *, best_weights: bool = False) -> Exported:
-    """Write the folder, which must not exist: the averaged weights of the newest checkpoint, or the best weights. If
-    this fails, it raises LocalError and leaves no file behind.
-    """
+def export(request: ExportRequest) -> Exported:
+    """Write the folder, which must not exist. If this fails, it raises LocalError and leaves no file behind."""
+    options, output = request.options, Path(request.output)
     require_new_folder(output)
+    if request.adapter_only and not options.lora:
+        raise LocalError("the node trains all weights, so there are no adapters; leave out --adapter-only")
     require_readable(options)
     trainer = Trainer(load(options), options)
-    step = _read_best(trainer, options) if best_weights else _read_newest(trainer, options)
+    step = _read_best(trainer, options) if request.best else _read_newest(trainer, options)
     unfinished = output.with_name(output.name + _UNFINISHED)
     shutil.rmtree(unfinished, ignore_errors=True)
     try:
         with trainer.averaged():
-            note = _write(trainer.policy, model_folder(options.model), unfinished)
+            card = model_card(request.facts, _contents(trainer.policy, request, step))
+            note = _write(trainer.policy, request, unfinished)
+        # Last: peft writes a card of its own.
+        (unfinished / _CARD).write_text(card, encoding="utf-8")
         unfinished.rename(output)
     except (OSError, SafetensorError) as error:
         raise LocalError(f"cannot write {output} ({line_of(error)}); free some space there") from error
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
     return Exported(step, note)
+
+
+def _contents(policy: Policy, request: ExportRequest, step: int) -> Weights:
+    return Weights(
+        step=step,
+        parameters=sum(value.numel() for value in policy.model.parameters()),
+        dtype=str(policy.model.dtype).removeprefix("torch."),
+        lora=policy.lora,
+        adapter_only=request.adapter_only,
+        best=request.best,
+    )
 
 
 def _read_newest(trainer: Trainer, options: LearnerOptions) -> int:
@@ -90,20 +102,34 @@ def _read_best(trainer: Trainer, options: LearnerOptions) -> int:
     return step
 
 
-def _write(policy: Policy, source: Path, folder: Path) -> str | None:
-    """Write the model of a policy whose folder is `source`. Return a note about the new folder, if any."""
+def _write(policy: Policy, request: ExportRequest, folder: Path) -> str | None:
+    """Write model or adapters, and the tokenizer. Return a note about the new folder, if any."""
+    folder.mkdir()
+    _write_tokenizer(model_folder(request.options.model), folder)
+    if request.adapter_only:
+        _write_adapters(policy, request.facts.base, folder)
+    else:
+        _write_model(policy, folder)
+    if _builds_the_same(AutoTokenizer, folder, policy):
+        return None
+    return "AutoTokenizer builds another tokenizer for it; use PreTrainedTokenizerFast.from_pretrained instead"
+
+
+def _write_adapters(policy: Policy, base: str, folder: Path) -> None:
+    for config in policy.model.peft_config.values():
+        config.base_model_name_or_path = base  # peft put the path of this machine there
+    # Embeddings are not trained. To look at them peft would ask the hub for the model's settings.
+    policy.model.save_pretrained(folder, save_embedding_layers=False)
+
+
+def _write_model(policy: Policy, folder: Path) -> None:
     model = policy.model.merge_and_unload() if policy.lora else policy.model
     # Stop a text where the node stops it, and sample from the model's unchanged probabilities.
     model.generation_config = GenerationConfig(eos_token_id=list(policy.ends), pad_token_id=policy.pad)
-    folder.mkdir()
-    _write_tokenizer(source, folder)
     if _is_qwen2(model) and not _builds_the_same(Qwen2Tokenizer, folder, policy):
         # For a Qwen2 model AutoTokenizer replaces the pre-tokenizer of tokenizer.json by that of Qwen.
         model = _as_llama(model)
     model.save_pretrained(folder)
-    if _builds_the_same(AutoTokenizer, folder, policy):
-        return None
-    return "AutoTokenizer builds another tokenizer for it; use PreTrainedTokenizerFast.from_pretrained instead"
 
 
 def _write_tokenizer(source: Path, folder: Path) -> None:
@@ -156,17 +182,14 @@ def _as_llama(model: Any) -> Any:
     return llama
 
 
-def main(options: str, output: str, which: str) -> int:
-    """Export with these options, given as JSON: the `best` or the `newest` weights. Print the step and the note as
-    JSON, or an error on stderr.
-    """
+def main(request: str) -> int:
+    """Export as an ExportRequest in JSON asks. Print an Exported as JSON, or an error on stderr."""
     try:
-        told = from_json(LearnerOptions, json.loads(options))
-        exported = export(told, Path(output), best_weights=which == "best")
+        exported = export(from_json(ExportRequest, json.loads(request)))
     except LocalError as error:
         sys.stderr.write(f"{error}\n")
         return 1
-    sys.stdout.write(json.dumps(exported._asdict()) + "\n")
+    sys.stdout.write(json.dumps(to_json(exported)) + "\n")
     return 0
 
 

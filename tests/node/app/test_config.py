@@ -2,7 +2,9 @@
 
 import os
 import random
+import re
 import tomllib
+from dataclasses import asdict
 
 import pytest
 
@@ -34,6 +36,55 @@ def test_every_key_is_documented():
 def test_the_command_line_overrides_the_file(tmp_path):
     config = load_config(write(tmp_path, "local = 2\nexternal = 6\n")).overridden({"local": 3, "external": None})
     assert (config.local, config.external) == (3, 6)
+
+
+def test_the_environment_overrides_the_file_and_the_command_line_the_environment(tmp_path):
+    path = write(tmp_path, "local = 2\nwarmup = 5\nmodel = 'file'\n")
+    config = load_config(path, {"SAPO_NODE_WARMUP": "6", "SAPO_NODE_MODEL": "environment"})
+    config = config.overridden({"model": "flag", "warmup": None})
+    assert (config.local, config.warmup, config.model) == (2, 6, "flag")
+
+
+def test_every_key_can_be_set_in_the_environment():
+    def text(value):
+        return ",".join(value) if isinstance(value, tuple) else str(value)
+
+    config = Config(local=2, train=False, bootstrap=("/ip4/1/tcp/1/p2p/x", "/ip4/2/tcp/1/p2p/y"), learning_rate=1e-3)
+    environ = {f"SAPO_NODE_{key.upper()}": text(value) for key, value in asdict(config).items()}
+    assert load_config(None, environ) == config
+
+
+def test_a_variable_names_the_file_of_a_command_without_one(tmp_path):
+    (tmp_path / "other.toml").write_text("local = 3")
+    environ = {"SAPO_NODE_CONFIG": str(write(tmp_path, "local = 2"))}
+    assert load_config(None, environ).local == 2
+    assert load_config(tmp_path / "other.toml", environ).local == 3
+
+
+def test_variables_that_are_no_key_are_left_alone():
+    environ = {"SAPO_NODE_PASSPHRASE": "x", "SAPO_NODE_API_KEY": "x", "PATH": "/bin", "SAPO_NODES": "x"}
+    environ |= {"SAPO_NODE_PORT": "tcp://10.0.0.1:4001", "SAPO_NODE_SERVICE_HOST": "10.0.0.1"}
+    assert load_config(None, environ) == Config()
+
+
+BAD_VARIABLES = {
+    "an unknown name": ("SAPO_NODE_LOCL", "2", "unknown variable SAPO_NODE_LOCL; did you mean SAPO_NODE_LOCAL?"),
+    "a strange name": ("SAPO_NODE_" + "Z" * 30, "2", "Z; unset it"),
+    "text for a number": ("SAPO_NODE_LOCAL", "many", "SAPO_NODE_LOCAL is 'many'; give a whole number"),
+    "auto for a number without it": ("SAPO_NODE_LOCAL", "auto", "give a whole number"),
+    "no number": ("SAPO_NODE_LEARNING_RATE", "", "SAPO_NODE_LEARNING_RATE is ''; give a number"),
+    "a rate that is no number": ("SAPO_NODE_LEARNING_RATE", "nan", "learning_rate is nan"),
+    "a number beyond its bounds": ("SAPO_NODE_LOCAL", "0", "local is 0; give a whole number from 1 to 16"),
+    "a number of 5,000 digits": ("SAPO_NODE_LOCAL", "1" * 5_000, "give a whole number"),
+    "text for a switch": ("SAPO_NODE_MDNS", "on", "SAPO_NODE_MDNS is 'on'; give true or false"),
+    "no file": ("SAPO_NODE_CONFIG", "/nowhere.toml", "nowhere.toml; make one with"),
+}
+
+
+@pytest.mark.parametrize(("name", "value", "reason"), BAD_VARIABLES.values(), ids=BAD_VARIABLES.keys())
+def test_a_variable_is_refused_with(name, value, reason):
+    with pytest.raises(LocalError, match=re.escape(reason)):
+        load_config(None, {name: value})
 
 
 def test_a_key_not_given_keeps_its_default(tmp_path):

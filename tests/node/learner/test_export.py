@@ -6,19 +6,24 @@ import resource
 import shutil
 import subprocess
 import sys
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
+from peft import PeftModel
 from tokenizers.pre_tokenizers import ByteLevel
-from transformers import AutoModelForCausalLM, Qwen2Tokenizer
+from transformers import AutoModelForCausalLM, AutoTokenizer, Qwen2Tokenizer
 
 from sapo_node.groups.advantage import advantages
+from sapo_node.groups.codec import from_json, to_json
 from sapo_node.groups.messages import GenerateRequest, LearnerOptions, TrainGroup, TrainRequest
 from sapo_node.groups.prompt import SYSTEM, Prompt
 from sapo_node.learner import best, checkpoint
+from sapo_node.learner.card import CardFacts
 from sapo_node.learner.export import export, main
+from sapo_node.learner.export_client import Exported, ExportRequest
+from sapo_node.learner.folder import POLICY_DIR
 from sapo_node.learner.generate import generate
 from sapo_node.learner.model import load
 from sapo_node.learner.trainer import Trainer
@@ -37,6 +42,13 @@ def learnt(folder, steps=2, learning_rate=0.01, **ways):
         trainer.train(TrainRequest(step, (TrainGroup("local", QUESTION, 1.0, advantages([1, 1, 0, 0]), sampled),)))
     checkpoint.save(trainer, folder)
     return trainer, options
+
+
+FACTS = CardFacts(base="tiny", swarm="starter", network_id="ab" * 32)
+
+
+def exported(options, output, **ways):
+    return export(ExportRequest(options, str(output), FACTS, **ways))
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +109,7 @@ def ways(tmp_path_factory, plain):
 
 def test_plain_transformers_read_and_answer_as_the_node_does(tmp_path, ways):
     for way, (_, options) in ways.items():
-        assert export(options, tmp_path / way) == (2, None)
+        assert exported(options, tmp_path / way) == Exported(2)
     messages = [{"role": "system", "content": SYSTEM}, {"role": "user", "content": QUESTION}]
     done = subprocess.run(
         [sys.executable, "-c", PLAINLY, json.dumps(messages), *(str(tmp_path / way) for way in ways)],
@@ -113,7 +125,7 @@ def test_plain_transformers_read_and_answer_as_the_node_does(tmp_path, ways):
 @pytest.mark.parametrize("way", ["seed", "llama", "qwen2", "adapters"])
 def test_the_weights_are_the_averaged_ones(tmp_path, ways, way):
     trainer, options = ways[way]
-    export(options, tmp_path / "out")
+    exported(options, tmp_path / "out")
     model = AutoModelForCausalLM.from_pretrained(tmp_path / "out")
     tokens = torch.tensor([trainer.policy.prompt_tokens(Prompt(QUESTION))])
     with trainer.averaged():
@@ -130,7 +142,7 @@ def test_a_qwen2_with_the_tokenizer_of_its_kind_stays_one(tmp_path):
     tokenizer = Qwen2Tokenizer({letter: place for place, letter in enumerate(alphabet)}, [], eos_token="<eos>")
     tokenizer.save_pretrained(tmp_path / "qwen")
     _, options = learnt(tmp_path / "checkpoints", model=str(tmp_path / "qwen"))
-    export(options, tmp_path / "out")
+    exported(options, tmp_path / "out")
     assert json.loads((tmp_path / "out" / "config.json").read_text())["model_type"] == "qwen2"
 
 
@@ -141,7 +153,7 @@ def test_the_folder_tells_nothing_of_this_machine_or_of_loading(tmp_path, ways):
     settings = json.loads((spoilt / "tokenizer_config.json").read_text())
     leftovers = {"is_local": True, "local_files_only": True, "name_or_path": "/home/x", "tokenizer_file": "/home/x/t"}
     (spoilt / "tokenizer_config.json").write_text(json.dumps(settings | leftovers))
-    export(replace(options, model=str(spoilt)), tmp_path / "out")
+    exported(replace(options, model=str(spoilt)), tmp_path / "out")
     written = json.loads((tmp_path / "out" / "tokenizer_config.json").read_text())
     assert written == settings
     for path in (tmp_path / "out").glob("*.json"):
@@ -151,7 +163,7 @@ def test_the_folder_tells_nothing_of_this_machine_or_of_loading(tmp_path, ways):
 
 
 def test_a_node_starts_from_the_folder(tmp_path, options):
-    export(options, tmp_path / "out")
+    exported(options, tmp_path / "out")
     told = LearnerOptions(checkpoints="", model=str(tmp_path / "out"))
     assert answered(Trainer(load(told), told))
 
@@ -162,7 +174,7 @@ def test_the_best_weights_are_exported_where_they_are_asked_for(tmp_path, plain)
     before = Trainer(load(told), told)
     best.save(before, tmp_path / "checkpoints", needed=())
     checkpoint.save(trainer, tmp_path / "checkpoints")
-    assert export(told, tmp_path / "out", best_weights=True).step == 0
+    assert exported(told, tmp_path / "out", best=True).step == 0
     model = AutoModelForCausalLM.from_pretrained(tmp_path / "out")
     tokens = torch.tensor([before.policy.prompt_tokens(Prompt(QUESTION))])
     torch.testing.assert_close(logits(model, tokens), logits(before.policy.model, tokens), atol=1e-4, rtol=1e-4)
@@ -170,12 +182,12 @@ def test_the_best_weights_are_exported_where_they_are_asked_for(tmp_path, plain)
 
 def test_where_no_weights_were_the_best_the_export_says_so(tmp_path, options):
     with pytest.raises(LocalError, match="there are no best weights"):
-        export(options, tmp_path / "out", best_weights=True)
+        exported(options, tmp_path / "out", best=True)
 
 
 def test_the_lines_of_the_readme_get_an_answer(tmp_path):
     _, options = learnt(tmp_path / "checkpoints", learning_rate=1e-5)
-    export(options, tmp_path / "learnt")
+    exported(options, tmp_path / "learnt")
     readme = (Path(__file__).parents[3] / "README.md").read_text()
     [code] = re.findall(
         "```python\n(.*?)```", readme.partition("## Your model, your answers")[2].partition("\n## ")[0], re.DOTALL
@@ -190,7 +202,7 @@ def test_a_full_disk_is_one_clear_line_and_leaves_nothing(tmp_path, options):
     resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, before[1]))
     try:
         with pytest.raises(LocalError, match=r"cannot write .*out .*; free some space there") as caught:
-            export(options, tmp_path / "out")
+            exported(options, tmp_path / "out")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert "\n" not in str(caught.value)
@@ -201,19 +213,19 @@ def test_a_place_that_is_in_no_folder_is_refused_before_anything_is_loaded(tmp_p
     (tmp_path / "file").write_text("")
     for place in ("file/out", "none/out"):
         with pytest.raises(LocalError, match="is not a folder; make it first"):
-            export(LearnerOptions(checkpoints="", model="/none"), tmp_path / place)
+            exported(LearnerOptions(checkpoints="", model="/none"), tmp_path / place)
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
 def test_the_checkpoint_of_another_model_is_refused_with_the_names_of_both(tmp_path, options, ways):
     with pytest.raises(LocalError, match=r"belong to seed \(all weights\), and you gave tiny"):
-        export(replace(options, model=ways["llama"][1].model), tmp_path / "out")
+        exported(replace(options, model=ways["llama"][1].model), tmp_path / "out")
 
 
 def test_nothing_changes_where_the_checkpoints_lie(tmp_path, options):
     (tmp_path / "checkpoints" / ".unfinished-step-00000003").mkdir()
     before = sorted(path.name for path in (tmp_path / "checkpoints").rglob("*"))
-    export(options, tmp_path / "out")
+    exported(options, tmp_path / "out")
     assert sorted(path.name for path in (tmp_path / "checkpoints").rglob("*")) == before
 
 
@@ -221,26 +233,58 @@ def test_a_damaged_checkpoint_is_passed_over(tmp_path, options):
     newest = tmp_path / "checkpoints" / "step-00000009"
     shutil.copytree(tmp_path / "checkpoints" / "step-00000002", newest)
     (newest / "weights.safetensors").write_bytes(b"nothing")
-    assert export(options, tmp_path / "out").step == 2
+    assert exported(options, tmp_path / "out").step == 2
     assert newest.exists()
 
 
 def test_a_node_without_a_checkpoint_says_when_there_will_be_one(tmp_path):
     with pytest.raises(LocalError, match="every ten rounds"):
-        export(LearnerOptions(checkpoints=str(tmp_path / "none")), tmp_path / "out")
+        exported(LearnerOptions(checkpoints=str(tmp_path / "none")), tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
 def test_what_is_there_is_never_overwritten(tmp_path):
     (tmp_path / "out").mkdir()
     with pytest.raises(LocalError, match="exists; name a new folder"):
-        export(LearnerOptions(checkpoints=str(tmp_path)), tmp_path / "out")
+        exported(LearnerOptions(checkpoints=str(tmp_path)), tmp_path / "out")
 
 
 def test_the_program_says_the_step_or_what_is_wrong_in_one_line(tmp_path, options, capsys):
-    told = json.dumps(asdict(options)), str(tmp_path / "out"), "newest"
-    command = [sys.executable, "-m", "sapo_node.learner.export", *told]
+    request = json.dumps(to_json(ExportRequest(options, str(tmp_path / "out"), FACTS)))
+    command = [sys.executable, "-m", "sapo_node.learner.export", request]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert json.loads(done.stdout) == {"step": 2, "note": None}
-    assert main(*told) == 1
+    assert from_json(Exported, json.loads(done.stdout)) == Exported(2)
+    assert main(request) == 1
     assert capsys.readouterr().err.splitlines()[-1].endswith("name a new folder")
+
+
+def test_adapters_alone_give_the_base_model_what_the_node_learnt(tmp_path, ways):
+    trainer, options = ways["adapters"]
+    assert exported(options, tmp_path / "out", adapter_only=True) == Exported(2)
+    settings = json.loads((tmp_path / "out" / "adapter_config.json").read_text())
+    assert settings["base_model_name_or_path"] == FACTS.base
+    assert not (tmp_path / "out" / "model.safetensors").exists()
+    base = AutoModelForCausalLM.from_pretrained(POLICY_DIR, dtype=torch.float32)
+    tokens = torch.tensor([trainer.policy.prompt_tokens(Prompt(QUESTION))])
+    before = logits(base, tokens)
+    model = PeftModel.from_pretrained(base, tmp_path / "out")
+    with trainer.averaged():
+        expected = logits(trainer.policy.model, tokens)
+    torch.testing.assert_close(logits(model, tokens), expected, atol=1e-4, rtol=1e-4)
+    assert not torch.allclose(before, expected, atol=1e-3)
+    loaded = AutoTokenizer.from_pretrained(tmp_path / "out")
+    assert loaded(QUESTION)["input_ids"] == trainer.policy.tokenizer(QUESTION)["input_ids"]
+
+
+def test_a_node_without_adapters_has_none_to_export(tmp_path, options):
+    with pytest.raises(LocalError, match="trains all weights, so there are no adapters; leave out --adapter-only"):
+        exported(options, tmp_path / "out", adapter_only=True)
+    assert not (tmp_path / "out").exists()
+
+
+def test_every_folder_has_a_model_card(tmp_path, ways):
+    for way, adapter_only in (("seed", False), ("adapters", True)):
+        exported(ways[way][1], tmp_path / way, adapter_only=adapter_only)
+        card = (tmp_path / way / "README.md").read_text()
+        assert "| rounds | 2 |" in card
+        assert str(tmp_path) not in card

@@ -143,7 +143,11 @@ def why(config: Config, *, envelope_id: str, json_output: bool) -> None:
 @click.argument("file", required=False, type=click.Path(path_type=Path))
 @as_json
 def config(file: Path | None, *, json_output: bool) -> None:
-    """Print the configuration with the meaning of every key: the defaults, or the defaults changed by FILE.
+    """Print the configuration with the meaning of every key: the defaults, changed by FILE and by the environment.
+
+    The variable SAPO_NODE_MODEL sets the key `model`, and so on for each key. A list has commas between its values.
+    SAPO_NODE_CONFIG names a file for every command without --config. The command line overrides the environment, and
+    the environment overrides the file.
 
     \b
     sapo-node config > node.toml

@@ -1,9 +1,8 @@
 """Evaluate a policy, and export it: `eval`, `export`."""
 
 import json
-import subprocess
-import sys
-from dataclasses import asdict
+from contextlib import closing
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,14 +14,17 @@ from rich.table import Table
 
 from sapo_node.app.config import Config, load_config
 from sapo_node.app.learner_options import learner_options
+from sapo_node.app.model_card import card_facts
+from sapo_node.app.state import read_database
+from sapo_node.app.trained_model import of_checkpoints
 from sapo_node.cli.commands.model_options import asked_model, trained_model
 from sapo_node.cli.commands.options import as_json, configured, fetch_model, folder_of, stderr
 from sapo_node.cli.evaluation import evaluate
 from sapo_node.cli.terminal import Terminal
 from sapo_node.groups.stats import LEVEL, Interval
-from sapo_node.learner.client import offline
+from sapo_node.learner.export_client import ExportRequest, run_export
 from sapo_node.training.evaluation import HeldOut
-from sapo_protocol import LocalError, load_manifest
+from sapo_protocol import load_manifest
 
 _BAR = 20
 """Characters from 0 to 1 in the bars of `eval`."""
@@ -46,11 +48,15 @@ def eval_(config_file: Path | None, *, prompts: int, samples: int, json_output: 
     No round of the swarm ever assigns these prompts. They are the same for every node. Completions are sampled at
     temperature 1. More prompts narrow the intervals most; more samples per prompt reduce the sampling noise.
 
-    Give the same --model, --lora and --lora-layers as for `start`. With `auto` the model decides, as it does there.
+    With --state, the node remembers which model it trains, and how it is asked. Without --state, give the same --model
+    and --examples as for `start`. With `auto` the model decides, as it does there.
     """
     config = load_config(config_file).overridden(options)
     manifest = load_manifest(config.swarm)
     folder = folder_of(config) if options["state"] else None
+    if folder:
+        with closing(read_database(folder)) as database:
+            config = of_checkpoints(config, database, options)
     fetch_model(config)
     with Progress(console=stderr, transient=True, disable=json_output) as progress:
         bar = progress.add_task("starting the learner", total=prompts * len(manifest.tasks))
@@ -71,38 +77,63 @@ def eval_(config_file: Path | None, *, prompts: int, samples: int, json_output: 
 @configured
 @trained_model
 @click.option("--best", is_flag=True, help="Take the weights of the best evaluation on held-out prompts.")
+@click.option(
+    "--merge/--adapter-only",
+    default=True,
+    help="Merge LoRA adapters into the model, or write the adapters alone.  [default: merge]",
+)
+@click.option("--push", "repository", metavar="OWNER/NAME", help="Upload the folder to the hub, as a private model.")
 @as_json
-def export(config: Config, output: Path, *, best: bool, json_output: bool, **options: Any) -> None:
-    """Write what a node has learnt to OUTPUT, a new folder in the format of Hugging Face.
+def export(
+    config: Config,
+    output: Path,
+    *,
+    best: bool,
+    merge: bool,
+    repository: str | None,
+    json_output: bool,
+    **options: Any,
+) -> None:
+    """Write what a node has learnt to OUTPUT, a new folder in the format of Hugging Face, with a model card.
 
     `export` takes the averaged weights of the newest checkpoint. With --best it takes those of the evaluation with the
     highest held-out pass@1, which may be of an earlier round. The node may be running; it writes a checkpoint every ten
     rounds, and evaluates every fifty.
-    Give the same --model, --lora and --lora-layers as for `start`; adapters are merged into the weights.
-    AutoTokenizer and AutoModelForCausalLM load the folder. The README has three lines of code that give it a prompt.
-    """
-    config = config.overridden({**options, "device": "cpu"})
-    told = json.dumps(asdict(learner_options(config, load_manifest(config.swarm), folder_of(config))))
+    The node remembers which model it trains, so no option for the model is needed. A node of version 0.1 remembers
+    nothing: give the same --model, --lora and --lora-layers as for `start`. Give --model if a model folder has moved.
+    AutoTokenizer and AutoModelForCausalLM load the folder. README.md in it is the model card.
+
+    \b
+    sapo-node export learnt
+    sapo-node export adapters --adapter-only
+    sapo-node export learnt --push somebody/learnt          after `hf auth login`
+    """  # noqa: D301 - click reads the backspace
+    manifest, folder = load_manifest(config.swarm), folder_of(config)
+    with closing(read_database(folder)) as database:
+        config = replace(of_checkpoints(config, database, options), device="cpu")
+        facts = card_facts(config, manifest, database)
+    asked = learner_options(config, manifest, folder)
     # Imported here: it takes half a second, which `eval` does not need to wait.
     from sapo_node.learner.folder import require_new_folder  # noqa: PLC0415
 
     require_new_folder(output)
-    done = subprocess.run(
-        [sys.executable, "-P", "-m", "sapo_node.learner.export", told, str(output), "best" if best else "newest"],
-        env=offline(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode:
-        raise LocalError((done.stderr.strip().splitlines() or ["the export process died"])[-1])
-    exported = json.loads(done.stdout)
+    exported = run_export(ExportRequest(asked, str(output), facts, best=best, adapter_only=not merge))
+    address = _push(output, repository, exported.step) if repository else None
     if json_output:
-        click.echo(json.dumps({**exported, "output": str(output)}))
+        click.echo(json.dumps({**asdict(exported), "output": str(output), "pushed": address}))
         return
-    click.echo(f"{'best weights, ' if best else ''}step {exported['step']} written to {output}")
-    if exported["note"]:
-        stderr.print(exported["note"], highlight=False, soft_wrap=True)
+    click.echo(f"{'best weights, ' if best else ''}step {exported.step} written to {output}")
+    if address:
+        click.echo(f"uploaded to {address}, which only you can read until you make it public")
+    if exported.note:
+        stderr.print(exported.note, highlight=False, soft_wrap=True)
+
+
+def _push(folder: Path, repository: str, step: int) -> str:
+    # Imported here: it takes half a second, which an export to a folder alone does not need to wait.
+    from sapo_node.learner.push import push  # noqa: PLC0415
+
+    return push(folder, repository, step=step)
 
 
 def _table(result: HeldOut, prompts: int, step: int) -> Table:
