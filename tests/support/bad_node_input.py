@@ -181,6 +181,23 @@ start {fresh} --model somebody/tiny         | 1 | somebody/tiny & cannot be down
 eval --model mixed                   | 1 | mixed & no usable causal language model
 eval --model somebody/tiny                  | 1 | somebody/tiny & cannot be downloaded & network
 
+# init
+init node.key                               | 1 | node.key exists & --force
+init place                                  | 1 | place & {is-folder}
+init dangling --force                       | 1 | dangling & link & new file
+init missing/node.toml                      | 1 | missing & {no-folder} & make it
+init new/own/n/t                            | 1 | new/own/n is not a folder & make it
+init new/n --local 0                        | 1 | local is 0 & from 1 to 16
+init new/n --prompts 0                      | 2 | --prompts & 0 is not in the range
+init new/n --key {bytes}                    | 1 | key is & not UTF-8
+init new/n --swarm nowhere                  | 1 | no manifest 'nowhere'
+init new/n --model smollm2                  | 1 | smollm2 is not on this machine & sapo-node fetch smollm2
+init new/n --model missing.gguf             | 1 | there is no file missing.gguf
+init new/n --bootstrap nonsense             | 1 | 'nonsense' cannot be dialled & /p2p/<peer id>
+init new/n --key readable.key               | 1 | other users can read readable.key & chmod 600
+init new/n --state node.key                 | 1 | cannot write to the folder node.key & --state
+init new/n --listen nonsense                | 1 | --listen 'nonsense' is not a usable address
+
 # fetch
 fetch smollm3                               | 1 | no model 'smollm3' & known are smollm2
 fetch smollm2 now                           | 2 | unexpected extra argument & now

@@ -7,7 +7,7 @@ import platform
 import shutil
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
@@ -34,7 +34,7 @@ _TIME_ERROR = 5
 """What adjtimex(2) returns if nothing synchronises the clock."""
 
 
-async def examine(config: Config) -> AsyncIterator[Finding]:
+async def examine(config: Config) -> AsyncGenerator[Finding, None]:
     """Yield each finding as soon as its check is done, slow checks last. Raises LocalError for an unreadable swarm."""
     manifest = load_manifest(config.swarm)
     yield good("swarm", f"{manifest.name}, network {manifest.network_id.hex()[:16]}")
@@ -180,7 +180,7 @@ def _model_options(config: Config, manifest: Manifest) -> list[str]:
     return [json.dumps(asdict(learner_options(config, manifest, StateFolder(Path(config.state)))))]
 
 
-async def _sandbox(manifest: Manifest) -> AsyncIterator[Finding]:
+async def _sandbox(manifest: Manifest) -> AsyncGenerator[Finding, None]:
     sandbox = Sandbox()
     try:
         async with trio.open_nursery() as nursery:

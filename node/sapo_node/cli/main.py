@@ -9,6 +9,7 @@ from sapo_node.cli.commands.options import run_command_line
 from sapo_node.cli.terminal import PrintableFormatter
 
 _MODULES = {
+    "init": "beginning",
     "start": "running",
     "contribute": "contributing",
     "demo": "running",

@@ -1,0 +1,179 @@
+"""Makes the configuration of a new node that fits its model, its swarm and this machine, and says what to expect.
+
+`sapo-node init` uses it in this order: `look` at the machine, probe the model, `fitted`, `begin_state`, `rendered`.
+"""
+
+import os
+import random
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import aclosing, closing
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from sapo_node.app.config import Config, render_config
+from sapo_node.app.recipe import recipe_of
+from sapo_node.app.state import SCHEMA, locked, state_folder
+from sapo_node.cli.doctor import examine
+from sapo_node.cli.findings import Finding, State
+from sapo_node.cli.probe import Probe, Verdict
+from sapo_node.cli.probe_report import advice_of
+from sapo_node.groups.messages import Ready
+from sapo_node.net.addresses import parse_dial
+from sapo_node.sampling.mix import AUTO
+from sapo_node.storage.counters import Counters
+from sapo_node.storage.database import Database
+from sapo_node.storage.keys import Identity
+from sapo_node.storage.location import StateLocation
+from sapo_protocol import LocalError, Manifest
+from sapo_protocol.printable import printable
+
+ROUNDS_PER_EPOCH = 10
+"""Rounds that a node should play in an epoch. A slower machine gets fewer local groups."""
+_MAY_BE_BAD = "sandbox"
+"""The check without which a node still runs: it then trains on local groups only."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """What a probe says about the rounds of a configuration."""
+
+    model: str
+    """Its name, its size, and the memory that it needs."""
+    base_rate: float
+    """Held-out pass@1 before any training, mean over tasks."""
+    learnable: tuple[str, ...]
+    """The tasks that the model can learn."""
+    tasks: int
+    round_seconds: float
+    """With local groups only, all of them informative."""
+    full_round_seconds: float
+    """With as many external groups as local ones, or as many as the configuration allows."""
+
+    @property
+    def contact_seconds(self) -> float:
+        """From the first contact with a peer of the same speed to the first external group in a batch, at most.
+
+        The peer needs a round to share a rollout, and this node a round until it draws again.
+        """
+        return 2 * self.full_round_seconds
+
+
+async def look(config: Config) -> list[Finding]:
+    """Check this machine as `doctor` does, but dial no peer. Raises LocalError if the node could not run."""
+    for address in config.bootstrap:
+        parse_dial(address)
+    findings = []
+    async with aclosing(examine(replace(config, bootstrap=()))) as examined:
+        async for finding in examined:
+            if finding.state is State.BAD and finding.name != _MAY_BE_BAD:
+                raise LocalError(": ".join(filter(None, (finding.text, finding.advice))))
+            findings.append(finding)
+    return findings
+
+
+def require_learnable(probe: Probe, config: Config) -> None:
+    """Raise LocalError, with advice, if the model can learn no task of the swarm."""
+    if not probe.of(Verdict.LEARNABLE):
+        advice = "; or ".join(advice_of(probe, config))
+        raise LocalError(
+            f"{config.model} can learn none of the {len(probe.tasks)} tasks of {config.swarm} yet: {advice}; or write "
+            f"the configuration as it is, with --no-probe"
+        )
+
+
+def fitted(config: Config, manifest: Manifest, probe: Probe | None, *, local: int | None) -> Config:
+    """Return a configuration that fits: with the settings of its model, and rounds that an epoch has room for.
+
+    The settings of the model are numbers instead of `auto`, so that another version of this package keeps them. `local`
+    is the number of local groups that the operator wants, or None.
+    """
+    if not config.train:
+        return config
+    settings = asdict(recipe_of(config))
+    if local is None and probe:
+        fit = int(manifest.epoch_seconds / ROUNDS_PER_EPOCH / _group_seconds(probe))
+        settings["local"] = max(1, min(config.local, fit))
+    return replace(config, **settings)
+
+
+def outlook(config: Config, probe: Probe, ready: Ready) -> Outlook:
+    """Return what the rounds of a configuration will be like, by what the probe measured on this machine."""
+    alone = config.local * _group_seconds(probe)
+    external = config.local if config.external == AUTO else config.external
+    memory = ready.memory or "fits anywhere"
+    return Outlook(
+        model=f"{ready.model}, {ready.parameters / 1e6:.1f} M parameters, on {ready.device}; {memory}",
+        base_rate=sum(task.base_rate.point for task in probe.tasks) / len(probe.tasks),
+        learnable=tuple(probe.of(Verdict.LEARNABLE)),
+        tasks=len(probe.tasks),
+        round_seconds=alone,
+        full_round_seconds=alone + external * probe.round.train_seconds / probe.round.groups,
+    )
+
+
+def _group_seconds(probe: Probe) -> float:
+    return (probe.round.generate_seconds + probe.round.train_seconds) / probe.round.groups
+
+
+def facts(config: Config, findings: Sequence[Finding], expected: Outlook | None) -> dict[str, str]:
+    """Return what was found and what to expect, by name, each as one line of text for people."""
+    found = {finding.name: finding for finding in findings}
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30
+    told: dict[str, str] = {name: found[name].text for name in ("system", "swarm", "learner", "model") if name in found}
+    told["system"] += f", {memory:.1f} GiB of memory"
+    if config.train:
+        told |= _rounds(config, found[_MAY_BE_BAD], expected)
+    else:
+        told["round"] = "none: this node only relays"
+    return {name: printable(text) for name, text in told.items()}
+
+
+def _rounds(config: Config, sandbox: Finding, expected: Outlook | None) -> dict[str, str]:
+    if not expected:
+        return {
+            "round": "not measured: `sapo-node probe` measures it",
+            "external": _first_external(sandbox, ""),
+        }
+    return {
+        "model": expected.model,
+        "base rate": f"{expected.base_rate:.1%} of the completions are correct before any training; "
+        f"{len(expected.learnable)} of {expected.tasks} tasks can be learnt",
+        "round": f"about {expected.round_seconds:.0f} s with {config.local} local groups, and up to "
+        f"{expected.full_round_seconds:.0f} s with external groups",
+        "external": _first_external(sandbox, f", about {expected.contact_seconds:.0f} s if the peer is as fast"),
+    }
+
+
+def _first_external(sandbox: Finding, seconds: str) -> str:
+    if sandbox.state is State.BAD:
+        return f"none: {sandbox.text}; {sandbox.advice}"
+    return f"the first external group can be trained on within two rounds of the first contact{seconds}"
+
+
+def begin_state(config: Config, manifest: Manifest, identity: Identity) -> None:
+    """Make the state of a key that was created just now, so that its node publishes at once.
+
+    Without a state, `start` could not know that the key is new. It would listen for two epochs before it publishes.
+    """
+    folder = state_folder(Path(config.state), manifest, identity.peer_id)
+    with locked(folder), closing(Database(folder.database, SCHEMA)) as database:
+        Counters(
+            database,
+            manifest,
+            now=time.time(),
+            key_is_new=True,
+            rng=random.SystemRandom(),
+            location=StateLocation(folder.path),
+        )
+
+
+def rendered(config: Config, told: Mapping[str, str], command: str) -> str:
+    """Return the configuration as TOML. Its first lines are comments: what was found, and how to start the node."""
+    width = max(map(len, told))
+    head = [
+        "What `sapo-node init` found on this machine:",
+        *(f"  {name:{width}}  {text}" for name, text in told.items()),
+    ]
+    lines = [*head, f"Start the node with: {printable(command)}", ""]
+    return "".join(f"# {line}".rstrip() + "\n" for line in lines) + render_config(config)

@@ -1,0 +1,50 @@
+"""`sapo-node init`, as its users run it: with options, and at a terminal."""
+
+import json
+import os
+import pty
+import stat
+import subprocess
+import sys
+
+from processes import ENVIRONMENT, PATIENCE, sapo_node
+from sapo_node.app.config import Config, load_config
+
+
+def test_init_writes_what_was_meant_and_a_key_and_overwrites_nothing(tmp_path):
+    asked = ("--prompts", 2, "--state", "state", "--no-mdns", "--listen", "/ip4/127.0.0.1/tcp/0")
+    done = sapo_node("init", *asked, "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout)
+    assert said["command"] == "sapo-node start --config node.toml"
+    assert said["expected"]["learnable"]
+    assert 0 < said["expected"]["round_seconds"] <= said["expected"]["full_round_seconds"]
+    meant = {"lora": 0, "lora_layers": 0, "learning_rate": 2e-4, "dtype": "float32", "max_tokens": 80, "examples": 0}
+    listen = ("/ip4/127.0.0.1/tcp/0",)
+    assert load_config(tmp_path / "node.toml") == Config(state="state", mdns=False, listen=listen, **meant)
+    assert stat.S_IMODE((tmp_path / "node.key").stat().st_mode) == 0o600
+    before = (tmp_path / "node.toml").read_bytes()
+    again = sapo_node("init", "--no-train", cwd=tmp_path)
+    assert again.returncode == 1
+    assert again.stderr == "error: node.toml exists: give another path, or overwrite it with --force\n"
+    assert (tmp_path / "node.toml").read_bytes() == before
+
+
+def test_at_a_terminal_init_asks_and_takes_the_answers(tmp_path):
+    ours, theirs = pty.openpty()
+    with os.fdopen(ours, "wb", buffering=0) as keyboard, os.fdopen(theirs) as terminal:
+        keyboard.write(b"interop\n/ip4/192.0.2.7/tcp/4001/p2p/12D3KooWnonsense\n")
+        done = subprocess.run(
+            [sys.executable, "-m", "sapo_node", "init", "--no-train"],
+            env=ENVIRONMENT,
+            cwd=tmp_path,
+            stdin=terminal,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+            check=False,
+        )
+    assert "Model" not in done.stderr, "a node that does not train has none"
+    assert "Swarm [starter]: " in done.stderr
+    assert done.stderr.splitlines()[-1].startswith("error: '/ip4/192.0.2.7/tcp/4001/p2p/12D3KooWnonsense' cannot be")
+    assert not list(tmp_path.iterdir())
