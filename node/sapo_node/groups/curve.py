@@ -5,8 +5,10 @@ A curve is a list of points in the order of the rounds. At first each point is o
 the last stands for the same number of rounds.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import reduce
 
 MAX_POINTS = 240
 """Even, so that pairs leave no point over."""
@@ -16,7 +18,7 @@ WINDOW = 10
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """The means of some consecutive rounds."""
+    """Some consecutive rounds: their means, the extremes of the reward, and sums of what filters masked."""
 
     first: int
     """Step of the first of these rounds."""
@@ -25,6 +27,11 @@ class Point:
     reward: float
     seconds: Mapping[str, float]
     """By phase."""
+    low: float
+    """The lowest mean reward of one of these rounds."""
+    high: float
+    filtered: Mapping[str, int] = field(default_factory=dict)
+    """Correct external completions that filters masked in these rounds, by filter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +58,12 @@ def added(points: Sequence[Point], new: Point) -> list[Point]:
     return [*(_joined(*pair) for pair in zip(points[::2], points[1::2], strict=True)), new]
 
 
+def thinned(points: Sequence[Point]) -> list[Point]:
+    """At most MAX_POINTS points over the same rounds: neighbours are joined, and none is left out."""
+    size = -(-len(points) // MAX_POINTS) or 1
+    return [reduce(_joined, points[start : start + size]) for start in range(0, len(points), size)]
+
+
 def _joined(a: Point, b: Point) -> Point:
     rounds = a.rounds + b.rounds
 
@@ -59,7 +72,9 @@ def _joined(a: Point, b: Point) -> Point:
 
     phases = [*a.seconds, *(phase for phase in b.seconds if phase not in a.seconds)]
     seconds = {phase: mean(a.seconds.get(phase, 0.0), b.seconds.get(phase, 0.0)) for phase in phases}
-    return Point(a.first, b.last, rounds, mean(a.reward, b.reward), seconds)
+    filtered = dict(Counter(a.filtered) + Counter(b.filtered))
+    low, high = min(a.low, b.low), max(a.high, b.high)
+    return Point(a.first, b.last, rounds, mean(a.reward, b.reward), seconds, low, high, filtered)
 
 
 def learning_curve(points: Sequence[Point], columns: int) -> Curve | None:

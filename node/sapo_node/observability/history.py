@@ -6,7 +6,7 @@ from dataclasses import astuple
 from functools import reduce
 from typing import Any
 
-from sapo_node.groups.curve import Curve, Point, added, learning_curve
+from sapo_node.groups.curve import Curve, Point, added, learning_curve, thinned
 from sapo_node.groups.types import ContributionReport, TaskAnswers
 from sapo_node.observability.metrics import metrics
 from sapo_node.storage.database import Database
@@ -17,7 +17,7 @@ SCHEMA = """
 CREATE TABLE IF NOT EXISTS rounds (step INTEGER PRIMARY KEY, reward REAL NOT NULL, report TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS curve (
     first INTEGER PRIMARY KEY, last INTEGER NOT NULL, rounds INTEGER NOT NULL, reward REAL NOT NULL,
-    seconds TEXT NOT NULL
+    seconds TEXT NOT NULL, low REAL, high REAL, filtered TEXT NOT NULL DEFAULT '{}'
 );
 CREATE TABLE IF NOT EXISTS exams (step INTEGER PRIMARY KEY, result TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS counts (name TEXT PRIMARY KEY, count INTEGER NOT NULL);
@@ -30,6 +30,8 @@ CREATE TABLE IF NOT EXISTS session (id INTEGER PRIMARY KEY CHECK (id = 1), facts
 
 MAX_ROUNDS = 10_000
 """Kept with all their metrics; the curve is of all rounds."""
+MAX_RANGE = 2_400
+"""Rounds of a range of the curve that are read one by one: more would keep the node's process busy for too long."""
 MAX_EVALUATIONS = 240
 
 ACCEPTED, PULLED, VERIFIED, EVIDENCE = TAKEN = ("accepted", "pulled", "verified groups", "evidence accepted")
@@ -56,17 +58,16 @@ class History:
         points = self.points()
         if points and report.step <= points[-1].last:
             return  # a round that is repeated counts once
-        seconds = {str(phase): each for phase, each in report.seconds.items()}
-        new = Point(report.step, report.step, 1, report.reward, seconds)
-        longer = added(points, new)
+        longer = added(points, _point_of(metrics(report)))
         # A round changes the last point alone, unless points were joined in pairs or none of them was stored before.
         stored = self._database.rows("SELECT first FROM curve")
         changed = longer[-1:] if len(stored) == len(points) <= len(longer) else longer
         self._database.execute("DELETE FROM curve WHERE first >= ?", changed[0].first)
         for point in changed:
             self._database.execute(
-                "INSERT INTO curve VALUES (?, ?, ?, ?, ?)",
+                "INSERT INTO curve VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
                 *(point.first, point.last, point.rounds, point.reward, json.dumps(point.seconds)),
+                *(point.low, point.high, json.dumps(point.filtered)),
             )
 
     def contribute(self, report: ContributionReport) -> None:
@@ -125,11 +126,22 @@ class History:
         if self._database.row("SELECT 1 FROM sqlite_master WHERE name = 'curve'"):
             rows = self._database.rows("SELECT * FROM curve ORDER BY first")
             if rows:
-                return [Point(first, last, count, mean, json.loads(each)) for first, last, count, mean, each in rows]
-        kept = self.rounds_after(0)
-        return reduce(
-            added, (Point(each["step"], each["step"], 1, each["reward"], each["seconds"]) for each in kept), []
+                return [_stored_point(row) for row in rows]
+        return reduce(added, map(_point_of, self.rounds_after(0)), [])
+
+    def points_between(self, first: int, last: int) -> list[Point]:
+        """The part of the curve from one round to another, with a point for each round where MAX_POINTS suffice.
+
+        Of a range of more than MAX_RANGE rounds, and of rounds older than the newest MAX_ROUNDS, it has the points of
+        the whole curve alone.
+        """
+        kept = self._database.documents(
+            "SELECT report FROM rounds WHERE step BETWEEN ? AND ? AND ? < ? ORDER BY step",
+            *(first, last, last - first, MAX_RANGE),
         )
+        older = kept[0]["step"] if kept else last + 1
+        joined = [each for each in self.points() if first <= each.last < older]
+        return thinned([*joined, *map(_point_of, kept)])
 
     def curve(self, columns: int) -> Curve | None:
         """The learning curve over all rounds, in at most so many columns."""
@@ -146,3 +158,17 @@ class History:
     def session(self) -> dict[str, Any]:
         """The facts of the running, or last, session."""
         return next(iter(self._database.documents("SELECT facts FROM session")), {})
+
+
+def _point_of(report: Mapping[str, Any]) -> Point:
+    """One round, from its metrics; rounds of older versions lack `filtered`."""
+    step, reward = report["step"], report["reward"]
+    return Point(step, step, 1, reward, report["seconds"], reward, reward, report.get("filtered", {}))
+
+
+def _stored_point(row: tuple[Any, ...]) -> Point:
+    """A row of the curve; points of older versions lack the extremes and what filters masked."""
+    first, last, rounds, reward, seconds, *added_later = row
+    low, high, filtered = added_later or (None, None, "{}")
+    low, high = (reward if extreme is None else extreme for extreme in (low, high))
+    return Point(first, last, rounds, reward, json.loads(seconds), low, high, json.loads(filtered))

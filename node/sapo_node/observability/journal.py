@@ -158,6 +158,10 @@ class Journal:
         """The newest groups, or the newest of one fate; newest first."""
         return self._entries("WHERE fate = coalesce(?, fate) ORDER BY number DESC LIMIT ?", fate, last)
 
+    def counts(self) -> dict[str, int]:
+        """How many groups the journal holds, by fate."""
+        return dict(self._database.rows("SELECT fate, count(*) FROM journal GROUP BY fate"))
+
     def of_peer(self, peer: str) -> list[Entry]:
         """The groups of a peer, newest first."""
         return self._entries("WHERE peer = ? ORDER BY number DESC", peer)

@@ -91,6 +91,9 @@ METRICS: Mapping[str, Metric] = {
         lambda r: sum(group.refused is not None for group in r.training.groups.values()),
         gauge="refused_groups",
     ),
+    "filtered": Metric(
+        "correct external completions that filters masked, in whole or in part, by filter", lambda r: dict(r.filtered)
+    ),
     "skipped": Metric("why no update was made, or null", lambda r: r.training.skipped),
     "seconds": Metric("wall time by phase (generate, share, verify, train)", lambda r: dict(r.seconds), "seconds"),
 }

@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from sapo_node.groups.messages import FilterName, GroupReport, Refusal, TrainGroup, TrainReport, reason_of
@@ -56,6 +56,8 @@ class RoundReport:
     """What the learner says of the step."""
     rate_scale: float = 1.0
     """Factor that the alarms of `health` left on the learning rate of the next round, above 0 and at most 1."""
+    filtered: Mapping[FilterName, int] = field(default_factory=dict)
+    """Correct completions of external groups that a filter masked, in whole or in part, by filter."""
 
 
 NOTHING_LEFT = "every token masked"
@@ -102,6 +104,17 @@ class Choices:
     """Of which a filter left nothing."""
     not_drawn: Sequence[tuple[VerifiedGroup, NotDrawn]]
     """On offer, and not drawn this time."""
+
+    @property
+    def filtered(self) -> Counter[FilterName]:
+        """Correct completions of external groups that a filter masked, in whole or in part, by filter."""
+        found: Counter[FilterName] = Counter(name for each in self.external for name in each.rejected.values())
+        for group, name in self.stopped:
+            found[name] += sum(group.rewards)
+        for each in self.external:
+            rewards = each.weighted.group.rewards
+            found["n-gram"] += sum(bool(s) and r for s, r in zip(each.weighted.silent, rewards, strict=False))
+        return +found
 
 
 class _Stopwatch:
@@ -169,9 +182,10 @@ class Rounds:
         trained = [TrainedGroup(weighted, training.groups[external_id(weighted.group)]) for weighted in choice.drawn]
         reports = {k: training.groups[local_id(k)] for k in range(len(local))}
         refused = {k: report.refused for k, report in reports.items() if report.refused}
-        self._on_chosen(
-            Choices(slot.epoch, slot.counter, training.step, local, refused, trained, choice.stopped, choice.not_drawn)
+        choices = Choices(
+            slot.epoch, slot.counter, training.step, local, refused, trained, choice.stopped, choice.not_drawn
         )
+        self._on_chosen(choices)
         if alarm:
             await self._take_back(alarm)
         rewards = [reward for group in local for reward in group.rewards]
@@ -191,6 +205,7 @@ class Rounds:
             drawn=len(trained),
             strangers_share=self._external.strangers_share,
             rate_scale=health.rate_scale,
+            filtered=choices.filtered,
             seconds=watch.seconds,
             training=training,
         )

@@ -15,7 +15,10 @@ from sapo_node.groups.curve import MAX_POINTS, WINDOW, Point, added, learning_cu
 
 
 def points_of(rewards):
-    rounds = (Point(step, step, 1, reward, {"train": reward}) for step, reward in enumerate(rewards, start=1))
+    rounds = (
+        Point(step, step, 1, reward, {"train": reward}, reward, reward, {"length": 1})
+        for step, reward in enumerate(rewards, start=1)
+    )
     return reduce(added, rounds, [])
 
 
@@ -56,6 +59,8 @@ def test_a_curve_keeps_every_round_in_a_bounded_number_of_points(count, seed):
     assert fmean([point.reward for point in points], [point.rounds for point in points]) == pytest.approx(
         fmean(rewards)
     )
+    assert (min(point.low for point in points), max(point.high for point in points)) == (min(rewards), max(rewards))
+    assert sum(point.filtered["length"] for point in points) == count
     assert all(point.seconds["train"] == pytest.approx(point.reward) for point in points)
     assert len({point.rounds for point in points[:-1]}) <= 1
 

@@ -3,6 +3,8 @@
 import re
 import shutil
 from dataclasses import replace
+from hashlib import sha256
+from importlib.resources import files
 from pathlib import Path
 
 import httpx
@@ -37,7 +39,9 @@ BROWSER = shutil.which("chromium") or shutil.which("chromium-browser")
 @pytest.fixture
 async def page(database, nursery):
     """A page that is served, with what it shows and a client."""
-    dashboard = Dashboard(Facts(database, {"sandbox": "all layers hold"}), database, LOCAL, MANIFEST)
+    facts = Facts(database)
+    facts.ready("sandbox", "all layers hold")
+    dashboard = Dashboard(facts, database, LOCAL, MANIFEST)
     await nursery.start(dashboard.run)
     async with httpx.AsyncClient(base_url=dashboard.address) as client:
         yield client
@@ -63,13 +67,21 @@ def fill(database, text=EVIL):
 
 
 async def test_the_page_and_its_parts_are_served_with_strict_headers(page):
-    for path, kind in (("/", "text/html"), ("/page.js", "text/javascript"), ("/page.css", "text/css")):
+    for path, kind in (("/", "text/html"), ("/page.js", "text/javascript"), ("/uplot/uPlot.min.css", "text/css")):
         answer = await page.get(path)
         assert answer.status_code == 200
         assert answer.headers["content-type"].startswith(kind)
         assert "default-src 'none'" in answer.headers["content-security-policy"]
         assert answer.headers["x-content-type-options"] == "nosniff"
         assert "unsafe" not in answer.headers["content-security-policy"]
+
+
+async def test_the_chart_library_is_the_one_that_was_published(page):
+    folder = files("sapo_node.observability.dashboard") / "page" / "uplot"
+    sums = [line.split() for line in (folder / "SHA256SUMS").read_text().splitlines() if not line.startswith("#")]
+    assert {name for _, name in sums} | {"SHA256SUMS"} == {each.name for each in folder.iterdir()}
+    assert all(sha256((folder / name).read_bytes()).hexdigest() == digest for digest, name in sums)
+    assert (await page.get("/uplot/uPlot.iife.min.js")).content == (folder / "uPlot.iife.min.js").read_bytes()
 
 
 async def test_a_fault_of_the_page_is_one_answer_and_ends_nothing(page, database, caplog):
@@ -111,6 +123,8 @@ async def test_each_filter_of_groups_shows_its_newest_however_many_others_are_ne
     [waits] = (await page.get("/api/groups?fate=waits")).json()["groups"]
     assert waits["peer"] == "12D3KooWharmless"
     assert (await page.get("/api/groups?fate=trained")).json()["groups"] == []
+    more = (await page.get(f"/api/groups?last={SHOWN_GROUPS + 2}")).json()
+    assert (len(more["groups"]), more["counts"]) == (SHOWN_GROUPS + 2, {"left out": SHOWN_GROUPS + 1, "waits": 1})
     assert (await page.get("/api/groups?fate=nonsense")).status_code == 404
 
 
@@ -124,8 +138,34 @@ async def test_the_page_has_the_curve_of_all_rounds_and_a_bounded_number_of_poin
     assert state["rounds"][-1]["step"] == 299
 
 
+async def test_a_range_of_the_curve_comes_with_every_round_and_the_whole_curve_with_the_extremes(page, database):
+    history = History(database)
+    for step in range(1, 301):
+        history.record(replace(REPORT, step=step, reward=step / 1_000, filtered={"length": 1}))
+    whole = (await page.get("/api/state")).json()["points"]
+    assert (whole[0]["low"], whole[0]["high"], whole[0]["filtered"]) == (0.001, 0.002, {"length": 2})
+    part = (await page.get("/api/curve?first=100&last=150")).json()["points"]
+    assert [each["first"] for each in part] == list(range(100, 151))
+    assert part[0] == {**part[0], "rounds": 1, "reward": 0.1, "filtered": {"length": 1}}
+
+
+async def test_a_range_of_rounds_that_are_no_longer_kept_comes_with_points_of_the_whole_curve(page, database):
+    history = History(database)
+    for step in range(1, 301):
+        history.record(replace(REPORT, step=step))
+    database.execute("DELETE FROM rounds WHERE step <= 200")
+    part = (await page.get("/api/curve?first=151&last=250")).json()["points"]
+    assert (part[0]["first"], part[-1]["last"]) == (151, 250)
+    assert {each["rounds"] for each in part} == {1, 2}
+
+
+@pytest.mark.parametrize("query", ["first=x&last=2", "first=-1&last=2", "first=1&last=" + "9" * 30])
+async def test_a_range_that_is_no_range_is_refused(page, query):
+    assert (await page.get(f"/api/curve?{query}")).status_code == 404
+
+
 def test_trust_is_drawn_from_the_start_of_the_node(database):
-    facts = Facts(database, {})
+    facts = Facts(database)
     for step in range(1, 1_000):
         facts.played(step, overview(database))
     steps = [each["step"] for each in facts.state()["trust"]]
@@ -148,7 +188,7 @@ async def test_steps_that_were_taken_back_are_told_in_one_line_each(page, databa
     fill(database, "hail")
     [told] = (await page.get("/api/state")).json()["taken_back"]
     line = "took back 1 group of 1 peer since round 0: completions said 'hail'; replayed 1 round in 2.0 s"
-    assert told == {"at": 7.0, "text": line}
+    assert told == {"at": 7.0, "step": 1, "text": line}
 
 
 async def test_alarms_about_learning_are_told_in_one_line_each(page, database):
@@ -221,7 +261,7 @@ async def test_the_names_of_loopback_are_not(page, name):
 
 
 async def test_beyond_loopback_nothing_is_shown_without_the_token(database, nursery):
-    dashboard = Dashboard(Facts(database, {}), database, ("0.0.0.0", 0), MANIFEST)
+    dashboard = Dashboard(Facts(database), database, ("0.0.0.0", 0), MANIFEST)
     await nursery.start(dashboard.run)
     address, token = dashboard.address.split("/?token=")
     assert dashboard.address_without_token == address + "/"
@@ -236,11 +276,11 @@ async def test_beyond_loopback_nothing_is_shown_without_the_token(database, nurs
 
 
 async def test_a_port_that_is_taken_says_what_to_give(database, nursery):
-    first = Dashboard(Facts(database, {}), database, LOCAL, MANIFEST)
+    first = Dashboard(Facts(database), database, LOCAL, MANIFEST)
     await nursery.start(first.run)
     port = int(first.address.split(":")[2].rstrip("/"))
     with pytest.raises(LocalError, match="--dashboard"):
-        Dashboard(Facts(database, {}), database, ("127.0.0.1", port), MANIFEST)
+        Dashboard(Facts(database), database, ("127.0.0.1", port), MANIFEST)
 
 
 @pytest.mark.parametrize(
@@ -267,13 +307,14 @@ async def test_what_peers_wrote_is_text_in_a_browser_whatever_it_says(page, data
     shown = done.stdout.decode()
     assert "<title>sapo-node</title>" in shown
     assert "took back 1 group of 1 peer since round 0" in shown
+    assert "u-over" in shown  # the curve is drawn: the policy of the page lets the chart library work
     assert "Strangers may fill 75 % of the external groups." in shown
     assert shown.count("&lt;img src=x onerror=") >= 8 + 4
     assert "<img" not in shown
-    assert shown.count("<script") == 1
+    assert shown.count("<script") == 2
 
 
 def test_facts_are_gathered_once_however_many_ask(database):
-    facts = Facts(database, {})
+    facts = Facts(database)
     assert facts.state() is facts.state()
-    assert facts.groups(None) == {"groups": [], "refusals": []}
+    assert facts.groups(None) == {"counts": {}, "groups": [], "refusals": []}

@@ -75,6 +75,14 @@ def trained(weighted, tokens=40, *, masked=0, kept_out=None, refused=None):
     return TrainedGroup(weighted, GroupReport(tokens, masked, refused, kept_out or {}))
 
 
+def test_what_filters_masked_is_counted_by_filter_and_of_correct_completions_alone():
+    masked = WeightedGroup(group(), 0.5, (0.0,) * 8, (((0, 2),),) * 8, {0: "length"})
+    learnt = trained(masked, kept_out={1: "min-token-prob"})
+    made = choices(external=[learnt], stopped=[(group(1), "equation")])
+    assert made.filtered == {"n-gram": 4, "length": 1, "min-token-prob": 1, "equation": 4}
+    assert choices(external=[trained(WeightedGroup(group(), 0.5, (0.0,) * 8))]).filtered == {}
+
+
 async def test_a_verified_group_waits_with_question_answers_and_rewards(verifier, author, journal):
     claimed, body, task = right_and_wrong(author)
     opened = rollout(author, [claimed], [body])

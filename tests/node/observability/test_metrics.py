@@ -43,6 +43,7 @@ REPORT = RoundReport(
     seconds={"generate": 1.0, "train": 2.0},
     training=TRAINING,
     rate_scale=0.5,
+    filtered={"length": 3},
 )
 
 
@@ -72,6 +73,7 @@ def test_every_metric_is_the_figure_it_names():
         "external_tokens": 200,
         "masked_tokens": 40,
         "refused": 1,
+        "filtered": {"length": 3},
         "skipped": "no group has an advantage",
         "seconds": {"generate": 1.0, "train": 2.0},
     }

@@ -22,7 +22,7 @@ def serve(database, nursery):
     """Serves a page at a place; gives its port and the token, which is empty on loopback."""
 
     async def at(place):
-        dashboard = Dashboard(Facts(database, {}), database, place, load_manifest("starter"))
+        dashboard = Dashboard(Facts(database), database, place, load_manifest("starter"))
         await nursery.start(dashboard.run)
         port, token = re.search(r":(\d+)/(?:\?token=(.*))?$", dashboard.address).groups()
         return int(port), token or ""

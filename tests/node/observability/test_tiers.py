@@ -52,7 +52,7 @@ def test_the_strangers_share_is_that_of_the_last_round(database):
 def test_a_node_without_rounds_and_rounds_of_an_older_version_have_no_share(database, rounds):
     for each in rounds:
         database.execute("INSERT INTO rounds VALUES (?, ?, ?)", each["step"], each["reward"], json.dumps(each))
-    database.execute("INSERT INTO curve VALUES (1, 1, 1, 0.5, '{}')")
+    database.execute("INSERT INTO curve (first, last, rounds, reward, seconds) VALUES (1, 1, 1, 0.5, '{}')")
     view = overview(database)
     assert view.strangers_share is None
     assert "external groups" not in text_of(tier_line(view))

@@ -2,14 +2,14 @@
 
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any
 
 from sapo_node.groups.curve import MAX_POINTS
 from sapo_node.observability.history import TAKEN, History
 from sapo_node.observability.journal import Fate, Journal
-from sapo_node.observability.overview import Overview, kind_of, overview
+from sapo_node.observability.overview import Overview, at_rest, kind_of, overview
 from sapo_node.observability.reasons import reason_for
 from sapo_node.storage.database import Database
 from sapo_node.training.round import Phase
@@ -25,15 +25,24 @@ _FRESH_SECONDS = 1.0
 class Facts:
     """Gathers them, and remembers how trust went while the node has run."""
 
-    def __init__(self, database: Database, health: Mapping[str, str]) -> None:
-        """`health` says in a few words how the node's parts are, by name."""
+    def __init__(self, database: Database, parts: Iterable[str] = ()) -> None:
+        """`parts` names what must be ready before the node has started."""
         self._database = database
         self._journal = Journal(database)
-        self._health = health
+        self._starting = dict.fromkeys(parts, False)
+        self._health: dict[str, str] = {}
         self._trust: list[dict[str, Any]] = []
         self._phase: Phase | None = None
         self._since = time.time()
         self._state: tuple[float, dict[str, Any]] = (0.0, {})
+
+    def ready(self, part: str, health: str = "") -> None:
+        """A part of the node is ready; `health` says in a few words how it is."""
+        self._starting[part] = True
+        if health:
+            self._health[part] = health
+        if all(self._starting.values()):
+            self._since = time.time()
 
     def phase(self, phase: Phase | None) -> None:
         """A round has come to its next phase."""
@@ -50,15 +59,17 @@ class Facts:
         made, state = self._state
         if time.monotonic() - made < _FRESH_SECONDS:
             return state
-        view = overview(self._database)
+        has_started = all(self._starting.values())
+        view = overview(self._database) if has_started else at_rest(overview(self._database))
         refused = {name: count for name, count in view.counts.items() if name not in TAKEN and count}
         state = {
             **view.as_dict(),
             "refused": [_explained({"why": why, "count": count}) for why, count in Counter(refused).most_common()],
             "points": [asdict(point) for point in History(self._database).points()],
-            "taken_back": [{"at": each.at, "text": str(each)} for each in view.taken_back],
-            "health_alarms": [{"at": each.at, "text": str(each)} for each in view.health_alarms],
+            "taken_back": [{"at": each.at, "step": each.replayed, "text": str(each)} for each in view.taken_back],
+            "health_alarms": [{"at": each.at, "step": each.step, "text": str(each)} for each in view.health_alarms],
             "trust": self._trust,
+            "starting": {} if has_started else dict(self._starting),
             "phase": self._phase,
             "phase_since": self._since,
             "health": dict(self._health),
@@ -68,10 +79,17 @@ class Facts:
         self._state = (time.monotonic(), state)
         return state
 
-    def groups(self, fate: Fate | None) -> dict[str, Any]:
-        """The newest groups, or the newest of one fate, and the newest refusals; newest first."""
-        groups, refusals = self._journal.groups(SHOWN_GROUPS, fate), self._journal.refusals(SHOWN_REFUSALS)
+    def curve(self, first: int, last: int) -> dict[str, Any]:
+        """The learning curve from one round to another, as finely as a bounded number of points allows."""
+        return {"points": [asdict(point) for point in History(self._database).points_between(first, last)]}
+
+    def groups(self, fate: Fate | None, last: int = SHOWN_GROUPS) -> dict[str, Any]:
+        """The newest groups, or the newest of one fate, how many there are by fate, and the newest refusals; newest
+        first.
+        """
+        groups, refusals = self._journal.groups(last, fate), self._journal.refusals(SHOWN_REFUSALS)
         return {
+            "counts": self._journal.counts(),
             "groups": [_explained(asdict(each)) for each in groups],
             "refusals": [_explained(asdict(each)) for each in refusals],
         }

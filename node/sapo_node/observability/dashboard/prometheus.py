@@ -55,6 +55,10 @@ def _seconds(view: Overview) -> Samples:
     return dict(view.rounds[-1]["seconds"]) if view.rounds else {}
 
 
+def _filtered(view: Overview) -> Samples:
+    return dict(view.rounds[-1].get("filtered", {})) if view.rounds else {}
+
+
 def _heldout(view: Overview) -> Samples:
     return {"": view.evaluations[-1]["pass_at_1"]} if view.rounds and view.evaluations else {}
 
@@ -79,6 +83,7 @@ EXPOSED = (
     ),
     _Exposed("heldout_pass_ratio", "gauge", "Held-out pass@1 at the last look", _heldout),
     _Exposed("round_seconds", "gauge", "Wall time of the last round, by phase", _seconds, "phase"),
+    _Exposed("filtered_completions", "gauge", f"Last round: {METRICS['filtered'].help}", _filtered, "filter"),
     _Exposed("peers_connected", "gauge", "Peers connected", lambda view: {"": len(view.session.get("connected", ()))}),
     _Exposed(
         "shards_followed",

@@ -7,17 +7,20 @@ frames, scripts that are not ours. What peers wrote is sent as JSON, and the pag
 import hmac
 import ipaddress
 import json
+import re
 import secrets
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from importlib.resources import files
+from importlib.resources.abc import Traversable
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 import trio
 
 from sapo_node.observability import explain
-from sapo_node.observability.dashboard.facts import Facts
+from sapo_node.observability.dashboard.facts import SHOWN_GROUPS, Facts
 from sapo_node.observability.dashboard.http import Answer, Host, Request, refusal, serve
 from sapo_node.observability.dashboard.prometheus import exposition
 from sapo_node.observability.journal import Fate
@@ -39,12 +42,14 @@ _HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
-_PAGE = {
-    "/": ("index.html", "text/html; charset=utf-8"),
-    "/page.js": ("page.js", "text/javascript; charset=utf-8"),
-    "/page.css": ("page.css", "text/css; charset=utf-8"),
-    "/icon.svg": ("icon.svg", "image/svg+xml"),
+_KINDS = {
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".svg": "image/svg+xml",
 }
+"""The files of the folder `page` that are served, by their ending."""
+_INDEX = "/index.html"
 
 
 def parse_place(text: str) -> tuple[str, int] | None:
@@ -88,8 +93,7 @@ class Dashboard:
         self._port: int = self._socket.getsockname()[1]
         # Browsers send a cookie to every port of a host: two pages on one host must not share one.
         self._cookie = f"sapo-token-{self._port}"
-        folder = files(__package__).joinpath("page")
-        self._files = {path: Answer(folder.joinpath(name).read_bytes(), kind) for path, (name, kind) in _PAGE.items()}
+        self._files = dict(_files(files(__package__).joinpath("page"), "/"))
 
     @property
     def address(self) -> str:
@@ -140,18 +144,45 @@ class Dashboard:
         """What a path shows."""
         try:
             match request.path.split("/")[1:]:
-                case ["api", "state"]:
-                    return _json(self._facts.state())
-                case ["api", "groups"] if request.query.get("fate", Fate.OWN) in tuple(Fate):
-                    fate = request.query.get("fate")
-                    return _json(self._facts.groups(Fate(fate) if fate else None))
-                case ["api", "peers", peer]:
-                    return _json(explain.peer(self._database, peer, self._manifest).as_dict())
+                case ["api", *asked] if (facts := self._asked(asked, request.query)) is not None:
+                    return _json(facts)
                 case ["metrics"]:
                     return Answer(exposition(overview(self._database)), "text/plain; version=0.0.4; charset=utf-8")
         except LocalError as error:
             return _json({"text": str(error)}, 503 if isinstance(error, StateError) else 404)
-        return self._files.get(request.path) or refusal(404, "there is no such page")
+        path = _INDEX if request.path == "/" else request.path
+        return self._files.get(path) or refusal(404, "there is no such page")
+
+    def _asked(self, names: Sequence[str], query: Mapping[str, str]) -> Mapping[str, Any] | None:
+        """The facts of a path below `api`; None if there is no such path."""
+        match names:
+            case ["state"]:
+                return self._facts.state()
+            case ["groups"] if query.get("fate", Fate.OWN) in tuple(Fate):
+                fate = query.get("fate")
+                return self._facts.groups(Fate(fate) if fate else None, _whole(query, "last", SHOWN_GROUPS))
+            case ["curve"]:
+                return self._facts.curve(_whole(query, "first"), _whole(query, "last"))
+            case ["peers", peer]:
+                return explain.peer(self._database, peer, self._manifest).as_dict()
+        return None
+
+
+def _files(folder: Traversable, path: str) -> Iterator[tuple[str, Answer]]:
+    """The files below a folder, by the path at which they are served."""
+    for each in folder.iterdir():
+        if each.is_dir():
+            yield from _files(each, f"{path}{each.name}/")
+        elif kind := _KINDS.get(PurePath(each.name).suffix):
+            yield path + each.name, Answer(each.read_bytes(), kind)
+
+
+def _whole(query: Mapping[str, str], name: str, default: int = 0) -> int:
+    """A number of a query. Raises LocalError if it is none."""
+    text = query.get(name, str(default))
+    if not re.fullmatch(r"[0-9]{1,15}", text):
+        raise LocalError(f"{name} is {text!r}; give a whole number of at most 15 digits")
+    return int(text)
 
 
 def _is_loopback(host: Host) -> bool:

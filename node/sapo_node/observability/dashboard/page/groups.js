@@ -1,0 +1,71 @@
+// The groups of a node with their completions, and the messages that it refused.
+
+import { $, get, make, nothing, number, put, short } from "./dom.js";
+
+const FEW = 8, MORE = 50;
+let shown = FEW; // groups
+
+// What filters masked is struck out: a whole completion, or the phrases in it.
+function textOf(completion) {
+  if (completion.filter && !completion.partly) return make("pre", "", make("del", "", completion.text));
+  const text = make("pre", "");
+  let rest = completion.text;
+  for (const piece of completion.silent || []) {
+    const at = rest.indexOf(piece);
+    if (at < 0 || !piece) continue;
+    text.append(rest.slice(0, at), make("del", "", piece));
+    rest = rest.slice(at + piece.length);
+  }
+  text.append(rest);
+  return text;
+}
+
+function answer(completion) {
+  const mark = make("span", completion.reward ? "right" : "wrong", completion.reward ? "✓" : "✗");
+  mark.setAttribute("role", "img");
+  mark.setAttribute("aria-label", completion.reward ? "correct" : "incorrect");
+  const masked = [completion.filter && `masked${completion.partly ? " in part" : ""}: ${completion.filter}`, completion.silent?.length && "struck out: masked by the n-gram filter"].filter(Boolean);
+  return make("div", "answer", mark, textOf(completion), ...masked.map((text) => make("span", "note", text)));
+}
+
+function group(each, open) {
+  const facts = each.facts, rewards = (facts.completions || []).map((completion) => completion.reward);
+  const correct = rewards.length ? `${rewards.filter(Boolean).length} of ${rewards.length} correct` : "";
+  const fate = each.fate === "left out" ? each.kind : each.fate;
+  const summary = make("summary", "", make("span", `fate ${fate.split(" ")[0]}`, fate === "own" ? "local" : fate), make("span", facts.dataset ? "" : "note", facts.dataset || "texts not kept"), make("span", "", correct), make("span", "note", each.peer ? `by ${short(each.peer)}` : "by this node"), make("span", "note", each.step ? `step ${each.step}` : each.why));
+  const details = make("details", "", summary);
+  details.dataset.number = each.number;
+  details.open = open;
+  if (each.why) details.append(make("p", "note", `${each.why}. ${each.means} ${each.change}`));
+  if (each.fate === "trained") details.append(make("p", "note", `Weight ${facts.weight}; ${facts.tokens} tokens of it were trained on.`));
+  if (facts.question) details.append(make("pre", "", facts.question));
+  for (const completion of facts.completions || []) details.append(answer(completion));
+  if (each.envelope_id) details.append(make("p", "id", `envelope ${each.envelope_id}, group ${each.k}`));
+  return details;
+}
+
+function showGroups({ groups, counts }) {
+  const fate = chosen();
+  const total = fate ? counts[fate] || 0 : Object.values(counts).reduce((sum, each) => sum + each, 0);
+  $("groups-count").textContent = total ? `The newest ${number(Math.min(shown, total))} of ${number(total)} that the node remembers.` : "";
+  $("more").hidden = shown >= total;
+  if ($("groups").contains(document.activeElement)) return; // somebody reads here with the keyboard
+  const open = new Set([...document.querySelectorAll("#groups details[open]")].map((each) => each.dataset.number));
+  put("groups", ...(groups.length ? groups.map((each) => group(each, open.has(String(each.number)))) : [nothing("None yet.")]));
+}
+
+function showRefusals(refusals) {
+  if (!refusals.length) return put("refusals", nothing("None yet."));
+  put("refusals", ...refusals.slice(0, 15).map((each) => make("div", "reason", make("b", "", each.why), make("p", "", `from ${short(each.sender)}${each.issuer ? `, in the name of ${short(each.issuer)}` : ""}, ${new Date(1000 * each.at).toLocaleTimeString()}${each.envelope_id ? `, envelope ${each.envelope_id.slice(0, 16)}` : ""}`))));
+}
+
+const chosen = () => document.querySelector("input[name=fate]:checked").value;
+
+export async function askGroups() {
+  const feed = await get(`api/groups?fate=${encodeURIComponent(chosen())}&last=${shown}`);
+  showGroups(feed);
+  showRefusals(feed.refusals);
+}
+
+for (const input of document.querySelectorAll("input[name=fate]")) input.addEventListener("change", () => ((shown = FEW), askGroups()));
+$("more").addEventListener("click", () => ((shown += MORE), askGroups()));
