@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 import httpx
 
 from sapo_node.feed.access import MAX_WAIT, read_access
+from sapo_node.feed.checkpoints import mark, newest
 from sapo_node.feed.messages import (
     Batch,
     Completed,
@@ -31,11 +32,30 @@ from sapo_node.feed.messages import (
     Started,
     Work,
 )
+from sapo_node.feed.rows import LogProbs, Row, completions_of, prompt_ids, reports_of, rows_of
 from sapo_node.groups.codec import from_json, to_json
 from sapo_node.groups.messages import GroupReport
 from sapo_protocol import LocalError
 
-__all__ = ["Batch", "Completion", "Feed", "FeedError", "Graded", "Group", "GroupReport", "Prompts", "StepBack"]
+__all__ = [
+    "Batch",
+    "Completion",
+    "Feed",
+    "FeedError",
+    "Graded",
+    "Group",
+    "GroupReport",
+    "LogProbs",
+    "Prompts",
+    "Row",
+    "StepBack",
+    "completions_of",
+    "mark",
+    "newest",
+    "prompt_ids",
+    "reports_of",
+    "rows_of",
+]
 
 _REQUEST_SECONDS = MAX_WAIT + 30.0
 _RETRY_SECONDS = 1.0
