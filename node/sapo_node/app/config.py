@@ -59,6 +59,11 @@ class Config:
     bootstrap: tuple[str, ...] = _key((), "Nodes to dial at the start, as multiaddresses that end in /p2p/<peer id>.")
     mdns: bool = _key(True, "Find nodes of the same swarm on the local network.")
     train: bool = _key(True, "Train a model. With false the node only verifies and relays.")
+    feed: str = _key(
+        "off",
+        "HOST:PORT of loopback where a trainer of your own takes the place of the model; needs train = false. Port 0 "
+        "takes a free port. `off` serves no trainer. See docs/your-trainer.md.",
+    )
     local: int = _key(4, "I: local groups per round. They set the cost of a round.")
     external: int | Auto = _key(
         AUTO,
@@ -177,8 +182,15 @@ class Config:
         for name in self.filters:
             if name not in FILTERS:
                 raise LocalError(f"filters holds {name!r}; give some of {', '.join(FILTERS)}")
+        if self.fed and self.train:
+            raise LocalError("feed gives the training to your own trainer; give --no-train, too (train = false)")
         if self.learning_rate != AUTO and not 0 < self.learning_rate <= 1:
             raise LocalError(f"learning_rate is {self.learning_rate}; give a number above 0 and at most 1")
+
+    @property
+    def fed(self) -> bool:
+        """Whether the policy is a trainer of another program."""
+        return self.feed != "off"
 
     @property
     def most_external(self) -> int:

@@ -8,6 +8,7 @@ from sapo_node.app.exchange import Publish, share
 from sapo_node.app.node import Node
 from sapo_node.app.recipe import recipe_of
 from sapo_node.app.training_loop import OnPhase, TrainingLoop
+from sapo_node.feed.policy import RemotePolicy
 from sapo_node.training.rollout import Answerer, Contribution
 from sapo_node.training.round import RoundReport
 
@@ -30,7 +31,8 @@ async def run_node(
         await contribute(node, contributed, rounds=rounds, on_contribution=on_contribution)
     else:
         contribution = _contribution(node, node.policy, publish)
-        loop = TrainingLoop(node, node.policy, node.trainer, contribution, on_phase=on_phase)
+        wanted = node.policy.wanted if isinstance(node.policy, RemotePolicy) else None
+        loop = TrainingLoop(node, node.policy, node.trainer, contribution, on_phase=on_phase, wanted=wanted)
         await loop.run(rounds, on_round)
 
 

@@ -21,6 +21,7 @@ from sapo_node.app.exchange import (
     pull,
     resend,
 )
+from sapo_node.app.feeding import for_trainer, remote_policy, serve_feed
 from sapo_node.app.learner_options import learner_options
 from sapo_node.app.network_settings import network_settings
 from sapo_node.app.node import Node, build_node
@@ -107,7 +108,7 @@ class RunningNode:
         contributor: AbstractAsyncContextManager[Answerer] | None = None,
     ) -> None:
         """`contributor` answers in place of a model. Raises LocalError if there is no such swarm."""
-        self._config = config
+        self._config = for_trainer(config) if config.fed else config
         self._key_is_new = key_is_new
         self._observer = observer
         self._contributor = contributor
@@ -164,13 +165,14 @@ class RunningNode:
         sandbox, learner = await self._start_processes(nursery)
         if learner:
             remember(database, self._config)
+        remote = remote_policy(self._config, self._swarm.manifest, database) if self._config.fed else None
         node = build_node(
             self._sandboxed_config(sandbox),
             self._swarm,
             database=database,
             counters=counters,
             scorer=sandbox,
-            policy=learner,
+            policy=learner or remote,
             contributor=contributor,
             examples=await build_examples(self._swarm.manifest, sandbox, recipe_of(self._config).examples),
             journal=Journal(database),
@@ -183,6 +185,8 @@ class RunningNode:
         facts = Facts(database, {"sandbox": sandbox.describe()})
         if page:
             await self._serve_page(nursery, facts, database, page)
+        if remote:
+            await serve_feed(nursery, node, remote, self._folder, self._session.tell)
         reports = _Reports(node, network, database, self._session, facts, self._observer)
         reports.started()
         nursery.start_soon(reports.refresh)
@@ -266,7 +270,7 @@ class RunningNode:
         """Stop the node after its round at the first signal, and at once at the second. Neither loses state."""
         with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
             async for _ in signals:
-                if node.stopping.is_set():
+                if node.stopping.is_set() or self._config.fed:  # a round of a trainer may take as long as it likes
                     self._scope.cancel()
                 node.stopping.set()
                 self._session.tell(

@@ -1,7 +1,7 @@
 """The rounds of a node that trains, one after another, and the evaluations between them."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from sapo_node.app.learning_signal import LearningSignal
 from sapo_node.app.node import Node
@@ -30,14 +30,24 @@ class TrainingLoop:
     """Plays round after round. A failed round is played anew after the learner has recovered."""
 
     def __init__(
-        self, node: Node, policy: Policy, trainer: Trainer, contribution: Contribution, *, on_phase: OnPhase
+        self,
+        node: Node,
+        policy: Policy,
+        trainer: Trainer,
+        contribution: Contribution,
+        *,
+        on_phase: OnPhase,
+        wanted: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        """`policy` and `trainer` are the node's, which are there where a node trains."""
+        """`policy` and `trainer` are the node's, which are there where a node trains. A round begins when `wanted` has
+        returned.
+        """
         self._node = node
         self._policy = policy
         self._trainer = trainer
         self._contribution = contribution
         self._on_phase = on_phase
+        self._wanted = wanted
         self._signal = LearningSignal(node.config)
 
     async def run(self, rounds: int | None, on_round: Callable[[RoundReport], None]) -> None:
@@ -96,6 +106,8 @@ class TrainingLoop:
 
     async def _play(self, play: Rounds) -> RoundReport | None:
         """One round, or None after waiting for the epoch that allows one."""
+        if self._wanted:
+            await self._wanted()
         slot = await self._node.epochs.reserve()
         if slot is None:
             return None

@@ -130,6 +130,8 @@ class TrainGroup:
     """By which the report names the group; empty for its number in the request, from 0."""
     examples: tuple[Example, ...] = ()
     """The worked examples that this model read before the prompt, or would have read."""
+    rewards: tuple[bool, ...] = ()
+    """Of each completion, whether it is correct; empty in a batch that an older version stored."""
 
     def __post_init__(self) -> None:
         if len(self.advantages) != len(self.completions):

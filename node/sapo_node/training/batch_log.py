@@ -164,8 +164,7 @@ class BatchLog:
             tokens[peer] += report.groups[group].tokens
         counts = {peer: (groups[peer], tokens[peer]) for peer in groups}
         with self._database.transaction():
-            [(last,)] = self._database.rows("SELECT coalesce(max(step), 0) FROM trained")
-            if last >= step:
+            if last_counted(self._database) >= step:
                 return
             self._database.execute("INSERT OR REPLACE INTO counted VALUES (?, ?)", step, json.dumps(counts))
             for peer, each in counts.items():
@@ -199,6 +198,12 @@ def trained_per_peer(database: Database) -> dict[str, tuple[int, int]]:
     return {peer: (groups, tokens) for peer, groups, tokens in rows}
 
 
+def last_counted(database: Database) -> int:
+    """The newest step that was trained and counted; 0 before the first."""
+    [(step,)] = database.rows("SELECT coalesce(max(step), 0) FROM trained")
+    return int(step)
+
+
 def stored_batch(database: Database, step: int) -> StoredBatch | None:
     """The batch of a step, or None where it is gone. Raises LocalError where it cannot be read."""
     row = database.row("SELECT request, peers, failures FROM batches WHERE step = ?", step)
@@ -216,7 +221,7 @@ def stored_batch(database: Database, step: int) -> StoredBatch | None:
 def from_local(group: LocalGroup, name: str, examples: Examples = NO_EXAMPLES) -> TrainGroup:
     """What the learner is told of an own group."""
     shown = examples.prompt(group.dataset, group.prompt).examples
-    return TrainGroup("local", group.prompt, 1.0, group.advantages, group.completions, name, shown)
+    return TrainGroup("local", group.prompt, 1.0, group.advantages, group.completions, name, shown, group.rewards)
 
 
 def from_external(weighted: WeightedGroup, examples: Examples = NO_EXAMPLES) -> TrainGroup:
@@ -229,4 +234,6 @@ def from_external(weighted: WeightedGroup, examples: Examples = NO_EXAMPLES) -> 
     group = weighted.group
     shown = examples.prompt(group.dataset, group.prompt).examples
     name = external_id(group)
-    return TrainGroup("external", group.prompt, weighted.weight, weighted.advantages, completions, name, shown)
+    return TrainGroup(
+        "external", group.prompt, weighted.weight, weighted.advantages, completions, name, shown, group.rewards
+    )

@@ -37,6 +37,13 @@ from sapo_node.cli.live_view import LiveView, print_json_line
 )
 @click.option("--no-train", "train", flag_value=False, type=bool, default=None, help="Only verify and relay.")
 @click.option(
+    "--feed",
+    is_flag=False,
+    flag_value="127.0.0.1:0",
+    metavar="[HOST:PORT]",
+    help="Let a trainer of your own take the steps; with --no-train.  [default: off]",
+)
+@click.option(
     "--dashboard", metavar="HOST:PORT", help="Serve the page there; `off` serves none.  [default: 127.0.0.1:0]"
 )
 @click.option("--rounds", type=click.IntRange(1), help="Stop after this many rounds.")
@@ -59,6 +66,7 @@ def start(config: Config, *, rounds: int | None, passphrase: str | None, json_ou
     sapo-node start --model smollm2 --swarm smollm2-easy          after `sapo-node fetch smollm2`
     sapo-node start --model Qwen/Qwen2.5-0.5B-Instruct --examples 5
     sapo-node start --no-train --listen /ip4/0.0.0.0/tcp/4001     a relay for others
+    sapo-node start --no-train --feed --model my-model            for a trainer of your own: docs/your-trainer.md
     """  # noqa: D301 - click reads the backspace
     config = config.overridden(options)
     if config.train:

@@ -1,4 +1,5 @@
-"""HTTP/1.1 for the page: one request per connection, at most MAX_CONNECTIONS connections, each for at most SECONDS.
+"""HTTP/1.1 for the page and the feed: one request per connection, and at most MAX_CONNECTIONS connections. One lasts at
+most SECONDS, or as long as the service says.
 
 The page shares the node's file descriptors with its peers, so the server keeps no connection alive. A request to change
 the protocol (HTTP/2, WebSocket) is answered in HTTP/1.1. h11 parses the request. This module then holds the target and
@@ -13,8 +14,9 @@ A name that ends in a number is an IPv4 address, because browsers read it as one
 
 import logging
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
 from ipaddress import AddressValueError, IPv4Address, IPv6Address
 from urllib.parse import parse_qsl, unquote
 
@@ -36,6 +38,18 @@ _ENDS_IN_NUMBER = re.compile(r"(?:.*\.)?(?:[0-9]+|0[xX][0-9A-Fa-f]*)")
 Host = IPv4Address | IPv6Address | str
 
 
+class RefusedRequest(Exception):
+    """A request that is answered by this status and sentence."""
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+async def _no_body(_: int) -> bytes:
+    return b""
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
     """One request that keeps to the grammar."""
@@ -47,6 +61,8 @@ class Request:
     query: Mapping[str, str]
     headers: Mapping[str, str]
     """By name in lower case."""
+    read: Callable[[int], Awaitable[bytes]] = field(default=_no_body, compare=False)
+    """Reads the body of at most so many bytes. Raises RefusedRequest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,14 +80,24 @@ def refusal(status: int, text: str) -> Answer:
     return Answer(text.encode(), status=status)
 
 
-async def serve(listener: trio.SocketListener, answer: Callable[[Request], Answer]) -> None:
-    """Answer requests until cancelled. At MAX_CONNECTIONS the server drops the oldest connection for a new one."""
+Answering = Callable[[Request], Awaitable[Answer]]
+
+
+def is_loopback(host: Host) -> bool:
+    """Whether a Host header names this machine. A name that DNS could lead here does not."""
+    return host == "localhost" if isinstance(host, str) else host.is_loopback
+
+
+async def serve(listener: trio.SocketListener, answer: Answering, *, seconds: float = SECONDS) -> None:
+    """Answer requests until cancelled. At MAX_CONNECTIONS the server drops the oldest connection for a new one, and a
+    connection ends after so many seconds.
+    """
     open_connections: list[trio.CancelScope] = []
 
     async def handle(stream: trio.SocketStream) -> None:
         if len(open_connections) == MAX_CONNECTIONS:
             open_connections.pop(0).cancel()
-        with trio.move_on_after(SECONDS) as scope:
+        with trio.move_on_after(seconds) as scope:
             open_connections.append(scope)
             try:
                 await _converse(stream, answer)
@@ -84,21 +110,20 @@ async def serve(listener: trio.SocketListener, answer: Callable[[Request], Answe
     await trio.serve_listeners(handle, [listener])
 
 
-async def _converse(stream: trio.SocketStream, answer: Callable[[Request], Answer]) -> None:
+async def _converse(stream: trio.SocketStream, answer: Answering) -> None:
     connection = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEAD_BYTES)
     without_content = False
     try:
-        event = connection.next_event()
-        while event is h11.NEED_DATA:
-            connection.receive_data(await stream.receive_some(_READ_BYTES))
-            event = connection.next_event()
+        event = await _next_event(connection, stream)
     except h11.RemoteProtocolError as error:
         answered = refusal(error.error_status_hint, f"this is no request of HTTP/1.1: {error}")
     else:
         if not isinstance(event, h11.Request):
             return  # the client closed without a request
         request = _parse(event)
-        answered = request if isinstance(request, Answer) else _answered(request, answer)
+        if isinstance(request, Request):
+            request = replace(request, read=partial(_read_body, connection, stream))
+        answered = request if isinstance(request, Answer) else await _answered(request, answer)
         without_content = event.method == b"HEAD"
     headers = [
         ("Content-Type", answered.kind),
@@ -114,13 +139,37 @@ async def _converse(stream: trio.SocketStream, answer: Callable[[Request], Answe
         pass
 
 
-def _answered(request: Request, answer: Callable[[Request], Answer]) -> Answer:
+async def _next_event(connection: h11.Connection, stream: trio.SocketStream) -> object:
+    while (event := connection.next_event()) is h11.NEED_DATA:
+        if connection.they_are_waiting_for_100_continue:
+            await stream.send_all(connection.send(h11.InformationalResponse(status_code=100, headers=[])) or b"")
+        connection.receive_data(await stream.receive_some(_READ_BYTES))
+    return event
+
+
+async def _read_body(connection: h11.Connection, stream: trio.SocketStream, limit: int) -> bytes:
+    body = bytearray()
     try:
-        return answer(request)
+        while isinstance(event := await _next_event(connection, stream), h11.Data):
+            body += event.data
+            if len(body) > limit:
+                raise RefusedRequest(413, f"the body has more than {limit:,} bytes")
+    except h11.RemoteProtocolError as error:
+        raise RefusedRequest(400, f"the body is not as the head announced it: {error}") from error
+    return bytes(body)
+
+
+async def _answered(request: Request, answer: Answering) -> Answer:
+    try:
+        return await answer(request)
+    except RefusedRequest as refused:
+        return refusal(refused.status, str(refused))
+    except (trio.BrokenResourceError, trio.ClosedResourceError):
+        raise  # the client is gone
     except Exception:
-        # The page only shows what the node does. A fault of the page goes to the log, and must not stop the node.
-        logger.exception("the page cannot answer %s", request.path)
-        return refusal(500, "the page failed on this; the node goes on, and its log says why")
+        # A fault of a service goes to the log, and must not stop the node.
+        logger.exception("the service cannot answer %s", request.path)
+        return refusal(500, "the service failed on this; the node goes on, and its log says why")
 
 
 def _parse(event: h11.Request) -> Request | Answer:

@@ -21,7 +21,7 @@ import trio
 
 from sapo_node.observability import explain
 from sapo_node.observability.dashboard.facts import SHOWN_GROUPS, Facts
-from sapo_node.observability.dashboard.http import Answer, Host, Request, refusal, serve
+from sapo_node.observability.dashboard.http import Answer, Request, is_loopback, refusal, serve
 from sapo_node.observability.dashboard.prometheus import exposition
 from sapo_node.observability.journal import Fate
 from sapo_node.observability.overview import overview
@@ -52,8 +52,8 @@ _KINDS = {
 _INDEX = "/index.html"
 
 
-def parse_place(text: str) -> tuple[str, int] | None:
-    """HOST:PORT, or None for `off`. Raises LocalError for anything else."""
+def parse_place(text: str, name: str = "dashboard") -> tuple[str, int] | None:
+    """HOST:PORT, or None for `off`. Raises LocalError for anything else; `name` is that of the setting."""
     if text == OFF:
         return None
     host, colon, port = text.rpartition(":")
@@ -64,7 +64,7 @@ def parse_place(text: str) -> tuple[str, int] | None:
     except ValueError:
         number = -1
     if not colon or not 0 <= number <= 65_535:
-        raise LocalError(f"dashboard is {text!r}; give an IP address and a port, as 127.0.0.1:8080, or `{OFF}`")
+        raise LocalError(f"{name} is {text!r}; give an IP address and a port, as 127.0.0.1:8080, or `{OFF}`")
     return host, number
 
 
@@ -113,7 +113,7 @@ class Dashboard:
             task_status.started()
             await serve(listener, self._answer)
 
-    def _answer(self, request: Request) -> Answer:
+    async def _answer(self, request: Request) -> Answer:
         answer = self._refusal(request) or self._greeting(request) or self._content(request)
         return replace(answer, headers={**_HEADERS, **answer.headers})
 
@@ -121,7 +121,7 @@ class Dashboard:
         """An answer to whom nothing is shown: by the method, the name of this host, or the token."""
         if request.method not in ("GET", "HEAD"):
             return refusal(405, "this page is read-only")
-        if self._token is None and not _is_loopback(request.host):
+        if self._token is None and not is_loopback(request.host):
             return refusal(421, "open this page by its IP address")
         if self._token is not None and not self._knows_token(request):
             return refusal(401, "open the address that the node printed, with its token")
@@ -183,10 +183,6 @@ def _whole(query: Mapping[str, str], name: str, default: int = 0) -> int:
     if not re.fullmatch(r"[0-9]{1,15}", text):
         raise LocalError(f"{name} is {text!r}; give a whole number of at most 15 digits")
     return int(text)
-
-
-def _is_loopback(host: Host) -> bool:
-    return host == "localhost" if isinstance(host, str) else host.is_loopback
 
 
 def _json(facts: Mapping[str, Any], status: int = 200) -> Answer:

@@ -1,0 +1,174 @@
+"""Makes a trainer of your own a member of a swarm, through the feed of a node that runs beside it.
+
+    feed = Feed("~/.local/state/sapo-node/.../feed.json")     # `sapo-node start --no-train --feed` prints the path
+    while True:
+        batch = feed.next_batch(sample)                       # `sample(prompts)` gives G completions of each prompt
+        feed.report(batch, train(batch), saved=step)          # `train(batch)` gives a GroupReport of each group
+
+The client needs no torch and no libp2p. It waits while the node restarts. A node that lost a report sends its batch
+again: the client then repeats the report, and the trainer does not see the batch a second time.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import httpx
+
+from sapo_node.feed.access import MAX_WAIT, read_access
+from sapo_node.feed.checkpoints import mark, newest
+from sapo_node.feed.messages import (
+    Batch,
+    Completed,
+    Completion,
+    Done,
+    GoBack,
+    Graded,
+    Group,
+    Prompts,
+    Refused,
+    Report,
+    Started,
+    Work,
+)
+from sapo_node.feed.rows import LogProbs, Row, completions_of, prompt_ids, reports_of, rows_of
+from sapo_node.groups.codec import from_json, to_json
+from sapo_node.groups.messages import GroupReport
+from sapo_protocol import LocalError
+
+__all__ = [
+    "Batch",
+    "Completion",
+    "Feed",
+    "FeedError",
+    "Graded",
+    "Group",
+    "GroupReport",
+    "LogProbs",
+    "Prompts",
+    "Row",
+    "StepBack",
+    "completions_of",
+    "mark",
+    "newest",
+    "prompt_ids",
+    "reports_of",
+    "rows_of",
+]
+
+_REQUEST_SECONDS = MAX_WAIT + 30.0
+_RETRY_SECONDS = 1.0
+
+Sample = Callable[[Prompts], Sequence[Sequence[Completion]]]
+"""Samples G completions of each prompt, in the order of the prompts."""
+_Answer = TypeVar("_Answer")
+
+
+class FeedError(LocalError):
+    """The node refused a request, or could not be reached for too long."""
+
+    def __init__(self, text: str, status: int = 0) -> None:
+        super().__init__(text)
+        self.status = status
+        """Of HTTP; 0 where the node could not be reached."""
+
+
+class StepBack(LocalError):
+    """The trainer must load its checkpoint of `step`, delete all later ones, and call `Feed.started(step)`.
+
+    A trainer that cannot calls `Feed.refuse` and goes on.
+    """
+
+    def __init__(self, work: GoBack) -> None:
+        super().__init__(f"the node takes back the steps after {work.step}: load the checkpoint of step {work.step}")
+        self.step = work.step
+        self.id = work.id
+
+
+class Feed:
+    """The feed of one node. Use one at a time: the node gives out one piece of work."""
+
+    def __init__(self, file: str | Path, *, patience: float = 600.0) -> None:
+        """`file` is the node's `feed.json`. The client tries for `patience` seconds to reach a node that is away."""
+        self._file = Path(file).expanduser()
+        self._patience = patience
+        self._reported = Report("")
+        self._client = httpx.Client(timeout=_REQUEST_SECONDS, trust_env=False)  # no proxy may see the token
+
+    def started(self, step: int) -> None:
+        """Tell the node which step the trainer's weights are of. A trainer that starts from a checkpoint calls this.
+
+        The node sends the batches of later steps again.
+        """
+        self._reported = Report("")
+        self._post("started", Started(step))
+
+    def next_batch(self, sample: Sample) -> Batch:
+        """Play the node's next round, and return what to train on.
+
+        The node may first send batches again that are not in the weights. Raises StepBack where steps are taken back.
+        """
+        while True:
+            work = self._work()
+            if work.go_back:
+                raise StepBack(work.go_back)
+            if work.batch and work.batch.id == self._reported.id:
+                self._post("report", self._reported)
+            elif work.batch:
+                return work.batch
+            elif work.prompts:
+                self._complete(work.prompts, sample(work.prompts))
+
+    def report(
+        self,
+        batch: Batch,
+        groups: Mapping[str, GroupReport],
+        *,
+        saved: int = 0,
+        learning_rate: float = 0.0,
+        loss: float | None = None,
+        grad_norm: float | None = None,
+        entropy: float | None = None,
+    ) -> None:
+        """Tell the node what the step did: tokens that were trained on, by the id of each group.
+
+        `saved` is the newest step whose weights are in a checkpoint on disk.
+        """
+        self._reported = Report(batch.id, groups, saved, learning_rate, loss, grad_norm, entropy)
+        self._post("report", self._reported)
+
+    def refuse(self, step_back: StepBack, reason: str) -> None:
+        """Tell the node that the trainer cannot go back. The accused groups then stay in its weights."""
+        self._post("refused", Refused(step_back.id, reason))
+
+    def _complete(self, prompts: Prompts, groups: Sequence[Sequence[Completion]]) -> None:
+        try:
+            self._post("completions", Completed(prompts.id, tuple(tuple(group) for group in groups)))
+        except FeedError as error:
+            if error.status != httpx.codes.CONFLICT:
+                raise
+            # The node restarted, or the completions came too late: its next round has other prompts.
+
+    def _work(self) -> Work:
+        return self._ask(Work, "GET", f"work?wait={MAX_WAIT:g}")
+
+    def _post(self, path: str, body: Any) -> None:
+        self._ask(Done, "POST", path, to_json(body))
+
+    def _ask(self, kind: type[_Answer], method: str, path: str, body: Any = None) -> _Answer:
+        """One request, again while the node is away: it restarts at another address."""
+        deadline = time.monotonic() + self._patience
+        while True:
+            access = read_access(self._file)
+            headers = {"Authorization": f"Bearer {access.token}"}
+            try:
+                reply = self._client.request(method, f"{access.url}/v1/{path}", json=body, headers=headers)
+            except httpx.TransportError as error:
+                if time.monotonic() > deadline:
+                    raise FeedError(f"the node at {access.url} does not answer: {error}") from error
+                time.sleep(_RETRY_SECONDS)
+                continue
+            if reply.status_code != httpx.codes.OK:
+                raise FeedError(reply.text[:500], reply.status_code)
+            return from_json(kind, reply.json())

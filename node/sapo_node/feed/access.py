@@ -1,0 +1,31 @@
+"""How a trainer finds the feed of a node: the file with its address and token, in the state folder of the node."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from sapo_node.groups.codec import MalformedError, from_json
+from sapo_protocol.errors import LocalError
+from sapo_protocol.files import read_bounded
+
+FILE = "feed.json"
+MAX_WAIT = 30.0
+"""Seconds that a request for work may wait for some."""
+_MAX_FILE_BYTES = 4_096
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Where the feed is, and the token for it: what a trainer reads from FILE."""
+
+    url: str
+    token: str
+
+
+def read_access(file: Path) -> Access:
+    """The address and token of the feed that wrote this file. Raises LocalError."""
+    data = read_bounded(file, _MAX_FILE_BYTES, "file of a feed")
+    try:
+        return from_json(Access, json.loads(data))
+    except (ValueError, RecursionError, MalformedError) as error:
+        raise LocalError(f"{file} is no file of a feed; `sapo-node start --no-train --feed` writes one") from error

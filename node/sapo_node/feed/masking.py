@@ -1,0 +1,48 @@
+"""Which tokens of an external completion to train on, in plain Python: for any tokenizer and without torch.
+
+The two filters are those of `sapo_node.learner.filters`, which computes them on tensors. A test compares them.
+"""
+
+import math
+from collections.abc import Collection, Sequence
+
+from sapo_node.groups.answer import ANSWER_END, answer_span
+from sapo_node.groups.messages import FOLLOWS, RARE, FilterName
+
+Span = tuple[int, int]
+
+
+def is_kept(
+    text: str,
+    masked: Sequence[Span],
+    offsets: Sequence[Span],
+    logprobs: Sequence[float],
+    filters: Collection[FilterName],
+) -> list[bool]:
+    """Return for each token of a correct completion whether it is trained on.
+
+    A token is not if it overlaps a masked span. `answer-likelihood` rejects all tokens if the probability of the answer
+    is below FOLLOWS. `min-token-prob` masks from the first token before the answer whose probability is below RARE.
+    """
+    answer = _answer(text, offsets)
+    if "answer-likelihood" in filters and sum(logprobs[place] for place in answer) < math.log(FOLLOWS):
+        return [False] * len(offsets)
+    kept = [not _overlaps(token, masked) for token in offsets]
+    if "min-token-prob" in filters:
+        work = [place for place in range(len(offsets)) if place not in answer]
+        rare = next((place for place in work if logprobs[place] < math.log(RARE)), len(offsets))
+        for place in work:
+            kept[place] = kept[place] and place < rare
+    return kept
+
+
+def _answer(text: str, offsets: Sequence[Span]) -> frozenset[int]:
+    """The places of the tokens of the answer and of those after it, without the tags."""
+    if (span := answer_span(text)) is None:
+        return frozenset()
+    others = [(0, span[0]), (span[1], span[1] + len(ANSWER_END))]
+    return frozenset(place for place, token in enumerate(offsets) if not _overlaps(token, others))
+
+
+def _overlaps(token: Span, spans: Sequence[Span]) -> bool:
+    return any(token[0] < last and first < token[1] for first, last in spans)

@@ -1,0 +1,185 @@
+"""What the node and a foreign trainer tell each other; `groups.codec` makes JSON of it. `openapi` describes that JSON.
+
+The node has at most one piece of work for the trainer at a time: prompts to complete, a batch to train on, or a step to
+go back to. Each has an id. The answer names the id, so that an answer to old work is noticed.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from sapo_node.feed.masking import is_kept
+from sapo_node.groups.messages import ExternalObjective, FilterName, Finish, GroupReport, Source
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message of a chat."""
+
+    role: Literal["system", "user", "assistant"]
+    content: str
+
+
+@dataclass(frozen=True, slots=True)
+class Prompts:
+    """Work: complete the prompts that the swarm assigned to this node's next round."""
+
+    id: str
+    prompts: tuple[tuple[Message, ...], ...]
+    """Each is a chat that ends with the user's question."""
+    completions: int
+    """G: how many completions each prompt needs."""
+    max_tokens: int
+    """Longest completion in tokens of the trainer's model, as the node's settings say."""
+    max_bytes: int
+    """Longest completion in bytes of UTF-8. The node cuts a longer one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """One completion that the trainer sampled."""
+
+    text: str
+    finish: Finish
+    tokens: tuple[int, ...] = ()
+    """The token ids that were sampled. The node returns them with the batch; peers never see them."""
+    logprobs: tuple[float, ...] = ()
+    """The log-probability of each of `tokens`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Completed:
+    """The answer to `Prompts`: G completions of each prompt, in the same order."""
+
+    id: str
+    groups: tuple[tuple[Completion, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Graded:
+    """One completion of a batch, with what the node found."""
+
+    text: str
+    finish: Finish
+    advantage: float
+    reward: bool | None = None
+    """Whether the node's scorer found it correct; None in a batch that an older version stored."""
+    tokens: tuple[int, ...] = ()
+    """The token ids, where the trainer sent them."""
+    logprobs: tuple[float, ...] = ()
+    masked: tuple[tuple[int, int], ...] = ()
+    """Spans of the text that must not be trained on: the first character of each, and the one after its last."""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The completions of one prompt."""
+
+    id: str
+    """`local/<k>`, or `<peer>/<epoch>/<counter>/<k>`."""
+    source: Source
+    """`local`: this trainer sampled it. `external`: a peer wrote it, and the node verified task and rewards."""
+    messages: tuple[Message, ...]
+    weight: float
+    """Factor on the loss of each completion, above 0 and at most 1: the node's trust in it, and its age."""
+    completions: tuple[Graded, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Work: one step of training."""
+
+    id: str
+    step: int
+    """The number of this step."""
+    groups: tuple[Group, ...]
+    objective: ExternalObjective = "positive-only"
+    """With `positive-only` an external completion counts only if its advantage is above 0."""
+    rate_scale: float = 1.0
+    """Factor on the learning rate of this step: the node's alarms lower it."""
+    filters: tuple[FilterName, ...] = ()
+    """The filters that need the trainer's own probabilities; see `kept`."""
+
+    def kept(
+        self,
+        group: Group,
+        completion: Graded,
+        offsets: Sequence[tuple[int, int]],
+        logprobs: Sequence[float] | None = None,
+    ) -> list[bool]:
+        """Return which tokens of a completion to train on.
+
+        `offsets` has the first character of each token and the one after its last, as fast tokenizers give them.
+        `logprobs` has the log-probability of each token under the trainer's model. Without it the filters that need
+        probabilities do not run.
+        """
+        if group.source == "local":
+            return [completion.advantage != 0] * len(offsets)
+        if completion.advantage == 0 or (completion.advantage < 0 and self.objective == "positive-only"):
+            return [False] * len(offsets)
+        filters = self.filters if completion.advantage > 0 and logprobs is not None else ()
+        return is_kept(completion.text, completion.masked, offsets, logprobs or (), filters)
+
+
+@dataclass(frozen=True, slots=True)
+class GoBack:
+    """Work: load the checkpoint of a step, delete all later ones, and start from there.
+
+    An alarm accuses groups of later steps. The node then sends the batches of these steps again, without the accused
+    groups.
+    """
+
+    id: str
+    step: int
+    """0 stands for the weights before the first step."""
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What the trainer is to do now: at most one of the three."""
+
+    prompts: Prompts | None = None
+    batch: Batch | None = None
+    go_back: GoBack | None = None
+
+    @property
+    def id(self) -> str:
+        """The id of the work; empty where there is none."""
+        found = self.prompts or self.batch or self.go_back
+        return found.id if found else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The answer to `Batch`: what the step did. Figures that the trainer does not have are left out."""
+
+    id: str
+    groups: Mapping[str, GroupReport] = field(default_factory=dict)
+    """By the id of the group. A group that is not named counts as not trained on."""
+    saved: int = 0
+    """The newest step whose weights are in a checkpoint on disk. The node keeps the batches after the one before it."""
+    learning_rate: float = 0.0
+    loss: float | None = None
+    grad_norm: float | None = None
+    entropy: float | None = None
+    """Mean over the trained local tokens, in nats."""
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """The trainer has started, or has gone back: its weights hold exactly the steps up to this one."""
+
+    step: int
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The answer to `GoBack` of a trainer that cannot."""
+
+    id: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The node's answer where it has taken something in."""

@@ -1,0 +1,360 @@
+"""A trainer of another program is a node's policy: real rounds, a real server on loopback, and the real client."""
+
+import stat
+import subprocess
+import sys
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from functools import partial
+
+import httpx
+import pytest
+import trio
+
+from fed_node import FedNode, in_thread
+from sapo_node.app.config import Config
+from sapo_node.client import Completion, Feed, FeedError, GroupReport, StepBack
+from sapo_node.feed.access import read_access
+from sapo_node.feed.server import FeedServer
+from sapo_node.groups.codec import from_json
+from sapo_node.observability.dashboard import parse_place
+from sapo_node.training.batch_log import LOCAL, last_counted, trained_per_peer
+from sapo_protocol import LocalError
+
+
+class Trainer:
+    """A trainer that answers every other completion correctly, and trains on everything that has an advantage."""
+
+    def __init__(self, node):
+        self.node = node
+        self.feed = Feed(node.file, patience=20)
+        self.trained = []
+        self.skilled = True
+
+    def sample(self, prompts):
+        def text(prompt, k):
+            answer = self.node.answers[prompt[-1].content] if k % 2 and self.skilled else "no idea"
+            return f"Let me see. <answer>{answer}</answer>"
+
+        return [
+            [Completion(text(prompt, k), "stop", (k, k + 1), (-0.5, -0.5)) for k in range(prompts.completions)]
+            for prompt in prompts.prompts
+        ]
+
+    def step(self, **figures):
+        batch = self.feed.next_batch(self.sample)
+        self.trained.append(batch.step)
+        reports = {group.id: GroupReport(16) for group in batch.groups}
+        self.feed.report(batch, reports, **{"saved": batch.step, "loss": 0.5, "entropy": 1.0, **figures})
+        return batch
+
+
+@pytest.fixture
+def node(tmp_path, manifest):
+    return FedNode(tmp_path, manifest)
+
+
+@pytest.fixture
+def trainer(node):
+    return Trainer(node)
+
+
+async def test_a_round_is_shared_scored_and_trained_on_beside_external_groups(node, trainer):
+    async with node.running(rounds=1):
+        node.offer(0)
+        batch = await in_thread(trainer.step)
+        await node.finished.wait()
+        local = [group for group in batch.groups if group.source == "local"]
+        [other] = [group for group in batch.groups if group.source == "external"]
+        assert [each.reward for each in local[0].completions] == [False, True] * 4
+        assert [each.advantage > 0 for each in local[0].completions] == [False, True] * 4
+        assert local[0].completions[1].tokens == (1, 2)
+        assert other.id == "peer/10/0/0"
+        assert 0 < other.weight <= 1
+        assert len(node.published) == 1
+        assert trained_per_peer(node.database) == {LOCAL: (2, 32), "peer": (1, 16)}
+        [report] = node.reports
+        assert (report.step, report.external, report.training.loss, report.reward) == (1, 1, 0.5, 0.5)
+
+
+async def test_an_external_group_is_given_out_once(node, trainer):
+    async with node.running():
+        node.offer(0, 1, 2)
+        given = [group.id for _ in range(3) for group in (await in_thread(trainer.step)).groups]
+    assert sorted(each for each in given if each.startswith("peer")) == [f"peer/10/{n}/0" for n in range(3)]
+
+
+async def test_a_node_that_was_killed_before_the_report_sends_the_same_batch_again(node, trainer):
+    async with node.running():
+        node.offer(0)
+        first = await in_thread(trainer.feed.next_batch, trainer.sample)
+    async with node.running():
+        assert await in_thread(trainer.step) == first
+        assert (await in_thread(trainer.step)).step == 2
+
+
+async def test_a_node_that_was_killed_before_it_counted_a_step_gets_the_same_report_again(node, trainer):
+    async with node.running():
+        await in_thread(trainer.step)
+        node.database.execute("UPDATE trained SET step = 0")
+    async with node.running():
+        await in_thread(trainer.step)
+    assert trainer.trained == [1, 2]
+
+
+async def test_an_answer_whose_reply_was_lost_may_be_sent_again(node, trainer):
+    async with node.running():
+        await in_thread(trainer.step)
+        await in_thread(trainer.feed._post, "report", trainer.feed._reported)
+        assert (await in_thread(trainer.step)).step == 2
+
+
+async def test_a_trainer_waits_while_the_node_is_away(node, trainer):
+    async with node.running():
+        batch = await in_thread(trainer.feed.next_batch, trainer.sample)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(in_thread, trainer.feed.report, batch, {"local/0": GroupReport(5)})
+        async with node.running():  # at another port
+            await in_thread(trainer.step)
+            assert trained_per_peer(node.database)[LOCAL] == (3, 37)
+
+
+async def test_a_trainer_that_starts_from_a_checkpoint_gets_the_later_batches_again(node, trainer):
+    async with node.running():
+        batches = [await in_thread(partial(trainer.step, saved=1)) for _ in range(3)]
+        await in_thread(trainer.feed.started, 1)
+        again = [await in_thread(trainer.step) for _ in range(2)]
+        assert again == batches[1:]
+        assert (await in_thread(trainer.step)).step == 4
+        assert trained_per_peer(node.database)[LOCAL] == (8, 128)
+
+
+async def test_a_trainer_that_trained_and_saved_without_a_report_goes_on_with_the_next_step(node, trainer):
+    async with node.running():
+        batch = await in_thread(trainer.feed.next_batch, trainer.sample)
+        await in_thread(trainer.feed.started, batch.step)
+        assert (await in_thread(trainer.step)).step == batch.step + 1
+
+
+async def until_step_back(node, trainer):
+    """Train on an external group, then answer everything incorrectly until the watch over the local reward objects."""
+    for number in range(4):
+        node.offer(*([0] if number == 2 else []))
+        await in_thread(partial(trainer.step, saved=min(number + 1, 2)))
+    trainer.skilled = False
+    with pytest.raises(StepBack) as back:
+        while len(trainer.trained) < 40:
+            await in_thread(partial(trainer.step, saved=2))
+    trainer.skilled = True
+    return back.value
+
+
+async def test_an_alarm_takes_steps_back_and_the_accused_group_is_not_sent_again(node, trainer):
+    async with node.running():
+        back = await until_step_back(node, trainer)
+        assert back.step == 2
+        assert trained_per_peer(node.database)["peer"] == (1, 16)
+        steps = max(trainer.trained)
+        await in_thread(trainer.feed.started, back.step)
+        again = [await in_thread(trainer.step) for _ in range(steps - 2)]
+        assert [batch.step for batch in again] == list(range(3, steps + 1))
+        assert {group.source for batch in again for group in batch.groups} == {"local"}
+        assert (await in_thread(trainer.step)).step == steps + 1
+        assert trained_per_peer(node.database)["peer"] == (0, 0)
+
+
+async def test_a_trainer_that_cannot_go_back_keeps_its_steps(node, trainer):
+    async with node.running():
+        back = await until_step_back(node, trainer)
+        await in_thread(trainer.feed.refuse, back, "it keeps no checkpoint")
+        assert (await in_thread(trainer.step)).step == max(trainer.trained)
+        assert trained_per_peer(node.database)["peer"] == (1, 16)
+
+
+async def test_weights_after_a_step_that_is_taken_back_are_refused(node, trainer):
+    async with node.running():
+        await until_step_back(node, trainer)
+        with pytest.raises(FeedError, match="waits for the weights of step 2") as refused:
+            await in_thread(trainer.feed.started, 3)
+        assert refused.value.status == 409
+
+
+def shaped(text="a", count=8, **more):
+    return [[{"text": text, "finish": "stop", **more}] * count] * 2
+
+
+async def test_an_answer_of_another_form_is_refused_in_a_sentence_and_changes_nothing(node, trainer):
+    async with node.running():
+        prompts = (await in_thread(trainer.feed._work)).prompts
+        for path, body, status, reason in [
+            ("completions", {"id": "prompts/old", "groups": []}, 409, "does not wait for this answer"),
+            ("completions", {"id": prompts.id, "groups": []}, 422, "give one for each prompt: 2"),
+            ("completions", {"id": prompts.id, "groups": shaped(count=7)}, 422, "7 completions; give 8"),
+            ("completions", {"id": prompts.id, "groups": shaped(tokens=[1.5])}, 422, "whole number"),
+            ("completions", {"id": prompts.id, "groups": shaped(logprobs=[0])}, 422, "numbers of logprobs"),
+            ("completions", {"id": prompts.id, "rewards": []}, 422, "has no 'rewards'"),
+            ("completions", [], 422, "must be an object"),
+            ("report", {"id": prompts.id}, 422, "asks for no report"),
+            ("report", {"id": "batch/1/00"}, 409, "does not wait"),
+            ("refused", {"id": prompts.id, "reason": ""}, 422, "cannot be refused"),
+            *(("started", {"step": step}, 422, "the node knows the steps from 0 to 0") for step in (1, -1, 10**30)),
+            ("work", {}, 404, "no such path"),
+        ]:
+            with pytest.raises(FeedError, match=reason) as refused:
+                await in_thread(trainer.feed._ask, dict, "POST", path, body)
+            assert refused.value.status == status
+        assert (await in_thread(trainer.feed._work)).prompts == prompts
+
+
+async def test_a_report_that_does_not_fit_its_batch_is_refused(node, trainer):
+    async with node.running():
+        batch = await in_thread(trainer.feed.next_batch, trainer.sample)
+        for change, reason in [
+            ({"groups": {"local/9": {"tokens": 1}}}, "no group 'local/9'"),
+            ({"groups": {"local/0": {"tokens": -1}}}, "fewer than 0"),
+            ({"saved": 2}, "give a step from 0 to 1"),
+            ({"loss": "low"}, "a finite number"),
+        ]:
+            with pytest.raises(FeedError, match=reason) as refused:
+                await in_thread(trainer.feed._ask, dict, "POST", "report", {"id": batch.id, **change})
+            assert refused.value.status == 422
+        assert last_counted(node.database) == 0
+
+
+@asynccontextmanager
+async def asking(node):
+    async with node.running():
+        access = read_access(node.file)
+        async with httpx.AsyncClient(base_url=access.url, trust_env=False) as client:
+            yield client, {"Authorization": f"Bearer {access.token}"}
+
+
+async def test_nothing_is_told_without_the_token(node):
+    async with asking(node) as (client, token):
+        for given in ("", "Bearer", "Bearer guess", token["Authorization"][:-1], "Bearer \xe4"):
+            for method, path in (("GET", "/v1/work"), ("POST", "/v1/completions"), ("GET", "/nothing")):
+                reply = await client.request(method, path, headers={"Authorization": given.encode("latin-1")})
+                assert (reply.status_code, "prompts" in reply.text) == (401, False)
+
+
+async def test_a_page_of_another_host_name_is_refused(node):
+    async with asking(node) as (client, token):
+        assert (await client.get("/v1/work", headers={**token, "Host": "evil.example"})).status_code == 421
+
+
+async def test_a_body_beyond_the_bound_is_refused(node):
+    async with asking(node) as (client, token):
+        reply = await client.post("/v1/completions", content=b" " * 2_000_000, headers=token)
+        assert (reply.status_code, "more than" in reply.text) == (413, True)
+        assert (await client.post("/v1/completions", content=b"[" * 50_000, headers=token)).status_code == 422
+
+
+async def test_what_is_no_path_or_method_is_refused(node):
+    async with asking(node) as (client, token):
+        assert (await client.get("/v1/report", headers=token)).status_code == 405
+        assert (await client.post("/v1/work", headers=token)).status_code == 404
+        assert (await client.get("/v1/work?wait=-1", headers=token)).status_code == 422
+
+
+async def test_only_the_owner_can_read_the_token_and_it_outlives_a_restart(node):
+    async with node.running():
+        access = read_access(node.file)
+        assert stat.S_IMODE(node.file.stat().st_mode) == 0o600
+    async with node.running():
+        assert read_access(node.file).token == access.token
+        assert read_access(node.file).url != access.url
+
+
+@pytest.mark.parametrize("address", ["0.0.0.0:0", "192.0.2.1:8000", "[::]:0", "localhost:80", "here"])
+async def test_an_address_beyond_loopback_is_refused(node, address, manifest):
+    with pytest.raises(LocalError, match="feed is"):
+        FeedServer(None, parse_place(address, "feed"), node.folder, max_completions=8)
+
+
+def test_a_feed_beside_the_learner_is_refused():
+    with pytest.raises(LocalError, match="--no-train"):
+        Config(feed="127.0.0.1:0")
+
+
+async def test_late_completions_do_not_end_the_node(node, trainer, manifest):
+    node.manifest = replace(manifest, epoch_seconds=60)
+    async with node.running():
+        node.policy._answer_seconds = 0.2
+        prompts = (await in_thread(trainer.feed._work)).prompts
+        await trio.sleep(0.4)
+        node.policy._answer_seconds = 60
+        await in_thread(trainer.feed._complete, prompts, trainer.sample(prompts))  # refused, and told to go on
+        assert (await in_thread(trainer.step)).step == 1
+
+
+async def test_no_round_begins_before_a_trainer_asks_for_work(node, trainer):
+    async with node.running():
+        await trio.sleep(0.2)
+        assert node.database.rows("SELECT * FROM batches") == []
+        assert node.answers == {}
+        await in_thread(trainer.step)
+        assert len(node.answers) == 2
+
+
+def test_the_client_is_light():
+    heavy = "'torch', 'trio', 'libp2p', 'transformers', 'reasoning_gym'"
+    program = f"import sys, sapo_node.client; print([name for name in ({heavy}) if name in sys.modules])"
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == "[]"
+
+
+async def test_every_answer_and_every_body_fits_the_openapi_description(node, trainer):
+    seen = []
+
+    def noting(kind, method, path, body=None):
+        access = read_access(node.file)
+        reply = httpx.request(
+            method,
+            f"{access.url}/v1/{path}",
+            json=body,
+            headers={"Authorization": f"Bearer {access.token}"},
+            trust_env=False,
+        )
+        seen.append((method, f"/v1/{path.partition('?')[0]}", body, reply.json()))
+        return from_json(kind, reply.json())
+
+    trainer.feed._ask = noting
+    async with asking(node) as (client, _):
+        described = (await client.get("/openapi.json")).json()
+        node.offer(0)
+        await in_thread(trainer.step)
+        await in_thread(trainer.feed.started, 1)
+    assert {path for _, path, _, _ in seen} >= {"/v1/work", "/v1/completions", "/v1/report", "/v1/started"}
+    for method, path, body, reply in seen:
+        operation = described["paths"][path][method.lower()]
+        assert fits(reply, operation["responses"]["200"]["content"]["application/json"]["schema"], described)
+        if body is not None:
+            assert fits(body, operation["requestBody"]["content"]["application/json"]["schema"], described)
+    assert not fits({"prompts": 1}, {"$ref": "#/components/schemas/Work"}, described)
+
+
+def fits(value, schema, described):  # noqa: PLR0911 - one for each form
+    """Whether a value keeps to a JSON schema: the words that the description uses, and no other."""
+    match schema:
+        case {"$ref": name}:
+            return fits(value, described["components"]["schemas"][name.rpartition("/")[2]], described)
+        case {"anyOf": choices}:
+            return any(fits(value, each, described) for each in choices)
+        case {"enum": values}:
+            return value in values
+        case {"type": "object", "additionalProperties": dict() as items}:
+            return isinstance(value, dict) and all(fits(each, items, described) for each in value.values())
+        case {"type": "object", "properties": known, "required": needed, "additionalProperties": False}:
+            return (
+                isinstance(value, dict)
+                and set(needed) <= value.keys() <= known.keys()
+                and all(fits(each, known[name], described) for name, each in value.items())
+            )
+        case {"type": "array", "prefixItems": parts, "minItems": least, "maxItems": most}:
+            return least == len(value) == most and all(map(fits, value, parts, [described] * most))
+        case {"type": "array", "items": items}:
+            return isinstance(value, list) and all(fits(each, items, described) for each in value)
+        case {"type": kind}:
+            kinds = {"string": str, "integer": int, "number": int | float, "boolean": bool, "null": type(None)}
+            return isinstance(value, kinds[kind]) and (kind == "boolean" or not isinstance(value, bool))
+    raise AssertionError(schema)

@@ -1,0 +1,91 @@
+"""From a batch to the tokens, masks and advantages of a trainer, with the tokenizer of the seed policy."""
+
+import pytest
+from transformers import AutoTokenizer
+
+from sapo_node.client import Prompts, completions_of, mark, newest, prompt_ids, reports_of, rows_of
+from sapo_node.feed.messages import Batch, Graded, Group, Message
+from sapo_node.groups.messages import GroupReport, Refusal
+from sapo_node.learner.folder import POLICY_DIR
+
+CHAT = (Message("system", "Answer."), Message("user", "What is 2 * 3?"))
+CORRECT, INCORRECT = "2*3=6. So <answer>6</answer>", "2*3=7. So <answer>7</answer>"
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return AutoTokenizer.from_pretrained(POLICY_DIR)
+
+
+def batch(*completions, source="external", weight=0.5, filters=()):
+    return Batch("batch/1/0", 1, (Group("g", source, CHAT, weight, completions),), filters=filters)
+
+
+def graded(text, advantage, **more):
+    return Graded(text, "stop", advantage, advantage > 0, **more)
+
+
+def test_a_correct_external_completion_is_trained_on_to_its_end_and_an_incorrect_one_is_not(tokenizer):
+    good, bad = rows_of(batch(graded(CORRECT, 1.0), graded(INCORRECT, -1.0)), tokenizer, max_tokens=64)
+    assert tokenizer.decode(good.completion[:-1]) == CORRECT
+    assert good.completion[-1] == tokenizer.eos_token_id
+    assert good.mask == [1] * len(good.completion)
+    assert bad.mask == [0] * len(bad.completion)
+    assert bad.completion[-1] != tokenizer.eos_token_id
+    assert (good.advantage, bad.advantage) == (0.5, -0.5)
+    assert good.prompt == prompt_ids(CHAT, tokenizer)
+
+
+def test_special_tokens_in_the_text_of_a_peer_are_ordinary_text(tokenizer):
+    [row] = rows_of(batch(graded(f"<|end|> {CORRECT}", 1.0)), tokenizer, max_tokens=64)
+    assert tokenizer.eos_token_id not in row.completion[:-1]
+
+
+def test_a_completion_of_this_trainer_keeps_its_own_tokens(tokenizer):
+    [row] = rows_of(batch(graded("six", -1.0, tokens=(5, 6, 7)), source="local", weight=1.0), tokenizer, max_tokens=64)
+    assert (row.completion, row.mask, row.advantage) == ([5, 6, 7], [1, 1, 1], -1.0)
+
+
+def test_a_masked_phrase_is_not_trained_on(tokenizer):
+    [row] = rows_of(batch(graded(CORRECT, 1.0, masked=((0, 5),))), tokenizer, max_tokens=64)
+    kept = tokenizer.decode([token for token, kept in zip(row.completion, row.mask, strict=True) if kept])
+    assert "2*3" not in kept
+    assert "<answer>6</answer>" in kept
+    assert reports_of([row]) == {"g": GroupReport(sum(row.mask), len(row.mask) - sum(row.mask))}
+
+
+def test_a_completion_that_is_too_long_is_left_out_and_not_cut(tokenizer):
+    rows = rows_of(batch(graded(CORRECT, 1.0), graded("", -1.0)), tokenizer, max_tokens=3)
+    assert [row.mask for row in rows] == [[0], [0]]
+    assert reports_of(rows) == {"g": GroupReport(refused=Refusal.TOO_LONG)}
+
+
+def test_probabilities_are_asked_for_where_a_filter_needs_them(tokenizer):
+    asked = []
+
+    def logprobs(prompt, ids):
+        asked.append((prompt, ids))
+        return [-10.0] * len(ids)
+
+    found = batch(graded(CORRECT, 1.0), graded(INCORRECT, -1.0), filters=("answer-likelihood",))
+    rows = rows_of(found, tokenizer, max_tokens=64, logprobs=logprobs)
+    assert asked == [(rows[0].prompt, rows[0].completion)]
+    assert sum(rows[0].mask) == 0
+
+
+def test_sampled_tokens_become_completions_of_their_prompts(tokenizer):
+    ids = [*tokenizer(CORRECT, add_special_tokens=False)["input_ids"], tokenizer.eos_token_id]
+    (first,), (second,) = completions_of(Prompts("p", (CHAT, CHAT), 1, 64, 1024), [ids, ids[:2]], tokenizer)
+    assert (first.text, first.finish, first.tokens) == (CORRECT, "stop", tuple(ids))
+    assert second.finish == "length"
+
+
+def test_the_newest_checkpoint_is_found_and_later_ones_are_deleted_when_steps_are_taken_back(tmp_path):
+    for number in (2, 10, 30):
+        (tmp_path / f"checkpoint-{number}").mkdir()
+        mark(tmp_path / f"checkpoint-{number}", 2 * number)
+    (tmp_path / "checkpoint-40").mkdir()  # without a step: it was not finished
+    assert newest(tmp_path) == (60, tmp_path / "checkpoint-30")
+    assert newest(tmp_path, 20) == (20, tmp_path / "checkpoint-10")
+    assert not (tmp_path / "checkpoint-30").exists()
+    assert newest(tmp_path, 3) == (0, None)

@@ -1,0 +1,75 @@
+"""TRL's GRPOTrainer is a member of a swarm through the example: the seed policy, real steps, and a real feed."""
+
+import sys
+from functools import partial
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from fed_node import FedNode, external, in_thread
+from sapo_node.client import Feed, newest
+from sapo_node.learner.folder import POLICY_DIR
+from sapo_node.training.batch_log import LOCAL, trained_per_peer
+
+trl = pytest.importorskip("trl", reason="TRL is pinned, and asks for newer libraries than a node does")
+
+ROOT = Path(__file__).parents[3]
+MAX_TOKENS = 48
+
+
+@pytest.fixture
+def example(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "examples"))
+    monkeypatch.setenv("TRL_EXPERIMENTAL_SILENCE", "1")
+    sys.modules.pop("trl_grpo", None)
+    import trl_grpo
+
+    monkeypatch.setattr(trl_grpo, "GROUPS", 2)
+    return trl_grpo
+
+
+@pytest.fixture
+def settings(tmp_path):
+    return partial(
+        trl.GRPOConfig,
+        output_dir=str(tmp_path / "trl"),
+        use_cpu=True,
+        bf16=False,
+        gradient_checkpointing=False,
+        report_to="none",
+        disable_tqdm=True,
+        num_generations=8,
+        per_device_train_batch_size=16,
+        gradient_accumulation_steps=1,
+        max_completion_length=MAX_TOKENS,
+        loss_type="dr_grpo",
+        learning_rate=1e-4,
+        save_steps=1,
+        save_total_limit=3,
+    )
+
+
+def seed_policy():
+    tokenizer = AutoTokenizer.from_pretrained(POLICY_DIR)
+    return AutoModelForCausalLM.from_pretrained(POLICY_DIR, dtype=torch.float32), tokenizer
+
+
+async def test_trl_trains_on_verified_groups_and_goes_on_from_its_checkpoint(example, settings, tmp_path, manifest):
+    node = FedNode(tmp_path, manifest, local=1, external=1, filters=())
+    feed = Feed(node.file, patience=20)
+    async with node.running():
+        node.offer(0)
+        model, tokenizer = seed_policy()
+        before = {name: value.clone() for name, value in model.state_dict().items()}
+        play = partial(example.train, model, feed, processing_class=tokenizer)
+        await in_thread(play, settings(max_steps=1))
+        assert any(not torch.equal(value, before[name]) for name, value in model.state_dict().items())
+        text = external(0).completions[1].text
+        tokens = len(tokenizer(text, add_special_tokens=False)["input_ids"]) + 1  # it is taught to end there
+        assert trained_per_peer(node.database)["peer"] == (1, 4 * tokens)
+        assert newest(settings().output_dir)[1].name == "checkpoint-1"
+        await in_thread(play, settings(max_steps=2))
+        assert trained_per_peer(node.database)[LOCAL][0] <= 2
+        assert newest(settings().output_dir)[0] == 2
