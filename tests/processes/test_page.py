@@ -36,13 +36,17 @@ def until_connected(page, count):
         time.sleep(0.3)
 
 
-def test_the_token_is_told_at_the_start_and_stored_nowhere(tmp_path):
+def test_the_token_is_told_as_soon_as_the_page_is_up_and_survives_a_restart_in_a_file_of_its_own(tmp_path):
     swarm = write_swarm(tmp_path / "token.toml")
-    with RunningProcess(tmp_path / "a", "--swarm", swarm, "--no-train", "--dashboard", "0.0.0.0:0") as node:
-        page = page_of(node)
-        token = urlsplit(page).query.removeprefix("token=")
+    arguments = ("--swarm", swarm, "--no-train", "--dashboard", "0.0.0.0:0")
+    with RunningProcess(tmp_path / "a", *arguments) as node:
+        page = node.until_event("page")["page"]
         assert httpx.get(page, follow_redirects=True).status_code == 200  # the address that is told can be opened
+        assert page_of(node) == page
         files = [each for each in (tmp_path / "a" / "state").rglob("*") if each.is_file()]
-        stored = b"".join(each.read_bytes() for each in files)
-    assert f"127.0.0.1:{urlsplit(page).port}".encode() in stored
-    assert token.encode() not in stored
+        stored = {each.name: each.read_bytes() for each in files}
+    token = urlsplit(page).query.removeprefix("token=").encode()
+    assert f"127.0.0.1:{urlsplit(page).port}".encode() in b"".join(stored.values())
+    assert [name for name, content in stored.items() if token in content] == ["page-token"]
+    with RunningProcess(tmp_path / "a", *arguments) as node:
+        assert node.until_event("page")["page"].endswith(token.decode())

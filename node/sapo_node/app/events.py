@@ -9,6 +9,14 @@ from sapo_node.training.round import Phase, RoundReport
 
 
 @dataclass(frozen=True, slots=True)
+class PageServed:
+    """The page can be opened, while the node still starts."""
+
+    address: str
+    """With the token, if the page asks for one."""
+
+
+@dataclass(frozen=True, slots=True)
 class Started:
     """The node listens, and its processes have started."""
 
@@ -61,5 +69,5 @@ class Stopped:
     overview: Overview
 
 
-Event = Started | Refreshed | Phased | Played | Shared | Noticed | Stopped
+Event = PageServed | Started | Refreshed | Phased | Played | Shared | Noticed | Stopped
 Observer = Callable[[Event], None]

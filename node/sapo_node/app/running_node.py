@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import trio
 
 from sapo_node.app.config import Config
-from sapo_node.app.events import Observer, Phased, Played, Refreshed, Shared, Started, Stopped
+from sapo_node.app.events import Observer, PageServed, Phased, Played, Refreshed, Shared, Started, Stopped
 from sapo_node.app.exchange import (
     broadcast_evidence,
     disconnect_banned,
@@ -52,6 +52,8 @@ from sapo_node.verification.examples import build_examples
 from sapo_node.verification.sandbox import Sandbox
 from sapo_protocol import LocalError, load_manifest
 
+_KEY, _SANDBOX, _MODEL, _NETWORK = "key", "sandbox", "model", "network"
+"""What must be ready before the node has started, as the page shows it."""
 _REFRESH_INTERVAL = 3.0
 """Seconds between two updates of the session facts."""
 _RESEND_DELAY = 3.0
@@ -161,8 +163,12 @@ class RunningNode:
         anchors = Anchors(database)
         settings = network_settings(self._config, self._swarm.manifest, self._swarm.identity, anchors.addresses)
         settings.require_usable()
-        page = parse_place(self._config.dashboard)
-        sandbox, learner = await self._start_processes(nursery)
+        facts = Facts(database, [_KEY, _SANDBOX, *([_MODEL] if self._config.train else []), _NETWORK])
+        facts.ready(_KEY)
+        if page := parse_place(self._config.dashboard):
+            await self._serve_page(nursery, facts, database, page)
+        self._session.describe_start(database, self._swarm)
+        sandbox, learner = await self._start_processes(nursery, facts)
         if learner:
             remember(database, self._config)
         remote = remote_policy(self._config, self._swarm.manifest, database) if self._config.fed else None
@@ -181,10 +187,8 @@ class RunningNode:
         nursery.start_soon(self._await_signals, node)
         network = self._network(node, settings)
         await nursery.start(network.run)
+        facts.ready(_NETWORK)
         self._tell_of_start(node, learner)
-        facts = Facts(database, {"sandbox": sandbox.describe()})
-        if page:
-            await self._serve_page(nursery, facts, database, page)
         if remote:
             await serve_feed(nursery, node, remote, self._folder, self._session.tell)
         reports = _Reports(node, network, database, self._session, facts, self._observer)
@@ -205,15 +209,20 @@ class RunningNode:
             on_contribution=reports.contributed,
         )
 
-    async def _start_processes(self, nursery: trio.Nursery) -> tuple[Sandbox, Learner | None]:
+    async def _start_processes(self, nursery: trio.Nursery, facts: Facts) -> tuple[Sandbox, Learner | None]:
         """Start the sandbox and, if the node trains, the learner. Raises LocalError if a task cannot be built here."""
         manifest = self._swarm.manifest
         sandbox = Sandbox()
         learner = Learner(learner_options(self._config, manifest, self._folder)) if self._config.train else None
+
+        async def start(part: str, process: Sandbox | Learner) -> None:
+            await nursery.start(process.run)
+            facts.ready(part, process.describe())
+
         async with trio.open_nursery() as starting:
-            starting.start_soon(nursery.start, sandbox.run)
+            starting.start_soon(start, _SANDBOX, sandbox)
             if learner:
-                starting.start_soon(nursery.start, learner.run)
+                starting.start_soon(start, _MODEL, learner)
         await require_catalogue(manifest, sandbox)
         return sandbox, learner
 
@@ -231,8 +240,11 @@ class RunningNode:
     async def _serve_page(
         self, nursery: trio.Nursery, facts: Facts, database: Database, place: tuple[str, int]
     ) -> None:
-        self._session.dashboard = dashboard = Dashboard(facts, database, place, self._swarm.manifest)
+        self._session.dashboard = dashboard = Dashboard(
+            facts, database, place, self._swarm.manifest, self._folder.page_token
+        )
         await nursery.start(dashboard.run)
+        self._observer(PageServed(dashboard.address))
         if ip_address(place[0]).is_unspecified:
             self._session.tell(
                 f"the page listens on every address of this machine, {self._config.dashboard}; to open it from another "

@@ -14,6 +14,7 @@ from sapo_node.net.interface import Network
 from sapo_node.observability.dashboard import Dashboard
 from sapo_node.observability.history import History
 from sapo_node.observability.overview import Overview, overview
+from sapo_node.storage.context import SwarmContext
 from sapo_node.storage.database import Database
 from sapo_protocol.printable import printable
 
@@ -53,16 +54,16 @@ class Session:
                 logger.removeHandler(handler)
                 logger.propagate = True
 
+    def describe_start(self, database: Database, swarm: SwarmContext) -> None:
+        """Store what is known of the session while the node starts, in place of the facts of the session before."""
+        History(database).describe_session(self._first_facts(swarm))
+
     def describe(self, node: Node, network: Network) -> None:
-        """Store the facts of the session if one of them has changed. The token of the page is never stored."""
+        """Store the facts of the session if one of them has changed."""
         manifest = node.swarm.manifest
         facts = {
-            "started": self._started,
-            "peer_id": node.peer_id,
-            "swarm": manifest.name,
-            "network_id": manifest.network_id.hex(),
+            **self._first_facts(node.swarm),
             "addresses": network.addresses,
-            "page": self.dashboard.address_without_token if self.dashboard else "",
             "connected": [peer.peer_id for peer in network.peers()],
             "waiting": len(node.pending_queue),
             "shards": {"followed": sorted(node.subscriptions.shards), "all": manifest.shards},
@@ -71,6 +72,16 @@ class Session:
         if facts != self._described:
             node.history.describe_session(facts)
             self._described = facts
+
+    def _first_facts(self, swarm: SwarmContext) -> dict[str, Any]:
+        """The token of the page is not among them: it stays out of the database."""
+        return {
+            "started": self._started,
+            "peer_id": swarm.identity.peer_id,
+            "swarm": swarm.manifest.name,
+            "network_id": swarm.manifest.network_id.hex(),
+            "page": self.dashboard.address_without_token if self.dashboard else "",
+        }
 
     def view(self, database: Database) -> Overview:
         """Return the overview for the observer, who is the operator: it has the page's address with the token."""

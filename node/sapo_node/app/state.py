@@ -49,6 +49,11 @@ class StateFolder:
         return self.path / "node.sqlite"
 
     @property
+    def page_token(self) -> Path:
+        """The file with the token of the page, if the page is served beyond loopback."""
+        return self.path / "page-token"
+
+    @property
     def checkpoints(self) -> Path:
         """The folder of the learner's checkpoints."""
         return self.path / "checkpoints"

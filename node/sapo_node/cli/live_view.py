@@ -10,7 +10,7 @@ import click
 from rich.console import RenderableType
 from rich.live import Live
 
-from sapo_node.app.events import Event, Noticed, Phased, Played, Refreshed, Shared, Started, Stopped
+from sapo_node.app.events import Event, Noticed, PageServed, Phased, Played, Refreshed, Shared, Started, Stopped
 from sapo_node.cli.progress import activity, figure
 from sapo_node.cli.tables import render
 from sapo_node.cli.terminal import Terminal, say
@@ -30,10 +30,12 @@ def print_json_line(event: Event) -> None:
         click.echo(json.dumps({"at": round(time.time(), 3), **_as_json(event)}))
 
 
-def _as_json(event: Started | Played | Shared | Noticed | Stopped) -> dict[str, Any]:
+def _as_json(event: PageServed | Started | Played | Shared | Noticed | Stopped) -> dict[str, Any]:
     match event:
         case Noticed(text):
             return {"event": "notice", "text": text}
+        case PageServed(address):
+            return {"event": "page", "page": address}
         case Played(report, view):
             return {"event": "round", **metrics(report), **_knows(view)}
         case Shared(report, view):
@@ -59,16 +61,19 @@ class _Screen:
         self._console = console
         self._view: Overview | None = None
         self._phase: tuple[Phase | None, float] | None = None
+        self._page = ""
 
     def __rich__(self) -> RenderableType:
         if self._view is None:
-            return "starting …"
+            return f"starting …  {self._page}"
         doing = activity(self._phase[0], time.monotonic() - self._phase[1]) if self._phase else None
         return render(self._view, doing=doing, height=self._console.height)
 
     def take(self, event: Event) -> None:
         """Take over what the event reports."""
         match event:
+            case PageServed(address):
+                self._page = f"page {address}"
             case Phased(phase):
                 self._phase = phase, time.monotonic()
             case Noticed(text) if self._view:
@@ -114,7 +119,7 @@ class LiveView:
             say(_line(event))
 
 
-def _line(event: Started | Played | Shared | Stopped) -> str:
+def _line(event: PageServed | Started | Played | Shared | Stopped) -> str:
     match event:
         case Shared(report, view):
             tasks = ", ".join(f"{task.dataset} {task.right} of {task.completions} correct" for task in report.tasks)
@@ -129,6 +134,8 @@ def _line(event: Started | Played | Shared | Stopped) -> str:
                 f"gradient {figure(report.training.grad_norm, '.2f')}, "
                 + ", ".join(f"{name} {value:.1f} s" for name, value in report.seconds.items())
             )
+        case PageServed(address):
+            return f"the page is {address}"
         case Started(view):
             started = f"started as {view.session['peer_id']} on {', '.join(view.session['addresses'])}"
             return f"{started}; the page is {view.session['page']}" if view.session["page"] else started

@@ -80,6 +80,11 @@ class Learner:
         """The state in which the newest process started; only after `run` has started."""
         return from_json(Ready, self._worker.ready)
 
+    def describe(self) -> str:
+        """Return one line for a person: which model, how large it is, and where it computes."""
+        ready = self.ready
+        return f"{ready.model}, {ready.parameters:,} parameters, on {ready.device}"
+
     @property
     def step(self) -> int:
         """The last step that the living process has trained."""

@@ -1,7 +1,7 @@
 """The page of a node: over real HTTP on loopback, and in a real browser where there is one."""
 
-import re
 import shutil
+import stat
 from dataclasses import replace
 from hashlib import sha256
 from importlib.resources import files
@@ -15,7 +15,7 @@ from sapo_node.groups.stats import Interval
 from sapo_node.groups.types import VerifiedGroup
 from sapo_node.observability.dashboard import Dashboard, parse_place
 from sapo_node.observability.dashboard.facts import SHOWN_GROUPS, Facts
-from sapo_node.observability.dashboard.prometheus import table
+from sapo_node.observability.dashboard.token import kept_token
 from sapo_node.observability.history import History
 from sapo_node.observability.journal import Fate, Journal, _of_verified
 from sapo_node.observability.overview import overview
@@ -37,11 +37,11 @@ BROWSER = shutil.which("chromium") or shutil.which("chromium-browser")
 
 
 @pytest.fixture
-async def page(database, nursery):
+async def page(database, nursery, tmp_path):
     """A page that is served, with what it shows and a client."""
     facts = Facts(database)
     facts.ready("sandbox", "all layers hold")
-    dashboard = Dashboard(facts, database, LOCAL, MANIFEST)
+    dashboard = Dashboard(facts, database, LOCAL, MANIFEST, tmp_path / "token")
     await nursery.start(dashboard.run)
     async with httpx.AsyncClient(base_url=dashboard.address) as client:
         yield client
@@ -232,18 +232,6 @@ async def test_every_metric_is_documented(page, database):
     assert all(f"`{name}`" in documented for name in names)
 
 
-def test_the_table_of_metrics_is_what_the_code_says():
-    page = (Path(__file__).parents[3] / "docs" / "metrics.md").read_text()
-    assert table() in page, "run: python scripts/metrics.py"
-
-
-def test_the_grafana_dashboard_asks_for_nothing_that_is_not_documented():
-    docs = Path(__file__).parents[3] / "docs"
-    asked = re.findall(r"sapo_\w+", (docs / "grafana.json").read_text())
-    assert len(set(asked)) >= 10
-    assert all(f"`{name}`" in (docs / "metrics.md").read_text() for name in asked)
-
-
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS"])
 async def test_nothing_can_be_written(page, method):
     assert (await page.request(method, "/api/state")).status_code == 405
@@ -260,8 +248,8 @@ async def test_the_names_of_loopback_are_not(page, name):
     assert (await page.get("/api/state", headers={"Host": f"{name}:80"})).status_code == 200
 
 
-async def test_beyond_loopback_nothing_is_shown_without_the_token(database, nursery):
-    dashboard = Dashboard(Facts(database), database, ("0.0.0.0", 0), MANIFEST)
+async def test_beyond_loopback_nothing_is_shown_without_the_token(database, nursery, tmp_path):
+    dashboard = Dashboard(Facts(database), database, ("0.0.0.0", 0), MANIFEST, tmp_path / "token")
     await nursery.start(dashboard.run)
     address, token = dashboard.address.split("/?token=")
     assert dashboard.address_without_token == address + "/"
@@ -275,12 +263,50 @@ async def test_beyond_loopback_nothing_is_shown_without_the_token(database, nurs
         assert (await friend.get("/api/state")).status_code == 200
 
 
-async def test_a_port_that_is_taken_says_what_to_give(database, nursery):
-    first = Dashboard(Facts(database), database, LOCAL, MANIFEST)
+@pytest.mark.parametrize("stored", [None, b"", b"short", b"a" * 23, b"\xff" * 22])
+def test_the_token_of_the_page_is_kept_in_a_file_for_the_owner_alone(tmp_path, stored):
+    file = tmp_path / "token"
+    if stored is not None:
+        file.write_bytes(stored)
+        file.chmod(0o644)
+    token = kept_token(file)
+    assert kept_token(file) == token
+    assert len(token) == 22
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+
+def test_on_loopback_there_is_no_token(database, tmp_path):
+    Dashboard(Facts(database), database, LOCAL, MANIFEST, tmp_path / "token")
+    assert not (tmp_path / "token").exists()
+
+
+async def test_the_page_of_a_node_that_starts_says_what_it_waits_for(database, nursery, tmp_path):
+    fill(database, "harmless")
+    History(database).describe_session({"peer_id": "12D3", "connected": ["of the session before"]})
+    facts = Facts(database, ["key", "model", "network"])
+    dashboard = Dashboard(facts, database, LOCAL, MANIFEST, tmp_path / "token")
+    await nursery.start(dashboard.run)
+    facts.ready("key")
+    async with httpx.AsyncClient(base_url=dashboard.address) as client:
+        state = (await client.get("/api/state")).json()
+    assert state["starting"] == {"key": True, "model": False, "network": False}
+    assert state["session"] == {"peer_id": "12D3"}
+
+
+def test_once_all_parts_are_ready_nothing_is_starting(database):
+    facts = Facts(database, ["key", "model"])
+    facts.ready("model", "seed on cpu")
+    facts.ready("key")
+    assert facts.state()["starting"] == {}
+    assert facts.state()["health"] == {"model": "seed on cpu"}
+
+
+async def test_a_port_that_is_taken_says_what_to_give(database, nursery, tmp_path):
+    first = Dashboard(Facts(database), database, LOCAL, MANIFEST, tmp_path / "token")
     await nursery.start(first.run)
     port = int(first.address.split(":")[2].rstrip("/"))
     with pytest.raises(LocalError, match="--dashboard"):
-        Dashboard(Facts(database), database, ("127.0.0.1", port), MANIFEST)
+        Dashboard(Facts(database), database, ("127.0.0.1", port), MANIFEST, tmp_path / "token")
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from rich.console import Console
 
 from sapo_node.app.config import Config
-from sapo_node.app.events import Noticed, Phased, Played, Refreshed, Started, Stopped
+from sapo_node.app.events import Noticed, PageServed, Phased, Played, Refreshed, Started, Stopped
 from sapo_node.app.node import build_node
 from sapo_node.app.run import run_node
 from sapo_node.app.state import SCHEMA
@@ -170,7 +170,8 @@ def shown(screen):
 
 def test_a_screen_shows_phases_and_notices_as_they_come(database):
     screen = _Screen(Console(height=24))
-    assert "starting" in shown(screen)
+    screen.take(PageServed("http://127.0.0.1:8080/"))
+    assert "starting …  page http://127.0.0.1:8080/" in shown(screen)
     screen.take(Started(overview(database)))
     screen.take(Phased("verify"))
     screen.take(Noticed("something happened"))

@@ -18,11 +18,11 @@ PORT = b"%PORT"
 
 
 @pytest.fixture
-def serve(database, nursery):
+def serve(database, nursery, tmp_path):
     """Serves a page at a place; gives its port and the token, which is empty on loopback."""
 
     async def at(place):
-        dashboard = Dashboard(Facts(database), database, place, load_manifest("starter"))
+        dashboard = Dashboard(Facts(database), database, place, load_manifest("starter"), tmp_path / "token")
         await nursery.start(dashboard.run)
         port, token = re.search(r":(\d+)/(?:\?token=(.*))?$", dashboard.address).groups()
         return int(port), token or ""

@@ -1,4 +1,4 @@
-"""Serves the page: read-only, on loopback unless told otherwise, and then only to who knows the token.
+"""Serves the page: read-only, on loopback unless told otherwise, and then only to a client that knows the token.
 
 Everything that a stranger's page in the same browser could do is refused: other names for this host (DNS rebinding),
 frames, scripts that are not ours. What peers wrote is sent as JSON, and the page puts it in place as text.
@@ -8,13 +8,12 @@ import hmac
 import ipaddress
 import json
 import re
-import secrets
 import socket
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from importlib.resources import files
 from importlib.resources.abc import Traversable
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
 import trio
@@ -23,6 +22,7 @@ from sapo_node.observability import explain
 from sapo_node.observability.dashboard.facts import SHOWN_GROUPS, Facts
 from sapo_node.observability.dashboard.http import Answer, Request, is_loopback, refusal, serve
 from sapo_node.observability.dashboard.prometheus import exposition
+from sapo_node.observability.dashboard.token import kept_token
 from sapo_node.observability.journal import Fate
 from sapo_node.observability.overview import overview
 from sapo_node.storage.database import Database, StateError
@@ -71,14 +71,16 @@ def parse_place(text: str, name: str = "dashboard") -> tuple[str, int] | None:
 class Dashboard:
     """One node's page."""
 
-    def __init__(self, facts: Facts, database: Database, place: tuple[str, int], manifest: Manifest) -> None:
-        """Takes the address. Raises LocalError where it cannot be had."""
+    def __init__(
+        self, facts: Facts, database: Database, place: tuple[str, int], manifest: Manifest, token_file: Path
+    ) -> None:
+        """Takes the address, and beyond loopback the token of `token_file`. Raises LocalError if it cannot."""
         self._facts = facts
         self._manifest = manifest
         self._database = database
         self._host = place[0]
         is_local = ipaddress.ip_address(self._host).is_loopback
-        self._token = None if is_local else secrets.token_urlsafe(16)
+        self._token = None if is_local else kept_token(token_file)
         family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
         self._socket = socket.socket(family)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

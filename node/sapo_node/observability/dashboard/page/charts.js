@@ -216,7 +216,7 @@ function draw() {
   showPhases();
   showTrust();
   $("range").textContent = range ? `Rounds ${range[0]} to ${range[1]}` : "";
-  for (const button of document.querySelectorAll("#ranges button")) button.disabled = !points.length;
+  for (const id of ["ranges", "how-to-zoom"]) $(id).hidden = !facts.points.length;
 }
 
 async function zoom(wanted) {

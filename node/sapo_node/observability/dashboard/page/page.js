@@ -14,20 +14,22 @@ function bar(share) {
   return drawn;
 }
 
-// The columns of the table of peers: a heading, what stands below it for one peer, and a class.
+// The columns of the table of peers: a heading, what stands below it for one peer, and a class. A column that a row lacks
+// is empty there: of this node itself, and of peers that are connected and have sent nothing yet, little is known.
 const COLUMNS = [
-  ["peer", (each) => named(each), ""],
-  ["", (each) => (each.connected ? "● connected" : ""), ""],
-  ["state", (each) => make("span", `state ${each.state}`, each.state), ""],
+  ["peer", (each) => (each.peer ? named(each) : "this node"), ""],
+  ["connected", (each) => (each.connected ? "● connected" : ""), ""],
+  ["state", (each) => each.state && make("span", `state ${each.state}`, each.state), ""],
   ["tier", (each) => each.tier, ""],
   ["share of trained tokens", (each) => make("span", "", bar(each.share), percent(each.share)), "share"],
-  ["trust", (each) => each.trust.toFixed(2), "number"],
-  ["verified", (each) => number(each.verified), "number"],
-  ["waiting", (each) => number(each.waiting), "number"],
-  ["groups trained on", (each) => number(each.trained_groups), "number"],
+  ["trust", (each) => each.trust?.toFixed(2), "number"],
+  ["verified", (each) => each.verified?.toLocaleString("en"), "number"],
+  ["waiting", (each) => each.waiting?.toLocaleString("en"), "number"],
+  ["trained groups", (each) => each.trained_groups?.toLocaleString("en"), "number"],
 ];
 
 function named(each) {
+  if (!each.state) return short(each.peer);
   const button = make("button", "link", short(each.peer));
   button.title = each.peer;
   button.dataset.peer = each.peer;
@@ -43,23 +45,29 @@ async function aboutPeer(peer) {
 }
 
 const cell = ([heading, of, kind], each) => {
-  const made = make("td", kind, of(each));
+  const made = make("td", kind, of(each) ?? "");
   made.dataset.heading = heading;
   return made;
 };
 
-function showPeers(state) {
-  const connected = new Set(state.session.connected || []);
+// This node, the peers that it knows, and those that are connected and unknown otherwise.
+function rowsOf(state) {
+  const connected = new Set(state.session.connected || []), known = new Set(state.peers.map((each) => each.peer));
   const total = state.own_tokens + state.other_tokens;
+  const share = (tokens) => (total ? tokens / total : 0);
+  return [
+    { share: share(state.own_tokens) },
+    ...state.peers.slice(0, SHOWN_PEERS).map((each) => ({ ...each, connected: connected.has(each.peer), share: share(each.trained_tokens) })),
+    ...[...connected].filter((peer) => !known.has(peer)).map((peer) => ({ peer, connected: true, share: 0 })),
+  ];
+}
+
+function showPeers(state) {
   const strangers = state.strangers_share;
-  const own = total ? `Of the trained tokens, ${percent(state.own_tokens / total)} are of this node itself. ` : "";
-  $("strangers-share").textContent = own + (strangers === null ? "" : `Strangers may fill ${Math.round(100 * strangers)} % of the external groups.`);
+  $("strangers-share").textContent = strangers === null ? "" : `Strangers may fill ${Math.round(100 * strangers)} % of the external groups.`;
   const focused = document.activeElement?.dataset?.peer;
-  const rows = state.peers.slice(0, SHOWN_PEERS).map((peer) => {
-    const each = { ...peer, connected: connected.has(peer.peer), share: total ? peer.trained_tokens / total : 0 };
-    return make("tr", "", ...COLUMNS.map((column) => cell(column, each)));
-  });
-  if (!rows.length) {
+  const rows = rowsOf(state).map((each) => make("tr", "", ...COLUMNS.map((column) => cell(column, each))));
+  if (rows.length === 1) {
     const none = make("td", "empty", "No peers heard of yet: this node is alone until it finds some.");
     none.colSpan = COLUMNS.length;
     rows.push(make("tr", "", none));
@@ -82,7 +90,8 @@ function showRefused({ refused }) {
 }
 
 function showHealth(state) {
-  const entries = { ...state.health, addresses: (state.session.addresses || []).join(", ") };
+  const entries = { ...state.health };
+  if (state.session.addresses) entries.addresses = state.session.addresses.join(", ");
   if (state.banned_by_evidence.length) entries["banned for equivocation"] = state.banned_by_evidence.map(short).join(", ") + " (sapo-node peers PEER --evidence)";
   put("health", ...Object.entries(entries).flatMap(([name, text]) => [make("dt", "", name), make("dd", "", text)]));
   const notices = (state.session.notices || []).slice().reverse();
@@ -91,9 +100,10 @@ function showHealth(state) {
   putDated("health-alarms", state.health_alarms);
 }
 
+// A list that is empty is hidden with its heading.
 function putDated(id, entries) {
-  const lines = entries.map((each) => make("li", "", `${new Date(1000 * each.at).toLocaleString()}: ${each.text}`));
-  put(id, ...(lines.length ? lines : [make("li", "note", "None yet.")]));
+  put(id, ...entries.map((each) => make("li", "", `${new Date(1000 * each.at).toLocaleString()}: ${each.text}`)));
+  $(id).parentElement.hidden = !entries.length;
 }
 
 function partHeard(shards) {
@@ -121,11 +131,11 @@ function showTiles(state) {
 function showHead(state) {
   $("swarm").textContent = `in ${state.session.swarm || "no swarm"}`;
   $("peer-id").textContent = state.session.peer_id || "";
-  const waited = Object.entries(state.starting).filter(([, isReady]) => !isReady).map(([part]) => part);
-  const seconds = Math.max(0, Math.round(state.now - state.phase_since));
-  $("doing").textContent = waited.length ? `starting, waiting for: ${waited.join(", ")}; for ${seconds} s` : state.phase ? `${DOING[state.phase]}, for ${seconds} s` : "between rounds";
-  $("starting").hidden = !waited.length;
-  put("starting", ...Object.entries(state.starting).map(([part, isReady]) => make("li", isReady ? "right" : "note", `${isReady ? "✓" : "…"} ${part}${isReady ? " is ready" : ""}`)));
+  const starting = Object.entries(state.starting);
+  const doing = starting.length ? "starting" : DOING[state.phase];
+  $("doing").textContent = doing ? `${doing}, for ${Math.max(0, Math.round(state.now - state.phase_since))} s` : "between rounds";
+  $("starting").hidden = !starting.length;
+  put("starting", ...starting.map(([part, isReady]) => make("li", isReady ? "right" : "note", isReady ? `✓ ${part} is ready` : `… waits for: ${part}`)));
 }
 
 // The parts of the page that show the facts, in the order in which they stand.

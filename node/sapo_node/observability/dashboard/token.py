@@ -1,0 +1,36 @@
+"""The token of the page, in a file that only its owner can read: Prometheus and bookmarks keep it over restarts.
+
+The file is not part of a backup, so a restored node has another token. To withdraw a token, remove the file and start
+the node again.
+"""
+
+import os
+import re
+import secrets
+from contextlib import suppress
+from pathlib import Path
+
+from sapo_protocol import LocalError
+from sapo_protocol.files import NoSuchFile, read_bounded
+
+_BYTES = 16
+_TOKEN = re.compile(rb"[A-Za-z0-9_-]{22}")
+"""_BYTES random bytes in URL-safe base64."""
+_MAX_FILE = 64
+
+
+def kept_token(path: Path) -> str:
+    """The token in the file. A missing or damaged file is written anew. Raises LocalError if it cannot be."""
+    with suppress(NoSuchFile):
+        stored = read_bounded(path, _MAX_FILE, "token of the page")
+        if _TOKEN.fullmatch(stored):
+            return stored.decode("ascii")
+    token = secrets.token_urlsafe(_BYTES)
+    try:
+        path.unlink(missing_ok=True)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with os.fdopen(descriptor, "w", encoding="ascii") as file:
+            file.write(token)
+    except OSError as error:
+        raise LocalError(f"cannot write the token of the page, {path}: {error.strerror}; free disk space") from error
+    return token
