@@ -9,7 +9,7 @@ STAMP := $(VENV)/.installed
 FUZZ_SECONDS ?= 60
 MUTATIONS ?= 14300
 
-.PHONY: help install run test slow nightly lowest lint bench bench-learner fuzz lock sbom clean
+.PHONY: help install run test slow nightly lowest lint bench bench-learner fuzz lock sbom dist clean
 
 help:
 	@echo "make run     start a node in the starter swarm (Ctrl-C ends it; nothing is lost)"
@@ -22,6 +22,7 @@ help:
 	@echo "make fuzz    FUZZ_SECONDS of coverage-guided fuzzing of each part that reads foreign bytes"
 	@echo "make lock    requirements.lock again, from pyproject.toml and constraints.txt"
 	@echo "make sbom    build/sbom.json: what is installed in the virtual environment, as CycloneDX"
+	@echo "make dist    dist/: wheel and sdist of the last commit, the same bytes each time, and their SHA-256 sums"
 	@echo "make install only the virtual environment"
 
 install: $(STAMP)
@@ -95,6 +96,9 @@ sbom: $(STAMP)
 	$(VENV)-sbom/bin/python -m pip install --quiet --constraint constraints.txt cyclonedx-bom
 	mkdir -p build
 	$(VENV)-sbom/bin/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible --of JSON -o build/sbom.json $(BIN)/python
+
+dist: $(STAMP)
+	PYTHON=$(abspath $(BIN)/python) scripts/dist
 
 clean:
 	rm -rf $(VENV) $(VENV)-lowest $(VENV)-sbom .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

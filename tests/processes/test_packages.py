@@ -72,6 +72,23 @@ def test_a_command_without_its_part_says_what_to_install(light, program, extra):
 
 
 @pytest.mark.slow
+def test_the_same_commit_is_built_to_the_same_bytes_by_anybody(tmp_path):
+    sums = []
+    for name, settings, umask in (("a", {"TZ": "UTC"}, 0o022), ("b", {"TZ": "Asia/Tokyo", "LC_ALL": "C"}, 0o077)):
+        done = subprocess.run(
+            [ROOT / "scripts" / "dist", tmp_path / name],
+            env=os.environ | settings | {"PYTHON": sys.executable},
+            umask=umask,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        sums.append(done.stdout)
+    assert sums[0] == sums[1] == (tmp_path / "a" / "SHA256SUMS").read_text()
+    assert sums[0].count("sapo_node-") == 2
+
+
+@pytest.mark.slow
 def test_a_node_that_cannot_learn_says_so_and_relays(environment, tmp_path):
     programs = environment("[node]")
     assert "torch" not in installed(programs)

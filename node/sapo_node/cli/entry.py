@@ -12,9 +12,8 @@ def main() -> None:
 def run(commands: str, *, needs: str) -> None:
     """Run the commands of the module `commands`. `needs` is the extra of this package that the module imports."""
     try:
-        command_line = import_module(commands).main
+        import_module(commands).main()  # a command imports its own modules when it runs
     except ModuleNotFoundError as missing:
         if (missing.name or "").startswith("sapo_"):
             raise
         sys.exit(f"this command needs {missing.name}, which is not installed: pip install 'sapo-node[{needs}]'")
-    command_line()

@@ -50,13 +50,14 @@ class Outlook:
     full_round_seconds: float
     """With as many external groups as local ones, or as many as the configuration allows."""
 
+    contact_rounds: float
+    """Rounds, on average, from the first contact with a peer to the first external group in a batch. The peer is as
+    fast as this node and has the same model."""
+
     @property
     def contact_seconds(self) -> float:
-        """From the first contact with a peer of the same speed to the first external group in a batch, at most.
-
-        The peer needs a round to share a rollout, and this node a round until it draws again.
-        """
-        return 2 * self.full_round_seconds
+        """The same in seconds."""
+        return self.contact_rounds * self.round_seconds
 
 
 async def look(config: Config) -> list[Finding]:
@@ -102,6 +103,9 @@ def outlook(config: Config, probe: Probe, ready: Ready) -> Outlook:
     alone = config.local * _group_seconds(probe)
     external = config.local if config.external == AUTO else config.external
     memory = ready.memory or "fits anywhere"
+    # The peer ends its round, and then shares `local` groups a round. Only informative ones are trained on.
+    informative = sum(task.informative.point for task in probe.tasks) / len(probe.tasks)
+    contact_rounds = 1 + 1 / (1 - (1 - informative) ** config.local)
     return Outlook(
         model=f"{ready.model}, {ready.parameters / 1e6:.1f} M parameters, on {ready.device}; {memory}",
         base_rate=sum(task.base_rate.point for task in probe.tasks) / len(probe.tasks),
@@ -109,6 +113,7 @@ def outlook(config: Config, probe: Probe, ready: Ready) -> Outlook:
         tasks=len(probe.tasks),
         round_seconds=alone,
         full_round_seconds=alone + external * probe.round.train_seconds / probe.round.groups,
+        contact_rounds=contact_rounds,
     )
 
 
@@ -130,25 +135,20 @@ def facts(config: Config, findings: Sequence[Finding], expected: Outlook | None)
 
 
 def _rounds(config: Config, sandbox: Finding, expected: Outlook | None) -> dict[str, str]:
+    external = f"none: {sandbox.text}; {sandbox.advice}" if sandbox.state is State.BAD else ""
     if not expected:
-        return {
-            "round": "not measured: `sapo-node probe` measures it",
-            "external": _first_external(sandbox, ""),
-        }
+        unknown = "not measured: `sapo-node probe` measures it"
+        return {"round": unknown, "external": external or "from the first informative group that a peer shares"}
     return {
         "model": expected.model,
         "base rate": f"{expected.base_rate:.1%} of the completions are correct before any training; "
         f"{len(expected.learnable)} of {expected.tasks} tasks can be learnt",
         "round": f"about {expected.round_seconds:.0f} s with {config.local} local groups, and up to "
         f"{expected.full_round_seconds:.0f} s with external groups",
-        "external": _first_external(sandbox, f", about {expected.contact_seconds:.0f} s if the peer is as fast"),
+        "external": external
+        or f"the first external group can be trained on about {expected.contact_rounds:.0f} rounds "
+        f"({expected.contact_seconds:.0f} s) after the first contact with a peer of the same kind",
     }
-
-
-def _first_external(sandbox: Finding, seconds: str) -> str:
-    if sandbox.state is State.BAD:
-        return f"none: {sandbox.text}; {sandbox.advice}"
-    return f"the first external group can be trained on within two rounds of the first contact{seconds}"
 
 
 def begin_state(config: Config, manifest: Manifest, identity: Identity) -> None:

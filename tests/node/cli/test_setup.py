@@ -67,7 +67,16 @@ def test_a_node_that_does_not_train_keeps_its_configuration(manifest):
 def test_a_round_is_as_long_as_its_groups_and_external_groups_cost_training_alone():
     found = outlook(Config(local=2, external=4), probe(), READY)
     assert (found.round_seconds, found.full_round_seconds) == (2.5, 5.5)
-    assert found.contact_seconds == 11
+
+
+@pytest.mark.parametrize(
+    ("informative", "local", "rounds"), [(8, 4, 2), (4, 1, 3), (2, 1, 5), (2, 4, 1 + 1 / 0.68359375)]
+)
+def test_the_first_external_group_comes_with_the_first_informative_group_of_a_peer(informative, local, rounds):
+    task = TaskProbe("products", wilson_interval(16, 64), wilson_interval(informative, 8), 0.0)
+    found = outlook(Config(local=local), probe(tasks=(task,)), READY)
+    assert found.contact_rounds == pytest.approx(rounds)
+    assert found.contact_seconds == pytest.approx(rounds * found.round_seconds)
 
 
 def test_what_to_expect_has_the_figures_of_the_probe():
@@ -76,7 +85,7 @@ def test_what_to_expect_has_the_figures_of_the_probe():
     assert told["base rate"].startswith("12.5% of the completions are correct")
     assert "1 of 2 tasks can be learnt" in told["base rate"]
     assert told["round"] == "about 5 s with 4 local groups, and up to 8 s with external groups"
-    assert "about 16 s" in told["external"]
+    assert "about 2 rounds (12 s) after the first contact" in told["external"]
 
 
 def test_without_a_sandbox_no_external_group_is_promised():

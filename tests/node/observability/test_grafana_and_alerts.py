@@ -11,11 +11,12 @@ from sapo_node.observability.dashboard.prometheus import EXPOSED, table
 from sapo_node.observability.reasons import reason_for
 from sapo_node.training.take_back import TAKEN_BACK
 
-DOCS = Path(__file__).parents[3] / "docs"
+ROOT = Path(__file__).parents[3]
+DOCS = ROOT / "docs"
 METRICS = {each.full_name: each for each in EXPOSED}
 PANELS = json.loads((DOCS / "grafana.json").read_text())["panels"]
 TARGETS = [target for panel in PANELS for target in panel["targets"]]
-RULES = [rule for group in yaml.safe_load((DOCS / "alerts.yml").read_text())["groups"] for rule in group["rules"]]
+RULES = [rule for group in yaml.safe_load((ROOT / "deploy" / "alerts.yml").read_text())["groups"] for rule in group["rules"]]
 EXPRESSIONS = [*(each["expr"] for each in TARGETS), *(each["expr"] for each in RULES)]
 OF_PROMETHEUS = {"instance", "job"}
 
