@@ -18,7 +18,7 @@ from sapo_node.app.learner_options import learner_options
 from sapo_node.cli.commands.model_options import asked_model, trained_model
 from sapo_node.cli.commands.options import as_json, configured, fetch_model, folder_of, stderr
 from sapo_node.cli.evaluation import evaluate
-from sapo_node.cli.terminal import Terminal
+from sapo_node.cli.terminal import Terminal, say
 from sapo_node.groups.stats import LEVEL, Interval
 from sapo_node.learner.client import offline
 from sapo_node.training.evaluation import HeldOut
@@ -100,7 +100,7 @@ def export(config: Config, output: Path, *, best: bool, json_output: bool, **opt
     if json_output:
         click.echo(json.dumps({**exported, "output": str(output)}))
         return
-    click.echo(f"{'best weights, ' if best else ''}step {exported['step']} written to {output}")
+    say(f"{'best weights, ' if best else ''}step {exported['step']} written to {output}")
     if exported["note"]:
         stderr.print(exported["note"], highlight=False, soft_wrap=True)
 
