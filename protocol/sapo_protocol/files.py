@@ -1,15 +1,19 @@
-"""Opens files that a person names. Refuses everything but regular files, and reads at most a limit.
+"""Opens files that others may have written. Refuses everything but regular files, and reads at most a limit.
 
 Opening a pipe can block, and reading a device may never end. `open_regular` therefore opens without blocking and
-then checks the type of what it opened.
+then checks the type of what it opened. Every error is a LocalError: nothing else in this project opens such a file.
 """
 
+import hashlib
+import json
 import os
 import stat
+from io import BufferedReader
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, NoReturn
 
 from .errors import LocalError
+from .printable import line_of
 
 _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
@@ -18,7 +22,7 @@ class NoSuchFile(LocalError):
     """No file exists at the path."""
 
 
-def open_regular(path: Path, what: str) -> BinaryIO:
+def open_regular(path: Path, what: str) -> BufferedReader:
     """Open a regular file for reading; `what` names it in errors, for example "key file".
 
     Raises NoSuchFile if no file exists there, and LocalError if it is not a regular file or cannot be opened.
@@ -41,6 +45,21 @@ def open_regular(path: Path, what: str) -> BinaryIO:
     return os.fdopen(descriptor, "rb")
 
 
+def size_of(path: Path, what: str) -> int:
+    """Return the size of a regular file in bytes. Raises NoSuchFile or LocalError."""
+    with open_regular(path, what) as file:
+        return os.fstat(file.fileno()).st_size
+
+
+def sha256_of(path: Path, what: str) -> bytes:
+    """Return the SHA-256 of a regular file. Raises NoSuchFile or LocalError."""
+    with open_regular(path, what) as file:
+        try:
+            return hashlib.file_digest(file, "sha256").digest()
+        except OSError as error:
+            raise LocalError(f"cannot read the {what} {path}: {error.strerror}") from error
+
+
 def read_bounded(path: Path, limit: int, what: str) -> bytes:
     """Return the content of a regular file of at most `limit` bytes. Raises NoSuchFile or LocalError."""
     with open_regular(path, what) as file:
@@ -51,3 +70,22 @@ def read_bounded(path: Path, limit: int, what: str) -> bytes:
     if len(data) > limit:
         raise LocalError(f"{path} is larger than {limit:,} bytes, so it is not a {what}: give another file")
     return data
+
+
+def read_json(path: Path, limit: int, what: str) -> dict[str, Any]:
+    """Return the object in a JSON file of at most `limit` bytes. NaN and infinities are no JSON.
+
+    Raises NoSuchFile or LocalError.
+    """
+    data = read_bounded(path, limit, what)
+    try:
+        value = json.loads(data.decode("utf-8"), parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise LocalError(f"{path} is not plain JSON ({line_of(error)}): give another file") from error
+    if not isinstance(value, dict):
+        raise LocalError(f"{path} is not a JSON object: give another file")
+    return value
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"it holds {name}")

@@ -10,6 +10,7 @@ from typing import Any
 from .errors import LocalError
 from .files import read_bounded
 from .limits import MAX_UINT
+from .printable import is_printable
 
 _MAX_LEVELS = 32
 """Levels of nested tables and lists. No file of this project has more than 8."""
@@ -79,11 +80,11 @@ def toml_value(value: object) -> str:
         raise LocalError("this manifest holds byte strings, which TOML cannot express")
     # JSON strings, booleans and numbers are valid TOML, except for the characters that are escaped here.
     text = json.dumps(value, ensure_ascii=False)
-    return text if text.isprintable() else "".join(map(_escaped, text))
+    return text if is_printable(text) else "".join(map(_escaped, text))
 
 
 def _escaped(character: str) -> str:
-    return character if character.isprintable() else f"\\U{ord(character):08x}"
+    return character if is_printable(character) else f"\\U{ord(character):08x}"
 
 
 def _key(key: str) -> str:

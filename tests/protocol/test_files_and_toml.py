@@ -8,7 +8,7 @@ import pytest
 
 from mutation import mutated
 from sapo_protocol import Layer, LocalError, RemoteError, load_manifest, parse_manifest, render_manifest
-from sapo_protocol.files import NoSuchFile, read_bounded
+from sapo_protocol.files import NoSuchFile, read_bounded, read_json
 from sapo_protocol.printable import printable
 from sapo_protocol.toml import parse_toml, toml_value
 
@@ -17,6 +17,11 @@ STEERING = [
     *map(chr, range(0x7F, 0xA0)),
     *"\u061c\u200e\u200f\u2028\u2029\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\ud800\udfff",
 ]
+HIDDEN = [
+    *map(chr, (0x34F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x180B, 0x180E, 0x180F, 0x3164, 0xFE00, 0xFE0F, 0xFFA0)),
+    *map(chr, (0xAD, 0x200B, 0x200C, 0x200D, 0x2060, 0x2064, 0xFEFF, 0xE0001, 0xE0041, 0xE007F, 0xE0100, 0xE01EF)),
+]
+"""Characters that show nothing: fillers, joiners, variation selectors, tags."""
 
 
 def pipe(path):
@@ -29,6 +34,18 @@ def folder(path):
 
 def device(path):
     path.symlink_to("/dev/zero")
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, "[]", "", "{", '{"a": NaN}', '{"a": 1e}', '{"a": %s}' % ("9" * 5_000)])
+def test_what_is_no_json_object_is_one_error(tmp_path, text):
+    (tmp_path / "it").write_text(text)
+    with pytest.raises(LocalError, match="give another file"):
+        read_json(tmp_path / "it", 200_000, "index")
+
+
+def test_a_json_object_is_read(tmp_path):
+    (tmp_path / "it").write_text('{"a": [1, "é"]}')
+    assert read_json(tmp_path / "it", 100, "index") == {"a": [1, "é"]}
 
 
 @pytest.mark.parametrize("make", [pipe, folder, device])
@@ -109,9 +126,10 @@ def test_a_thousand_damaged_manifests_each_load_or_are_one_error(tmp_path):
     assert 100 < refused < 1_000
 
 
-@pytest.mark.parametrize("character", STEERING, ids=lambda character: f"U+{ord(character):04X}")
-def test_nothing_that_steers_a_terminal_is_printable(character):
+@pytest.mark.parametrize("character", [*STEERING, *HIDDEN], ids=lambda character: f"U+{ord(character):04X}")
+def test_nothing_that_steers_a_terminal_or_hides_in_a_line_is_printable(character):
     assert printable(f"a{character}b").isprintable()
+    assert character == " " or character not in printable(f"a{character}b")
     assert str(LocalError(f"a{character}b")).isprintable()
     assert str(RemoteError(Layer.BODY, f"a{character}b")).isprintable()
 
@@ -121,7 +139,7 @@ def test_ordinary_text_of_any_language_stays_as_it_is():
 
 
 def test_foreign_strings_are_written_as_printable_toml_that_reads_back():
-    value = "".join(STEERING[:-2]) + 'ordinary "text" 😀'  # TOML has no lone surrogates
+    value = "".join([*STEERING[:-2], *HIDDEN]) + 'ordinary "text" 😀'  # TOML has no lone surrogates
     written = toml_value({value: [value]})
     assert written.isprintable()
     assert parse_toml(f"x = {written}", "it")["x"] == {value: [value]}

@@ -1,6 +1,5 @@
 """TOML files of the package that users name, and their own by path."""
 
-import tomllib
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from importlib import resources
@@ -9,6 +8,7 @@ from typing import Any, TypeVar
 
 from sapo_adversary.files.records import read_text
 from sapo_protocol import LocalError
+from sapo_protocol.toml import parse_toml
 
 _SUFFIX = ".toml"
 _T = TypeVar("_T")
@@ -40,11 +40,4 @@ def load_named(package: str, name: str, what: str, listed_by: str, make: Callabl
 
 def parsed(name: str, text: str, make: Callable[[Mapping[str, Any]], _T]) -> _T:
     """What `make` makes of the table of a TOML text. Raises LocalError, which calls the text `name`."""
-    try:
-        return make(tomllib.loads(text))
-    except tomllib.TOMLDecodeError as error:
-        raise LocalError(f"{name} is not valid TOML: {error}") from error
-    except ValueError as error:
-        raise LocalError(f"{name} is not valid TOML: a number has too many digits") from error
-    except RecursionError as error:
-        raise LocalError(f"{name} is nested too deep; give at most a few levels") from error
+    return make(parse_toml(text, name))

@@ -6,7 +6,6 @@ What the disk or a file does not allow is a LocalError.
 import json
 import os
 import re
-import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from sapo_protocol import LocalError
+from sapo_protocol.files import NoSuchFile, read_bounded, read_json
 
 MAX_FILE_BYTES = 256 * 1024 * 1024
 """A file of results, at most; the largest that a command writes are about 30 MB."""
@@ -52,34 +52,21 @@ def writable_folder(path: Path) -> Path:
 
 
 def read_text(path: Path, most: int = MAX_FILE_BYTES) -> str:
-    """The text of an ordinary file. Raises LocalError for anything else, and never waits for a pipe."""
+    """The text of a regular file of at most `most` bytes. Raises LocalError for anything else."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        with os.fdopen(descriptor, "rb") as file:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise LocalError(f"{path} is no ordinary file; give a file")
-            data = file.read(most + 1)
-    except (OSError, ValueError) as error:
-        raise LocalError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
-    if len(data) > most:
-        raise LocalError(f"{path} is longer than {most:,} bytes; give the right file")
-    try:
-        return data.decode()
+        return read_bounded(path, most, "text file").decode()
     except UnicodeDecodeError as error:
         raise LocalError(f"{path} is no UTF-8 text; give the right file") from error
 
 
 def read_results(path: Path, written_by: str) -> dict[str, Any]:
     """The results in a JSON file. Raises LocalError, which names the command that writes them, for anything else."""
-    if not path.exists():
-        raise LocalError(f"there is no {path}; {written_by} writes it")
     try:
-        results = json.loads(read_text(path))
-    except (ValueError, RecursionError) as error:
+        return read_json(path, MAX_FILE_BYTES, "file of results")
+    except NoSuchFile as error:
+        raise LocalError(f"there is no {path}; {written_by} writes it") from error
+    except LocalError as error:
         raise LocalError(f"{path} is damaged or holds no results; {written_by} writes them") from error
-    if not isinstance(results, dict):
-        raise LocalError(f"{path} is damaged or holds no results; {written_by} writes them")
-    return results
 
 
 @contextmanager

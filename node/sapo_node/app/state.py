@@ -4,7 +4,7 @@ import fcntl
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -137,6 +137,16 @@ def is_running(folder: StateFolder) -> bool:
     finally:
         os.close(descriptor)
     return False
+
+
+@contextmanager
+def reading(folder: StateFolder) -> Iterator[Database]:
+    """Open the database of a node for reading, as `read_database` does, and close it at the end.
+
+    Raises StateError if there is no database, and if its rows hold something else than they should.
+    """
+    with closing(read_database(folder)) as database, database.decoding():
+        yield database
 
 
 def read_database(folder: StateFolder) -> Database:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import click
 import trio
-from rich.console import Console, Group
+from rich.console import Group
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
@@ -36,6 +36,7 @@ from sapo_node.cli.demo_summary import (
     summarise,
     trained_on,
 )
+from sapo_node.cli.terminal import Terminal
 from sapo_protocol import LocalError, load_manifest, render_manifest
 
 HONEST, MALICIOUS_KEYS = 3, 64
@@ -89,7 +90,7 @@ class Plan:
 class Demo:
     """Runs the swarm and collects the JSON lines of its nodes."""
 
-    def __init__(self, folder: Path, plan: Plan, *, console: Console) -> None:
+    def __init__(self, folder: Path, plan: Plan, *, console: Terminal) -> None:
         self._folder = folder
         self._plan = plan
         self._rounds = plan.rounds
@@ -260,7 +261,7 @@ class Demo:
 
 def run_demo(plan: Plan, *, json_output: bool) -> None:
     """Run the demo. With `json_output` the last line on stdout is the summary as JSON."""
-    console = Console(stderr=json_output)
+    console = Terminal(stderr=json_output)
     with tempfile.TemporaryDirectory(prefix="sapo-demo-") as folder:
         demo = Demo(Path(folder), plan, console=console)
         summary = trio.run(demo.run)

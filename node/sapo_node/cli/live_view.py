@@ -99,7 +99,7 @@ class LiveView:
         if self._console.is_terminal:
             self._live.start()
         else:
-            click.echo("starting …")
+            say("starting …")
         return self
 
     def __exit__(

@@ -8,19 +8,21 @@ import click
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 
-from sapo_protocol.printable import printable
+from sapo_protocol.printable import is_printable, printable, printable_lines
 
 
 class Terminal(Console):
     """A console that makes all text printable. It keeps its own colours and cursor movements."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        """Yield the segments of `renderable`, each with printable text."""
+        """Yield the segments of `renderable`, each with printable text and a printable link."""
         for segment in super().render(renderable, options):
-            if segment.control or segment.text.isprintable():
+            link = segment.style.link if segment.style else None
+            if segment.control or is_printable(segment.text + (link or "")):
                 yield segment
             else:
-                yield segment._replace(text=_printable_lines(segment.text))
+                style = segment.style.update_link(printable(link)) if segment.style and link else segment.style
+                yield segment._replace(text=printable_lines(segment.text), style=style)
 
 
 class PrintableFormatter(logging.Formatter):
@@ -32,13 +34,9 @@ class PrintableFormatter(logging.Formatter):
 
     def formatException(self, ei: Any) -> str:  # noqa: N802 - the name is logging's
         """Return the traceback."""
-        return _printable_lines(super().formatException(ei))
+        return printable_lines(super().formatException(ei))
 
 
 def say(text: str) -> None:
     """Print lines for people on standard output."""
-    click.echo(_printable_lines(text))
-
-
-def _printable_lines(text: str) -> str:
-    return "\n".join(map(printable, text.split("\n")))
+    click.echo(printable_lines(text))

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from sapo_node.conformance.cases import Case, in_order
 from sapo_node.conformance.driver import Answer, CannotRun, Fault, Implementation
+from sapo_protocol.printable import printable
 
 UNKNOWN_KIND = "unknown kind"
 """The verdict of an implementation that does not know the kind of a request."""
@@ -143,11 +144,11 @@ def _told(result: Result) -> Text:
     if isinstance(answer, Fault):
         lines += [f"  expected  {case.expect}", f"  got       no answer: {answer.what}, {answer.detail}"]
     else:
-        lines += [f"  expected  {case.expect}", f"  got       {_printable(answer.verdict)}"]
+        lines += [f"  expected  {case.expect}", f"  got       {printable(answer.verdict)}"]
         if answer.verdict == case.expect:
             lines += _differences(case.output, answer.output)
         if answer.note:
-            lines.append(f"  note      {_printable(answer.note)}")
+            lines.append(f"  note      {printable(answer.note)}")
     if case.note:
         lines.append(f"  why       {case.note}")
     return Text("\n".join(lines))
@@ -159,7 +160,7 @@ def _differences(expected: Any, got: Any) -> list[str]:
         return [f"  output    expected an object, got {_shown(got)}"]
     pairs = {key: (expected.get(key), got.get(key)) for key in sorted(expected.keys() | got.keys())}
     return [
-        f"  {_printable(key)}: expected {_shown(want)}, got {_shown(have)}"
+        f"  {printable(key)}: expected {_shown(want)}, got {_shown(have)}"
         for key, (want, have) in pairs.items()
         if _json(want) != _json(have)
     ]
@@ -176,8 +177,3 @@ def _json(value: Any) -> str:
 def _shown(value: Any) -> str:
     text = _json(value)
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}… ({len(text)} characters)"
-
-
-def _printable(text: str) -> str:
-    """Return a text of the implementation, with characters that a terminal cannot print escaped."""
-    return text if text.isprintable() else ascii(text)[1:-1]

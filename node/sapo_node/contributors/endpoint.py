@@ -15,11 +15,12 @@ from urllib.parse import urlsplit
 import httpx
 import trio
 
-from sapo_node.contributors.text import completion, printable
+from sapo_node.contributors.text import completion
 from sapo_node.groups.messages import Sampled
 from sapo_node.groups.prompt import Prompt, chat
 from sapo_node.training.rollout import AnswerFailed
 from sapo_protocol import LocalError
+from sapo_protocol.printable import excerpt
 
 CONNECT_SECONDS, REQUEST_SECONDS = 10.0, 300.0
 MAX_REPLY_BYTES = 4_000_000
@@ -67,7 +68,7 @@ def _address(url: str) -> httpx.URL:
     except (ValueError, httpx.InvalidURL):
         address = httpx.URL("")
     if address.scheme not in ("http", "https") or not address.host:
-        raise LocalError(f"--endpoint is {printable(url)!r}; give an address like http://127.0.0.1:8000/v1")
+        raise LocalError(f"--endpoint is {excerpt(url)!r}; give an address like http://127.0.0.1:8000/v1")
     return address
 
 
@@ -77,7 +78,7 @@ def _require_safe(key: str, address: httpx.URL) -> None:
         raise LocalError(f"{KEY_VARIABLE} has characters that an HTTP header cannot carry; copy the key again")
     if address.scheme == "http" and not _is_loopback(address.host):
         raise LocalError(
-            f"--endpoint would send the key of {KEY_VARIABLE} unencrypted to {printable(address.host)}; "
+            f"--endpoint would send the key of {KEY_VARIABLE} unencrypted to {excerpt(address.host)}; "
             f"give an https:// address, or unset {KEY_VARIABLE}"
         )
 
@@ -146,7 +147,7 @@ class Endpoint:
         except trio.TooSlowError:
             raise _Busy(f"the endpoint did not answer within {REQUEST_SECONDS:g} s") from None
         except (httpx.HTTPError, httpx.InvalidURL) as error:
-            reason = printable(str(error)) or type(error).__name__
+            reason = excerpt(str(error)) or type(error).__name__
             raise _Busy(f"the request to the endpoint {self._url} failed: {reason}") from error
         _require_success(response, data)
         return data
@@ -213,7 +214,7 @@ def _require_success(response: httpx.Response, data: bytes) -> None:
     if status in {401, 403}:
         raise AnswerFailed(f"the endpoint refuses the key ({status}); set a valid key in {KEY_VARIABLE}")
     if response.has_redirect_location:
-        place = printable(response.headers["Location"])
+        place = excerpt(response.headers["Location"])
         raise AnswerFailed(
             f"the endpoint redirects to {place}, and the node follows no redirect; give that address as --endpoint"
         )
@@ -221,4 +222,4 @@ def _require_success(response: httpx.Response, data: bytes) -> None:
 
 
 def _start(data: bytes) -> str:
-    return printable(data[:400].decode("utf-8", "replace"), 120)
+    return excerpt(data[:400].decode("utf-8", "replace"), 120)

@@ -13,12 +13,13 @@ from contextlib import asynccontextmanager
 
 import trio
 
-from sapo_node.contributors.text import completion, filled, printable
+from sapo_node.contributors.text import completion, filled
 from sapo_node.groups.messages import Sampled
 from sapo_node.groups.prompt import SYSTEM, Prompt
 from sapo_node.processes.child import ChildProcess
 from sapo_node.training.rollout import AnswerFailed
 from sapo_protocol import LocalError
+from sapo_protocol.printable import excerpt
 
 logger = logging.getLogger("sapo.program")
 
@@ -81,7 +82,7 @@ class _Life:
                 *lines, rest = (rest + chunk).split(b"\n")
                 rest = rest[-_CHUNK:]
                 for line in lines:
-                    self.last_words = printable(line.decode("utf-8", "replace")) or self.last_words
+                    self.last_words = excerpt(line.decode("utf-8", "replace")) or self.last_words
                     logger.info("%s", self.last_words)
         except (trio.ClosedResourceError, trio.BrokenResourceError):
             pass
@@ -153,6 +154,6 @@ def _texts(line: bytes, completions: int) -> list[str]:
     except (ValueError, RecursionError):
         value = None
     if not isinstance(value, list) or not all(isinstance(text, str) for text in value) or len(value) > completions:
-        start = printable(line[:200].decode("utf-8", "replace"), 60)
+        start = excerpt(line[:200].decode("utf-8", "replace"), 60)
         raise AnswerFailed(f"the program answered {start!r}, not a JSON list of at most {completions} texts")
     return value

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 from sapo_node.groups.messages import Finish, Sampled
-from sapo_protocol.printable import printable as printable_line
 
 
 def completion(text: str, finish: Finish, max_bytes: int) -> Sampled:
@@ -20,8 +19,3 @@ def completion(text: str, finish: Finish, max_bytes: int) -> Sampled:
 def filled(given: Sequence[Sampled], completions: int) -> tuple[Sampled, ...]:
     """Exactly G completions, as the wire requires. A missing completion is empty and counts as incorrect."""
     return (*given, *[Sampled("", "length")] * (completions - len(given)))
-
-
-def printable(text: str, length: int = 200) -> str:
-    """The first `length` characters of a text from outside, as one line without control characters."""
-    return printable_line(text[:length].strip())

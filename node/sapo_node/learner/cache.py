@@ -1,13 +1,14 @@
 """The folder of models that this node has converted. A folder with a model's name in it is complete."""
 
 import functools
-import hashlib
 import os
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 import platformdirs
+
+from sapo_protocol.files import sha256_of
 
 
 def place_of(name: str) -> Path:
@@ -34,7 +35,9 @@ def put(target: Path, write: Callable[[Path], None]) -> None:
 
 
 def digest(file: Path) -> str:
-    """Return the SHA-256 of a file in hexadecimal. Reads the file only once, unless it changes. Raises OSError."""
+    """Return the SHA-256 of a file in hexadecimal. Reads the file only once, unless it changes. Raises OSError or
+    LocalError.
+    """
     found = file.stat()
     return _digest(file, found.st_ino, found.st_size, found.st_mtime_ns)
 
@@ -43,5 +46,4 @@ def digest(file: Path) -> str:
 def _digest(file: Path, *version: int) -> str:
     """`version` makes a changed file another key of the cache."""
     del version
-    with file.open("rb") as opened:
-        return hashlib.file_digest(opened, "sha256").hexdigest()
+    return sha256_of(file, "GGUF file").hex()

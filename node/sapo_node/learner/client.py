@@ -49,8 +49,10 @@ def require_installed() -> None:
 
 
 def offline() -> dict[str, str]:
-    """Return the environment of a process that reads a model: it never asks the hub, whatever the folder names."""
-    return {**os.environ, "HF_HUB_OFFLINE": "1"}
+    """Return the environment of a process that reads a model: it neither asks the hub nor runs kernels of the hub,
+    whatever the folder names.
+    """
+    return {**os.environ, "HF_HUB_OFFLINE": "1", "USE_HUB_KERNELS": "NO"}
 
 
 class Learner:

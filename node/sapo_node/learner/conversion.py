@@ -8,7 +8,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from sapo_node.learner.cache import put
-from sapo_node.learner.folder import ModelError, gguf_folder, line_of
+from sapo_node.learner.folder import ModelError, gguf_folder
+from sapo_protocol.printable import excerpt
 
 _NEEDED = ("gguf", "numpy", "tokenizers", "psutil")
 
@@ -48,7 +49,7 @@ def convert_into(file: Path, folder: Path) -> None:
     done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, check=False)
     if done.returncode:
         found = done.stdout.decode("utf-8", "replace") or "converting it takes too much time or memory"
-        raise ModelError(f"{file} cannot be converted: {line_of(ValueError(found))}")
+        raise ModelError(f"{file} cannot be converted: {excerpt(found)}")
 
 
 def require_converter() -> None:

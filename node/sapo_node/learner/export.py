@@ -28,11 +28,13 @@ from sapo_node.groups.messages import LearnerOptions
 from sapo_node.learner import best, checkpoint
 from sapo_node.learner.card import Weights, model_card
 from sapo_node.learner.export_client import Exported, ExportRequest
-from sapo_node.learner.folder import TOKENIZER_FILES, line_of, model_folder, require_new_folder
+from sapo_node.learner.folder import MAX_SETTINGS_BYTES, TOKENIZER_FILES, model_folder, require_new_folder
 from sapo_node.learner.model import Policy, load
 from sapo_node.learner.probe import require_readable
 from sapo_node.learner.trainer import Trainer
 from sapo_protocol.errors import LocalError
+from sapo_protocol.files import read_json
+from sapo_protocol.printable import line_of
 
 _UNFINISHED = ".unfinished"
 _CARD = "README.md"
@@ -138,7 +140,7 @@ def _write_tokenizer(source: Path, folder: Path) -> None:
         if (source / name).is_file():
             shutil.copyfile(source / name, folder / name)
     path = source / _TOKENIZER_CONFIG
-    settings = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    settings = read_json(path, MAX_SETTINGS_BYTES, "tokenizer's settings") if path.is_file() else {}
     kept = {name: value for name, value in settings.items() if name not in _OF_LOADING}
     kept["tokenizer_class"] = "PreTrainedTokenizerFast"
     (folder / _TOKENIZER_CONFIG).write_text(json.dumps(kept, indent=2, sort_keys=True) + "\n", encoding="utf-8")

@@ -5,17 +5,17 @@ module in the folder, another settings file. This module reads the settings befo
 names. It does not import torch.
 """
 
-import json
-import stat
+import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from sapo_node.groups.messages import is_gguf, is_hub_name
 from sapo_node.learner.cache import digest, place_of
 from sapo_node.learner.catalogue import CATALOGUE
 from sapo_node.learner.hub import cached
 from sapo_protocol.errors import LocalError
+from sapo_protocol.files import NoSuchFile, read_json, size_of
 
 POLICY_DIR = Path(__file__).parent / "seed_policy"
 """Folder of the seed policy: a small model of the Hugging Face format, built by `sapo_adversary.seed`."""
@@ -33,6 +33,9 @@ MAX_NUMBER = 2**31
 _CONFIG = "config.json"
 _TOKENIZER = "tokenizer.json"
 _TEMPLATE = "chat_template.jinja"
+_INDEX = "model.safetensors.index.json"
+_PART = re.compile(r"[\w.-]+\.safetensors", re.ASCII)
+"""Name of a file of weights. transformers unpickles a part with another ending."""
 TOKENIZER_FILES = (_TOKENIZER, _TEMPLATE, "special_tokens_map.json", "added_tokens.json")
 """The files of a tokenizer, without tokenizer_config.json."""
 _SETTINGS = (
@@ -41,7 +44,7 @@ _SETTINGS = (
     "tokenizer_config.json",
     "special_tokens_map.json",
     "added_tokens.json",
-    "model.safetensors.index.json",
+    _INDEX,
 )
 BUILT_IN = (None, "eager", "sdpa", "batched_mm", "grouped_mm")
 """Implementations of attention and of experts that transformers and torch contain."""
@@ -116,8 +119,8 @@ def gguf_folder(file: Path) -> Path:
         raise ModelError(f"there is no file {file}; give a Hugging Face model folder or a GGUF file")
     try:
         return place_of(f"gguf-{digest(file)}")
-    except OSError as error:
-        raise ModelError(f"cannot read {file}: {error.strerror}") from error
+    except (LocalError, OSError) as error:
+        raise ModelError(f"cannot read {file}: {error}") from error
 
 
 def require_new_folder(output: Path) -> None:
@@ -138,6 +141,8 @@ def require_plain(folder: Path) -> None:
     for name in _SETTINGS:
         if _require_size(folder / name, MAX_SETTINGS_BYTES):
             _require_harmless(folder / name)
+    if (folder / _INDEX).exists():
+        _require_parts(folder / _INDEX)
 
 
 def described(folder: Path) -> dict[str, Any]:
@@ -150,21 +155,20 @@ def described(folder: Path) -> dict[str, Any]:
 def _require_size(path: Path, limit: int) -> bool:
     """Return whether the file exists. Raises ModelError if it is not a regular file, or is larger than the limit."""
     try:
-        found = path.stat()
-    except FileNotFoundError:
+        size = size_of(path, "file of a model")
+    except NoSuchFile:
         return False
-    except OSError as error:
-        raise ModelError(f"cannot read {path}: {error.strerror}") from error
-    if not stat.S_ISREG(found.st_mode):
-        raise ModelError(f"{path} is not a regular file; copy the model folder again")
-    if found.st_size > limit:
-        raise ModelError(f"{path} has {found.st_size} bytes, over the limit of {limit}; give another model")
+    except LocalError as error:
+        raise ModelError(str(error)) from error
+    if size > limit:
+        raise ModelError(f"{path} has {size} bytes, over the limit of {limit}; give another model")
     return True
 
 
 def _require_harmless(path: Path) -> None:
     for key, value in _entries(path, _parsed(path)):
-        implementation = key.removesuffix("_internal").endswith("_implementation")
+        # The implementation of a cache is a class of transformers by its name.
+        implementation = key.removesuffix("_internal").endswith("_implementation") and key != "cache_implementation"
         if (implementation and value not in BUILT_IN) or (key in _CHOOSES_CODE and value):
             raise ModelError(
                 f"{path} has the key {key}, which chooses code; remove the key from a copy of the folder, or give "
@@ -174,18 +178,19 @@ def _require_harmless(path: Path) -> None:
             raise ModelError(f"{path} gives {key} a number beyond {MAX_NUMBER}; give another model")
 
 
-def _parsed(path: Path) -> Any:
+def _require_parts(path: Path) -> None:
+    """Raises ModelError if an index of weights names anything but safetensors in its own folder."""
+    named = _parsed(path).get("weight_map")
+    for part in named.values() if isinstance(named, dict) else (named,):
+        if not isinstance(part, str) or not _PART.fullmatch(part):
+            raise ModelError(f"{path} names {part!r} as weights, which is no safetensors file; give another model")
+
+
+def _parsed(path: Path) -> dict[str, Any]:
     try:
-        parsed = json.loads(path.read_text(encoding="utf-8"), parse_constant=_refuse_constant)
-    except (OSError, ValueError, RecursionError) as error:
-        raise ModelError(f"{path} is not plain JSON ({line_of(error)}); copy the model folder again") from error
-    if not isinstance(parsed, dict):
-        raise ModelError(f"{path} is not a JSON object; copy the model folder again")
-    return parsed
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"it holds {name}")
+        return read_json(path, MAX_SETTINGS_BYTES, "settings file of a model")
+    except LocalError as error:
+        raise ModelError(str(error)) from error
 
 
 def _entries(path: Path, value: Any, *, key: str = "", depth: int = 0) -> Iterator[tuple[str, Any]]:
@@ -198,10 +203,3 @@ def _entries(path: Path, value: Any, *, key: str = "", depth: int = 0) -> Iterat
     )
     for name, each in within:
         yield from _entries(path, each, key=name, depth=depth + 1)
-
-
-def line_of(error: BaseException) -> str:
-    """Return the first 200 characters of an error's first line, with unprintable characters as `?`."""
-    lines = str(error).strip().splitlines()
-    line = lines[0][:200] if lines else type(error).__name__
-    return "".join(sign if sign.isprintable() else "?" for sign in line)

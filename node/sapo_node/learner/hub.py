@@ -4,7 +4,6 @@ This downloads only a model that the operator named, and runs no code of it. A d
 uses the copy in the cache until somebody removes it there.
 """
 
-import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,8 +20,12 @@ from huggingface_hub.errors import (
 from huggingface_hub.utils import filter_repo_objects
 
 from sapo_protocol.errors import LocalError
+from sapo_protocol.files import NoSuchFile, read_json
+from sapo_protocol.printable import line_of
 
 _FILES = ["*.json", "*.jinja", "*.safetensors"]
+MAX_INDEX_BYTES = 16 * 2**20
+"""Bytes of an index of weights, at most. The largest in wide use has 9 MB."""
 _LEFT_OUT = ["*/*", "consolidated*"]
 """Subfolders hold other formats. A file `consolidated*` holds the same weights a second time."""
 
@@ -72,11 +75,11 @@ def _reaching(name: str) -> Iterator[None]:
             "`hf auth login`"
         ) from error
     except HfHubHTTPError as error:
-        raise HubError(f"the hub did not give {name}: {_line(error)}; try again later") from error
+        raise HubError(f"the hub did not give {name}: {line_of(error)}; try again later") from error
     except (HTTPError, OSError) as error:
         raise HubError(
-            f"there is no folder {name}, and it cannot be downloaded ({_line(error)}); check the network and the free "
-            f"space in {constants.HF_HUB_CACHE}"
+            f"there is no folder {name}, and it cannot be downloaded ({line_of(error)}); check the network and the "
+            f"free space in {constants.HF_HUB_CACHE}"
         ) from error
 
 
@@ -84,12 +87,10 @@ def _is_whole(folder: Path) -> bool:
     """Return whether the folder has all weights. It lacks some if a download was interrupted."""
     index = folder / "model.safetensors.index.json"
     try:
-        named = json.loads(index.read_text())["weight_map"].values() if index.exists() else ["model.safetensors"]
+        named = read_json(index, MAX_INDEX_BYTES, "index of weights")["weight_map"].values()
         parts = {str(part) for part in named}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except NoSuchFile:
+        parts = {"model.safetensors"}
+    except (LocalError, KeyError, TypeError, AttributeError):
         return False
     return all((folder / part).is_file() for part in (*parts, "config.json"))
-
-
-def _line(error: BaseException) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]

@@ -25,10 +25,12 @@ from sapo_node.groups.answer import ANSWER_END
 from sapo_node.groups.messages import LearnerOptions
 from sapo_node.groups.prompt import SYSTEM, Prompt, chat
 from sapo_node.learner.device import pick_device, pick_dtype
-from sapo_node.learner.folder import BUILT_IN, ModelError, line_of, model_folder
+from sapo_node.learner.folder import BUILT_IN, ModelError, model_folder
 from sapo_node.learner.prepare import prepared
 from sapo_node.learner.tokenizer import Unreadable, closing_of, ends_of, load_tokenizer, specials_of, tokenizing
 from sapo_protocol.errors import LocalError
+from sapo_protocol.files import sha256_of
+from sapo_protocol.printable import line_of
 
 __all__ = ["ModelError", "Policy", "Unreadable", "fingerprint", "load", "outline", "rehearsed"]
 
@@ -261,8 +263,7 @@ def fingerprint(folder: Path, options: LearnerOptions) -> str:
     total = hashlib.sha256(f"lora={options.lora}{layers}".encode())
     for path in sorted([folder / "config.json", folder / "tokenizer.json", *folder.glob("*.safetensors")]):
         if path.is_file():
-            with path.open("rb") as file:
-                total.update(path.name.encode() + hashlib.file_digest(file, "sha256").digest())
+            total.update(path.name.encode() + sha256_of(path, "file of a model"))
     return total.hexdigest()
 
 

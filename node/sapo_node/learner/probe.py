@@ -17,10 +17,11 @@ from multiprocessing.connection import Connection
 from sapo_node.groups.messages import LearnerOptions
 from sapo_node.groups.prompt import Example, Prompt
 from sapo_node.learner.confine import confine
-from sapo_node.learner.folder import ModelError, line_of, model_folder
+from sapo_node.learner.folder import ModelError, model_folder
 from sapo_node.learner.model import rehearsed
 from sapo_node.processes.launch import die_with_parent
 from sapo_protocol.errors import LocalError
+from sapo_protocol.printable import line_of
 
 SECONDS = 10
 """Seconds of processor time that the probe may take. A tokenizer of 262,000 tokens takes 3 s on a slow core."""

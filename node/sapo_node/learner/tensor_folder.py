@@ -4,7 +4,6 @@ A folder appears by one rename, complete and on the disk, or not at all. Its nam
 the step, the model, and the SHA-256 of each of its files.
 """
 
-import hashlib
 import json
 import os
 import re
@@ -19,9 +18,11 @@ from torch import Tensor
 
 from sapo_node.learner.model import Policy
 from sapo_protocol.errors import LocalError
+from sapo_protocol.files import open_regular, read_json, sha256_of
 
 UNFINISHED = ".unfinished-"
 _META = "meta.json"
+_MAX_META_BYTES = 65_536
 
 
 class CheckpointError(LocalError):
@@ -122,11 +123,11 @@ def _fill(folder: Path, policy: Policy, step: int, files: Mapping[str, Mapping[s
 
 def _meta(folder: Path, names: Collection[str]) -> Mapping[str, object]:
     try:
-        meta = json.loads((folder / _META).read_text())
+        meta = read_json(folder / _META, _MAX_META_BYTES, "description of a checkpoint")
         sound = isinstance(meta["step"], int) and meta["step"] == step_of(folder)
         sound = sound and all(meta["sha256"][name] == _digest(folder / name) for name in names)
         meta["model"]
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+    except (LocalError, OSError, KeyError, TypeError) as error:
         raise CorruptError("is incomplete") from error
     if not sound:
         raise CorruptError("does not match its checksums")
@@ -150,15 +151,15 @@ def _of_another_model(root: Path, theirs: object, ours: str) -> str:
 
 def _tensors(path: Path) -> dict[str, Tensor]:
     try:
-        loaded: dict[str, Tensor] = load_tensors(path.read_bytes())
-    except (SafetensorError, KeyError, TypeError, ValueError, RuntimeError) as error:
+        with open_regular(path, "file of a checkpoint") as file:
+            loaded: dict[str, Tensor] = load_tensors(file.read())
+    except (LocalError, SafetensorError, KeyError, TypeError, ValueError, RuntimeError) as error:
         raise CorruptError(f"holds no tensors in {path.name}") from error
     return loaded
 
 
 def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    return sha256_of(path, "file of a checkpoint").hex()
 
 
 def _sync(path: Path) -> None:

@@ -11,8 +11,9 @@ from typing import Any
 from transformers import PreTrainedTokenizerFast
 
 from sapo_node.groups.answer import ANSWER_END
-from sapo_node.learner.folder import ModelError, line_of
+from sapo_node.learner.folder import ModelError
 from sapo_protocol.errors import LocalError
+from sapo_protocol.printable import line_of
 
 THINKING = frozenset({"<think>", "</think>"})
 """Tokens around the thinking of a model. Some tokenizers call them special."""

@@ -100,6 +100,11 @@ def at_rest(view: Overview) -> Overview:
 
 def overview(database: Database, *, rounds: int = LAST_ROUNDS, peers: int | None = SHOWN_PEERS) -> Overview:
     """Gather everything, with so many of the last rounds and of the peers, or all; reads only."""
+    with database.decoding():
+        return _overview(database, rounds, peers)
+
+
+def _overview(database: Database, rounds: int, peers: int | None) -> Overview:
     history = History(database)
     last_rounds = history.rounds(rounds)
     [(tokens,)] = database.rows("SELECT coalesce(sum(tokens), 0) FROM trained")

@@ -13,6 +13,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
+from sapo_node.storage.schema import MAX_DEFINITIONS, is_plain
 from sapo_protocol import LocalError
 
 SCHEMA_VERSION = 2
@@ -73,16 +74,21 @@ class Database:
     def _require_version(self, *, may_be_empty: bool) -> int:
         """The version of the schema, 0 for an empty database.
 
-        Raises StateError for a database of another program, or of another version of this one.
+        Raises StateError for a database of another program, of another version of this one, or with code in it.
         """
         (version,) = self._connection.execute("PRAGMA user_version").fetchone()
-        (tables,) = self._connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-        if version == 0 and (tables or not may_be_empty):
+        definitions = self._connection.execute("SELECT sql FROM sqlite_master").fetchmany(MAX_DEFINITIONS + 1)
+        if version == 0 and (definitions or not may_be_empty):
             raise StateError(f"{self._where} is not a database of sapo-node: move it away, or choose another --state")
         if version not in (0, SCHEMA_VERSION):
             raise StateError(
                 f"{self._where} was written by another version of sapo-node (schema {version}); use the version that "
                 f"wrote it, or another --state"
+            )
+        if len(definitions) > MAX_DEFINITIONS or not all(is_plain(definition) for (definition,) in definitions):
+            raise StateError(
+                f"{self._where} holds a view, a trigger or another definition that sapo-node does not write: restore "
+                f"it from a backup, or choose another --state"
             )
         return int(version)
 
@@ -181,18 +187,22 @@ class Database:
         rows = self.rows(query, *values)
         return rows[0] if rows else None
 
+    @contextmanager
+    def decoding(self) -> Iterator[None]:
+        """Within this context rows become values. Raises StateError if a row holds something else than it should."""
+        with self._errors((LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)):
+            yield
+
     def documents(self, query: str, *values: Any) -> list[dict[str, Any]]:
         """The rows of a query for one column of JSON objects. Raises StateError if a row is not a JSON object."""
         return [self._document(text) for (text,) in self.rows(query, *values)]
 
     def _document(self, text: Any) -> dict[str, Any]:
-        try:
+        with self.decoding():
             value = json.loads(text)
-        except (ValueError, TypeError, RecursionError) as error:
-            raise self._damaged(error) from error
-        if not isinstance(value, dict):
-            raise self._damaged(ValueError("a row holds no JSON object"))
-        return value
+            if not isinstance(value, dict):
+                raise TypeError("a row holds no JSON object")
+            return value
 
     def close(self) -> None:
         """Close the file."""

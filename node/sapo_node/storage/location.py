@@ -15,8 +15,10 @@ import os
 from pathlib import Path
 
 from sapo_protocol import LocalError
+from sapo_protocol.files import read_bounded
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+_MAX_NOTE_BYTES = 64
 
 
 class StateLocation:
@@ -54,7 +56,7 @@ class StateLocation:
     def latest(self) -> tuple[int, int]:
         """(epoch, counter) of the last note; (-1, -1) if there is none."""
         try:
-            epoch, counter = self._latest.read_text("ascii").split()
+            epoch, counter = read_bounded(self._latest, _MAX_NOTE_BYTES, "note of a counter").split()
             return int(epoch), int(counter)
-        except (OSError, ValueError):
+        except (LocalError, ValueError):
             return -1, -1

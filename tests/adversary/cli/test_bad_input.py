@@ -204,7 +204,7 @@ def test_a_policy_is_not_built_in_a_folder_that_nobody_can_write_into(tmp_path):
 
 def test_results_in_a_pipe_are_refused_without_waiting(tmp_path):
     os.mkfifo(tmp_path / "pipe")
-    assert "no ordinary file" in refused("report", tmp_path / "pipe")
+    assert "pipe is damaged or holds no results" in refused("report", tmp_path / "pipe")
 
 
 @pytest.mark.parametrize(

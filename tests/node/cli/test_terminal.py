@@ -5,6 +5,7 @@ import logging
 from dataclasses import replace
 
 import pytest
+from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
@@ -12,13 +13,13 @@ from sapo_node.app.config import Config, load_config
 from sapo_node.app.state import StateFolder
 from sapo_node.cli.backup import restore_backup
 from sapo_node.cli.terminal import PrintableFormatter, Terminal
-from sapo_node.contributors.text import printable as short_line
 from sapo_node.net.addresses import parse_announce, parse_dial, parse_listen
 from sapo_node.storage.database import Database
 from sapo_node.storage.keys import load_key
 from sapo_node.verification.compatibility import require_catalogue
 from sapo_node.verification.sandbox import Sandbox
 from sapo_protocol import LocalError, load_manifest, parse_manifest, public_key_of, render_manifest
+from sapo_protocol.printable import excerpt
 
 EVIL = "evil\x1b]0;x\x07\x9b31m\u202e\u2066\u2028"
 STARTER = render_manifest(load_manifest("starter"))
@@ -126,6 +127,14 @@ def test_the_terminal_keeps_its_own_colours_and_lines():
     assert out.getvalue() == "\x1b[31ma\x1b[0m\nb\n"
 
 
+def test_a_link_cannot_end_its_own_escape_sequence():
+    out = io.StringIO()
+    evil = Text("page", Style(link="http://a/\x1b\\\x1b[2J\x07"))
+    Terminal(file=out, force_terminal=True, color_system="standard").print(evil)
+    assert "\x1b[2J" not in out.getvalue()
+    assert "\x07" not in out.getvalue()
+
+
 def test_a_log_line_is_printable_and_a_traceback_keeps_its_lines():
     error = ValueError("why\x1b")
     record = logging.LogRecord("x", logging.INFO, "", 0, "peer says %s\n", (EVIL,), (ValueError, error, None))
@@ -135,6 +144,6 @@ def test_a_log_line_is_printable_and_a_traceback_keeps_its_lines():
 
 
 def test_words_of_a_program_or_a_server_are_one_short_printable_line():
-    shown = short_line(f"{EVIL}\n" + "x" * 300, 100)
+    shown = excerpt(f"{EVIL}\n" + "x" * 300, 100)
     assert shown.isprintable()
     assert shown.count("x") < 100

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors import safe_open
 from tokenizers import Regex, Tokenizer, models, pre_tokenizers
 from transformers.utils import import_utils
 
@@ -180,6 +181,8 @@ CHOICES = [
     ("config.json", "attn_implementation", "flash_attention_2"),
     ("config.json", "experts_implementation", "evil/repo"),
     ("config.json", "text_config", {"attn_implementation": "evil/repo"}),
+    ("config.json", "layers", [{"attn_implementation": "evil/repo"}]),
+    ("config.json", "attn_implementation", "paged|evil/repo"),
     ("config.json", "attribute_map", {"other": "_attn_implementation"}),
     ("config.json", "auto_map", {"AutoModelForCausalLM": "x.M"}),
     ("config.json", "quantization_config", {"quant_method": "gptq"}),
@@ -201,21 +204,51 @@ def test_a_key_that_chooses_code_is_refused_by_name(folder, name, key, value):
     with pytest.raises(ModelError, match="which chooses code; remove the key") as caught:
         load(options(folder))
     assert str(folder / name) in str(caught.value)
-    assert (key if key != "text_config" else "attn_implementation") in str(caught.value)
+    assert (key if key not in {"text_config", "layers"} else "attn_implementation") in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("key", "value"),
+    ("name", "key", "value"),
     [
-        ("attn_implementation", "eager"),
-        ("_attn_implementation", "sdpa"),
-        ("use_kernels", False),
-        ("custom_pipelines", {}),
+        ("config.json", "attn_implementation", "eager"),
+        ("config.json", "_attn_implementation", "sdpa"),
+        ("config.json", "use_kernels", False),
+        ("config.json", "custom_pipelines", {}),
+        ("generation_config.json", "cache_implementation", "hybrid"),  # as Gemma has it
     ],
 )
-def test_a_key_that_chooses_nothing_foreign_is_taken(folder, key, value):
-    change(folder, "config.json", **{key: value})
+def test_a_key_that_chooses_nothing_foreign_is_taken(folder, name, key, value):
+    change(folder, name, **{key: value})
     load(options(folder))
+
+
+@pytest.mark.parametrize(
+    "part", ["evil.bin", "../other.safetensors", "/etc/x.safetensors", "a\\b.safetensors", 7, None]
+)
+def test_an_index_that_names_no_safetensors_in_the_folder_is_refused(folder, part):
+    """transformers unpickles a part with another ending, although it is asked for safetensors."""
+    (folder / "evil.bin").write_bytes(b"")
+    (folder / "model.safetensors").unlink()
+    change(folder, "model.safetensors.index.json", metadata={}, weight_map={"model.norm.weight": part})
+    with pytest.raises(ModelError, match="as weights, which is no safetensors file"):
+        load(options(folder))
+
+
+def test_an_index_of_parts_in_the_folder_is_taken(folder):
+    parts = dict.fromkeys(safe_open(folder / "model.safetensors", "pt").keys(), "part-1.safetensors")
+    (folder / "model.safetensors").rename(folder / "part-1.safetensors")
+    change(folder, "model.safetensors.index.json", metadata={}, weight_map=parts)
+    load(options(folder))
+
+
+CHAT_TEMPLATES = [{"default": "{{ 1 // 0 }}"}, [{"name": "default", "template": "{{ 1 // 0 }}"}], 5, [5]]
+
+
+@pytest.mark.parametrize("template", CHAT_TEMPLATES, ids=str)
+def test_a_template_among_the_settings_of_the_tokenizer_is_tried_like_one_in_a_file(folder, template):
+    (folder / "chat_template.jinja").unlink(missing_ok=True)
+    change(folder, "tokenizer_config.json", chat_template=template)
+    the_refusal(folder)
 
 
 @pytest.mark.parametrize("name", ["adapter_config.json", "custom_generate"])

@@ -85,9 +85,9 @@ async def test_the_chart_library_is_the_one_that_was_published(page):
 
 
 async def test_a_fault_of_the_page_is_one_answer_and_ends_nothing(page, database, caplog):
-    database.execute("INSERT INTO rounds VALUES (1, 0.5, '{}')")  # a round without its figures
-    assert (await page.get("/metrics")).status_code == 500
-    assert "the service cannot answer /metrics" in caplog.text
+    database.execute("INSERT INTO journal VALUES (1, 'a', 0, 0, 0, '', 'no such fate', '', 1, 0.0, '{}')")
+    assert (await page.get("/api/groups")).status_code == 500
+    assert "the service cannot answer /api/groups" in caplog.text
     assert (await page.get("/")).status_code == 200
 
 

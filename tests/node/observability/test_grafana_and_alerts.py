@@ -16,7 +16,9 @@ DOCS = ROOT / "docs"
 METRICS = {each.full_name: each for each in EXPOSED}
 PANELS = json.loads((DOCS / "grafana.json").read_text())["panels"]
 TARGETS = [target for panel in PANELS for target in panel["targets"]]
-RULES = [rule for group in yaml.safe_load((ROOT / "deploy" / "alerts.yml").read_text())["groups"] for rule in group["rules"]]
+RULES = [
+    rule for group in yaml.safe_load((ROOT / "deploy" / "alerts.yml").read_text())["groups"] for rule in group["rules"]
+]
 EXPRESSIONS = [*(each["expr"] for each in TARGETS), *(each["expr"] for each in RULES)]
 OF_PROMETHEUS = {"instance", "job"}
 

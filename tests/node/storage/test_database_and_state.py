@@ -12,9 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from sapo_node.app.state import SCHEMA, StateFolder, is_running, locked, read_database, state_folder
+from sapo_node.app.state import SCHEMA, StateFolder, is_running, locked, read_database, reading, state_folder
 from sapo_node.observability.history import History
+from sapo_node.observability.overview import overview
 from sapo_node.storage.database import SCHEMA_VERSION, Database, StateError
+from sapo_node.storage.schema import MAX_DEFINITIONS
 from sapo_protocol import LocalError
 
 TABLE = ("CREATE TABLE IF NOT EXISTS t (x INTEGER PRIMARY KEY);",)
@@ -161,6 +163,45 @@ def test_a_database_that_is_overwritten_in_its_middle_fails_its_check(tmp_path):
     (tmp_path / "db").write_bytes(data)
     with pytest.raises(StateError, match=r"damaged.*restore it from a backup"):
         Database(tmp_path / "db", (), read_only=True).check()
+
+
+DEFINITIONS = {
+    "a view that never ends": "DROP TABLE session; CREATE VIEW session AS WITH RECURSIVE n AS "
+    "(SELECT 1 x UNION SELECT x + 1 FROM n) SELECT x FROM n",
+    "a trigger": "CREATE TRIGGER t AFTER INSERT ON counts BEGIN DELETE FROM counters; END",
+    "a generated column": "DROP TABLE counts; CREATE TABLE counts (name TEXT, count AS (length(hex(zeroblob(9)))))",
+    "a check": "DROP TABLE counts; CREATE TABLE counts (name TEXT, count CHECK (hex(zeroblob(9))))",
+    "a computed default": "DROP TABLE counts; CREATE TABLE counts (name TEXT, count DEFAULT (hex(zeroblob(9))))",
+    "a check behind a comment": "DROP TABLE counts; CREATE TABLE counts (name TEXT DEFAULT '--' CHECK (hex(name)), "
+    "count TEXT DEFAULT '\n')",
+    "an index of an expression": "CREATE INDEX i ON counts (hex(name))",
+    "an index of some rows": "CREATE INDEX i ON counts (name) WHERE hex(name)",
+    "a collation": "DROP TABLE counts; CREATE TABLE counts (name TEXT COLLATE nocase, count INTEGER)",
+    "a virtual table": "CREATE VIRTUAL TABLE v USING fts5(x)",
+    "statistics": "CREATE TABLE t (x); CREATE INDEX i ON t (x); ANALYZE",
+    "a definition that is no text": "PRAGMA writable_schema = ON; UPDATE sqlite_master SET sql = CAST(sql AS BLOB)",
+    "many tables": "".join(f"CREATE TABLE t{number} (x);" for number in range(MAX_DEFINITIONS)),
+}
+
+
+@pytest.mark.parametrize("statements", DEFINITIONS.values(), ids=DEFINITIONS)
+def test_a_database_with_definitions_of_others_is_refused_before_any_of_them_runs(tmp_path, statements):
+    Database(tmp_path / "db", SCHEMA).close()
+    with closing(sqlite3.connect(tmp_path / "db")) as foreign:
+        foreign.executescript(statements)
+    for schema, read_only in (((), True), (SCHEMA, False)):
+        with pytest.raises(StateError, match="that sapo-node does not write"):
+            Database(tmp_path / "db", schema, read_only=read_only)
+
+
+@pytest.mark.parametrize("report", ["{}", '{"step": 1}'])
+def test_a_row_that_lacks_what_it_should_hold_is_a_damaged_state(tmp_path, report):
+    with closing(Database(tmp_path / "node.sqlite", SCHEMA)) as database:
+        database.execute("INSERT INTO rounds VALUES (1, 0.5, ?)", report)
+        with pytest.raises(StateError, match=r"damaged.*backup"):
+            overview(database)
+    with pytest.raises(StateError, match=r"damaged.*backup"), reading(StateFolder(tmp_path)) as database:
+        History(database).points()
 
 
 def look_at(path):

@@ -50,7 +50,7 @@ SAID = {
     "an_exit": "its import ended the process with status 3",
     "a_polite_exit": "its import failed with SystemExit: enough",
     "an_abort": "its import ended the process with status -6",
-    "an_error_of_many_lines_with_colours": "its import failed with RuntimeError:  [31mred",
+    "an_error_of_many_lines_with_colours": r"its import failed with RuntimeError: \x1b[31mred",
     "no_version": "its SCORER_VERSION is not a whole number",
     "version_true": "its SCORER_VERSION is not a whole number",
     "no_item": "it has no function item",

@@ -2,7 +2,8 @@
 
 import json
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -11,11 +12,11 @@ import click
 from rich.text import Text
 
 from sapo_node.app.config import Config, load_config, render_config
-from sapo_node.app.state import is_running, read_database
+from sapo_node.app.state import is_running, reading
 from sapo_node.cli.commands.options import as_json, configured, database_of, place_of, write_file
 from sapo_node.cli.commands.wire import show_proof
 from sapo_node.cli.tables import peer_table, render, tier_line
-from sapo_node.cli.terminal import Terminal
+from sapo_node.cli.terminal import Terminal, say
 from sapo_node.observability import explain
 from sapo_node.observability.history import History
 from sapo_node.observability.metrics import METRICS
@@ -42,13 +43,14 @@ def status(config: Config, *, rounds: bool, follow: bool, json_output: bool) -> 
     pandas.read_json("rounds.jsonl", lines=True)     after sapo-node status --rounds > rounds.jsonl
     """  # noqa: D301 - click reads the backspace
     if rounds or follow:
-        _print_rounds(History(database_of(config)), follow=follow)
+        with database_of(config) as database:
+            _print_rounds(History(database), follow=follow)
         return
-    view, runs = _view(config)
-    if json_output:
-        click.echo(json.dumps({**view.as_dict(), "running": runs}))
-    else:
-        Terminal().print(render(view, doing=_life(view, runs=runs)))
+    with _viewed(config) as (view, runs):
+        if json_output:
+            click.echo(json.dumps({**view.as_dict(), "running": runs}))
+        else:
+            Terminal().print(render(view, doing=_life(view, runs=runs)))
 
 
 def _print_rounds(history: History, *, follow: bool) -> None:
@@ -63,11 +65,13 @@ def _print_rounds(history: History, *, follow: bool) -> None:
             time.sleep(_POLL_SECONDS)
 
 
-def _view(config: Config, **wanted: Any) -> tuple[Overview, bool]:
-    """Return the overview of a node, and whether the node is running."""
+@contextmanager
+def _viewed(config: Config, **wanted: Any) -> Iterator[tuple[Overview, bool]]:
+    """The overview of a node to print, and whether the node is running."""
     folder = place_of(config)
-    view, runs = overview(read_database(folder), **wanted), is_running(folder)
-    return (view if runs else at_rest(view)), runs
+    with reading(folder) as database:
+        view, runs = overview(database, **wanted), is_running(folder)
+        yield (view if runs else at_rest(view)), runs
 
 
 def _life(view: Overview, *, runs: bool) -> Text:
@@ -96,28 +100,28 @@ def peers(config: Config, *, peer: str | None, evidence: bool, output: Path | No
             raise click.UsageError("--evidence and --output need a PEER; `sapo-node peers` lists them")
         _show_evidence(config, peer, output, json_output=json_output)
     elif peer:
-        told = explain.peer(database_of(config), peer, load_manifest(config.swarm))
-        click.echo(json.dumps(told.as_dict()) if json_output else told.text)
+        with database_of(config) as database:
+            _tell(explain.peer(database, peer, load_manifest(config.swarm)), json_output=json_output)
     else:
         _list_peers(config, json_output=json_output)
 
 
 def _list_peers(config: Config, *, json_output: bool) -> None:
-    view, _ = _view(config, peers=None)
-    if json_output:
-        connected = set(view.session.get("connected", ()))
-        click.echo(json.dumps([{**asdict(peer), "connected": peer.peer in connected} for peer in view.peers]))
-        return
-    terminal = Terminal()
-    if not view.peers:
-        terminal.print("no peers known yet")
-        return
-    terminal.print(tier_line(view))
-    terminal.print(peer_table(view, view.peers, shorten=terminal.width < _WIDE))
+    with _viewed(config, peers=None) as (view, _):
+        terminal = Terminal()
+        if json_output:
+            connected = set(view.session.get("connected", ()))
+            click.echo(json.dumps([{**asdict(peer), "connected": peer.peer in connected} for peer in view.peers]))
+        elif not view.peers:
+            terminal.print("no peers known yet")
+        else:
+            terminal.print(tier_line(view))
+            terminal.print(peer_table(view, view.peers, shorten=terminal.width < _WIDE))
 
 
 def _show_evidence(config: Config, peer: str, output: Path | None, *, json_output: bool) -> None:
-    row = database_of(config).row("SELECT message FROM evidence WHERE peer = ?", peer)
+    with database_of(config) as database:
+        row = database.row("SELECT message FROM evidence WHERE peer = ?", peer)
     if row is None:
         raise LocalError(f"this node has no evidence against {peer}; `sapo-node peers` lists the banned peers")
     if output is not None:
@@ -135,8 +139,15 @@ def why(config: Config, *, envelope_id: str, json_output: bool) -> None:
     ENVELOPE_ID is in hexadecimal, as the dashboard shows it. Its first 6 characters are enough. A node remembers its
     last 2,000 groups and 5,000 refusals.
     """
-    told = explain.envelope(database_of(config), envelope_id)
-    click.echo(json.dumps(told.as_dict()) if json_output else told.text)
+    with database_of(config) as database:
+        _tell(explain.envelope(database, envelope_id), json_output=json_output)
+
+
+def _tell(told: explain.Told, *, json_output: bool) -> None:
+    if json_output:
+        click.echo(json.dumps(told.as_dict()))
+    else:
+        say(told.text)
 
 
 @click.command()
@@ -154,4 +165,7 @@ def config(file: Path | None, *, json_output: bool) -> None:
     sapo-node start --config node.toml
     """  # noqa: D301 - click reads the backspace
     loaded = load_config(file)
-    click.echo(json.dumps(asdict(loaded)) if json_output else render_config(loaded), nl=json_output)
+    if json_output:
+        click.echo(json.dumps(asdict(loaded)))
+    else:
+        say(render_config(loaded).removesuffix("\n"))

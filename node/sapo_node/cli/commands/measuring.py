@@ -20,7 +20,7 @@ from sapo_node.app.trained_model import of_checkpoints
 from sapo_node.cli.commands.model_options import asked_model, trained_model
 from sapo_node.cli.commands.options import as_json, configured, fetch_model, folder_of, stderr
 from sapo_node.cli.evaluation import evaluate
-from sapo_node.cli.terminal import Terminal
+from sapo_node.cli.terminal import Terminal, say
 from sapo_node.groups.stats import LEVEL, Interval
 from sapo_node.learner.export_client import ExportRequest, run_export
 from sapo_node.training.evaluation import HeldOut
@@ -122,9 +122,9 @@ def export(
     if json_output:
         click.echo(json.dumps({**asdict(exported), "output": str(output), "pushed": address}))
         return
-    click.echo(f"{'best weights, ' if best else ''}step {exported.step} written to {output}")
+    say(f"{'best weights, ' if best else ''}step {exported.step} written to {output}")
     if address:
-        click.echo(f"uploaded to {address}, which only you can read until you make it public")
+        say(f"uploaded to {address}, which only you can read until you make it public")
     if exported.note:
         stderr.print(exported.note, highlight=False, soft_wrap=True)
 

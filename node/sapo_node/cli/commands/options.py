@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ import click
 from rich.markup import escape
 
 from sapo_node.app.config import Config, load_config
-from sapo_node.app.state import StateFolder, read_database, state_folder
+from sapo_node.app.state import StateFolder, read_database, reading, state_folder
 from sapo_node.cli.terminal import Terminal
 from sapo_node.groups.messages import is_gguf, is_hub_name
 from sapo_node.learner.client import require_installed
@@ -120,9 +120,9 @@ def folder_of(config: Config) -> StateFolder:
     return folder
 
 
-def database_of(config: Config) -> Database:
+def database_of(config: Config) -> AbstractContextManager[Database]:
     """Open the database of the node of this key and swarm for reading. The node may be running."""
-    return read_database(place_of(config))
+    return reading(place_of(config))
 
 
 def fetch_model(config: Config) -> None:

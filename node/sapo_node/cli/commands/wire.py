@@ -12,7 +12,7 @@ from rich.progress import Progress
 
 from sapo_node.cli import inspection
 from sapo_node.cli.commands.options import as_json, stderr, tell, write_file
-from sapo_node.cli.terminal import Terminal
+from sapo_node.cli.terminal import Terminal, say
 from sapo_node.conformance.cases import load_cases
 from sapo_node.conformance.driver import Implementation
 from sapo_node.conformance.report import Report, run_cases
@@ -27,9 +27,9 @@ def show_proof(message: bytes, swarm: Manifest, *, json_output: bool) -> None:
     if json_output:
         click.echo(json.dumps({**asdict(proof), "evidence": message.hex()}))
         return
-    click.echo(f"{proof.peer} signed two contents for its round {proof.counter} of epoch {proof.epoch}:")
+    say(f"{proof.peer} signed two contents for its round {proof.counter} of epoch {proof.epoch}:")
     for envelope_id in proof.envelope_ids:
-        click.echo(f"  {envelope_id}")
+        say(f"  {envelope_id}")
 
 
 @click.command()
@@ -75,10 +75,10 @@ def manifest(swarm: str, *, encoded: Path | None, json_output: bool) -> None:
     if json_output:
         click.echo(json.dumps({"name": loaded.name, "network_id": loaded.network_id.hex(), "topics": topics}))
         return
-    click.echo(f"# network id {loaded.network_id.hex()}")
+    say(f"# network id {loaded.network_id.hex()}")
     for topic in (*rollouts_topics(loaded), evidence_topic(loaded)):
-        click.echo(f"# topic {topic}")
-    click.echo(render_manifest(loaded), nl=False)
+        say(f"# topic {topic}")
+    say(render_manifest(loaded).removesuffix("\n"))
 
 
 @click.command()

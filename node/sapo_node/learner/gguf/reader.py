@@ -5,6 +5,7 @@ there, before anything of that size is made. Every error of a file is a GgufErro
 """
 
 import math
+import os
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from typing import Any
 from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
 
 from sapo_protocol.errors import LocalError
+from sapo_protocol.files import open_regular
 
 MAX_HEADER_BYTES = 64 * 2**20
 """Bytes before the tensors, at most. The vocabularies in wide use take up to 12 MB there."""
@@ -78,13 +80,12 @@ class Header:
 def read_header(path: Path) -> Header:
     """Return the header of a GGUF file. Raises GgufError."""
     try:
-        size = path.stat().st_size
-        with path.open("rb") as file:
+        with open_regular(path, "GGUF file") as file:
+            size = os.fstat(file.fileno()).st_size
             cursor = _Cursor(file.read(MAX_HEADER_BYTES))
+        return _parsed(path, cursor, size)
     except OSError as error:
         raise GgufError(f"it cannot be read: {error.strerror}") from error
-    try:
-        return _parsed(path, cursor, size)
     except struct.error as error:
         raise GgufError("it ends too early; copy it again") from error
     except UnicodeDecodeError as error:

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from sapo_node.verification.tasks.task import TaskError
+from sapo_protocol.printable import excerpt
 
 GROUP = "sapo_node.verification.tasks"
 """The name of the group of entry points."""
@@ -86,7 +87,7 @@ def _imported(point: importlib.metadata.EntryPoint) -> Plugin:
     try:
         plugin: Plugin = point.load()
     except (Exception, SystemExit) as error:  # the imported code may raise anything
-        raise TaskError(_printable(f"its import failed with {type(error).__name__}: {error}")) from error
+        raise TaskError(excerpt(f"its import failed with {type(error).__name__}: {error}", 300)) from error
     # isinstance would accept True, which is not a version.
     if type(getattr(plugin, "SCORER_VERSION", None)) is not int:
         raise TaskError("its SCORER_VERSION is not a whole number")
@@ -94,11 +95,6 @@ def _imported(point: importlib.metadata.EntryPoint) -> Plugin:
         if not callable(getattr(plugin, name, None)):
             raise TaskError(f"it has no function {name}")
     return plugin
-
-
-def _printable(text: str) -> str:
-    """Return the first 300 characters of a text of another package, with unprintable characters as blanks."""
-    return "".join(each if each.isprintable() else " " for each in text[:300])
 
 
 @dataclass(frozen=True, slots=True)
