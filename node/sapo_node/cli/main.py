@@ -17,6 +17,7 @@ _MODULES = {
     "status": "looking",
     "peers": "looking",
     "why": "looking",
+    "fleet": "watching",
     "doctor": "checking",
     "probe": "probing",
     "eval": "measuring",

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from sapo_node.groups.curve import MAX_POINTS
+from sapo_node.observability.fleet import summary
 from sapo_node.observability.history import TAKEN, History
 from sapo_node.observability.journal import Fate, Journal
 from sapo_node.observability.overview import Overview, at_rest, kind_of, overview
@@ -78,6 +79,13 @@ class Facts:
         }
         self._state = (time.monotonic(), state)
         return state
+
+    def summary(self) -> dict[str, Any]:
+        """The node in one line, for `sapo-node fleet`."""
+        view = overview(self._database, peers=0)
+        waits = [part for part, is_ready in self._starting.items() if not is_ready]
+        doing = f"starting: {', '.join(waits)}" if waits else self._phase or "between rounds"
+        return asdict(summary(at_rest(view) if waits else view, doing=doing, now=time.time()))
 
     def curve(self, first: int, last: int) -> dict[str, Any]:
         """The learning curve from one round to another, as finely as a bounded number of points allows."""
