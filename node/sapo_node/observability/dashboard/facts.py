@@ -16,6 +16,8 @@ from sapo_node.storage.database import Database
 from sapo_node.training.round import Phase
 
 SHOWN_GROUPS = 60
+MOST_GROUPS = 500
+"""In one answer: more would keep the node's process busy for too long."""
 SHOWN_REFUSALS = 30
 FOLLOWED = 12
 """Peers whose trust is drawn: those trained on most."""
@@ -95,7 +97,7 @@ class Facts:
         """The newest groups, or the newest of one fate, how many there are by fate, and the newest refusals; newest
         first.
         """
-        groups, refusals = self._journal.groups(last, fate), self._journal.refusals(SHOWN_REFUSALS)
+        groups, refusals = self._journal.groups(min(last, MOST_GROUPS), fate), self._journal.refusals(SHOWN_REFUSALS)
         return {
             "counts": self._journal.counts(),
             "groups": [_explained(asdict(each)) for each in groups],

@@ -44,8 +44,8 @@ function group(each, open) {
 function showGroups({ groups, counts }) {
   const fate = chosen();
   const total = fate ? counts[fate] || 0 : Object.values(counts).reduce((sum, each) => sum + each, 0);
-  $("groups-count").textContent = total ? `The newest ${number(Math.min(shown, total))} of ${number(total)} that the node remembers.` : "";
-  $("more").hidden = shown >= total;
+  $("groups-count").textContent = total ? `The newest ${number(groups.length)} of ${number(total)} that the node remembers.` : "";
+  $("more").hidden = groups.length < shown || shown >= total;
   if ($("groups").contains(document.activeElement)) return; // somebody reads here with the keyboard
   const open = new Set([...document.querySelectorAll("#groups details[open]")].map((each) => each.dataset.number));
   put("groups", ...(groups.length ? groups.map((each) => group(each, open.has(String(each.number)))) : [nothing("None yet.")]));
