@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -61,6 +62,13 @@ def installed(programs):
 def test_the_wire_alone_is_light(light):
     assert run([light / "python", "-c", LIGHT]).stdout.strip() == "[]"
     assert installed(light) <= {"sapo-node", "base58", "cbor2", "pynacl", "cffi", "pycparser", "pip", "setuptools"}
+
+
+def test_the_wheel_has_the_page_with_its_chart_library_and_the_licence_of_that(built):
+    names = zipfile.ZipFile(built).namelist()
+    library = "sapo_node/observability/dashboard/page/uplot"
+    assert {f"{library}/uPlot.iife.min.js", f"{library}/uPlot.min.css", f"{library}/SHA256SUMS"} <= set(names)
+    assert [name for name in names if name.endswith(f".dist-info/licenses/node/{library}/LICENSE")]
 
 
 @pytest.mark.parametrize(("program", "extra"), [("sapo-node", "train"), ("sapo-adversary", "adversary")])

@@ -51,6 +51,10 @@ start --no-train --key /proc/k              | 1 | cannot write the key file /pro
 start --no-train --key dangling             | 1 | dangling
 start --no-train --key locked.key --passphrase wrong | 1 | locked.key & passphrase
 
+# fleet
+fleet                                       | 2 | missing argument & URL
+fleet node.toml                             | 1 | named by the address of its page & http://
+
 # keygen
 keygen --key node.key                       | 1 | node.key exists & never overwritten & another path
 keygen --key place                          | 1 | place & exists|{is-folder}
@@ -339,6 +343,7 @@ verify message --swarm interop              | 1 | refused: signature
 verify empty                                | 1 | refused
 verify noise                                | 1 | refused
 verify proof                                | 1 | refused
+fleet http://127.0.0.1:9/                   | 1 | 127.0.0.1:9 & no answer
 doctor --config relay.toml --key empty.key --swarm manifests/plugin.toml --listen here | 1 | ✗ key & ✗ listen & ✗ tasks
 doctor --config relay.toml --state states/damaged --listen /ip4/127.0.0.1/tcp/{busy} | 1 | ✗ state & damaged & ! listen
 """

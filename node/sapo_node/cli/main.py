@@ -18,6 +18,7 @@ _MODULES = {
     "status": "looking",
     "peers": "looking",
     "why": "looking",
+    "fleet": "watching",
     "doctor": "checking",
     "probe": "probing",
     "eval": "measuring",

@@ -204,6 +204,8 @@ class GroupReport:
     """The correct completions of an external group that a filter of the learner rejected, by number, and
     that filter. `min-token-prob` masks only a part of a completion.
     """
+    cut: Mapping[int, int] = field(default_factory=dict)
+    """Of each completion of which `min-token-prob` masks a part, by number, the first character that it masks."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ import torch
 from torch import Tensor, nn
 
 from sapo_node.groups.messages import (
+    PARTLY,
     ExternalObjective,
     FilterName,
     GroupReport,
@@ -53,9 +54,10 @@ class _GroupTally:
     masked: int = 0
     refused: Refusal | None = None
     rejected: dict[int, FilterName] = field(default_factory=dict)
+    cut: dict[int, int] = field(default_factory=dict)
 
     def report(self) -> GroupReport:
-        return GroupReport(self.tokens, self.masked, self.refused, dict(sorted(self.rejected.items())))
+        return GroupReport(self.tokens, self.masked, self.refused, dict(sorted(self.rejected.items())), self.cut)
 
 
 @dataclass(slots=True)
@@ -209,8 +211,13 @@ class Trainer:
                 if external:
                     passes, rejected = filters.passing(self._filters, batch, logprobs.detach())
                     weights = weights * passes
+                    first_masked = dict(zip(batch.rows, passes.argmin(1).tolist(), strict=True))
                     for row, filter_name in rejected:
-                        tally.groups[row.group].rejected[row.number] = filter_name
+                        group = tally.groups[row.group]
+                        group.rejected[row.number] = filter_name
+                        if filter_name in PARTLY:
+                            before = row.completion[: first_masked[row]]
+                            group.cut[row.number] = len(self.policy.decode(before))
                 advantages = torch.tensor([row.advantage for row in batch.rows], device=self.policy.device)
                 # One inner epoch: the policy that is trained is still the one at the start of the step.
                 corrected = weights * grpo.importance(logprobs.detach(), batch.sampled)

@@ -12,8 +12,10 @@ from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import Any
 
+from sapo_node.groups.answer import answer_span
 from sapo_node.groups.messages import PARTLY, reason_of
 from sapo_node.groups.types import GroupKey, VerifiedGroup
+from sapo_node.sampling.filters.habits import Span
 from sapo_node.storage.database import Database
 from sapo_node.training.batch_log import place_of
 from sapo_node.training.round import Choices, TrainedGroup
@@ -71,8 +73,9 @@ class Entry:
     at: float
     """Unix time of the last change."""
     facts: dict[str, Any]
-    """dataset, question, completions (text, reward, advantage, and of what was not taught: silent, filter), weight,
-    tokens (trained on) and masked (tokens of correct completions): as far as they are known."""
+    """dataset, question, completions (text, reward, advantage, and of what was not taught: silent (phrases), filter,
+    partly and spans of the text), weight, tokens (trained on) and masked (tokens of correct completions): as far as
+    they are known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,12 +225,33 @@ def _of_taught(trained: TrainedGroup) -> dict[str, Any]:
         facts["completions"][number]["silent"] = [text[begin:end] for begin, end in spans]
     for number, filter_name in trained.rejected.items():
         facts["completions"][number] |= {"filter": reason_of(filter_name), "partly": filter_name in PARTLY}
+    for number, shown in enumerate(facts["completions"]):
+        if struck := _masked_spans(trained, number, len(shown["text"])):
+            shown["spans"] = struck
     return {
         **facts,
         "weight": round(weighted.weight, 3),
         "tokens": trained.report.tokens,
         "masked": trained.report.masked,
     }
+
+
+def _masked_spans(trained: TrainedGroup, number: int, length: int) -> list[Span]:
+    """Which of the first `length` characters of a completion were masked, in order; spans that touch are one."""
+    text, found = trained.weighted.group.completions[number].text, list[Span]()
+    if trained.weighted.silent:
+        found += trained.weighted.silent[number]
+    if filter_name := trained.rejected.get(number):
+        answer = answer_span(text)
+        end = answer[0] if filter_name in PARTLY and answer else len(text)
+        found.append((trained.report.cut.get(number, 0), end))
+    merged: list[Span] = []
+    for begin, end in sorted((begin, min(end, length)) for begin, end in found if begin < min(end, length)):
+        if merged and begin <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
+        else:
+            merged.append((begin, end))
+    return merged
 
 
 def _facts(

@@ -161,7 +161,14 @@ def test_words_that_a_policy_would_not_say_are_left_out_and_the_rest_teaches():
         filtered("min-token-prob").train(TrainRequest(1, (group,))),
     )
     assert part.groups["0"].rejected == {0: "min-token-prob"}
+    assert part.groups["0"].cut == {0: 0}
     assert 0 < part.external_tokens < plain.external_tokens
+
+
+def test_the_first_character_that_is_masked_is_told():
+    text = "I think it is 中 Zyx 4. <answer>4</answer>"
+    trained = filtered("min-token-prob").train(TrainRequest(1, (external(text, "b", rewards=(1, 0)),)))
+    assert trained.groups["0"].cut == {0: text.index("中")}
 
 
 def test_filters_are_for_right_answers_of_others_alone():

@@ -14,7 +14,7 @@ import trio
 from sapo_node.groups.stats import Interval
 from sapo_node.groups.types import VerifiedGroup
 from sapo_node.observability.dashboard import Dashboard, parse_place
-from sapo_node.observability.dashboard.facts import SHOWN_GROUPS, Facts
+from sapo_node.observability.dashboard.facts import MOST_GROUPS, SHOWN_GROUPS, Facts
 from sapo_node.observability.dashboard.token import kept_token
 from sapo_node.observability.history import History
 from sapo_node.observability.journal import Fate, Journal, _of_verified
@@ -280,6 +280,12 @@ def test_on_loopback_there_is_no_token(database, tmp_path):
     assert not (tmp_path / "token").exists()
 
 
+async def test_one_answer_has_a_bounded_number_of_groups(page, database):
+    for counter in range(MOST_GROUPS + 1):
+        Journal(database)._write(("peer", 11, counter, 0), "ab", Fate.WAITS, facts={})
+    assert len((await page.get("/api/groups?last=100000")).json()["groups"]) == MOST_GROUPS
+
+
 async def test_the_page_of_a_node_that_starts_says_what_it_waits_for(database, nursery, tmp_path):
     fill(database, "harmless")
     History(database).describe_session({"peer_id": "12D3", "connected": ["of the session before"]})
@@ -326,6 +332,11 @@ def test_any_other_place_is_refused(text):
 async def test_what_peers_wrote_is_text_in_a_browser_whatever_it_says(page, database, tmp_path):
     fill(database)
     History(database).record(REPORT)
+    masked = {"text": EVIL, "reward": True, "filter": "min-token-prob filter", "partly": True, "spans": [[5, 10]]}
+    place = ("12D3KooWpeer", 10, 1, 0)
+    Journal(database)._write(
+        place, "ab", Fate.TRAINED, step=3, facts={"completions": [masked], "tokens": 9, "weight": 1}
+    )
     flags = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
     command = [BROWSER, *flags, f"--user-data-dir={tmp_path}", "--virtual-time-budget=6000", "--dump-dom"]
     with trio.fail_after(100):
@@ -337,6 +348,7 @@ async def test_what_peers_wrote_is_text_in_a_browser_whatever_it_says(page, data
     assert "Strangers may fill 75 % of the external groups." in shown
     assert shown.count("&lt;img src=x onerror=") >= 8 + 4
     assert "<img" not in shown
+    assert "&lt;img <del>src=x</del> onerror=" in shown
     assert shown.count("<script") == 2
 
 

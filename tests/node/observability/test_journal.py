@@ -83,6 +83,38 @@ def test_what_filters_masked_is_counted_by_filter_and_of_correct_completions_alo
     assert choices(external=[trained(WeightedGroup(group(), 0.5, (0.0,) * 8))]).filtered == {}
 
 
+SAID = "first hail then hail <answer>1</answer>"
+
+
+@pytest.mark.parametrize(
+    ("silent", "kept_out", "cut", "struck"),
+    [
+        (((6, 10), (16, 20)), {}, {}, ["hail", "hail"]),
+        ((), {0: "length"}, {}, [SAID]),
+        ((), {0: "min-token-prob"}, {0: 11}, ["then hail <answer>"]),
+        (((6, 10), (16, 20)), {0: "min-token-prob"}, {0: 8}, ["hail then hail <answer>"]),
+        ((), {}, {}, None),
+    ],
+)
+def test_what_filters_masked_of_a_completion_is_kept_as_spans_of_its_text(journal, silent, kept_out, cut, struck):
+    shown = group(text=SAID)
+    waits(journal, shown)
+    weighted = WeightedGroup(shown, 0.5, (1.0,) * 4 + (-1.0,) * 4, (silent,) * 8 if silent else ())
+    journal.chosen(choices(external=[TrainedGroup(weighted, GroupReport(40, 9, None, kept_out, cut))]))
+    [entry] = journal.groups(1)
+    spans = entry.facts["completions"][0].get("spans")
+    assert (spans and [SAID[begin:end] for begin, end in spans]) == struck
+
+
+def test_spans_end_with_the_text_that_is_kept(journal):
+    long = group(text="x" * (SHOWN_CHARACTERS + 500))
+    waits(journal, long)
+    spans = ((0, 2), (SHOWN_CHARACTERS - 1, SHOWN_CHARACTERS + 5), (SHOWN_CHARACTERS + 7, SHOWN_CHARACTERS + 9))
+    journal.chosen(choices(external=[trained(WeightedGroup(long, 0.5, (0.0,) * 8, (spans,) * 8))]))
+    [entry] = journal.groups(1)
+    assert entry.facts["completions"][0]["spans"] == [[0, 2], [SHOWN_CHARACTERS - 1, SHOWN_CHARACTERS]]
+
+
 async def test_a_verified_group_waits_with_question_answers_and_rewards(verifier, author, journal):
     claimed, body, task = right_and_wrong(author)
     opened = rollout(author, [claimed], [body])

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from sapo_node.groups.curve import MAX_POINTS
+from sapo_node.observability.fleet import summary
 from sapo_node.observability.history import TAKEN, History
 from sapo_node.observability.journal import Fate, Journal
 from sapo_node.observability.overview import Overview, at_rest, kind_of, overview
@@ -15,6 +16,8 @@ from sapo_node.storage.database import Database
 from sapo_node.training.round import Phase
 
 SHOWN_GROUPS = 60
+MOST_GROUPS = 500
+"""In one answer: more would keep the node's process busy for too long."""
 SHOWN_REFUSALS = 30
 FOLLOWED = 12
 """Peers whose trust is drawn: those trained on most."""
@@ -79,6 +82,13 @@ class Facts:
         self._state = (time.monotonic(), state)
         return state
 
+    def summary(self) -> dict[str, Any]:
+        """The node in one line, for `sapo-node fleet`."""
+        view = overview(self._database, peers=0)
+        waits = [part for part, is_ready in self._starting.items() if not is_ready]
+        doing = f"starting: {', '.join(waits)}" if waits else self._phase or "between rounds"
+        return asdict(summary(at_rest(view) if waits else view, doing=doing, now=time.time()))
+
     def curve(self, first: int, last: int) -> dict[str, Any]:
         """The learning curve from one round to another, as finely as a bounded number of points allows."""
         return {"points": [asdict(point) for point in History(self._database).points_between(first, last)]}
@@ -87,7 +97,7 @@ class Facts:
         """The newest groups, or the newest of one fate, how many there are by fate, and the newest refusals; newest
         first.
         """
-        groups, refusals = self._journal.groups(last, fate), self._journal.refusals(SHOWN_REFUSALS)
+        groups, refusals = self._journal.groups(min(last, MOST_GROUPS), fate), self._journal.refusals(SHOWN_REFUSALS)
         return {
             "counts": self._journal.counts(),
             "groups": [_explained(asdict(each)) for each in groups],

@@ -160,6 +160,8 @@ class Dashboard:
         match names:
             case ["state"]:
                 return self._facts.state()
+            case ["summary"]:
+                return self._facts.summary()
             case ["groups"] if query.get("fate", Fate.OWN) in tuple(Fate):
                 fate = query.get("fate")
                 return self._facts.groups(Fate(fate) if fate else None, _whole(query, "last", SHOWN_GROUPS))

@@ -146,9 +146,9 @@ function showCurve() {
 }
 
 function curveInWords() {
-  const [first, last] = [points[0], points[points.length - 1]], shown = facts.evaluations;
+  const [first, last] = [points[0], points.at(-1)], shown = facts.evaluations;
   const reward = first ? `Mean reward ${fixed(first.reward)} in ${rounds(first)}, ${fixed(last.reward)} in ${rounds(last)}.` : "";
-  const heldOut = shown.length ? ` Held-out pass@1 ${fixed(shown[0].pass_at_1)} after round ${shown[0].step}, ${fixed(shown[shown.length - 1].pass_at_1)} after round ${shown[shown.length - 1].step}.` : "";
+  const heldOut = shown.length ? ` Held-out pass@1 ${fixed(shown[0].pass_at_1)} after round ${shown[0].step}, ${fixed(shown.at(-1).pass_at_1)} after round ${shown.at(-1).step}.` : "";
   return reward + heldOut;
 }
 
@@ -160,7 +160,7 @@ function showPhases() {
   // The highest stack is drawn first, so that each lower one covers its part of it.
   const order = [...names.keys()].reverse();
   const bars = uPlot.paths.bars({ size: [1, 24], gap: 0 });
-  chart("phases", `Seconds of ${rounds(points[points.length - 1])}: ${names.map((name, place) => `${name} ${seconds[place].at(-1).toFixed(1)}`).join(", ")}.`, {
+  chart("phases", `Seconds of ${rounds(points.at(-1))}: ${names.map((name, place) => `${name} ${seconds[place].at(-1).toFixed(1)}`).join(", ")}.`, {
     y: { range: (u, low, high) => [0, Math.max(high, 0.1) * 1.05] },
     series: order.map((place) => ({
       label: names[place],
@@ -220,9 +220,10 @@ function draw() {
 }
 
 async function zoom(wanted) {
-  const [lowest, highest] = [0, facts.points.length ? facts.points.at(-1).last : 0];
-  range = wanted && [Math.max(lowest, wanted[0]), Math.min(highest, Math.max(wanted[1], wanted[0] + 1))];
-  points = range ? (await get(`api/curve?first=${range[0]}&last=${range[1]}`)).points : facts.points;
+  const [first, last] = wanted || [];
+  const bounds = wanted && [Math.max(0, first), Math.min(facts.points.at(-1).last, Math.max(last, first + 1))];
+  points = bounds ? (await get(`api/curve?first=${bounds[0]}&last=${bounds[1]}`)).points : facts.points;
+  range = bounds;
   draw();
 }
 

@@ -5,18 +5,15 @@ import { $, get, make, nothing, number, put, short } from "./dom.js";
 const FEW = 8, MORE = 50;
 let shown = FEW; // groups
 
-// What filters masked is struck out: a whole completion, or the phrases in it.
+// What filters masked is struck out.
 function textOf(completion) {
-  if (completion.filter && !completion.partly) return make("pre", "", make("del", "", completion.text));
-  const text = make("pre", "");
-  let rest = completion.text;
-  for (const piece of completion.silent || []) {
-    const at = rest.indexOf(piece);
-    if (at < 0 || !piece) continue;
-    text.append(rest.slice(0, at), make("del", "", piece));
-    rest = rest.slice(at + piece.length);
+  const text = make("pre", ""), characters = Array.from(completion.text);
+  let end = 0;
+  for (const [begin, after] of completion.spans || []) {
+    text.append(characters.slice(end, begin).join(""), make("del", "", characters.slice(begin, after).join("")));
+    end = after;
   }
-  text.append(rest);
+  text.append(characters.slice(end).join(""));
   return text;
 }
 
@@ -24,7 +21,7 @@ function answer(completion) {
   const mark = make("span", completion.reward ? "right" : "wrong", completion.reward ? "✓" : "✗");
   mark.setAttribute("role", "img");
   mark.setAttribute("aria-label", completion.reward ? "correct" : "incorrect");
-  const masked = [completion.filter && `masked${completion.partly ? " in part" : ""}: ${completion.filter}`, completion.silent?.length && "struck out: masked by the n-gram filter"].filter(Boolean);
+  const masked = [completion.filter && `masked${completion.partly ? " in part" : ""}: ${completion.filter}`, completion.silent?.length && "masked in part: n-gram filter"].filter(Boolean);
   return make("div", "answer", mark, textOf(completion), ...masked.map((text) => make("span", "note", text)));
 }
 
@@ -47,8 +44,8 @@ function group(each, open) {
 function showGroups({ groups, counts }) {
   const fate = chosen();
   const total = fate ? counts[fate] || 0 : Object.values(counts).reduce((sum, each) => sum + each, 0);
-  $("groups-count").textContent = total ? `The newest ${number(Math.min(shown, total))} of ${number(total)} that the node remembers.` : "";
-  $("more").hidden = shown >= total;
+  $("groups-count").textContent = total ? `The newest ${number(groups.length)} of ${number(total)} that the node remembers.` : "";
+  $("more").hidden = groups.length < shown || shown >= total;
   if ($("groups").contains(document.activeElement)) return; // somebody reads here with the keyboard
   const open = new Set([...document.querySelectorAll("#groups details[open]")].map((each) => each.dataset.number));
   put("groups", ...(groups.length ? groups.map((each) => group(each, open.has(String(each.number)))) : [nothing("None yet.")]));

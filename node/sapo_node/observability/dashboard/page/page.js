@@ -133,9 +133,15 @@ function showHead(state) {
   $("peer-id").textContent = state.session.peer_id || "";
   const starting = Object.entries(state.starting);
   const doing = starting.length ? "starting" : DOING[state.phase];
-  $("doing").textContent = doing ? `${doing}, for ${Math.max(0, Math.round(state.now - state.phase_since))} s` : "between rounds";
+  say(doing || "between rounds", doing ? `for ${Math.max(0, Math.round(state.now - state.phase_since))} s` : "");
   $("starting").hidden = !starting.length;
   put("starting", ...starting.map(([part, isReady]) => make("li", isReady ? "right" : "note", isReady ? `✓ ${part} is ready` : `… waits for: ${part}`)));
+}
+
+// What the node does is read out when it changes; the seconds are not.
+function say(doing, since) {
+  if ($("doing").textContent !== doing) $("doing").textContent = doing;
+  $("since").textContent = since;
 }
 
 // The parts of the page that show the facts, in the order in which they stand.
@@ -153,7 +159,7 @@ async function ask() {
   } catch (error) {
     if (!(error instanceof TypeError && error.message.includes("fetch"))) console.error(error);
     $("lost").hidden = false;
-    $("doing").textContent = seen ? `last seen at ${seen.toLocaleTimeString()}` : "not seen yet";
+    say(seen ? `last seen at ${seen.toLocaleTimeString()}` : "not seen yet", "");
   }
 }
 

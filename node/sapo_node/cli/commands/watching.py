@@ -1,0 +1,64 @@
+"""Show many nodes at once: `fleet`."""
+
+import json
+from dataclasses import asdict
+
+import click
+import trio
+from rich.table import Table
+from rich.text import Text
+
+from sapo_node.cli.commands.options import as_json
+from sapo_node.cli.progress import figure
+from sapo_node.cli.tables import short
+from sapo_node.cli.terminal import Terminal
+from sapo_node.observability.fleet import Summary, ask_all, place_of
+
+_HEADINGS = ("page", "node", "doing", "round", "ago", "reward", "held-out", "peers", "external")
+
+
+@click.command()
+@click.argument("urls", nargs=-1, required=True, metavar="URL...")
+@as_json
+def fleet(urls: tuple[str, ...], *, json_output: bool) -> None:
+    """Show many nodes in one table, each by the address of its page, with the token if it asks for one.
+
+    Reads only. The exit status is 1 if a node does not answer. `ago` is the time since the last round, `reward` the
+    mean of the last 20 rounds, `external` the share of the trained tokens that came from others.
+
+    \b
+    sapo-node fleet http://127.0.0.1:8080/ "http://192.0.2.7:8080/?token=TOKEN"
+    watch sapo-node fleet $(cat pages.txt)
+    """  # noqa: D301 - click reads the backspace
+    asked = {place_of(url): answer for url, answer in trio.run(ask_all, urls).items()}
+    if json_output:
+        for place, answer in asked.items():
+            facts = asdict(answer) if isinstance(answer, Summary) else {"error": answer}
+            click.echo(json.dumps({"page": place, **facts}))
+    else:
+        Terminal().print(_table(asked))
+    if any(isinstance(answer, str) for answer in asked.values()):
+        raise click.exceptions.Exit(1)
+
+
+def _table(asked: dict[str, Summary | str]) -> Table:
+    table = Table(*_HEADINGS, box=None, pad_edge=False, header_style="dim")
+    for place, answer in asked.items():
+        if isinstance(answer, str):
+            table.add_row(place, "", Text(answer, "red"))
+        else:
+            table.add_row(place, *map(Text, _cells(answer)))  # of foreign text, nothing is markup
+    return table
+
+
+def _cells(node: Summary) -> tuple[str, ...]:
+    return (
+        short(node.peer_id),
+        node.doing,
+        str(node.rounds),
+        figure(node.idle, ".0f") + (" s" if node.idle is not None else ""),
+        figure(node.reward, ".3f"),
+        figure(node.held_out, ".3f"),
+        str(node.connected),
+        figure(node.external, ".0%"),
+    )
