@@ -129,8 +129,7 @@ def _answers(options: dict[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     trains = options["train"] is not False
     if trains and options["model"] is None:
-        text = "Model: seed (in the package), smollm2, a folder, a GGUF file or owner/name on the hub"
-        found["model"] = click.prompt(text, "seed", err=True)
+        found["model"] = click.prompt("Model: seed, smollm2, a folder, a GGUF file or owner/name", "seed", err=True)
     if options["swarm"] is None:
         easy = trains and (found.get("model") or options["model"]) != "seed"
         found["swarm"] = click.prompt("Swarm", EASY_SWARM if easy else "starter", err=True)
