@@ -83,6 +83,8 @@ def init(
     measures = config.train and not no_probe
     # A probe loads the model itself.
     findings = trio.run(look, replace(config, train=config.train and not measures))
+    if not config.train:
+        findings = [finding for finding in findings if finding.name != "learner"]  # a relay needs no torch
     expected = None
     if measures:
         probe, ready = _probed(config, manifest, prompts, quiet=json_output)
