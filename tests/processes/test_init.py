@@ -11,9 +11,16 @@ from processes import ENVIRONMENT, PATIENCE, sapo_node
 from sapo_node.app.config import Config, load_config
 
 
-def test_init_writes_what_was_meant_and_a_key_and_overwrites_nothing(tmp_path):
-    asked = ("--prompts", 2, "--state", "state", "--no-mdns", "--listen", "/ip4/127.0.0.1/tcp/0")
-    done = sapo_node("init", *asked, "--json", cwd=tmp_path)
+def test_init_writes_what_was_meant_and_a_key_and_overwrites_a_file_only_by_force(tmp_path):
+    written = tmp_path / "node.toml"
+    written.write_text("# mine\n")
+    asked = ("init", "--prompts", 2, "--state", "state", "--no-mdns", "--listen", "/ip4/127.0.0.1/tcp/0", "--json")
+    refused = sapo_node(*asked, cwd=tmp_path)
+    assert refused.returncode == 1
+    assert refused.stderr == "error: node.toml exists: give another path, or overwrite it with --force\n"
+    assert list(tmp_path.iterdir()) == [written]
+    assert written.read_text() == "# mine\n"
+    done = sapo_node(*asked, "--force", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     said = json.loads(done.stdout)
     assert said["command"] == "sapo-node start --config node.toml"
@@ -21,13 +28,9 @@ def test_init_writes_what_was_meant_and_a_key_and_overwrites_nothing(tmp_path):
     assert 0 < said["expected"]["round_seconds"] <= said["expected"]["full_round_seconds"]
     meant = {"lora": 0, "lora_layers": 0, "learning_rate": 2e-4, "dtype": "float32", "max_tokens": 80, "examples": 0}
     listen = ("/ip4/127.0.0.1/tcp/0",)
-    assert load_config(tmp_path / "node.toml") == Config(state="state", mdns=False, listen=listen, **meant)
+    assert load_config(written) == Config(state="state", mdns=False, listen=listen, **meant)
     assert stat.S_IMODE((tmp_path / "node.key").stat().st_mode) == 0o600
-    before = (tmp_path / "node.toml").read_bytes()
-    again = sapo_node("init", "--no-train", cwd=tmp_path)
-    assert again.returncode == 1
-    assert again.stderr == "error: node.toml exists: give another path, or overwrite it with --force\n"
-    assert (tmp_path / "node.toml").read_bytes() == before
+    assert "not started yet" in sapo_node("status", "--state", "state", cwd=tmp_path).stdout
 
 
 def test_at_a_terminal_init_asks_and_takes_the_answers(tmp_path):

@@ -83,6 +83,8 @@ def init(
     measures = config.train and not no_probe
     # A probe loads the model itself.
     findings = trio.run(look, replace(config, train=config.train and not measures))
+    if not config.train:
+        findings = [finding for finding in findings if finding.name != "learner"]  # a relay needs no torch
     expected = None
     if measures:
         probe, ready = _probed(config, manifest, prompts, quiet=json_output)
@@ -129,8 +131,7 @@ def _answers(options: dict[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     trains = options["train"] is not False
     if trains and options["model"] is None:
-        text = "Model: seed (in the package), smollm2, a folder, a GGUF file or owner/name on the hub"
-        found["model"] = click.prompt(text, "seed", err=True)
+        found["model"] = click.prompt("Model: seed, smollm2, a folder, a GGUF file or owner/name", "seed", err=True)
     if options["swarm"] is None:
         easy = trains and (found.get("model") or options["model"]) != "seed"
         found["swarm"] = click.prompt("Swarm", EASY_SWARM if easy else "starter", err=True)

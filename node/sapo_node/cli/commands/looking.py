@@ -79,6 +79,8 @@ def _life(view: Overview, *, runs: bool) -> Text:
     started, stopped = (view.session.get(name) for name in ("started", "stopped"))
     if runs:
         return Text(f"running since {explain.moment(started)}" if started else "running", "bold green")
+    if not view.session:
+        return Text("not started yet: `sapo-node start` begins here", "yellow")
     end = f"stopped {explain.moment(stopped)}" if stopped else "not running: it was killed, or its machine stopped"
     return Text(f"{end}; `sapo-node start` continues from here", "yellow")
 
