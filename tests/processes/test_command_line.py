@@ -152,7 +152,7 @@ def played(tmp_path_factory):
     """It ran under a umask that keeps nothing from anybody."""
     folder = tmp_path_factory.mktemp("played")
     swarm = write_swarm(folder / "here.toml")
-    with RunningProcess(folder / "a", "--swarm", swarm, "--rounds", 3, umask=0) as node:
+    with RunningProcess(folder / "a", "--swarm", swarm, "--rounds", 3, "--log-to", "jsonl", umask=0) as node:
         node.until_event("stopped")
         return Life(folder / "a", swarm, node.events, node.process.wait(PATIENCE))
 
@@ -222,6 +222,14 @@ def test_start_plays_the_rounds_asked_for_and_tells_of_them(played):
     assert all(line["learning_rate"] > 0 for line in lines)
     trained = json.loads(sapo_node("eval", *where, "--prompts", 2, "--samples", 3, "--json").stdout)
     assert (trained["step"], trained["samples"]) == (3, 3)
+
+
+def test_the_curves_hold_every_round_also_the_last(played):
+    [file] = (played.folder / "state").rglob("curves.jsonl")
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    assert [(each["step"], "eval_reward" in each) for each in lines] == [(0, True), (1, False), (2, False), (3, False)]
+    rounds = [event for event in played.events if event["event"] == "round"]
+    assert [each["reward"] for each in lines[1:]] == [each["reward"] for each in rounds]
 
 
 def test_export_and_eval_need_no_option_for_the_model_and_the_card_names_swarm_and_rounds(played, tmp_path):

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 import trio
 
 from sapo_node.app.config import Config
+from sapo_node.app.curves import start_curves
 from sapo_node.app.events import Observer, Phased, Played, Refreshed, Shared, Started, Stopped
 from sapo_node.app.exchange import (
     broadcast_evidence,
@@ -35,6 +36,7 @@ from sapo_node.net.anchors import Anchors
 from sapo_node.net.interface import NetworkNotice, PeerConnected, PeerGone
 from sapo_node.net.libp2p import Libp2pNetwork
 from sapo_node.net.settings import NetworkSettings
+from sapo_node.observability.curves.request import require_installed
 from sapo_node.observability.dashboard import Dashboard, parse_place
 from sapo_node.observability.dashboard.facts import Facts
 from sapo_node.observability.journal import Journal
@@ -160,6 +162,7 @@ class RunningNode:
         anchors = Anchors(database)
         settings = network_settings(self._config, self._swarm.manifest, self._swarm.identity, anchors.addresses)
         settings.require_usable()
+        require_installed(self._config.log_to)
         page = parse_place(self._config.dashboard)
         sandbox, learner = await self._start_processes(nursery)
         if learner:
@@ -176,6 +179,7 @@ class RunningNode:
             journal=Journal(database),
             on_fatal=self._stop_for,
         )
+        start_curves(nursery, node, self._folder, self._session.tell)
         nursery.start_soon(self._await_signals, node)
         network = self._network(node, settings)
         await nursery.start(network.run)
