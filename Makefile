@@ -57,7 +57,7 @@ test: lint
 	$(BIN)/sapo-adversary matrix quick --output build/attacks
 
 slow: $(STAMP)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[load,cluster]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[load,cluster,tensorboard]'
 	$(BIN)/python -m pytest -m slow --timeout 1800
 
 nightly: $(STAMP)

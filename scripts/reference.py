@@ -15,6 +15,7 @@ from sapo_adversary.research.policies import DEFAULT_FOLDER
 from sapo_node.app.config import Config
 from sapo_node.app.environment import variable_of
 from sapo_node.cli.main import cli as node
+from sapo_node.observability.curves.names import CURVES, EVALUATION, REWARD_STD
 from sapo_protocol.toml import toml_value
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference.md"
@@ -39,6 +40,17 @@ SAPO_NODE_API_KEY, for `contribute --endpoint`.
 """
 
 
+CURVES_HEAD = """## Curves
+
+`sapo-node start --log-to TARGET` writes these curves to jsonl, tensorboard, trackio or wandb, and several of them if
+repeated. The names are those of TRL's GRPOTrainer where it has the curve, so that both can be drawn in one chart. The
+table `completions` has the local completions of the first round and of every tenth.
+
+| name | meaning |
+|---|---|
+"""
+
+
 def sections() -> Iterator[str]:
     """The page, part by part."""
     yield HEAD
@@ -46,6 +58,14 @@ def sections() -> Iterator[str]:
         yield f"## {name}\n"
         yield from commands(name, group)
     yield CONFIGURATION + "".join(f"| {' | '.join(row)} |\n" for row in keys())
+
+    yield CURVES_HEAD + "".join(f"| `{name}` | {meaning} |\n" for name, meaning in curves().items())
+
+
+def curves() -> dict[str, str]:
+    """The meaning of each curve."""
+    rounds = {name: curve.meaning for name, curve in CURVES.items()}
+    return rounds | {REWARD_STD: "standard deviation of the rewards of all local completions"} | EVALUATION
 
 
 def keys() -> Iterator[tuple[str, ...]]:

@@ -2,14 +2,18 @@
 
 import json
 import os
+import pty
+import signal
 import sqlite3
 import stat
+import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from processes import PATIENCE, RunningProcess, sapo_node, write_swarm
+from processes import ENVIRONMENT, PATIENCE, RunningProcess, sapo_node, write_swarm
 from sapo_node.app.state import SCHEMA, locked, state_folder
 from sapo_node.cli.main import main
 from sapo_node.observability.metrics import METRICS
@@ -152,7 +156,7 @@ def played(tmp_path_factory):
     """It ran under a umask that keeps nothing from anybody."""
     folder = tmp_path_factory.mktemp("played")
     swarm = write_swarm(folder / "here.toml")
-    with RunningProcess(folder / "a", "--swarm", swarm, "--rounds", 3, umask=0) as node:
+    with RunningProcess(folder / "a", "--swarm", swarm, "--rounds", 3, "--log-to", "jsonl", umask=0) as node:
         node.until_event("stopped")
         return Life(folder / "a", swarm, node.events, node.process.wait(PATIENCE))
 
@@ -222,6 +226,38 @@ def test_start_plays_the_rounds_asked_for_and_tells_of_them(played):
     assert all(line["learning_rate"] > 0 for line in lines)
     trained = json.loads(sapo_node("eval", *where, "--prompts", 2, "--samples", 3, "--json").stdout)
     assert (trained["step"], trained["samples"]) == (3, 3)
+
+
+def test_chat_answers_each_line_and_says_whom_it_asks(played):
+    done = sapo_node("chat", *played.where, input="What is 2 + 2?\n\nWhat is 3 + 3?\n")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == "seed after 3 rounds; Ctrl-D ends\n"
+    assert len(done.stdout.splitlines()) == 2
+    assert done.stdout.count("<answer>") > 0
+
+
+def test_ctrl_c_ends_a_chat_at_its_prompt(played):
+    terminal, theirs = pty.openpty()
+    command = [sys.executable, "-m", "sapo_node", "chat", "--base", *map(str, played.where)]
+    with subprocess.Popen(
+        command, stdin=theirs, stdout=theirs, stderr=theirs, env=ENVIRONMENT, start_new_session=True
+    ) as process:
+        shown = b""
+        while not shown.endswith(b"> "):
+            shown += os.read(terminal, 1024)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(PATIENCE) == 0
+    assert b"seed before any training" in shown
+    os.close(terminal)
+    os.close(theirs)
+
+
+def test_the_curves_hold_every_round_also_the_last(played):
+    [file] = (played.folder / "state").rglob("curves.jsonl")
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    assert [(each["step"], "eval_reward" in each) for each in lines] == [(0, True), (1, False), (2, False), (3, False)]
+    rounds = [event for event in played.events if event["event"] == "round"]
+    assert [each["reward"] for each in lines[1:]] == [each["reward"] for each in rounds]
 
 
 def test_export_and_eval_need_no_option_for_the_model_and_the_card_names_swarm_and_rounds(played, tmp_path):

@@ -15,6 +15,7 @@ import platformdirs
 from sapo_node.app.environment import FILE_VARIABLE, settings_of
 from sapo_node.groups.messages import FILTERS, Auto, Dtype, ExternalObjective, is_hub_name
 from sapo_node.groups.prompt import MAX_EXAMPLES
+from sapo_node.observability.curves.request import LIBRARIES
 from sapo_node.sampling.mix import AUTO, MAX_EXTERNAL
 from sapo_node.sampling.weights import Selection
 from sapo_protocol import LocalError, limits, public_key_of
@@ -137,6 +138,11 @@ class Config:
         "HOST:PORT at which the node serves its page; port 0 takes a free port, `off` serves no page. Beyond loopback "
         "the page asks for a token. The address that the node prints contains the token.",
     )
+    log_to: tuple[str, ...] = _key(
+        (),
+        f"Where the curves go: some of {', '.join(LIBRARIES)}. jsonl and tensorboard write below the state folder, in "
+        "`curves`.",
+    )
     checkpoint_every: int = _key(
         10, "Rounds between checkpoints. After a crash the node replays the rounds since the last one."
     )
@@ -175,17 +181,21 @@ class Config:
         for name, allowed in choices.items():
             if getattr(self, name) not in allowed:
                 raise LocalError(f"{name} is {getattr(self, name)!r}; give one of {', '.join(allowed)}")
-        for peer in (*self.trusted, *self.banned):
-            public_key_of(peer)
-        if both := set(self.trusted) & set(self.banned):
-            raise LocalError(f"trusted and banned both hold {min(both)}; take it out of one")
-        for name in self.filters:
-            if name not in FILTERS:
-                raise LocalError(f"filters holds {name!r}; give some of {', '.join(FILTERS)}")
+        self._require_peers()
+        for name, known in {"filters": FILTERS, "log_to": tuple(LIBRARIES)}.items():
+            for each in getattr(self, name):
+                if each not in known:
+                    raise LocalError(f"{name} holds {each!r}; give some of {', '.join(known)}")
         if self.fed and self.train:
             raise LocalError("feed gives the training to your own trainer; give --no-train, too (train = false)")
         if self.learning_rate != AUTO and not 0 < self.learning_rate <= 1:
             raise LocalError(f"learning_rate is {self.learning_rate}; give a number above 0 and at most 1")
+
+    def _require_peers(self) -> None:
+        for peer in (*self.trusted, *self.banned):
+            public_key_of(peer)
+        if both := set(self.trusted) & set(self.banned):
+            raise LocalError(f"trusted and banned both hold {min(both)}; take it out of one")
 
     @property
     def fed(self) -> bool:

@@ -3,7 +3,7 @@
 import random
 import signal
 from contextlib import AbstractAsyncContextManager, ExitStack, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
@@ -12,7 +12,8 @@ from urllib.parse import urlsplit
 import trio
 
 from sapo_node.app.config import Config
-from sapo_node.app.events import Observer, PageServed, Phased, Played, Refreshed, Shared, Started, Stopped
+from sapo_node.app.curves import start_curves
+from sapo_node.app.events import Observer, PageServed, Stopped
 from sapo_node.app.exchange import (
     broadcast_evidence,
     disconnect_banned,
@@ -26,16 +27,17 @@ from sapo_node.app.learner_options import learner_options
 from sapo_node.app.network_settings import network_settings
 from sapo_node.app.node import Node, build_node
 from sapo_node.app.recipe import recipe_of
+from sapo_node.app.reports import Reports
 from sapo_node.app.run import run_node
 from sapo_node.app.session import Session
 from sapo_node.app.state import SCHEMA, locked, state_folder
 from sapo_node.app.trained_model import remember
-from sapo_node.groups.types import ContributionReport
 from sapo_node.learner.client import Learner
 from sapo_node.net.anchors import Anchors
 from sapo_node.net.interface import NetworkNotice, PeerConnected, PeerGone
 from sapo_node.net.libp2p import Libp2pNetwork
 from sapo_node.net.settings import NetworkSettings
+from sapo_node.observability.curves.request import require_installed
 from sapo_node.observability.dashboard import Dashboard, parse_place
 from sapo_node.observability.dashboard.facts import Facts
 from sapo_node.observability.journal import Journal
@@ -46,7 +48,6 @@ from sapo_node.storage.database import Database
 from sapo_node.storage.keys import Identity
 from sapo_node.storage.location import StateLocation
 from sapo_node.training.rollout import Answerer
-from sapo_node.training.round import Phase, RoundReport
 from sapo_node.verification.compatibility import require_catalogue
 from sapo_node.verification.examples import build_examples
 from sapo_node.verification.sandbox import Sandbox
@@ -54,47 +55,8 @@ from sapo_protocol import LocalError, load_manifest
 
 _KEY, _SANDBOX, _MODEL, _NETWORK = "key", "sandbox", "model", "network"
 """What must be ready before the node has started, as the page shows it."""
-_REFRESH_INTERVAL = 3.0
-"""Seconds between two updates of the session facts."""
 _RESEND_DELAY = 3.0
 """Seconds between the first connection and sending recent envelopes again: the gossip mesh forms in this time."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Reports:
-    """Reports what the node does to the observer and to the page."""
-
-    node: Node
-    network: Libp2pNetwork
-    database: Database
-    session: Session
-    facts: Facts
-    observer: Observer
-
-    def started(self) -> None:
-        self.session.describe(self.node, self.network)
-        self.observer(Started(self.session.view(self.database)))
-
-    def phase(self, phase: Phase | None) -> None:
-        self.facts.phase(phase)
-        self.observer(Phased(phase))
-
-    def played(self, report: RoundReport) -> None:
-        self.session.describe(self.node, self.network)
-        view = self.session.view(self.database)
-        self.facts.played(report.step, view)
-        self.observer(Played(report, view))
-
-    def contributed(self, report: ContributionReport) -> None:
-        self.session.describe(self.node, self.network)
-        self.observer(Shared(report, self.session.view(self.database)))
-
-    async def refresh(self) -> None:
-        """Update the facts of the session periodically: a node that does not train plays no rounds to update them."""
-        while True:
-            await trio.sleep(_REFRESH_INTERVAL)
-            self.session.describe(self.node, self.network)
-            self.observer(Refreshed(partial(self.session.view, self.database)))
 
 
 class RunningNode:
@@ -163,6 +125,7 @@ class RunningNode:
         anchors = Anchors(database)
         settings = network_settings(self._config, self._swarm.manifest, self._swarm.identity, anchors.addresses)
         settings.require_usable()
+        require_installed(self._config.log_to)
         facts = Facts(database, [_KEY, _SANDBOX, *([_MODEL] if self._config.train else []), _NETWORK])
         facts.ready(_KEY)
         if page := parse_place(self._config.dashboard):
@@ -184,6 +147,7 @@ class RunningNode:
             journal=Journal(database),
             on_fatal=self._stop_for,
         )
+        start_curves(nursery, node, self._folder, self._session.tell)
         nursery.start_soon(self._await_signals, node)
         network = self._network(node, settings)
         await nursery.start(network.run)
@@ -191,7 +155,7 @@ class RunningNode:
         self._tell_of_start(node, learner)
         if remote:
             await serve_feed(nursery, node, remote, self._folder, self._session.tell)
-        reports = _Reports(node, network, database, self._session, facts, self._observer)
+        reports = Reports(node, network, database, self._session, facts, self._observer)
         reports.started()
         nursery.start_soon(reports.refresh)
         nursery.start_soon(self._resend, node, network)

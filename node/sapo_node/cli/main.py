@@ -23,6 +23,7 @@ _MODULES = {
     "probe": "probing",
     "eval": "measuring",
     "export": "measuring",
+    "chat": "chatting",
     "backup": "keeping",
     "restore": "keeping",
     "config": "looking",

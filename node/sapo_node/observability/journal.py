@@ -169,6 +169,10 @@ class Journal:
         """The groups of a peer, newest first."""
         return self._entries("WHERE peer = ? ORDER BY number DESC", peer)
 
+    def local_round(self, epoch: int, counter: int) -> list[Entry]:
+        """The groups of one round of this node, by k."""
+        return self._entries("WHERE peer = '' AND epoch = ? AND counter = ? ORDER BY k", epoch, counter)
+
     def of_envelope(self, envelope_id: str) -> list[Entry]:
         """The groups of an envelope whose id begins so, by k."""
         return self._entries("WHERE envelope_id LIKE ? || '%' ORDER BY epoch, counter, k", envelope_id)

@@ -14,6 +14,7 @@ from sapo_node.cli.commands.numbers import NumberOrAuto, WholeOrAuto
 from sapo_node.cli.commands.options import as_json, configured, fetch_model, networked, own_identity
 from sapo_node.cli.demo import Plan, run_demo
 from sapo_node.cli.live_view import LiveView, print_json_line
+from sapo_node.observability.curves.request import LIBRARIES
 
 
 @click.command()
@@ -45,6 +46,9 @@ from sapo_node.cli.live_view import LiveView, print_json_line
 )
 @click.option(
     "--dashboard", metavar="HOST:PORT", help="Serve the page there; `off` serves none.  [default: 127.0.0.1:0]"
+)
+@click.option(
+    "--log-to", multiple=True, type=click.Choice(list(LIBRARIES)), help="Write the curves there, too. Repeatable."
 )
 @click.option("--rounds", type=click.IntRange(1), help="Stop after this many rounds.")
 @click.option("--no-sandbox", is_flag=True, default=None, help="Score peers' text even if there is no sandbox.")

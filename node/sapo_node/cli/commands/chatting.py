@@ -1,0 +1,72 @@
+"""Talk to the policy of a node: `chat`."""
+
+import sys
+from contextlib import closing
+from functools import partial
+from typing import Any
+
+import click
+import trio
+
+from sapo_node.app.config import Config
+from sapo_node.app.state import read_database
+from sapo_node.app.trained_model import of_checkpoints
+from sapo_node.cli.chat import Talk, lines_of, talk_to
+from sapo_node.cli.commands.model_options import asked_model, trained_model
+from sapo_node.cli.commands.options import configured, fetch_model, folder_of, stderr, tell
+from sapo_node.groups.messages import Ready, Sampled
+from sapo_protocol import LocalError, load_manifest
+
+
+@click.command()
+@configured
+@trained_model
+@asked_model
+@click.option("--base", is_flag=True, help="Talk to the model before any training.")
+@click.option(
+    "--temperature", type=click.FloatRange(0, 2, min_open=True), default=1.0, show_default=True, help="Of sampling."
+)
+def chat(config: Config, *, base: bool, temperature: float, **options: Any) -> None:
+    """Talk to the policy of a node, one line at a time, until Ctrl-D or Ctrl-C. The node may be running.
+
+    The node remembers which model it trains, so no option for the model is needed. The policy is that of the averaged
+    weights of the newest checkpoint, and gets the same system prompt as in training. It reads as many earlier turns
+    before a prompt as it reads worked examples in training: the model in the package reads none.
+
+    \b
+    sapo-node chat
+    sapo-node chat --base                   the same model before any training
+    echo "What is 6 + 7?" | sapo-node chat --temperature 0.1
+    """  # noqa: D301 - click reads the backspace
+    manifest = load_manifest(config.swarm)
+    folder = None if base else folder_of(config)
+    if folder:
+        with closing(read_database(folder)) as database:
+            config = of_checkpoints(config, database, options)
+    else:
+        config = config.overridden(options)
+    fetch_model(config)
+    talk = Talk(_begin, _ask, _answer, tell)
+    try:
+        trio.run(partial(talk_to, config, manifest, folder, talk, temperature=temperature))
+    except* KeyboardInterrupt:
+        click.echo()
+
+
+def _begin(ready: Ready) -> None:
+    trained = f"after {ready.step:,} rounds" if ready.step else "before any training"
+    stderr.print(f"{ready.model} {trained}; Ctrl-D ends", markup=False, highlight=False, soft_wrap=True)
+
+
+def _ask() -> str | None:
+    """Return a line of the standard input, or None at its end. The prompt appears on a terminal only."""
+    try:
+        return input("> " if sys.stdin.isatty() else "")
+    except EOFError:
+        return None
+    except UnicodeDecodeError as error:
+        raise LocalError("the input is not text in UTF-8") from error
+
+
+def _answer(sampled: Sampled) -> None:
+    click.echo(lines_of(sampled))
