@@ -132,6 +132,11 @@ class Config:
         "HOST:PORT at which the node serves its page; port 0 takes a free port, `off` serves no page. Beyond loopback "
         "the page asks for a token. The address that the node prints contains the token.",
     )
+    archive: int = _key(
+        0,
+        "MiB of verified rollouts of peers that the node keeps, with what their issuers signed, for "
+        "`sapo-node rollouts export`. The oldest make room. 0 keeps none.",
+    )
     checkpoint_every: int = _key(
         10, "Rounds between checkpoints. After a crash the node replays the rounds since the last one."
     )
@@ -155,6 +160,7 @@ class Config:
             "max_tokens": (1, 65_536),
             "checkpoint_every": (1, 100_000),
             "eval_every": (0, 100_000),
+            "archive": (0, 65_536),
         }
         for name, (low, high) in bounds.items():
             if getattr(self, name) == AUTO and name in _NUMBER_OR_AUTO:

@@ -11,6 +11,7 @@ from pathlib import Path
 from sapo_node.ingest import pending, seen
 from sapo_node.net import anchors
 from sapo_node.observability import history, journal
+from sapo_node.rollouts import archive
 from sapo_node.sampling import buffer, memory
 from sapo_node.storage import counters
 from sapo_node.storage.database import Database
@@ -28,6 +29,7 @@ SCHEMA = (
     batch_log.SCHEMA,
     accounts.SCHEMA,
     anchors.SCHEMA,
+    archive.SCHEMA,
     journal.SCHEMA,
 )
 

@@ -23,6 +23,7 @@ _MODULES = {
     "export": "measuring",
     "backup": "keeping",
     "restore": "keeping",
+    "rollouts": "rollouts",
     "config": "looking",
     "verify": "wire",
     "manifest": "wire",

@@ -46,6 +46,7 @@ from sapo_node.cli.live_view import LiveView, print_json_line
 @click.option(
     "--dashboard", metavar="HOST:PORT", help="Serve the page there; `off` serves none.  [default: 127.0.0.1:0]"
 )
+@click.option("--archive", type=int, metavar="MIB", help="Keep verified rollouts for `rollouts export`.  [default: 0]")
 @click.option("--rounds", type=click.IntRange(1), help="Stop after this many rounds.")
 @click.option("--no-sandbox", is_flag=True, default=None, help="Score peers' text even if there is no sandbox.")
 @as_json
