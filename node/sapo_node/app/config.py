@@ -143,6 +143,11 @@ class Config:
         f"Where the curves go: some of {', '.join(LIBRARIES)}. jsonl and tensorboard write below the state folder, in "
         "`curves`.",
     )
+    archive: int = _key(
+        0,
+        "MiB of verified rollouts of peers that the node keeps, with what their issuers signed, for "
+        "`sapo-node rollouts export`. The oldest make room. 0 keeps none.",
+    )
     checkpoint_every: int = _key(
         10, "Rounds between checkpoints. After a crash the node replays the rounds since the last one."
     )
@@ -166,6 +171,7 @@ class Config:
             "max_tokens": (1, 65_536),
             "checkpoint_every": (1, 100_000),
             "eval_every": (0, 100_000),
+            "archive": (0, 65_536),
         }
         for name, (low, high) in bounds.items():
             if getattr(self, name) == AUTO and name in _NUMBER_OR_AUTO:

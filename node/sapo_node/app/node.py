@@ -9,7 +9,7 @@ The same parts run over libp2p with a learner and a sandbox, or over an in-memor
 `run` plays its rounds; `exchange` holds what it does with its peers meanwhile.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
@@ -19,6 +19,7 @@ from sapo_node.app.config import Config
 from sapo_node.app.epochs import Epochs
 from sapo_node.app.tally import Tally
 from sapo_node.groups.prompt import NO_EXAMPLES, Examples
+from sapo_node.groups.types import VerifiedGroup
 from sapo_node.ingest.pending import PendingQueue
 from sapo_node.ingest.shards import ShardSubscriptions
 from sapo_node.ingest.store import MessageStore
@@ -27,6 +28,7 @@ from sapo_node.ingest.validator import Ingest
 from sapo_node.net.interface import Channel, Requests
 from sapo_node.observability.history import History
 from sapo_node.observability.journal import Journal
+from sapo_node.rollouts.archive import Archive
 from sapo_node.sampling.buffer import Pool
 from sapo_node.storage.context import SwarmContext
 from sapo_node.storage.counters import Counters
@@ -37,8 +39,8 @@ from sapo_node.trust.defences import DEFENDED, Defences
 from sapo_node.trust.equivocation import EquivocationHandler
 from sapo_node.trust.ledger import Ledger
 from sapo_node.verification.scheduler import VerificationScheduler
-from sapo_node.verification.verifier import Scorer, Verifier
-from sapo_protocol import LocalError, Manifest, evidence_topic, open_message, pull_protocol, rollouts_topics
+from sapo_node.verification.verifier import OnVerified, Scorer, Unusable, Verifier
+from sapo_protocol import LocalError, Manifest, Rollout, evidence_topic, open_message, pull_protocol, rollouts_topics
 from sapo_protocol.limits import MAX_EVIDENCE_BYTES
 
 
@@ -115,16 +117,15 @@ def build_node(
     contributor: Answerer | None = None,
     examples: Examples = NO_EXAMPLES,
     journal: Journal | None = None,
+    archive: Archive | None = None,
     on_fatal: Callable[[LocalError], None],
     defences: Defences = DEFENDED,
 ) -> Node:
     """Make the parts of a node. `counters` are in the same database. An error that must stop it goes to `on_fatal`."""
     ledger = _ledger(config, swarm, database, counters, defences)
     equivocation_handler = EquivocationHandler(ledger, defences=defences)
-    pending_queue = PendingQueue(database, swarm.manifest, rng=swarm.rng, defences=defences)
-    pool = Pool(database, defences=defences)
+    pending_queue, pool = _waiting(config, swarm, database, defences)
     message_store = _own_messages(counters, swarm.manifest)
-    _forget(config.banned, pending_queue, pool)
     ingest = Ingest(
         swarm,
         database=database,
@@ -137,7 +138,7 @@ def build_node(
         on_refused=journal.refused if journal else None,
         defences=defences,
     )
-    verifier = _verifier(swarm, scorer, ledger, journal, defences=defences)
+    verifier = Verifier(swarm, scorer, ledger, on_verified=_records(journal, archive), defences=defences)
     history = History(database)
     tally = Tally(database, history=history, ingest=ingest, verifier=verifier, journal=journal)
     return Node(
@@ -166,18 +167,25 @@ def build_node(
     )
 
 
-def _verifier(
-    swarm: SwarmContext, scorer: Scorer, ledger: Ledger, journal: Journal | None, *, defences: Defences
-) -> Verifier:
-    on_verified = journal.verified_or_unusable if journal else None
-    return Verifier(swarm, scorer, ledger, on_verified=on_verified, defences=defences)
+def _records(journal: Journal | None, archive: Archive | None) -> OnVerified:
+    """What is called with each verified group: everything that keeps a record of it."""
+    kept = [each.verified_or_unusable for each in (journal, archive) if each]
+
+    def record(rollout: Rollout, k: int, finding: VerifiedGroup | Unusable) -> None:
+        for keep in kept:
+            keep(rollout, k, finding)
+
+    return record
 
 
-def _forget(banned: Iterable[str], pending_queue: PendingQueue, pool: Pool) -> None:
-    """Drop what waits of peers that the operator has banned since the last start."""
-    for peer in banned:
+def _waiting(config: Config, swarm: SwarmContext, database: Database, defences: Defences) -> tuple[PendingQueue, Pool]:
+    """What waits of peers, without those that the operator has banned since the last start."""
+    pending_queue = PendingQueue(database, swarm.manifest, rng=swarm.rng, defences=defences)
+    pool = Pool(database, defences=defences)
+    for peer in config.banned:
         pending_queue.forget(peer)
         pool.forget(peer)
+    return pending_queue, pool
 
 
 def _ledger(config: Config, swarm: SwarmContext, database: Database, counters: Counters, defences: Defences) -> Ledger:

@@ -42,6 +42,7 @@ from sapo_node.observability.dashboard import Dashboard, parse_place
 from sapo_node.observability.dashboard.facts import Facts
 from sapo_node.observability.journal import Journal
 from sapo_node.processes.clock import SystemClock
+from sapo_node.rollouts.archive import Archive
 from sapo_node.storage.context import SwarmContext
 from sapo_node.storage.counters import Counters
 from sapo_node.storage.database import Database
@@ -145,6 +146,7 @@ class RunningNode:
             contributor=contributor,
             examples=await build_examples(self._swarm.manifest, sandbox, recipe_of(self._config).examples),
             journal=Journal(database),
+            archive=Archive(database, self._config.archive * 2**20) if self._config.archive else None,
             on_fatal=self._stop_for,
         )
         start_curves(nursery, node, self._folder, self._session.tell)

@@ -12,6 +12,7 @@ from sapo_node.app import trained_model
 from sapo_node.ingest import pending, seen
 from sapo_node.net import anchors
 from sapo_node.observability import history, journal
+from sapo_node.rollouts import archive
 from sapo_node.sampling import buffer, memory
 from sapo_node.storage import counters
 from sapo_node.storage.database import Database
@@ -29,6 +30,7 @@ SCHEMA = (
     batch_log.SCHEMA,
     accounts.SCHEMA,
     anchors.SCHEMA,
+    archive.SCHEMA,
     journal.SCHEMA,
     trained_model.SCHEMA,
 )

@@ -26,6 +26,7 @@ _MODULES = {
     "chat": "chatting",
     "backup": "keeping",
     "restore": "keeping",
+    "rollouts": "rollouts",
     "config": "looking",
     "completion": "completing",
     "verify": "wire",

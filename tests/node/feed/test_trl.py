@@ -1,5 +1,6 @@
-"""TRL's GRPOTrainer is a member of a swarm through the example: the seed policy, real steps, and a real feed."""
+"""TRL's GRPOTrainer, and the loop on the page, are members of a swarm: the seed policy, real steps, and a real feed."""
 
+import re
 import sys
 from functools import partial
 from pathlib import Path
@@ -73,3 +74,14 @@ async def test_trl_trains_on_verified_groups_and_goes_on_from_its_checkpoint(exa
         await in_thread(play, settings(max_steps=2))
         assert trained_per_peer(node.database)[LOCAL][0] <= 2
         assert newest(settings().output_dir)[0] == 2
+
+
+async def test_the_loop_on_the_page_trains_on_verified_groups(tmp_path, manifest, monkeypatch):
+    page = (ROOT / "docs/your-trainer.md").read_text()
+    [program] = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    node = FedNode(tmp_path, manifest, local=1, external=1, filters=(), max_tokens=MAX_TOKENS)
+    monkeypatch.setattr(sys, "argv", ["trainer", str(POLICY_DIR), str(node.file), "1"])
+    async with node.running():
+        node.offer(0)
+        await in_thread(exec, program, {})
+        assert trained_per_peer(node.database)["peer"][0] == 1

@@ -50,6 +50,7 @@ from sapo_node.observability.curves.request import LIBRARIES
 @click.option(
     "--log-to", multiple=True, type=click.Choice(list(LIBRARIES)), help="Write the curves there, too. Repeatable."
 )
+@click.option("--archive", type=int, metavar="MIB", help="Keep verified rollouts for `rollouts export`.  [default: 0]")
 @click.option("--rounds", type=click.IntRange(1), help="Stop after this many rounds.")
 @click.option("--no-sandbox", is_flag=True, default=None, help="Score peers' text even if there is no sandbox.")
 @as_json

@@ -1,0 +1,75 @@
+"""Rollouts of peers as a data set: `rollouts export`, `rollouts verify`."""
+
+import json
+import sys
+from functools import partial
+from pathlib import Path
+
+import click
+import trio
+
+from sapo_node.app.config import Config
+from sapo_node.cli.commands.options import as_json, configured, database_of
+from sapo_node.rollouts.export import export as export_groups
+from sapo_node.rollouts.table import SWARM
+from sapo_node.rollouts.verify import Verification
+from sapo_node.rollouts.verify import verify as verify_groups
+from sapo_node.verification.sandbox import Sandbox
+from sapo_protocol import Manifest, load_manifest
+
+
+@click.group()
+def rollouts() -> None:
+    """Export verified rollouts of peers as a data set, and verify such a data set again.
+
+    A node keeps rollouts for this if it is started with --archive. Parquet needs the extra `data`.
+
+    \b
+    sapo-node start --archive 1024
+    sapo-node rollouts export my-rollouts
+    sapo-node rollouts verify my-rollouts
+    """  # noqa: D301 - click reads the backspace
+
+
+@rollouts.command()
+@configured
+@click.argument("folder", type=click.Path(path_type=Path))
+@as_json
+def export(config: Config, *, folder: Path, json_output: bool) -> None:
+    """Write the kept rollouts into the new folder FOLDER. The node may be running.
+
+    FOLDER then holds `rollouts.parquet` with one row for each group, the manifest of the swarm, and a card. The texts
+    were written by peers, and nobody has read them.
+    """
+    groups = export_groups(database_of(config), load_manifest(config.swarm), folder)
+    click.echo(json.dumps({"groups": groups}) if json_output else f"wrote {groups:,} groups to {folder}")
+
+
+@rollouts.command()
+@click.argument("folder", type=click.Path(path_type=Path))
+@click.option("--swarm", help="The swarm that the rollouts must be of.  [default: the manifest in FOLDER]")
+@as_json
+def verify(folder: Path, *, swarm: str | None, json_output: bool) -> None:
+    """Verify each group in FOLDER offline: its signature, its task and its rewards.
+
+    The exit code is 0 if every group holds, else 1. Give --swarm if you do not trust the manifest in FOLDER.
+    """
+    manifest = load_manifest(swarm or str(folder / SWARM))
+    found = trio.run(partial(_verify, folder, manifest))
+    if json_output:
+        facts = {"groups": found.groups, "failures": dict(found.failures), "network_id": manifest.network_id.hex()}
+        click.echo(json.dumps(facts))
+    else:
+        click.echo(f"{found.groups - found.failures.total():,} of {found.groups:,} groups hold, in {manifest.name}")
+        for reason, count in found.failures.most_common():
+            click.echo(f"  {count:,}: {reason}")
+    sys.exit(0 if found.holds else 1)
+
+
+async def _verify(folder: Path, manifest: Manifest) -> Verification:
+    async with trio.open_nursery() as nursery:
+        sandbox = Sandbox()
+        await nursery.start(sandbox.run)
+        found = await verify_groups(folder, manifest, sandbox)
+        nursery.cancel_scope.cancel()
+    return found

@@ -1,0 +1,104 @@
+"""Writes the archive of a node as a data set: Parquet, the manifest of the swarm, and a card that says what it is."""
+
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from sapo_node.rollouts.archive import ArchivedGroup, archived
+from sapo_node.rollouts.table import BATCH_ROWS, CARD, GROUPS, SWARM, require_pyarrow, schema
+from sapo_node.storage.database import Database
+from sapo_protocol import LocalError, Manifest, decode_body, render_manifest
+
+_CARD = """---
+configs:
+- config_name: default
+  data_files: {file}
+---
+
+# Rollouts of the swarm {name}
+
+{groups:,} groups of completions by {issuers:,} issuers, epochs {first} to {last}, network {network}.
+
+**The completions were written by unknown peers.** Nobody has read them. They may hold anything: false statements,
+instructions to a reader or to a model, personal data. Do not execute them, and do not show them as your own.
+
+The exporting node verified each group: the signature of its issuer holds, the task is the one that the swarm assigned
+to the issuer, and the levels are what the node's own scorer found. Groups whose completions are all correct or all
+incorrect are not in here. `model` is what the issuer says of itself; nobody has verified it.
+
+| column | what it holds |
+|---|---|
+| `prompt` | the task, as the node rebuilt it |
+| `completions`, `finishes` | the texts, and whether each stopped by itself or was cut |
+| `levels` | of each completion, 1 where it is correct and 0 where it is not |
+| `dataset` | the kind of task |
+| `issuer`, `epoch`, `counter`, `k` | the key that signed the round, and the place of the group |
+| `model` | the issuer's label of its model; not verified |
+| `envelope`, `body` | the signed bytes: the envelope of the round, and the body of this group |
+
+Verify all of it again, offline: `sapo-node rollouts verify FOLDER`. The file {swarm} is the manifest of the swarm.
+"""
+
+
+def export(database: Database, manifest: Manifest, folder: Path) -> int:
+    """Write the data set into a new folder. Returns the number of groups.
+
+    Raises LocalError if the folder cannot be made, or if there is nothing to export.
+    """
+    arrow = require_pyarrow()
+    groups = archived(database)
+    first = next(groups, None)
+    if first is None:
+        raise LocalError("the node has kept no rollouts of peers; start it with --archive MIB, and wait until it has")
+    try:
+        folder.mkdir(parents=True)
+    except OSError as error:
+        raise LocalError(f"cannot make the folder {folder}: {error.strerror}; name one that is not there") from error
+    issuers, epochs, count = set[str](), [first.epoch, first.epoch], 0
+    shape = schema(arrow)
+    with arrow.parquet.ParquetWriter(folder / GROUPS, shape, compression="zstd") as writer:
+        for batch in _batches(first, groups):
+            writer.write_table(arrow.Table.from_pylist([_row(each, manifest) for each in batch], shape))
+            issuers |= {each.peer for each in batch}
+            epochs = [min(epochs[0], *(each.epoch for each in batch)), max(epochs[1], *(each.epoch for each in batch))]
+            count += len(batch)
+    (folder / SWARM).write_text(render_manifest(manifest))
+    (folder / CARD).write_text(
+        _CARD.format(
+            file=GROUPS,
+            swarm=SWARM,
+            name=manifest.name,
+            network=manifest.network_id.hex(),
+            groups=count,
+            issuers=len(issuers),
+            first=epochs[0],
+            last=epochs[1],
+        )
+    )
+    return count
+
+
+def _batches(first: ArchivedGroup, rest: Iterator[ArchivedGroup]) -> Iterator[list[ArchivedGroup]]:
+    batch = [first, *islice(rest, BATCH_ROWS - 1)]
+    while batch:
+        yield batch
+        batch = list(islice(rest, BATCH_ROWS))
+
+
+def _row(group: ArchivedGroup, manifest: Manifest) -> dict[str, Any]:
+    body = decode_body(group.body, manifest)
+    return {
+        "prompt": group.prompt,
+        "completions": [each.text for each in body.completions],
+        "levels": [float(each) for each in group.rewards],
+        "finishes": [each.finish.value for each in body.completions],
+        "dataset": group.dataset,
+        "issuer": group.peer,
+        "epoch": group.epoch,
+        "counter": group.counter,
+        "k": group.k,
+        "model": body.model,
+        "envelope": group.envelope,
+        "body": group.body,
+    }

@@ -1,0 +1,111 @@
+"""Verifies an export again, offline: every signature, every task, every reward, and that the columns say the same.
+
+The files are foreign. What is in them is compared with what the issuers signed, and never believed.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sapo_node.rollouts.table import BATCH_ROWS, GROUPS, require_pyarrow, schema
+from sapo_node.verification.verifier import Scorer, compare, request_for
+from sapo_protocol import (
+    Layer,
+    LocalError,
+    Manifest,
+    RemoteError,
+    Rollout,
+    decode_body,
+    decode_header,
+    match_bodies,
+    open_envelope,
+    parse_envelope,
+    peer_id,
+)
+from sapo_protocol.files import open_regular
+
+
+@dataclass(slots=True)
+class Verification:
+    """What was found."""
+
+    groups: int = 0
+    failures: Counter[str] = field(default_factory=Counter)
+    """Groups that do not hold, by the first check that failed."""
+
+    @property
+    def holds(self) -> bool:
+        """Whether there are groups, and every one of them holds."""
+        return self.groups > 0 and not self.failures
+
+
+async def verify(folder: Path, manifest: Manifest, scorer: Scorer) -> Verification:
+    """Verify each group of an export. Raises LocalError if the file cannot be read."""
+    found = Verification()
+    seen: set[tuple[str, int, int, int]] = set()
+    for row in _rows(folder / GROUPS):
+        found.groups += 1
+        reason = await _reason(row, manifest, scorer)
+        place = (row["issuer"], row["epoch"], row["counter"], row["k"])
+        if not reason and place in seen:
+            reason = "the group is there twice"
+        if reason:
+            found.failures[reason] += 1
+        else:
+            seen.add(place)
+    return found
+
+
+def _rows(file: Path) -> Iterator[dict[str, Any]]:
+    arrow = require_pyarrow()
+    try:
+        with open_regular(file, "export") as opened:
+            parquet = arrow.parquet.ParquetFile(opened)
+            if not parquet.schema_arrow.equals(schema(arrow)):
+                raise LocalError(f"{file} has other columns than an export of sapo-node")
+            for batch in parquet.iter_batches(batch_size=BATCH_ROWS):
+                yield from batch.to_pylist()
+    except (arrow.ArrowException, OSError, UnicodeDecodeError) as error:
+        raise LocalError(f"{file} is no Parquet file, or is damaged: give the folder of an export") from error
+
+
+async def _reason(row: dict[str, Any], manifest: Manifest, scorer: Scorer) -> str:
+    """Why a group does not hold; empty if it does. Each is scored by itself: one must not fail another."""
+    if any(value is None for value in row.values()):
+        return "a column is empty"
+    try:
+        rollout = _rollout(row, manifest)
+        body = decode_body(row["body"], manifest)
+    except RemoteError as error:
+        return str(error)
+    header, k = rollout.header, row["k"]
+    (scored,) = await scorer.score([request := request_for(manifest, rollout, k, body)])
+    if reason := compare(header.groups[k], scored):
+        return reason
+    assert scored is not None  # else `compare` has given a reason
+    signed = {
+        "prompt": scored.prompt,
+        "completions": [each.text for each in body.completions],
+        "levels": [float(each) for each in scored.rewards],
+        "finishes": [each.finish.value for each in body.completions],
+        "dataset": request.dataset,
+        "issuer": peer_id(rollout.opened.issuer),
+        "epoch": header.epoch,
+        "counter": header.counter,
+        "model": body.model,
+    }
+    differing = [name for name, value in signed.items() if row[name] != value]
+    return f"{differing[0]} differs from what was signed" if differing else ""
+
+
+def _rollout(row: dict[str, Any], manifest: Manifest) -> Rollout:
+    """The signed round with the body of this group. Raises RemoteError."""
+    opened = open_envelope(parse_envelope(row["envelope"], network_id=manifest.network_id))
+    header = decode_header(opened.payload, manifest)
+    bodies = tuple(row["body"] if k == row["k"] else None for k in range(len(header.groups)))
+    rollout = match_bodies(opened, header, bodies)
+    if row["k"] not in range(len(header.groups)):
+        raise RemoteError(Layer.HEADER, f"the round has no group {row['k']}")
+    return rollout

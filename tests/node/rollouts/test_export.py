@@ -1,0 +1,187 @@
+"""Rollouts as data: what a node kept is exported, and verified again from the files alone."""
+
+import json
+from dataclasses import replace
+
+import pytest
+import trio
+
+from context import context_of
+from rollouts import right_and_wrong, rollout
+from sapo_node.app.state import SCHEMA, state_folder
+from sapo_node.cli.main import main
+from sapo_node.rollouts.archive import Archive, archived
+from sapo_node.rollouts.export import export
+from sapo_node.rollouts.table import CARD, GROUPS, SWARM, schema
+from sapo_node.rollouts.verify import verify
+from sapo_node.storage.database import Database
+from sapo_node.storage.keys import create_key
+from sapo_node.trust.ledger import Ledger
+from sapo_node.verification.verifier import Verifier
+from sapo_protocol import LocalError, load_manifest, peer_id, render_manifest
+from swarm_parts import OpenScorer
+
+arrow = pytest.importorskip("pyarrow", reason="pyarrow is an extra")
+parquet = pytest.importorskip("pyarrow.parquet")
+
+
+@pytest.fixture
+def archive(database):
+    return Archive(database, 2**20)
+
+
+def keeper(author, manifest, rng, database, archive=None):
+    """Verifies a rollout of the author with two groups, as a node does, and keeps what holds."""
+    note = (archive or Archive(database, 2**20)).verified_or_unusable
+    verifier = Verifier(context_of(manifest, rng), OpenScorer(), Ledger(database, epoch=5), on_verified=note)
+
+    async def of(counter=0, right=3):
+        made = [right_and_wrong(author, k, counter=counter, right=right) for k in range(2)]
+        groups, bodies, _ = zip(*made, strict=True)
+        return await verifier.verify(rollout(author, groups, list(bodies), counter=counter))
+
+    return of
+
+
+@pytest.fixture
+def keep(author, manifest, rng, database, archive):
+    return keeper(author, manifest, rng, database, archive)
+
+
+@pytest.fixture
+def exported(keep, database, manifest, tmp_path):
+    async def of():
+        await keep()
+        export(database, manifest, tmp_path / "data")
+        return tmp_path / "data"
+
+    return of
+
+
+def rewrite(folder, change):
+    rows = parquet.read_table(folder / GROUPS).to_pylist()
+    change(rows)
+    parquet.write_table(arrow.Table.from_pylist(rows, schema(arrow)), folder / GROUPS)
+
+
+async def test_an_export_has_what_was_verified_and_holds_when_it_is_verified_again(exported, author):
+    folder = await exported()
+    first, second = parquet.read_table(folder / GROUPS).to_pylist()
+    assert (first["issuer"], first["epoch"], first["counter"]) == (peer_id(author.issuer), 5, 0)
+    assert (first["k"], second["k"]) == (0, 1)
+    assert first["levels"] == [1.0] * 3 + [0.0] * 5
+    assert first["completions"][-1] == "so <answer>no</answer>"
+    found = await verify(folder, load_manifest(str(folder / SWARM)), OpenScorer())
+    assert (found.groups, found.holds) == (2, True)
+
+
+async def test_the_card_says_who_wrote_the_texts(exported):
+    card = (await exported() / CARD).read_text()
+    assert "2 groups of completions by 1 issuers" in card
+    assert "written by unknown peers" in card
+
+
+async def test_the_data_set_library_reads_an_export(exported, tmp_path):
+    datasets = pytest.importorskip("datasets")
+    loaded = datasets.load_dataset(str(await exported()), cache_dir=str(tmp_path / "cache"), split="train")
+    assert loaded.num_rows == 2
+    assert loaded[0]["levels"] == [1.0] * 3 + [0.0] * 5
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "reason"),
+    [
+        ("levels", [1.0] * 8, "levels differs from what was signed"),
+        ("completions", ["mine"] * 8, "completions differs"),
+        ("prompt", "What is 1 + 1?", "prompt differs"),
+        ("issuer", "somebody", "issuer differs"),
+        ("model", "gpt", "model differs"),
+        ("counter", 1, "counter differs"),
+        ("dataset", "sums", "dataset differs"),
+        ("finishes", ["length"] * 8, "finishes differs"),
+        ("k", 1, "body"),
+        ("k", 7, "no group 7"),
+        ("k", -1, "no group -1"),
+        ("body", b"\x00", "does not match the header"),
+        ("envelope", b"\x00", "envelope"),
+        ("envelope", None, "a column is empty"),
+    ],
+)
+async def test_a_row_that_was_changed_does_not_hold(exported, manifest, column, value, reason):
+    folder = await exported()
+    rewrite(folder, lambda rows: rows[0].update({column: value}))
+    found = await verify(folder, manifest, OpenScorer())
+    assert (found.groups, found.failures.total(), found.holds) == (2, 1, False)
+    assert reason in next(iter(found.failures))
+
+
+async def test_a_signature_for_another_swarm_does_not_hold(exported, manifest):
+    found = await verify(await exported(), replace(manifest, name="other"), OpenScorer())
+    assert found.failures.total() == 2
+    assert all("signature" in reason for reason in found.failures)
+
+
+async def test_a_group_that_is_there_twice_does_not_hold(exported, manifest):
+    folder = await exported()
+    rewrite(folder, lambda rows: rows.append(rows[0]))
+    assert (await verify(folder, manifest, OpenScorer())).failures == {"the group is there twice": 1}
+
+
+async def test_a_file_that_is_no_export_is_refused(exported, manifest, tmp_path):
+    folder = await exported()
+    with pytest.raises(LocalError, match="there is no export"):
+        await verify(tmp_path, manifest, OpenScorer())
+    parquet.write_table(arrow.table({"text": ["a"]}), folder / GROUPS)
+    with pytest.raises(LocalError, match="other columns"):
+        await verify(folder, manifest, OpenScorer())
+    (folder / GROUPS).write_bytes(b"PAR1" * 10)
+    with pytest.raises(LocalError, match="is no Parquet file"):
+        await verify(folder, manifest, OpenScorer())
+
+
+async def test_an_empty_export_does_not_count_as_verified(exported, manifest):
+    folder = await exported()
+    rewrite(folder, list.clear)
+    assert not (await verify(folder, manifest, OpenScorer())).holds
+
+
+async def test_what_was_not_verified_or_teaches_nothing_is_not_kept(keep, database):
+    await keep(right=8)
+    assert list(archived(database)) == []
+
+
+async def test_the_oldest_groups_make_room_also_after_a_restart(keep, database, archive):
+    await keep(0)
+    archive._max_bytes = archive._bytes
+    await keep(1)
+    assert {group.counter for group in archived(database)} == {1}
+    again = Archive(database, 0)
+    assert again._bytes == archive._bytes
+
+
+def test_a_node_that_kept_nothing_says_how_to_keep_some(database, manifest, tmp_path):
+    with pytest.raises(LocalError, match="--archive"):
+        export(database, manifest, tmp_path / "data")
+    assert not (tmp_path / "data").exists()
+
+
+async def test_a_folder_that_is_there_is_not_written_into(keep, database, manifest, tmp_path):
+    await keep()
+    with pytest.raises(LocalError, match="name one that is not there"):
+        export(database, manifest, tmp_path)
+
+
+async def test_the_command_line_exports_and_verifies_in_the_sandbox(author, manifest, rng, tmp_path, run_here):
+    swarm, key, state = tmp_path / "swarm.toml", tmp_path / "node.key", tmp_path / "state"
+    swarm.write_text(render_manifest(manifest))
+    place = state_folder(state, manifest, create_key(key, None).peer_id)
+    place.path.mkdir(parents=True)
+    kept = Database(place.database, SCHEMA)
+    await keeper(author, manifest, rng, kept)()
+    kept.close()
+    own = ("--swarm", swarm, "--key", key, "--state", state)
+    status, said = run_here(main, "rollouts", "export", *own, tmp_path / "data")
+    assert (status, said.out) == (0, f"wrote 2 groups to {tmp_path / 'data'}\n")
+    rewrite(tmp_path / "data", lambda rows: rows[1].update(levels=[1.0] * 8))
+    status, said = await trio.to_thread.run_sync(run_here, main, "rollouts", "verify", tmp_path / "data", "--json")
+    assert (status, json.loads(said.out)["failures"]) == (1, {"levels differs from what was signed": 1})
