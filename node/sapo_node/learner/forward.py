@@ -43,11 +43,11 @@ def read_prompts(
     if any(shared):
         places = {stem: place for place, stem in enumerate(dict.fromkeys(shared))}
         stem_ids, stem_mask = pad_left(list(places), policy.pad, policy.device)
-        run(policy, stem_ids, stem_mask, cache, keep=1)
+        run(policy, stem_ids, stem_mask, positions_of(stem_mask), cache, keep=1)
         stem_of = torch.tensor([places[stem] for stem in shared], device=policy.device)
         cache.batch_select_indices(stem_of)
         mask = torch.cat([stem_mask[stem_of], mask], dim=1)
-    return run(policy, ids, mask, cache, keep=1)[:, -1], cache, mask
+    return run(policy, ids, mask, positions_of(mask)[:, -ids.shape[1] :], cache, keep=1)[:, -1], cache, mask
 
 
 class _RoomyLayer(DynamicLayer):  # type: ignore[misc]
@@ -90,22 +90,23 @@ def make_room(cache: DynamicCache) -> None:
             cache.layers[place] = roomy
 
 
-def run(policy: Policy, ids: Tensor, mask: Tensor, cache: DynamicCache, *, keep: int) -> Tensor:
-    """Return the logits at the last `keep` of the T tokens, (B, keep, V), in fp32. Append all T tokens to the cache.
+def run(policy: Policy, ids: Tensor, mask: Tensor, positions: Tensor, cache: DynamicCache, *, keep: int) -> Tensor:
+    """Return the logits at the last `keep` of the T tokens, (B, keep, V). Append all T tokens to the cache.
 
-    `ids` is (B, T). `mask` is (B, cached + T): it covers the tokens in the cache, too. Tokens that no completion may
-    hold have probability 0: sampling and training use the same distribution.
+    `ids` and `positions` are (B, T). `mask` covers the tokens in the cache, too: (B, cached + T), or any attention as
+    (B, 1, T, cached + T). Tokens that no completion may hold have probability 0: sampling and training use the same
+    distribution.
     """
     output = policy.model(
         input_ids=ids,
         attention_mask=mask,
-        position_ids=positions_of(mask)[:, -ids.shape[1] :],
+        position_ids=positions,
         past_key_values=cache,
         use_cache=True,
         # A number would cut a view, which the last matrix product of some models copies the weights for.
         logits_to_keep=torch.arange(ids.shape[1] - keep, ids.shape[1], device=ids.device),
     )
-    logits: Tensor = output.logits.float()
+    logits: Tensor = output.logits
     # In place: the logits take more memory than all else in a step.
     return logits.index_fill_(-1, policy.forbidden, IMPOSSIBLE)
 
@@ -116,7 +117,7 @@ def stems_of(policy: Policy, prompts: Sequence[Tokens]) -> dict[Tokens, int]:
     A stem has at least LEAST_STEM tokens, and at least half of each prompt that has it. A model with a window of
     attention has no stems: padding after a stem would count as tokens in its window.
     """
-    if _has_window(policy):
+    if has_window(policy):
         return {}
     found: dict[Tokens, int] = {}
     cluster: list[Tokens] = []
@@ -133,7 +134,7 @@ def stems_of(policy: Policy, prompts: Sequence[Tokens]) -> dict[Tokens, int]:
     return found
 
 
-def _has_window(policy: Policy) -> bool:
+def has_window(policy: Policy) -> bool:
     """Return whether some layer attends to the last tokens only."""
     config = policy.model.config.get_text_config()
     layers = getattr(config, "layer_types", None)
