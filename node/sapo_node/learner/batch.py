@@ -12,7 +12,7 @@ from sapo_node.groups.answer import ANSWER_END, answer_span
 from sapo_node.groups.messages import Refusal, Sampled, TrainGroup
 from sapo_node.groups.prompt import Prompt
 from sapo_node.learner.device import micro_logits
-from sapo_node.learner.forward import Tokens, pad_right, read_prompts, run, stems_of
+from sapo_node.learner.forward import Tokens, beginning_of, pad_right, read_prompts, run, stems_of
 from sapo_node.learner.lanes import Lanes, lane_mask, lane_size, packed
 from sapo_node.learner.model import Policy, Unreadable
 
@@ -165,9 +165,11 @@ class _Size:
     """Of the completions."""
     longest: int = 0
     prompts: set[Tokens] = field(default_factory=set)
-    shared: set[Tokens] = field(default_factory=set)
-    """Distinct stems; empty for the prompts without one."""
-    longest_stem: int = 0
+    beginnings: set[Tokens] = field(default_factory=set)
+    """What is read first of the prompts: the distinct stems."""
+    begun: int = 0
+    """Tokens of the beginnings."""
+    longest_prompt: int = 0
     longest_rest: int = 0
 
     def add(self, row: Row) -> None:
@@ -175,20 +177,20 @@ class _Size:
         self.tokens += len(row.completion)
         self.longest = max(self.longest, len(row.completion))
         if row.prompt not in self.prompts:
-            stem = self.stems.get(row.prompt, 0)
             self.prompts.add(row.prompt)
-            self.shared.add(row.prompt[:stem])
-            self.longest_stem = max(self.longest_stem, stem)
-            self.longest_rest = max(self.longest_rest, len(row.prompt) - stem)
+            beginning = row.prompt[: beginning_of(row.prompt, self.stems)]
+            self.begun += 0 if beginning in self.beginnings else len(beginning)
+            self.beginnings.add(beginning)
+            self.longest_prompt = max(self.longest_prompt, len(row.prompt))
+            self.longest_rest = max(self.longest_rest, len(row.prompt) - len(beginning))
 
     def fits(self, policy: Policy) -> bool:
         padded = self.rows * self.longest
-        read = len(self.shared) * self.longest_stem + len(self.prompts) * self.longest_rest
-        prompt = self.longest_stem + self.longest_rest
+        read = self.begun + len(self.prompts) * self.longest_rest
         return (
             padded + read <= (1 + PADDING) * (self.tokens + read)
             and padded + read <= MICRO_TOKENS
-            and padded + self.rows * prompt <= MICRO_CACHE
+            and padded + self.rows * self.longest_prompt <= MICRO_CACHE
             and padded * policy.vocabulary <= micro_logits(policy.device)
         )
 

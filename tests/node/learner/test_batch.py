@@ -9,7 +9,7 @@ from transformers import GPT2Config, GPT2LMHeadModel, MistralConfig, MistralForC
 from sapo_node.groups.messages import LearnerOptions, Refusal, Sampled, TrainGroup
 from sapo_node.groups.prompt import Prompt
 from sapo_node.learner.batch import Refused, completion_logits, micro_batches, rows_of
-from sapo_node.learner.forward import IMPOSSIBLE, LEAST_STEM, stems_of
+from sapo_node.learner.forward import IMPOSSIBLE, LEAST_STEM, SPARED, alike, stems_of
 from sapo_node.learner.lanes import LEAST_PROMPT
 from sapo_node.learner.model import load
 
@@ -179,6 +179,20 @@ def test_the_logits_after_a_shared_stem_are_those_of_each_text_alone(policy):
     [batch] = micro_batches(policy, found)
     assert set(batch.stems) == set(batch.prompts)
     assert_logits_are_those_of_each_text_alone(policy, found)
+
+
+def test_prompts_of_unlike_length_are_read_in_batches_with_little_padding():
+    prompts = [(0,) * length for length in (300, 20, 240, 230, 25)]
+    assert alike(prompts) == [[0, 2], [3], [1, 4]]
+
+
+@pytest.mark.parametrize("stem", [(), tuple(range(40, 80))], ids=["no stem", "a stem of two"])
+def test_the_logits_after_prompts_of_unlike_length_are_those_of_each_text_alone(policy, stem):
+    found = [replace(row, prompt=(*stem, *row.prompt)) for row in short_and_long(policy)]
+    lone = replace(found[0], prompt=(*range(30, 30 + 3 * SPARED), *found[0].prompt))
+    [batch] = micro_batches(policy, [*found, lone])
+    assert len(alike(batch.prompts)) == 2
+    assert_logits_are_those_of_each_text_alone(policy, [*found, lone])
 
 
 def after_a_long_prompt(found):
