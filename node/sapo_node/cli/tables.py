@@ -139,4 +139,6 @@ def _counts(view: Overview) -> RenderableType:
 
 
 def _notices(view: Overview, shown: int) -> RenderableType:
-    return Text("\n".join(view.session.get("notices", ())[-shown:]), style="dim")
+    """The last notices; of a node that has stopped, its last alarms about learning."""
+    told = view.session.get("notices") or [str(alarm) for alarm in reversed(view.health_alarms)]
+    return Text("\n".join(told[-shown:]), style="dim")

@@ -1,8 +1,9 @@
 """From groups of text to padded micro-batches of tokens. The end is trained only where a completion really ended."""
 
+import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -11,13 +12,14 @@ from sapo_node.groups.answer import ANSWER_END, answer_span
 from sapo_node.groups.messages import Refusal, Sampled, TrainGroup
 from sapo_node.groups.prompt import Prompt
 from sapo_node.learner.device import micro_logits
-from sapo_node.learner.forward import Tokens, pad_right, read_prompts, run, stems_of
+from sapo_node.learner.forward import Tokens, beginning_of, pad_right, read_prompts, run, stems_of
+from sapo_node.learner.lanes import Lanes, lane_mask, lane_size, packed
 from sapo_node.learner.model import Policy, Unreadable
 
 MICRO_TOKENS = 4096
 """Tokens that the model reads for one micro-batch, at most: stems, prompts and padded completions."""
 MICRO_CACHE = 2**15
-"""Tokens in the cache of one micro-batch, at most: each completion has a copy of its prompt."""
+"""Tokens in the cache of one micro-batch, at most, if each completion has a copy of its prompt."""
 PADDING = 0.5
 """Padding of the completions of one micro-batch, at most, as a share of all tokens that the model reads for it."""
 
@@ -55,6 +57,8 @@ class MicroBatch:
     """Tokens of a prompt's stem; see `forward`."""
     prompt_of: Tensor
     """(B,) place of each completion's prompt."""
+    lanes: Lanes
+    """The completions as the model reads them."""
     targets: Tensor
     """(B, T) completion ids."""
     mask: Tensor
@@ -139,37 +143,61 @@ def micro_batches(policy: Policy, rows: Sequence[Row]) -> Iterator[MicroBatch]:
     """
     stems = stems_of(policy, [row.prompt for row in rows])
     part: list[Row] = []
+    size = _Size(stems)
     for row in sorted(rows, key=lambda row: len(row.completion)):
-        if part and not _fits(policy, [*part, row], stems):
+        size.add(row)
+        if part and not size.fits(policy):
             yield _batch(policy, part, stems)
-            part = []
+            part, size = [], _Size(stems)
+            size.add(row)
         part.append(row)
     if part:
         yield _batch(policy, part, stems)
 
 
-def _fits(policy: Policy, rows: Sequence[Row], stems: Mapping[Tokens, int]) -> bool:
-    lengths = [len(row.completion) for row in rows]
-    padded = len(rows) * max(lengths)
-    prompts = {row.prompt for row in rows}
-    read = _read(prompts, stems)
-    return (
-        padded + read <= (1 + PADDING) * (sum(lengths) + read)
-        and padded + read <= MICRO_TOKENS
-        and padded + len(rows) * max(map(len, prompts)) <= MICRO_CACHE
-        and padded * policy.vocabulary <= micro_logits(policy.device)
-    )
+@dataclass(slots=True)
+class _Size:
+    """What the model reads for one micro-batch, while rows are added to it."""
 
+    stems: Mapping[Tokens, int]
+    rows: int = 0
+    tokens: int = 0
+    """Of the completions."""
+    longest: int = 0
+    prompts: set[Tokens] = field(default_factory=set)
+    beginnings: set[Tokens] = field(default_factory=set)
+    """What is read first of the prompts: the distinct stems."""
+    begun: int = 0
+    """Tokens of the beginnings."""
+    longest_prompt: int = 0
+    longest_rest: int = 0
 
-def _read(prompts: AbstractSet[Tokens], stems: Mapping[Tokens, int]) -> int:
-    """Return how many tokens the model reads of these prompts, padding included."""
-    shared = {prompt[: stems.get(prompt, 0)] for prompt in prompts}
-    rest = max(len(prompt) - stems.get(prompt, 0) for prompt in prompts)
-    return len(shared) * max(map(len, shared)) + len(prompts) * rest
+    def add(self, row: Row) -> None:
+        self.rows += 1
+        self.tokens += len(row.completion)
+        self.longest = max(self.longest, len(row.completion))
+        if row.prompt not in self.prompts:
+            self.prompts.add(row.prompt)
+            beginning = row.prompt[: beginning_of(row.prompt, self.stems)]
+            self.begun += 0 if beginning in self.beginnings else len(beginning)
+            self.beginnings.add(beginning)
+            self.longest_prompt = max(self.longest_prompt, len(row.prompt))
+            self.longest_rest = max(self.longest_rest, len(row.prompt) - len(beginning))
+
+    def fits(self, policy: Policy) -> bool:
+        padded = self.rows * self.longest
+        read = self.begun + len(self.prompts) * self.longest_rest
+        return (
+            padded + read <= (1 + PADDING) * (self.tokens + read)
+            and padded + read <= MICRO_TOKENS
+            and padded + self.rows * self.longest_prompt <= MICRO_CACHE
+            and padded * policy.vocabulary <= micro_logits(policy.device)
+        )
 
 
 def _batch(policy: Policy, rows: Sequence[Row], stems: Mapping[Tokens, int]) -> MicroBatch:
     places = {prompt: place for place, prompt in enumerate(dict.fromkeys(row.prompt for row in rows))}
+    prompt_of = [places[row.prompt] for row in rows]
     targets, mask = pad_right([row.completion for row in rows], policy.pad, policy.device)
     answer, trained = torch.zeros_like(mask), mask.clone()
     sampled = torch.full(mask.shape, torch.nan, device=policy.device)
@@ -181,7 +209,8 @@ def _batch(policy: Policy, rows: Sequence[Row], stems: Mapping[Tokens, int]) -> 
         rows=tuple(rows),
         prompts=tuple(places),
         stems=stems,
-        prompt_of=torch.tensor([places[row.prompt] for row in rows], device=policy.device),
+        prompt_of=torch.tensor(prompt_of, device=policy.device),
+        lanes=_lanes(policy, rows, prompt_of),
         targets=targets,
         mask=mask,
         trained=trained,
@@ -190,13 +219,30 @@ def _batch(policy: Policy, rows: Sequence[Row], stems: Mapping[Tokens, int]) -> 
     )
 
 
+def _lanes(policy: Policy, rows: Sequence[Row], prompt_of: Sequence[int]) -> Lanes:
+    """Return the rows in the largest lanes with little padding: prompts may have unlike numbers of rows."""
+    longest, counts = len(rows[-1].completion), Counter(prompt_of).values()
+    largest = min(lane_size(policy, [row.prompt for row in rows], longest), max(counts))
+    size = next(
+        size
+        for size in range(largest, 0, -1)
+        if sum(math.ceil(count / size) for count in counts) * size <= (1 + PADDING) * len(rows)
+    )
+    return packed(policy, [row.completion for row in rows], prompt_of, size)
+
+
 def completion_logits(policy: Policy, batch: MicroBatch) -> Tensor:
     """Return the logits that predict each completion token, (B, T, V)."""
-    first, cache, prompt_mask = read_prompts(policy, batch.prompts, batch.stems)
+    first, cache, prompts = read_prompts(policy, batch.prompts, batch.stems)
     first = first[batch.prompt_of][:, None]
-    length = batch.targets.shape[1] - 1
+    lanes = batch.lanes
+    length = lanes.ids.shape[1]
     if length == 0:
         return first
-    cache.batch_select_indices(batch.prompt_of)
-    mask = torch.cat([prompt_mask[batch.prompt_of], batch.mask[:, :-1]], dim=1)
-    return torch.cat([first, run(policy, batch.targets[:, :-1], mask, cache, keep=length)], dim=1)
+    cache.batch_select_indices(lanes.prompt_of)
+    prompts = prompts[lanes.prompt_of]
+    mask = lane_mask(policy, prompts, lanes.owner, size=lanes.size, asked=length)
+    positions = prompts.sum(1, keepdim=True) + lanes.steps
+    logits = run(policy, lanes.ids, mask, positions, cache, keep=length).flatten(0, 1)
+    rest = logits.index_select(0, lanes.places.flatten()).view(*lanes.places.shape, -1)
+    return torch.cat([first, rest], dim=1)

@@ -1,14 +1,19 @@
 """The folder of models that this node has converted. A folder with a model's name in it is complete."""
 
+import fcntl
 import functools
 import os
+import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import platformdirs
 
 from sapo_protocol.files import sha256_of
+
+_UNFINISHED = ".unfinished-"
 
 
 def place_of(name: str) -> Path:
@@ -17,9 +22,11 @@ def place_of(name: str) -> Path:
 
 
 def put(target: Path, write: Callable[[Path], None]) -> None:
-    """Let `write` fill an empty folder, and then rename it to `target`. If `write` raises, no folder remains."""
+    """Let `write` fill an empty folder, and then rename it to `target`. If `write` raises, no folder remains. What a
+    process that was killed has left is removed.
+    """
     target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".unfinished-", dir=target.parent) as work:
+    with _writing(target.parent), tempfile.TemporaryDirectory(prefix=_UNFINISHED, dir=target.parent) as work:
         made = Path(work) / target.name
         made.mkdir()
         write(made)
@@ -32,6 +39,21 @@ def put(target: Path, write: Callable[[Path], None]) -> None:
             # Another process may have put the same model there first.
             if not target.is_dir():
                 raise
+
+
+@contextmanager
+def _writing(folder: Path) -> Iterator[None]:
+    """Hold a lock on the folder that all its writers share. The first writer removes what earlier ones have left."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        with suppress(BlockingIOError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            for left in folder.glob(f"{_UNFINISHED}*"):
+                shutil.rmtree(left, ignore_errors=True)
+        fcntl.flock(descriptor, fcntl.LOCK_SH)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def digest(file: Path) -> str:

@@ -25,6 +25,8 @@ IMPOSSIBLE = -1e9
 log-probability."""
 ROOM = 32
 """Tokens for which the cache of sampling gets room at a time."""
+SPARED = 64
+"""Padding of a row, at most, in tokens: less does not pay for another call of the model."""
 LEAST_STEM = 16
 """Tokens of a stem, at least: a shorter one does not pay for another call of the model."""
 
@@ -36,18 +38,67 @@ def read_prompts(
 
     `stems` gives the number of tokens of each prompt's stem, as `stems_of` does; a prompt without an entry has none.
     """
+    if not any(prompt in stems for prompt in prompts):
+        return _read(policy, prompts)
+    stem_of = [prompt[: beginning_of(prompt, stems)] for prompt in prompts]
+    places = {stem: place for place, stem in enumerate(dict.fromkeys(stem_of))}
+    _, cache, mask = _read(policy, list(places))
+    ids, rest = pad_left(
+        [prompt[len(stem) :] for prompt, stem in zip(prompts, stem_of, strict=True)], policy.pad, policy.device
+    )
+    chosen = torch.tensor([places[stem] for stem in stem_of], device=policy.device)
+    cache.batch_select_indices(chosen)
+    mask = torch.cat([mask[chosen], rest], dim=1)
+    return run(policy, ids, mask, positions_of(mask)[:, -ids.shape[1] :], cache, keep=1)[:, -1], cache, mask
+
+
+def beginning_of(prompt: Tokens, stems: Mapping[Tokens, int]) -> int:
+    """Return how many tokens of a prompt are read first, if some prompts have a stem: its stem, or all but one token.
+    So a prompt without a stem does not pad the rest of the others.
+    """
+    return stems.get(prompt, len(prompt) - 1)
+
+
+def _read(policy: Policy, rows: Sequence[Tokens]) -> tuple[Tensor, DynamicCache, Tensor]:
+    """Return the logits after each row, (Q, V), the cache, and its mask, (Q, P). Reads rows of like length together."""
+    batches = [list(range(len(rows)))] if has_window(policy) else alike(rows)
+    parts = [_read_padded(policy, [rows[place] for place in batch]) for batch in batches]
+    if len(parts) == 1:
+        return parts[0]
+    longest = max(mask.shape[1] for _, _, mask in parts)
+    back = torch.tensor([place for batch in batches for place in batch], device=policy.device).argsort()
     cache = DynamicCache(config=policy.model.config)
-    rests = [prompt[stems.get(prompt, 0) :] for prompt in prompts]
-    ids, mask = pad_left(rests, policy.pad, policy.device)
-    shared = [prompt[: stems.get(prompt, 0)] for prompt in prompts]
-    if any(shared):
-        places = {stem: place for place, stem in enumerate(dict.fromkeys(shared))}
-        stem_ids, stem_mask = pad_left(list(places), policy.pad, policy.device)
-        run(policy, stem_ids, stem_mask, cache, keep=1)
-        stem_of = torch.tensor([places[stem] for stem in shared], device=policy.device)
-        cache.batch_select_indices(stem_of)
-        mask = torch.cat([stem_mask[stem_of], mask], dim=1)
-    return run(policy, ids, mask, cache, keep=1)[:, -1], cache, mask
+    for number, layers in enumerate(zip(*(part.layers for _, part, _ in parts), strict=True)):
+        keys, values = (
+            torch.cat([_longer(states, longest, dim=2) for states in kind])
+            for kind in ([layer.keys for layer in layers], [layer.values for layer in layers])
+        )
+        cache.update(keys[back], values[back], number)
+    mask = torch.cat([_longer(mask, longest, dim=1) for _, _, mask in parts])
+    return torch.cat([logits for logits, _, _ in parts])[back], cache, mask[back]
+
+
+def _read_padded(policy: Policy, rows: Sequence[Tokens]) -> tuple[Tensor, DynamicCache, Tensor]:
+    ids, mask = pad_left(rows, policy.pad, policy.device)
+    cache = DynamicCache(config=policy.model.config)
+    return run(policy, ids, mask, positions_of(mask), cache, keep=1)[:, -1], cache, mask
+
+
+def alike(rows: Sequence[Tokens]) -> list[list[int]]:
+    """Return the places of the rows in batches: none is shorter by more than SPARED tokens than another one in it."""
+    batches: list[list[int]] = []
+    for place in sorted(range(len(rows)), key=lambda place: len(rows[place]), reverse=True):
+        if not batches or len(rows[batches[-1][0]]) - len(rows[place]) > SPARED:
+            batches.append([])
+        batches[-1].append(place)
+    return [sorted(batch) for batch in batches]
+
+
+def _longer(states: Tensor, length: int, *, dim: int) -> Tensor:
+    """Return the states padded with zeros on the left, where the mask hides them."""
+    shape = list(states.shape)
+    shape[dim] = length - shape[dim]
+    return torch.cat([states.new_zeros(shape), states], dim=dim)
 
 
 class _RoomyLayer(DynamicLayer):  # type: ignore[misc]
@@ -90,22 +141,23 @@ def make_room(cache: DynamicCache) -> None:
             cache.layers[place] = roomy
 
 
-def run(policy: Policy, ids: Tensor, mask: Tensor, cache: DynamicCache, *, keep: int) -> Tensor:
-    """Return the logits at the last `keep` of the T tokens, (B, keep, V), in fp32. Append all T tokens to the cache.
+def run(policy: Policy, ids: Tensor, mask: Tensor, positions: Tensor, cache: DynamicCache, *, keep: int) -> Tensor:
+    """Return the logits at the last `keep` of the T tokens, (B, keep, V). Append all T tokens to the cache.
 
-    `ids` is (B, T). `mask` is (B, cached + T): it covers the tokens in the cache, too. Tokens that no completion may
-    hold have probability 0: sampling and training use the same distribution.
+    `ids` and `positions` are (B, T). `mask` covers the tokens in the cache, too: (B, cached + T), or any attention as
+    (B, 1, T, cached + T). Tokens that no completion may hold have probability 0: sampling and training use the same
+    distribution.
     """
     output = policy.model(
         input_ids=ids,
         attention_mask=mask,
-        position_ids=positions_of(mask)[:, -ids.shape[1] :],
+        position_ids=positions,
         past_key_values=cache,
         use_cache=True,
         # A number would cut a view, which the last matrix product of some models copies the weights for.
         logits_to_keep=torch.arange(ids.shape[1] - keep, ids.shape[1], device=ids.device),
     )
-    logits: Tensor = output.logits.float()
+    logits: Tensor = output.logits
     # In place: the logits take more memory than all else in a step.
     return logits.index_fill_(-1, policy.forbidden, IMPOSSIBLE)
 
@@ -116,7 +168,7 @@ def stems_of(policy: Policy, prompts: Sequence[Tokens]) -> dict[Tokens, int]:
     A stem has at least LEAST_STEM tokens, and at least half of each prompt that has it. A model with a window of
     attention has no stems: padding after a stem would count as tokens in its window.
     """
-    if _has_window(policy):
+    if has_window(policy):
         return {}
     found: dict[Tokens, int] = {}
     cluster: list[Tokens] = []
@@ -133,7 +185,7 @@ def stems_of(policy: Policy, prompts: Sequence[Tokens]) -> dict[Tokens, int]:
     return found
 
 
-def _has_window(policy: Policy) -> bool:
+def has_window(policy: Policy) -> bool:
     """Return whether some layer attends to the last tokens only."""
     config = policy.model.config.get_text_config()
     layers = getattr(config, "layer_types", None)

@@ -1,7 +1,8 @@
 """Samples several completions of each prompt at a temperature, without top-k or top-p.
 
-The model reads each prompt once; the completions share its cache. A completion ends with an end token of the model, or
-with the closing tag of its answer. Finished rows leave the batch, several at a time.
+The model reads each prompt once; the completions share its cache, see `lanes`. A completion ends with an end token of
+the model, or with the closing tag of its answer. The model does not read on what is finished: a lane is as wide as its
+neighbour with the most unfinished completions, and finished lanes leave the batch, several at a time.
 """
 
 import math
@@ -13,6 +14,7 @@ from torch import Tensor
 
 from sapo_node.groups.messages import Finish, GenerateRequest, RequestError, Sampled
 from sapo_node.learner.forward import Tokens, make_room, read_prompts, run, stems_of
+from sapo_node.learner.lanes import lane_mask, lane_size
 from sapo_node.learner.model import Policy
 
 ROWS = 128
@@ -20,13 +22,15 @@ ROWS = 128
 BELOW_ONE = 1 - 2**-20
 """Factor on random numbers between 0 and 1, so that rounding never takes one beyond the last token with a chance."""
 CROWD = 0.75
-"""Finished rows leave the batch when at most this share of its rows is unfinished: copying the cache costs time."""
+"""Finished lanes leave the batch when at most this share of its lanes is unfinished: copying the cache costs time."""
 
 
 @dataclass(slots=True)
 class _Row:
     """One completion that is being sampled."""
 
+    number: int
+    """In its lane."""
     tokens: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
     stopped: bool = False
@@ -63,35 +67,54 @@ def _sample(
 ) -> list[_Row]:
     """Return the rows of a batch of prompts. Rows of one prompt are neighbours."""
     logits, cache, mask = read_prompts(policy, prompts, stems_of(policy, prompts))
-    cache.batch_repeat_interleave(request.completions)
+    most = min(lane_size(policy, prompts, request.max_tokens), request.completions)
+    size = next(size for size in range(most, 0, -1) if request.completions % size == 0)
+    cache.batch_repeat_interleave(request.completions // size)
     make_room(cache)
+    mask = mask.repeat_interleave(request.completions // size, dim=0)
+    rows = [_Row(number % size) for number in range(len(prompts) * request.completions)]
+    lanes = [rows[start : start + size] for start in range(0, len(rows), size)]
+    owner = mask.new_zeros(len(lanes), 0)
     logits = logits.repeat_interleave(request.completions, dim=0)  # (rows, vocabulary)
-    mask = mask.repeat_interleave(request.completions, dim=0)
-    rows = [_Row() for _ in range(len(mask))]
-    batch = list(rows)
     for drawn in range(request.max_tokens):
         chosen, drawn_as = _draw(logits, request.temperature, generator)
-        keep = _append(policy, batch, drawn_as)
-        if not keep or drawn + 1 == request.max_tokens:
+        _append(policy, [row for lane in lanes for row in lane], drawn_as)
+        going = [place for place, lane in enumerate(lanes) if not all(row.stopped for row in lane)]
+        if not going or drawn + 1 == request.max_tokens:
             break
-        if len(keep) <= CROWD * len(batch):
-            kept = torch.tensor(keep, device=policy.device)
+        chosen = chosen.view(len(lanes), -1)
+        if len(going) <= CROWD * len(lanes):
+            kept = torch.tensor(going, device=policy.device)
             cache.batch_select_indices(kept)
-            batch, mask, chosen = [batch[place] for place in keep], mask[kept], chosen[kept]
-        mask = torch.cat([mask, mask.new_ones(len(mask), 1)], dim=1)
-        logits = run(policy, chosen[:, None], mask, cache, keep=1)[:, -1]
+            lanes, mask, owner, chosen = [lanes[place] for place in going], mask[kept], owner[kept], chosen[kept]
+        slots = _unfinished_first(lanes)
+        width = len(slots[0])
+        lanes = [[lane[slot] for slot in each] for lane, each in zip(lanes, slots, strict=True)]
+        ids = chosen.gather(1, torch.tensor(slots, device=policy.device))
+        new = torch.tensor([[row.number for row in lane] for lane in lanes], device=policy.device)
+        owner = torch.cat([owner, new], dim=1)
+        positions = (mask.sum(1, keepdim=True) + drawn).expand(-1, width)
+        attention = lane_mask(policy, mask, owner, size=size, asked=width)
+        logits = run(policy, ids, attention, positions, cache, keep=width).flatten(0, 1)
     return rows
 
 
-def _append(policy: Policy, batch: list[_Row], drawn: Tensor) -> list[int]:
-    """Add a token to each row that has not stopped. Return the positions of unfinished rows in the batch.
+def _unfinished_first(lanes: Sequence[Sequence[_Row]]) -> list[list[int]]:
+    """Return the positions of the rows of each lane that go on, the unfinished ones first. Lanes stay equally wide: a
+    lane with fewer unfinished rows than another keeps finished ones.
+    """
+    width = max(sum(not row.stopped for row in lane) for lane in lanes)
+    return [sorted(range(len(lane)), key=lambda slot: lane[slot].stopped)[:width] for lane in lanes]
+
+
+def _append(policy: Policy, batch: Sequence[_Row], drawn: Tensor) -> None:
+    """Add a token to each row that has not stopped.
 
     `drawn` is (2, B): token ids and log-probabilities. Raises RequestError if the model's output is not finite.
     """
     # The only wait for the device per token.
     tokens, logprobs = drawn.tolist()
-    keep = []
-    for place, (row, token, logprob) in enumerate(zip(batch, map(int, tokens), logprobs, strict=True)):
+    for row, token, logprob in zip(batch, map(int, tokens), logprobs, strict=True):
         if not math.isfinite(logprob):
             raise RequestError("the model's output is not finite; go back to an older checkpoint")
         if row.stopped:
@@ -102,9 +125,6 @@ def _append(policy: Policy, batch: list[_Row], drawn: Tensor) -> list[int]:
         row.tokens.append(token)
         row.logprobs.append(logprob)
         row.stopped = policy.closes_answer(row.tokens)
-        if not row.stopped:
-            keep.append(place)
-    return keep
 
 
 def _draw(logits: Tensor, temperature: float, generator: torch.Generator) -> tuple[Tensor, Tensor]:
@@ -112,6 +132,7 @@ def _draw(logits: Tensor, temperature: float, generator: torch.Generator) -> tup
 
     The log-probability is not finite if the model's output is not.
     """
+    logits = logits.float()
     chances = torch.softmax(logits / temperature, dim=-1)
     # Inverse transform sampling: one random number per row. torch.multinomial draws one per row and token.
     places = torch.rand(len(chances), 1, device=chances.device, generator=generator)

@@ -9,7 +9,9 @@ importance weight is correct for them. The external objective says which of them
 (`positive-only`), or all, as if this policy had sampled them (`on-policy`, as in SAPO).
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -19,6 +21,8 @@ from sapo_node.groups.messages import ExternalObjective
 CLIP_LOW = 0.2
 CLIP_HIGH = 0.28
 TRUNCATION = 2.0
+CHUNK = 2**22
+"""Logits that are in fp32 at a time, at most: 16 MiB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,15 +64,49 @@ def importance(logprobs: Tensor, sampled: Tensor) -> Tensor:
 
 
 def token_logprobs(logits: Tensor, targets: Tensor) -> Tensor:
-    """Return the log-probability of each target: (B, T, V) and (B, T) to (B, T)."""
-    chosen = logits.gather(-1, targets[..., None])[..., 0]
-    return chosen - logits.logsumexp(-1)
+    """Return the log-probability of each target, in fp32 or better: (B, T, V) and (B, T) to (B, T)."""
+    logprobs: Tensor = _TokenLogprobs.apply(logits.flatten(0, -2), targets.flatten())  # type: ignore[no-untyped-call]
+    return logprobs.view(targets.shape)
 
 
+class _TokenLogprobs(torch.autograd.Function):
+    """The same for (N, V) and (N,). Computes in chunks, and keeps nothing of the size of the logits but the logits."""
+
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, targets: Tensor) -> Tensor:
+        totals = torch.cat([exact.logsumexp(-1) for exact in _chunks(logits)])
+        ctx.save_for_backward(logits, targets, totals)
+        return logits.gather(-1, targets[:, None])[:, 0].to(totals.dtype) - totals
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        logits, targets, totals = ctx.saved_tensors
+        grad, start = torch.empty_like(logits), 0
+        for exact in _chunks(logits):
+            part = slice(start, start + len(exact))
+            gradient = gradients[0][part, None]
+            change = (exact - totals[part, None]).exp_().mul_(-gradient)
+            grad[part] = change.scatter_add_(-1, targets[part, None], gradient)
+            start = part.stop
+        return grad, None
+
+
+@torch.no_grad()
 def token_entropy(logits: Tensor) -> Tensor:
-    """Return the entropy of the distribution at each position in nats: (B, T, V) to (B, T)."""
-    entropy: Tensor = torch.special.entr(logits.softmax(-1)).sum(-1)
-    return entropy
+    """Return the entropy of the distribution at each position in nats, without gradient: (B, T, V) to (B, T)."""
+    entropies = []
+    for exact in _chunks(logits.flatten(0, -2)):
+        totals = exact.logsumexp(-1, keepdim=True)
+        entropies.append(totals[:, 0] - ((exact - totals).exp_() * exact).sum(-1))
+    return torch.cat(entropies).view(logits.shape[:-1])
+
+
+def _chunks(logits: Tensor) -> Iterator[Tensor]:
+    """Yield the logits, (N, V), in chunks of at most CHUNK, in fp32 or better."""
+    dtype = torch.promote_types(logits.dtype, torch.float32)
+    rows = max(1, CHUNK // logits.shape[-1])
+    for start in range(0, len(logits), rows):
+        yield logits[start : start + rows].to(dtype)
 
 
 def counts(advantage: float, *, external: bool, objective: ExternalObjective) -> bool:

@@ -151,10 +151,11 @@ def _sampling(policy: Policy, options: LearnerOptions) -> int:
     read = [(0,) * (PROMPT_TOKENS + options.max_tokens)] * prompts
     peak = _Peak(policy.model)
     with peak:
-        logits, cache, mask = read_prompts(policy, read, {})
+        _, cache, mask = read_prompts(policy, read, {})
         cache.batch_repeat_interleave(options.completions)
         mask = torch.ones(prompts * options.completions, mask.shape[1] + 1, dtype=torch.long)
-        logits = run(policy, torch.zeros_like(mask[:, :1]), mask, cache, keep=1)[:, -1]
+        new = torch.zeros_like(mask[:, :1])
+        logits = run(policy, new, mask, new, cache, keep=1)[:, -1].float()
         torch.softmax(logits / 1.0, dim=-1)
     return peak.bytes
 

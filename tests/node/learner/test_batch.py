@@ -9,12 +9,20 @@ from transformers import GPT2Config, GPT2LMHeadModel, MistralConfig, MistralForC
 from sapo_node.groups.messages import LearnerOptions, Refusal, Sampled, TrainGroup
 from sapo_node.groups.prompt import Prompt
 from sapo_node.learner.batch import Refused, completion_logits, micro_batches, rows_of
-from sapo_node.learner.forward import IMPOSSIBLE, LEAST_STEM, stems_of
+from sapo_node.learner.forward import IMPOSSIBLE, LEAST_STEM, SPARED, alike, stems_of
+from sapo_node.learner.lanes import LEAST_PROMPT
 from sapo_node.learner.model import load
 
 torch.set_num_threads(1)
 
 QUESTION = "What is 2 + 2?"
+TINY = {
+    "hidden_size": 32,
+    "intermediate_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 1,
+}
 
 
 @pytest.fixture(scope="module")
@@ -136,15 +144,7 @@ def test_so_they_are_in_a_model_that_counts_places_from_the_start(policy):
 
 
 def test_so_they_are_in_a_model_with_a_window_shorter_than_the_text(policy):
-    config = MistralConfig(
-        hidden_size=32,
-        intermediate_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        num_key_value_heads=1,
-        vocab_size=policy.vocabulary,
-        sliding_window=4,
-    )
+    config = MistralConfig(**TINY, vocab_size=policy.vocabulary, sliding_window=4)
     assert_logits_are_those_of_each_text_alone(replace(policy, model=MistralForCausalLM(config).eval()))
 
 
@@ -179,6 +179,55 @@ def test_the_logits_after_a_shared_stem_are_those_of_each_text_alone(policy):
     [batch] = micro_batches(policy, found)
     assert set(batch.stems) == set(batch.prompts)
     assert_logits_are_those_of_each_text_alone(policy, found)
+
+
+def test_prompts_of_unlike_length_are_read_in_batches_with_little_padding():
+    prompts = [(0,) * length for length in (300, 20, 240, 230, 25)]
+    assert alike(prompts) == [[0, 2], [3], [1, 4]]
+
+
+@pytest.mark.parametrize("stem", [(), tuple(range(40, 80))], ids=["no stem", "a stem of two"])
+def test_the_logits_after_prompts_of_unlike_length_are_those_of_each_text_alone(policy, stem):
+    found = [replace(row, prompt=(*stem, *row.prompt)) for row in short_and_long(policy)]
+    lone = replace(found[0], prompt=(*range(30, 30 + 3 * SPARED), *found[0].prompt))
+    [batch] = micro_batches(policy, [*found, lone])
+    assert len(alike(batch.prompts)) == 2
+    assert_logits_are_those_of_each_text_alone(policy, [*found, lone])
+
+
+def after_a_long_prompt(found):
+    """The same completions after prompts that are so long that completions of one prompt share a lane."""
+    return [replace(row, prompt=(*range(40, 40 + LEAST_PROMPT), *row.prompt)) for row in found]
+
+
+def test_completions_of_one_prompt_share_a_lane_after_a_long_prompt(policy):
+    [batch] = micro_batches(policy, after_a_long_prompt(short_and_long(policy)[1:]))
+    assert len(batch.lanes.prompt_of) == 1
+
+
+def test_the_logits_in_a_lane_are_those_of_each_text_alone(policy):
+    assert_logits_are_those_of_each_text_alone(policy, after_a_long_prompt(short_and_long(policy)))
+
+
+def test_so_they_are_in_a_lane_of_a_model_that_counts_places_from_the_start(policy):
+    config = GPT2Config(n_embd=32, n_layer=2, n_head=2, vocab_size=policy.vocabulary, n_positions=policy.context)
+    other = replace(policy, model=GPT2LMHeadModel(config).eval())
+    assert_logits_are_those_of_each_text_alone(other, after_a_long_prompt(short_and_long(policy)))
+
+
+def test_a_model_with_a_window_has_no_lanes(policy):
+    model = MistralForCausalLM(MistralConfig(**TINY, vocab_size=policy.vocabulary, sliding_window=4))
+    found = after_a_long_prompt(short_and_long(policy)[1:])
+    [batch] = micro_batches(replace(policy, model=model), found)
+    assert batch.lanes.size == 1
+
+
+def test_lanes_of_prompts_with_unlike_numbers_of_completions_hold_little_padding(policy):
+    alike = rows(policy, external(*["123456789"] * 8, finish="length"))
+    lone = [replace(alike[0], prompt=(*alike[0].prompt, last)) for last in range(20, 25)]
+    [batch] = micro_batches(policy, after_a_long_prompt([*alike, *lone]))
+    assert batch.lanes.size > 1
+    assert batch.lanes.ids.numel() <= 1.5 * sum(len(row.completion) - 1 for row in batch.rows)
 
 
 def test_micro_batches_hold_every_row_once_within_their_bound(policy):

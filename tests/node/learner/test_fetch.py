@@ -10,7 +10,7 @@ import torch
 from sapo_node.app.config import Config
 from sapo_node.cli.main import main
 from sapo_node.groups.messages import LearnerOptions
-from sapo_node.learner import conversion, fetch, folder
+from sapo_node.learner import cache, conversion, fetch, folder
 from sapo_node.learner.catalogue import CATALOGUE, Fetchable
 from sapo_node.learner.fetch import FetchError
 from sapo_node.learner.folder import ModelError, model_folder
@@ -109,6 +109,23 @@ def test_a_file_of_another_hash_is_refused_and_leaves_nothing(offered, models):
     offered(sha256="0" * 64)
     assert "has another tiny-model 1.0 than the one with the SHA-256 000" in the_refusal()
     assert list(models.iterdir()) == []
+
+
+def test_the_next_fetch_removes_what_a_killed_one_has_left(offered, models):
+    (models / ".unfinished-killed" / NAME).mkdir(parents=True)
+    offered()
+    fetch.fetch(NAME, lambda _: None)
+    assert [path.name for path in models.iterdir()] == [NAME]
+
+
+def test_a_fetch_leaves_alone_what_another_one_is_writing(offered, models):
+    offered()
+
+    def beside_another(_):
+        cache.put(models / "second", lambda _: None)
+
+    fetch.fetch(NAME, beside_another)
+    assert sorted(path.name for path in models.iterdir()) == ["second", NAME]
 
 
 def test_an_index_without_the_file_is_one_line(offered):

@@ -7,6 +7,7 @@ from sapo_node.groups.answer import ANSWER_END
 from sapo_node.groups.messages import GenerateRequest, LearnerOptions, RequestError, TrainGroup
 from sapo_node.groups.prompt import Prompt
 from sapo_node.learner import generate as sampler
+from sapo_node.learner import lanes
 from sapo_node.learner.batch import completion_logits, micro_batches, rows_of
 from sapo_node.learner.generate import generate
 from sapo_node.learner.grpo import token_logprobs
@@ -105,13 +106,24 @@ def test_rows_that_leave_change_nothing_for_those_that_go_on(policy, monkeypatch
     assert cold(1) == cold(0.75) == cold(0)
 
 
-def test_every_token_is_drawn_with_the_probability_that_training_sees(policy):
-    for index, group in enumerate(sample(policy)):
-        rows = rows_of(policy, TrainGroup("local", QUESTIONS[index], 1.0, (-1.0,) * 4, group), 80)
+LONG = ("Answer with care. " * 6 + QUESTIONS[0], "Think first. " * 8 + QUESTIONS[0])
+"""Prompts of which completions share a lane."""
+
+
+@pytest.mark.parametrize(("questions", "tokens"), [(QUESTIONS, 80), (LONG, 24)], ids=["alone", "in lanes"])
+def test_every_token_is_drawn_with_the_probability_that_training_sees(policy, questions, tokens):
+    for index, group in enumerate(sample(policy, prompts=questions, max_tokens=tokens)):
+        rows = rows_of(policy, TrainGroup("local", questions[index], 1.0, (-1.0,) * 4, group), 80)
         for batch in micro_batches(policy, rows):
             trained = token_logprobs(completion_logits(policy, batch), batch.targets)
             known = batch.mask.bool()
             torch.testing.assert_close(batch.sampled[known], trained[known], atol=1e-4, rtol=0)
+
+
+def test_lanes_change_nothing_of_what_is_sampled(policy, monkeypatch):
+    in_lanes = texts(sample(policy, prompts=LONG, completions=4, max_tokens=24, temperature=1e-4))
+    monkeypatch.setattr(lanes, "LEAST_PROMPT", 1000)
+    assert texts(sample(policy, prompts=LONG, completions=4, max_tokens=24, temperature=1e-4)) == in_lanes
 
 
 def test_a_completion_ends_with_the_closing_tag_of_its_answer(policy):

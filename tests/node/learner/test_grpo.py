@@ -57,6 +57,15 @@ def test_on_policy_the_gradient_of_a_token_is_minus_its_advantage():
     assert batch.logprobs.grad.tolist() == [[-0.2, -0.2], [0.05, 0.0]]
 
 
+def test_log_probabilities_in_chunks_have_the_values_and_gradients_of_log_softmax(monkeypatch):
+    monkeypatch.setattr(grpo, "CHUNK", 20)
+    logits = torch.randn(3, 5, 8, dtype=torch.double, requires_grad=True)
+    targets = torch.randint(8, (3, 5))
+    assert torch.autograd.gradcheck(lambda each: grpo.token_logprobs(each, targets), logits)
+    expected = logits.log_softmax(-1).gather(-1, targets[..., None])[..., 0]
+    torch.testing.assert_close(grpo.token_logprobs(logits, targets), expected)
+
+
 def test_the_gradient_over_logits_is_the_policy_gradient():
     torch.manual_seed(0)
     logits = torch.randn(2, 3, 5, dtype=torch.float64, requires_grad=True)

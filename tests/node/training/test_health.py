@@ -1,8 +1,13 @@
 """The alarms about this node's own learning: what raises them, what does not, and what is kept of them."""
 
-import pytest
+from io import StringIO
 
+import pytest
+from rich.console import Console
+
+from sapo_node.cli.tables import render
 from sapo_node.groups.stats import Interval
+from sapo_node.observability.overview import at_rest, overview
 from sapo_node.training.health import (
     LEAST_SCALE,
     LOW_REWARD,
@@ -54,6 +59,15 @@ def test_a_policy_that_is_often_correct_is_no_collapse(health, database, reward,
     play(health, reward=reward)
     play(health, first=21, reward=reward, informative=0.05)
     assert kinds(database) == raised
+
+
+def test_the_status_of_a_node_that_has_stopped_shows_the_alarm(health, database):
+    play(health)
+    play(health, first=21, entropy=0.1)
+    [alarm] = health_alarms(database)
+    console = Console(width=120, record=True, file=StringIO())
+    console.print(render(at_rest(overview(database))))
+    assert str(alarm)[:80] in console.export_text()
 
 
 def test_one_bad_round_raises_none(health, database):

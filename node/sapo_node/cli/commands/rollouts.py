@@ -41,7 +41,8 @@ def export(config: Config, *, folder: Path, json_output: bool) -> None:
     FOLDER then holds `rollouts.parquet` with one row for each group, the manifest of the swarm, and a card. The texts
     were written by peers, and nobody has read them.
     """
-    groups = export_groups(database_of(config), load_manifest(config.swarm), folder)
+    with database_of(config) as database:
+        groups = export_groups(database, load_manifest(config.swarm), folder)
     click.echo(json.dumps({"groups": groups}) if json_output else f"wrote {groups:,} groups to {folder}")
 
 
