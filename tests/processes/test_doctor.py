@@ -1,7 +1,10 @@
 """What `sapo-node doctor` finds: as a user runs it, and its single looks where nothing else need be looked at."""
 
 import json
+import random
 import socket
+import time
+from contextlib import closing
 
 import pytest
 import trio
@@ -13,6 +16,7 @@ from sapo_node.app.state import SCHEMA, locked, state_folder
 from sapo_node.cli.doctor import _learner, examine
 from sapo_node.cli.doctor_network import check_bootstrap
 from sapo_node.cli.findings import State
+from sapo_node.storage.counters import Counters
 from sapo_node.storage.database import Database
 from sapo_node.storage.keys import create_key
 from sapo_protocol import load_manifest
@@ -64,6 +68,23 @@ def test_a_damaged_database_is_bad_and_says_what_to_do(tmp_path):
     found = finding("state", tmp_path)
     assert found.state is State.BAD
     assert "restore it from a backup" in found.text
+
+
+def test_a_state_ahead_of_the_clock_is_bad_until_it_is_repaired(tmp_path):
+    manifest = load_manifest("starter")
+    identity = create_key(tmp_path / "node.key", None)
+    folder = state_folder(tmp_path / "state", manifest, identity.peer_id)
+    tomorrow = time.time() + 86_400
+    with locked(folder), closing(Database(folder.database, SCHEMA)) as database:
+        Counters(database, manifest, now=tomorrow, key_is_new=True, rng=random.Random(0)).reserve(tomorrow)
+    found = finding("state", tmp_path)
+    assert found.state is State.BAD
+    assert "doctor --repair" in found.advice
+    (tmp_path / "relay.toml").write_text("train = false\n")
+    places = ("--config", tmp_path / "relay.toml", "--key", tmp_path / "node.key", "--state", tmp_path / "state")
+    done = sapo_node("doctor", "--repair", *places)
+    assert "again; the node listens for two epochs" in done.stderr
+    assert finding("state", tmp_path).state is State.GOOD
 
 
 def test_a_state_where_a_file_is_in_the_way_is_bad(tmp_path):

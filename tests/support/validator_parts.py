@@ -27,6 +27,8 @@ class ManualClock(Clock):
     def now(self) -> float:
         return self.time
 
+    steady = now
+
 
 class ValidatorParts:
     """An ingest on a database, in epoch 5 of the tests' manifest."""

@@ -104,6 +104,7 @@ DEFENCES: Mapping[str, Defence] = {
     "stream caps": Defence("node/sapo_node/net/pubsub.py", network={"gossip_streams": MANY, "streams": 10**6}),
     "anchors": Defence("node/sapo_node/net/anchors.py", network={"anchors": False}),
     "reserved slots": Defence("node/sapo_node/net/host.py", network={"reserved_outbound": 0}),
+    "inbound eviction": Defence("node/sapo_node/net/slots.py", network={"eviction": False}),
     "no peer exchange": Defence("node/sapo_node/net/pubsub.py", network={"no_peer_exchange": False}),
     "records where they are": Defence(
         "node/sapo_node/net/service.py", network={"records_checked": False, "only_ours_dial": False}

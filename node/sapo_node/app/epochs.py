@@ -40,8 +40,10 @@ class Epochs:
         """Set this to stop the node: it finishes its round and starts no other."""
 
     def enter_current(self) -> None:
-        """Enter the current epoch."""
-        self.enter(self._counters.epoch(self._clock.now()))
+        """Enter the current epoch, unless the clock jumped there and is not believed yet."""
+        now = self._clock.now()
+        self._counters.look(now, self._clock.steady())
+        self.enter(self._counters.believed_epoch(now))
 
     def enter(self, epoch: int) -> None:
         """Do what is due once in an epoch: end bans, promote untrusted peers, drop old messages and groups."""

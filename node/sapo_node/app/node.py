@@ -191,7 +191,7 @@ def _waiting(config: Config, swarm: SwarmContext, database: Database, defences: 
 def _ledger(config: Config, swarm: SwarmContext, database: Database, counters: Counters, defences: Defences) -> Ledger:
     now = swarm.clock.now
     named = {"trusted": config.trusted, "banned": config.banned}
-    return Ledger(database, epoch=counters.epoch(now()), **named, now=now, defences=defences)
+    return Ledger(database, epoch=counters.believed_epoch(now()), **named, now=now, defences=defences)
 
 
 def _own_messages(counters: Counters, manifest: Manifest) -> MessageStore:

@@ -110,6 +110,7 @@ class RunningNode:
             database,
             self._swarm.manifest,
             now=self._swarm.clock.now(),
+            steady=self._swarm.clock.steady(),
             key_is_new=self._key_is_new,
             rng=self._swarm.rng,
             location=StateLocation(self._folder.path),

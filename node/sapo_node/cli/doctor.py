@@ -7,6 +7,7 @@ import platform
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import closing
 from dataclasses import asdict
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import trio
 
+from sapo_node.app.clock_repair import epochs_ahead
 from sapo_node.app.config import Config
 from sapo_node.app.learner_options import learner_options
 from sapo_node.app.state import StateFolder, is_running, read_database, state_folder
@@ -91,19 +93,26 @@ def _state(config: Config, manifest: Manifest, identity: Identity | None) -> Ite
     else:
         yield good("disk", text)
     if identity and _is_there((folder := state_folder(root, manifest, identity.peer_id)).database):
-        yield _database(folder)
+        yield _database(folder, manifest)
 
 
 def _is_there(path: Path) -> bool:
     return os.path.exists(path)  # noqa: PTH110 - Path.exists raises in a folder that this user may not enter
 
 
-def _database(folder: StateFolder) -> Finding:
+def _database(folder: StateFolder, manifest: Manifest) -> Finding:
     try:
         with closing(read_database(folder)) as database:
             database.check()
+            ahead = epochs_ahead(database, manifest, time.time())
     except LocalError as error:
         return bad("state", error)
+    if ahead:
+        return bad(
+            "state",
+            LocalError(f"{ahead} epochs ahead of the clock: peers refuse what this node publishes"),
+            "if the clock is right, it was wrong before: stop the node and run `sapo-node doctor --repair`",
+        )
     if is_running(folder):
         return good("state", "undamaged; a node is running on it, which `sapo-node status` shows")
     return good("state", "undamaged; no node is running on it")

@@ -57,6 +57,9 @@ class _FixedClock(Clock):
     def now(self) -> float:
         return self.time
 
+    def steady(self) -> float:
+        return self.time
+
 
 class _OpenLedger(Ledger):
     """Tiers are local policy, which no vector tests: here every peer is a friend."""

@@ -68,6 +68,13 @@ class ReplayWindow:
             self._database.execute("INSERT INTO forgotten VALUES (?)", epoch)
             self._forgotten = epoch
 
+    def return_to(self, epoch: int) -> None:
+        """Remember again from epoch + 2 on, because a wrong clock made this node forget. Envelopes up to 30 s before
+        epoch + 1 may have been accepted and forgotten.
+        """
+        self._database.execute("UPDATE forgotten SET before = min(before, ?)", epoch + 2)
+        self._forgotten = min(self._forgotten, epoch + 2) if self._forgotten is not None else None
+
     def remembers(self, epoch: int) -> bool:
         """Whether what was accepted in an epoch is still known."""
         return self._forgotten is None or epoch >= self._forgotten

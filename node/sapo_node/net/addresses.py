@@ -111,12 +111,23 @@ def network_of(text: str) -> str:
 
     For a name it is the name.
     """
+    return _prefix_of(text, 16, 32)
+
+
+def block_of(text: str) -> str:
+    """The block of an address, which one owner often has whole: its /24 for IPv4, its /48 for IPv6."""
+    return _prefix_of(text, 24, 48)
+
+
+def _prefix_of(text: str, ipv4_bits: int, ipv6_bits: int) -> str:
     host = host_of(text)
     try:
         address = ipaddress.ip_address(host)
     except ValueError:
         return host
-    return str(ipaddress.ip_network((address, 16 if address.version == IPV4 else 32), strict=False))
+    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped:
+        address = address.ipv4_mapped
+    return str(ipaddress.ip_network((address, ipv4_bits if address.version == IPV4 else ipv6_bits), strict=False))
 
 
 async def resolve(text: str) -> tuple[str, ...]:

@@ -41,6 +41,8 @@ class NetworkDefences:
     # host, inbound, service
     streams: int = STREAMS
     reserved_outbound: int = RESERVED_OUTBOUND
+    eviction: bool = True
+    """Whether a new inbound connection takes the slot of the least useful one, and idle connections are closed."""
     only_ours_dial: bool = True
     """Whether only the node's own dialer dials, and not the library."""
     records_checked: bool = True

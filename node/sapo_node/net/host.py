@@ -52,10 +52,10 @@ def build_host(
         transports=[tcp],
         resource_manager=_limits(defences),
         connection_config=ConnectionConfig(
-            max_connections=CONNECTIONS,
+            max_connections=_most(defences),
             min_connections=defences.reserved_outbound,
             low_watermark=defences.reserved_outbound,
-            high_watermark=CONNECTIONS,
+            high_watermark=_most(defences),
             max_connections_per_peer=PER_PEER,
             dial_timeout=inbound.HANDSHAKE_SECONDS,
             inbound_upgrade_timeout=inbound.HANDSHAKE_SECONDS,
@@ -70,14 +70,22 @@ def build_host(
     return host
 
 
+def _most(defences: NetworkDefences) -> int:
+    """The connections at which the library refuses. With eviction, `inbound` closes one first, for which there must be
+    room.
+    """
+    return CONNECTIONS * 2 if defences.eviction else CONNECTIONS
+
+
 def _limits(defences: NetworkDefences) -> ResourceManager:
+    most = _most(defences)
     return ResourceManager(
-        limits=ResourceLimits(max_connections=CONNECTIONS * 2, max_streams=CONNECTIONS * defences.streams),
+        limits=ResourceLimits(max_connections=most * 2, max_streams=CONNECTIONS * defences.streams),
         connection_limits=ConnectionLimits(
-            max_established_inbound=CONNECTIONS,
+            max_established_inbound=most,
             max_established_outbound=CONNECTIONS,
             max_established_per_peer=PER_PEER,
-            max_established_total=CONNECTIONS,
+            max_established_total=most,
         ),
         # These would refuse all peers if one peer misbehaves or the learner needs memory.
         enable_memory_limits=False,

@@ -1,12 +1,17 @@
 """Limits the connections and streams that peers open: how many, how fast, and from which addresses.
 
+A new connection takes the slot of the least useful one (`slots`) if all are taken. A connection whose peer follows no
+topic of ours within IDLE_SECONDS is closed. A new handshake takes the place of the oldest one if all are taken.
+
 Every inbound connection and stream starts here. This module handles all their errors: an error that reached the
 library's nurseries would end the host.
 """
 
 import logging
+import math
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import trio
@@ -15,13 +20,31 @@ from libp2p.io.exceptions import IOException
 from libp2p.network.connection.raw_connection import RawConnection
 from libp2p.protocol_muxer.exceptions import MultiselectError
 
-from sapo_node.net.defences import STREAMS
+from sapo_node.net.addresses import block_of
+from sapo_node.net.slots import Guest, least_useful
 
 log = logging.getLogger(__name__)
 
 HANDSHAKES = 16  # unfinished, from one IP address
+ALL_HANDSHAKES = 64  # unfinished
+IDLE_SECONDS = 20.0  # an honest peer tells its topics within a second
+CLOSE_SECONDS = 2.0
 HANDSHAKE_SECONDS = 5.0
 SHUN_SECONDS = 60.0  # honest peers may share the address; the node can still dial them
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """The limits of one host."""
+
+    connections: int
+    """Slots of all connections, in either direction."""
+    reserved: int
+    """Of them, those that inbound connections cannot take."""
+    streams: int
+    """That one peer may hold open."""
+    eviction: bool
+    """Whether connections give way, and idle ones are closed."""
 
 
 class Inbound:
@@ -30,16 +53,19 @@ class Inbound:
     def __init__(
         self,
         swarm: Any,
+        limits: Limits,
         *,
         note: Callable[[Any], None],
         refuses: Callable[[str], bool],
         offended: Callable[[str, str], None],
-        most: int = STREAMS,
+        follows: Callable[[str], object],
+        brought: Callable[[str], int],
     ) -> None:
         """Replaces the swarm's own handlers.
 
         `note(socket)` is called for each accepted socket. `refuses(peer id)` says whether to shun the address of a
-        peer. `offended(peer id, cause)` is called if a peer breaks a protocol. A peer may hold `most` streams open.
+        peer. `offended(peer id, cause)` is called if a peer breaks a protocol. `follows(peer id)` says whether a peer
+        follows a topic of ours, and `brought(peer id)` how many messages of it were accepted.
         """
         self.streams: Counter[str] = Counter()
         """Open streams by peer id."""
@@ -47,10 +73,16 @@ class Inbound:
         self._note = note
         self._refuses = refuses
         self._offended = offended
-        self._most = most
-        self._handshakes: Counter[str] = Counter()
+        self._follows = follows
+        self._brought = brought
+        self._limits = limits
+        self._guests: list[Guest] = []
+        self._handshakes: dict[trio.CancelScope, str] = {}
+        """The IP addresses of unfinished handshakes, the oldest first."""
         self._shunned: dict[str, float] = {}
         """By IP address: until when its connections are refused."""
+        if limits.eviction:
+            swarm._inbound_limiter.total_tokens = math.inf  # noqa: SLF001 - it refuses the newest, and we close another
         self._negotiate = swarm.common_stream_handler
         swarm.set_stream_handler(self._take_stream)
         swarm._do_handle_inbound_connection = self._take_connection  # noqa: SLF001 - the library's handler never frees its slot
@@ -58,7 +90,7 @@ class Inbound:
     async def _take_stream(self, stream: Any) -> None:
         """Handle one inbound stream of any protocol. Raises nothing, which would end the connection."""
         peer_id = str(stream.muxed_conn.peer_id)
-        if self.streams[peer_id] >= self._most:
+        if self.streams[peer_id] >= self._limits.streams:
             await quietly(stream.reset)
             return
         self.streams[peer_id] += 1
@@ -82,27 +114,64 @@ class Inbound:
         """
         remote = socket.get_remote_address()
         source = remote[0] if remote else ""
-        if self._handshakes[source] >= HANDSHAKES:
+        if list(self._handshakes.values()).count(source) >= HANDSHAKES:
             await quietly(socket.close)
             return
-        self._handshakes[source] += 1
+        if len(self._handshakes) >= ALL_HANDSHAKES:
+            next(iter(self._handshakes)).cancel()
         self._note(socket)
-        try:
-            await self._let_in(source)
-            muxed = await self._swarm.upgrade_inbound_raw_conn(RawConnection(socket, False), listener)
-        except Exception as error:  # noqa: BLE001 - a failed handshake ends only its connection
-            log.debug("handshake from %s failed: %r", source, error)
+        muxed = await self._upgrade(socket, listener, source)
+        if muxed is None:
             await quietly(socket.close)
             return
-        finally:
-            self._handshakes[source] -= 1
-            if not self._handshakes[source]:
-                del self._handshakes[source]
         if self._refuses(str(muxed.peer_id)):
             self._shun(source)
         for link in self._swarm.get_connections(muxed.peer_id):
             if link.muxed_conn is muxed:
-                await link.event_closed.wait()
+                await self._hold(Guest(str(muxed.peer_id), block_of(source), trio.current_time(), link))
+
+    async def _upgrade(self, socket: Any, listener: Any, source: str) -> Any:
+        """The connection after its handshake; None if that failed or had to give way."""
+        with trio.CancelScope() as scope:
+            self._handshakes[scope] = source
+            try:
+                await self._let_in(source)
+                return await self._swarm.upgrade_inbound_raw_conn(RawConnection(socket, False), listener)
+            except Exception as error:  # noqa: BLE001 - a failed handshake ends only its connection
+                log.debug("handshake from %s failed: %r", source, error)
+            finally:
+                del self._handshakes[scope]
+        return None
+
+    async def _hold(self, guest: Guest) -> None:
+        """Hold the slot of a connection until it closes."""
+        self._guests.append(guest)
+        try:
+            if self._limits.eviction:
+                await self._make_room(guest)
+                with trio.move_on_after(IDLE_SECONDS):
+                    await guest.link.event_closed.wait()
+                if not self._follows(guest.peer_id):
+                    await _close(guest.link)
+            await guest.link.event_closed.wait()
+        finally:
+            if guest in self._guests:
+                self._guests.remove(guest)
+
+    async def _make_room(self, new: Guest) -> None:
+        """Close the least useful inbound connections while there are more than slots; never the new one."""
+        while len(self._guests) > self._room():
+            evicted = least_useful([guest for guest in self._guests if guest is not new], self._brought)
+            if evicted is None:
+                return
+            self._guests.remove(evicted)
+            log.info("closed the connection of %s: all slots are taken", evicted.peer_id)
+            await _close(evicted.link)
+
+    def _room(self) -> int:
+        """Slots for inbound connections."""
+        outbound = [link for link in self._swarm.get_connections() if link.direction.name == "OUTBOUND"]
+        return max(1, self._limits.connections - max(len(outbound), self._limits.reserved))
 
     async def _let_in(self, source: str) -> None:
         """Raise ConnectionRefusedError for a shunned address, but late: a peer refused at once returns at once."""
@@ -115,6 +184,12 @@ class Inbound:
         now = trio.current_time()
         self._shunned = {each: until for each, until in self._shunned.items() if until > now}
         self._shunned[source] = now + SHUN_SECONDS
+
+
+async def _close(link: Any) -> None:
+    """Close a connection, whose other end may not read."""
+    with trio.move_on_after(CLOSE_SECONDS):
+        await quietly(link.close)
 
 
 async def quietly(close: Callable[[], Any]) -> None:

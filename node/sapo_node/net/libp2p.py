@@ -160,6 +160,7 @@ class Libp2pNetwork:
             requests=self._requests,
             linked=self._dialer.wake,
             gone=self._gone,
+            brought=self._brought.__getitem__,
         )
 
     async def _seek_peers(self, stop: trio.Event) -> None:

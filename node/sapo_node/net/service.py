@@ -15,9 +15,8 @@ from libp2p.pubsub.gossipsub import PROTOCOL_ID_V11
 from libp2p.tools.anyio_service import background_trio_service
 from multiaddr import Multiaddr
 
-from sapo_node.net import addresses, listening, patches
-from sapo_node.net.host import build_host
-from sapo_node.net.inbound import Inbound
+from sapo_node.net import addresses, host, listening, patches
+from sapo_node.net.inbound import Inbound, Limits
 from sapo_node.net.interface import AskFailed, Requests
 from sapo_node.net.pubsub import Gossip, HardenedGossipSub, HardenedPubsub
 from sapo_node.net.request_response import Asking
@@ -52,6 +51,7 @@ class Service:
         requests: Requests | None,
         linked: Callable[[], None],
         gone: Callable[[str], None],
+        brought: Callable[[str], int],
     ) -> None:
         self._where = where
         self._gossip = gossip
@@ -61,7 +61,7 @@ class Service:
         self._tcp = TrackedTcp()
         self._expanded: tuple[tuple[str, ...], float, list[Any]] | None = None
         self.bound: tuple[str, ...] = ()
-        self.host = build_host(seed, self._tcp, self._advertised, gossip.defences)
+        self.host = host.build_host(seed, self._tcp, self._advertised, gossip.defences)
         self.swarm = self.host.get_network()
         self.swarm.register_notifee(self)
         self.router = HardenedGossipSub(
@@ -83,10 +83,17 @@ class Service:
         self._asking = Asking(self.host, requests) if requests else None
         self.inbound = Inbound(
             self.swarm,
+            Limits(
+                connections=host.CONNECTIONS,
+                reserved=gossip.defences.reserved_outbound,
+                streams=gossip.defences.streams,
+                eviction=gossip.defences.eviction,
+            ),
             note=self._tcp.opened.add,
             refuses=self.router.refuses,
             offended=gossip.offended,
-            most=gossip.defences.streams,
+            follows=self.followed_by,
+            brought=brought,
         )
 
     def _advertised(self, bound: list[Any]) -> list[Any]:

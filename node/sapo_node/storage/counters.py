@@ -6,17 +6,21 @@ publishes the message. After a restart it sends the same bytes again.
 Two envelopes of one key for one (epoch, counter) are an equivocation, and peers ban the key for good. So before it
 publishes, a node listens for LISTEN_EPOCHS epochs in three cases: the key is older than this state, the state may have
 been restored or copied (see `location`), or the machine was restarted. Then it listens for a random part of
-LISTEN_SPREAD epochs more: if two copies start together, the copy that listens longer hears the other one.
+LISTEN_SPREAD epochs more: if two copies start together, the copy that listens longer hears the other one. It also
+listens while it does not believe its clock (`clock_guard`).
 """
 
 import random
 from dataclasses import dataclass
 
+from sapo_node.storage import clock_guard
+from sapo_node.storage.clock_guard import ClockGuard
 from sapo_node.storage.database import Database
 from sapo_node.storage.location import StateLocation
 from sapo_protocol import LocalError, Manifest, epoch_at, epoch_start
 
-SCHEMA = """
+SCHEMA = f"""
+{clock_guard.SCHEMA}
 CREATE TABLE IF NOT EXISTS counters (epoch INTEGER PRIMARY KEY, next INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS listening (until REAL NOT NULL, fingerprint TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS published (
@@ -56,46 +60,85 @@ class Counters:
         now: float,
         key_is_new: bool,
         rng: random.Random,
+        steady: float | None = None,
         location: StateLocation | None = None,
     ) -> None:
-        """`key_is_new`: the key was created for this state, so no other state can have used it. `location`: the folder
-        of the state, or None for a state in memory, which nobody can copy.
+        """`key_is_new`: the key was created for this state, so no other state can have used it. `steady`: what the
+        steady clock says at `now`; without it the clock is believed. `location`: the folder of the state, or None for a
+        state in memory, which nobody can copy.
         """
         self._database = database
         self._manifest = manifest
+        self._rng = rng
         self._location = location
+        self._guard = ClockGuard(database, manifest)
+        if steady is not None:
+            self._guard.look(now, steady)
         fingerprint = location.fingerprint if location else ""
         row = database.row("SELECT until, fingerprint FROM listening")
         if row is not None and row[1] == fingerprint and not self._is_behind():
             return
-        until = 0.0
-        if row is not None or not key_is_new:
-            spread = rng.uniform(0, LISTEN_SPREAD) * manifest.epoch_seconds
-            # From the latest epoch that the clock, the database or the location knows: the clock may be behind.
-            latest = max(self.epoch(now), location.latest()[0] if location else -1)
-            until = epoch_start(manifest, latest + LISTEN_EPOCHS) + spread
+        # From the latest epoch that the clock, the database or the location knows: the clock may be behind.
+        latest = max(self.epoch(now), location.latest()[0] if location else -1)
         with database.transaction(durable=True):
-            database.execute("DELETE FROM listening")
-            database.execute("INSERT INTO listening VALUES (?, ?)", until, fingerprint)
+            self._listen(0.0 if row is None and key_is_new else self._end_of_listening(latest), fingerprint)
+
+    def _end_of_listening(self, epoch: int) -> float:
+        """When a node may publish that begins to listen in `epoch`."""
+        spread = self._rng.uniform(0, LISTEN_SPREAD) * self._manifest.epoch_seconds
+        return epoch_start(self._manifest, epoch + LISTEN_EPOCHS) + spread
+
+    def _listen(self, until: float, fingerprint: str) -> None:
+        self._database.execute("DELETE FROM listening")
+        self._database.execute("INSERT INTO listening VALUES (?, ?)", until, fingerprint)
 
     def _is_behind(self) -> bool:
         """Whether this database is older than the counter that is noted beside it."""
         if self._location is None:
             return False
-        row = self._database.row("SELECT epoch, next - 1 FROM counters ORDER BY epoch DESC LIMIT 1")
+        row = self._database.row(
+            "SELECT epoch, next - 1 FROM counters WHERE epoch <= ? ORDER BY epoch DESC LIMIT 1", self._guard.epoch
+        )
         return self._location.latest() > (row or (-1, -1))
 
+    def look(self, now: float, steady: float) -> None:
+        """Compare the clock with the steady clock. If the clock was set, the end of listening moves with it."""
+        if moved := self._guard.look(now, steady):
+            self._database.execute("UPDATE listening SET until = until + ? WHERE until > 0", moved)
+        self._guard.enter(epoch_at(self._manifest, now))
+
     def epoch(self, now: float) -> int:
-        """This node's epoch. It never goes back, even if the clock does."""
-        row = self._database.row("SELECT max(epoch) FROM counters")
-        latest: int | None = row[0] if row else None
-        current = epoch_at(self._manifest, now)
+        """This node's epoch. If the clock goes back, it never goes back behind an epoch that the node believed."""
+        current, latest = epoch_at(self._manifest, now), self._guard.epoch
         return current if latest is None else max(current, latest)
+
+    def believed_epoch(self, now: float) -> int:
+        """The epoch for what cannot be undone: `epoch`, or the last one that was believed if the clock is not."""
+        latest = self._guard.epoch
+        return self.epoch(now) if self._guard.believed or latest is None else latest
 
     def listening_seconds(self, now: float) -> float:
         """Seconds that are left until this node may publish."""
         row = self._database.row("SELECT until FROM listening")
-        return max(0.0, row[0] - now) if row else 0.0
+        return max(0.0, self._guard.doubtful_seconds(now), row[0] - now if row else 0.0)
+
+    def return_to_clock(self, now: float) -> int:
+        """Leave an epoch that a wrong clock caused, for the epoch of `now`. Returns that epoch.
+
+        The node then listens: this key may have signed envelopes of the next two epochs that the state forgot. Raises
+        LocalError if the clock is not behind the state.
+        """
+        epoch, latest = epoch_at(self._manifest, now), self._guard.epoch
+        if latest is None or latest <= epoch:
+            raise LocalError(f"the clock is not behind this state: the clock says epoch {epoch}, the state {latest}")
+        if self._location is not None:
+            self._location.forget_latest()
+        with self._database.transaction(durable=True):
+            self._guard.return_to(epoch)
+            row = self._database.row("SELECT fingerprint FROM listening")
+            self._listen(self._end_of_listening(epoch), row[0] if row else "")
+            self._database.execute("UPDATE published SET message = x'' WHERE epoch > ?", epoch)
+        return epoch
 
     def _may_be_lost(self, epoch: int) -> bool:
         """Whether this key may have signed envelopes of `epoch` that this state does not hold."""
@@ -112,11 +155,13 @@ class Counters:
             counter: int = row[0] if row else 0
             if counter >= self._manifest.max_rounds:
                 return None
+            self._guard.enter(epoch)
             self._database.execute("INSERT OR REPLACE INTO counters VALUES (?, ?)", epoch, counter + 1)
-            self._database.execute("DELETE FROM counters WHERE epoch < ?", epoch)
-            self._database.execute("UPDATE published SET message = x'' WHERE epoch < ?", epoch - 1)
-            self._database.execute("DELETE FROM published WHERE epoch < ?", epoch - _RECOGNISED_EPOCHS)
-        if self._location is not None:
+            believed = self.believed_epoch(now)
+            self._database.execute("DELETE FROM counters WHERE epoch < ?", believed)
+            self._database.execute("UPDATE published SET message = x'' WHERE epoch < ?", believed - 1)
+            self._database.execute("DELETE FROM published WHERE epoch < ?", believed - _RECOGNISED_EPOCHS)
+        if self._location is not None and self._guard.believed:
             self._location.note(epoch, counter)
         return Slot(epoch, counter)
 

@@ -53,6 +53,13 @@ class StateLocation:
         except OSError as error:
             raise LocalError(f"cannot write {self._latest}: {error.strerror}; free disk space") from error
 
+    def forget_latest(self) -> None:
+        """Remove the note, because it is of an epoch that a wrong clock caused."""
+        try:
+            self._latest.unlink(missing_ok=True)
+        except OSError as error:
+            raise LocalError(f"cannot remove {self._latest}: {error.strerror}") from error
+
     def latest(self) -> tuple[int, int]:
         """(epoch, counter) of the last note; (-1, -1) if there is none."""
         try:

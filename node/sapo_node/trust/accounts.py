@@ -26,6 +26,12 @@ CREATE TABLE IF NOT EXISTS offences (
 """
 
 
+def return_to(database: Database, epoch: int) -> None:
+    """Go back to an epoch, because a wrong clock made the node enter a later one. Bans that have ended stay ended."""
+    database.execute("UPDATE settled SET epoch = min(epoch, ?)", epoch)
+    database.execute("UPDATE ledger SET since = min(since, ?), earned_epoch = min(earned_epoch, ?)", epoch, epoch)
+
+
 @dataclass(frozen=True, slots=True)
 class Account:
     """What the ledger holds of one peer."""

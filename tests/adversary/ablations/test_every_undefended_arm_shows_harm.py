@@ -22,7 +22,7 @@ from context import KEY, context_of
 from sapo_adversary.ablations.defences import DEFENCES, Undefended, ablated
 from sapo_adversary.ablations.replacements import Carriers
 from sapo_adversary.attacks.catalogue import ATTACKS
-from sapo_adversary.attacks.gossip.peer import running
+from sapo_adversary.attacks.gossip.peer import LinkLost, running
 from sapo_adversary.attacks.kit import Key, Kit
 from sapo_adversary.attacks.scorer_exploit import answered, copied_premises
 from sapo_adversary.research.poison_search.victim import Victim
@@ -34,7 +34,7 @@ from sapo_node.groups.advantage import advantages
 from sapo_node.groups.messages import FILTERS, reason_of
 from sapo_node.groups.types import VerifiedGroup
 from sapo_node.ingest.ignored import Ignored
-from sapo_node.net.defences import GOSSIP_STREAMS, NETWORK_DEFENDED
+from sapo_node.net.defences import GOSSIP_STREAMS, NETWORK_DEFENDED, RESERVED_OUTBOUND
 from sapo_node.net.dialer import Dialer
 from sapo_node.net.gossip_score import Offence
 from sapo_node.net.host import build_host
@@ -549,6 +549,28 @@ async def nothing_is_reserved(undefended):
     return host.get_network().connection_config.min_connections == 0
 
 
+async def newcomer_is_refused(undefended):
+    """One slot is held by a peer that does nothing, and another peer comes."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sapo_node.net.host.CONNECTIONS", RESERVED_OUTBOUND + 1)
+        node = network(1, undefended.network)
+        async with trio.open_nursery() as nursery:
+            await nursery.start(node.run)
+            async with (
+                running(bytes([7]) * 32, ("127.0.0.7", 0), ignore) as first,
+                running(bytes([8]) * 32, ("127.0.0.8", 0), ignore) as second,
+            ):
+                await first.dial(node.addresses[0])
+                try:
+                    await second.dial(node.addresses[0])
+                except LinkLost:
+                    refused = True
+                else:
+                    refused = False
+            nursery.cancel_scope.cancel()
+    return refused
+
+
 FILTER_HARMS = {
     "baseline": junk_counts_more,
     "n-gram": phrase_teaches,
@@ -588,6 +610,7 @@ HARMS = {
     "stream caps": partial(attacked, harmed=streams_have_no_end),
     "anchors": old_friends_are_forgotten,
     "reserved slots": nothing_is_reserved,
+    "inbound eviction": newcomer_is_refused,
     "no peer exchange": partial(attacked, harmed=prune_is_believed),
     "records where they are": partial(attacked, harmed=record_is_believed),
     "peer exchange limits": liar_fills_the_book,

@@ -266,7 +266,8 @@ async def test_silent_strangers_do_not_shut_out_an_honest_peer(
     monkeypatch.setattr("sapo_node.net.inbound.HANDSHAKE_SECONDS", 60.0)
     node = await start(1)
     port = int(node.address.split("/")[4])
-    silent = [await trio.open_tcp_stream("127.0.0.1", port, local_address="127.0.0.9") for _ in range(200)]
+    places = [f"127.0.{1 + number % 20}.9" for number in range(200)]
+    silent = [await trio.open_tcp_stream("127.0.0.1", port, local_address=place) for place in places]
     honest = await start(3, bootstrap=(node.address,))
     await until(lambda: node.sees(honest))
     for stream in silent:

@@ -1,0 +1,124 @@
+"""Holds back a jump of the clock until the clock has kept it for two epochs.
+
+A node drops messages, ends bans and advances its epoch for good when its clock says that an epoch has begun. So a clock
+that is a day ahead for a moment must not be believed at once. The guard compares it with the steady clock of the
+machine, which counts the seconds since the machine started and which nobody sets.
+
+- The clock is believed while it and the steady clock advance together, or if it is at most JUMP_EPOCHS away from the
+  last epoch that was believed. So a node that was off for a week is believed if its machine ran on.
+- Any other time is believed once it has been kept for JUMP_EPOCHS epochs. Until then the node publishes nothing
+  (`counters`) and drops nothing (`app.epochs`).
+- The believed epoch never goes back, except when an operator runs `doctor --repair` (`return_to`).
+
+    guard.look(clock.now(), clock.steady())
+    guard.believed, guard.epoch
+"""
+
+import logging
+
+from sapo_node.storage.database import Database
+from sapo_protocol import Manifest, epoch_at
+
+logger = logging.getLogger(__name__)
+
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS clock (epoch INTEGER NOT NULL, zero REAL, jumped_to REAL, since REAL);
+"""
+
+JUMP_EPOCHS = 2
+"""Epochs by which the clock may jump without being doubted, and for which it must keep a larger jump."""
+
+
+def stored_epoch(database: Database) -> int | None:
+    """The latest epoch that the node of a database believed; None if it has played no round."""
+    is_there = database.row("SELECT 1 FROM sqlite_master WHERE name = 'clock'")  # version 0.1 has no such table
+    row = database.row("SELECT epoch FROM clock") if is_there else None
+    row = row or database.row("SELECT max(epoch) FROM counters")
+    return row[0] if row else None
+
+
+class ClockGuard:
+    """Whether this node believes its clock, and the latest epoch that it believed."""
+
+    def __init__(self, database: Database, manifest: Manifest) -> None:
+        self._database = database
+        self._manifest = manifest
+        self._most = JUMP_EPOCHS * manifest.epoch_seconds
+        self._zero: float | None = None
+        """Unix time at which the steady clock was zero, by the clock that was believed last."""
+        self._jumped_to: float | None = None
+        """The same by a clock that is not believed yet."""
+        self._since = 0.0
+        """When the clock was first seen to have jumped, in its own Unix time."""
+        self._seen: float | None = None
+        """The same as `_zero`, by the last look of this process."""
+        self.epoch = stored_epoch(database)
+        """The latest epoch that was believed; None in a new state."""
+        if row := database.row("SELECT zero, jumped_to, since FROM clock"):
+            self._zero, self._jumped_to, self._since = row
+
+    @property
+    def believed(self) -> bool:
+        """Whether the node believes what its clock said at the last look."""
+        return self._jumped_to is None
+
+    def look(self, now: float, steady: float) -> float:
+        """Compare Unix time with the steady clock, both in seconds.
+
+        Returns by how many seconds the clock was set since the last look of this process; 0 for a small amount.
+        """
+        zero = now - steady
+        moved = 0.0 if self._seen is None or abs(zero - self._seen) <= self._most else zero - self._seen
+        self._seen = zero
+        if self._agrees(zero, now):
+            self._believe(zero, now)
+        elif self._jumped_to is None or abs(zero - self._jumped_to) > self._most:
+            self._doubt(zero, now)
+        elif now - self._since >= self._most:
+            self._believe(zero, now)
+        return moved
+
+    def doubtful_seconds(self, now: float) -> float:
+        """Seconds for which the clock must still keep its jump; 0 if it is believed."""
+        return 0.0 if self.believed else max(1.0, self._since + self._most - now)
+
+    def enter(self, epoch: int) -> None:
+        """Note that the node is in an epoch, if its clock is believed. The believed epoch never goes back."""
+        if self.believed and (self.epoch is None or epoch > self.epoch):
+            self.epoch = epoch
+            self._store()
+
+    def return_to(self, epoch: int) -> None:
+        """Go back to an epoch, because the clock was wrong when the node entered a later one."""
+        self.epoch, self._jumped_to = epoch, None
+        self._store()
+
+    def _agrees(self, zero: float, now: float) -> bool:
+        if self._zero is None or self.epoch is None:
+            return True
+        return abs(zero - self._zero) <= self._most or abs(epoch_at(self._manifest, now) - self.epoch) <= JUMP_EPOCHS
+
+    def _believe(self, zero: float, now: float) -> None:
+        is_news = self._zero is None or self._jumped_to is not None or abs(zero - self._zero) > 1.0
+        self._zero, self._jumped_to = zero, None
+        if self.epoch is None:
+            self.epoch = epoch_at(self._manifest, now)
+        if is_news:
+            self._store()
+
+    def _doubt(self, zero: float, now: float) -> None:
+        self._jumped_to, self._since = zero, now
+        self._store()
+        logger.warning(
+            "the clock jumped, or the machine was off: it says epoch %d after epoch %d; the node publishes nothing "
+            "until the clock has kept that for %d epochs",
+            epoch_at(self._manifest, now),
+            self.epoch,
+            JUMP_EPOCHS,
+        )
+
+    def _store(self) -> None:
+        with self._database.transaction():
+            self._database.execute("DELETE FROM clock")
+            values = (self.epoch, self._zero, self._jumped_to, self._since)
+            self._database.execute("INSERT INTO clock VALUES (?, ?, ?, ?)", *values)

@@ -1,0 +1,212 @@
+"""A clock that is wrong by a day for a moment costs no epoch; `doctor` repairs what a wrong clock left behind."""
+
+import random
+from contextlib import closing
+
+import pytest
+
+from context import KEY, context_of
+from sapo_node.app.clock_repair import epochs_ahead, return_to_clock
+from sapo_node.app.config import Config
+from sapo_node.app.node import build_node
+from sapo_node.app.state import SCHEMA, StateFolder, locked
+from sapo_node.net.interface import Verdict
+from sapo_node.storage.counters import Counters
+from sapo_node.storage.database import Database
+from sapo_node.storage.location import StateLocation
+from sapo_node.trust.constants import Fact
+from sapo_protocol import LocalError, peer_id
+from swarm_parts import OpenScorer
+
+EPOCH, DAY = 600, 144 * 600
+SENDER = peer_id(bytes([9]) * 32)
+
+
+class SetClock:
+    """A clock that somebody sets, beside one that nobody sets."""
+
+    def __init__(self):
+        self.time, self.uptime = 5.5 * EPOCH, 1_000.0
+
+    def now(self):
+        return self.time
+
+    def steady(self):
+        return self.uptime
+
+    def pass_by(self, seconds):
+        self.time += seconds
+        self.uptime += seconds
+
+    def restart_machine(self, seconds):
+        """The machine is off for a while. Its clock goes on."""
+        self.time += seconds
+        self.uptime = 10.0
+
+
+class Life:
+    """A node on a clock; `start` starts it again on its database."""
+
+    def __init__(self, manifest, database=None):
+        self.manifest = manifest
+        self.clock = SetClock()
+        self.database = database or Database(None, SCHEMA)
+        self.start()
+
+    def start(self):
+        swarm = context_of(self.manifest, random.Random(0), clock=self.clock, key=KEY)
+        counters = Counters(
+            self.database,
+            self.manifest,
+            now=self.clock.now(),
+            steady=self.clock.steady(),
+            key_is_new=True,
+            rng=swarm.rng,
+        )
+        self.node = build_node(
+            Config(),
+            swarm,
+            database=self.database,
+            counters=counters,
+            scorer=OpenScorer(),
+            policy=None,
+            on_fatal=pytest.fail,
+        )
+
+    async def play(self):
+        """Reserve a round; its epoch, and whether the node may publish it."""
+        slot = await self.node.epochs.reserve()
+        return slot.epoch, not self.node.counters.listening_seconds(self.clock.now())
+
+    async def hear(self, author, epoch, counter=0):
+        return await self.node.ingest.handle(SENDER, author.message(epoch=epoch, counter=counter), shard=0)
+
+
+@pytest.fixture
+def life(manifest):
+    return Life(manifest)
+
+
+@pytest.mark.parametrize("jump", [DAY, -3 * EPOCH])
+async def test_a_jump_that_passes_leaves_a_node_that_hears_and_publishes(life, author, jump):
+    assert await life.play() == (5, True)
+    assert await life.hear(author, 5) is Verdict.ACCEPT
+    life.clock.time += jump
+    assert not (await life.play())[1]
+    life.clock.time -= jump
+    assert await life.play() == (5, True)
+    assert await life.hear(author, 5, counter=1) is Verdict.ACCEPT
+    assert await life.hear(author, 5) is Verdict.IGNORE
+
+
+async def test_a_jump_that_passes_ends_no_ban(life):
+    await life.play()
+    for _ in range(30):
+        life.node.ledger.report(SENDER, Fact.INVALID_MESSAGE)
+    assert not life.node.ledger.admits(SENDER)
+    life.clock.time += 2 * DAY
+    await life.play()
+    life.start()
+    await life.play()
+    assert not life.node.ledger.admits(SENDER)
+
+
+async def test_a_node_that_started_with_a_wrong_clock_hears_and_publishes_once_it_is_right(life, author):
+    await life.play()
+    life.clock.restart_machine(DAY)
+    life.start()
+    assert not (await life.play())[1]
+    life.clock.time -= DAY - 60
+    assert await life.play() == (5, True)
+    assert await life.hear(author, 5) is Verdict.ACCEPT
+
+
+async def test_after_a_day_off_a_node_hears_at_once_and_publishes_after_two_epochs(life, author):
+    await life.play()
+    life.clock.restart_machine(DAY)
+    life.start()
+    assert await life.play() == (149, False)
+    assert await life.hear(author, 149) is Verdict.ACCEPT
+    life.clock.pass_by(2 * EPOCH)
+    assert await life.play() == (151, True)
+
+
+async def test_a_day_off_on_a_machine_that_ran_on_costs_nothing(life):
+    await life.play()
+    life.clock.pass_by(DAY)
+    life.start()
+    assert await life.play() == (149, True)
+
+
+async def test_a_jump_that_lasts_is_believed_also_across_a_restart_of_the_node(life):
+    await life.play()
+    life.clock.time += DAY
+    assert not (await life.play())[1]
+    life.clock.pass_by(EPOCH)
+    life.start()
+    assert not (await life.play())[1]
+    life.clock.pass_by(EPOCH)
+    assert await life.play() == (151, True)
+
+
+async def test_no_counter_is_used_twice_over_jumps_back_and_forth(life):
+    used = []
+    for jump in (0, DAY, -DAY, DAY, 2 * EPOCH, -DAY):
+        life.clock.time += jump
+        for _ in range(3):
+            slot = await life.node.epochs.reserve()
+            used.append((slot.epoch, slot.counter))
+        life.start()
+    assert len(set(used)) == len(used)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return StateFolder(tmp_path / "state")
+
+
+@pytest.fixture
+def a_day_ahead(folder, manifest, monkeypatch):
+    """The state of a node that believed a clock that was a day ahead; the time at which the clock is right again."""
+    with locked(folder), closing(Database(folder.database, SCHEMA)) as database:
+        location = StateLocation(folder.path)
+        counters = Counters(database, manifest, now=EPOCH, key_is_new=True, rng=random.Random(0), location=location)
+        counters.reserve(DAY)
+        node = Life(manifest, database).node
+        node.ingest.advance(144)
+        node.ledger.at(144)
+    monkeypatch.setattr("sapo_node.app.clock_repair.time.time", lambda: 5.5 * EPOCH)
+    return 5.5 * EPOCH
+
+
+async def test_a_state_a_day_ahead_is_noticed_and_after_its_repair_lost_two_epochs(
+    folder, manifest, author, a_day_ahead
+):
+    with closing(Database(folder.database, SCHEMA)) as database:
+        assert epochs_ahead(database, manifest, a_day_ahead) == 139
+        assert await Life(manifest, database).hear(author, 5) is Verdict.IGNORE
+    assert return_to_clock(folder, manifest) == 5
+    with locked(folder), closing(Database(folder.database, SCHEMA)) as database:
+        assert epochs_ahead(database, manifest, a_day_ahead) == 0
+        counters = Counters(
+            database,
+            manifest,
+            now=a_day_ahead,
+            key_is_new=False,
+            rng=random.Random(0),
+            location=StateLocation(folder.path),
+        )
+        assert EPOCH <= counters.listening_seconds(a_day_ahead) <= 2 * EPOCH
+        assert counters.reserve(7.5 * EPOCH).epoch == 7
+        assert counters.reserve(DAY).counter == 1
+        life = Life(manifest, database)
+        life.clock.pass_by(1.5 * EPOCH)
+        assert await life.hear(author, 7) is Verdict.ACCEPT
+        life.node.ledger.at(8)
+
+
+def test_a_state_that_is_not_ahead_is_not_changed(folder, manifest):
+    with locked(folder):
+        Database(folder.database, SCHEMA).close()
+    with pytest.raises(LocalError, match="not behind"):
+        return_to_clock(folder, manifest)

@@ -1,0 +1,122 @@
+"""Inbound slots: nobody is kept out by connections that are only held, and useful peers keep theirs."""
+
+import random
+from typing import TYPE_CHECKING
+
+import pytest
+import trio
+
+from sapo_node.net.slots import BY_BLOCK, BY_MESSAGES, Guest, least_useful
+
+if TYPE_CHECKING:
+    from conftest import Attack, Probe, Start, Until
+
+SLOTS = 56
+
+
+class Slots:
+    """The slots of a node that gets one connection after another."""
+
+    def __init__(self) -> None:
+        self.guests: list[Guest] = []
+        self.brought: dict[str, int] = {}
+
+    def arrive(self, peer: str, block: str, brought: int = 0) -> None:
+        self.brought[peer] = brought
+        if len(self.guests) == SLOTS:
+            evicted = least_useful(self.guests, lambda each: self.brought[each])
+            assert evicted is not None
+            self.guests.remove(evicted)
+        self.guests.append(Guest(peer, block, float(len(self.brought))))
+
+    def count(self, kind: str) -> int:
+        return sum(guest.peer_id.startswith(kind) for guest in self.guests)
+
+
+@pytest.fixture
+def slots() -> Slots:
+    return Slots()
+
+
+def test_a_crowd_from_one_block_makes_room_for_peers_from_others(slots: Slots) -> None:
+    for number in range(1000):
+        slots.arrive(f"crowd {number}", "one")
+    for number in range(20):
+        slots.arrive(f"honest {number}", f"block {number}")
+    for number in range(1000, 2000):
+        slots.arrive(f"crowd {number}", "one")
+    assert slots.count("honest") == 20
+
+
+def test_a_crowd_from_a_thousand_blocks_does_not_displace_those_that_were_there_first(slots: Slots) -> None:
+    for number in range(SLOTS):
+        slots.arrive(f"honest {number}", f"block {number}")
+    for number in range(3000):
+        slots.arrive(f"crowd {number}", f"other block {number % 1000}")
+    assert slots.count("honest") >= SLOTS // 2 - BY_BLOCK
+
+
+def test_those_that_bring_messages_stay_whatever_the_crowd(slots: Slots) -> None:
+    for number in range(SLOTS):
+        slots.arrive(f"crowd {number}", f"other block {number}")
+    for number in range(BY_MESSAGES):
+        slots.arrive(f"honest {number}", "one", brought=1)
+    for number in range(3000):
+        slots.arrive(f"late {number}", f"new block {number}")
+    assert slots.count("honest") == BY_MESSAGES
+
+
+def test_a_new_connection_always_finds_a_slot(slots: Slots) -> None:
+    rng = random.Random(0)
+    for number in range(2000):
+        slots.arrive(f"peer {number}", f"block {rng.randrange(100)}", brought=rng.randrange(3))
+        assert slots.guests[-1].peer_id == f"peer {number}"
+
+
+@pytest.fixture
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sapo_node.net.host.CONNECTIONS", 14)
+
+
+async def crowd(nursery: trio.Nursery, attacker: "Attack", address: str, count: int) -> list[str]:
+    """So many connections that say nothing, until the test ends; the peers that hold them."""
+    peers: list[str] = []
+
+    async def hold(number: int) -> None:
+        async with attacker(address, 200 + number) as silent:
+            peers.append(silent.peer_id)
+            await trio.sleep_forever()
+
+    for number in range(count):
+        nursery.start_soon(hold, number)
+    with trio.fail_after(30):
+        while len(peers) < count:  # noqa: ASYNC110 - they have no common event
+            await trio.sleep(0.02)
+    return peers
+
+
+@pytest.mark.usefixtures("few")
+async def test_an_honest_peer_finds_a_slot_among_silent_connections(
+    start: "Start", attacker: "Attack", until: "Until", nursery: trio.Nursery
+) -> None:
+    node = await start(1)
+    peers = await crowd(nursery, attacker, node.address, 6)
+    assert node.links() == set(peers)
+    honest = await start(2, bootstrap=(node.address,))
+    await until(lambda: node.sees(honest))
+    assert len(node.links()) == 6
+    nursery.cancel_scope.cancel()
+
+
+@pytest.mark.usefixtures("few")
+async def test_a_connection_that_follows_nothing_is_closed(
+    start: "Start", attacker: "Attack", until: "Until", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sapo_node.net.inbound.IDLE_SECONDS", 0.5)
+    node: Probe = await start(1)
+    friend = await start(2, bootstrap=(node.address,))
+    await until(lambda: node.sees(friend))
+    async with attacker(node.address) as silent:
+        await until(lambda: not silent.linked())
+    await trio.sleep(0.5)
+    assert node.sees(friend)
