@@ -49,6 +49,8 @@ def commands(name: str, group: click.Group) -> Iterator[str]:
         told = command.get_help(context).replace(str(DEFAULT_FOLDER), "~/.cache/sapo-node/policies")
         yield f"### {called}\n"
         yield f"```text\n{told}\n```\n"
+        if isinstance(command, click.Group):
+            yield from commands(called, command)
 
 
 def main(arguments: list[str]) -> int:

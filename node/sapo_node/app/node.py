@@ -103,6 +103,10 @@ class Node:
         """Whether a peer may connect and be heard."""
         return self.ledger.admits(peer)
 
+    def refresh_decisions(self) -> None:
+        """Take over what the operator decided meanwhile, and drop what waits of peers that are now banned."""
+        _forget(self.ledger.refresh(), self.pending_queue, self.pool)
+
 
 def build_node(
     config: Config,
@@ -124,7 +128,7 @@ def build_node(
     pending_queue = PendingQueue(database, swarm.manifest, rng=swarm.rng, defences=defences)
     pool = Pool(database, defences=defences)
     message_store = _own_messages(counters, swarm.manifest)
-    _forget(config.banned, pending_queue, pool)
+    _forget(ledger.banned_by_operator(), pending_queue, pool)
     ingest = Ingest(
         swarm,
         database=database,
@@ -174,7 +178,7 @@ def _verifier(
 
 
 def _forget(banned: Iterable[str], pending_queue: PendingQueue, pool: Pool) -> None:
-    """Drop what waits of peers that the operator has banned since the last start."""
+    """Drop what waits of peers that the operator has banned."""
     for peer in banned:
         pending_queue.forget(peer)
         pool.forget(peer)

@@ -61,6 +61,8 @@ class Session:
             "peer_id": node.peer_id,
             "swarm": manifest.name,
             "network_id": manifest.network_id.hex(),
+            "genesis": manifest.genesis,
+            "epoch_seconds": manifest.epoch_seconds,
             "addresses": network.addresses,
             "page": self.dashboard.address_without_token if self.dashboard else "",
             "connected": [peer.peer_id for peer in network.peers()],

@@ -9,11 +9,15 @@ from rich.text import Text
 
 from sapo_node.cli.progress import chart, evaluation_line, round_table
 from sapo_node.groups.types import TaskAnswers
+from sapo_node.observability.explain import moment
 from sapo_node.observability.history import ACCEPTED, EVIDENCE, TAKEN, VERIFIED
 from sapo_node.observability.overview import Kind, Overview, PeerView, kind_of
+from sapo_node.trust import decisions
 
 _ROOMY = 40
 """Lines of a terminal from which the view shows more rounds, peers, notices and addresses."""
+_WIDE = 140
+"""Columns of a terminal from which `peers` shows whole peer ids."""
 _STATE_STYLE = {"healthy": "green", "untrusted": "cyan", "probation": "yellow", "banned": "red"}
 
 
@@ -86,7 +90,7 @@ def _peers(view: Overview, shown: int) -> RenderableType:
     return Group(table, Text(f"strangers may fill {view.strangers_share:.0%} of the external groups", style="dim"))
 
 
-def peer_table(view: Overview, peers: list[PeerView], *, shorten: bool = True) -> Table:
+def peer_table(view: Overview, peers: list[PeerView]) -> Table:
     """Return a table of peers with their state and their share of all tokens that the node trained on."""
     total = view.own_tokens + view.other_tokens
     connected = set(view.session.get("connected", ()))
@@ -97,7 +101,7 @@ def peer_table(view: Overview, peers: list[PeerView], *, shorten: bool = True) -
         table.add_column(name, justify="right")
     for peer in peers:
         table.add_row(
-            (short(peer.peer) if shorten else peer.peer) + (" ●" if peer.peer in connected else ""),
+            short(peer.peer) + (" ●" if peer.peer in connected else ""),
             peer.tier,
             Text(peer.state, style=_STATE_STYLE[peer.state]),
             f"{peer.trust:.2f}",
@@ -105,6 +109,32 @@ def peer_table(view: Overview, peers: list[PeerView], *, shorten: bool = True) -
             str(peer.waiting),
             str(peer.trained_groups),
             f"{peer.trained_tokens / total:.1%}" if total else "-",
+        )
+    return table
+
+
+def decision_table(view: Overview, *, width: int) -> Table:
+    """Return a table of all peers with their state, who decided it, why, since when and until when."""
+    connected = set(view.session.get("connected", ()))
+    table = Table(box=None, header_style="dim", padding=(0, 1, 0, 0), pad_edge=False)
+    for name in ("peer", "state", "by"):
+        table.add_column(name, no_wrap=True)
+    table.add_column("why", overflow="fold")
+    for name in ("since", "until"):
+        table.add_column(name, no_wrap=True)
+    for name in ("trust", "trained"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for peer in view.peers:
+        by = peer.decided_by if peer.decided_by in decisions.SOURCES else f"list {short(peer.decided_by)}"
+        table.add_row(
+            (peer.peer if width >= _WIDE else short(peer.peer)) + (" ●" if peer.peer in connected else ""),
+            Text(peer.state, style=_STATE_STYLE[peer.state]),
+            by,
+            peer.why,
+            moment(peer.since) if peer.since else "-",
+            moment(peer.until) if peer.until else "-",
+            f"{peer.trust:.2f}",
+            str(peer.trained_groups),
         )
     return table
 

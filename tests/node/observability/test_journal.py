@@ -274,7 +274,7 @@ def test_a_refused_envelope_is_told_with_its_reason(database, journal, author):
     journal.flush()
     told = explain.envelope(database, opened.envelope_id.hex())
     assert "issuer over its quota" in told.text
-    assert "`trusted`" in told.text
+    assert "`sapo-node trust PEER`" in told.text
 
 
 @pytest.mark.parametrize(("facts", "said"), [([], "untrusted"), ([Fact.FALSE_CLAIM] * 8, "banned")])
@@ -330,17 +330,17 @@ def test_a_banned_peer_says_for_what_and_until_when(database, manifest):
     ends = epoch_start(manifest, 10 + constants.BAN_EPOCHS)
     assert f"3 forged signatures, the last {explain.moment(at)}" in told.text
     assert f"4 false claims, the last {explain.moment(at)}" in told.text
-    assert f"banned until {explain.moment(ends)}" in told.text
-    assert told.facts["banned_until"] == ends
+    assert f"4 false claims, 3 forged signatures; ends {explain.moment(ends)}" in told.text
+    assert (told.facts["decided_by"], told.facts["until"]) == ("evidence", ends)
 
 
 @pytest.mark.parametrize("word", ["trusted", "banned"])
 def test_a_peer_that_the_operator_names_says_so_and_blames_nobody(database, manifest, word):
     Ledger(database, **{word: ["a"]})
     told = explain.peer(database, "a", manifest).text
-    assert f"named in `{word}` of this node's configuration" in told
-    assert "no offence seen" in told
-    assert "until" not in told.partition("named in")[0]
+    assert f"by `{word}` in the configuration" in told
+    assert "no offence" in told
+    assert "ends" not in told
 
 
 @pytest.mark.parametrize(("days", "form"), [(0, "%H:%M"), (1, "%a %H:%M"), (40, "%d %b %Y %H:%M")])

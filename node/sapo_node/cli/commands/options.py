@@ -11,10 +11,11 @@ import click
 from rich.markup import escape
 
 from sapo_node.app.config import Config, load_config
-from sapo_node.app.state import StateFolder, read_database, state_folder
+from sapo_node.app.state import StateFolder, is_running, read_database, state_folder
 from sapo_node.cli.terminal import Terminal
 from sapo_node.groups.messages import is_gguf, is_hub_name
 from sapo_node.learner.client import require_installed
+from sapo_node.observability.overview import Overview, at_rest, overview
 from sapo_node.storage.database import Database
 from sapo_node.storage.keys import PASSPHRASE_VARIABLE, Identity, PassphraseNeeded, create_key, load_key
 from sapo_protocol import LocalError, SapoError, load_manifest
@@ -123,6 +124,13 @@ def folder_of(config: Config) -> StateFolder:
 def database_of(config: Config) -> Database:
     """Open the database of the node of this key and swarm for reading. The node may be running."""
     return read_database(place_of(config))
+
+
+def view_of(config: Config, **wanted: Any) -> tuple[Overview, bool]:
+    """Return the overview of the node of this key and swarm, and whether the node is running."""
+    folder = place_of(config)
+    view, runs = overview(read_database(folder), **wanted), is_running(folder)
+    return (view if runs else at_rest(view)), runs
 
 
 def fetch_model(config: Config) -> None:

@@ -1,0 +1,134 @@
+"""What the operator decided about peers: by a command, in the configuration, or by importing a signed list.
+
+A decision holds over restarts, whatever the peer earns, until the operator takes it back. A ban stands above a trust.
+Evidence of equivocation does, too: a peer that signed two contents for one round stays banned.
+
+The functions read and write the database of a node that may be running in another process. The ledger of that node
+takes over what they wrote (`Ledger.refresh`).
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sapo_node.storage.database import Database
+from sapo_node.trust.constants import PeerState
+
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS decisions (
+    peer TEXT NOT NULL, source TEXT NOT NULL, standing TEXT NOT NULL, since REAL NOT NULL, why TEXT NOT NULL,
+    PRIMARY KEY (peer, source)
+);
+CREATE TABLE IF NOT EXISTS pardons (peer TEXT PRIMARY KEY);
+CREATE TABLE IF NOT EXISTS lists (signer TEXT PRIMARY KEY, made INTEGER NOT NULL);
+"""
+
+COMMAND, CONFIG, EVIDENCE = SOURCES = ("command", "config", "evidence")
+"""Sources of a state. The source of a decision by an imported list is the peer id of its signer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """That a peer is healthy or banned, by the operator's word."""
+
+    peer: str
+    state: PeerState
+    """HEALTHY or BANNED."""
+    source: str
+    """COMMAND, CONFIG or the signer of a list; EVIDENCE for a trust that evidence of equivocation overrules."""
+    since: float = 0.0
+    """Unix time in seconds; 0 where a database of version 0.1 does not say."""
+    why: str = ""
+    """The operator's own words; may be empty."""
+
+    def overruled(self) -> "Decision":
+        """The decision about a peer that signed two contents for one round."""
+        return self if self.state is PeerState.BANNED else replace(self, state=PeerState.BANNED, source=EVIDENCE)
+
+
+def decisions(database: Database) -> dict[str, Decision]:
+    """The decision that holds for each peer of which the operator decided anything."""
+    guilty = {peer for (peer,) in database.rows("SELECT peer FROM evidence")}
+    holding: dict[str, Decision] = {}
+    for each in map(_decision, _rows(database)):
+        holding[each.peer] = _stronger(each, holding.get(each.peer))
+    return {peer: each.overruled() if peer in guilty else each for peer, each in holding.items()}
+
+
+def decision_of(database: Database, peer: str, *, besides: str = "") -> Decision | None:
+    """The decision that holds for one peer, or that would hold without the source `besides`."""
+    holding = None
+    for each in map(_decision, _rows(database, "WHERE peer = ?", peer)):
+        if each.source != besides:
+            holding = _stronger(each, holding)
+    is_guilty = holding and database.row("SELECT 1 FROM evidence WHERE peer = ?", peer)
+    return holding.overruled() if holding and is_guilty else holding
+
+
+def decided_by(database: Database, *sources: str) -> list[Decision]:
+    """The decisions of some sources that hold, by peer. A peer has one decision, also where two sources name it."""
+    holding: dict[str, Decision] = {}
+    for each in map(_decision, _rows(database)):
+        if each.source in sources:
+            holding[each.peer] = _stronger(each, holding.get(each.peer))
+    return [holding[peer] for peer in sorted(holding)]
+
+
+def decide(database: Database, decision: Decision) -> None:
+    """Store a decision in place of the earlier one of the same source."""
+    database.execute(
+        "INSERT OR REPLACE INTO decisions VALUES (?, ?, ?, ?, ?)",
+        *(decision.peer, decision.source, decision.state, decision.since, decision.why),
+    )
+
+
+def take_back(database: Database, peer: str, source: str) -> bool:
+    """Remove the decision of a source about a peer. Returns whether there was one."""
+    return bool(database.execute("DELETE FROM decisions WHERE peer = ? AND source = ?", peer, source))
+
+
+def replace_all(database: Database, source: str, made: Iterable[Decision]) -> None:
+    """Store all decisions of a source. One that says what an earlier one said keeps the time of the earlier one."""
+    with database.transaction():
+        before = {each.peer: each for each in decided_by(database, source)}
+        database.execute("DELETE FROM decisions WHERE source = ?", source)
+        for each in made:
+            earlier = before.get(each.peer)
+            same = earlier is not None and earlier.state is each.state and earlier.since > 0
+            decide(database, replace(each, since=earlier.since) if earlier and same else each)
+
+
+def pardon(database: Database, peer: str) -> None:
+    """End a ban for offences when the ledger next reads the decisions, as if its time had passed."""
+    database.execute("INSERT OR IGNORE INTO pardons VALUES (?)", peer)
+
+
+def pardons(database: Database) -> list[str]:
+    """The peers whose ban the ledger is to end."""
+    return [peer for (peer,) in database.rows("SELECT peer FROM pardons")] if _is_new(database) else []
+
+
+def _stronger(one: Decision, other: Decision | None) -> Decision:
+    """A ban before a trust; then a command before the configuration, and both before lists."""
+    return min(one, other, key=_rank) if other else one
+
+
+def _rank(decision: Decision) -> tuple[bool, bool, bool, str]:
+    source = decision.source
+    return decision.state is not PeerState.BANNED, source != COMMAND, source != CONFIG, source
+
+
+def _decision(row: tuple[Any, ...]) -> Decision:
+    peer, source, state, since, why = row
+    return Decision(peer, PeerState(state), source, since, why)
+
+
+def _rows(database: Database, condition: str = "", *values: str) -> list[tuple[Any, ...]]:
+    if _is_new(database):
+        return database.rows(f"SELECT peer, source, standing, since, why FROM decisions {condition}", *values)  # noqa: S608 - ours
+    return database.rows(f"SELECT peer, ?, standing, 0.0, '' FROM named {condition}", CONFIG, *values)  # noqa: S608 - ours
+
+
+def _is_new(database: Database) -> bool:
+    """Whether the database is of a node that has started since version 0.1, which stored the configuration alone."""
+    return database.row("SELECT 1 FROM sqlite_master WHERE name = 'decisions'") is not None
