@@ -12,6 +12,7 @@ The same parts run over libp2p with a learner and a sandbox, or over an in-memor
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import trio
 
@@ -96,12 +97,27 @@ class Node:
 
     def requests(self, peers: Peers) -> Requests:
         """How this node answers the requests of its peers; `peers` gives those that are connected."""
-        responder = Responder(self.swarm, message_store=self.message_store, ledger=self.ledger, peers=peers)
+        responder = Responder(
+            self.swarm,
+            message_store=self.message_store,
+            ledger=self.ledger,
+            peers=peers,
+            on_fetched=self.tally.fetched,
+        )
         return Requests(pull_protocol(self.swarm.manifest), responder.answer)
 
     def admits(self, peer: str) -> bool:
         """Whether a peer may connect and be heard."""
         return self.ledger.admits(peer)
+
+    def waits(self) -> list[dict[str, Any]]:
+        """What the node waits for now: `what`, and `until` which Unix second."""
+        now = self.swarm.clock.now()
+        listens = self.counters.listening_seconds(now)
+        waits = [("the end of listening, before it publishes", now + listens)] if listens else []
+        if self.epochs.waits_until:
+            waits.append(("the next epoch: all rounds of this one are played", self.epochs.waits_until))
+        return [{"what": what, "until": round(until)} for what, until in waits]
 
     def refresh_decisions(self) -> None:
         """Take over what the operator decided meanwhile, and drop what waits of peers that are now banned."""

@@ -67,6 +67,7 @@ class Session:
             "page": self.dashboard.address_without_token if self.dashboard else "",
             "connected": [peer.peer_id for peer in network.peers()],
             "waiting": len(node.pending_queue),
+            "waits": node.waits(),
             "shards": {"followed": sorted(node.subscriptions.shards), "all": manifest.shards},
             "notices": list(self._notices),
         }

@@ -11,7 +11,7 @@ from sapo_node.groups.types import TaskAnswers
 from sapo_node.ingest.ignored import Ignored
 from sapo_node.observability.history import History
 from sapo_node.storage.database import Database
-from sapo_node.training.batch_log import LOCAL
+from sapo_node.training.batch_log import LOCAL, advantage_per_peer
 from sapo_node.training.health import HealthAlarm, health_alarms
 from sapo_node.training.take_back import TakenBack, taken_back
 from sapo_node.trust.accounts import account_of, cause_of, states
@@ -22,6 +22,8 @@ from sapo_protocol import Layer
 CURVE_POINTS = 60
 LAST_ROUNDS = 20
 SHOWN_PEERS = 200
+_TEACHERS = 3
+"""Peers named of those from which the node learnt."""
 
 
 Kind = Literal["not needed", "refused", "left out"]
@@ -64,6 +66,24 @@ class PeerView:
 
 
 @dataclass(frozen=True, slots=True)
+class Exchange:
+    """What the node gains from others and gives them, as far as it can know.
+
+    The shares are of the positive advantage that the loss has counted so far: the weight of each group times the sum of
+    the positive advantages of its completions. They do not say what the node would have learnt alone.
+    """
+
+    from_others: float | None
+    """Share that came from peers; None before anything was trained on."""
+    teachers: list[tuple[str, float]]
+    """The three peers with the largest shares, and their shares."""
+    fetchers: int
+    """Peers that fetched rollouts of this node by request, at most MAX_FETCHERS. Gossip tells of no reader."""
+    fetched: int
+    """Rollouts of this node that these peers fetched."""
+
+
+@dataclass(frozen=True, slots=True)
 class Overview:
     """A node at one moment."""
 
@@ -87,6 +107,7 @@ class Overview:
     """Tokens trained on that this node generated itself."""
     other_tokens: int
     """Tokens trained on that came from others."""
+    exchange: Exchange
     answers: list[TaskAnswers]
     """What was shared without training, by task."""
     taken_back: list[TakenBack]
@@ -126,10 +147,19 @@ def overview(database: Database, *, rounds: int = LAST_ROUNDS, peers: int | None
         last_rounds[-1].get("strangers_share") if last_rounds else None,
         own,
         tokens - own,
+        _exchange(database, history),
         history.answers(),
         taken_back(database),
         health_alarms(database),
     )
+
+
+def _exchange(database: Database, history: History) -> Exchange:
+    advantage = advantage_per_peer(database)
+    total = sum(advantage.values())
+    others = {peer: each / total for peer, each in advantage.items() if peer != LOCAL}
+    shares = [(peer, round(share, 4)) for peer, share in others.items()]
+    return Exchange(round(sum(others.values()), 4) if total else None, shares[:_TEACHERS], *history.fetchers())
 
 
 def _peers(database: Database, most: int | None, session: dict[str, Any]) -> list[PeerView]:

@@ -365,6 +365,26 @@ async def test_a_ban_by_a_command_holds_from_the_next_round_on_also_for_what_wai
         assert peers[0].node.pool.per_peer() == {}
 
 
+async def test_a_node_that_played_all_rounds_of_an_epoch_says_until_when_it_waits(fast, autojump_clock):
+    (peer,) = peers = [Peer(1, replace(fast, max_rounds=2), MemoryHub())]
+    waits = []
+
+    async def look():
+        await trio.sleep(30)
+        waits.extend(peer.node.waits())
+
+    await play(peers, 3, look)
+    assert [(each["until"], "next epoch" in each["what"]) for each in waits] == [(11 * fast.epoch_seconds, True)]
+    assert peer.node.waits() == []
+
+
+async def test_a_node_that_only_listens_says_until_when(fast, autojump_clock):
+    node = Peer(1, fast, MemoryHub(), key_is_new=False).node
+    now = node.swarm.clock.now()
+    [wait] = node.waits()
+    assert wait["until"] == pytest.approx(now + node.counters.listening_seconds(now), abs=1)
+
+
 class DriftedScorer(KnowingScorer):
     """What a node has whose reasoning-gym words the questions of one dataset otherwise."""
 

@@ -87,6 +87,14 @@ async def test_the_state_is_what_status_tells_and_more(page, database):
     assert state["refused"] == [{"why": "harmless", "count": 3, "kind": "left out", "means": "", "change": ""}]
 
 
+async def test_the_state_says_who_decided_on_a_peer_why_and_what_the_node_gained(page, database):
+    fill(database, "harmless")
+    state = (await page.get("/api/state")).json()
+    told = {name: state["peers"][0][name] for name in ("decided_by", "why", "since", "until")}
+    assert told == {"decided_by": "evidence", "why": "0 of 16 verified groups", "since": None, "until": None}
+    assert state["exchange"] == {"from_others": None, "teachers": [], "fetchers": 0, "fetched": 0}
+
+
 async def test_the_state_has_the_tier_of_each_peer_and_the_strangers_share(page, database):
     fill(database, "harmless")
     History(database).record(REPORT)
@@ -268,6 +276,8 @@ async def test_what_peers_wrote_is_text_in_a_browser_whatever_it_says(page, data
     assert "<title>sapo-node</title>" in shown
     assert "took back 1 group of 1 peer since round 0" in shown
     assert "Strangers may fill 75 % of the external groups." in shown
+    assert "0 of 16 verified groups" in shown
+    assert "Gossip does not tell who reads." in shown
     assert shown.count("&lt;img src=x onerror=") >= 8 + 4
     assert "<img" not in shown
     assert shown.count("<script") == 1

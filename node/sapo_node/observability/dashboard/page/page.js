@@ -137,6 +137,31 @@ function showTrust(trust) {
   put("trust", svg, legend(peers.map((peer, place) => [short(peer), LINES[place]])));
 }
 
+// The hour of today, and the day as well of any other day.
+function moment(seconds) {
+  if (!seconds) return "–";
+  const at = new Date(1000 * seconds), isToday = at.toDateString() === new Date().toDateString();
+  const hour = at.toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit" });
+  return isToday ? hour : `${at.toLocaleDateString("en-GB", { weekday: "short", day: "numeric", month: "short" })} ${hour}`;
+}
+
+// Minutes and seconds, or hours and minutes.
+function countdown(seconds) {
+  const rest = Math.max(0, Math.round(seconds)), minutes = Math.floor(rest / 60);
+  const two = (value) => String(value).padStart(2, "0");
+  return minutes >= 60 ? `${Math.floor(minutes / 60)} h ${two(minutes % 60)} min` : `${minutes}:${two(rest % 60)}`;
+}
+
+const SOURCES = ["command", "config", "evidence"];
+const decidedBy = (each) => (SOURCES.includes(each.decided_by) ? each.decided_by : `list ${short(each.decided_by)}`);
+
+// What the node gains from others and gives them, as far as it can know.
+function showExchange({ from_others: share, teachers, fetchers, fetched }) {
+  const named = teachers.map(([peer, part]) => `${short(peer)} ${percent(part)}`).join(", ");
+  const gained = share === null ? "" : `Of the positive advantage that the loss has counted, ${percent(share)} came from others${named ? `: ${named}` : ""}. This does not say what the node would have learnt alone. `;
+  $("exchange").textContent = `${gained}Rollouts of this node that peers fetched by request: ${number(fetched)}, by ${number(fetchers)} peers. Gossip does not tell who reads.`;
+}
+
 async function aboutPeer(peer) {
   const answer = await fetch("api/peers/" + encodeURIComponent(peer));
   $("about-peer").textContent = (await answer.json()).text;
@@ -158,11 +183,11 @@ function showPeers(state) {
     const share = total ? each.trained_tokens / total : 0;
     const bar = make("span", share ? "bar" : "");
     if (share) bar.style.width = `${(8 * share).toFixed(2)}rem`;
-    return make("tr", "", make("td", "", button), make("td", "", each.tier), make("td", each.state, each.state), ...[each.trust.toFixed(2), each.verified, each.waiting, each.trained_groups].map((value) => make("td", "number", value)), make("td", "", bar, percent(share)));
+    return make("tr", "", make("td", "", button), make("td", "", each.tier), make("td", each.state, each.state), make("td", "", decidedBy(each)), make("td", "why", each.why), make("td", "", moment(each.since)), make("td", "", moment(each.until)), ...[each.trust.toFixed(2), each.verified, each.waiting, each.trained_groups].map((value) => make("td", "number", value)), make("td", "", bar, percent(share)));
   });
   if (!rows.length) {
     const cell = make("td", "empty", "No peers heard of yet: this node is alone until it finds some.");
-    cell.colSpan = 8;
+    cell.colSpan = 12;
     rows.push(make("tr", "", cell));
   }
   body.replaceChildren(...rows);
@@ -245,7 +270,6 @@ function showTiles(state) {
   const evaluation = state.evaluations[state.evaluations.length - 1];
   const recent = state.rounds;
   const reward = recent.length ? recent.reduce((sum, each) => sum + each.reward, 0) / recent.length : null;
-  const total = state.own_tokens + state.other_tokens;
   const tiles = [
     ["reward, last 20 rounds", reward === null ? "–" : reward.toFixed(3)],
     ["held-out pass@1", evaluation ? evaluation.pass_at_1.toFixed(3) : "–"],
@@ -254,7 +278,8 @@ function showTiles(state) {
     ...partHeard(state.session.shards),
     ["envelopes accepted", number(state.counts.accepted || 0)],
     ["groups verified", number(state.counts["verified groups"] || 0)],
-    ["external share of trained tokens", total ? percent((total - state.own_tokens) / total) : "–"],
+    ["of positive advantage from others", percent(state.exchange.from_others)],
+    ["peers that fetched from it", number(state.exchange.fetchers)],
   ];
   put("tiles", ...tiles.map(([name, value]) => make("div", "tile", make("b", "", value), make("span", "", name))));
 }
@@ -263,11 +288,14 @@ function show(state) {
   $("swarm").textContent = `in ${state.session.swarm || "no swarm"}`;
   $("peer-id").textContent = state.session.peer_id || "";
   const seconds = Math.max(0, Math.round(state.now - state.phase_since));
-  $("doing").textContent = state.phase ? `${DOING[state.phase]}, for ${seconds} s` : "between rounds";
+  const waits = (state.session.waits || []).map((each) => `waits ${countdown(each.until - state.now)} for ${each.what}`);
+  const doing = state.phase ? [`${DOING[state.phase]}, for ${seconds} s`] : [];
+  $("doing").textContent = [...doing, ...waits].join("; ") || "between rounds";
   showTiles(state);
   showCurve(state.points, state.evaluations);
   showPhases(state.points);
   showPeers(state);
+  showExchange(state.exchange);
   showTrust(state.trust);
   showRefused(state.refused);
   showHealth(state);
