@@ -29,7 +29,8 @@ from sapo_node.training.batch_log import external_id
 from sapo_node.training.round import NOTHING_LEFT, Choices, TrainedGroup
 from sapo_node.training.take_back import TAKEN_BACK, TakenBack
 from sapo_node.trust import constants
-from sapo_node.trust.constants import Fact
+from sapo_node.trust.constants import Fact, PeerState
+from sapo_node.trust.decisions import COMMAND, CONFIG, Decision, decide
 from sapo_node.trust.ledger import Ledger
 from sapo_node.verification.verifier import Unusable, Verifier
 from sapo_protocol import Completion, Finish, Layer, LocalError, epoch_start, peer_id
@@ -334,13 +335,24 @@ def test_a_banned_peer_says_for_what_and_until_when(database, manifest):
     assert (told.facts["decided_by"], told.facts["until"]) == ("evidence", ends)
 
 
-@pytest.mark.parametrize("word", ["trusted", "banned"])
-def test_a_peer_that_the_operator_names_says_so_and_blames_nobody(database, manifest, word):
-    Ledger(database, **{word: ["a"]})
+WORDS = {
+    (COMMAND, PeerState.HEALTHY): ("by `sapo-node trust`: for fun.", "until `sapo-node untrust PEER` takes that back"),
+    (COMMAND, PeerState.BANNED): ("by `sapo-node ban`: for fun.", "until `sapo-node unban PEER` takes that back"),
+    (CONFIG, PeerState.HEALTHY): ("by `trusted` in the configuration", "no longer in `trusted`"),
+    (CONFIG, PeerState.BANNED): ("by `banned` in the configuration", "no longer in `banned`"),
+    ("12D3KooWsigner", PeerState.BANNED): ("by the list of 12D3KooWsigner", "until a newer list of that signer"),
+}
+
+
+@pytest.mark.parametrize(("source", "state"), WORDS)
+def test_a_decision_of_the_operator_says_how_it_was_made_and_how_it_ends_and_blames_nobody(
+    database, manifest, source, state
+):
+    decide(database, Decision("a", state, source, 7.0, "for fun"))
     told = explain.peer(database, "a", manifest).text
-    assert f"by `{word}` in the configuration" in told
-    assert "no offence" in told
-    assert "ends" not in told
+    assert f"State: {state} since {explain.moment(7.0)} by" in told
+    assert all(words in told for words in WORDS[source, state])
+    assert "Seen of it: no offence." in told
 
 
 @pytest.mark.parametrize(("days", "form"), [(0, "%H:%M"), (1, "%a %H:%M"), (40, "%d %b %Y %H:%M")])
