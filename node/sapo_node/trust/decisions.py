@@ -9,7 +9,6 @@ takes over what they wrote (`Ledger.refresh`).
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any
 
 from sapo_node.storage.database import Database
 from sapo_node.trust.constants import PeerState
@@ -49,28 +48,20 @@ class Decision:
 def decisions(database: Database) -> dict[str, Decision]:
     """The decision that holds for each peer of which the operator decided anything."""
     guilty = {peer for (peer,) in database.rows("SELECT peer FROM evidence")}
-    holding: dict[str, Decision] = {}
-    for each in map(_decision, _rows(database)):
-        holding[each.peer] = _stronger(each, holding.get(each.peer))
+    holding = _holding(_rows(database))
     return {peer: each.overruled() if peer in guilty else each for peer, each in holding.items()}
 
 
 def decision_of(database: Database, peer: str, *, besides: str = "") -> Decision | None:
     """The decision that holds for one peer, or that would hold without the source `besides`."""
-    holding = None
-    for each in map(_decision, _rows(database, "WHERE peer = ?", peer)):
-        if each.source != besides:
-            holding = _stronger(each, holding)
+    holding = _holding(each for each in _rows(database, "WHERE peer = ?", peer) if each.source != besides).get(peer)
     is_guilty = holding and database.row("SELECT 1 FROM evidence WHERE peer = ?", peer)
     return holding.overruled() if holding and is_guilty else holding
 
 
 def decided_by(database: Database, *sources: str) -> list[Decision]:
-    """The decisions of some sources that hold, by peer. A peer has one decision, also where two sources name it."""
-    holding: dict[str, Decision] = {}
-    for each in map(_decision, _rows(database)):
-        if each.source in sources:
-            holding[each.peer] = _stronger(each, holding.get(each.peer))
+    """The decisions of some sources, by peer. A peer has one decision, also where two of the sources name it."""
+    holding = _holding(each for each in _rows(database) if each.source in sources)
     return [holding[peer] for peer in sorted(holding)]
 
 
@@ -90,12 +81,10 @@ def take_back(database: Database, peer: str, source: str) -> bool:
 def replace_all(database: Database, source: str, made: Iterable[Decision]) -> None:
     """Store all decisions of a source. One that says what an earlier one said keeps the time of the earlier one."""
     with database.transaction():
-        before = {each.peer: each for each in decided_by(database, source)}
+        since = {(each.peer, each.state): each.since for each in decided_by(database, source)}
         database.execute("DELETE FROM decisions WHERE source = ?", source)
         for each in made:
-            earlier = before.get(each.peer)
-            same = earlier is not None and earlier.state is each.state and earlier.since > 0
-            decide(database, replace(each, since=earlier.since) if earlier and same else each)
+            decide(database, replace(each, since=since.get((each.peer, each.state), each.since)))
 
 
 def pardon(database: Database, peer: str) -> None:
@@ -108,25 +97,26 @@ def pardons(database: Database) -> list[str]:
     return [peer for (peer,) in database.rows("SELECT peer FROM pardons")] if _is_new(database) else []
 
 
-def _stronger(one: Decision, other: Decision | None) -> Decision:
-    """A ban before a trust; then a command before the configuration, and both before lists."""
-    return min(one, other, key=_rank) if other else one
+def _holding(made: Iterable[Decision]) -> dict[str, Decision]:
+    """The strongest decision about each peer."""
+    holding: dict[str, Decision] = {}
+    for each in made:
+        holding[each.peer] = min(holding.get(each.peer, each), each, key=_rank)
+    return holding
 
 
 def _rank(decision: Decision) -> tuple[bool, bool, bool, str]:
+    """A ban before a trust; then a command before the configuration, and both before lists."""
     source = decision.source
     return decision.state is not PeerState.BANNED, source != COMMAND, source != CONFIG, source
 
 
-def _decision(row: tuple[Any, ...]) -> Decision:
-    peer, source, state, since, why = row
-    return Decision(peer, PeerState(state), source, since, why)
-
-
-def _rows(database: Database, condition: str = "", *values: str) -> list[tuple[Any, ...]]:
+def _rows(database: Database, condition: str = "", *values: str) -> list[Decision]:
     if _is_new(database):
-        return database.rows(f"SELECT peer, source, standing, since, why FROM decisions {condition}", *values)  # noqa: S608 - ours
-    return database.rows(f"SELECT peer, ?, standing, 0.0, '' FROM named {condition}", CONFIG, *values)  # noqa: S608 - ours
+        rows = database.rows(f"SELECT peer, standing, source, since, why FROM decisions {condition}", *values)  # noqa: S608 - ours
+    else:
+        rows = database.rows(f"SELECT peer, standing, ?, 0.0, '' FROM named {condition}", CONFIG, *values)  # noqa: S608 - ours
+    return [Decision(peer, PeerState(state), *rest) for peer, state, *rest in rows]
 
 
 def _is_new(database: Database) -> bool:

@@ -19,9 +19,9 @@ PEER, OTHER, EQUIVOCATOR, LIAR = (peer_id(bytes([n]) * 32) for n in (1, 2, 3, 4)
 class Machine:
     """A key with the state of a node that has run, and the commands on it."""
 
-    def __init__(self, folder, run_here):
+    def __init__(self, folder, run_here, *, passphrase=None):
         self._run = run_here
-        self.identity = create_key(folder / "node.key")
+        self.identity = create_key(folder / "node.key", passphrase)
         self.where = ("--key", folder / "node.key", "--state", folder / "state")
         place = state_folder(folder / "state", load_manifest("starter"), self.identity.peer_id)
         place.path.mkdir(parents=True)
@@ -163,3 +163,12 @@ def test_a_list_of_another_signer_than_the_named_one_is_refused(machine, followe
 def test_evidence_is_shown_by_a_part_of_an_id(machine):
     said = machine.fails("peers", LIAR[-8:], "--evidence")
     assert f"no evidence against {LIAR}" in said
+
+
+def test_a_script_gives_the_passphrase_of_the_key_in_the_environment(tmp_path, run_here, monkeypatch):
+    machine = Machine(tmp_path, run_here, passphrase="secret").starts()
+    assert "SAPO_NODE_PASSPHRASE" in machine.fails("peers", "export", tmp_path / "list.json")
+    monkeypatch.setenv("SAPO_NODE_PASSPHRASE", "secret")
+    assert machine.does("peers", "export", tmp_path / "list.json")["signer"] == machine.identity.peer_id
+    monkeypatch.setenv("SAPO_NODE_PASSPHRASE", "wrong")
+    assert "does not open" in machine.fails("peers")

@@ -1,5 +1,6 @@
 """What several commands share: options, how to find a node's key and state, and how to report an error."""
 
+import os
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -88,10 +89,12 @@ def _first(error: BaseException) -> BaseException:
 
 
 def unlock(path: Path, passphrase: str | None) -> Identity:
-    """Load a key. Ask for its passphrase if it needs one and the standard input is a terminal."""
+    """Load a key. Take its passphrase from PASSPHRASE_VARIABLE, or ask for it at a terminal, if it needs one."""
     try:
         return load_key(path, passphrase)
     except PassphraseNeeded:
+        if not passphrase and (stored := os.environ.get(PASSPHRASE_VARIABLE)):
+            return load_key(path, stored)
         if passphrase or not sys.stdin.isatty():
             raise
         return load_key(path, click.prompt(f"passphrase of {path}", hide_input=True, err=True))
