@@ -243,7 +243,7 @@ function showGroups(groups) {
 
 function showRefusals(refusals) {
   if (!refusals.length) return put("refusals", nothing("None yet."));
-  put("refusals", ...refusals.slice(0, 15).map((each) => make("div", "reason", make("b", "", each.why), make("p", "", `from ${short(each.sender)}${each.issuer ? `, in the name of ${short(each.issuer)}` : ""}, ${new Date(1000 * each.at).toLocaleTimeString()}${each.envelope_id ? `, envelope ${each.envelope_id.slice(0, 16)}` : ""}`))));
+  put("refusals", ...refusals.slice(0, 15).map((each) => make("div", "reason", make("b", "", each.why), make("p", "", `from ${short(each.sender)}${each.issuer ? `, in the name of ${short(each.issuer)}` : ""}, ${moment(each.at)}${each.envelope_id ? `, envelope ${each.envelope_id.slice(0, 16)}` : ""}`))));
 }
 
 function showHealth(state) {
@@ -256,7 +256,7 @@ function showHealth(state) {
 }
 
 function putDated(id, entries) {
-  const lines = entries.map((each) => make("li", "", `${new Date(1000 * each.at).toLocaleString()}: ${each.text}`));
+  const lines = entries.map((each) => make("li", "", `${moment(each.at)}: ${each.text}`));
   put(id, ...(lines.length ? lines : [make("li", "note", "None yet.")]));
 }
 
