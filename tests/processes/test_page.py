@@ -6,22 +6,25 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from processes import PATIENCE, RunningProcess, write_swarm
+from processes import PATIENCE, RunningProcess, sapo_node, write_swarm
 
 
 def page_of(node):
     return node.until_event("started")["page"]
 
 
-def test_the_metrics_of_a_relay_follow_the_peers_that_come_and_go(tmp_path):
-    swarm = write_swarm(tmp_path / "relays.toml")
+def test_the_metrics_of_a_relay_follow_a_peer_that_comes_and_goes_when_the_operator_bans_it(tmp_path):
+    swarm, folder = write_swarm(tmp_path / "relays.toml"), tmp_path / "a"
     arguments = ("--swarm", swarm, "--no-train", "--dashboard", "127.0.0.1:0")
-    with RunningProcess(tmp_path / "a", *arguments) as relay:
+    with RunningProcess(folder, *arguments) as relay:
         started = relay.until_event("started")
         assert connected(started["page"]) == 0
-        with RunningProcess(tmp_path / "b", *arguments, "--bootstrap", started["addresses"][0]):
+        with RunningProcess(tmp_path / "b", *arguments, "--bootstrap", started["addresses"][0]) as other:
+            peer = other.until_event("started")["peer_id"]
             until_connected(started["page"], 1)
-        until_connected(started["page"], 0)
+            done = sapo_node("ban", peer, "--swarm", swarm, "--key", folder / "node.key", "--state", folder / "state")
+            assert done.returncode == 0, done.stderr
+            until_connected(started["page"], 0)
 
 
 def connected(page):

@@ -57,10 +57,10 @@ def test_a_node_that_does_not_train_relays_between_two_that_do_not_know_each_oth
             RunningProcess(tmp_path / "a", "--swarm", swarm, *way_in, *answers, command="contribute") as first,
             RunningProcess(tmp_path / "b", "--swarm", swarm, *way_in, *answers, command="contribute") as second,
         ):
-            peers = {node.until_event("started")["peer_id"] for node in (first, second)}
-            for node in (first, second):
+            names = [node.until_event("started")["peer_id"] for node in (first, second)]
+            for node, other in zip((first, second), reversed(names), strict=True):
                 node.until(lambda event: event["event"] == "shared" and event["counts"].get("accepted", 0) > 0)
-                assert {peer["peer"] for peer in node.events[-1]["peers"]} < peers
+                assert {peer["peer"] for peer in node.events[-1]["peers"]} & {*names} <= {other}
 
 
 def test_two_swarms_on_one_wire_notice_and_do_not_mix(tmp_path, swarm):

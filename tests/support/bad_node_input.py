@@ -241,18 +241,43 @@ probe --prompts 1 --max-tokens 60000        | 1 | 60000 new ones exceed & fewer 
 # status, peers, why
 peers 12D3KooWnobody                        | 1 | 12D3KooWnobody & sapo-node peers
 peers {other} --state states/judged         | 1 | {other} & sapo-node peers
-peers 12D3KooW --state states/judged        | 1 | 2 peers & begin
+peers 12D3KooW --state states/judged        | 1 | 3 peers & begin
 peers --state missing                       | 1 | {no-state} missing & sapo-node start
 why                                         | 2 | missing argument 'ENVELOPE_ID'
 why abc                                     | 1 | at least 6 hexadecimal
 why abcdef012345                            | 1 | nothing is known of abcdef012345
 why {bidi}abcdef                            | 1 | hexadecimal
 peers --evidence                            | 2 | need a PEER
-peers 12D3KooWnobody --evidence             | 1 | no evidence against 12D3KooWnobody & sapo-node peers
-peers {escape} --evidence                   | 1 | no evidence against & sapo-node peers
+peers 12D3KooWnobody --evidence             | 1 | 12D3KooWnobody & sapo-node peers
+peers {escape} --evidence                   | 1 | no peer & sapo-node peers
 peers {peer} --state states/judged --output /proc/x   | 1 | cannot write /proc/x
 peers {peer} --state states/judged --output place     | 1 | cannot write place
 status --rounds --state missing             | 1 | {no-state} missing & sapo-node start
+
+# Decisions about peers. The states that are there are not written to: a row may only be refused.
+ban                                         | 2 | missing argument 'PEER'
+ban 12D3KooWnobody                          | 1 | 12D3KooWnobody & sapo-node peers
+ban ''                                      | 1 | its beginning or its end & sapo-node peers
+ban {escape}                                | 1 | no peer begins or ends & sapo-node peers
+ban {peer}                                   | 1 | this node itself
+ban {other} --state missing                 | 1 | {no-state} missing & sapo-node start
+ban {other} --key missing.key               | 1 | no key file missing.key
+ban {other} --state states/damaged          | 1 | damaged & backup
+trust 12D3KooW --state states/judged        | 1 | 3 peers & begin
+trust {peer}                                 | 1 | this node itself
+unban {other}                               | 1 | {other} is not banned & sapo-node peers
+untrust {other}                             | 1 | {other} is not trusted & sapo-node peers
+peers export                                | 2 | missing argument 'FILE'
+peers export missing/x                      | 1 | cannot write missing/x
+peers export place                          | 1 | cannot write place
+peers import noise                          | 2 | missing option '--from'
+peers import missing --from {other}         | 1 | missing & {absent}
+peers import place --from {other}           | 1 | place & {is-folder}
+peers import pipe --from {other}            | 1 | pipe & {no-file}
+peers import huge --from {other}            | 1 | huge & {too-large}
+peers import noise --from {other}           | 1 | noise is not a list & sapo-node peers export
+peers import empty --from {other}           | 1 | empty is not a list & sapo-node peers export
+peers import deep.toml --from {other}       | 1 | deep.toml is not a list
 
 # verify
 verify                                      | 2 | missing argument 'FILE'

@@ -38,6 +38,8 @@ class Epochs:
         self._entered: int | None = None
         self.stopping = trio.Event()
         """Set this to stop the node: it finishes its round and starts no other."""
+        self.waits_until: float | None = None
+        """Unix time of the next epoch while the node waits for it."""
 
     def enter_current(self) -> None:
         """Enter the current epoch, unless the clock jumped there and is not believed yet."""
@@ -61,7 +63,9 @@ class Epochs:
         slot = self._counters.reserve(now)
         if slot is None:
             logger.warning("all %d rounds of this epoch are played; waiting for the next", self._manifest.max_rounds)
-            await self.pause(max(0.0, epoch_start(self._manifest, self._counters.epoch(now) + 1) - now))
+            self.waits_until = epoch_start(self._manifest, self._counters.epoch(now) + 1)
+            await self.pause(max(0.0, self.waits_until - now))
+            self.waits_until = None
         return slot
 
     async def pause(self, seconds: float) -> None:

@@ -72,6 +72,13 @@ async def broadcast_evidence(node: Node, publish: Publish) -> None:
         await trio.sleep(_EVIDENCE_INTERVAL)
 
 
+async def follow_decisions(node: Node) -> None:
+    """Take over what the operator decides about peers by commands."""
+    while True:
+        node.refresh_decisions()
+        await trio.sleep(_ADMISSION_INTERVAL)
+
+
 async def disconnect_banned(node: Node, network: Network) -> None:
     """Close the connections of peers that were banned while they were connected."""
     while True:

@@ -9,9 +9,10 @@ The same parts run over libp2p with a learner and a sandbox, or over an in-memor
 `run` plays its rounds; `exchange` holds what it does with its peers meanwhile.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import trio
 
@@ -98,12 +99,31 @@ class Node:
 
     def requests(self, peers: Peers) -> Requests:
         """How this node answers the requests of its peers; `peers` gives those that are connected."""
-        responder = Responder(self.swarm, message_store=self.message_store, ledger=self.ledger, peers=peers)
+        responder = Responder(
+            self.swarm,
+            message_store=self.message_store,
+            ledger=self.ledger,
+            peers=peers,
+            on_fetched=self.tally.fetched,
+        )
         return Requests(pull_protocol(self.swarm.manifest), responder.answer)
 
     def admits(self, peer: str) -> bool:
         """Whether a peer may connect and be heard."""
         return self.ledger.admits(peer)
+
+    def waits(self) -> list[dict[str, Any]]:
+        """What the node waits for now: `what`, and `until` which Unix second."""
+        now = self.swarm.clock.now()
+        listens = self.counters.listening_seconds(now)
+        waits = [("the end of listening, before it publishes", now + listens)] if listens else []
+        if self.epochs.waits_until:
+            waits.append(("the next epoch: all rounds of this one are played", self.epochs.waits_until))
+        return [{"what": what, "until": round(until)} for what, until in waits]
+
+    def refresh_decisions(self) -> None:
+        """Take over what the operator decided meanwhile, and drop what waits of peers that are now banned."""
+        _forget(self.ledger.refresh(), self.pending_queue, self.pool)
 
 
 def build_node(
@@ -124,7 +144,7 @@ def build_node(
     """Make the parts of a node. `counters` are in the same database. An error that must stop it goes to `on_fatal`."""
     ledger = _ledger(config, swarm, database, counters, defences)
     equivocation_handler = EquivocationHandler(ledger, defences=defences)
-    pending_queue, pool = _waiting(config, swarm, database, defences)
+    pending_queue, pool = _waiting(ledger, swarm, database, defences)
     message_store = _own_messages(counters, swarm.manifest)
     ingest = Ingest(
         swarm,
@@ -178,14 +198,19 @@ def _records(journal: Journal | None, archive: Archive | None) -> OnVerified:
     return record
 
 
-def _waiting(config: Config, swarm: SwarmContext, database: Database, defences: Defences) -> tuple[PendingQueue, Pool]:
+def _waiting(ledger: Ledger, swarm: SwarmContext, database: Database, defences: Defences) -> tuple[PendingQueue, Pool]:
     """What waits of peers, without those that the operator has banned since the last start."""
     pending_queue = PendingQueue(database, swarm.manifest, rng=swarm.rng, defences=defences)
     pool = Pool(database, defences=defences)
-    for peer in config.banned:
+    _forget(ledger.banned_by_operator(), pending_queue, pool)
+    return pending_queue, pool
+
+
+def _forget(banned: Iterable[str], pending_queue: PendingQueue, pool: Pool) -> None:
+    """Drop what waits of peers that the operator has banned."""
+    for peer in banned:
         pending_queue.forget(peer)
         pool.forget(peer)
-    return pending_queue, pool
 
 
 def _ledger(config: Config, swarm: SwarmContext, database: Database, counters: Counters, defences: Defences) -> Ledger:

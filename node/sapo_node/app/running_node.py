@@ -17,6 +17,7 @@ from sapo_node.app.events import Observer, PageServed, Stopped
 from sapo_node.app.exchange import (
     broadcast_evidence,
     disconnect_banned,
+    follow_decisions,
     follow_shards,
     note_anchors,
     pull,
@@ -162,6 +163,7 @@ class RunningNode:
         reports.started()
         nursery.start_soon(reports.refresh)
         nursery.start_soon(self._resend, node, network)
+        nursery.start_soon(follow_decisions, node)
         nursery.start_soon(disconnect_banned, node, network)
         nursery.start_soon(note_anchors, anchors, network)
         nursery.start_soon(broadcast_evidence, node, network.publish)

@@ -66,6 +66,7 @@ class Session:
             "addresses": network.addresses,
             "connected": [peer.peer_id for peer in network.peers()],
             "waiting": len(node.pending_queue),
+            "waits": node.waits(),
             "shards": {"followed": sorted(node.subscriptions.shards), "all": manifest.shards},
             "notices": list(self._notices),
         }
@@ -80,6 +81,8 @@ class Session:
             "peer_id": swarm.identity.peer_id,
             "swarm": swarm.manifest.name,
             "network_id": swarm.manifest.network_id.hex(),
+            "genesis": swarm.manifest.genesis,
+            "epoch_seconds": swarm.manifest.epoch_seconds,
             "page": self.dashboard.address_without_token if self.dashboard else "",
         }
 

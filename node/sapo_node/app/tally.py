@@ -1,5 +1,6 @@
 """Writes the durable record of a node: counts, the history of rounds and, if there is one, the journal."""
 
+import time
 from collections import Counter
 
 from sapo_node.groups.messages import reason_of
@@ -28,6 +29,12 @@ class Tally:
         self._left_out: Counter[str] = Counter()
         """Verified groups that the node did not train on, by reason, since this process began."""
         self._counted: dict[str, int] = {}
+        self._fetched: Counter[str] = Counter()
+        """Rollouts of this node that were given to each peer since the last count."""
+
+    def fetched(self, peer: str, rollouts: int) -> None:
+        """A peer was given rollouts of this node because it asked."""
+        self._fetched[peer] += rollouts
 
     def too_old(self, groups: int) -> None:
         """Count verified groups that passed the age limit before they were trained on."""
@@ -71,3 +78,5 @@ class Tally:
         now = {**taken, **self._ingest.refused, **self._verifier.unusable, **self._left_out}
         self._history.count({name: count - self._counted.get(name, 0) for name, count in now.items()})
         self._counted = now
+        self._history.fetched(self._fetched, at=time.time())
+        self._fetched.clear()

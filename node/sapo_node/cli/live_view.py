@@ -51,6 +51,7 @@ def _knows(view: Overview) -> dict[str, Any]:
         "counts": view.counts,
         "peers": [asdict(peer) for peer in view.peers[:_SHOWN_PEERS]],
         "own_tokens": view.own_tokens,
+        "exchange": asdict(view.exchange),
     }
 
 

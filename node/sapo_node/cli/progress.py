@@ -10,12 +10,10 @@ from sapo_node.groups.curve import Curve
 from sapo_node.training.round import Phase
 
 _BLOCKS = " ▁▂▃▄▅▆▇█"
-_HEIGHT = 4
-"""Rows of the chart."""
 _COLUMNS = ("round", "reward", "teach", "external", "weight", "entropy", "length", "cut", "gradient", "seconds")
 
 
-def chart(curve: Curve) -> Text:
+def chart(curve: Curve, *, rows: int = 4) -> Text:
     """Return one line of figures, and below it the reward curve as columns from 0 to its maximum, with axes."""
     text = Text.assemble(
         ("reward ", "bold"),
@@ -24,9 +22,9 @@ def chart(curve: Curve) -> Text:
         (f"   a column is {curve.rounds} round{'s' * (curve.rounds > 1)}", "dim"),
     )
     top = max(*curve.means, 0.01)
-    for row in reversed(range(_HEIGHT)):
-        label = f"{top:.2f} ┤" if row == _HEIGHT - 1 else "0.00 ┤" if row == 0 else "     │"
-        columns = "".join(_column(mean / top * _HEIGHT - row) for mean in curve.means)
+    for row in reversed(range(rows)):
+        label = f"{top:.2f} ┤" if row == rows - 1 else "0.00 ┤" if row == 0 else "     │"
+        columns = "".join(_column(mean / top * rows - row) for mean in curve.means)
         text.append(f"\n{label}", "dim")
         text.append(columns, "green")
     return text

@@ -1,5 +1,6 @@
 """The terminal view: one screen that shows whether the node learns, from which peers, and what it refused."""
 
+import time
 from typing import Any, get_args
 
 from rich.console import Group, RenderableType
@@ -9,11 +10,15 @@ from rich.text import Text
 
 from sapo_node.cli.progress import chart, evaluation_line, round_table
 from sapo_node.groups.types import TaskAnswers
+from sapo_node.observability.explain import moment
 from sapo_node.observability.history import ACCEPTED, EVIDENCE, TAKEN, VERIFIED
 from sapo_node.observability.overview import Kind, Overview, PeerView, kind_of
+from sapo_node.trust import decisions
 
 _ROOMY = 40
 """Lines of a terminal from which the view shows more rounds, peers, notices and addresses."""
+_WIDE = 140
+"""Columns of a terminal from which `peers` shows whole peer ids."""
 _STATE_STYLE = {"healthy": "green", "untrusted": "cyan", "probation": "yellow", "banned": "red"}
 
 
@@ -24,25 +29,59 @@ def short(peer: str) -> str:
 
 def render(view: Overview, *, doing: Text | None = None, height: int = _ROOMY) -> RenderableType:
     """Return a screen for a terminal of `height` lines. `doing` is the line about the node's current activity."""
-    rounds, peers, notices, addresses = (6, 8, 5, 4) if height >= _ROOMY else (2, 2, 1, 1)
+    is_roomy = height >= _ROOMY
+    rounds, peers, notices, addresses = (6, 8, 5, 4) if is_roomy else (1, 2, 1, 1)
     parts = [_head(view, addresses)]
     if view.answers:
         parts.append(answer_table(view.answers))
     if view.curve:
-        parts += [chart(view.curve), *evaluation_line(view.evaluations), round_table(view.rounds[-rounds:])]
+        parts += [
+            chart(view.curve, rows=4 if is_roomy else 3),
+            *evaluation_line(view.evaluations),
+            round_table(view.rounds[-rounds:]),
+        ]
     if doing:
         parts.append(doing)
-    return Group(*parts, _peers(view, peers), _counts(view), _notices(view, notices))
+    parts += waits_lines(view, time.time())
+    return Group(
+        *parts, _peers(view, peers, with_share=is_roomy), _exchange(view), _counts(view), _notices(view, notices)
+    )
+
+
+def waits_lines(view: Overview, now: float) -> list[Text]:
+    """Return a line with a countdown for each thing that the node waits for at the Unix time `now`."""
+    waits = view.session.get("waits", ())
+    return [Text(f"waits {countdown(each['until'] - now)} for {each['what']}", "yellow") for each in waits]
+
+
+def countdown(seconds: float) -> str:
+    """Format seconds as minutes and seconds, or hours and minutes; never below zero."""
+    minutes, rest = divmod(max(0, round(seconds)), 60)
+    return f"{minutes // 60} h {minutes % 60:02} min" if minutes >= 60 else f"{minutes}:{rest:02}"
+
+
+def _exchange(view: Overview) -> Text:
+    """Return a line that says what the node gained from others, and one that says who fetched what it shared."""
+    exchange = view.exchange
+    text = Text()
+    if exchange.from_others is not None:
+        teachers = ", ".join(f"{short(peer)} {share:.0%}" for peer, share in exchange.teachers)
+        text.append("gained ", "bold").append(f"{exchange.from_others:.0%} of positive advantage")
+        text.append(f": {teachers}\n" if teachers else " from others\n")
+    peers = f"{exchange.fetchers} peer{'s' * (exchange.fetchers != 1)}"
+    text.append("helped ", "bold").append(f"{peers} fetched {exchange.fetched} rollouts")
+    return text.append(" by request; gossip counts no readers", "dim")
 
 
 def _head(view: Overview, shown: int) -> RenderableType:
     session = view.session
     connected = len(session.get("connected", ()))
+    addresses = session.get("addresses", ())
     lines = Text()
-    lines.append(f"{session.get('peer_id', '')}\n", style="bold")
+    if shown > 1 or not addresses:  # an address ends in the peer id
+        lines.append(f"{session.get('peer_id', '')}\n", style="bold")
     lines.append(f"swarm {session.get('swarm', '')} ({session.get('network_id', '')[:16]})   ")
     lines.append(f"connected {connected}   rollouts waiting {session.get('waiting', 0)}{_part_heard(session)}\n")
-    addresses = session.get("addresses", ())
     more = f"  and {len(addresses) - shown} more" if len(addresses) > shown else ""
     lines.append("\n".join(addresses[:shown]) + more, style="dim")
     if page := session.get("page"):
@@ -77,27 +116,27 @@ def answer_table(answers: list[TaskAnswers]) -> Table:
     return table
 
 
-def _peers(view: Overview, shown: int) -> RenderableType:
+def _peers(view: Overview, shown: int, *, with_share: bool) -> RenderableType:
     if not view.peers:
         return Text("no peers known yet; until it finds some, this node is alone", style="dim")
     table = peer_table(view, view.peers[:shown])
-    if view.strangers_share is None:
+    if view.strangers_share is None or not with_share:
         return table
     return Group(table, Text(f"strangers may fill {view.strangers_share:.0%} of the external groups", style="dim"))
 
 
-def peer_table(view: Overview, peers: list[PeerView], *, shorten: bool = True) -> Table:
-    """Return a table of peers with their state and their share of all tokens that the node trained on."""
+def peer_table(view: Overview, peers: list[PeerView]) -> Table:
+    """Return a table of peers with their state, the groups trained on, and their share of all trained tokens."""
     total = view.own_tokens + view.other_tokens
     connected = set(view.session.get("connected", ()))
     table = Table(box=None, header_style="dim", padding=(0, 2, 0, 0), pad_edge=False)
     for name in ("peer", "tier", "state"):
         table.add_column(name, no_wrap=True)
-    for name in ("trust", "verified", "waiting", "trained groups", "share of tokens"):
+    for name in ("trust", "verified", "waiting", "trained", "tokens"):
         table.add_column(name, justify="right")
     for peer in peers:
         table.add_row(
-            (short(peer.peer) if shorten else peer.peer) + (" ●" if peer.peer in connected else ""),
+            short(peer.peer) + (" ●" if peer.peer in connected else ""),
             peer.tier,
             Text(peer.state, style=_STATE_STYLE[peer.state]),
             f"{peer.trust:.2f}",
@@ -105,6 +144,32 @@ def peer_table(view: Overview, peers: list[PeerView], *, shorten: bool = True) -
             str(peer.waiting),
             str(peer.trained_groups),
             f"{peer.trained_tokens / total:.1%}" if total else "-",
+        )
+    return table
+
+
+def decision_table(view: Overview, *, width: int) -> Table:
+    """Return a table of all peers with their state, who decided it, why, since when and until when."""
+    connected = set(view.session.get("connected", ()))
+    table = Table(box=None, header_style="dim", padding=(0, 1, 0, 0), pad_edge=False)
+    for name in ("peer", "state", "by"):
+        table.add_column(name, no_wrap=True)
+    table.add_column("why", overflow="fold")
+    for name in ("since", "until"):
+        table.add_column(name, no_wrap=True)
+    for name in ("trust", "trained"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for peer in view.peers:
+        by = peer.decided_by if peer.decided_by in decisions.SOURCES else f"list {short(peer.decided_by)}"
+        table.add_row(
+            (peer.peer if width >= _WIDE else short(peer.peer)) + (" ●" if peer.peer in connected else ""),
+            Text(peer.state, style=_STATE_STYLE[peer.state]),
+            by,
+            peer.why,
+            moment(peer.since) if peer.since else "-",
+            moment(peer.until) if peer.until else "-",
+            f"{peer.trust:.2f}",
+            str(peer.trained_groups),
         )
     return table
 

@@ -15,6 +15,7 @@ MAX_BYTES = 64 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
+    issuer: bytes
     epoch: int
     shard: int
     envelope: bytes
@@ -46,7 +47,7 @@ class MessageStore:
             self._drop(envelope_id)
         epoch = rollout.header.epoch
         shard = shard_of(self._manifest, rollout.opened.issuer, epoch)
-        kept = _Kept(epoch, shard, rollout.opened.envelope, bodies)
+        kept = _Kept(rollout.opened.issuer, epoch, shard, rollout.opened.envelope, bodies)
         self._kept[envelope_id] = kept
         insort(self._ids[kept.epoch], envelope_id)
         self._bytes += kept.size()
@@ -57,6 +58,11 @@ class MessageStore:
         """The bodies that are here of an envelope, as bits by k; None where it is not."""
         kept = self._kept.get(envelope_id)
         return kept.held() if kept else None
+
+    def is_signed_by(self, issuer: bytes, envelope_id: bytes) -> bool:
+        """Whether an envelope is here, and of this issuer."""
+        kept = self._kept.get(envelope_id)
+        return kept is not None and kept.issuer == issuer
 
     def listing(self, epoch: int, shards: int, after: bytes, most: int) -> list[InventoryItem]:
         """The first envelopes of an epoch, and of shards (bit s for shard s), behind an id, which need not be there."""

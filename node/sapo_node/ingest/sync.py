@@ -69,8 +69,20 @@ _FRAME_BYTES = 5
 class Responder:
     """Answers what peers ask, as far as they have not used up their bytes."""
 
-    def __init__(self, swarm: SwarmContext, *, message_store: MessageStore, ledger: Ledger, peers: Peers) -> None:
-        """`peers` are those that are connected now."""
+    def __init__(
+        self,
+        swarm: SwarmContext,
+        *,
+        message_store: MessageStore,
+        ledger: Ledger,
+        peers: Peers,
+        on_fetched: Callable[[str, int], None] = lambda *_: None,
+    ) -> None:
+        """`peers` are those that are connected now. `on_fetched` is called with a peer and the number of rollouts of
+        this node that the peer was given.
+        """
+        self._issuer = swarm.identity.public_key
+        self._on_fetched = on_fetched
         self._topics = rollouts_topics(swarm.manifest)
         self._rng = swarm.rng
         self._message_store = message_store
@@ -98,7 +110,7 @@ class Responder:
             case ListRequest():
                 answer = self._listing(request, room)
             case GetRequest():
-                answer = self._delivery(request, room)
+                answer = self._delivery(request, room, peer)
             case PeersRequest():
                 answer = self._introductions(request, peer)
         for quota, name in ((self._each, peer), (self._all, _EVERYBODY)):
@@ -109,8 +121,9 @@ class Responder:
         listing = encode_listing(self._message_store.listing(request.epoch, request.shards, request.after, MAX_LISTED))
         return listing if len(listing) <= room else encode_listing([])
 
-    def _delivery(self, request: GetRequest, room: int) -> bytes:
+    def _delivery(self, request: GetRequest, room: int, peer: str) -> bytes:
         messages = []
+        own = 0
         room -= _FRAME_BYTES
         for wanted in request.want:
             message = self._message_store.message(wanted)
@@ -120,6 +133,9 @@ class Responder:
             if room < 0:
                 break
             messages.append(message)
+            own += self._message_store.is_signed_by(self._issuer, wanted.envelope_id)
+        if own:
+            self._on_fetched(peer, own)
         return encode_delivery(messages)
 
     def _introductions(self, request: PeersRequest, asker: str) -> bytes:

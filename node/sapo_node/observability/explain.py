@@ -4,14 +4,17 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
+from sapo_node.observability.history import History
 from sapo_node.observability.journal import Entry, Fate, Journal, Refusal
 from sapo_node.observability.reasons import reason_for
 from sapo_node.storage.database import Database
 from sapo_node.trust import constants
-from sapo_node.trust.accounts import Account, Offence, account_of, offences_of
+from sapo_node.trust.accounts import Account, Cause, Offence, account_of, cause_of, offences_of
 from sapo_node.trust.constants import PeerState
+from sapo_node.trust.decisions import COMMAND, CONFIG, EVIDENCE, decisions
 from sapo_protocol import LocalError, Manifest, epoch_start
 
 _LEAST_CHARACTERS = 6
@@ -103,18 +106,20 @@ def _reason(why: str) -> list[str]:
 
 
 def peer(database: Database, name: str, manifest: Manifest) -> Told:
-    """Why a peer of the swarm stands as it does; the beginning or the end of its id is enough.
+    """Why a peer of the swarm has its state; the beginning or the end of its id is enough.
 
     Raises LocalError where none or many are meant.
     """
-    account = account_of(database, _peer_named(database, name))
+    return known_peer(database, peer_named(database, name), manifest)
+
+
+def known_peer(database: Database, peer: str, manifest: Manifest) -> Told:
+    """Why the peer of this id has its state."""
+    account = account_of(database, peer)
+    cause = cause_of(database, account, partial(epoch_start, manifest))
     offences = offences_of(database, account.peer)
-    has_equivocated = database.row("SELECT 1 FROM evidence WHERE peer = ?", account.peer) is not None
-    ends = None
-    if account.state is PeerState.BANNED and not account.named and not has_equivocated:
-        ends = epoch_start(manifest, account.since + constants.BAN_EPOCHS)
     groups, tokens = database.row("SELECT groups, tokens FROM trained WHERE peer = ?", account.peer) or (0, 0)
-    lines = [account.peer, *_of_account(account, offences, ends, has_equivocated=has_equivocated)]
+    lines = [account.peer, *_of_account(account, cause, offences)]
     lines.append(f"Trained on, in all: {groups} of its groups, {tokens} tokens.")
     entries = Journal(database).of_peer(account.peer)
     for (fate, why), count in Counter((each.fate, each.why) for each in entries).most_common():
@@ -124,9 +129,11 @@ def peer(database: Database, name: str, manifest: Manifest) -> Told:
         "peer": account.peer,
         "tier": account.tier.value,
         "state": account.state.value,
-        "named": account.named,
+        "decided_by": cause.source,
+        "why": cause.why,
+        "since": cause.since,
+        "until": cause.until,
         "offences": [asdict(each) for each in offences],
-        "banned_until": ends,
         "trust": round(account.trust, 3),
         "good": round(account.evidence.good, 3),
         "bad": round(account.evidence.bad, 3),
@@ -138,20 +145,18 @@ def peer(database: Database, name: str, manifest: Manifest) -> Told:
     return Told("\n".join(lines), facts)
 
 
-def _peer_named(database: Database, name: str) -> str:
+def peer_named(database: Database, name: str) -> str:
+    """The known peer whose id begins or ends so. Raises LocalError where none or many are meant."""
     wanted = name.removeprefix("…")
     if not wanted:
         raise LocalError("give a peer id, its beginning or its end; `sapo-node peers` lists those that are known")
-    rows = database.rows(
-        "SELECT peer FROM ledger WHERE substr(peer, -length(?1)) = ?1 OR substr(peer, 1, length(?1)) = ?1 "
-        "UNION SELECT peer FROM named WHERE substr(peer, -length(?1)) = ?1 OR substr(peer, 1, length(?1)) = ?1",
-        wanted,
-    )
-    if len(rows) != 1:
-        many = f"{len(rows)} peers begin or end" if rows else "no peer begins or ends"
+    known: set[str] = {peer for (peer,) in database.rows("SELECT peer FROM ledger UNION SELECT peer FROM evidence")}
+    known |= {*decisions(database), *History(database).session().get("connected", ())}
+    found = [peer for peer in known if peer.startswith(wanted) or peer.endswith(wanted)]
+    if len(found) != 1:
+        many = f"{len(found)} peers begin or end" if found else "no peer begins or ends"
         raise LocalError(f"{many} with {wanted!r}; `sapo-node peers` lists those that are known")
-    found: str = rows[0][0]
-    return found
+    return found[0]
 
 
 def _groups(count: int, fate: Fate) -> str:
@@ -166,39 +171,41 @@ def _groups(count: int, fate: Fate) -> str:
     return f"{count} group{'' if is_one else 's'} {became[fate]}"
 
 
-def _of_account(
-    account: Account, offences: Sequence[Offence], ends: float | None, *, has_equivocated: bool
-) -> list[str]:
-    """`ends` is the Unix time at which a ban for offences ends."""
+def _of_account(account: Account, cause: Cause, offences: Sequence[Offence]) -> list[str]:
     evidence = account.evidence
-    seen = [f"{each}, the last {moment(each.last)}" for each in offences] or ["no offence seen"]
-    if ends is not None:
-        seen.append(f"banned until {moment(ends)}")
-    state = (
-        f"State: {account.state}; tier: {account.tier}; trust {account.trust:.2f}: "
-        f"groups that held weigh {evidence.good:.1f}, offences {evidence.bad:.1f} (what is long ago weighs less)."
+    seen = "; ".join(f"{each}, the last {moment(each.last)}" for each in offences) or "no offence"
+    trust = (
+        f"Tier: {account.tier}. Trust {account.trust:.2f}: verified groups weigh {evidence.good:.1f}, offences "
+        f"{evidence.bad:.1f}; what is long ago weighs less."
     )
-    lines = [state, f"Seen of it: {'; '.join(seen)}."]
-    if has_equivocated:
-        lines.append(
-            "It signed two contents for one round: `sapo-node peers PEER --evidence` shows both. That ban never ends."
-        )
-    elif account.named:
-        lines.append(_of_word(account.state))
-    else:
-        lines.append(_outlook(account))
-    return lines
+    return [_of_state(account, cause), _outlook(account, cause), trust, f"Seen of it: {seen}."]
 
 
-def _of_word(state: PeerState) -> str:
-    """What the operator's word means, and how to take it back."""
-    key = "banned" if state is PeerState.BANNED else "trusted"
-    meaning = "nothing of it is taken" if state is PeerState.BANNED else "it is healthy whatever it earned"
-    return f"It is named in `{key}` of this node's configuration: {meaning} until that line is removed."
+def _of_state(account: Account, cause: Cause) -> str:
+    """What the state is, who decided it, for what, since when and until when."""
+    since = f" since {moment(cause.since)}" if cause.since else ""
+    is_banned = account.state is PeerState.BANNED
+    by = {
+        COMMAND: f" by `sapo-node {'ban' if is_banned else 'trust'}`",
+        CONFIG: f" by `{'banned' if is_banned else 'trusted'}` in the configuration",
+        EVIDENCE: "",
+    }.get(cause.source, f" by the list of {cause.source}")
+    why = f": {cause.why}" if cause.why else ""
+    ends = f"; ends {moment(cause.until)}" if cause.until else ""
+    return f"State: {account.state}{since}{by}{why}{ends}."
 
 
-def _outlook(account: Account) -> str:
+def _outlook(account: Account, cause: Cause) -> str:
     """What the state means, and what would change it."""
+    if account.decision and cause.source != EVIDENCE:
+        is_banned = account.state is PeerState.BANNED
+        meaning = "The node takes nothing of it" if is_banned else "It is a friend, whatever it earned,"
+        key, verb = ("banned", "unban") if is_banned else ("trusted", "untrust")
+        ends = {
+            COMMAND: f"`sapo-node {verb} PEER` takes that back",
+            CONFIG: f"it is no longer in `{key}` of the configuration, and the node starts again",
+        }.get(cause.source, "a newer list of that signer leaves it out")
+        return f"{meaning} until {ends}."
     match account.state:
         case PeerState.HEALTHY:
             return "Its rollouts have places of their own in the queue. Its groups are drawn by trust and age."
@@ -206,16 +213,18 @@ def _outlook(account: Account) -> str:
             left = max(0, constants.HEALTHY_AFTER - account.earned)
             return (
                 f"All strangers together have the strangers' share of a round. It becomes healthy after {left} more "
-                f"verified groups, of which at most {constants.EARNED_PER_EPOCH} count in an epoch, or if it is named "
-                f"in `trusted` of this node's configuration."
+                f"verified groups, of which at most {constants.EARNED_PER_EPOCH} count in an epoch. `sapo-node trust "
+                f"PEER` makes it a friend at once."
             )
         case PeerState.PROBATION:
             return (
                 f"It is verified after all strangers until its trust is {constants.RECOVERED_TRUST:g}: verified groups "
                 f"raise it. Then it is untrusted, and has earned nothing yet."
             )
+        case PeerState.BANNED if cause.until is None:
+            return "The node takes nothing of it, for good: `sapo-node peers PEER --evidence` shows both contents."
         case PeerState.BANNED:
-            return "Nothing of it is taken until the ban ends."
+            return "The node takes nothing of it until the ban ends. `sapo-node unban PEER` ends it now."
 
 
 def moment(at: float) -> str:

@@ -25,6 +25,7 @@ CREATE TABLE IF NOT EXISTS answers (
     dataset TEXT PRIMARY KEY, groups INTEGER NOT NULL, informative INTEGER NOT NULL, completions INTEGER NOT NULL,
     right INTEGER NOT NULL
 );
+CREATE TABLE IF NOT EXISTS fetched (peer TEXT PRIMARY KEY, rollouts INTEGER NOT NULL, last REAL NOT NULL);
 CREATE TABLE IF NOT EXISTS session (id INTEGER PRIMARY KEY CHECK (id = 1), facts TEXT NOT NULL);
 """
 
@@ -33,6 +34,8 @@ MAX_ROUNDS = 10_000
 MAX_RANGE = 2_400
 """Rounds of a range of the curve that are read one by one: more would keep the node's process busy for too long."""
 MAX_EVALUATIONS = 240
+MAX_FETCHERS = 1_000
+"""Peers kept of those that fetched rollouts of this node: keys cost nothing, so their number must have a bound."""
 
 ACCEPTED, PULLED, VERIFIED, EVIDENCE = TAKEN = ("accepted", "pulled", "verified groups", "evidence accepted")
 """Names of the counts of what was taken in; every other count is of something that was left out, by its reason."""
@@ -108,6 +111,28 @@ class History:
                     name,
                     count,
                 )
+
+    def fetched(self, rollouts: Mapping[str, int], *, at: float) -> None:
+        """Add rollouts of this node that peers fetched. The peers that fetched longest ago go."""
+        with self._database.transaction():
+            for peer, count in rollouts.items():
+                self._database.execute(
+                    "INSERT INTO fetched VALUES (?, ?, ?) ON CONFLICT (peer) DO UPDATE SET "
+                    "rollouts = rollouts + excluded.rollouts, last = excluded.last",
+                    *(peer, count, at),
+                )
+            if rollouts:
+                self._database.execute(
+                    "DELETE FROM fetched WHERE peer NOT IN (SELECT peer FROM fetched ORDER BY last DESC LIMIT ?)",
+                    MAX_FETCHERS,
+                )
+
+    def fetchers(self) -> tuple[int, int]:
+        """How many peers fetched rollouts of this node, and how many rollouts; at most MAX_FETCHERS peers count."""
+        if not self._database.row("SELECT 1 FROM sqlite_master WHERE name = 'fetched'"):
+            return 0, 0  # an older version
+        [(peers, rollouts)] = self._database.rows("SELECT count(*), coalesce(sum(rollouts), 0) FROM fetched")
+        return peers, rollouts
 
     def describe_session(self, facts: Mapping[str, Any]) -> None:
         """Store what only the running process knows: addresses, connected peers."""

@@ -2,6 +2,7 @@
 one.
 """
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
@@ -10,16 +11,19 @@ from sapo_node.groups.types import TaskAnswers
 from sapo_node.ingest.ignored import Ignored
 from sapo_node.observability.history import History
 from sapo_node.storage.database import Database
-from sapo_node.training.batch_log import LOCAL
+from sapo_node.training.batch_log import LOCAL, advantage_per_peer
 from sapo_node.training.health import HealthAlarm, health_alarms
 from sapo_node.training.take_back import TakenBack, taken_back
-from sapo_node.trust.accounts import account_of, states
+from sapo_node.trust.accounts import account_of, cause_of, states
+from sapo_node.trust.decisions import decisions
 from sapo_node.verification.verifier import Unusable
 from sapo_protocol import Layer
 
 CURVE_POINTS = 60
 LAST_ROUNDS = 20
 SHOWN_PEERS = 200
+_TEACHERS = 3
+"""Peers named of those from which the node learnt."""
 
 
 Kind = Literal["not needed", "refused", "left out"]
@@ -51,6 +55,32 @@ class PeerView:
     """Verified groups in the pool."""
     trained_groups: int
     trained_tokens: int
+    decided_by: str
+    """`command`, `config`, `evidence`, or the peer id of the signer of an imported list."""
+    why: str
+    """In a few words, what the decision rests on; the operator's own words may be missing."""
+    since: float | None
+    """Unix time of the last change of state; None for a peer whose state has never changed."""
+    until: float | None
+    """Unix time at which a ban ends; None for a state without a time limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """What the node gains from others and gives them, as far as it can know.
+
+    The shares are of the positive advantage that the loss has counted so far: the weight of each group times the sum of
+    the positive advantages of its completions. They do not say what the node would have learnt alone.
+    """
+
+    from_others: float | None
+    """Share that came from peers; None before anything was trained on."""
+    teachers: list[tuple[str, float]]
+    """The three peers with the largest shares, and their shares."""
+    fetchers: int
+    """Peers that fetched rollouts of this node by request, at most MAX_FETCHERS. Gossip tells of no reader."""
+    fetched: int
+    """Rollouts of this node that these peers fetched."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +107,7 @@ class Overview:
     """Tokens trained on that this node generated itself."""
     other_tokens: int
     """Tokens trained on that came from others."""
+    exchange: Exchange
     answers: list[TaskAnswers]
     """What was shared without training, by task."""
     taken_back: list[TakenBack]
@@ -89,7 +120,7 @@ class Overview:
         return asdict(self)
 
 
-_LASTING = ("peer_id", "swarm", "network_id", "started", "stopped")
+_LASTING = ("peer_id", "swarm", "network_id", "genesis", "epoch_seconds", "started", "stopped")
 """Facts of a session that stay true when the node has stopped."""
 
 
@@ -106,45 +137,65 @@ def overview(database: Database, *, rounds: int = LAST_ROUNDS, peers: int | None
 
 def _overview(database: Database, rounds: int, peers: int | None) -> Overview:
     history = History(database)
+    session = history.session()
     last_rounds = history.rounds(rounds)
     [(tokens,)] = database.rows("SELECT coalesce(sum(tokens), 0) FROM trained")
     (own,) = database.row("SELECT tokens FROM trained WHERE peer = ?", LOCAL) or (0,)
     return Overview(
-        history.session(),
+        session,
         history.curve(CURVE_POINTS),
         history.evaluations(),
         last_rounds,
         history.counts(),
-        _peers(database, peers),
+        _peers(database, peers, session),
         states(database),
         last_rounds[-1].get("strangers_share") if last_rounds else None,
         own,
         tokens - own,
+        _exchange(database, history),
         history.answers(),
         taken_back(database),
         health_alarms(database),
     )
 
 
-def _peers(database: Database, most: int | None) -> list[PeerView]:
-    """Peers of whom anything is known, the most trained on first; where not all are wanted, half of them those who
-    offended most.
+def _exchange(database: Database, history: History) -> Exchange:
+    advantage = advantage_per_peer(database)
+    total = sum(advantage.values())
+    others = {peer: each / total for peer, each in advantage.items() if peer != LOCAL}
+    shares = [(peer, round(share, 4)) for peer, share in others.items()]
+    return Exchange(round(sum(others.values()), 4) if total else None, shares[:_TEACHERS], *history.fetchers())
+
+
+def _peers(database: Database, most: int | None, session: dict[str, Any]) -> list[PeerView]:
+    """Peers of whom anything is known, the most trained on first. Where not all are wanted: those that are connected,
+    and half of `most` each of those trained on most, of those that offended most, and of those the operator decided on.
     """
     limit = "" if most is None else f"LIMIT {most // 2}"
     found = database.rows(
         f"""
         SELECT * FROM (SELECT peer FROM trained WHERE peer != ? ORDER BY tokens DESC {limit})
         UNION SELECT * FROM (SELECT peer FROM ledger ORDER BY bad DESC {limit})
-        UNION SELECT peer FROM named
         """,  # noqa: S608 - the limit is a number of ours
         LOCAL,
     )
-    views = [_peer(database, peer) for (peer,) in found]
-    return sorted(views, key=lambda view: (-view.trained_tokens, view.peer))
+    decided = sorted(decisions(database))
+    names = {peer for (peer,) in found} | {*decided[: most and most // 2]} | {*session.get("connected", ())}
+    begins = _epoch_starts(session)
+    return sorted((_peer(database, peer, begins) for peer in names), key=lambda view: (-view.trained_tokens, view.peer))
 
 
-def _peer(database: Database, peer: str) -> PeerView:
+def _epoch_starts(session: dict[str, Any]) -> Callable[[int], float] | None:
+    """The Unix time at which an epoch begins. None for the session of an older version, which does not say it."""
+    if "genesis" not in session:
+        return None
+    genesis, seconds = session["genesis"], session["epoch_seconds"]
+    return lambda epoch: float(genesis + epoch * seconds)
+
+
+def _peer(database: Database, peer: str, begins: Callable[[int], float] | None) -> PeerView:
     account = account_of(database, peer)
+    cause = cause_of(database, account, begins)
     groups, tokens = database.row("SELECT groups, tokens FROM trained WHERE peer = ?", peer) or (0, 0)
     [(waiting,)] = database.rows("SELECT count(*) FROM pool WHERE peer = ?", peer)
     return PeerView(
@@ -156,4 +207,8 @@ def _peer(database: Database, peer: str) -> PeerView:
         waiting,
         groups,
         tokens,
+        cause.source,
+        cause.why,
+        cause.since,
+        cause.until,
     )

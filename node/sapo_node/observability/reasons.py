@@ -49,13 +49,12 @@ REASONS: Mapping[str, Reason] = MappingProxyType(
         Ignored.LINK_BUSY: Reason(
             "Its author is a stranger, and the peer that brought it brings more of strangers than this node takes from "
             "one peer.",
-            "Another peer that brings it, or a request for it. Or name its author in `trusted`.",
+            "Another peer that brings it, or a request for it. Or trust its author: `sapo-node trust PEER`.",
         ),
         Ignored.SENDER_BANNED: Reason("The peer that brought it is banned here.", "Another peer that brings it."),
         Ignored.ISSUER_BANNED: Reason(
             "Its author is banned here.",
-            "Time, if the ban was for false claims; nothing, if it was for equivocation. "
-            "Or a `banned` that does not name it.",
+            "`sapo-node unban PEER`. A ban for false claims also ends with time, one for equivocation never.",
         ),
         Ignored.DUPLICATE: Reason("It was taken before, with all that it holds.", "Nothing, and nothing is lost."),
         Ignored.OUTSIDE_WINDOW: Reason(
@@ -64,7 +63,7 @@ REASONS: Mapping[str, Reason] = MappingProxyType(
         ),
         Ignored.OVER_QUOTA: Reason(
             "Its author is untrusted and has sent more than an untrusted peer may.",
-            "Verified groups over at least two epochs. Or name the peer in `trusted`.",
+            "Verified groups over at least two epochs. Or trust the peer: `sapo-node trust PEER`.",
         ),
         Ignored.EQUIVOCATION: Reason(
             "Its author signed two contents for one round. The node bans it for that.",
@@ -98,7 +97,7 @@ REASONS: Mapping[str, Reason] = MappingProxyType(
         NotDrawn.ENOUGH: Reason("Others were drawn before its turn came.", _WAIT),
         NotDrawn.STRANGERS: Reason(
             "Strangers had their share of that round already.",
-            "Rounds without an alarm: each raises the share of strangers. Or name the peer in `trusted`.",
+            "Rounds without an alarm: each raises the share of strangers. Or trust the peer: `sapo-node trust PEER`.",
         ),
         NotDrawn.BANNED: Reason("Its peer was banned while the group waited.", "Nothing while the ban lasts."),
         NotDrawn.TOO_OLD: Reason("It is of an epoch too long ago.", "Nothing; it leaves the pool."),

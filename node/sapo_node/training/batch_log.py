@@ -4,17 +4,16 @@ Two checkpoints can be restored: the newest, and the one before, to which the le
 corrupt. The log holds every batch after the older of the two. Until there are two, it holds every batch since the
 first step, so that the initial weights can be restored as well.
 
-`trained` counts groups and tokens by peer. `counted` says what each stored batch added to it, so that steps which are
-taken back can be subtracted.
+`trained` counts groups, tokens and positive advantage by peer. `counted` says what each stored batch added to it, so
+that steps which are taken back can be subtracted.
 """
 
 import json
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from sapo_node.groups.codec import from_json, to_json
-from sapo_node.groups.messages import Sampled, TrainGroup, TrainReport, TrainRequest
+from sapo_node.groups.messages import PARTLY, GroupReport, Sampled, TrainGroup, TrainReport, TrainRequest
 from sapo_node.groups.prompt import NO_EXAMPLES, Examples
 from sapo_node.groups.types import GroupKey, LocalGroup, VerifiedGroup
 from sapo_node.sampling.sampler import WeightedGroup
@@ -28,7 +27,8 @@ CREATE TABLE IF NOT EXISTS batches (
 );
 CREATE TABLE IF NOT EXISTS checkpoints (step INTEGER PRIMARY KEY);
 CREATE TABLE IF NOT EXISTS trained (
-    peer TEXT PRIMARY KEY, groups INTEGER NOT NULL, tokens INTEGER NOT NULL, step INTEGER NOT NULL
+    peer TEXT PRIMARY KEY, groups INTEGER NOT NULL, tokens INTEGER NOT NULL, step INTEGER NOT NULL,
+    advantage REAL NOT NULL DEFAULT 0
 );
 CREATE INDEX IF NOT EXISTS trained_tokens ON trained (tokens);
 CREATE TABLE IF NOT EXISTS counted (step INTEGER PRIMARY KEY, peers TEXT NOT NULL);
@@ -155,22 +155,25 @@ class BatchLog:
                     self.store(kept)
             self._uncount(restored)
 
-    def count(self, step: int, peers: Mapping[str, str], report: TrainReport) -> None:
+    def count(self, batch: StoredBatch, report: TrainReport) -> None:
         """Count what was trained on, once per step however often it is replayed."""
-        groups: Counter[str] = Counter()
-        tokens: Counter[str] = Counter()
-        for group, peer in peers.items():
-            groups[peer] += report.groups[group].tokens > 0
-            tokens[peer] += report.groups[group].tokens
-        counts = {peer: (groups[peer], tokens[peer]) for peer in groups}
+        step = batch.request.step
+        counts: dict[str, tuple[int, int, float]] = {}
+        for group in batch.request.groups:
+            peer, trained = batch.peers[group.id], report.groups[group.id]
+            groups, tokens, advantage = counts.get(peer, (0, 0, 0.0))
+            advantage += positive_advantage(group, trained)
+            counts[peer] = (groups + (trained.tokens > 0), tokens + trained.tokens, advantage)
         with self._database.transaction():
             if last_counted(self._database) >= step:
                 return
             self._database.execute("INSERT OR REPLACE INTO counted VALUES (?, ?)", step, json.dumps(counts))
             for peer, each in counts.items():
                 self._database.execute(
-                    "INSERT INTO trained VALUES (?, ?, ?, ?) ON CONFLICT (peer) DO UPDATE SET "
-                    "groups = groups + excluded.groups, tokens = tokens + excluded.tokens, step = excluded.step",
+                    "INSERT INTO trained (peer, groups, tokens, advantage, step) VALUES (?, ?, ?, ?, ?) "
+                    "ON CONFLICT (peer) DO UPDATE SET groups = groups + excluded.groups, "
+                    "tokens = tokens + excluded.tokens, advantage = advantage + excluded.advantage, "
+                    "step = excluded.step",
                     *(peer, *each, step),
                 )
 
@@ -184,9 +187,11 @@ class BatchLog:
             "WHERE step <= (SELECT max(step) FROM trained) AND step NOT IN (SELECT step FROM counted)"
         )
         for (counts,) in self._database.rows("SELECT peers FROM counted WHERE step > ?", restored):
-            for peer, (groups, tokens) in json.loads(counts).items():
+            for peer, (groups, tokens, *advantage) in json.loads(counts).items():  # 0.1 counted no advantage
                 self._database.execute(
-                    "UPDATE trained SET groups = groups - ?, tokens = tokens - ? WHERE peer = ?", groups, tokens, peer
+                    "UPDATE trained SET groups = groups - ?, tokens = tokens - ?, advantage = max(0, advantage - ?) "
+                    "WHERE peer = ?",
+                    *(groups, tokens, *(advantage or [0.0]), peer),
                 )
         self._database.execute("DELETE FROM counted WHERE step > ?", restored)
         self._database.execute("UPDATE trained SET step = min(step, ?)", max(restored, old))
@@ -202,6 +207,25 @@ def last_counted(database: Database) -> int:
     """The newest step that was trained and counted; 0 before the first."""
     [(step,)] = database.rows("SELECT coalesce(max(step), 0) FROM trained")
     return int(step)
+
+
+def positive_advantage(group: TrainGroup, trained: GroupReport) -> float:
+    """The weight of a group times the sum of the positive advantages of its completions that were trained on."""
+    if not trained.tokens:
+        return 0.0
+    rejected = {number for number, name in trained.rejected.items() if name not in PARTLY}
+    return group.weight * sum(
+        advantage for number, advantage in enumerate(group.advantages) if advantage > 0 and number not in rejected
+    )
+
+
+def advantage_per_peer(database: Database) -> dict[str, float]:
+    """The positive advantage trained on so far, by peer, the most first; LOCAL for this node's own. A database of an
+    older version has none.
+    """
+    if not database.row("SELECT 1 FROM pragma_table_info('trained') WHERE name = 'advantage'"):
+        return {}
+    return dict(database.rows("SELECT peer, advantage FROM trained WHERE advantage > 0 ORDER BY advantage DESC, peer"))
 
 
 def stored_batch(database: Database, step: int) -> StoredBatch | None:

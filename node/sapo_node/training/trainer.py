@@ -278,5 +278,5 @@ class Trainer:
                 logger.warning("the batch of step %d killed the learner %d times and is given up", step, batch.failures)
                 refused = dict.fromkeys(batch.peers, _ALL_REFUSED)
                 report = replace(report, groups=refused, skipped=Refusal.KILLED_LEARNER)
-            self._log.count(step, batch.peers, report)
+            self._log.count(batch, report)
         return report

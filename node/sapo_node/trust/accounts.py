@@ -1,16 +1,19 @@
-"""What the ledger stores: one account for each peer, the bad evidence against it, and the operator's word.
+"""What the ledger stores: one account for each peer, the bad evidence against it, and the operator's decisions.
 
 The functions read the database of a node that may be running in another process. `Ledger` alone writes it.
 """
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 from sapo_node.storage.database import Database
+from sapo_node.trust import constants, decisions
 from sapo_node.trust.constants import Evidence, Fact, PeerState, Tier
+from sapo_node.trust.decisions import EVIDENCE, Decision, decision_of, pardons
 
-SCHEMA = """
+SCHEMA = f"""
 CREATE TABLE IF NOT EXISTS ledger (
     peer TEXT PRIMARY KEY, standing TEXT NOT NULL, good REAL NOT NULL, bad REAL NOT NULL,
     earned INTEGER NOT NULL, earned_epoch INTEGER NOT NULL, earned_now INTEGER NOT NULL, since INTEGER NOT NULL
@@ -19,10 +22,10 @@ CREATE INDEX IF NOT EXISTS ledger_standing ON ledger (standing);  -- for who loo
 CREATE INDEX IF NOT EXISTS ledger_bad ON ledger (bad);
 CREATE TABLE IF NOT EXISTS settled (epoch INTEGER NOT NULL);  -- for which all that is due in an epoch was done
 CREATE TABLE IF NOT EXISTS evidence (peer TEXT PRIMARY KEY, message BLOB NOT NULL);
-CREATE TABLE IF NOT EXISTS named (peer TEXT PRIMARY KEY, standing TEXT NOT NULL);  -- by the operator, at the last start
 CREATE TABLE IF NOT EXISTS offences (
     peer TEXT NOT NULL, fact TEXT NOT NULL, count INTEGER NOT NULL, last REAL NOT NULL, PRIMARY KEY (peer, fact)
 );
+{decisions.SCHEMA}
 """
 
 
@@ -47,8 +50,13 @@ class Account:
     since: int = 0
     """Epoch of the last change of state."""
 
-    named: bool = False
-    """Whether `state` is the operator's word."""
+    decision: Decision | None = None
+    """The operator's decision, which `state` is where there is one."""
+
+    @property
+    def named(self) -> bool:
+        """Whether the operator decided `state`."""
+        return self.decision is not None
 
     @property
     def tier(self) -> Tier:
@@ -59,6 +67,28 @@ class Account:
     def trust(self) -> float:
         """Between 0 and 1."""
         return self.evidence.trust
+
+    def decided(self, decision: Decision | None) -> "Account":
+        """The account under the operator's decision, if there is one."""
+        return replace(self, state=decision.state, decision=decision) if decision else self
+
+    def released(self, epoch: int) -> "Account":
+        """The account once a ban has ended: on probation, with BAN_OFFENCES held against the peer."""
+        return Account(self.peer, PeerState.PROBATION, Evidence(bad=constants.BAN_OFFENCES), since=epoch)
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """Why a peer has its state: who decided it, for what, since when and until when."""
+
+    source: str
+    """COMMAND, CONFIG, EVIDENCE, or the peer id of the signer of a list."""
+    why: str
+    """In a few words; empty where the operator gave none."""
+    since: float | None
+    """Unix time in seconds. None for a peer whose state has never changed."""
+    until: float | None
+    """Unix time at which a ban for offences ends. None for every other state: it has no time limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +108,30 @@ def account_of(database: Database, peer: str) -> Account:
     """What a ledger that may be another process's holds of one peer."""
     row = database.row("SELECT * FROM ledger WHERE peer = ?", peer)
     account = account_from(row) if row else Account(peer)
-    named = database.row("SELECT standing FROM named WHERE peer = ?", peer)
-    return replace(account, state=PeerState(named[0]), named=True) if named else account
+    if account.state is PeerState.BANNED and peer in pardons(database) and not has_equivocated(database, peer):
+        account = account.released(account.since)  # the ledger has not read the pardon yet
+    return account.decided(decision_of(database, peer))
+
+
+def has_equivocated(database: Database, peer: str) -> bool:
+    """Whether there is evidence that the peer signed two contents for one round."""
+    return database.row("SELECT 1 FROM evidence WHERE peer = ?", peer) is not None
+
+
+def cause_of(database: Database, account: Account, begins: Callable[[int], float] | None) -> Cause:
+    """Why a peer has its state. `begins` gives the Unix time at which an epoch begins; without it times are None."""
+    decision = account.decision
+    if decision and decision.source != EVIDENCE:
+        return Cause(decision.source, decision.why, decision.since or None, None)
+    since = begins(account.since) if begins and account.since else None
+    if has_equivocated(database, account.peer):
+        return Cause(EVIDENCE, "signed two contents for one round", since, None)
+    if account.state is PeerState.HEALTHY:
+        return Cause(EVIDENCE, f"{account.earned} verified groups", since, None)
+    if account.state is PeerState.UNTRUSTED:
+        return Cause(EVIDENCE, f"{account.earned} of {constants.HEALTHY_AFTER} verified groups", since, None)
+    until = begins(account.since + constants.BAN_EPOCHS) if begins and account.state is PeerState.BANNED else None
+    return Cause(EVIDENCE, ", ".join(map(str, offences_of(database, account.peer))), since, until)
 
 
 def offences_of(database: Database, peer: str) -> list[Offence]:
@@ -90,16 +142,14 @@ def offences_of(database: Database, peer: str) -> list[Offence]:
 
 def states(database: Database) -> dict[str, int]:
     """How many peers are known, by state."""
-    earned: Counter[PeerState] = Counter()
+    known: Counter[PeerState] = Counter()
     for state, count in database.rows("SELECT standing, count(*) FROM ledger GROUP BY standing"):
-        earned[PeerState(state)] += count
-    for state, stored in database.rows(
-        "SELECT named.standing, ledger.standing FROM named LEFT JOIN ledger USING (peer)"
-    ):
-        earned[PeerState(state)] += 1
-        if stored is not None:
-            earned[PeerState(stored)] -= 1
-    return {state.value: count for state, count in sorted(earned.items()) if count}
+        known[PeerState(state)] += count
+    for peer, decision in decisions.decisions(database).items():
+        known[decision.state] += 1
+        if row := database.row("SELECT standing FROM ledger WHERE peer = ?", peer):
+            known[PeerState(row[0])] -= 1
+    return {state.value: count for state, count in sorted(known.items()) if count}
 
 
 def account_from(row: tuple[Any, ...]) -> Account:

@@ -52,7 +52,7 @@ class Tier(StrEnum):
     """
 
     FRIEND = "friend"
-    """Named in `trusted` by the operator."""
+    """Trusted by the operator."""
     PROVEN = "proven"
     """Healthy by what this node verified of it."""
     STRANGER = "stranger"

@@ -1,10 +1,8 @@
 """The trust ledger: durable, first-hand, keyed by peer. Facts go in, peer states come out. No opinion of a
 peer ever enters.
 
-The operator's word stands above what a peer earned: a peer named in `trusted` is healthy and a peer named in `banned`
-is banned, for exactly as long as it is named. What the peer earns meanwhile is kept, and counts again afterwards. One
-thing stands above the operator's word: a peer that signed two contents for one round stays banned although it is
-trusted.
+The operator's decisions stand above what a peer earned (`decisions`): a trusted peer is healthy and a banned peer is
+banned, for exactly as long as the decision stands. What the peer earns meanwhile is kept, and counts again afterwards.
 
 `at(epoch)` first: call it when an epoch begins, so that bans end and untrusted peers who have earned it are promoted.
 A peer that leaves probation or a ban has earned nothing: it becomes healthy as a stranger does, and not before.
@@ -19,6 +17,7 @@ from sapo_node.storage.database import Database
 from sapo_node.trust import constants
 from sapo_node.trust.accounts import Account, Offence, account_from, offences_of
 from sapo_node.trust.constants import Evidence, Fact, PeerState, Tier
+from sapo_node.trust.decisions import CONFIG, EVIDENCE, Decision, decisions, pardons, replace_all
 from sapo_node.trust.defences import DEFENDED, Defences
 from sapo_protocol import Equivocation, peer_id
 
@@ -41,32 +40,49 @@ class Ledger:
         now: Callable[[], float] = time.time,
         defences: Defences = DEFENDED,
     ) -> None:
-        """`epoch` is the one that runs; `trusted` and `banned` are the peer ids that the operator names; `now` gives
-        Unix time.
+        """`epoch` is the one that runs. `trusted` and `banned` are the peer ids in the configuration. `now` gives Unix
+        time.
         """
         self._database = database
         self._now = now
         self._defences = defences
         self._epoch = epoch
-        self._named = dict.fromkeys(trusted, PeerState.HEALTHY) | dict.fromkeys(banned, PeerState.BANNED)
+        self._decisions: dict[str, Decision] = {}
+        self._version: int | None = None
+        """SQLite's number for the changes that other connections have made to the database."""
         self._accounts = {account.peer: account for account in map(account_from, database.rows("SELECT * FROM ledger"))}
         row = database.row("SELECT epoch FROM settled")
         heard = (max(account.earned_epoch, account.since) for account in self.accounts())
         self._settled: int = row[0] if row else max(heard, default=epoch)
-        self._keep_word()
+        self._settle_words_of_version_0_1()
+        named = [(peer, PeerState.HEALTHY) for peer in trusted] + [(peer, PeerState.BANNED) for peer in banned]
+        replace_all(database, CONFIG, [Decision(peer, state, CONFIG, self._now()) for peer, state in named])
+        self.refresh()
 
-    def _keep_word(self) -> None:
-        """Store whom the operator names at this start, in place of whom was named at the last."""
-        for peer in [
-            peer for peer, word in self._named.items() if word is PeerState.HEALTHY and self.banned_by_evidence(peer)
-        ]:
-            logger.warning("%s is named in `trusted`, and stays banned: it signed two contents for one round", peer)
-            self._named[peer] = PeerState.BANNED
+    def refresh(self) -> list[str]:
+        """Take over what commands decided since the last call. Returns the peers that are banned since then.
+
+        Call it every second: it costs next to nothing while no other process has written.
+        """
+        row = self._database.row("PRAGMA data_version")
+        if row and row[0] == self._version:
+            return []
+        self._version = row[0] if row else None
+        before, banned = self._decisions, {*self.banned_by_operator()}
         with self._database.transaction():
-            self._database.execute("DELETE FROM named")
-            for peer, word in self._named.items():
-                self._database.execute("INSERT INTO named VALUES (?, ?)", peer, word)
-            # Version 0.1 wrote an operator's ban into the account, where no offence explains it.
+            self._decisions = decisions(self._database)
+            for peer in pardons(self._database):
+                if self._earned(peer).state is PeerState.BANNED and not self.banned_by_evidence(peer):
+                    self._write(self._earned(peer).released(self._epoch))
+            self._database.execute("DELETE FROM pardons")
+        for peer in self._decisions.keys() - before.keys():
+            if self._decisions[peer].source == EVIDENCE:
+                logger.warning("%s is trusted, and stays banned: it signed two contents for one round", peer)
+        return sorted({*self.banned_by_operator()} - banned)
+
+    def _settle_words_of_version_0_1(self) -> None:
+        """Version 0.1 wrote an operator's ban into the account, where no offence explains it."""
+        with self._database.transaction():
             for account in tuple(self._accounts.values()):
                 unexplained = account.state is PeerState.BANNED and account.trust >= constants.PROBATION_TRUST
                 if unexplained and not self.offences(account.peer) and not self.banned_by_evidence(account.peer):
@@ -74,32 +90,35 @@ class Ledger:
 
     def of(self, peer: str) -> Account:
         """The account of a peer, that of an untrusted peer if the node never heard of it."""
-        account, word = self._earned(peer), self._named.get(peer)
-        return replace(account, state=word, named=True) if word else account
+        return self._earned(peer).decided(self._decisions.get(peer))
 
     def _earned(self, peer: str) -> Account:
-        """The account without the operator's word."""
+        """The account without the operator's decision."""
         return self._accounts.get(peer) or Account(peer)
 
     def state(self, peer: str) -> PeerState:
         """The state of a peer: what is asked most often, of peers by the thousand."""
-        word = self._named.get(peer)
-        if word:
-            return word
+        decision = self._decisions.get(peer)
+        if decision:
+            return decision.state
         known = self._accounts.get(peer)
         return known.state if known else PeerState.UNTRUSTED
 
     def tier(self, peer: str) -> Tier:
-        """The tier of a peer: FRIEND by the operator's word, PROVEN by what it earned, else STRANGER."""
-        return Tier.of(self.state(peer), named=peer in self._named)
+        """The tier of a peer: FRIEND by the operator's decision, PROVEN by what it earned, else STRANGER."""
+        return Tier.of(self.state(peer), named=peer in self._decisions)
 
     def accounts(self) -> tuple[Account, ...]:
         """All peers of whom anything is known."""
         return tuple(map(self.of, self._accounts))
 
     def healthy(self) -> frozenset[str]:
-        """The healthy peers, by what they earned or by the operator's word."""
-        return frozenset(peer for peer in {*self._accounts, *self._named} if self.state(peer) is PeerState.HEALTHY)
+        """The healthy peers, by what they earned or by the operator's decision."""
+        return frozenset(peer for peer in {*self._accounts, *self._decisions} if self.state(peer) is PeerState.HEALTHY)
+
+    def banned_by_operator(self) -> list[str]:
+        """The peers that a decision of the operator bans."""
+        return [peer for peer, decision in self._decisions.items() if decision.state is PeerState.BANNED]
 
     def admits(self, peer: str) -> bool:
         """Whether this node deals with the peer at all."""
@@ -135,8 +154,8 @@ class Ledger:
                     "count = count + 1, last = excluded.last",
                     *(peer, fact, self._now()),
                 )
-        if changed and state is PeerState.BANNED and self._named.get(peer) is PeerState.HEALTHY:
-            logger.warning("%s would be banned for what it did, were it not named in `trusted`", peer)
+        if changed and state is PeerState.BANNED and self.state(peer) is PeerState.HEALTHY:
+            logger.warning("%s would be banned for what it did, were it not trusted by the operator", peer)
         return self.of(peer)
 
     def offences(self, peer: str) -> list[Offence]:
@@ -151,9 +170,8 @@ class Ledger:
         with self._database.transaction():
             self._write(account)
             self._database.execute("INSERT OR IGNORE INTO evidence VALUES (?, ?)", peer, proof.evidence)
-            self._database.execute("UPDATE named SET standing = ? WHERE peer = ?", PeerState.BANNED, peer)
-        if peer in self._named:
-            self._named[peer] = PeerState.BANNED
+        if peer in self._decisions:
+            self._decisions[peer] = self._decisions[peer].overruled()
         return self.of(peer)
 
     def banned_by_evidence(self, peer: str) -> bytes | None:
@@ -177,8 +195,7 @@ class Ledger:
         for account in tuple(self._accounts.values()):
             served = account.state is PeerState.BANNED and self._epoch - account.since >= constants.BAN_EPOCHS
             if served and self.banned_by_evidence(account.peer) is None:
-                guilty = Evidence(bad=constants.BAN_OFFENCES)
-                self._write(Account(account.peer, PeerState.PROBATION, guilty, since=self._epoch))
+                self._write(account.released(self._epoch))
 
     def _promote(self) -> None:
         """No ration: each group that counts was drawn by lottery, and verified."""

@@ -3,7 +3,9 @@
 import hashlib
 import json
 import random
+from contextlib import closing
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import trio
@@ -14,7 +16,7 @@ from sapo_adversary.attacks.false_claim import FalseClaim
 from sapo_adversary.attacks.kit import Key, Kit
 from sapo_adversary.scoring import SharedScorer
 from sapo_node.app.config import Config
-from sapo_node.app.exchange import broadcast_evidence, follow_shards, pull, resend
+from sapo_node.app.exchange import broadcast_evidence, follow_decisions, follow_shards, pull, resend
 from sapo_node.app.node import build_node
 from sapo_node.app.run import run_node
 from sapo_node.app.state import SCHEMA
@@ -36,6 +38,7 @@ from sapo_node.storage.database import Database
 from sapo_node.storage.keys import Identity
 from sapo_node.training.batch_log import trained_per_peer
 from sapo_node.trust.constants import PeerState
+from sapo_node.trust.decisions import COMMAND, Decision, decide
 from sapo_node.verification.verifier import Unusable
 from sapo_protocol import Completion, Finish, epoch_at, rollouts_topic
 from swarm_parts import KnowingScorer, Oracle
@@ -343,6 +346,43 @@ async def test_a_node_learns_nothing_from_whom_its_operator_banned_and_all_from_
     await play(peers, 60)
     assert set(trained_per_peer(peers[0].database)) == {"", peers[1].id}
     assert unwanted in trained_per_peer(peers[1].database)
+
+
+async def test_a_ban_by_a_command_holds_from_the_next_round_on_also_for_what_waits(fast, autojump_clock, tmp_path):
+    hub, file = MemoryHub(), tmp_path / "node.sqlite"
+    with closing(Database(file, SCHEMA)) as database, closing(Database(file, SCHEMA)) as command:
+        peers = [Peer(1, fast, hub, database=database), Peer(2, fast, hub)]
+        unwanted, trained = peers[1].id, []
+
+        async def operate():
+            await trio.sleep(15 * ROUND_SECONDS)
+            decide(command, Decision(unwanted, PeerState.BANNED, COMMAND))
+            await trio.sleep(2 * ROUND_SECONDS)  # the round that ran has ended
+            trained.append(trained_per_peer(database)[unwanted])
+
+        await play(peers, 30, operate, partial(follow_decisions, peers[0].node))
+        assert trained == [trained_per_peer(database)[unwanted]] != [(0, 0)]
+        assert peers[0].node.pool.per_peer() == {}
+
+
+async def test_a_node_that_played_all_rounds_of_an_epoch_says_until_when_it_waits(fast, autojump_clock):
+    (peer,) = peers = [Peer(1, replace(fast, max_rounds=2), MemoryHub())]
+    waits = []
+
+    async def look():
+        await trio.sleep(30)
+        waits.extend(peer.node.waits())
+
+    await play(peers, 3, look)
+    assert [(each["until"], "next epoch" in each["what"]) for each in waits] == [(11 * fast.epoch_seconds, True)]
+    assert peer.node.waits() == []
+
+
+async def test_a_node_that_only_listens_says_until_when(fast, autojump_clock):
+    node = Peer(1, fast, MemoryHub(), key_is_new=False).node
+    now = node.swarm.clock.now()
+    [wait] = node.waits()
+    assert wait["until"] == pytest.approx(now + node.counters.listening_seconds(now), abs=1)
 
 
 class DriftedScorer(KnowingScorer):

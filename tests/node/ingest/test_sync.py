@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
+from context import KEY
 from rollouts import right_and_wrong, rollout
 from sapo_node.ingest import sync
 from sapo_node.ingest.pending import PendingQueue
@@ -114,12 +115,13 @@ def test_only_what_the_asked_shards_carry_is_listed(author):
 # Who gives.
 
 
-def giver_of(validator, *, message_store=None, peers=list):
+def giver_of(validator, *, message_store=None, peers=list, **options):
     return Responder(
         replace(validator.swarm, manifest=validator.manifest, rng=random.Random(0)),
         message_store=message_store or validator.message_store,
         ledger=validator.ledger,
         peers=peers,
+        **options,
     )
 
 
@@ -138,6 +140,17 @@ async def test_what_was_accepted_can_be_had(validator, responder, author):
     assert decode_listing(responder.answer(ASKER, encode_request(listing)), listing) == (
         InventoryItem(id_of(whole), 1),
     )
+
+
+def test_a_peer_that_is_given_a_rollout_of_this_node_is_counted_and_one_of_others_is_not(validator, author):
+    fetched = []
+    responder = giver_of(validator, on_fetched=lambda *given: fetched.append(given))
+    own, other = round_of(replace(author, key=KEY), 0), round_of(author, 1)
+    for whole in (own, other):
+        validator.message_store.put(whole)
+    for whole in (other, own, own):
+        responder.answer(ASKER, encode_request(asked(whole)))
+    assert fetched == [(ASKER, 1)] * 2
 
 
 def test_a_request_that_is_none_is_charged_to_who_asks(validator, responder):

@@ -26,7 +26,7 @@ def curve_of(rewards, columns):
     return learning_curve(points_of(rewards), columns)
 
 
-REWARDS = st.lists(st.floats(0, 1), min_size=1, max_size=500)
+REWARDS = st.lists(st.floats(0, 1), min_size=1, max_size=200)
 
 
 def shown(renderable, width=80):

@@ -29,7 +29,8 @@ from sapo_node.training.batch_log import external_id
 from sapo_node.training.round import NOTHING_LEFT, Choices, TrainedGroup
 from sapo_node.training.take_back import TAKEN_BACK, TakenBack
 from sapo_node.trust import constants
-from sapo_node.trust.constants import Fact
+from sapo_node.trust.constants import Fact, PeerState
+from sapo_node.trust.decisions import COMMAND, CONFIG, Decision, decide
 from sapo_node.trust.ledger import Ledger
 from sapo_node.verification.verifier import Unusable, Verifier
 from sapo_protocol import Completion, Finish, Layer, LocalError, epoch_start, peer_id
@@ -314,7 +315,7 @@ def test_a_refused_envelope_is_told_with_its_reason(database, journal, author):
     journal.flush()
     told = explain.envelope(database, opened.envelope_id.hex())
     assert "issuer over its quota" in told.text
-    assert "`trusted`" in told.text
+    assert "`sapo-node trust PEER`" in told.text
 
 
 @pytest.mark.parametrize(("facts", "said"), [([], "untrusted"), ([Fact.FALSE_CLAIM] * 8, "banned")])
@@ -370,17 +371,28 @@ def test_a_banned_peer_says_for_what_and_until_when(database, manifest):
     ends = epoch_start(manifest, 10 + constants.BAN_EPOCHS)
     assert f"3 forged signatures, the last {explain.moment(at)}" in told.text
     assert f"4 false claims, the last {explain.moment(at)}" in told.text
-    assert f"banned until {explain.moment(ends)}" in told.text
-    assert told.facts["banned_until"] == ends
+    assert f"4 false claims, 3 forged signatures; ends {explain.moment(ends)}" in told.text
+    assert (told.facts["decided_by"], told.facts["until"]) == ("evidence", ends)
 
 
-@pytest.mark.parametrize("word", ["trusted", "banned"])
-def test_a_peer_that_the_operator_names_says_so_and_blames_nobody(database, manifest, word):
-    Ledger(database, **{word: ["a"]})
+WORDS = {
+    (COMMAND, PeerState.HEALTHY): ("by `sapo-node trust`: for fun.", "until `sapo-node untrust PEER` takes that back"),
+    (COMMAND, PeerState.BANNED): ("by `sapo-node ban`: for fun.", "until `sapo-node unban PEER` takes that back"),
+    (CONFIG, PeerState.HEALTHY): ("by `trusted` in the configuration", "no longer in `trusted`"),
+    (CONFIG, PeerState.BANNED): ("by `banned` in the configuration", "no longer in `banned`"),
+    ("12D3KooWsigner", PeerState.BANNED): ("by the list of 12D3KooWsigner", "until a newer list of that signer"),
+}
+
+
+@pytest.mark.parametrize(("source", "state"), WORDS)
+def test_a_decision_of_the_operator_says_how_it_was_made_and_how_it_ends_and_blames_nobody(
+    database, manifest, source, state
+):
+    decide(database, Decision("a", state, source, 7.0, "for fun"))
     told = explain.peer(database, "a", manifest).text
-    assert f"named in `{word}` of this node's configuration" in told
-    assert "no offence seen" in told
-    assert "until" not in told.partition("named in")[0]
+    assert f"State: {state} since {explain.moment(7.0)} by" in told
+    assert all(words in told for words in WORDS[source, state])
+    assert "Seen of it: no offence." in told
 
 
 @pytest.mark.parametrize(("days", "form"), [(0, "%H:%M"), (1, "%a %H:%M"), (40, "%d %b %Y %H:%M")])

@@ -219,7 +219,7 @@ def test_what_a_trusted_peer_does_wrong_counts_once_it_is_trusted_no_more(databa
     for _ in range(4):
         ledger.report(PEER, Fact.FALSE_CLAIM)
     assert ledger.state(PEER) is PeerState.HEALTHY
-    assert "were it not named in `trusted`" in caplog.text
+    assert "were it not trusted by the operator" in caplog.text
     assert not Ledger(database).admits(PEER)
 
 

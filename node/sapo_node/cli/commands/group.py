@@ -37,3 +37,17 @@ class CommandGroup(click.Group):
             return None
         found = vars(import_module(f"{self._package}.{self._modules[cmd_name]}")).values()
         return next(each for each in found if isinstance(each, click.Command) and each.name == cmd_name)
+
+
+class DefaultGroup(click.Group):
+    """Runs the command `default` where the first argument names no command: `peers PEER` is `peers show PEER`."""
+
+    def __init__(self, *args: Any, default: str, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self._default = default
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the arguments, with `default` before those that name no command and ask for no help."""
+        if not args or args[0] not in {*self.commands, *ctx.help_option_names}:
+            args = [self._default, *args]
+        return super().parse_args(ctx, args)

@@ -1,31 +1,24 @@
-"""Show what a node did, its peers and its configuration: `status`, `peers`, `why`, `config`."""
+"""Show what a node did and its configuration: `status`, `why`, `config`."""
 
 import json
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import click
 from rich.text import Text
 
 from sapo_node.app.config import Config, load_config, render_config
-from sapo_node.app.state import is_running, reading
-from sapo_node.cli.commands.options import as_json, configured, database_of, place_of, write_file
-from sapo_node.cli.commands.wire import show_proof
-from sapo_node.cli.tables import peer_table, render, tier_line
+from sapo_node.cli.commands.options import as_json, configured, database_of, view_of
+from sapo_node.cli.tables import render
 from sapo_node.cli.terminal import Terminal, say
 from sapo_node.observability import explain
 from sapo_node.observability.history import History
 from sapo_node.observability.metrics import METRICS
-from sapo_node.observability.overview import Overview, at_rest, overview
-from sapo_protocol import LocalError, load_manifest
+from sapo_node.observability.overview import Overview
 
 _POLL_SECONDS = 0.5
-_WIDE = 120
-"""Columns of a terminal from which the table shows whole peer ids."""
 
 _KEYS = "\b\nmetrics of a round:\n" + "\n".join(f"  {name:<16}{each.meaning}" for name, each in METRICS.items())
 
@@ -46,11 +39,11 @@ def status(config: Config, *, rounds: bool, follow: bool, json_output: bool) -> 
         with database_of(config) as database:
             _print_rounds(History(database), follow=follow)
         return
-    with _viewed(config) as (view, runs):
-        if json_output:
-            click.echo(json.dumps({**view.as_dict(), "running": runs}))
-        else:
-            Terminal().print(render(view, doing=_life(view, runs=runs)))
+    view, runs = view_of(config)
+    if json_output:
+        click.echo(json.dumps({**view.as_dict(), "running": runs}))
+    else:
+        Terminal().print(render(view, doing=_life(view, runs=runs)))
 
 
 def _print_rounds(history: History, *, follow: bool) -> None:
@@ -65,15 +58,6 @@ def _print_rounds(history: History, *, follow: bool) -> None:
             time.sleep(_POLL_SECONDS)
 
 
-@contextmanager
-def _viewed(config: Config, **wanted: Any) -> Iterator[tuple[Overview, bool]]:
-    """The overview of a node to print, and whether the node is running."""
-    folder = place_of(config)
-    with reading(folder) as database:
-        view, runs = overview(database, **wanted), is_running(folder)
-        yield (view if runs else at_rest(view)), runs
-
-
 def _life(view: Overview, *, runs: bool) -> Text:
     """Return a line that says since when the node has been running or stopped."""
     started, stopped = (view.session.get(name) for name in ("started", "stopped"))
@@ -83,52 +67,6 @@ def _life(view: Overview, *, runs: bool) -> Text:
         return Text("not started yet: `sapo-node start` begins here", "yellow")
     end = f"stopped {explain.moment(stopped)}" if stopped else "not running: it was killed, or its machine stopped"
     return Text(f"{end}; `sapo-node start` continues from here", "yellow")
-
-
-@click.command()
-@click.argument("peer", required=False)
-@configured
-@click.option("--evidence", is_flag=True, help="Show the evidence for which PEER was banned for good.")
-@click.option("--output", type=click.Path(path_type=Path), metavar="FILE", help="Write the evidence to FILE.")
-@as_json
-def peers(config: Config, *, peer: str | None, evidence: bool, output: Path | None, json_output: bool) -> None:
-    """List the peers a node knows, with their state and what the node trained on. With PEER, explain its state.
-
-    The beginning or the end of a peer id is enough, but --evidence needs the whole peer id. The evidence consists of
-    two contents that PEER signed for one round. Anybody can check FILE: `sapo-node verify --evidence FILE`.
-    """
-    if evidence or output:
-        if peer is None:
-            raise click.UsageError("--evidence and --output need a PEER; `sapo-node peers` lists them")
-        _show_evidence(config, peer, output, json_output=json_output)
-    elif peer:
-        with database_of(config) as database:
-            _tell(explain.peer(database, peer, load_manifest(config.swarm)), json_output=json_output)
-    else:
-        _list_peers(config, json_output=json_output)
-
-
-def _list_peers(config: Config, *, json_output: bool) -> None:
-    with _viewed(config, peers=None) as (view, _):
-        terminal = Terminal()
-        if json_output:
-            connected = set(view.session.get("connected", ()))
-            click.echo(json.dumps([{**asdict(peer), "connected": peer.peer in connected} for peer in view.peers]))
-        elif not view.peers:
-            terminal.print("no peers known yet")
-        else:
-            terminal.print(tier_line(view))
-            terminal.print(peer_table(view, view.peers, shorten=terminal.width < _WIDE))
-
-
-def _show_evidence(config: Config, peer: str, output: Path | None, *, json_output: bool) -> None:
-    with database_of(config) as database:
-        row = database.row("SELECT message FROM evidence WHERE peer = ?", peer)
-    if row is None:
-        raise LocalError(f"this node has no evidence against {peer}; `sapo-node peers` lists the banned peers")
-    if output is not None:
-        write_file(output, row[0])
-    show_proof(row[0], load_manifest(config.swarm), json_output=json_output)
 
 
 @click.command()

@@ -1,5 +1,6 @@
 """What several commands share: options, how to find a node's key and state, and how to report an error."""
 
+import os
 import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
@@ -11,10 +12,11 @@ import click
 from rich.markup import escape
 
 from sapo_node.app.config import Config, load_config
-from sapo_node.app.state import StateFolder, read_database, reading, state_folder
+from sapo_node.app.state import StateFolder, is_running, read_database, reading, state_folder
 from sapo_node.cli.terminal import Terminal
 from sapo_node.groups.messages import is_gguf, is_hub_name
 from sapo_node.learner.client import require_installed
+from sapo_node.observability.overview import Overview, at_rest, overview
 from sapo_node.storage.database import Database
 from sapo_node.storage.keys import PASSPHRASE_VARIABLE, Identity, PassphraseNeeded, create_key, load_key
 from sapo_protocol import LocalError, SapoError, load_manifest
@@ -87,10 +89,12 @@ def _first(error: BaseException) -> BaseException:
 
 
 def unlock(path: Path, passphrase: str | None) -> Identity:
-    """Load a key. Ask for its passphrase if it needs one and the standard input is a terminal."""
+    """Load a key. Take its passphrase from PASSPHRASE_VARIABLE, or ask for it at a terminal, if it needs one."""
     try:
         return load_key(path, passphrase)
     except PassphraseNeeded:
+        if not passphrase and (stored := os.environ.get(PASSPHRASE_VARIABLE)):
+            return load_key(path, stored)
         if passphrase or not sys.stdin.isatty():
             raise
         return load_key(path, click.prompt(f"passphrase of {path}", hide_input=True, err=True))
@@ -123,6 +127,14 @@ def folder_of(config: Config) -> StateFolder:
 def database_of(config: Config) -> AbstractContextManager[Database]:
     """Open the database of the node of this key and swarm for reading. The node may be running."""
     return reading(place_of(config))
+
+
+def view_of(config: Config, **wanted: Any) -> tuple[Overview, bool]:
+    """Return the overview of the node of this key and swarm, and whether the node is running."""
+    folder = place_of(config)
+    with reading(folder) as database:
+        view, runs = overview(database, **wanted), is_running(folder)
+    return (view if runs else at_rest(view)), runs
 
 
 def fetch_model(config: Config) -> None:

@@ -107,6 +107,15 @@ EXPOSED = (
         "reason",
     ),
     _Exposed(
+        "advantage_from_others_ratio",
+        "gauge",
+        "Share of the positive advantage trained on that came from peers",
+        lambda view: {} if view.exchange.from_others is None else {"": view.exchange.from_others},
+    ),
+    _Exposed(
+        "fetchers", "gauge", "Peers that fetched rollouts of this node", lambda view: {"": view.exchange.fetchers}
+    ),
+    _Exposed(
         "tokens_trained",
         "counter",
         "Tokens trained on, by origin",

@@ -22,6 +22,10 @@ const COLUMNS = [
   ["state", (each) => each.state && make("span", `state ${each.state}`, each.state), ""],
   ["tier", (each) => each.tier, ""],
   ["share of trained tokens", (each) => make("span", "", bar(each.share), percent(each.share)), "share"],
+  ["decided by", (each) => each.decided_by && decidedBy(each), ""],
+  ["why", (each) => each.why, "why"],
+  ["since", (each) => each.state && moment(each.since), ""],
+  ["until", (each) => each.state && moment(each.until), ""],
   ["trust", (each) => each.trust?.toFixed(2), "number"],
   ["verified", (each) => each.verified?.toLocaleString("en"), "number"],
   ["waiting", (each) => each.waiting?.toLocaleString("en"), "number"],
@@ -36,6 +40,31 @@ function named(each) {
   button.setAttribute("aria-label", `Explain the state of ${short(each.peer)}`);
   button.addEventListener("click", () => aboutPeer(each.peer));
   return button;
+}
+
+// The hour of today, and the day as well of any other day.
+function moment(seconds) {
+  if (!seconds) return "–";
+  const at = new Date(1000 * seconds), isToday = at.toDateString() === new Date().toDateString();
+  const hour = at.toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit" });
+  return isToday ? hour : `${at.toLocaleDateString("en-GB", { weekday: "short", day: "numeric", month: "short" })} ${hour}`;
+}
+
+// Minutes and seconds, or hours and minutes.
+function countdown(seconds) {
+  const rest = Math.max(0, Math.round(seconds)), minutes = Math.floor(rest / 60);
+  const two = (value) => String(value).padStart(2, "0");
+  return minutes >= 60 ? `${Math.floor(minutes / 60)} h ${two(minutes % 60)} min` : `${minutes}:${two(rest % 60)}`;
+}
+
+const SOURCES = ["command", "config", "evidence"];
+const decidedBy = (each) => (SOURCES.includes(each.decided_by) ? each.decided_by : `list ${short(each.decided_by)}`);
+
+// What the node gains from others and gives them, as far as it can know.
+function showExchange({ exchange: { from_others: share, teachers, fetchers, fetched } }) {
+  const best = teachers.map(([peer, part]) => `${short(peer)} ${percent(part)}`).join(", ");
+  const gained = share === null ? "" : `Of the positive advantage that the loss has counted, ${percent(share)} came from others${best ? `: ${best}` : ""}. This does not say what the node would have learnt alone. `;
+  $("exchange").textContent = `${gained}Rollouts of this node that peers fetched by request: ${number(fetched)}, by ${number(fetchers)} peers. Gossip does not tell who reads.`;
 }
 
 async function aboutPeer(peer) {
@@ -102,7 +131,7 @@ function showHealth(state) {
 
 // A list that is empty is hidden with its heading.
 function putDated(id, entries) {
-  put(id, ...entries.map((each) => make("li", "", `${new Date(1000 * each.at).toLocaleString()}: ${each.text}`)));
+  put(id, ...entries.map((each) => make("li", "", `${moment(each.at)}: ${each.text}`)));
   $(id).parentElement.hidden = !entries.length;
 }
 
@@ -114,7 +143,6 @@ function partHeard(shards) {
 function showTiles(state) {
   const last = state.rounds.at(-1), evaluation = state.evaluations.at(-1);
   const reward = last ? state.rounds.reduce((sum, each) => sum + each.reward, 0) / state.rounds.length : null;
-  const total = state.own_tokens + state.other_tokens;
   const tiles = [
     ["reward, last 20 rounds", reward === null ? "–" : reward.toFixed(3)],
     ["held-out pass@1", evaluation ? evaluation.pass_at_1.toFixed(3) : "–"],
@@ -123,7 +151,8 @@ function showTiles(state) {
     ...partHeard(state.session.shards),
     ["envelopes accepted", number(state.counts.accepted || 0)],
     ["groups verified", number(state.counts["verified groups"] || 0)],
-    ["external share of trained tokens", total ? percent(state.other_tokens / total) : "–"],
+    ["of positive advantage from others", percent(state.exchange.from_others)],
+    ["peers that fetched from it", number(state.exchange.fetchers)],
   ];
   put("tiles", ...tiles.map(([name, value]) => make("div", "tile", make("b", "", value), make("span", "", name))));
 }
@@ -133,7 +162,8 @@ function showHead(state) {
   $("peer-id").textContent = state.session.peer_id || "";
   const starting = Object.entries(state.starting);
   const doing = starting.length ? "starting" : DOING[state.phase];
-  say(doing || "between rounds", doing ? `for ${Math.max(0, Math.round(state.now - state.phase_since))} s` : "");
+  const waits = (state.session.waits || []).map((each) => `waits ${countdown(each.until - state.now)} for ${each.what}`).join("; ");
+  say(doing || (waits ? "waiting" : "between rounds"), waits ? waits : doing ? `for ${Math.max(0, Math.round(state.now - state.phase_since))} s` : "");
   $("starting").hidden = !starting.length;
   put("starting", ...starting.map(([part, isReady]) => make("li", isReady ? "right" : "note", isReady ? `✓ ${part} is ready` : `… waits for: ${part}`)));
 }
@@ -145,7 +175,7 @@ function say(doing, since) {
 }
 
 // The parts of the page that show the facts, in the order in which they stand.
-const CARDS = [showHead, showTiles, showCharts, showHealth, showPeers, showRefused];
+const CARDS = [showHead, showTiles, showCharts, showHealth, showPeers, showExchange, showRefused];
 
 let seen = null;
 
