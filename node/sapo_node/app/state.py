@@ -29,8 +29,8 @@ SCHEMA = (
     batch_log.SCHEMA,
     accounts.SCHEMA,
     anchors.SCHEMA,
-    journal.SCHEMA,
     trained_model.SCHEMA,
+    journal.SCHEMA,
 )
 
 
