@@ -304,6 +304,10 @@ export place                                | 1 | place exists & name a new fold
 export new/x --state missing                | 1 | {no-state} missing & sapo-node start
 export new/x --lora nope                    | 2 | --lora & 'nope' is neither a whole number nor `auto`
 export new/x --lora-layers 2000             | 1 | lora_layers is 2000 & from 0 to 1024
+chat --state missing                        | 1 | {no-state} missing & sapo-node start
+chat --temperature 0                        | 2 | --temperature & 0<x<=2
+start --log-to nowhere                      | 2 | --log-to & 'nowhere' is not one of & 'jsonl'
+completion tcsh                             | 2 | 'tcsh' is not one of 'bash', 'zsh', 'fish'
 export new/x --dtype float64                | 2 | --dtype & bfloat16
 
 # backup

@@ -31,8 +31,8 @@ SCHEMA = (
     accounts.SCHEMA,
     anchors.SCHEMA,
     archive.SCHEMA,
-    journal.SCHEMA,
     trained_model.SCHEMA,
+    journal.SCHEMA,
 )
 
 
