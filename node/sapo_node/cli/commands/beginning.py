@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sapo_node.app.advice import EASY_SWARM
-from sapo_node.app.config import Config
+from sapo_node.app.config import Config, load_config
 from sapo_node.cli.commands.model_options import asked_model, trained_model
 from sapo_node.cli.commands.options import as_json, fetch_model, networked, own_identity, stderr, write_file
 from sapo_node.cli.findings import Finding, State
@@ -71,10 +71,11 @@ def init(
     sapo-node init relay.toml --no-train --listen /ip4/0.0.0.0/tcp/4001
     """  # noqa: D301 - click reads the backspace
     _require_place(file, force=force)
+    defaults = load_config(None)
     if sys.stdin.isatty() and not json_output:
-        options |= _answers(options)
-    options["swarm"] = options["swarm"] or (EASY_SWARM if options["model"] not in (None, "seed") else None)
-    config = Config().overridden(options)
+        options |= _answers(options, defaults)
+    options["swarm"] = options["swarm"] or _swarm_for(options["model"], defaults)
+    config = defaults.overridden(options)
     _require_text(config)
     manifest = load_manifest(config.swarm)
     if config.train:
@@ -126,15 +127,21 @@ def _require_text(config: Config) -> None:
                 raise LocalError(f"{name} is {text!r}, which is not UTF-8 text: give another name") from error
 
 
-def _answers(options: dict[str, Any]) -> dict[str, Any]:
+def _swarm_for(model: str | None, defaults: Config) -> str:
+    """Return the swarm of the defaults; for another model than the one in the package the swarm with easier tasks."""
+    is_seed = (model or defaults.model) == "seed"
+    return defaults.swarm if is_seed or defaults.swarm != Config().swarm else EASY_SWARM
+
+
+def _answers(options: dict[str, Any], defaults: Config) -> dict[str, Any]:
     """Ask for what matters most and no option gave. Enter takes the default."""
     found: dict[str, Any] = {}
-    trains = options["train"] is not False
-    if trains and options["model"] is None:
-        found["model"] = click.prompt("Model: seed, smollm2, a folder, a GGUF file or owner/name", "seed", err=True)
+    model = options["model"]
+    if options["train"] is not False and model is None:
+        text = "Model: seed, smollm2, a folder, a GGUF file or owner/name"
+        found["model"] = model = click.prompt(text, defaults.model, err=True)
     if options["swarm"] is None:
-        easy = trains and (found.get("model") or options["model"]) != "seed"
-        found["swarm"] = click.prompt("Swarm", EASY_SWARM if easy else "starter", err=True)
+        found["swarm"] = click.prompt("Swarm", _swarm_for(model, defaults), err=True)
     if not options["bootstrap"]:
         address = click.prompt("Address of a node elsewhere (Enter: none)", "", show_default=False, err=True)
         found["bootstrap"] = tuple(address.split())
