@@ -1,5 +1,6 @@
 """The device that the learner runs on, and how much memory it has."""
 
+import os
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache
@@ -27,6 +28,21 @@ def pick_device(wanted: str) -> torch.device:
     if not there.get(wanted):
         raise ModelError(f"there is no device {wanted}; torch finds {', '.join(n for n, f in there.items() if f)}")
     return torch.device(wanted)
+
+
+def set_up(device: torch.device) -> None:
+    """Make CUDA repeat a step as far as its kernels can, and let it use TF32 for products in fp32.
+
+    A replay of the same requests should give the same weights. Where an operation has no repeatable kernel, torch warns
+    and computes all the same. TF32 rounds the factors to 10 bits, and is several times faster. Call this before
+    anything is computed. Nobody has run this on a GPU yet.
+    """
+    if device.type == "cuda":
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # else cuBLAS is not repeatable
+        torch.use_deterministic_algorithms(True, warn_only=True)
+        # A search for bugs, which takes time.
+        torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
+        torch.set_float32_matmul_precision("high")
 
 
 def free_memory(device: torch.device) -> int:

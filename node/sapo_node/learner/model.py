@@ -24,7 +24,7 @@ from transformers.utils.logging import disable_progress_bar
 from sapo_node.groups.answer import ANSWER_END
 from sapo_node.groups.messages import LearnerOptions
 from sapo_node.groups.prompt import SYSTEM, Prompt, chat
-from sapo_node.learner.device import pick_device, pick_dtype
+from sapo_node.learner.device import pick_device, pick_dtype, set_up
 from sapo_node.learner.folder import BUILT_IN, ModelError, model_folder
 from sapo_node.learner.prepare import prepared
 from sapo_node.learner.tokenizer import Unreadable, closing_of, ends_of, load_tokenizer, specials_of, tokenizing
@@ -158,6 +158,7 @@ def load(options: LearnerOptions) -> Policy:
     folder = model_folder(options.model)
     disable_progress_bar()
     device = pick_device(options.device)
+    set_up(device)
     with _reading(folder):
         model = AutoModelForCausalLM.from_pretrained(
             folder,

@@ -12,6 +12,7 @@ from sapo_node.groups.messages import GenerateRequest, LearnerOptions, TrainGrou
 from sapo_node.groups.prompt import Prompt
 from sapo_node.learner import checkpoint
 from sapo_node.learner.batch import completion_logits, micro_batches, rows_of
+from sapo_node.learner.device import set_up
 from sapo_node.learner.generate import generate
 from sapo_node.learner.grpo import token_logprobs
 from sapo_node.learner.model import ModelError, load
@@ -259,3 +260,20 @@ def test_a_folder_that_cannot_be_used_is_one_clear_line(folders, tmp_path, spoil
 def test_a_missing_folder_says_so(tmp_path):
     with pytest.raises(ModelError, match="there is no folder"):
         load(options(tmp_path / "none"))
+
+
+@pytest.fixture
+def torch_settings(monkeypatch):
+    """Lets a test change the settings of torch for the whole process, and puts them back."""
+    before = torch.are_deterministic_algorithms_enabled(), torch.get_float32_matmul_precision()
+    monkeypatch.setattr(torch.utils.deterministic, "fill_uninitialized_memory", True)
+    monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG", raising=False)
+    yield lambda: (torch.are_deterministic_algorithms_enabled(), torch.get_float32_matmul_precision())
+    torch.use_deterministic_algorithms(before[0])
+    torch.set_float32_matmul_precision(before[1])
+
+
+@pytest.mark.parametrize(("name", "expected"), [("cuda", (True, "high")), ("cpu", (False, "highest"))])
+def test_cuda_repeats_its_steps_and_uses_tf32_and_a_cpu_needs_neither(torch_settings, name, expected):
+    set_up(torch.device(name))
+    assert torch_settings() == expected
