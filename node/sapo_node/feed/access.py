@@ -12,6 +12,8 @@ FILE = "feed.json"
 MAX_WAIT = 30.0
 """Seconds that a request for work may wait for some."""
 _MAX_FILE_BYTES = 4_096
+_LEAST_TOKEN = 32
+"""Characters of a token, at least: nobody can guess it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +28,9 @@ def read_access(file: Path) -> Access:
     """The address and token of the feed that wrote this file. Raises LocalError."""
     data = read_bounded(file, _MAX_FILE_BYTES, "file of a feed")
     try:
-        return from_json(Access, json.loads(data))
-    except (ValueError, RecursionError, MalformedError) as error:
-        raise LocalError(f"{file} is no file of a feed; `sapo-node start --no-train --feed` writes one") from error
+        access = from_json(Access, json.loads(data))
+    except (ValueError, RecursionError, MalformedError):
+        access = Access("", "")
+    if len(access.token) < _LEAST_TOKEN:
+        raise LocalError(f"{file} is no file of a feed; remove it, and start the node with --no-train --feed")
+    return access

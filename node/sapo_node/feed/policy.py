@@ -137,11 +137,11 @@ class RemotePolicy:
         self._asked = trio.Event()
         try:
             with trio.move_on_after(seconds):
-                while self._pending is None:
+                while self._unanswered is None:
                     await self._changed.wait()
         finally:
             self._asking -= 1
-        return self._pending.work if self._pending else Work()
+        return self._unanswered.work if self._unanswered else Work()
 
     def completed(self, answer: Completed) -> None:
         """Take in the completions of the prompts."""
@@ -192,7 +192,7 @@ class RemotePolicy:
         step, newest = started.step, max(self._step, self._newest())
         if not 0 <= step <= newest:
             raise WrongAnswer(f"step is {step}; the node knows the steps from 0 to {newest}")
-        pending = self._pending
+        pending = self._unanswered
         if pending and (back := pending.work.go_back) and step > back.step:
             raise StaleAnswer(f"the node waits for the weights of step {back.step}: load that checkpoint, or refuse")
         if step < self._step:
@@ -216,10 +216,15 @@ class RemotePolicy:
             raise pending.failure
         return pending.answer
 
+    @property
+    def _unanswered(self) -> _Pending | None:
+        """The work that still waits for its answer."""
+        return self._pending if self._pending and not self._pending.answered.is_set() else None
+
     def _answered(self, name: str) -> _Pending | None:
         """The work of this id; None where it has been answered and nothing came after it."""
-        if self._pending and self._pending.work.id == name and not self._pending.answered.is_set():
-            return self._pending
+        if self._unanswered and self._unanswered.work.id == name:
+            return self._unanswered
         if name and name == self._last:
             return None
         raise StaleAnswer("the node does not wait for this answer; ask it for work")

@@ -6,6 +6,7 @@ import sys
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
+from types import SimpleNamespace
 
 import httpx
 import pytest
@@ -231,7 +232,14 @@ async def asking(node):
 
 async def test_nothing_is_told_without_the_token(node):
     async with asking(node) as (client, token):
-        for given in ("", "Bearer", "Bearer guess", token["Authorization"][:-1], "Bearer \xe4"):
+        for given in (
+            "",
+            "Bearer",
+            "Bearer guess",
+            token["Authorization"][:-1],
+            token["Authorization"][7:],
+            "Bearer \xe4",
+        ):
             for method, path in (("GET", "/v1/work"), ("POST", "/v1/completions"), ("GET", "/nothing")):
                 reply = await client.request(method, path, headers={"Authorization": given.encode("latin-1")})
                 assert (reply.status_code, "prompts" in reply.text) == (401, False)
@@ -263,6 +271,15 @@ async def test_only_the_owner_can_read_the_token_and_it_outlives_a_restart(node)
     async with node.running():
         assert read_access(node.file).token == access.token
         assert read_access(node.file).url != access.url
+
+
+@pytest.mark.parametrize("content", ["", "{}", '{"url": "http://127.0.0.1:1", "token": ""}', "[" * 4_000])
+def test_a_damaged_file_of_a_feed_is_refused_by_both_sides(node, content):
+    node.file.write_text(content)
+    with pytest.raises(LocalError, match="remove it"):
+        Feed(node.file).started(0)
+    with pytest.raises(LocalError, match="remove it"):
+        FeedServer(SimpleNamespace(max_bytes=1), ("127.0.0.1", 0), node.folder, max_completions=8)
 
 
 @pytest.mark.parametrize("address", ["0.0.0.0:0", "192.0.2.1:8000", "[::]:0", "localhost:80", "here"])

@@ -10,9 +10,10 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from fed_node import FedNode, external, in_thread
-from sapo_node.client import Feed, newest
+from sapo_node.client import Feed, StepBack, newest
+from sapo_node.feed.messages import GoBack
 from sapo_node.learner.folder import POLICY_DIR
-from sapo_node.training.batch_log import LOCAL, trained_per_peer
+from sapo_node.training.batch_log import trained_per_peer
 
 trl = pytest.importorskip("trl", reason="TRL is pinned, and asks for newer libraries than a node does")
 
@@ -57,23 +58,32 @@ def seed_policy():
     return AutoModelForCausalLM.from_pretrained(POLICY_DIR, dtype=torch.float32), tokenizer
 
 
-async def test_trl_trains_on_verified_groups_and_goes_on_from_its_checkpoint(example, settings, tmp_path, manifest):
+class Alarmed(Feed):
+    """A feed whose node takes back the steps after the first one, once."""
+
+    alarms = 1
+
+    def next_batch(self, sample):
+        if self._reported.id and self.alarms:
+            self.alarms -= 1
+            raise StepBack(GoBack("go-back/1/0", 1))
+        return super().next_batch(sample)
+
+
+async def test_trl_trains_on_verified_groups_and_goes_back_to_its_checkpoint(example, settings, tmp_path, manifest):
     node = FedNode(tmp_path, manifest, local=1, external=1, filters=())
-    feed = Feed(node.file, patience=20)
     async with node.running():
         node.offer(0)
         model, tokenizer = seed_policy()
         before = {name: value.clone() for name, value in model.state_dict().items()}
-        play = partial(example.train, model, feed, processing_class=tokenizer)
-        await in_thread(play, settings(max_steps=1))
+        feed = Alarmed(node.file, patience=20)
+        await in_thread(partial(example.train, model, feed, settings(max_steps=2), processing_class=tokenizer))
+        assert feed.alarms == 0
         assert any(not torch.equal(value, before[name]) for name, value in model.state_dict().items())
         text = external(0).completions[1].text
         tokens = len(tokenizer(text, add_special_tokens=False)["input_ids"]) + 1  # it is taught to end there
         assert trained_per_peer(node.database)["peer"] == (1, 4 * tokens)
-        assert newest(settings().output_dir)[1].name == "checkpoint-1"
-        await in_thread(play, settings(max_steps=2))
-        assert trained_per_peer(node.database)[LOCAL][0] <= 2
-        assert newest(settings().output_dir)[0] == 2
+        assert newest(settings().output_dir) == (2, Path(settings().output_dir) / "checkpoint-2")
 
 
 async def test_the_loop_on_the_page_trains_on_verified_groups(tmp_path, manifest, monkeypatch):
