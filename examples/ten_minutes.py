@@ -29,6 +29,7 @@ from sapo_adversary.simulator.simulation import AttackerSpec, NodeSpec, Simulati
 from sapo_adversary.simulator.swarm import simulate
 from sapo_adversary.svg import style, write_svg
 from sapo_node.app.config import Config
+from sapo_node.groups.messages import reason_of
 
 QUICK = "--quick" in sys.argv
 ROUNDS = 25 if QUICK else 60
@@ -87,12 +88,13 @@ play("together", together)
 # ## 3. Attacked, without defences
 #
 # 16 malicious keys behind one link send incorrect completions and claim that they are correct. These nodes believe what
-# they are told, and take as much from strangers as from peers that earned trust. They learn to be wrong.
+# they are told, filter nothing, and take as much from strangers as from peers that earned trust.
 
 # %%
+DEFENCES = ("re-verification", "untrusted class", *map(reason_of, node.filters))
 band = AttackerSpec("false-claim", count=16, links=1, acts_every=16.0)
 attacked = replace(together, attackers=(band,))
-play("undefended", replace(attacked, without=("re-verification", "untrusted class")))
+play("undefended", replace(attacked, without=DEFENCES))
 
 # %% [markdown]
 # ## 4. Attacked, with defences
