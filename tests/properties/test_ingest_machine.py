@@ -321,7 +321,7 @@ class IngestMachine(RuleBasedStateMachine):
         expected, alarms = self.expected(sender, message), len(self.validator.fatal)
         is_heard = self.court_hears(content.author)
         self.judge(sender, message.encoded(), expected, epoch=content.epoch)
-        if expected == PASSES:
+        if expected[1] is None:
             self.let_through(sender, message)
         if expected == (IGNORE, Ignored.EQUIVOCATION) and is_heard:
             self.ban(content.author)
@@ -333,7 +333,8 @@ class IngestMachine(RuleBasedStateMachine):
         content, bodies, admits = message.content, message.bodies, self.validator.ledger.admits
         ahead = content.epoch * EPOCH - self.now
         is_new_here = content.author != KNOWN
-        return decide(
+        is_forwarded = content not in self.taken or len(message.present) == GROUPS
+        verdict, reason = decide(
             (not admits(sender), IGNORE, Ignored.SENDER_BANNED),
             (content in self.taken and message.present <= self.taken[content], IGNORE, Ignored.DUPLICATE),
             (not admits(PEERS[content.author]), IGNORE, Ignored.ISSUER_BANNED),
@@ -347,6 +348,7 @@ class IngestMachine(RuleBasedStateMachine):
             (is_new_here and content.counter >= ROUNDS / 2, IGNORE, Ignored.OVER_QUOTA),
             (is_new_here and self.brought[sender] >= LINK_BURST, BUSY, Ignored.LINK_BUSY),
         )
+        return (Verdict.KEEP, reason) if verdict is Verdict.ACCEPT and not is_forwarded else (verdict, reason)
 
     def expected_of_evidence(self, sender: str, evidence: Evidence):
         one, other = evidence.one, evidence.other

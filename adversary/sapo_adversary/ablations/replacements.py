@@ -84,7 +84,7 @@ class Carriers:
     def _noting(self, handle: Handle) -> Handle:
         async def noted(sender: str, data: bytes) -> Verdict:
             verdict = await handle(sender, data)
-            if verdict is Verdict.ACCEPT:
+            if verdict in (Verdict.ACCEPT, Verdict.KEEP):
                 envelope, _ = decode_message(data, self._manifest)
                 issuer = parse_envelope(envelope, network_id=self._manifest.network_id).issuer
                 self._last[peer_id(issuer)] = sender

@@ -92,7 +92,7 @@ def _stop(error: LocalError) -> None:
 def refusal_of(validator: Ingest, handle: Callable[[str, bytes], Awaitable[Verdict]], data: bytes) -> str | None:
     """Return the layer that refuses a message, or None if the validator accepts it."""
     before = validator.refused.copy()
-    if trio.run(handle, _SENDER, data) is Verdict.ACCEPT:
+    if trio.run(handle, _SENDER, data) in (Verdict.ACCEPT, Verdict.KEEP):
         return None
     (reason,) = validator.refused - before
     return LAYERS.get(reason, reason)

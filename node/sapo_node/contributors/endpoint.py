@@ -55,7 +55,9 @@ async def endpoint(
     # Without compression, MAX_REPLY_BYTES limits the bytes that are kept.
     headers = {"Accept-Encoding": "identity"} | ({"Authorization": f"Bearer {key}"} if key else {})
     timeout = httpx.Timeout(REQUEST_SECONDS, connect=CONNECT_SECONDS)
-    async with httpx.AsyncClient(headers=headers, timeout=timeout, follow_redirects=False) as client:
+    # A proxy from the environment may be another machine. What is addressed to this machine does not leave it.
+    proxied = not _is_loopback(address.host)
+    async with httpx.AsyncClient(headers=headers, timeout=timeout, follow_redirects=False, trust_env=proxied) as client:
         yield Endpoint(
             client, f"{url.rstrip('/')}/chat/completions", model=model, temperature=temperature, max_bytes=max_bytes
         )

@@ -126,13 +126,13 @@ class Ingest:
             self._on_fatal(error)
 
     def _judge(
-        self, sender: str, data: bytes, admit: Callable[[bytes, float], None], *, asked: bool = False
+        self, sender: str, data: bytes, admit: Callable[[bytes, float], Verdict], *, asked: bool = False
     ) -> Verdict:
         now = self._clock.now()
         self._sealed = None
         try:
             self._require_welcome(sender, now, asked=asked)
-            admit(data, now)
+            return admit(data, now)
         except _Ignore as ignored:
             self._refuse(sender, ignored.reason)
             return ignored.reason.verdict
@@ -145,7 +145,6 @@ class Ingest:
         except StateError as error:
             self._on_fatal(error)
             return Verdict.IGNORE
-        return Verdict.ACCEPT
 
     def _refuse(self, sender: str, why: str) -> None:
         self.refused[why] += 1
@@ -167,7 +166,7 @@ class Ingest:
         if not self._ledger.admits(sender):
             raise _Ignore(Ignored.SENDER_BANNED)
 
-    def _admit(self, data: bytes, now: float, *, sender: str, shard: int | None = None) -> None:
+    def _admit(self, data: bytes, now: float, *, sender: str, shard: int | None = None) -> Verdict:
         """Steps 2 to 15 of the spec for rollouts (spec/gossip.md), in its order; no shard for what was asked for."""
         defences = self._defences
         # Steps 2 and 3: MSG-1, MSG-2.
@@ -175,7 +174,7 @@ class Ingest:
         # Step 4: ENV-1 to ENV-6.
         self._sealed = sealed = defences.parse_envelope(envelope, network_id=self._manifest.network_id)
         # Step 5: REP-1.
-        received = self._require_news(sealed, bodies)
+        earlier = self._require_news(sealed, bodies)
         # Step 6: local.
         self._require_admitted(sealed)
         # Step 7: ENV-7, SIG-1 to SIG-4.
@@ -201,22 +200,26 @@ class Ingest:
         if tier is Tier.STRANGER:
             self._require_place(header, sender, now, asked=shard is None)
         # Step 15.
+        received = earlier or 0
         fresh = tuple(None if received >> k & 1 else body for k, body in enumerate(bodies))
         with self._database.transaction():
             self._window.accept(rollout.opened, rollout.header, received=received | _bits(bodies))
             self._pending_queue.put(replace(rollout, bodies=fresh), link=sender, tier=tier)
         self._message_store.put(rollout)
         self.accepted += 1
+        # DUTY-11: else one envelope with 16 bodies would be forwarded 17 times, each time with a signature to verify.
+        return Verdict.ACCEPT if shard is None or earlier is None or all(bodies) else Verdict.KEEP
 
-    def _require_news(self, sealed: Sealed, bodies: tuple[bytes | None, ...]) -> int:
+    def _require_news(self, sealed: Sealed, bodies: tuple[bytes | None, ...]) -> int | None:
         """Before the signature: an envelope accepted earlier is of interest only for bodies that did not come with it.
 
-        Returns those that did, as bits by k: each body is taken once, or a relay could have one trained on twice.
+        Returns those that did, as bits by k; None for a new envelope. Each body is taken once, or a relay could
+        have one trained on twice.
         """
         received = self._window.received(sealed.envelope_id)
         if received is not None and not _bits(bodies) & ~received:
             raise _Ignore(Ignored.DUPLICATE)
-        return received or 0
+        return received
 
     def _require_admitted(self, sealed: Sealed) -> None:
         """Refuse a banned issuer. The peer that forwards it may not have seen the evidence: DUTY-6."""
@@ -252,7 +255,7 @@ class Ingest:
         if not asked and not self._strangers.take(sender, now):
             raise _Ignore(Ignored.LINK_BUSY)
 
-    def _accept_evidence(self, data: bytes, now: float) -> None:
+    def _accept_evidence(self, data: bytes, now: float) -> Verdict:
         """Steps 2 to 11 of the spec for evidence (spec/gossip.md), in its order. Evidence has no window: `now` does not
         matter.
         """
@@ -265,6 +268,7 @@ class Ingest:
         # Steps 8 to 11: ENV-7, SIG-1 to SIG-4, HDR-1 to HDR-4, EXT-1, EXT-2, EVD-3.
         self._ban(data, publish=False)
         self.evidence += 1
+        return Verdict.ACCEPT
 
     def _ban(self, evidence: bytes, *, publish: bool) -> None:
         proof = self._defences.prove_equivocation(decode_evidence(evidence, self._manifest), self._manifest)

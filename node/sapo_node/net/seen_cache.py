@@ -1,7 +1,7 @@
 """Asks the node about each distinct message once, and remembers that it did.
 
 A content is marked before the node is asked, so that the node is asked once about two copies that arrive together.
-ACCEPT and REJECT are remembered for SETTLED_SECONDS. IGNORE depends on clock and quota: it is remembered for
+ACCEPT, KEEP and REJECT are remembered for SETTLED_SECONDS. IGNORE depends on clock and quota: it is remembered for
 IGNORED_SECONDS, which absorbs one flood. BUSY is not remembered: else a peer that floods, and is the first to forward
 a message of an honest peer, would hide the copies of all others.
 """

@@ -179,6 +179,14 @@ async def test_a_key_goes_encrypted_or_stays_here_and_without_one_any_server_is_
     await open_endpoint(url, key)
 
 
+async def test_a_key_that_stays_here_goes_through_no_proxy(monkeypatch):
+    with ChatServer() as server, ChatServer() as proxy:
+        monkeypatch.delenv("NO_PROXY")
+        monkeypatch.setenv("HTTP_PROXY", proxy.url.rpartition("/v1")[0])
+        await ask(server.url, key="secret")
+    assert (len(server.requests), proxy.requests) == (1, [])
+
+
 @pytest.mark.parametrize("key", ["two\nlines", "schlüssel"])
 async def test_a_key_that_no_header_can_carry_is_refused_without_showing_it(key):
     with pytest.raises(LocalError, match="SAPO_NODE_API_KEY") as caught:

@@ -104,6 +104,24 @@ async def test_bodies_that_come_apart_wait_together(validator, author):
     assert len(validator.pending_queue) == 0
 
 
+async def test_an_envelope_is_forwarded_at_most_twice_however_its_bodies_come(validator, author):
+    bodies = tuple(encode_body(author.body(str(k))) for k in range(16))
+    envelope = author.envelope(author.header(bodies, epoch=5))
+    alone = [tuple(body if number == k else None for number, body in enumerate(bodies)) for k in range(15)]
+    verdicts = [await validator.verdict(encode_message(envelope, each)) for each in [(None,) * 16, *alone]]
+    assert verdicts == [Verdict.ACCEPT, *[Verdict.KEEP] * 15]
+    assert await validator.verdict(encode_message(envelope, bodies)) is Verdict.ACCEPT
+    assert validator.pending_queue.draw(Tier.STRANGER).bodies == bodies
+
+
+async def test_a_relay_that_strips_bodies_does_not_keep_the_whole_message_from_others(validator, author):
+    bodies = tuple(encode_body(author.body(str(k))) for k in range(3))
+    envelope = author.envelope(author.header(bodies, epoch=5))
+    for stripped in [(None,) * 3, (bodies[0], None, None), (bodies[0], bodies[1], None)]:
+        await validator.verdict(encode_message(envelope, stripped))
+    assert await validator.verdict(encode_message(envelope, bodies)) is Verdict.ACCEPT
+
+
 async def test_a_replay_after_a_restart_is_ignored(validator, author, database, manifest, rng):
     await validator.verdict(author.message(epoch=5))
     assert await ValidatorParts(database, manifest, rng).verdict(author.message(epoch=5)) is Verdict.IGNORE
