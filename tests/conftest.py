@@ -2,7 +2,9 @@
 
 import hashlib
 import sys
+import tempfile
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -40,6 +42,13 @@ def run_here(monkeypatch, capsys):
         raise AssertionError("a command line ends by an exit")
 
     return run
+
+
+@pytest.fixture
+def memory_folder():
+    """A folder in memory, where thousands of files are made in no time."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as name:
+        yield Path(name)
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,6 @@
 """What the tests of the node start from."""
 
 import random
-import tempfile
-from pathlib import Path
 
 import pytest
 
@@ -15,13 +13,6 @@ from validator_parts import ValidatorParts
 @pytest.fixture
 def database():
     return Database(None, SCHEMA)
-
-
-@pytest.fixture
-def memory_folder():
-    """A folder in memory, where thousands of files are made in no time."""
-    with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as name:
-        yield Path(name)
 
 
 @pytest.fixture

@@ -174,6 +174,36 @@ def archive_of(path, *members, **settings):
     return path
 
 
+KINDS = [*(b"3", b"4", b"7", b"D", b"K", b"L", b"M", b"S", b"V", b"X", b"g", b"?")]
+"""Types of entries beyond files, folders, links and pipes: devices, long names, sparse files, headers for all."""
+NAMES = [
+    *("./node.sqlite", "node.sqlite/.", "NODE.SQLITE", "node.sqlite\n", "node.sqlite-wal", "lock", "a" * 99),
+    *("checkpoints//step-00000010/meta.json", "checkpoints/step-1/meta.json", "checkpoints/step-\u0660\u0660000010"),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), [*(("node.sqlite", kind) for kind in KINDS), *((name, tarfile.REGTYPE) for name in NAMES)]
+)
+def test_an_entry_of_another_type_or_name_is_refused(tmp_path, name, kind):
+    rest = header("node.sqlite") + header("checkpoints/", kind=tarfile.DIRTYPE) + bytes(1_024)
+    (tmp_path / "bad.tar").write_bytes(header(name, kind=kind) + rest)
+    folder = StateFolder(tmp_path / "state")
+    with pytest.raises(LocalError, match="is no backup of a node"):
+        restore(tmp_path / "bad.tar", folder)
+    assert list(folder.path.iterdir()) == []
+
+
+def test_an_extended_header_cannot_rename_or_link_what_comes_after_it(tmp_path):
+    said = b"".join(b"%d %s\n" % (len(each) + 4, each) for each in (b"path=../../escaped", b"linkpath=/etc/passwd"))
+    database = header("PaxHeaders", len(said), tarfile.XHDTYPE) + padded(said) + header("node.sqlite")
+    folder = header("checkpoints/", kind=tarfile.DIRTYPE)
+    (tmp_path / "odd.tar").write_bytes(database + folder + bytes(1_024))
+    with pytest.raises(LocalError, match="damaged"):  # the database is empty, and nothing else is wrong
+        restore(tmp_path / "odd.tar", StateFolder(tmp_path / "deep" / "deep" / "state"))
+    assert not list(tmp_path.rglob("escaped"))
+
+
 DATABASE = ("node.sqlite", b"", tarfile.REGTYPE)
 FOLDER = ("checkpoints", b"", tarfile.DIRTYPE)
 STEP = "checkpoints/step-00000010"

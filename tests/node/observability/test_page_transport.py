@@ -50,12 +50,13 @@ def asks(host, target=b"/api/state"):
 
 
 OWN = b"""
-127.0.0.1:%PORT 127.0.0.1 127.0.0.2 127.0.0.1:1 127.0.0.1:65535 localhost localhost:%PORT LOCALHOST:%PORT LocalHost
-[::1] [::1]:%PORT [0:0:0:0:0:0:0:1]:80
+127.0.0.1:%PORT 127.0.0.1 127.0.0.2 127.0.0.1:1 127.0.0.1:0 127.0.0.1:65535 localhost localhost:%PORT LOCALHOST:%PORT
+LocalHost [::1] [::1]:%PORT [0:0:0:0:0:0:0:1]:80
 """.split()
 FOREIGN = b"""
 evil.example evil.example:%PORT 127.0.0.1.evil.example localhost.evil.example xn--bcher-kva.example 127-0-0-1.example
-localhost1 a-b.example 192.0.2.1 0.0.0.0 [::] [2001:db8::1]:%PORT
+localhost1 localhost.localdomain 127.0.0.1.nip.io localhost-evil.example a-b.example 192.0.2.1 0.0.0.0 [::]
+[2001:db8::1]:%PORT
 """.split()
 MALFORMED = rb"""
 : :%PORT a{b.evil.example a}b.evil.example evil.example. localhost. 127.0.0.1. 127.0.0.1: 127.0.0.1:x 127.0.0.1:99999
@@ -63,10 +64,19 @@ MALFORMED = rb"""
 http://127.0.0.1/ 127.1 2130706433 0x7f000001 0177.0.0.1 127.0.0.01 127.0.0.1%2eevil %6cocalhost
 ::1 [::1 ::1] [::1]x [::1%lo] [::1%25lo] [127.0.0.1] [] [localhost] a_b.evil -a.evil a-.evil a..evil .localhost
 a`b.evil a|b.evil a^b.evil a'b.evil a"b.evil a\b.evil a;b.evil a~b.evil a!b.evil * (localhost) 127.0.0.1# 127.0.0.1?x
-a<b>.evil localhost,evil.example
+a<b>.evil localhost,evil.example LOCALHOST. localhost.:80 0x7f.1 0x7F.0.0.1 017700000001 127.0.0.1:0x50
+[fe80::1%25eth0]:80 [::1]:80:80 [::1]evil.example [0::0::1]
 """.split()
 MALFORMED += [b"", b" ", b"local host", b"localhost, evil.example", b"local\thost", b"local\x00host", b"local\x7fhost"]
-MALFORMED += [b"l\xc3\xb6calhost", b"\xff", b"a" * 64 + b".evil", b"1" * 5_000]
+MALFORMED += [
+    b"l\xc3\xb6calhost",
+    "l\u043ecalhost".encode(),
+    "\uff11\uff12\uff17.0.0.1".encode(),
+    "127\u30020.0.1".encode(),
+    b"\xff",
+    b"a" * 64 + b".evil",
+    b"1" * 5_000,
+]
 
 
 @pytest.mark.parametrize(
