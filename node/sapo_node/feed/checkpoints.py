@@ -3,7 +3,10 @@
 import shutil
 from pathlib import Path
 
+from sapo_protocol.files import read_bounded
+
 _FILE = "swarm-step"
+_MAX_BYTES = 32
 
 
 def mark(checkpoint: Path | str, step: int) -> None:
@@ -16,7 +19,10 @@ def newest(folder: Path | str, last: int | None = None) -> tuple[int, Path | Non
 
     Deletes the checkpoints after the step `last`, as `StepBack` asks.
     """
-    found = {int(file.read_text()): file.parent for file in Path(folder).glob(f"*/{_FILE}")}
+    found = {
+        int(read_bounded(file, _MAX_BYTES, "mark of a checkpoint")): file.parent
+        for file in Path(folder).glob(f"*/{_FILE}")
+    }
     for step in sorted(found):
         if last is not None and step > last:
             shutil.rmtree(found.pop(step))

@@ -14,7 +14,6 @@ body of another form. Each comes with one sentence.
 
 import hmac
 import json
-import os
 import secrets
 from collections.abc import Callable
 from contextlib import suppress
@@ -30,6 +29,7 @@ from sapo_node.feed.openapi import description
 from sapo_node.feed.policy import RemotePolicy, StaleAnswer, WrongAnswer
 from sapo_node.groups.codec import MalformedError, from_json, to_json
 from sapo_node.observability.dashboard.http import Answer, RefusedRequest, Request, is_loopback, serve
+from sapo_node.storage.private import write_private
 from sapo_protocol import LocalError
 from sapo_protocol.files import NoSuchFile
 
@@ -72,16 +72,10 @@ class FeedServer:
             ) from error
         async with listener:
             bound = listener.socket.getsockname()[1]
-            self._write(Access(f"http://{f'[{host}]' if ':' in host else host}:{bound}", self._token))
+            access = Access(f"http://{f'[{host}]' if ':' in host else host}:{bound}", self._token)
+            write_private(self.file, json.dumps(to_json(access)).encode(), "file of the feed")
             task_status.started()
             await serve(listener, self._answer, seconds=_CONNECTION_SECONDS)
-
-    def _write(self, access: Access) -> None:
-        new = self.file.with_suffix(".new")
-        new.unlink(missing_ok=True)
-        with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:  # noqa: PTH123 - with a mode
-            json.dump(to_json(access), file)
-        new.replace(self.file)
 
     async def _answer(self, request: Request) -> Answer:
         if not is_loopback(request.host):

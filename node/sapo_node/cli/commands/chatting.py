@@ -14,6 +14,7 @@ from sapo_node.app.trained_model import of_checkpoints
 from sapo_node.cli.chat import Talk, lines_of, talk_to
 from sapo_node.cli.commands.model_options import asked_model, trained_model
 from sapo_node.cli.commands.options import configured, fetch_model, folder_of, stderr, tell
+from sapo_node.cli.terminal import say
 from sapo_node.groups.messages import Ready, Sampled
 from sapo_protocol import LocalError, load_manifest
 
@@ -50,7 +51,7 @@ def chat(config: Config, *, base: bool, temperature: float, **options: Any) -> N
     try:
         trio.run(partial(talk_to, config, manifest, folder, talk, temperature=temperature))
     except* KeyboardInterrupt:
-        click.echo()
+        say("")
 
 
 def _begin(ready: Ready) -> None:
@@ -69,4 +70,4 @@ def _ask() -> str | None:
 
 
 def _answer(sampled: Sampled) -> None:
-    click.echo(lines_of(sampled))
+    say(lines_of(sampled))

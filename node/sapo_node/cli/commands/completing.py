@@ -9,6 +9,7 @@ import platformdirs
 from click.shell_completion import get_completion_class
 
 from sapo_node.cli.commands.options import write_file
+from sapo_node.cli.terminal import say
 from sapo_protocol import LocalError
 
 PROGRAM = "sapo-node"
@@ -38,9 +39,9 @@ def completion(shell: str | None, *, install: bool) -> None:
     root = click.get_current_context().find_root().command
     script = kind(root, {}, PROGRAM, "_SAPO_NODE_COMPLETE").source()
     if install:
-        click.echo(f"installed in {_install(shell, script)}; a new {shell} completes with Tab")
+        say(f"installed in {_install(shell, script)}; a new {shell} completes with Tab")
     else:
-        click.echo(script)
+        say(script)
 
 
 def _install(shell: str, script: str) -> Path:

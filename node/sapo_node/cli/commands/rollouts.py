@@ -10,6 +10,7 @@ import trio
 
 from sapo_node.app.config import Config
 from sapo_node.cli.commands.options import as_json, configured, database_of
+from sapo_node.cli.terminal import say
 from sapo_node.rollouts.export import export as export_groups
 from sapo_node.rollouts.table import SWARM
 from sapo_node.rollouts.verify import Verification
@@ -43,7 +44,10 @@ def export(config: Config, *, folder: Path, json_output: bool) -> None:
     """
     with database_of(config) as database:
         groups = export_groups(database, load_manifest(config.swarm), folder)
-    click.echo(json.dumps({"groups": groups}) if json_output else f"wrote {groups:,} groups to {folder}")
+    if json_output:
+        click.echo(json.dumps({"groups": groups}))
+    else:
+        say(f"wrote {groups:,} groups to {folder}")
 
 
 @rollouts.command()
@@ -61,9 +65,9 @@ def verify(folder: Path, *, swarm: str | None, json_output: bool) -> None:
         facts = {"groups": found.groups, "failures": dict(found.failures), "network_id": manifest.network_id.hex()}
         click.echo(json.dumps(facts))
     else:
-        click.echo(f"{found.groups - found.failures.total():,} of {found.groups:,} groups hold, in {manifest.name}")
+        say(f"{found.groups - found.failures.total():,} of {found.groups:,} groups hold, in {manifest.name}")
         for reason, count in found.failures.most_common():
-            click.echo(f"  {count:,}: {reason}")
+            say(f"  {count:,}: {reason}")
     sys.exit(0 if found.holds else 1)
 
 

@@ -4,13 +4,12 @@ The file is not part of a backup, so a restored node has another token. To withd
 the node again.
 """
 
-import os
 import re
 import secrets
 from contextlib import suppress
 from pathlib import Path
 
-from sapo_protocol import LocalError
+from sapo_node.storage.private import write_private
 from sapo_protocol.files import NoSuchFile, read_bounded
 
 _BYTES = 16
@@ -26,11 +25,5 @@ def kept_token(path: Path) -> str:
         if _TOKEN.fullmatch(stored):
             return stored.decode("ascii")
     token = secrets.token_urlsafe(_BYTES)
-    try:
-        path.unlink(missing_ok=True)
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        with os.fdopen(descriptor, "w", encoding="ascii") as file:
-            file.write(token)
-    except OSError as error:
-        raise LocalError(f"cannot write the token of the page, {path}: {error.strerror}; free disk space") from error
+    write_private(path, token.encode("ascii"), "token of the page")
     return token
