@@ -43,13 +43,12 @@ def fuzz(data: bytes) -> None:
     try:
         with refusal_is_a_line():
             restore_backup(FILE, STATE, peer_id="12D3KooWmine", network_id="aa" * 32)
-        if not any(STATE.path.iterdir()):
-            return
         written = [path for path in STATE.path.rglob("*") if path.is_file()]
-        assert all(path.is_relative_to(STATE.path) and not path.is_symlink() for path in written)
+        assert not any(path.is_symlink() for path in written)
         assert sum(path.stat().st_size for path in written) <= len(archive)
-        assert {path.name for path in STATE.path.iterdir()} == {"node.sqlite", "checkpoints"}
-        assert STATE.database.read_bytes()[:16] == good[:16]
+        if any(STATE.path.iterdir()):
+            assert {path.name for path in STATE.path.iterdir()} == {"node.sqlite", "checkpoints"}
+            assert STATE.database.read_bytes()[:16] == good[:16]
     finally:
         shutil.rmtree(STATE.path.parent, ignore_errors=True)
     assert {path: path.stat().st_size for path in ROOT.rglob("*")} == before

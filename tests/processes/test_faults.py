@@ -1,11 +1,10 @@
 """A training swarm of three on a bad machine: nothing acknowledged is lost, nothing is trained or published twice."""
 
-import random
 import shutil
 
 import pytest
 
-from faulty_swarm import FAULTS, play_faults
+from faulty_swarm import FAULTS, drawn, play_faults
 
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler for the faults of the disk")
 FIRST = ("power cut", "kill", "disk full", "disk full in the WAL", "slow disk", "clock jump")
@@ -22,5 +21,5 @@ def test_a_swarm_survives_each_fault_once(memory_folder):
 @pytest.mark.timeout(1_800)
 @pytest.mark.parametrize("seed", range(10))
 def test_a_swarm_survives_twenty_faults(memory_folder, seed):
-    ended = play_faults(memory_folder, random.Random(seed).choices(FAULTS, k=20), seed)
+    ended = play_faults(memory_folder, drawn(seed), seed)
     assert sum(sum(ways.values()) for ways in ended.values()) == 20
