@@ -8,20 +8,23 @@ STAMP := $(VENV)/.installed
 
 FUZZ_SECONDS ?= 60
 MUTATIONS ?= 14300
+FAULTS ?= 200
 
-.PHONY: help install run test slow nightly lowest lint bench bench-learner fuzz lock sbom dist clean
+.PHONY: help install run test slow nightly lowest lint bench bench-learner fuzz faults lock sbom audit dist clean
 
 help:
 	@echo "make run     start a node in the starter swarm (Ctrl-C ends it; nothing is lost)"
 	@echo "make test    lint, types, import rules, all quick tests, and every attack in small"
 	@echo "make slow    tests that take minutes or need multicast"
-	@echo "make nightly MUTATIONS changed vectors, on which both readers of the standard must agree"
+	@echo "make nightly MUTATIONS changed vectors, on which both readers of the standard must agree, FAULTS, and half an hour of each fuzzer"
 	@echo "make lowest  the tests with the oldest dependencies that are allowed (fetches gigabytes)"
 	@echo "make bench   measurements, each a ratio taken side by side in one run"
 	@echo "make bench-learner  a round of the learner beside TRL's GRPOTrainer"
 	@echo "make fuzz    FUZZ_SECONDS of coverage-guided fuzzing of each part that reads foreign bytes"
+	@echo "make faults  FAULTS kills, power cuts, full and slow disks, and jumps of the clock in a training swarm of three"
 	@echo "make lock    requirements.lock again, from pyproject.toml and constraints.txt"
 	@echo "make sbom    build/sbom.json: what is installed in the virtual environment, as CycloneDX"
+	@echo "make audit   compares all pins with known advisories, or with the snapshot ADVISORIES=all.zip"
 	@echo "make dist    dist/: wheel and sdist of the last commit, the same bytes each time, and their SHA-256 sums"
 	@echo "make install only the virtual environment"
 
@@ -62,6 +65,8 @@ slow: $(STAMP)
 
 nightly: $(STAMP)
 	MUTATIONS=$(MUTATIONS) $(BIN)/python -m pytest -s --timeout 1800 tests/spec/test_both_readers.py
+	$(MAKE) faults
+	$(MAKE) fuzz FUZZ_SECONDS=1800
 
 lowest: $(STAMP)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt uv
@@ -82,6 +87,10 @@ fuzz: $(STAMP)
 			-max_total_time=$(FUZZ_SECONDS) -timeout=20 -print_final_stats=1 || exit 1; \
 	done
 
+faults: $(STAMP)
+	mkdir -p results
+	$(BIN)/python tests/support/faulty_swarm.py $(FAULTS) results
+
 # The override leaves torch out, with all that only torch needs.
 lock: $(STAMP)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt uv
@@ -96,6 +105,10 @@ sbom: $(STAMP)
 	$(VENV)-sbom/bin/python -m pip install --quiet --constraint constraints.txt cyclonedx-bom
 	mkdir -p build
 	$(VENV)-sbom/bin/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible --of JSON -o build/sbom.json $(BIN)/python
+
+# It ends with 3 where no advisories can be read, so that an audit without an answer is no audit that passed.
+audit: $(STAMP)
+	$(BIN)/python scripts/audit.py $(ADVISORIES)
 
 dist: $(STAMP)
 	PYTHON=$(abspath $(BIN)/python) scripts/dist

@@ -241,6 +241,17 @@ def soak() -> str:
     return table(head, rows, left=(0, 1))
 
 
+def faults() -> str:
+    """How the lives of a swarm ended, each with one fault."""
+    found = load("faults")["faults"]
+    head = ("fault", "lives", "went on", "stopped with an error that says why", "killed")
+    rows = [
+        (fault, str(sum(ended.values())), *(str(ended.get(way, 0)) for way in ("went on", "stopped", "killed")))
+        for fault, ended in found.items()
+    ]
+    return table(head, rows, left=(0,))
+
+
 def learner() -> str:
     """A round of the learner beside one of TRL's."""
     head = ("rewards", "learner", "CPU-seconds a round", "generate", "forward and backward", "tokens a CPU-second")
@@ -269,6 +280,7 @@ TABLES: Mapping[str, Callable[[], str]] = {
     "searched-by-filter": searched_by_filter,
     "gossip_cost": gossip_cost,
     "soak": soak,
+    "faults": faults,
     "learner": learner,
 }
 

@@ -6,14 +6,19 @@ input means something, and any of them replays without a fuzzer (test_corpus.py)
 """
 
 import contextlib
+import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
 from nacl.signing import SigningKey
 
-from sapo_protocol import RemoteError, load_manifest, seal
+from sapo_node.storage.database import SCHEMA_VERSION
+from sapo_protocol import LocalError, RemoteError, load_manifest, seal
 
-NAMES = ("checkpoint", "decode", "envelope", "evidence", "sandbox_reply", "pull", "rollout", "scorer")
+NAMES = (
+    *("backup", "checkpoint", "database", "decode", "envelope", "evidence", "gguf", "manifest", "model", "page"),
+    *("pull", "rollout", "sandbox_reply", "scorer"),
+)
 CORPUS = Path(__file__).with_name("corpus")
 MANIFEST = load_manifest("starter")
 
@@ -44,6 +49,23 @@ def refusal_is_short() -> Iterator[None]:
         if len(str(error)) > 400:
             raise AssertionError("a refusal of more than 400 characters") from error
         raise
+
+
+@contextlib.contextmanager
+def refusal_is_a_line(kind: type[LocalError] = LocalError) -> Iterator[None]:
+    """What is refused is refused by one error of ours, of one printable line."""
+    try:
+        yield
+    except kind as error:
+        told = str(error)
+        if not told.isprintable() or len(told) > 2_000:
+            raise AssertionError("an error that is no printable line") from error
+
+
+def small_pages(path: Path) -> None:
+    """Make an empty state database whose file stays small."""
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.executescript(f"PRAGMA page_size = 512; PRAGMA user_version = {SCHEMA_VERSION}; VACUUM;")
 
 
 class Source:

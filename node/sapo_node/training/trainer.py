@@ -200,7 +200,8 @@ class Trainer:
         peers = dict.fromkeys((group.id for group in groups), LOCAL)
         peers |= {external_id(weighted.group): weighted.group.peer for weighted in external}
         step = self.stored_step + 1
-        with self._database.transaction():
+        # Durably: a checkpoint of this step must not survive a power cut that brings its groups back into the pool.
+        with self._database.transaction(durable=True):
             scale, restart = self.health.rate_scale, self.health.take_restart()
             request = TrainRequest(step, tuple(groups), self._objective, scale, restart)
             self._log.store(StoredBatch(request, peers))

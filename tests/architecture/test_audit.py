@@ -1,0 +1,66 @@
+"""`make audit` compares the pins with advisories, and says so if it could not."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+[PINNED] = re.findall(r"^cryptography==(\S+)$", (ROOT / "constraints.txt").read_text(), re.MULTILINE)
+
+
+def audit(*arguments):
+    return subprocess.run(
+        [sys.executable, ROOT / "scripts" / "audit.py", *arguments],
+        env={**os.environ, "OSV_URL": "http://127.0.0.1:9/"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def snapshot(folder, affected, **changes):
+    advisory = {"id": "TEST-1", "summary": "bad", "affected": [{"package": {"name": "Cryptography"}, **affected}]}
+    with zipfile.ZipFile(folder / "all.zip", "w") as archive:
+        archive.writestr("TEST-1.json", json.dumps(advisory | changes))
+    return folder / "all.zip"
+
+
+def between(*events):
+    return {"ranges": [{"type": "ECOSYSTEM", "events": list(events)}]}
+
+
+@pytest.mark.parametrize(
+    "affected",
+    [{"versions": [PINNED]}, between({"introduced": "0"}), between({"introduced": "0"}, {"last_affected": PINNED})],
+)
+def test_a_pin_with_an_advisory_is_named(tmp_path, affected):
+    done = audit(snapshot(tmp_path, affected))
+    assert done.returncode == 1
+    assert f"cryptography {PINNED}: TEST-1, bad" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("affected", "changes"),
+    [
+        ({"versions": ["0.1"]}, {}),
+        (between({"introduced": "0"}, {"fixed": PINNED}), {}),
+        ({"versions": [PINNED]}, {"withdrawn": "2026-01-01T00:00:00Z"}),
+    ],
+)
+def test_a_pin_without_one_passes(tmp_path, affected, changes):
+    done = audit(snapshot(tmp_path, affected, **changes))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "pins compared, 0 advisories" in done.stdout
+
+
+def test_where_no_advisories_can_be_read_nothing_passes(tmp_path):
+    (tmp_path / "all.zip").write_bytes(b"no archive")
+    for done in (audit(), audit(tmp_path / "all.zip"), audit(tmp_path / "missing.zip")):
+        assert done.returncode == 3
+        assert done.stderr.startswith("nothing was compared")
