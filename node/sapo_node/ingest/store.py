@@ -5,7 +5,9 @@ In memory and bounded in bytes: after a restart, or when there is too much, a pe
 
 from bisect import bisect_right, insort
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass
+from heapq import merge
 from itertools import islice
 
 from sapo_protocol import InventoryItem, Manifest, Rollout, encode_message, shard_of
@@ -29,14 +31,14 @@ class _Kept:
 
 
 class MessageStore:
-    """Envelopes by id, and ids by epoch."""
+    """Envelopes by id, and sorted ids by epoch and shard, so that a listing costs what it lists."""
 
     def __init__(self, manifest: Manifest, max_bytes: int = MAX_BYTES) -> None:
         self._manifest = manifest
         self._max_bytes = max_bytes
         self._bytes = 0
         self._kept: dict[bytes, _Kept] = {}  # in the order in which they came
-        self._ids: defaultdict[int, list[bytes]] = defaultdict(list)
+        self._ids: defaultdict[tuple[int, int], list[bytes]] = defaultdict(list)
 
     def put(self, rollout: Rollout) -> None:
         """Keep an envelope, or add bodies to one; the longest kept give way."""
@@ -49,7 +51,7 @@ class MessageStore:
         shard = shard_of(self._manifest, rollout.opened.issuer, epoch)
         kept = _Kept(rollout.opened.issuer, epoch, shard, rollout.opened.envelope, bodies)
         self._kept[envelope_id] = kept
-        insort(self._ids[kept.epoch], envelope_id)
+        insort(self._ids[epoch, shard], envelope_id)
         self._bytes += kept.size()
         while self._bytes > self._max_bytes:
             self._drop(next(iter(self._kept)))
@@ -66,10 +68,12 @@ class MessageStore:
 
     def listing(self, epoch: int, shards: int, after: bytes, most: int) -> list[InventoryItem]:
         """The first envelopes of an epoch, and of shards (bit s for shard s), behind an id, which need not be there."""
-        ids = self._ids.get(epoch, [])
-        behind = ((each, self._kept[each]) for each in islice(ids, bisect_right(ids, after), None))
-        asked = (InventoryItem(each, kept.held()) for each, kept in behind if shards >> kept.shard & 1)
-        return list(islice(asked, most))
+        asked = (self._behind(epoch, shard, after) for shard in range(self._manifest.shards) if shards >> shard & 1)
+        return [InventoryItem(each, self._kept[each].held()) for each in islice(merge(*asked), most)]
+
+    def _behind(self, epoch: int, shard: int, after: bytes) -> Iterator[bytes]:
+        ids = self._ids.get((epoch, shard), [])
+        return map(ids.__getitem__, range(bisect_right(ids, after), len(ids)))
 
     def message(self, wanted: InventoryItem) -> bytes | None:
         """A message with those of the wanted bodies that are there; None where the envelope is not."""
@@ -81,14 +85,14 @@ class MessageStore:
 
     def forget_before(self, epoch: int) -> None:
         """Drop what nobody may ask for any more."""
-        for old in [each for each in self._ids if each < epoch]:
+        for old in [each for each in self._ids if each[0] < epoch]:
             for envelope_id in list(self._ids[old]):
                 self._drop(envelope_id)
 
     def _drop(self, envelope_id: bytes) -> None:
         kept = self._kept.pop(envelope_id)
         self._bytes -= kept.size()
-        ids = self._ids[kept.epoch]
+        ids = self._ids[kept.epoch, kept.shard]
         del ids[bisect_right(ids, envelope_id) - 1]
         if not ids:
-            del self._ids[kept.epoch]
+            del self._ids[kept.epoch, kept.shard]

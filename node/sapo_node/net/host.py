@@ -23,7 +23,7 @@ from libp2p.security.noise.transport import Transport as NoiseTransport
 
 from sapo_node.net import inbound, patches
 from sapo_node.net.defences import NETWORK_DEFENDED, NetworkDefences
-from sapo_node.net.inbound import quietly
+from sapo_node.net.inbound import close_link
 from sapo_node.net.tcp import TrackedTcp
 
 CONNECTIONS = 64
@@ -123,7 +123,7 @@ async def _close_peer(swarm: Any, peer_id: Any) -> None:
     open.
     """
     for link in swarm.get_connections(peer_id):
-        await quietly(link.close)
+        await close_link(link)
         swarm.remove_conn(link)
 
 

@@ -152,7 +152,7 @@ class Inbound:
                 with trio.move_on_after(IDLE_SECONDS):
                     await guest.link.event_closed.wait()
                 if not self._follows(guest.peer_id):
-                    await _close(guest.link)
+                    await close_link(guest.link)
             await guest.link.event_closed.wait()
         finally:
             if guest in self._guests:
@@ -166,7 +166,7 @@ class Inbound:
                 return
             self._guests.remove(evicted)
             log.info("closed the connection of %s: all slots are taken", evicted.peer_id)
-            await _close(evicted.link)
+            await close_link(evicted.link)
 
     def _room(self) -> int:
         """Slots for inbound connections."""
@@ -186,10 +186,12 @@ class Inbound:
         self._shunned[source] = now + SHUN_SECONDS
 
 
-async def _close(link: Any) -> None:
-    """Close a connection, whose other end may not read."""
-    with trio.move_on_after(CLOSE_SECONDS):
+async def close_link(link: Any) -> None:
+    """Close a connection. If its other end does not read, the library's function waits for it without end."""
+    with trio.move_on_after(CLOSE_SECONDS) as scope:
         await quietly(link.close)
+    if scope.cancelled_caught:
+        await quietly(link.muxed_conn.secured_conn.close)
 
 
 async def quietly(close: Callable[[], Any]) -> None:

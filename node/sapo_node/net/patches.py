@@ -12,10 +12,10 @@ from typing import Any
 
 import trio
 from libp2p.io.trio import TrioTCPStream
-from libp2p.pubsub import gossipsub, pubsub, rpc_queue, utils
+from libp2p.pubsub import gossipsub, pubsub, utils
 
-QUEUED_RPCS = 4096  # the library's 32 loses most of a burst without an error
-QUEUED_BYTES = 16 * 1024 * 1024  # per peer; the library limits only the number of RPCs
+from sapo_node.net.outbound import BoundedRpcQueue
+
 RECORDS = 1024  # signed peer records remembered per host
 OWN_RECORD_SECONDS = 5.0  # from one look at our own addresses to the next
 RECORD_RENEWAL_SECONDS = 600.0  # from one call of the library's function to the next: it also renews addresses
@@ -25,27 +25,6 @@ _own_records: "weakref.WeakKeyDictionary[Any, tuple[float, tuple[bytes, bool]]]"
 _consume_record = utils.maybe_consume_signed_record
 _make_record = pubsub.env_to_send_in_RPC
 _connect_stream = TrioTCPStream.__init__
-
-
-class BoundedRpcQueue(rpc_queue.RpcQueue):  # type: ignore[misc]
-    """The outbound queue of one peer, bounded in bytes as well as in RPCs."""
-
-    def __init__(self) -> None:
-        super().__init__(max_size=QUEUED_RPCS)
-        self._bytes = 0
-
-    def push(self, rpc: Any, priority: bool = False) -> bool:  # noqa: FBT001, FBT002 - the library's signature
-        size = rpc.ByteSize()
-        if self._bytes + size > QUEUED_BYTES or not super().push(rpc, priority):
-            return False
-        self._bytes += size
-        return True
-
-    async def pop(self) -> Any:
-        rpc = await super().pop()
-        if rpc is not None:
-            self._bytes -= rpc.ByteSize()
-        return rpc
 
 
 def consume_record_once(rpc: Any, host: Any, peer_id: Any) -> bool:

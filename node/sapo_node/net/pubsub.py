@@ -25,6 +25,7 @@ from libp2p.utils.varint import read_varint_prefixed_bytes_limited
 from sapo_node.net.defences import NETWORK_DEFENDED, NetworkDefences
 from sapo_node.net.gossip_score import Offence
 from sapo_node.net.interface import Admit, Verdict
+from sapo_node.net.outbound import OutboundQueues
 from sapo_node.net.patches import forget_record
 from sapo_node.net.router import ScoredGossipSub
 from sapo_node.net.rpc_limits import SUBSCRIPTIONS, excess_of, sanitise
@@ -99,6 +100,7 @@ class HardenedPubsub(pubsub.Pubsub):  # type: ignore[misc]
         self._gossip = gossip
         self._defences = gossip.defences
         self._streams: Counter[Any] = Counter()
+        self.peer_queues: Any = OutboundQueues(self._disconnect_slow)
 
     async def stream_handler(self, stream: Any) -> None:
         peer_id = stream.muxed_conn.peer_id
@@ -215,6 +217,10 @@ class HardenedPubsub(pubsub.Pubsub):  # type: ignore[misc]
             self._gossip.joined(str(origin_id))
         elif swarm := SWARM_TOPIC.match(sub_message.topicid):
             self._gossip.foreign(str(origin_id), swarm.group(1))
+
+    def _disconnect_slow(self, peer_id: Any) -> None:
+        log.info("disconnecting %s: it reads too slowly, and the queues are full", peer_id)
+        self.manager.run_task(self.host.disconnect, peer_id)
 
     async def _expel(self, peer_id: Any, cause: str) -> None:
         """Report a peer whose stream can no longer be read, and close its connections."""

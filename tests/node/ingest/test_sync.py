@@ -102,6 +102,32 @@ def test_what_is_too_old_to_be_asked_for_goes(author):
     assert message_store.listing(EPOCH, ALL_SHARDS, b"", 10) == []
 
 
+def test_a_listing_reads_no_envelope_that_it_does_not_list(author, monkeypatch):
+    swarm = replace(author.manifest, shards=32)
+    author = replace(author, manifest=swarm)
+    message_store = MessageStore(swarm)
+    for counter in range(8):
+        message_store.put(round_of(author, counter))
+    own = shard_of(swarm, author.issuer, EPOCH)
+    read = []
+    monkeypatch.setattr(message_store, "_kept", Reads(message_store._kept, read))
+    assert message_store.listing(EPOCH, ALL_SHARDS & ~(1 << own), b"", 512) == []
+    assert read == []
+    assert len(message_store.listing(EPOCH, ALL_SHARDS, b"", 3)) == len(read) == 3
+
+
+class Reads(dict):
+    """A dict that notes the keys that are read."""
+
+    def __init__(self, kept, read):
+        super().__init__(kept)
+        self.read = read
+
+    def __getitem__(self, key):
+        self.read.append(key)
+        return super().__getitem__(key)
+
+
 def test_only_what_the_asked_shards_carry_is_listed(author):
     swarm = replace(author.manifest, shards=4)
     author = replace(author, manifest=swarm)
