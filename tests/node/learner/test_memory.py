@@ -173,9 +173,9 @@ def taken(chosen):
 
 
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="reads the peak as Linux counts it")
-def test_the_estimate_is_near_what_is_taken(folder):
-    ratio = estimated(options(folder)).peak / taken(options(folder))
-    assert 0.7 < ratio < 1.5
+def test_what_is_taken_is_little_less_than_the_estimate(folder):
+    took = taken(options(folder))
+    assert took <= estimated(options(folder)).peak < 1.4 * took + memory.OVERHEAD
 
 
 @pytest.mark.slow
@@ -183,7 +183,7 @@ def test_the_estimate_is_near_what_is_taken(folder):
     "ways", [{}, {"gradient_checkpointing": True}, {"dtype": "bfloat16"}, {"lora": 8}, {"lora": 8, "dtype": "bfloat16"}]
 )
 @pytest.mark.parametrize("name", ["qwen2", "gpt2"])
-def test_the_estimate_is_near_what_is_taken_by_larger_models(tmp_path, name, ways):
+def test_so_it_is_for_larger_models(tmp_path, name, ways):
     if name == "gpt2":
         model = GPT2LMHeadModel(GPT2Config(n_embd=512, n_layer=8, n_head=8, vocab_size=16000))
     else:
@@ -194,4 +194,4 @@ def test_the_estimate_is_near_what_is_taken_by_larger_models(tmp_path, name, way
     chosen = options(tmp_path, **ways)
     needed, took = estimated(chosen), taken(chosen)
     print(f"{name} {ways}: estimated {needed}, took {took / 1e6:.0f} MB")  # noqa: T201 - the figure is the result
-    assert 0.7 < needed.peak / took < 1.5
+    assert 1 <= needed.peak / took < 1.5
