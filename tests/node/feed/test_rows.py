@@ -1,7 +1,7 @@
 """From a batch to the tokens, masks and advantages of a trainer, with the tokenizer of the seed policy."""
 
 import pytest
-from transformers import AutoTokenizer
+from transformers import PreTrainedTokenizerFast
 
 from sapo_node.client import Prompts, completions_of, mark, newest, prompt_ids, reports_of, rows_of
 from sapo_node.feed.messages import Batch, Graded, Group, Message
@@ -14,7 +14,7 @@ CORRECT, INCORRECT = "2*3=6. So <answer>6</answer>", "2*3=7. So <answer>7</answe
 
 @pytest.fixture(scope="module")
 def tokenizer():
-    return AutoTokenizer.from_pretrained(POLICY_DIR)
+    return PreTrainedTokenizerFast.from_pretrained(POLICY_DIR)
 
 
 def batch(*completions, source="external", weight=0.5, filters=()):

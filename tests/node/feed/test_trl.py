@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
 
 from fed_node import FedNode, external, in_thread
 from sapo_node.client import Feed, StepBack, newest
@@ -54,7 +54,7 @@ def settings(tmp_path):
 
 
 def seed_policy():
-    tokenizer = AutoTokenizer.from_pretrained(POLICY_DIR)
+    tokenizer = PreTrainedTokenizerFast.from_pretrained(POLICY_DIR)
     return AutoModelForCausalLM.from_pretrained(POLICY_DIR, dtype=torch.float32), tokenizer
 
 
