@@ -5,6 +5,13 @@ export const short = (peer) => "…" + peer.slice(-8);
 export const percent = (part) => (part === null || part === undefined ? "–" : (100 * part).toFixed(1) + " %");
 export const number = (value) => value.toLocaleString("en");
 
+// The hour of today, and the day as well of any other day.
+export function moment(seconds) {
+  const at = new Date(1000 * seconds), isToday = at.toDateString() === new Date().toDateString();
+  const hour = at.toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit" });
+  return isToday ? hour : `${at.toLocaleDateString("en-GB", { weekday: "short", day: "numeric", month: "short" })} ${hour}`;
+}
+
 export function make(tag, className, ...children) {
   const node = document.createElement(tag);
   if (className) node.className = className;

@@ -1,6 +1,6 @@
 // The groups of a node with their completions, and the messages that it refused.
 
-import { $, get, make, nothing, number, put, short } from "./dom.js";
+import { $, get, make, moment, nothing, number, put, short } from "./dom.js";
 
 const FEW = 8, MORE = 50;
 let shown = FEW; // groups
@@ -53,7 +53,7 @@ function showGroups({ groups, counts }) {
 
 function showRefusals(refusals) {
   if (!refusals.length) return put("refusals", nothing("None yet."));
-  put("refusals", ...refusals.slice(0, 15).map((each) => make("div", "reason", make("b", "", each.why), make("p", "", `from ${short(each.sender)}${each.issuer ? `, in the name of ${short(each.issuer)}` : ""}, ${new Date(1000 * each.at).toLocaleTimeString()}${each.envelope_id ? `, envelope ${each.envelope_id.slice(0, 16)}` : ""}`))));
+  put("refusals", ...refusals.slice(0, 15).map((each) => make("div", "reason", make("b", "", each.why), make("p", "", `from ${short(each.sender)}${each.issuer ? `, in the name of ${short(each.issuer)}` : ""}, ${moment(each.at)}${each.envelope_id ? `, envelope ${each.envelope_id.slice(0, 16)}` : ""}`))));
 }
 
 const chosen = () => document.querySelector("input[name=fate]:checked").value;

@@ -1,7 +1,7 @@
 // Asks the node for its facts and puts them in place.
 
 import { showCharts } from "./charts.js";
-import { $, get, make, nothing, number, percent, put, short } from "./dom.js";
+import { $, get, make, moment, nothing, number, percent, put, short } from "./dom.js";
 import { askGroups } from "./groups.js";
 
 const EVERY_MS = 2000;
@@ -21,11 +21,11 @@ const COLUMNS = [
   ["connected", (each) => (each.connected ? "● connected" : ""), ""],
   ["state", (each) => each.state && make("span", `state ${each.state}`, each.state), ""],
   ["tier", (each) => each.tier, ""],
-  ["share of trained tokens", (each) => make("span", "", bar(each.share), percent(each.share)), "share"],
-  ["decided by", (each) => each.decided_by && decidedBy(each), ""],
+  ["decided by", (each) => each.state && decidedBy(each), "labelled"],
   ["why", (each) => each.why, "why"],
-  ["since", (each) => each.state && moment(each.since), ""],
-  ["until", (each) => each.state && moment(each.until), ""],
+  ["since", (each) => each.since && moment(each.since), "labelled"],
+  ["until", (each) => each.until && moment(each.until), "labelled"],
+  ["share of trained tokens", (each) => make("span", "", bar(each.share), percent(each.share)), "share"],
   ["trust", (each) => each.trust?.toFixed(2), "number"],
   ["verified", (each) => each.verified?.toLocaleString("en"), "number"],
   ["waiting", (each) => each.waiting?.toLocaleString("en"), "number"],
@@ -42,14 +42,6 @@ function named(each) {
   return button;
 }
 
-// The hour of today, and the day as well of any other day.
-function moment(seconds) {
-  if (!seconds) return "–";
-  const at = new Date(1000 * seconds), isToday = at.toDateString() === new Date().toDateString();
-  const hour = at.toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit" });
-  return isToday ? hour : `${at.toLocaleDateString("en-GB", { weekday: "short", day: "numeric", month: "short" })} ${hour}`;
-}
-
 // Minutes and seconds, or hours and minutes.
 function countdown(seconds) {
   const rest = Math.max(0, Math.round(seconds)), minutes = Math.floor(rest / 60);
@@ -62,8 +54,8 @@ const decidedBy = (each) => (SOURCES.includes(each.decided_by) ? each.decided_by
 
 // What the node gains from others and gives them, as far as it can know.
 function showExchange({ exchange: { from_others: share, teachers, fetchers, fetched } }) {
-  const best = teachers.map(([peer, part]) => `${short(peer)} ${percent(part)}`).join(", ");
-  const gained = share === null ? "" : `Of the positive advantage that the loss has counted, ${percent(share)} came from others${best ? `: ${best}` : ""}. This does not say what the node would have learnt alone. `;
+  const named = teachers.map(([peer, part]) => `${short(peer)} ${percent(part)}`).join(", ");
+  const gained = share === null ? "" : `Of the positive advantage that the loss has counted, ${percent(share)} came from others${named ? `: ${named}` : ""}. This does not say what the node would have learnt alone. `;
   $("exchange").textContent = `${gained}Rollouts of this node that peers fetched by request: ${number(fetched)}, by ${number(fetchers)} peers. Gossip does not tell who reads.`;
 }
 
@@ -161,9 +153,10 @@ function showHead(state) {
   $("swarm").textContent = `in ${state.session.swarm || "no swarm"}`;
   $("peer-id").textContent = state.session.peer_id || "";
   const starting = Object.entries(state.starting);
-  const doing = starting.length ? "starting" : DOING[state.phase];
-  const waits = (state.session.waits || []).map((each) => `waits ${countdown(each.until - state.now)} for ${each.what}`).join("; ");
-  say(doing || (waits ? "waiting" : "between rounds"), waits ? waits : doing ? `for ${Math.max(0, Math.round(state.now - state.phase_since))} s` : "");
+  const doing = starting.length ? "starting" : DOING[state.phase], waits = state.session.waits || [];
+  const since = doing ? [`for ${Math.max(0, Math.round(state.now - state.phase_since))} s`] : [];
+  const waiting = waits.map((each) => `waits ${countdown(each.until - state.now)} for ${each.what}`);
+  say(doing || (waits.length ? "" : "between rounds"), [...since, ...waiting].join("; "));
   $("starting").hidden = !starting.length;
   put("starting", ...starting.map(([part, isReady]) => make("li", isReady ? "right" : "note", isReady ? `✓ ${part} is ready` : `… waits for: ${part}`)));
 }
