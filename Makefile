@@ -10,7 +10,7 @@ FUZZ_SECONDS ?= 60
 MUTATIONS ?= 14300
 FAULTS ?= 200
 
-.PHONY: help install run test slow nightly lowest lint bench bench-learner fuzz faults lock sbom audit dist clean
+.PHONY: help install run test slow nightly lowest lint docs bench bench-learner fuzz faults lock sbom audit dist clean
 
 help:
 	@echo "make run     start a node in the starter swarm (Ctrl-C ends it; nothing is lost)"
@@ -18,6 +18,7 @@ help:
 	@echo "make slow    tests that take minutes or need multicast"
 	@echo "make nightly MUTATIONS changed vectors, on which both readers of the standard must agree, FAULTS, and half an hour of each fuzzer"
 	@echo "make lowest  the tests with the oldest dependencies that are allowed (fetches gigabytes)"
+	@echo "make docs    build/site/html: all pages as a site, with a reference written from the code; warnings are errors"
 	@echo "make bench   measurements, each a ratio taken side by side in one run"
 	@echo "make bench-learner  a round of the learner beside TRL's GRPOTrainer"
 	@echo "make fuzz    FUZZ_SECONDS of coverage-guided fuzzing of each part that reads foreign bytes"
@@ -58,6 +59,10 @@ test: lint
 	@PYTHON=$(PYTHON) scripts/system-packages browser
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 	$(BIN)/sapo-adversary matrix quick --output build/attacks
+
+docs: $(STAMP)
+	$(BIN)/python scripts/site.py
+	$(BIN)/zensical build --strict
 
 slow: $(STAMP)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[load,cluster,tensorboard]'

@@ -1,4 +1,4 @@
-"""Writes the table of docs/metrics.md from the code; `--check` only compares.
+"""Writes the table of docs/operate/metrics.md from the code; `--check` only compares.
 
 python scripts/metrics.py
 """
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from sapo_node.observability.dashboard.prometheus import table
 
-PAGE = Path(__file__).parents[1] / "docs" / "metrics.md"
+PAGE = Path(__file__).parents[1] / "docs" / "operate" / "metrics.md"
 
 
 def main(arguments: list[str]) -> int:

@@ -1,12 +1,7 @@
-"""Writes docs/reference.md, every command and every key of the configuration, from the code; `--check` only compares.
+"""The reference of the documentation site, written from the code: every command, key of the configuration and curve."""
 
-python scripts/reference.py
-"""
-
-import sys
 from collections.abc import Iterator
 from dataclasses import fields
-from pathlib import Path
 
 import click
 
@@ -18,14 +13,10 @@ from sapo_node.cli.main import cli as node
 from sapo_node.observability.curves.names import CURVES, EVALUATION, REWARD_STD
 from sapo_protocol.toml import toml_value
 
-PAGE = Path(__file__).parents[1] / "docs" / "reference.md"
-WIDTH = 110
-HEAD = """# Reference
-
-Every command as its `--help` tells it, and every key of the configuration with its default; written from the code by
-`python scripts/reference.py`.
-"""
-CONFIGURATION = """## Configuration
+PROGRAMS = (("sapo-node", node), ("sapo-adversary", adversary))
+WIDTH = 100
+"""Characters of a line of help."""
+CONFIGURATION = """# Configuration
 
 Each key can be set in a file, in the environment and, for most keys, on the command line. The command line overrides
 the environment, the environment overrides the file, and the file overrides the default.
@@ -40,7 +31,7 @@ SAPO_NODE_API_KEY, for `contribute --endpoint`.
 """
 
 
-CURVES_HEAD = """## Curves
+CURVES_HEAD = """# Curves
 
 `sapo-node start --log-to TARGET` writes these curves to jsonl, tensorboard, trackio or wandb, and several of them if
 repeated. The names are those of TRL's GRPOTrainer where it has the curve, so that both can be drawn in one chart. The
@@ -51,15 +42,12 @@ table `completions` has the local completions of the first round and of every te
 """
 
 
-def sections() -> Iterator[str]:
-    """The page, part by part."""
-    yield HEAD
-    for name, group in (("sapo-node", node), ("sapo-adversary", adversary)):
-        yield f"## {name}\n"
-        yield from commands(name, group)
-    yield CONFIGURATION + "".join(f"| {' | '.join(row)} |\n" for row in keys())
-
-    yield CURVES_HEAD + "".join(f"| `{name}` | {meaning} |\n" for name, meaning in curves().items())
+def pages() -> Iterator[tuple[str, str]]:
+    """The file name and the text of each page."""
+    for name, group in PROGRAMS:
+        yield f"{name}.md", "\n".join([f"# {name}\n", *commands(name, group)])
+    yield "configuration.md", CONFIGURATION + "".join(f"| {' | '.join(row)} |\n" for row in keys())
+    yield "curves.md", CURVES_HEAD + "".join(f"| `{name}` | {meaning} |\n" for name, meaning in curves().items())
 
 
 def curves() -> dict[str, str]:
@@ -90,20 +78,7 @@ def commands(name: str, group: click.Group) -> Iterator[str]:
         context = click.Context(command, info_name=called, max_content_width=WIDTH, terminal_width=WIDTH)
         # Of folders, those of the reader, not of whoever wrote this page.
         told = command.get_help(context).replace(str(DEFAULT_FOLDER), "~/.cache/sapo-node/policies")
-        yield f"### {called}\n"
+        yield f"## {called}\n"
         yield f"```text\n{told}\n```\n"
         if isinstance(command, click.Group):
             yield from commands(called, command)
-
-
-def main(arguments: list[str]) -> int:
-    """Write the page, or tell by the exit status whether it is as it should be."""
-    page = "\n".join(sections())
-    if arguments == ["--check"]:
-        return 0 if PAGE.read_text("utf-8") == page else 1
-    PAGE.write_text(page, "utf-8")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

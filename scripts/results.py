@@ -26,7 +26,7 @@ from sapo_node.groups.messages import FILTERS
 
 ROOT = Path(__file__).parents[1]
 RESULTS, PICTURES = ROOT / "docs" / "results", ROOT / "docs" / "pictures"
-PAGES = [ROOT / "README.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").rglob("*.md"))]
 TABLE = re.compile(r"(?<=<!-- table: )([\w-]+)( -->\n).*?(?=<!-- end -->)", re.DOTALL)
 Results = Mapping[str, Any]
 

@@ -70,7 +70,7 @@ def test_grafana_finds_prometheus_and_the_dashboard():
 
 @pytest.mark.parametrize("rule", ALERTS, ids=lambda rule: rule["alert"])
 def test_an_alert_asks_for_documented_metrics_and_says_what_to_do(rule):
-    documented = (ROOT / "docs/metrics.md").read_text()
+    documented = (ROOT / "docs/operate/metrics.md").read_text()
     assert all(f"`{name}`" in documented for name in re.findall(r"sapo_\w+", rule["expr"]))
     assert rule["annotations"].keys() == {"summary", "action"}
     for command in re.findall(r"`sapo-node ([\w-]+)", rule["annotations"]["action"]):

@@ -63,7 +63,7 @@ class Config:
     feed: str = _key(
         "off",
         "HOST:PORT of loopback where a trainer of your own takes the place of the model; needs train = false. Port 0 "
-        "takes a free port. `off` serves no trainer. See docs/your-trainer.md.",
+        "takes a free port. `off` serves no trainer. See docs/start/your-trainer.md.",
     )
     local: int = _key(4, "I: local groups per round. They set the cost of a round.")
     external: int | Auto = _key(
@@ -84,7 +84,8 @@ class Config:
         "or owner/name on the hub.",
     )
     lora: int | Auto = _key(
-        AUTO, "Rank of LoRA adapters; 0 trains all weights. With `auto` the model decides: see docs/your-model.md."
+        AUTO,
+        "Rank of LoRA adapters; 0 trains all weights. With `auto` the model decides: see docs/start/your-model.md.",
     )
     lora_layers: int | Auto = _key(
         AUTO, "Layers with adapters, counted from the output; 0 gives all layers adapters. `auto` as for `lora`."
@@ -128,7 +129,7 @@ class Config:
     filters: tuple[str, ...] = _key(
         FILTERS,
         "Filters for correct external completions, against poison: all, some, or none with []. The node trains only "
-        "on what passes them. docs/poison.md says what each filter stops.",
+        "on what passes them. docs/research/poison.md says what each filter stops.",
     )
     max_tokens: int | Auto = _key(
         AUTO, "Longest completion this node generates, in tokens of its model. `auto` as for `lora`."

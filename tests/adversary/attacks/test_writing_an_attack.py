@@ -11,7 +11,7 @@ from sapo_adversary.attacks.catalogue import ATTACKS
 from sapo_adversary.cli.main import cli
 
 ROOT = Path(__file__).parents[3]
-PAGE = (ROOT / "docs/writing-an-attack.md").read_text("utf-8")
+PAGE = (ROOT / "docs/extend/writing-an-attack.md").read_text("utf-8")
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,8 @@ from sapo_adversary.experiments.experiment import experiment_names, load_experim
 
 ROOT = Path(__file__).parents[3]
 RESULTS = ROOT / "docs/results"
-LEARNING = (ROOT / "docs/learning.md").read_text("utf-8")
-PAGES = [ROOT / "README.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").glob("*.md"))]
+LEARNING = (ROOT / "docs/research/learning.md").read_text("utf-8")
+PAGES = [ROOT / "README.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").rglob("*.md"))]
 KEPT = [name for name in experiment_names() if (RESULTS / f"{name.replace('-', '_')}.json").exists()]
 
 
@@ -36,7 +36,7 @@ def test_the_page_names_the_command_and_shows_the_table_and_the_picture(name):
 
 
 GONE = "gradient-agreement"
-"""A filter that the nodes of some kept summaries had, and that there is no more; docs/learning.md says of which."""
+"""A filter that the nodes of some kept summaries had, and that there is no more; docs/research/learning.md says of which."""
 
 
 def as_today(value):

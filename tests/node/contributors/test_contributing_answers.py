@@ -1,4 +1,4 @@
-"""The program of docs/contributing-answers.md: a node with default filters trains on what it answers."""
+"""The program of docs/start/your-answers.md: a node with default filters trains on what it answers."""
 
 import re
 import shlex
@@ -23,7 +23,7 @@ from sapo_protocol import Completion, Finish
 
 torch.set_num_threads(1)
 
-PAGE = (Path(__file__).parents[3] / "docs/contributing-answers.md").read_text("utf-8")
+PAGE = (Path(__file__).parents[3] / "docs/start/your-answers.md").read_text("utf-8")
 PER_TASK = 4
 """Prompts of each task of the starter swarm."""
 

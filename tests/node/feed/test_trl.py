@@ -87,7 +87,7 @@ async def test_trl_trains_on_verified_groups_and_goes_back_to_its_checkpoint(exa
 
 
 async def test_the_loop_on_the_page_trains_on_verified_groups(tmp_path, manifest, monkeypatch):
-    page = (ROOT / "docs/your-trainer.md").read_text()
+    page = (ROOT / "docs/start/your-trainer.md").read_text()
     [program] = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     node = FedNode(tmp_path, manifest, local=1, external=1, filters=(), max_tokens=MAX_TOKENS)
     monkeypatch.setattr(sys, "argv", ["trainer", str(POLICY_DIR), str(node.file), "1"])

@@ -234,7 +234,7 @@ async def test_the_strangers_share_is_a_metric(page, database):
 
 async def test_every_metric_is_documented(page, database):
     fill(database, "harmless")
-    documented = (Path(__file__).parents[3] / "docs" / "metrics.md").read_text()
+    documented = (Path(__file__).parents[3] / "docs" / "operate" / "metrics.md").read_text()
     names = [line.split()[2] for line in (await page.get("/metrics")).text.splitlines() if line.startswith("# TYPE")]
     assert len(names) >= 8
     assert all(f"`{name}`" in documented for name in names)

@@ -1,4 +1,4 @@
-"""The Grafana dashboard, the alert rules and docs/metrics.md name the metrics that a node has."""
+"""The Grafana dashboard, the alert rules and docs/operate/metrics.md name the metrics that a node has."""
 
 import json
 import re

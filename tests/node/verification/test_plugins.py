@@ -1,4 +1,4 @@
-"""A task that another package brings: the one of docs/adding-a-task.md, installed as that page says."""
+"""A task that another package brings: the one of docs/extend/adding-a-task.md, installed as that page says."""
 
 import re
 import shutil
@@ -14,7 +14,7 @@ from sapo_node.verification.sandbox import Sandbox, ScoreRequest
 from sapo_node.verification.tasks import TaskError, build_task, plugins, score
 from sapo_protocol import LocalError, load_manifest, parse_manifest
 
-PAGE = (Path(__file__).parents[3] / "docs/adding-a-task.md").read_text("utf-8")
+PAGE = (Path(__file__).parents[3] / "docs/extend/adding-a-task.md").read_text("utf-8")
 (MODULE,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 PACKAGE, MANIFEST = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
 NAME, CONFIG = "postfix.programs", {"max": 9}

@@ -24,7 +24,7 @@ ID_BYTES = 34
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """CPU seconds of a node per message, as measured (docs/load.md)."""
+    """CPU seconds of a node per message, as measured (docs/operate/load.md)."""
 
     kilobytes: int
     first: float

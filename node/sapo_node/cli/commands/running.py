@@ -71,7 +71,7 @@ def start(config: Config, *, rounds: int | None, passphrase: str | None, json_ou
     sapo-node start --model smollm2 --swarm smollm2-easy          after `sapo-node fetch smollm2`
     sapo-node start --model Qwen/Qwen2.5-0.5B-Instruct --examples 5
     sapo-node start --no-train --listen /ip4/0.0.0.0/tcp/4001     a relay for others
-    sapo-node start --no-train --feed --model my-model            for a trainer of your own: docs/your-trainer.md
+    sapo-node start --no-train --feed --model my-model            for a trainer of your own: docs/start/your-trainer.md
     """  # noqa: D301 - click reads the backspace
     config = config.overridden(options)
     if config.train:

@@ -1,6 +1,6 @@
 """The names of the curves. Where TRL's GRPOTrainer has a curve, the name is TRL's; all others begin with `swarm/`.
 
-`scripts/reference.py` prints this table in docs/reference.md.
+`scripts/reference.py` prints this table in the reference of the site.
 """
 
 from collections.abc import Callable, Mapping, Sequence

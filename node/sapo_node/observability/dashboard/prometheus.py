@@ -1,4 +1,4 @@
-"""The node's metrics in the form of Prometheus, and the table of them in docs/metrics.md."""
+"""The node's metrics in the form of Prometheus, and the table of them in docs/operate/metrics.md."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -147,6 +147,6 @@ def exposition(view: Overview) -> bytes:
 
 
 def table() -> str:
-    """The table of docs/metrics.md, in Markdown."""
+    """The table of docs/operate/metrics.md, in Markdown."""
     rows = (f"| `{each.full_name}` | {each.kind} | {each.help} |\n" for each in EXPOSED)
     return "".join(["| name | kind | meaning |\n", "|---|---|---|\n", *rows])
