@@ -1,4 +1,4 @@
-"""The metrics of a round: one table for the JSON of `metrics` and `start`, for Prometheus and for docs/operate/metrics.md."""
+"""The metrics of a round: one table for the JSON of `start`, Prometheus and docs/operate/metrics.md."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

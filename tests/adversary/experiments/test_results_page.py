@@ -36,7 +36,7 @@ def test_the_page_names_the_command_and_shows_the_table_and_the_picture(name):
 
 
 GONE = "gradient-agreement"
-"""A filter that the nodes of some kept summaries had, and that there is no more; docs/research/learning.md says of which."""
+"""A filter that is gone, and that nodes of some kept summaries had; docs/research/learning.md says which."""
 
 
 def as_today(value):

@@ -14,7 +14,7 @@ from sapo_node.training.take_back import TAKEN_BACK
 ROOT = Path(__file__).parents[3]
 DOCS = ROOT / "docs"
 METRICS = {each.full_name: each for each in EXPOSED}
-PANELS = json.loads((DOCS / "grafana.json").read_text())["panels"]
+PANELS = json.loads((DOCS / "operate" / "grafana.json").read_text())["panels"]
 TARGETS = [target for panel in PANELS for target in panel["targets"]]
 RULES = [
     rule for group in yaml.safe_load((ROOT / "deploy" / "alerts.yml").read_text())["groups"] for rule in group["rules"]
@@ -28,7 +28,7 @@ def names(expression):
 
 
 def test_the_table_of_metrics_is_what_the_code_says():
-    assert table() in (DOCS / "metrics.md").read_text(), "run: python scripts/metrics.py"
+    assert table() in (DOCS / "operate" / "metrics.md").read_text(), "run: python scripts/metrics.py"
 
 
 @pytest.mark.parametrize("expression", EXPRESSIONS)
