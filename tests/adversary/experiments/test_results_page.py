@@ -32,7 +32,7 @@ def test_the_page_names_the_command_and_shows_the_table_and_the_picture(name):
     file = name.replace("-", "_")
     assert f"sapo-adversary experiment {name}\n" in LEARNING
     assert f"<!-- table: {file} -->\n" in LEARNING
-    assert f"](pictures/{file}.svg)" in LEARNING
+    assert f"](../pictures/{file}.svg)" in LEARNING
 
 
 GONE = "gradient-agreement"
