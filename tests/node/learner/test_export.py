@@ -190,7 +190,9 @@ def test_the_lines_of_the_readme_get_an_answer(tmp_path):
     exported(options, tmp_path / "learnt")
     readme = (Path(__file__).parents[3] / "README.md").read_text()
     [code] = re.findall(
-        "```python\n(.*?)```", readme.partition("## Your model, your answers")[2].partition("\n## ")[0], re.DOTALL
+        "```python\n(.*?)```",
+        readme.partition("## Your model, your trainer, your answers")[2].partition("\n## ")[0],
+        re.DOTALL,
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
