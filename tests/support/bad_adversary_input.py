@@ -9,7 +9,7 @@ list extra                                  | 2 | unexpected extra argument & ex
 # run
 run                                         | 2 | missing argument 'SCENARIO'
 run false-clam                              | 1 | no scenario '?false-clam & false-claim & TOML file
-run missing.toml                            | 1 | missing.toml & no scenario|no such file
+run missing.toml                            | 1 | missing.toml & no scenario|no text file
 run place                                   | 1 | no scenario '?place
 run pipe                                    | 1 | no scenario '?pipe
 run {bidi}                                  | 1 | no scenario

@@ -66,7 +66,7 @@ def read_results(path: Path, written_by: str) -> dict[str, Any]:
     except NoSuchFile as error:
         raise LocalError(f"there is no {path}; {written_by} writes it") from error
     except LocalError as error:
-        raise LocalError(f"{path} is damaged or holds no results; {written_by} writes them") from error
+        raise LocalError(f"{path} is damaged or holds no results ({error}); {written_by} writes them") from error
 
 
 @contextmanager
