@@ -122,7 +122,7 @@ def build_node(
     ledger = _ledger(config, swarm, database, counters, defences)
     equivocation_handler = EquivocationHandler(ledger, defences=defences)
     pending_queue = PendingQueue(database, swarm.manifest, rng=swarm.rng, defences=defences)
-    pool = Pool(database, defences=defences)
+    pool = Pool(database, tier=ledger.tier, defences=defences)
     message_store = _own_messages(counters, swarm.manifest)
     _forget(config.banned, pending_queue, pool)
     ingest = Ingest(
