@@ -135,7 +135,7 @@ class TrainerMachine(RuleBasedStateMachine):
         groups = [self.verified(peer, self.epoch - age) for peer, age in arrived]
         self.pool.add(groups)
         for group in groups:
-            self.waiting = sorted([*self.waiting, group], key=lambda each: (each.epoch, each.counter))
+            self.waiting = [*self.waiting, group]
             of_peer = [each for each in self.waiting if each.peer == group.peer]
             self.waiting = [each for each in self.waiting if each not in of_peer[:-PER_PEER]]
         self.waiting = self.waiting[-IN_ALL:]

@@ -201,7 +201,7 @@ def _records(journal: Journal | None, archive: Archive | None) -> OnVerified:
 def _waiting(ledger: Ledger, swarm: SwarmContext, database: Database, defences: Defences) -> tuple[PendingQueue, Pool]:
     """What waits of peers, without those that the operator has banned since the last start."""
     pending_queue = PendingQueue(database, swarm.manifest, rng=swarm.rng, defences=defences)
-    pool = Pool(database, defences=defences)
+    pool = Pool(database, tier=ledger.tier, defences=defences)
     _forget(ledger.banned_by_operator(), pending_queue, pool)
     return pending_queue, pool
 

@@ -1,11 +1,16 @@
-"""Verified groups that wait to be drawn: bounded per peer and in total, durable, each handed out once."""
+"""Verified groups that wait to be drawn: bounded per peer and in total, durable, each handed out once.
+
+A full pool drops what arrived first, whatever epoch and counter its issuer chose. Groups of strangers go before those
+of peers with evidence, and these before those of friends: a stranger's keys are free.
+"""
 
 import json
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from sapo_node.groups.types import GroupKey, VerifiedGroup
 from sapo_node.storage.database import Database
+from sapo_node.trust.constants import Tier
 from sapo_node.trust.defences import DEFENDED, Defences
 from sapo_protocol import Completion, Finish
 
@@ -19,6 +24,9 @@ CREATE INDEX IF NOT EXISTS pool_age ON pool (epoch, counter, k);
 
 _FINISHES = {each.value: each for each in Finish}
 
+_GIVES_WAY = (Tier.STRANGER, Tier.PROVEN, Tier.FRIEND)
+"""The tiers in the order in which they give way."""
+
 MAX_GROUPS = 1_024
 MAX_PER_PEER = 64
 
@@ -26,8 +34,16 @@ MAX_PER_PEER = 64
 class Pool:
     """The verified groups of all peers."""
 
-    def __init__(self, database: Database, *, defences: Defences = DEFENDED) -> None:
+    def __init__(
+        self,
+        database: Database,
+        *,
+        tier: Callable[[str], Tier] = lambda _: Tier.STRANGER,
+        defences: Defences = DEFENDED,
+    ) -> None:
+        """`tier(peer id)` is the tier of a peer now."""
         self._database = database
+        self._tier = tier
         self._max_age = defences.max_age
         self._read: dict[GroupKey, VerifiedGroup] = {}
         """Those that were there when they were last asked for: most wait for many rounds."""
@@ -37,7 +53,7 @@ class Pool:
         return self._total
 
     def add(self, groups: Iterable[VerifiedGroup]) -> None:
-        """Add groups; the oldest of the same peer, then of all, make room."""
+        """Add groups. Those that arrived first make room: of the same peer, then of the lowest tier."""
         with self._database.transaction():
             for group in groups:
                 added = self._database.execute(
@@ -52,9 +68,9 @@ class Pool:
                     self._read.pop(group.place, None)
                 self._change(group.peer, added)
                 if self._held[group.peer] > MAX_PER_PEER:
-                    self._trim("WHERE peer = ?", MAX_PER_PEER, group.peer)
+                    self._drop_first(group.peer)
             if self._total > MAX_GROUPS:
-                self._trim("", MAX_GROUPS)
+                self._trim()
 
     def groups(self) -> list[VerifiedGroup]:
         """All groups, in a stable order."""
@@ -95,16 +111,17 @@ class Pool:
         texts = tuple(Completion(text, _FINISHES[finish]) for text, finish in json.loads(completions))
         return VerifiedGroup(*place, dataset, prompt, texts, tuple(json.loads(rewards)))
 
-    def _trim(self, where: str, limit: int, *values: str) -> None:
-        """Drop the oldest beyond the limit, of one peer or of all."""
-        dropped = self._database.rows(
-            f"DELETE FROM pool WHERE rowid IN (SELECT rowid FROM pool {where} "  # noqa: S608 - `where` is ours
-            "ORDER BY epoch DESC, counter DESC, k DESC LIMIT -1 OFFSET ?) RETURNING peer",
-            *values,
-            limit,
-        )
-        for (peer,) in dropped:
-            self._change(peer, -1)
+    def _trim(self) -> None:
+        """Drop what is beyond MAX_GROUPS."""
+        arrived = self._database.rows("SELECT peer FROM pool ORDER BY rowid")
+        arrived.sort(key=lambda row: _GIVES_WAY.index(self._tier(row[0])))
+        for (peer,) in arrived[: self._total - MAX_GROUPS]:
+            self._drop_first(peer)
+
+    def _drop_first(self, peer: str) -> None:
+        """Drop the group of a peer that arrived first."""
+        self._database.execute("DELETE FROM pool WHERE rowid = (SELECT min(rowid) FROM pool WHERE peer = ?)", peer)
+        self._change(peer, -1)
 
     def _recount(self) -> None:
         self._held = Counter(dict(self._database.rows("SELECT peer, count(*) FROM pool GROUP BY peer")))

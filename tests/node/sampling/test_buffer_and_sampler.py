@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 from sapo_node.app.state import SCHEMA
 from sapo_node.groups.advantage import advantages
 from sapo_node.groups.types import LocalGroup, VerifiedGroup
-from sapo_node.sampling.buffer import MAX_PER_PEER, Pool
+from sapo_node.sampling.buffer import MAX_GROUPS, MAX_PER_PEER, Pool
 from sapo_node.sampling.filters import Offered
 from sapo_node.sampling.pass_rates import PassRates
 from sapo_node.sampling.sampler import Sampler, loss_weight
 from sapo_node.sampling.weights import own_advantages
 from sapo_node.storage.database import Database
 from sapo_node.trust import constants
-from sapo_node.trust.constants import Fact, PeerState
+from sapo_node.trust.constants import Fact, PeerState, Tier
 from sapo_node.trust.ledger import Ledger
 from sapo_protocol import Completion, Finish, peer_id
 
@@ -84,6 +84,21 @@ def test_a_peer_that_offers_more_pushes_out_its_own_oldest(pool):
     pool.add([group(PEERS[1]), *(group(counter=counter) for counter in range(MAX_PER_PEER + 5))])
     assert pool.per_peer() == {PEERS[0]: MAX_PER_PEER, PEERS[1]: 1}
     assert min(each.counter for each in pool.groups() if each.peer == PEERS[0]) == 5
+
+
+def test_what_arrived_first_gives_way_whatever_counter_its_issuer_chose(pool):
+    pool.add([group(counter=10**6, epoch=11), *(group(counter=counter) for counter in range(MAX_PER_PEER))])
+    assert {each.counter for each in pool.groups()} == set(range(MAX_PER_PEER))
+
+
+def test_strangers_push_out_no_group_of_a_friend(database):
+    tiers = {"friend": Tier.FRIEND, "proven": Tier.PROVEN}
+    pool = Pool(database, tier=lambda peer: tiers.get(peer, Tier.STRANGER))
+    pool.add([group("friend"), group("proven"), group("stranger")])
+    pool.add(group(f"key {number}") for number in range(MAX_GROUPS))
+    assert {"friend", "proven"} <= pool.per_peer().keys()
+    assert "stranger" not in pool.per_peer()
+    assert len(pool) == len(pool.groups()) == MAX_GROUPS
 
 
 def test_groups_past_their_age_are_dropped(pool):
