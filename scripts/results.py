@@ -12,6 +12,7 @@ import re
 import shutil
 import sys
 from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -285,9 +286,14 @@ TABLES: Mapping[str, Callable[[], str]] = {
 }
 
 
-def text_of(name: str) -> str:
-    """The table of a name; that of an experiment has the experiment's."""
-    return TABLES[name]() if name in TABLES else experiments.markdown(load(name)) + "\n"
+def text_of(name: str, page: Path) -> str:
+    """The table of that name for a page. Tables name files as seen from the root of the repository."""
+    made = TABLES[name]() if name in TABLES else experiments.markdown(load(name)) + "\n"
+    return made.replace("](", f"]({'../' * (len(page.relative_to(ROOT).parts) - 1)}")
+
+
+def _filled(page: Path, found: re.Match[str]) -> str:
+    return found[1] + found[2] + text_of(found[1], page)
 
 
 def main(arguments: list[str]) -> int:
@@ -299,7 +305,7 @@ def main(arguments: list[str]) -> int:
     stale = []
     for page in PAGES:
         text = page.read_text("utf-8")
-        if (written := TABLE.sub(lambda found: found[1] + found[2] + text_of(found[1]), text)) != text:
+        if (written := TABLE.sub(partial(_filled, page), text)) != text:
             stale.append(page)
             if arguments != ["--check"]:
                 page.write_text(written, "utf-8")

@@ -14,7 +14,9 @@ from sapo_protocol import LocalError
 
 @click.command()
 @click.argument("file", type=folder, required=False)
-@click.option("--markdown", "as_markdown", is_flag=True, help="Print the table of threats that SECURITY.md shows.")
+@click.option(
+    "--markdown", "as_markdown", is_flag=True, help="Print the table of threats that docs/trust/threats.md shows."
+)
 @click.option(
     "--pictures",
     "target",

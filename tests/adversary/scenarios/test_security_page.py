@@ -1,4 +1,4 @@
-"""SECURITY.md says what was measured, and names files and commands that are there."""
+"""SECURITY.md and the pages about trust say what was measured, and name files and commands that are there."""
 
 import json
 import re
@@ -10,7 +10,7 @@ from sapo_adversary.ablations.defences import DEFENCES
 from sapo_adversary.scenarios.scenario import SHARE, load_scenario, scenario_names
 
 ROOT = Path(__file__).parents[3]
-PAGE = (ROOT / "SECURITY.md").read_text("utf-8")
+PAGE = "\n".join(path.read_text("utf-8") for path in [ROOT / "SECURITY.md", *(ROOT / "docs/trust").glob("*.md")])
 MATRIX = json.loads((ROOT / "docs/results/matrix.json").read_text("utf-8"))
 PLAYED = {each["scenario"]: each for each in MATRIX["outcomes"] if each["share"] == SHARE}
 
