@@ -19,6 +19,7 @@ from sapo_adversary.attacks.gossip.false_addresses import FalseAddresses
 from sapo_adversary.attacks.gossip.false_introductions import FalseIntroductions
 from sapo_adversary.attacks.gossip.freeloader import Freeloader
 from sapo_adversary.attacks.gossip.kit import GossipAttack
+from sapo_adversary.attacks.gossip.message_flood import MessageFlood
 from sapo_adversary.attacks.gossip.slow_streams import SlowStreams
 from sapo_adversary.attacks.hash_collision import HashCollision
 from sapo_adversary.attacks.hollow import Hollow
@@ -72,6 +73,7 @@ _KINDS: tuple[type[Threat], ...] = (
     Freeloader,
     ControlSpam,
     SignatureFlood,
+    MessageFlood,
     FalseAddresses,
     FalseIntroductions,
     FalseClaim,

@@ -54,6 +54,7 @@ ABOUT: Mapping[str, str] = {
     "mesh_stay": "heartbeats that an attacker was in the mesh of an honest node; the most",
     "mesh_taken": "share of an honest node's mesh that attackers held at the end; the mean",
     "slow_closed": "share of the streams that attackers kept waiting which honest nodes closed in time",
+    "pace": "rounds that honest nodes play in a second, in relation to the control's",
     "honest_cpu": "CPU seconds of the honest nodes, in relation to the control's",
 }
 HABIT_OF: Mapping[str, str] = {
@@ -160,6 +161,7 @@ def _gossip(record: Record, control: Record, attackers: int) -> dict[str, float]
         "streams": max(node["streams"] for node in nodes),
         "mesh_stay": max(max(node["stays"], default=0) for node in nodes),
         "mesh_taken": fmean(node["taken"] for node in nodes),
+        "pace": control[_REALTIME]["seconds"] / max(0.01, record[_REALTIME]["seconds"]),
         "honest_cpu": record[_REALTIME]["cpu_seconds"] / max(0.01, control[_REALTIME]["cpu_seconds"]),
     }
 

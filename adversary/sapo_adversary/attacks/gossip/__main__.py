@@ -15,6 +15,7 @@ import trio
 from sapo_adversary.attacks.catalogue import GOSSIP
 from sapo_adversary.attacks.gossip import peer as _peer  # noqa: F401 - before the clock runs: libp2p takes seconds
 from sapo_adversary.attacks.gossip.kit import GossipKit
+from sapo_protocol import decode_manifest
 
 
 async def attack(told: Mapping[str, Any]) -> None:
@@ -26,6 +27,8 @@ async def attack(told: Mapping[str, Any]) -> None:
         neighbours=told["neighbours"],
         seeds=[bytes.fromhex(seed) for seed in told["seeds"]],
         places=[(host, port) for host, port in told["places"]],
+        manifest=decode_manifest(bytes.fromhex(told["manifest"])),
+        epoch=told["epoch"],
         rng=random.Random(told["seed"]),  # noqa: S311 - simulation
     )
     played = GOSSIP[told["attack"]](kit, **told["options"])

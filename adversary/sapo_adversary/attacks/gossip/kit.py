@@ -10,6 +10,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from sapo_adversary.attacks.kit import Layer, Threat
+from sapo_protocol import Manifest
 
 if TYPE_CHECKING:
     from sapo_adversary.attacks.gossip.peer import Hear, Peer
@@ -27,12 +28,16 @@ class GossipKit:
         neighbours: Sequence[str],
         seeds: Sequence[bytes],
         places: Sequence[tuple[str, int]],
+        manifest: Manifest,
+        epoch: int,
         rng: random.Random,
     ) -> None:
         """`asking` is the protocol of the streams on which peers ask each other; `honest` are dialable addresses, the
         victim's last; `neighbours` are those of them that the victim dials, which can be found out; `seeds` are the
-        hosts' keys and `places` their IP addresses and ports.
+        hosts' keys and `places` their IP addresses and ports; `epoch` is the one in which they begin.
         """
+        self.manifest = manifest
+        self.epoch = epoch
         self.topic = topic
         self.asking = asking
         self.honest = honest

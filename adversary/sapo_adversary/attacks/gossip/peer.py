@@ -14,6 +14,7 @@ from libp2p.peer.id import ID
 from libp2p.peer.peerstore import create_signed_peer_record
 from libp2p.pubsub.gossipsub import PROTOCOL_ID_V11
 from libp2p.pubsub.pb import rpc_pb2
+from libp2p.pubsub.validators import PUBSUB_SIGNING_PREFIX
 from libp2p.security.noise.transport import PROTOCOL_ID as NOISE
 from libp2p.security.noise.transport import Transport as NoiseTransport
 from libp2p.transport.tcp.tcp import TCP
@@ -118,6 +119,7 @@ class Peer:
         self.host = host
         self.keys = keys
         self.links: dict[str, Link] = {}
+        self._published = 0
 
     @property
     def address(self) -> str:
@@ -134,6 +136,19 @@ class Peer:
             raise LinkLost from error
         self.links[str(target)] = link
         return link
+
+    def signed(self, data: bytes, topic: str) -> Any:
+        """A gossip message of this host, with a valid signature."""
+        self._published += 1
+        message = rpc_pb2.Message(
+            data=data,
+            topicIDs=[topic],
+            from_id=self.host.get_id().to_bytes(),
+            seqno=self._published.to_bytes(8, "big"),
+        )
+        message.signature = self.keys.private_key.sign(PUBSUB_SIGNING_PREFIX.encode() + message.SerializeToString())
+        message.key = self.keys.public_key.serialize()
+        return message
 
     @staticmethod
     def author(message: Any) -> str:

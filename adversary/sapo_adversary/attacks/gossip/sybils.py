@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from sapo_adversary.attacks.gossip.peer import Link, Peer
 
 _REMEMBERED = 20_000
-_BEAT_SECONDS = 2.0
+BEAT_SECONDS = 2.0
 
 
 class Sybils(GossipAttack):
@@ -83,7 +83,7 @@ class Sybils(GossipAttack):
                 await self.greet(link)
                 while link.open:
                     await self.heartbeat(link)
-                    await trio.sleep(_BEAT_SECONDS)
+                    await trio.sleep(BEAT_SECONDS)
                 peer.links.pop(peer_of(address), None)
             except Exception:  # noqa: BLE001 - lost, and sought again
                 peer.links.pop(peer_of(address), None)

@@ -14,6 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from sapo_adversary.simulator.libp2p.loopback import ATTACKERS_FROM, Loopback, address, free_place
 from sapo_adversary.simulator.simulation import AttackerSpec, Simulation
+from sapo_adversary.simulator.swarm import FIRST_EPOCH
 from sapo_node.storage.keys import Identity
 from sapo_protocol import LocalError
 
@@ -41,6 +42,8 @@ class Horde:
             "asking": loopback.asking,
             "honest": loopback.addresses,
             "neighbours": loopback.victims_bootstraps,
+            "manifest": loopback.manifest.encoded.hex(),
+            "epoch": FIRST_EPOCH,
             "seeds": [seed.hex() for seed in seeds],
             "places": places,
             "seed": f"attack/{simulation.seed}/{number}",

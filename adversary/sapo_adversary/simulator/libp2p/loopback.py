@@ -32,6 +32,7 @@ class Loopback:
         identities: Sequence[Identity],
         defences: NetworkDefences = NETWORK_DEFENDED,
     ) -> None:
+        self.manifest = manifest
         self.topic = rollouts_topic(manifest, 0)
         self.asking = pull_protocol(manifest)
         self.places = {each.peer_id: free_place(_HONEST_FROM + number) for number, each in enumerate(identities)}
