@@ -3,6 +3,7 @@
 import functools
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import trio
 import trio.testing
@@ -25,7 +26,7 @@ PATHS = (b"/", b"/page.js", b"/api/state", b"/api/groups?fate=own", b"/api/peers
 def page() -> Dashboard:
     """A page on loopback; its own socket stays unused."""
     database = Database(None, SCHEMA)
-    return Dashboard(Facts(database, {}), database, ("127.0.0.1", 0), MANIFEST)
+    return Dashboard(Facts(database, []), database, ("127.0.0.1", 0), MANIFEST, Path("token of no file"))
 
 
 def fuzz(data: bytes) -> None:

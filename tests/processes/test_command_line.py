@@ -194,6 +194,7 @@ def test_a_key_made_by_a_start_that_failed_shares_with_the_next(tmp_path):
         assert node.until_event("round")["published"] is True
 
 
+@pytest.mark.slow
 def test_eval_without_a_state_measures_the_policy_in_the_package():
     done = sapo_node("eval", "--prompts", 4, "--json")
     result = json.loads(done.stdout)
@@ -240,6 +241,7 @@ def test_chat_answers_each_line_and_says_whom_it_asks(played):
     assert done.stdout.count("<answer>") > 0
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_a_chat_at_its_prompt(played):
     terminal, theirs = pty.openpty()
     command = [sys.executable, "-m", "sapo_node", "chat", "--base", *map(str, played.where)]

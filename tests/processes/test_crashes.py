@@ -113,6 +113,7 @@ def test_a_node_killed_at_random_points_loses_nothing_and_repeats_nothing(tmp_pa
     assert "banned" not in views.values()
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("kills", KILLS)
 def test_a_node_whose_workers_are_killed_at_random_points_goes_on(tmp_path, swarm, kills):
@@ -141,6 +142,7 @@ def test_a_node_whose_workers_are_killed_at_random_points_goes_on(tmp_path, swar
     assert steps >= last["step"]
 
 
+@pytest.mark.slow
 def test_a_corrupt_newest_checkpoint_falls_back_to_the_one_before_and_says_so(tmp_path, swarm):
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "node.toml").write_text("checkpoint_every = 1\neval_every = 0\n")

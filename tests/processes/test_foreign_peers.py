@@ -199,6 +199,7 @@ async def test_an_equivocator_is_banned_by_a_node_that_only_saw_the_evidence(tmp
             assert sapo_node("verify", "--evidence", tmp_path / "proof").returncode == 1
 
 
+@pytest.mark.slow
 def test_a_backup_put_back_is_noticed_and_the_node_listens_first(tmp_path, swarm_file):
     with RunningProcess(tmp_path / "a", "--swarm", swarm_file, "--local", 1) as node:
         assert node.until_round(2)["published"]

@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from processes import sapo_node
 from tiny_models import write_model
 
@@ -14,6 +16,7 @@ def test_the_model_in_the_package_can_learn_from_its_swarm(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_a_model_without_skill_is_told_what_may_help_and_keeps_its_folder_as_it_is(tmp_path):
     model = write_model(tmp_path / "tiny", "llama")
     files = sorted(model.iterdir())

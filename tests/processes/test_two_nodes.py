@@ -21,6 +21,7 @@ def swarm(tmp_path):
     return write_swarm(tmp_path / "pair.toml")
 
 
+@pytest.mark.slow
 def test_two_nodes_train_on_each_others_groups_over_several_shards(tmp_path):
     """`test_crashes.py` has two nodes in a swarm of one shard."""
     swarm, config = write_swarm(tmp_path / "pair.toml", shards=4), tmp_path / "node.toml"
@@ -81,6 +82,7 @@ def alone(tmp_path_factory):
         yield folder, swarm, node
 
 
+@pytest.mark.slow
 def test_an_unreachable_bootstrap_is_noticed_and_the_node_learns_alone(alone):
     _, _, node = alone
     node.until(lambda event: event["event"] == "notice" and "cannot reach" in event["text"])

@@ -105,6 +105,9 @@ class JumpingClock:
         passed = trio.current_time()
         return self.start + passed + (self.jump if passed > ROUNDS else 0)
 
+    def steady(self):
+        return self.start + trio.current_time()
+
 
 class Member:
     """One node of a life, on its files, and what it said."""

@@ -17,7 +17,8 @@ _NAMES = r"\(\w+(, \w+)*\)"
 _CONSTRAINT = r"( PRIMARY KEY| NOT NULL| CHECK \(id = 1\)| DEFAULT (\d+|'[^']*'))"
 _COLUMN = rf"\w+( (INTEGER|REAL|TEXT|BLOB))?{_CONSTRAINT}*"
 _PART = rf"(PRIMARY KEY {_NAMES}|UNIQUE {_NAMES}|{_COLUMN})"
-_TABLE = rf"CREATE TABLE (?!sqlite_)\w+ ?\( ?{_PART}(, {_PART})* ?\)( STRICT)?"
+_TABLE = rf"CREATE TABLE (?!sqlite_)\w+ ?\( ?{_PART}( ?, {_PART})* ?\)( STRICT)?"
+"""SQLite writes a column that was added later behind a line break."""
 _INDEX = rf"CREATE INDEX (?!sqlite_)\w+ ON \w+ {_NAMES}"
 _DEFINITION = re.compile(f"{_TABLE}|{_INDEX}", re.ASCII)
 _TEXT_OR_COMMENT = re.compile(r"'[^']*'|--[^\n]*")

@@ -172,6 +172,7 @@ def taken(chosen):
     return int(done.stdout)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="reads the peak as Linux counts it")
 def test_what_is_taken_is_little_less_than_the_estimate(folder):
     took = taken(options(folder))

@@ -59,6 +59,14 @@ def test_a_damaged_file_is_named_with_what_to_do(tmp_path):
         Database(path, TABLE)
 
 
+def test_a_table_to_which_a_column_was_added_opens_again(tmp_path):
+    Database(tmp_path / "db", ("CREATE TABLE IF NOT EXISTS t (\n    x INTEGER\n);",)).close()
+    Database(
+        tmp_path / "db", ("CREATE TABLE IF NOT EXISTS t (\n    x INTEGER, y TEXT NOT NULL DEFAULT ''\n);",)
+    ).close()
+    assert Database(tmp_path / "db", (), read_only=True).rows("SELECT x, y FROM t") == []
+
+
 def test_a_file_of_another_schema_is_refused(tmp_path):
     first = Database(tmp_path / "db", TABLE)
     first.execute("PRAGMA user_version = 99")
