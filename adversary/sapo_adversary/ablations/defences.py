@@ -94,7 +94,7 @@ DEFENCES: Mapping[str, Defence] = {
     ),
     "envelope quota": Defence("node/sapo_node/ingest/validator.py", {"untrusted_counters": 1.0}),
     "link rate": Defence(
-        "node/sapo_node/ingest/rate_limit.py", {"strangers_per_second": float(MANY), "strangers_burst": float(MANY)}
+        "node/sapo_node/net/link_budget.py", {"strangers_per_second": float(MANY), "strangers_burst": float(MANY)}
     ),
     "promotion limits": Defence("node/sapo_node/trust/ledger.py", {"earned_per_epoch": MANY}),
     "flood publishing": Defence("node/sapo_node/net/gossipsub.py", network={"flood_publishing": False}),
@@ -115,7 +115,7 @@ DEFENCES: Mapping[str, Defence] = {
     "mass limit": Defence("node/sapo_node/sampling/sampler.py", {"mass_limit": inf}),
     "costly lies": Defence("node/sapo_node/trust/constants.py", {"offence": dict.fromkeys(constants.OFFENCE, 0.0)}),
     "sender rate": Defence(
-        "node/sapo_node/ingest/rate_limit.py", {"messages_per_second": float(MANY), "message_burst": float(MANY)}
+        "node/sapo_node/net/link_budget.py", {"messages_per_second": float(MANY), "message_burst": float(MANY)}
     ),
 }
 """Where two change one field, the later entry stands: who takes any signature takes those of a library too."""

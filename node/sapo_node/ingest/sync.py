@@ -11,11 +11,11 @@ from contextlib import contextmanager
 
 import trio
 
-from sapo_node.ingest.rate_limit import SenderQuota
 from sapo_node.ingest.shards import ShardSubscriptions
 from sapo_node.ingest.store import MessageStore
 from sapo_node.ingest.validator import Ingest
 from sapo_node.net.interface import TARGET_PEERS, Acquaintances, AskFailed, PeerInfo, Verdict
+from sapo_node.net.link_budget import LinkBudget
 from sapo_node.net.seen_cache import RecentIds
 from sapo_node.storage.context import SwarmContext
 from sapo_node.storage.counters import Counters
@@ -61,7 +61,6 @@ ALL_BYTES_PER_SECOND, ALL_BURST_BYTES = 524_288.0, 8.0 * MAX_DELIVERY_BYTES
 """Given to all peers together."""
 LEAST_BYTES = 512
 """What any answer costs: asking is not free because little comes of it."""
-_EVERYBODY = ""
 _FRAME_BYTES = 5
 """What a message costs in a delivery beyond its own bytes, at most."""
 
@@ -89,8 +88,8 @@ class Responder:
         self._peers = peers
         self._ledger = ledger
         self._clock = swarm.clock
-        self._each = SenderQuota(rate=BYTES_PER_SECOND, burst=BURST_BYTES)
-        self._all = SenderQuota(rate=ALL_BYTES_PER_SECOND, burst=ALL_BURST_BYTES)
+        for_all = (ALL_BYTES_PER_SECOND, ALL_BURST_BYTES)
+        self._bytes = LinkBudget(rate=BYTES_PER_SECOND, burst=BURST_BYTES, for_all=for_all)
 
     def answer(self, peer: str, data: bytes) -> bytes | None:
         """The answer to a peer's request; None for one that is to be hung up on. Never raises and never waits."""
@@ -103,7 +102,7 @@ class Responder:
             self._ledger.report(peer, Fact.INVALID_MESSAGE)
             return None
         now = self._clock.now()
-        room = int(min(self._each.left(peer, now), self._all.left(_EVERYBODY, now), MAX_DELIVERY_BYTES))
+        room = int(min(self._bytes.left(peer, now), MAX_DELIVERY_BYTES))
         if room < LEAST_BYTES:
             return None
         match request:
@@ -113,8 +112,7 @@ class Responder:
                 answer = self._delivery(request, room, peer)
             case PeersRequest():
                 answer = self._introductions(request, peer)
-        for quota, name in ((self._each, peer), (self._all, _EVERYBODY)):
-            quota.take(name, now, cost=max(len(answer), LEAST_BYTES))
+        self._bytes.take(peer, now, cost=max(len(answer), LEAST_BYTES))
         return answer
 
     def _listing(self, request: ListRequest, room: int) -> bytes:

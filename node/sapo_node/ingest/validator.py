@@ -13,10 +13,10 @@ from functools import partial
 
 from sapo_node.ingest.ignored import Ignored
 from sapo_node.ingest.pending import PendingQueue
-from sapo_node.ingest.rate_limit import SenderQuota
 from sapo_node.ingest.seen import ReplayWindow
 from sapo_node.ingest.store import MessageStore
 from sapo_node.net.interface import Verdict
+from sapo_node.net.link_budget import LinkBudget
 from sapo_node.storage.context import SwarmContext
 from sapo_node.storage.counters import Counters, KeyInUseElsewhere
 from sapo_node.storage.database import Database, StateError
@@ -86,8 +86,8 @@ class Ingest:
         self._sealed: Sealed | None = None
         """The envelope of the rollout at hand, as soon as there is one."""
         self._window = ReplayWindow(database, defences=defences)
-        self._quota = SenderQuota(rate=defences.messages_per_second, burst=defences.message_burst)
-        self._strangers = SenderQuota(rate=defences.strangers_per_second, burst=defences.strangers_burst)
+        self._messages = LinkBudget(rate=defences.messages_per_second, burst=defences.message_burst)
+        self._strangers = LinkBudget(rate=defences.strangers_per_second, burst=defences.strangers_burst)
         """What each sender may bring of strangers."""
         self.accepted = 0
         self.pulled = 0
@@ -161,7 +161,7 @@ class Ingest:
 
     def _require_welcome(self, sender: str, now: float, *, asked: bool) -> None:
         """Step 1 of both tables of the spec: local."""
-        if not asked and not self._quota.take(sender, now):
+        if not asked and not self._messages.take(sender, now):
             raise _Ignore(Ignored.SENDER_BUSY)
         if not self._ledger.admits(sender):
             raise _Ignore(Ignored.SENDER_BANNED)

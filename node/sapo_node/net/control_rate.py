@@ -1,8 +1,8 @@
 """How many control messages a peer may send per second."""
 
-from collections.abc import Collection
-from dataclasses import dataclass, field
 from typing import Any
+
+from sapo_node.net.link_budget import LinkBudget
 
 ALLOWED = {"ihave": 10, "offered": 512, "iwant": 10, "wanted": 64, "graft": 20, "prune": 20, "idontwant": 0, "rpc": 32}
 """What one peer may send per second: control messages, ids in them, and RPCs without a message. An honest router sends
@@ -10,22 +10,16 @@ one or two of each per heartbeat. IDONTWANT belongs to a gossipsub version that 
 BURST_SECONDS = 10.0  # of ALLOWED may come at once: if this node did not read for so long, as many are waiting
 
 
-@dataclass(slots=True)
-class Spent:
-    """How much of ALLOWED a peer has used."""
+class ControlBudget:
+    """How much of ALLOWED each peer has left."""
 
-    time: float
-    levels: dict[str, float] = field(default_factory=dict)
+    def __init__(self) -> None:
+        self._budgets = {kind: LinkBudget(rate=rate, burst=rate * BURST_SECONDS) for kind, rate in ALLOWED.items()}
 
-    def add(self, now: float, counts: Collection[tuple[str, int]]) -> int:
-        """Count one RPC. Returns how many of its parts were above the limit."""
-        passed, self.time = now - self.time, now
-        excess = 0.0
-        for kind, count in counts:
-            level = max(0.0, self.levels.get(kind, 0.0) - ALLOWED[kind] * passed) + count
-            self.levels[kind] = min(level, ALLOWED[kind] * BURST_SECONDS)
-            excess += level - self.levels[kind]
-        return round(excess)
+    def excess(self, peer: str, now: float, rpc: Any) -> int:
+        """Charge one RPC to a peer. Returns how many of its parts were above the limit."""
+        counts = counts_of(rpc)
+        return round(sum(self._budgets[kind].take_rest(peer, now, count) for kind, count in counts))
 
 
 def counts_of(rpc: Any) -> tuple[tuple[str, int], ...]:

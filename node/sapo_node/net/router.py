@@ -16,7 +16,7 @@ from typing import Any
 import trio
 from libp2p.pubsub.pb import rpc_pb2
 
-from sapo_node.net.control_rate import BURST_SECONDS, Spent, counts_of
+from sapo_node.net.control_rate import ControlBudget
 from sapo_node.net.gossip_score import NEAR_SECONDS, TOLERATED, Offence, Scores
 from sapo_node.net.gossipsub import DIALLED, SteadyGossipSub
 
@@ -61,7 +61,7 @@ class ScoredGossipSub(SteadyGossipSub):
         self._heartbeats = 0
         self._arrivals: OrderedDict[bytes, Arrival] = OrderedDict()
         self._promises: dict[tuple[Any, str], Promise] = {}
-        self._spent: dict[Any, Spent] = {}
+        self._control = ControlBudget()
         self._served: set[tuple[Any, bytes]] = set()
 
     # Deliveries, which `HardenedPubsub` reports.
@@ -105,7 +105,7 @@ class ScoredGossipSub(SteadyGossipSub):
         if not self.defences.control_caps:
             return True
         now, name = trio.current_time(), str(peer)
-        excess = self._spent.setdefault(peer, Spent(now)).add(now, counts_of(rpc))
+        excess = self._control.excess(name, now, rpc)
         self.scores.offended(now, name, Offence.EXCESS, excess)
         strange = sum(graft.topicID not in self.mesh for graft in rpc.control.graft)
         self.scores.offended(now, name, Offence.STRANGE_GRAFT, strange)
@@ -201,7 +201,6 @@ class ScoredGossipSub(SteadyGossipSub):
                 del self._promises[peer, topic]
                 self.scores.offended(now, str(peer), Offence.BROKEN_PROMISE)
         self._served.clear()
-        self._spent = {peer: spent for peer, spent in self._spent.items() if now - spent.time < 2 * BURST_SECONDS}
         for topic, peers in self.back_off.items():
             self.back_off[topic] = {peer: until for peer, until in peers.items() if until > time.time()}
 

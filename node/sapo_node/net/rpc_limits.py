@@ -1,4 +1,8 @@
-"""Limits what one gossip RPC may hold, and removes from it what must not reach the router."""
+"""Limits what one gossip RPC may hold, and removes from it what must not reach the router.
+
+These limits are apart from the budget of a link (`link_budget`): an RPC above one is wrong by itself, however seldom
+the peer sends one.
+"""
 
 from collections.abc import Collection
 from typing import Any

@@ -1,0 +1,71 @@
+"""What the links of a node may use of one resource: messages, bytes or control messages.
+
+A budget charges the link, which is the connection with a peer, and never the key that signed what came by it. It has a
+token bucket for each link. It may have a second bucket for all links together. A link that left keeps its bucket, so
+that to connect again gains nothing; the MAX_LINKS links that were used last are remembered.
+
+No budget is in seconds of CPU: two runs of one simulation would differ. Each resource is counted in a unit to which the
+work is proportional.
+
+    budget = LinkBudget(rate=65_536, burst=2 * 2**20, all_rate=524_288, all_burst=8 * 2**20)
+    if budget.take(peer_id, clock.now(), cost=len(answer)): ...
+"""
+
+from collections import OrderedDict
+
+MAX_LINKS = 4_096
+
+
+class _Bucket:
+    """Tokens that come back with time."""
+
+    def __init__(self, rate: float, burst: float) -> None:
+        self._rate = rate
+        self._burst = burst
+        self._tokens = burst
+        self._last: float | None = None
+
+    def left(self, now: float) -> float:
+        passed = 0.0 if self._last is None else max(0.0, now - self._last)
+        return min(self._burst, self._tokens + passed * self._rate)
+
+    def spend(self, now: float, cost: float) -> None:
+        self._tokens, self._last = self.left(now) - cost, now
+
+
+class LinkBudget:
+    """The budget of one resource."""
+
+    def __init__(self, *, rate: float, burst: float, for_all: tuple[float, float] | None = None) -> None:
+        """`rate` in tokens per second and `burst` in tokens, for each link. `for_all` is both, for all links."""
+        self._rate = rate
+        self._burst = burst
+        self._all = _Bucket(*for_all) if for_all else None
+        self._links: OrderedDict[str, _Bucket] = OrderedDict()
+
+    def left(self, link: str, now: float) -> float:
+        """The tokens that a link can use at `now` (seconds)."""
+        bucket = self._links.get(link)
+        left = bucket.left(now) if bucket else self._burst
+        return min(left, self._all.left(now)) if self._all else left
+
+    def take(self, link: str, now: float, cost: float = 1.0) -> bool:
+        """Take `cost` tokens at `now` (seconds); False, and none taken, when there are fewer."""
+        allowed = self.left(link, now) >= cost
+        self._spend(link, now, cost if allowed else 0.0)
+        return allowed
+
+    def take_rest(self, link: str, now: float, cost: float) -> float:
+        """Take `cost` tokens, or as many as there are. Returns how many there were too few."""
+        taken = min(cost, self.left(link, now))
+        self._spend(link, now, taken)
+        return cost - taken
+
+    def _spend(self, link: str, now: float, cost: float) -> None:
+        bucket = self._links.setdefault(link, _Bucket(self._rate, self._burst))
+        self._links.move_to_end(link)
+        if len(self._links) > MAX_LINKS:
+            self._links.popitem(last=False)
+        bucket.spend(now, cost)
+        if self._all:
+            self._all.spend(now, cost)
