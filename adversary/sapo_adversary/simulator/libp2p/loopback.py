@@ -125,11 +125,11 @@ def address(place: tuple[str, int], peer: str) -> str:
     return f"/ip4/{host}/tcp/{port}/p2p/{peer}"
 
 
-def free_place(network: int) -> tuple[str, int]:
-    """An address of this machine in the network 127.`network` (/16), and a free port there. Raises LocalError on a
-    system that gives a process 127.0.0.1 alone.
+def free_place(network: int, block: int = 0) -> tuple[str, int]:
+    """An address of this machine in the network 127.`network` (/16), in the address block (/24) of this number, and a
+    free port there. Raises LocalError on a system that gives a process 127.0.0.1 alone.
     """
-    host = f"127.{network}.{_own_half()}"
+    host = f"127.{network}.{_own_half(block)}"
     try:
         with socket.socket() as probe:
             probe.bind((host, 0))
@@ -138,6 +138,6 @@ def free_place(network: int) -> tuple[str, int]:
         raise LocalError(f"cannot listen on {host} ({error.strerror}): play attacks on the network on Linux") from error
 
 
-def _own_half() -> str:
+def _own_half(block: int) -> str:
     """The last half of this process's addresses, so that runs side by side use other addresses."""
-    return f"{os.getpid() >> 8 & 255}.{1 + os.getpid() % 254}"
+    return f"{(os.getpid() >> 8) + block & 255}.{1 + os.getpid() % 254}"
