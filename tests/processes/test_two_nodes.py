@@ -79,6 +79,7 @@ def alone(tmp_path_factory):
     swarm = write_swarm(folder / "alone.toml")
     nowhere = "/ip4/127.0.0.1/tcp/9/p2p/12D3KooWAwY8BEjkKCFT1nCtm48gKvgQ9vTNGgHsCqgfstUKSLPT"
     with RunningProcess(folder / "a", "--swarm", swarm, "--bootstrap", nowhere) as node:
+        node.until_event("page")  # the key is made and the state is locked
         yield folder, swarm, node
 
 
