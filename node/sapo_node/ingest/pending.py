@@ -7,8 +7,9 @@ forwards bare envelopes faster than other peers forward whole messages would hav
 
 - All links that have ended are one. Else a peer that connects again and again under fresh keys would be as many links.
 - A full tier drops the oldest rollout of the issuer that holds most on the link that holds most.
-- A draw takes a link at random, then an issuer on it at random, then the rollout of that issuer that arrived last: what
-  is trained on is what its policy does by now.
+- A draw takes a link at random, then the issuer whose own link it is, or else an issuer at random. So a flood that an
+  honest neighbour forwards does not take the turns of what the neighbour signs itself.
+- Of the issuer it takes the rollout that arrived last: what is trained on is what its policy does by now.
 """
 
 import random
@@ -120,7 +121,7 @@ class PendingQueue:
         if not chosen:
             return None
         link = self._rng.choice(list(chosen))
-        peer = self._rng.choice(chosen[link])
+        peer = link if link in chosen[link] else self._rng.choice(chosen[link])
         message = self._take("peer = ? AND link = ? AND tier = ? ORDER BY rowid DESC", peer, link, tier)
         return self._open(message) if message else None
 

@@ -192,3 +192,14 @@ def test_a_link_has_as_many_turns_with_64_keys_as_with_one(author, pending_queue
         pending_queue.put(rounds[peer], link=links[peer], tier=Tier.STRANGER)
     assert len(turns) == 8
     assert all(200 < count < 312 for count in turns.values())
+
+
+async def test_a_flood_that_a_neighbour_forwards_takes_no_turn_of_what_the_neighbour_signed(
+    scheduler, put, peers, verified
+):
+    neighbour, *keys = peers[2:]
+    for key in keys:
+        put(key, range(8), link=name(neighbour), digest=bytes(32))
+    put(neighbour, range(2), link=name(neighbour))
+    await scheduler.verify_pending(1)
+    assert verified == {name(neighbour): 2}
