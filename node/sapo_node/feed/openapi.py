@@ -7,6 +7,7 @@ from functools import cache
 from types import NoneType, UnionType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
+from sapo_node.feed.access import MAX_WAIT
 from sapo_node.feed.messages import Completed, Done, Refused, Report, Started, Work
 
 _PATHS: Mapping[str, tuple[str, type, str]] = {
@@ -37,8 +38,8 @@ def description() -> dict[str, Any]:
     wait = {
         "name": "wait",
         "in": "query",
-        "description": "Seconds to wait for work if there is none now, at most 30.",
-        "schema": {"type": "number", "minimum": 0, "maximum": 30},
+        "description": f"Seconds to wait for work if there is none now, at most {MAX_WAIT:g}.",
+        "schema": {"type": "number", "minimum": 0, "maximum": MAX_WAIT},
     }
     paths: dict[str, Any] = {
         "/v1/work": {
