@@ -221,8 +221,9 @@ def _write_states(folder, database, place, names):
     file.unlink()
     file.mkdir()
     with closing(sqlite3.connect(state("judged"))) as connection:
-        for ending in "12":
-            row = (names["other"][:-1] + ending, "untrusted", 0.0, 0.0, 0, 0, 0, 0)
+        *start, last = names["other"]
+        for ending in sorted({"1", "2", "3"} - {last})[:2]:
+            row = ("".join(start) + ending, "untrusted", 0.0, 0.0, 0, 0, 0, 0)
             connection.execute("INSERT INTO ledger VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
         proof = (folder / "proof").read_bytes()
         connection.execute("INSERT INTO evidence VALUES (?, ?)", (names["peer"], proof))
