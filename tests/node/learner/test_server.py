@@ -367,7 +367,9 @@ def test_a_server_that_keeps_the_weights_of_the_step_before_is_corrected_for_in_
         assert (ratios(before, behind) - 1).abs().mean() < (ratios(node.policy, behind) - 1).abs().mean()
         assert (ratios(node.policy, behind) - 1).abs().max() > 0.01
         assert node.train(behind).skipped is None
-        assert "The node samples by itself" in node.generate().notice  # two steps behind
+        two_behind = node.generate().notice
+        assert "it refuses /v1/load_lora_adapter" in two_behind
+        assert "The node samples by itself" in two_behind
 
 
 def test_after_steps_were_taken_back_the_server_gets_the_weights_of_the_restored_step(server, tmp_path):
@@ -378,6 +380,7 @@ def test_after_steps_were_taken_back_the_server_gets_the_weights_of_the_restored
     node.service.answer({"restore": to_json(RestoreRequest(0))})
     node.train(from_json(Generated, {"groups": to_json(first.groups[::-1])}))
     again = node.generate()
+    assert again.notice is None
     assert (ratios(node.policy, again) - 1).abs().mean() < 0.02
     assert len(server.adapters) == 1
 
