@@ -11,6 +11,9 @@ import pytest
 import torch
 
 from inference_server import InferenceServer
+from sapo_node.app.config import Config
+from sapo_node.app.learner_options import learner_options
+from sapo_node.app.state import StateFolder
 from sapo_node.groups.codec import from_json, to_json
 from sapo_node.groups.messages import (
     Generated,
@@ -33,7 +36,7 @@ from sapo_node.learner.server import connection
 from sapo_node.learner.server.connection import ServerFailed
 from sapo_node.learner.server.engines import find_engine
 from sapo_node.learner.server.generation import TOLERANCE, server_of
-from sapo_protocol import LocalError
+from sapo_protocol import LocalError, load_manifest
 
 torch.set_num_threads(1)
 
@@ -108,8 +111,8 @@ def server():
 
 
 @pytest.fixture(scope="module")
-def recorded(tmp_path_factory):
-    """A server that returns what it once sampled, the node that it sampled for, and what this node samples itself."""
+def recording(tmp_path_factory):
+    """A server, a node that it has sampled for, what it sampled, and what this node samples itself."""
     replies = []
 
     def record(path, reply):
@@ -119,8 +122,18 @@ def recorded(tmp_path_factory):
     with InferenceServer(POLICY_DIR, spoil=record) as server:
         node = Node(tmp_path_factory.mktemp("recorded"), server.url)
         node.generate(max_tokens=FEW_TOKENS)
-        server.recorded = {"/v1/load_lora_adapter": "loaded", "/v1/completions": replies[0]}
-        yield server, node, generate(node.policy, request(max_tokens=FEW_TOKENS), node.options.max_completion_bytes)
+        own = generate(node.policy, request(max_tokens=FEW_TOKENS), node.options.max_completion_bytes)
+        yield server, node, replies[0], own
+
+
+@pytest.fixture
+def recorded(recording):
+    """A server that returns what it once sampled, a node that begins to ask it, and what this node samples itself."""
+    server, node, reply, own = recording
+    server.recorded = {"/v1/load_lora_adapter": "loaded", "/v1/completions": reply}
+    server.spoil = lambda _, reply: reply
+    node.begin_session()
+    return server, node, own
 
 
 @pytest.mark.parametrize(("owner", "lora"), ENGINES)
@@ -251,7 +264,6 @@ SPOILT = {
 def test_a_bad_reply_costs_the_round_its_server_and_nothing_else(name, recorded):
     server, node, own = recorded
     server.spoil, message = SPOILT[name]
-    node.begin_session()
     generated = node.generate(max_tokens=FEW_TOKENS)
     [line] = generated.notice.splitlines()
     assert message in line
@@ -263,7 +275,6 @@ def test_a_completion_with_a_special_token_is_not_taken(recorded):
     server, node, _ = recorded
     special = node.policy.forbidden.tolist()[0]
     server.spoil = changed(tokens=lambda t: [f"token_id:{special}", *t[1:]])
-    node.begin_session()
     assert f"samples '{special}', which is no token" in node.generate(max_tokens=FEW_TOKENS).notice
 
 
@@ -276,7 +287,6 @@ def test_a_bad_reply_of_sglang_is_noticed(spoilt, recorded):
     replies = {"/v1/models": listed, "/load_lora_adapter": "loaded", "/generate": spoilt}
     server.spoil = lambda path, _: replies[path]
     server.recorded = dict.fromkeys(replies, "unused") | server.recorded
-    node.begin_session()
     generated = node.generate(max_tokens=FEW_TOKENS)
     assert "of its reply" in generated.notice or "its reply is not a list" in generated.notice
     assert list(generated.groups) == own
@@ -302,7 +312,6 @@ def test_a_server_that_hangs_costs_its_deadline(recorded, monkeypatch):
     monkeypatch.setattr(connection, "REQUEST_SECONDS", 0.3)
     released = threading.Event()
     server.spoil = lambda *_: released.wait(60)
-    node.begin_session()
     generated = node.generate(max_tokens=FEW_TOKENS)
     released.set()
     assert "the request /v1/models failed" in generated.notice
@@ -412,6 +421,22 @@ def test_the_key_of_the_environment_goes_to_the_server(recorded, monkeypatch):
     node.begin_session()
     node.generate(max_tokens=FEW_TOKENS)
     assert {headers["Authorization"] for headers in server.headers} == {"Bearer secret"}
+
+
+def test_the_configuration_names_the_server(tmp_path):
+    manifest, folder = load_manifest("starter"), StateFolder(tmp_path)
+    assert learner_options(Config(generate="http://127.0.0.1:8000"), manifest, folder).server == "http://127.0.0.1:8000"
+    assert not learner_options(Config(), manifest, folder).server
+
+
+def test_the_address_may_end_as_that_of_an_openai_client_does(recorded):
+    server, node, _ = recorded
+    node.begin_session(f"{server.url}/v1/")
+    assert "it samples with vLLM" in node.generate(max_tokens=FEW_TOKENS).notice
+
+
+def test_a_password_in_the_address_is_not_shown():
+    assert connection.Connection("http://operator:secret@127.0.0.1:8000", None).place == "http://127.0.0.1:8000"
 
 
 @pytest.mark.parametrize("url", ["http://192.0.2.7:8000", "http://example.org", "ftp://127.0.0.1", "127.0.0.1:8000"])

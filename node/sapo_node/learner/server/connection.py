@@ -46,7 +46,8 @@ class Connection:
     def __init__(self, url: str, key: str | None) -> None:
         """Raises LocalError as `base_of` does."""
         base = base_of(url, key)
-        self.place = excerpt(str(base))
+        self.place = excerpt(f"{base.scheme}://{base.netloc.decode()}")
+        """The server for people: without a password that its address may hold."""
         # Without compression, the limit of a reply bounds the bytes that are kept.
         headers = {"Accept-Encoding": "identity"} | ({"Authorization": f"Bearer {key}"} if key else {})
         self._client = httpx.Client(
