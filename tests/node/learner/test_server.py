@@ -44,7 +44,7 @@ QUESTIONS = (
     Prompt("State the final answer to the following arithmetic problem: 15 - 43 ="),
     Prompt("Why?", (Example("Who?", "<answer>You</answer>"),)),
 )
-MAX_TOKENS, FEW_TOKENS = 40, 8
+MAX_TOKENS, FEW_TOKENS = 40, 4
 ENGINES = [("vllm", 4), ("sglang", 4), ("sglang", 0)]
 """Who serves, and the rank of the adapters that are trained; 0 trains all weights."""
 
@@ -246,8 +246,8 @@ SPOILT = {
     "no log-probabilities": (of_choices(lambda c: {"choices": [{"index": 0}, *c[1:]]}), "has no index, tokens"),
     "too few completions": (of_choices(lambda c: {"choices": c[1:]}), "it returns 7 completions, and 8"),
     "a completion twice": (of_choices(lambda c: {"choices": [c[1], *c[1:]]}), "it returns 8 completions, and 8"),
-    "too few tokens": (changed(tokens=lambda t: t[:3], token_logprobs=lambda t: t[:3]), "after 3 of 8 tokens"),
-    "no tokens": (changed(tokens=[], token_logprobs=[]), "after 0 of 8 tokens"),
+    "too few tokens": (changed(tokens=lambda t: t[:3], token_logprobs=lambda t: t[:3]), "after 3 of 4 tokens"),
+    "no tokens": (changed(tokens=[], token_logprobs=[]), "after 0 of 4 tokens"),
     "unlike numbers": (changed(token_logprobs=lambda held: held[1:]), "log-probabilities of"),
     "a token that the model lacks": (changed(tokens=lambda t: ["token_id:99999", *t[1:]]), "samples '99999'"),
     "a token as text": (changed(tokens=lambda t: ["the", *t[1:]]), "samples 'None'"),
@@ -312,6 +312,7 @@ def test_a_server_that_hangs_costs_its_deadline(recorded, monkeypatch):
     monkeypatch.setattr(connection, "REQUEST_SECONDS", 0.3)
     released = threading.Event()
     server.spoil = lambda *_: released.wait(60)
+    node.begin_session()
     generated = node.generate(max_tokens=FEW_TOKENS)
     released.set()
     assert "the request /v1/models failed" in generated.notice

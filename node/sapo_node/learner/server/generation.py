@@ -71,8 +71,8 @@ class ServerGeneration:
         self._prefix = f"sapo-{hashlib.sha256(str(folder).encode()).hexdigest()[:8]}-"
         self._engine: Engine | None = None
         self._loaded: _Loaded | None = None
-        self._sampler: _Sampler = "node"
-        self._told = False
+        self._sampler: _Sampler | None = None
+        """Who sampled the round before."""
 
     def generate(self, trainer: Trainer, request: GenerateRequest, max_completion_bytes: int) -> Generated:
         """Return the completions, and a notice if another samples than in the round before.
@@ -102,9 +102,8 @@ class ServerGeneration:
         self._engine = self._loaded = None
 
     def _notice(self, sampler: _Sampler, text: str) -> str | None:
-        changed = sampler != self._sampler or not self._told
-        self._sampler, self._told = sampler, True
-        return f"server {self._connection.place}: {text}" if changed else None
+        before, self._sampler = self._sampler, sampler
+        return None if sampler == before else f"server {self._connection.place}: {text}"
 
     def _with_weights(self, trainer: Trainer) -> tuple[Engine, _Loaded, str]:
         """Return the server with the weights of now, or with older ones and why they are. Raises ServerFailed."""
