@@ -24,7 +24,7 @@ the environment, the environment overrides the file, and the file overrides the 
 `sapo-node config > node.toml` writes the file with the meaning of every key. `--config node.toml` names it, or
 SAPO_NODE_CONFIG. In the environment a list has commas between its values, and a switch is `true` or `false`. An unknown
 key or variable is an error. Two more variables are no keys: SAPO_NODE_PASSPHRASE, of the key file, and
-SAPO_NODE_API_KEY, for `contribute --endpoint`.
+SAPO_NODE_API_KEY, for `contribute --endpoint` and `start --generate`.
 
 | key | default | environment | option of `start` | meaning |
 |---|---|---|---|---|

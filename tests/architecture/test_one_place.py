@@ -67,7 +67,7 @@ def test_an_opened_file_is_seen(line):
 def test_what_is_printable_is_decided_in_one_module():
     """A scorer accepts answers by their characters, and an HTTP header has its own grammar: neither prints."""
     deciding = {path for path, tree in MODULES if any(name == "isprintable" for _, name in calls(tree))}
-    others = {"sapo_node/verification/tasks/scorers.py", "sapo_node/contributors/endpoint.py"}
+    others = {"sapo_node/verification/tasks/scorers.py", "sapo_node/contributors/address.py"}
     assert deciding == {"sapo_protocol/printable.py"} | others
 
 

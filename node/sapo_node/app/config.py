@@ -65,6 +65,11 @@ class Config:
         "HOST:PORT of loopback where a trainer of your own takes the place of the model; needs train = false. Port 0 "
         "takes a free port. `off` serves no trainer. See docs/start/your-trainer.md.",
     )
+    generate: str = _key(
+        "off",
+        "The address of a vLLM or SGLang server that samples the completions of rounds with the weights of this node: "
+        "https, or a server on this machine. `off` lets the learner sample. See docs/start/your-server.md.",
+    )
     local: int = _key(4, "I: local groups per round. They set the cost of a round.")
     external: int | Auto = _key(
         AUTO,

@@ -30,4 +30,5 @@ def learner_options(config: Config, manifest: Manifest, folder: StateFolder) -> 
         max_tokens=recipe.max_tokens,
         max_completion_bytes=manifest.max_completion_bytes,
         filters=config.filters,
+        server="" if config.generate == "off" else config.generate,
     )

@@ -8,18 +8,16 @@ import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
-from ipaddress import ip_address
 from typing import Any, TypeVar
-from urllib.parse import urlsplit
 
 import httpx
 import trio
 
+from sapo_node.contributors.address import KEY_VARIABLE, address_of, is_loopback, require_safe
 from sapo_node.contributors.text import completion
 from sapo_node.groups.messages import Sampled
 from sapo_node.groups.prompt import Prompt, chat
 from sapo_node.training.rollout import AnswerFailed
-from sapo_protocol import LocalError
 from sapo_protocol.printable import excerpt
 
 CONNECT_SECONDS, REQUEST_SECONDS = 10.0, 300.0
@@ -28,7 +26,6 @@ MAX_CONCURRENT = 8
 """Requests that run at one time."""
 RETRY_SECONDS = (0.5, 2.0)
 """Seconds before each retry, if the server is busy or cannot be reached. After the last retry the request fails."""
-KEY_VARIABLE = "SAPO_NODE_API_KEY"
 
 _T = TypeVar("_T")
 
@@ -49,48 +46,18 @@ async def endpoint(
 
     Raises LocalError if `url` is not an HTTP address, or if the key cannot be sent or would be sent unencrypted.
     """
-    address = _address(url)
+    address = address_of(url, "--endpoint")
     if key:
-        _require_safe(key, address)
+        require_safe(key, address, "--endpoint")
     # Without compression, MAX_REPLY_BYTES limits the bytes that are kept.
     headers = {"Accept-Encoding": "identity"} | ({"Authorization": f"Bearer {key}"} if key else {})
     timeout = httpx.Timeout(REQUEST_SECONDS, connect=CONNECT_SECONDS)
     # A proxy from the environment may be another machine. What is addressed to this machine does not leave it.
-    proxied = not _is_loopback(address.host)
+    proxied = not is_loopback(address.host)
     async with httpx.AsyncClient(headers=headers, timeout=timeout, follow_redirects=False, trust_env=proxied) as client:
         yield Endpoint(
             client, f"{url.rstrip('/')}/chat/completions", model=model, temperature=temperature, max_bytes=max_bytes
         )
-
-
-def _address(url: str) -> httpx.URL:
-    try:
-        urlsplit(url)  # refuses an IPv6 address without its closing bracket, which httpx accepts
-        address = httpx.URL(url)
-    except (ValueError, httpx.InvalidURL):
-        address = httpx.URL("")
-    if address.scheme not in ("http", "https") or not address.host:
-        raise LocalError(f"--endpoint is {excerpt(url)!r}; give an address like http://127.0.0.1:8000/v1")
-    return address
-
-
-def _require_safe(key: str, address: httpx.URL) -> None:
-    """Raise LocalError unless the key fits into an HTTP header, and goes over TLS or stays on this machine."""
-    if not (key.isascii() and key.isprintable()):
-        raise LocalError(f"{KEY_VARIABLE} has characters that an HTTP header cannot carry; copy the key again")
-    if address.scheme == "http" and not _is_loopback(address.host):
-        raise LocalError(
-            f"--endpoint would send the key of {KEY_VARIABLE} unencrypted to {excerpt(address.host)}; "
-            f"give an https:// address, or unset {KEY_VARIABLE}"
-        )
-
-
-def _is_loopback(host: str) -> bool:
-    """Whether the host of a URL is this machine. Decides by the text, without a DNS query."""
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 class Endpoint:

@@ -98,6 +98,8 @@ class LearnerOptions:
     `min-token-prob` and `answer-likelihood`."""
     read_only: bool = False
     """The checkpoints are those of a node that may be running: the newest is read, and all of them left as they are."""
+    server: str = ""
+    """Address of an inference server that samples the completions of rounds; empty if the learner samples them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +168,8 @@ class Generated:
     """The answer to a GenerateRequest: the completions of each question, in the order of the questions."""
 
     groups: tuple[tuple[Sampled, ...], ...]
+    notice: str | None = None
+    """For the operator: that a server begins or ceases to sample, and why."""
 
 
 @dataclass(frozen=True, slots=True)

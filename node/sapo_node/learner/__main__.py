@@ -29,6 +29,7 @@ from sapo_node.learner.generate import generate
 from sapo_node.learner.memory import require_memory
 from sapo_node.learner.model import load
 from sapo_node.learner.probe import require_readable
+from sapo_node.learner.server.generation import server_of
 from sapo_node.learner.trainer import Trainer
 from sapo_node.processes.frames import read_frame, write_frame
 from sapo_protocol.errors import LocalError
@@ -43,6 +44,7 @@ class Service:
     def __init__(self, options: LearnerOptions) -> None:
         self._options = options
         self._root = Path(options.checkpoints)
+        self._server = server_of(options)
         require_readable(options)
         # The packaged policy fits anywhere, and the estimate takes longer than loading it.
         self._memory = None if options.model == "seed" else require_memory(options)
@@ -97,6 +99,8 @@ class Service:
         raise RequestError(f"unknown request {kind!r}")
 
     def _generate(self, asked: GenerateRequest) -> Generated:
+        if self._server and not asked.averaged and asked.temperature == 1:
+            return self._server.generate(self._trainer, asked, self._options.max_completion_bytes)
         with self._trainer.averaged() if asked.averaged else nullcontext():
             return Generated(tuple(generate(self._trainer.policy, asked, self._options.max_completion_bytes)))
 
@@ -121,6 +125,8 @@ class Service:
             initial = Trainer(load(self._options), self._options)
             checkpoint.remove_after(self._root, 0)
             self._trainer = initial
+        if self._server:
+            self._server.begin_anew()  # steps repeat, with other weights
         return Restored(self._trainer.step)
 
 

@@ -1,6 +1,7 @@
 """The main process's side of the learner: typed requests, typed answers, deadlines. Never imports torch."""
 
 import json
+import logging
 import os
 import sys
 from collections.abc import Collection, Mapping, Sequence
@@ -27,6 +28,8 @@ from sapo_node.groups.messages import (
 from sapo_node.groups.prompt import Prompt
 from sapo_node.processes.worker import TaskStatus, Worker, WorkerFailed
 from sapo_protocol import LocalError
+
+logger = logging.getLogger(__name__)
 
 START_DEADLINE = 300.0
 GENERATE_DEADLINE = 3600.0
@@ -109,8 +112,10 @@ class Learner:
     ) -> list[tuple[Sampled, ...]]:
         """Sample `completions` answers to each question, in the order of the questions."""
         request = GenerateRequest(tuple(prompts), completions, max_tokens, seed, temperature, averaged)
-        reply = await self._ask({"generate": to_json(request)}, GENERATE_DEADLINE)
-        return list(from_json(Generated, reply).groups)
+        generated = from_json(Generated, await self._ask({"generate": to_json(request)}, GENERATE_DEADLINE))
+        if generated.notice:
+            logger.warning("%s", generated.notice)
+        return list(generated.groups)
 
     async def train(self, request: TrainRequest) -> TrainReport:
         """Take the step of the request, which must follow the last one directly."""

@@ -7,12 +7,13 @@ neighbour with the most unfinished completions, and finished lanes leave the bat
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from sapo_node.groups.messages import Finish, GenerateRequest, RequestError, Sampled
+from sapo_node.groups.messages import GenerateRequest, RequestError, Sampled
+from sapo_node.learner.draft import Draft
 from sapo_node.learner.forward import Tokens, make_room, read_prompts, run, stems_of
 from sapo_node.learner.lanes import lane_mask, lane_size
 from sapo_node.learner.model import Policy
@@ -25,15 +26,12 @@ CROWD = 0.75
 """Finished lanes leave the batch when at most this share of its lanes is unfinished: copying the cache costs time."""
 
 
-@dataclass(slots=True)
-class _Row:
-    """One completion that is being sampled."""
+@dataclass(slots=True, kw_only=True)
+class _Row(Draft):
+    """One completion that is being sampled in a lane."""
 
     number: int
     """In its lane."""
-    tokens: list[int] = field(default_factory=list)
-    logprobs: list[float] = field(default_factory=list)
-    stopped: bool = False
 
 
 @torch.no_grad()
@@ -44,6 +42,20 @@ def generate(
 
     With an `opening`, the model continues prompt and opening. The completions do not contain the opening.
     """
+    prompts = prompts_of(policy, request, opening=opening)
+    generator = torch.Generator(device=policy.device).manual_seed(request.seed)
+    at_once = max(1, ROWS // request.completions)
+    groups: list[tuple[Sampled, ...]] = []
+    for start in range(0, len(prompts), at_once):
+        rows = _sample(policy, prompts[start : start + at_once], request, generator)
+        done = [row.finished(policy, max_completion_bytes) for row in rows]
+        step = request.completions
+        groups += [tuple(done[i : i + step]) for i in range(0, len(done), step)]
+    return groups
+
+
+def prompts_of(policy: Policy, request: GenerateRequest, *, opening: str = "") -> list[Tokens]:
+    """Return the token ids of every prompt. Raises RequestError if a prompt does not fit into the model."""
     forced = policy.encode_foreign(opening) or []
     prompts = [(*policy.prompt_tokens(prompt), *forced) for prompt in request.prompts]
     longest = max((len(prompt) for prompt in prompts), default=0)
@@ -51,15 +63,7 @@ def generate(
         raise RequestError(
             f"a prompt of {longest} tokens and {request.max_tokens} new ones exceed the model's {policy.context}"
         )
-    generator = torch.Generator(device=policy.device).manual_seed(request.seed)
-    at_once = max(1, ROWS // request.completions)
-    groups: list[tuple[Sampled, ...]] = []
-    for start in range(0, len(prompts), at_once):
-        rows = _sample(policy, prompts[start : start + at_once], request, generator)
-        done = [_finish(policy, row, max_completion_bytes) for row in rows]
-        step = request.completions
-        groups += [tuple(done[i : i + step]) for i in range(0, len(done), step)]
-    return groups
+    return prompts
 
 
 def _sample(
@@ -72,7 +76,7 @@ def _sample(
     cache.batch_repeat_interleave(request.completions // size)
     make_room(cache)
     mask = mask.repeat_interleave(request.completions // size, dim=0)
-    rows = [_Row(number % size) for number in range(len(prompts) * request.completions)]
+    rows = [_Row(number=number % size) for number in range(len(prompts) * request.completions)]
     lanes = [rows[start : start + size] for start in range(0, len(rows), size)]
     owner = mask.new_zeros(len(lanes), 0)
     logits = logits.repeat_interleave(request.completions, dim=0)  # (rows, vocabulary)
@@ -117,14 +121,8 @@ def _append(policy: Policy, batch: Sequence[_Row], drawn: Tensor) -> None:
     for row, token, logprob in zip(batch, map(int, tokens), logprobs, strict=True):
         if not math.isfinite(logprob):
             raise RequestError("the model's output is not finite; go back to an older checkpoint")
-        if row.stopped:
-            continue
-        if token in policy.ends:
-            row.stopped = True
-            continue
-        row.tokens.append(token)
-        row.logprobs.append(logprob)
-        row.stopped = policy.closes_answer(row.tokens)
+        if not row.stopped:
+            row.add(policy, token, logprob)
 
 
 def _draw(logits: Tensor, temperature: float, generator: torch.Generator) -> tuple[Tensor, Tensor]:
@@ -141,15 +139,3 @@ def _draw(logits: Tensor, temperature: float, generator: torch.Generator) -> tup
     chosen = chosen.clamp(max=chances.shape[-1] - 1)
     logprobs = logits.gather(1, chosen)[:, 0] - logits.logsumexp(-1)
     return chosen[:, 0], torch.stack([chosen[:, 0].double(), logprobs.double()])
-
-
-def _finish(policy: Policy, row: _Row, max_bytes: int) -> Sampled:
-    """Turn a row into a completion. A text over `max_bytes` is cut, and its finish reason is `length`."""
-    tokens = row.tokens
-    finish: Finish = "stop" if row.stopped else "length"
-    text = policy.decode(tokens)
-    while len(text.encode()) > max_bytes:
-        excess = len(text.encode()) - max_bytes
-        tokens = tokens[: -max(1, excess // 32)]
-        text, finish = policy.decode(tokens), "length"
-    return Sampled(text, finish, tuple(tokens), tuple(row.logprobs[: len(tokens)]))

@@ -15,7 +15,8 @@ from sapo_node.cli.commands.numbers import Number
 from sapo_node.cli.commands.options import as_json, configured, networked, own_identity, stderr
 from sapo_node.cli.contribute_terminal import Person
 from sapo_node.cli.live_view import LiveView, print_json_line
-from sapo_node.contributors.endpoint import KEY_VARIABLE, endpoint
+from sapo_node.contributors.address import KEY_VARIABLE
+from sapo_node.contributors.endpoint import endpoint
 from sapo_node.contributors.program import program
 from sapo_node.contributors.rounds import answer_seconds
 from sapo_node.training.rollout import Answerer

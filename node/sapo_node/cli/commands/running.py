@@ -45,6 +45,9 @@ from sapo_node.observability.curves.request import LIBRARIES
     help="Let a trainer of your own take the steps; with --no-train.  [default: off]",
 )
 @click.option(
+    "--generate", metavar="URL", help="Let the vLLM or SGLang server there sample the completions.  [default: off]"
+)
+@click.option(
     "--dashboard", metavar="HOST:PORT", help="Serve the page there; `off` serves none.  [default: 127.0.0.1:0]"
 )
 @click.option(
@@ -70,6 +73,7 @@ def start(config: Config, *, rounds: int | None, passphrase: str | None, json_ou
     sapo-node start --key other.key --bootstrap /ip4/192.0.2.7/tcp/4001/p2p/12D3KooW...
     sapo-node start --model smollm2 --swarm smollm2-easy          after `sapo-node fetch smollm2`
     sapo-node start --model Qwen/Qwen2.5-0.5B-Instruct --examples 5
+    sapo-node start --model smollm2 --generate http://127.0.0.1:8000       docs/start/your-server.md
     sapo-node start --no-train --listen /ip4/0.0.0.0/tcp/4001     a relay for others
     sapo-node start --no-train --feed --model my-model            for a trainer of your own: docs/start/your-trainer.md
     """  # noqa: D301 - click reads the backspace

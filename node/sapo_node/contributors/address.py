@@ -1,0 +1,47 @@
+"""Checks the address of a server that the operator gives, and the key that goes with its requests."""
+
+from ipaddress import ip_address
+from urllib.parse import urlsplit
+
+import httpx
+
+from sapo_protocol import LocalError
+from sapo_protocol.printable import excerpt
+
+KEY_VARIABLE = "SAPO_NODE_API_KEY"
+
+
+def address_of(url: str, option: str) -> httpx.URL:
+    """Return the address that `option` gives. Raises LocalError if it is not an HTTP address."""
+    try:
+        urlsplit(url)  # refuses an IPv6 address without its closing bracket, which httpx accepts
+        address = httpx.URL(url)
+    except (ValueError, httpx.InvalidURL):
+        address = httpx.URL("")
+    if address.scheme not in ("http", "https") or not address.host:
+        raise LocalError(f"{option} is {excerpt(url)!r}; give an address like http://127.0.0.1:8000/v1")
+    return address
+
+
+def require_safe(key: str, address: httpx.URL, option: str) -> None:
+    """Raise LocalError unless the key fits into an HTTP header, and goes over TLS or stays on this machine."""
+    if not (key.isascii() and key.isprintable()):
+        raise LocalError(f"{KEY_VARIABLE} has characters that an HTTP header cannot carry; copy the key again")
+    if not is_private(address):
+        raise LocalError(
+            f"{option} would send the key of {KEY_VARIABLE} unencrypted to {excerpt(address.host)}; "
+            f"give an https:// address, or unset {KEY_VARIABLE}"
+        )
+
+
+def is_private(address: httpx.URL) -> bool:
+    """Whether what is sent there goes over TLS or stays on this machine."""
+    return address.scheme == "https" or is_loopback(address.host)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether the host of a URL is this machine. Decides by the text, without a DNS query."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -1,0 +1,37 @@
+"""A completion that grows token by token. It knows when it ends: after an end token of the model, which it does not
+keep, or with the closing tag of its answer.
+"""
+
+from dataclasses import dataclass, field
+
+from sapo_node.groups.messages import Finish, Sampled
+from sapo_node.learner.model import Policy
+
+
+@dataclass(slots=True, kw_only=True)
+class Draft:
+    """One completion that is being sampled."""
+
+    tokens: list[int] = field(default_factory=list)
+    logprobs: list[float] = field(default_factory=list)
+    stopped: bool = False
+
+    def add(self, policy: Policy, token: int, logprob: float) -> None:
+        """Add the next token, and stop if the completion ends with it."""
+        if token in policy.ends:
+            self.stopped = True
+            return
+        self.tokens.append(token)
+        self.logprobs.append(logprob)
+        self.stopped = policy.closes_answer(self.tokens)
+
+    def finished(self, policy: Policy, max_bytes: int) -> Sampled:
+        """Return the completion. A text over `max_bytes` is cut, and its finish reason is `length`."""
+        tokens = self.tokens
+        finish: Finish = "stop" if self.stopped else "length"
+        text = policy.decode(tokens)
+        while len(text.encode()) > max_bytes:
+            excess = len(text.encode()) - max_bytes
+            tokens = tokens[: -max(1, excess // 32)]
+            text, finish = policy.decode(tokens), "length"
+        return Sampled(text, finish, tuple(tokens), tuple(self.logprobs[: len(tokens)]))
