@@ -17,7 +17,11 @@ ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 YAML = [*DEPLOY.rglob("*.y*ml"), *(ROOT / ".github").rglob("*.yml"), ROOT / "CITATION.cff"]
 ALERTS = [rule for group in yaml.safe_load((DEPLOY / "alerts.yml").read_text())["groups"] for rule in group["rules"]]
+ALERT_TESTS = ROOT / "tests/node/alerts.yml"
 SERVICES = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]
+needs_promtool = pytest.mark.skipif(
+    shutil.which("promtool") is None, reason="needs promtool, which comes with Prometheus"
+)
 
 
 def mounts(service):
@@ -32,6 +36,18 @@ def test_the_version_is_the_same_wherever_it_is_named():
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
     assert yaml.safe_load((ROOT / "CITATION.cff").read_text())["version"] == version
     assert re.search(r"^## \[(.+)\]", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)[1] == version
+
+
+def test_every_licence_that_is_shipped_is_listed():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    shipped = [
+        file.relative_to(ROOT)
+        for package in ("protocol", "node", "adversary")
+        for file in (ROOT / package).rglob("LICENSE*")
+    ]
+    assert shipped
+    assert {"LICENSE", *map(str, shipped)} == set(project["license-files"])
+    assert project["license"] == "Apache-2.0 AND MIT"
 
 
 @pytest.mark.parametrize("file", YAML, ids=lambda file: file.name)
@@ -77,7 +93,18 @@ def test_an_alert_asks_for_documented_metrics_and_says_what_to_do(rule):
         assert cli.get_command(click.Context(cli), command)
 
 
-@pytest.mark.skipif(shutil.which("promtool") is None, reason="needs promtool, which comes with Prometheus")
+def test_each_alert_is_tested_where_it_fires():
+    cases = [case for test in yaml.safe_load(ALERT_TESTS.read_text())["tests"] for case in test["alert_rule_test"]]
+    firing = {case["alertname"] for case in cases if "exp_alerts" in case}
+    assert firing == {rule["alert"] for rule in ALERTS}
+
+
+@needs_promtool
+def test_an_alert_fires_when_it_should_and_only_then():
+    subprocess.run(["promtool", "test", "rules", ALERT_TESTS], check=True)
+
+
+@needs_promtool
 def test_prometheus_takes_its_configuration_and_the_alerts():
     for check in (["check", "rules", DEPLOY / "alerts.yml"], ["check", "config", DEPLOY / "prometheus.yml"]):
         subprocess.run(["promtool", *check], check=True)
