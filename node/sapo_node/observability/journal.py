@@ -173,6 +173,17 @@ class Journal:
         """The groups of one round of this node, by k."""
         return self._entries("WHERE peer = '' AND epoch = ? AND counter = ? ORDER BY k", epoch, counter)
 
+    def masks(self, place: GroupKey) -> list[list[Span]]:
+        """Of each completion of a group, which of its first SHOWN_CHARACTERS characters the filters masked.
+
+        Empty where the node has not trained on the group, or where the group is too old for the journal.
+        """
+        row = self._database.row(
+            "SELECT facts FROM journal WHERE peer = ? AND epoch = ? AND counter = ? AND k = ?", *place
+        )
+        shown = json.loads(row[0]).get("completions", []) if row else []
+        return [[(begin, end) for begin, end in each.get("spans", [])] for each in shown]
+
     def of_envelope(self, envelope_id: str) -> list[Entry]:
         """The groups of an envelope whose id begins so, by k."""
         return self._entries("WHERE envelope_id LIKE ? || '%' ORDER BY epoch, counter, k", envelope_id)

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from sapo_node.groups.types import VerifiedGroup
+from sapo_node.groups.types import GroupKey, VerifiedGroup
 from sapo_node.storage.database import Database
 from sapo_node.verification.verifier import Unusable
 from sapo_protocol import Rollout
@@ -37,6 +37,11 @@ class ArchivedGroup:
     """The signed envelope of the whole round."""
     body: bytes
     """The encoded completions of this group. The envelope holds their hash."""
+
+    @property
+    def place(self) -> GroupKey:
+        """What names the group."""
+        return (self.peer, self.epoch, self.counter, self.k)
 
 
 class Archive:

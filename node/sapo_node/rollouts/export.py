@@ -1,14 +1,18 @@
 """Writes the archive of a node as a data set: Parquet, the manifest of the swarm, and a card that says what it is."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from sapo_node.groups.types import GroupKey
 from sapo_node.rollouts.archive import ArchivedGroup, archived
 from sapo_node.rollouts.table import BATCH_ROWS, CARD, GROUPS, SWARM, require_pyarrow, schema
 from sapo_node.storage.database import Database
 from sapo_protocol import LocalError, Manifest, decode_body, render_manifest
+
+Masks = Sequence[Sequence[tuple[int, int]]]
+"""Of each completion, its masked spans: the first character of each, and the one after its last."""
 
 _CARD = """---
 configs:
@@ -32,6 +36,9 @@ incorrect are not in here. `model` is what the issuer says of itself; nobody has
 | `prompt` | the task, as the node rebuilt it |
 | `completions`, `finishes` | the texts, and whether each stopped by itself or was cut |
 | `levels` | of each completion, 1 where it is correct and 0 where it is not |
+| `masks` | of each completion, the spans that the filters of the exporting node masked: the first character and the \
+one after the last. They cover the first 1,000 characters. An empty list stands where nothing was masked, where the \
+node did not train on the group, and where it has forgotten. Nobody signed this column |
 | `dataset` | the kind of task |
 | `issuer`, `epoch`, `counter`, `k` | the key that signed the round, and the place of the group |
 | `model` | the issuer's label of its model; not verified |
@@ -41,8 +48,10 @@ Verify all of it again, offline: `sapo-node rollouts verify FOLDER`. The file {s
 """
 
 
-def export(database: Database, manifest: Manifest, folder: Path) -> int:
+def export(database: Database, manifest: Manifest, folder: Path, masks: Callable[[GroupKey], Masks]) -> int:
     """Write the data set into a new folder. Returns the number of groups.
+
+    `masks` gives the masked spans of each completion of a group; empty if they are not known.
 
     Raises LocalError if the folder cannot be made, or if there is nothing to export.
     """
@@ -59,7 +68,9 @@ def export(database: Database, manifest: Manifest, folder: Path) -> int:
     shape = schema(arrow)
     with arrow.parquet.ParquetWriter(folder / GROUPS, shape, compression="zstd") as writer:
         for batch in _batches(first, groups):
-            writer.write_table(arrow.Table.from_pylist([_row(each, manifest) for each in batch], shape))
+            writer.write_table(
+                arrow.Table.from_pylist([_row(each, manifest, masks(each.place)) for each in batch], shape)
+            )
             issuers |= {each.peer for each in batch}
             epochs = [min(epochs[0], *(each.epoch for each in batch)), max(epochs[1], *(each.epoch for each in batch))]
             count += len(batch)
@@ -86,13 +97,14 @@ def _batches(first: ArchivedGroup, rest: Iterator[ArchivedGroup]) -> Iterator[li
         batch = list(islice(rest, BATCH_ROWS))
 
 
-def _row(group: ArchivedGroup, manifest: Manifest) -> dict[str, Any]:
+def _row(group: ArchivedGroup, manifest: Manifest, masks: Masks) -> dict[str, Any]:
     body = decode_body(group.body, manifest)
     return {
         "prompt": group.prompt,
         "completions": [each.text for each in body.completions],
         "levels": [float(each) for each in group.rewards],
         "finishes": [each.finish.value for each in body.completions],
+        "masks": masks or [[]] * len(body.completions),
         "dataset": group.dataset,
         "issuer": group.peer,
         "epoch": group.epoch,

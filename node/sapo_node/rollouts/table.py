@@ -28,6 +28,7 @@ def schema(arrow: Any) -> Any:
             ("completions", texts),
             ("levels", arrow.list_(arrow.float32())),
             ("finishes", texts),
+            ("masks", arrow.list_(arrow.list_(arrow.list_(arrow.int32())))),
             ("dataset", arrow.string()),
             ("issuer", arrow.string()),
             ("epoch", arrow.int64()),

@@ -96,8 +96,22 @@ async def _reason(row: dict[str, Any], manifest: Manifest, scorer: Scorer) -> st
         "counter": header.counter,
         "model": body.model,
     }
-    differing = [name for name, value in signed.items() if row[name] != value]
-    return f"{differing[0]} differs from what was signed" if differing else ""
+    if differing := [name for name, value in signed.items() if row[name] != value]:
+        return f"{differing[0]} differs from what was signed"
+    return "" if _masks_fit(row["masks"], row["completions"]) else "masks does not fit the completions"
+
+
+def _masks_fit(masks: list[list[list[int]]], completions: list[str]) -> bool:
+    """Whether each completion has spans of its characters, in order. What was masked is the exporter's word."""
+    try:
+        return len(masks) == len(completions) and all(map(_spans_fit, masks, completions))
+    except (TypeError, ValueError):  # nothing where a list or a number belongs, or no two numbers
+        return False
+
+
+def _spans_fit(spans: list[list[int]], text: str) -> bool:
+    bounds = [0, *(at for begin, end in spans for at in (begin, end)), len(text)]
+    return bounds == sorted(bounds)
 
 
 def _rollout(row: dict[str, Any], manifest: Manifest) -> Rollout:

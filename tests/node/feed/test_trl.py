@@ -1,5 +1,6 @@
 """TRL's GRPOTrainer, and the loop on the page, are members of a swarm: the seed policy, real steps, and a real feed."""
 
+import importlib
 import re
 import sys
 from functools import partial
@@ -14,6 +15,7 @@ from sapo_node.client import Feed, StepBack, newest
 from sapo_node.feed.messages import GoBack
 from sapo_node.learner.folder import POLICY_DIR
 from sapo_node.training.batch_log import trained_per_peer
+from sapo_protocol import LocalError
 
 trl = pytest.importorskip("trl", reason="TRL is pinned, and asks for newer libraries than a node does")
 
@@ -22,14 +24,9 @@ MAX_TOKENS = 48
 
 
 @pytest.fixture
-def example(monkeypatch):
-    monkeypatch.syspath_prepend(str(ROOT / "examples"))
+def swarm_trl(monkeypatch):
     monkeypatch.setenv("TRL_EXPERIMENTAL_SILENCE", "1")
-    sys.modules.pop("trl_grpo", None)
-    import trl_grpo
-
-    monkeypatch.setattr(trl_grpo, "GROUPS", 2)
-    return trl_grpo
+    return importlib.import_module("sapo_node.trl")
 
 
 @pytest.fixture
@@ -70,20 +67,40 @@ class Alarmed(Feed):
         return super().next_batch(sample)
 
 
-async def test_trl_trains_on_verified_groups_and_goes_back_to_its_checkpoint(example, settings, tmp_path, manifest):
+async def test_trl_trains_on_verified_groups_and_goes_back_to_its_checkpoint(swarm_trl, settings, tmp_path, manifest):
     node = FedNode(tmp_path, manifest, local=1, external=1, filters=())
     async with node.running():
         node.offer(0)
         model, tokenizer = seed_policy()
         before = {name: value.clone() for name, value in model.state_dict().items()}
         feed = Alarmed(node.file, patience=20)
-        await in_thread(partial(example.train, model, feed, settings(max_steps=2), processing_class=tokenizer))
+        await in_thread(partial(swarm_trl.train, model, feed, settings(max_steps=2), processing_class=tokenizer))
         assert feed.alarms == 0
         assert any(not torch.equal(value, before[name]) for name, value in model.state_dict().items())
         text = external(0).completions[1].text
         tokens = len(tokenizer(text, add_special_tokens=False)["input_ids"]) + 1  # it is taught to end there
         assert trained_per_peer(node.database)["peer"] == (1, 4 * tokens)
         assert newest(settings().output_dir) == (2, Path(settings().output_dir) / "checkpoint-2")
+
+
+async def test_a_batch_that_trl_has_no_places_for_ends_the_training(swarm_trl, settings, tmp_path, manifest):
+    node = FedNode(tmp_path, manifest, local=2, external=0, filters=())
+    async with node.running():
+        train = partial(swarm_trl.train, "seed", Feed(node.file, patience=20), settings(per_device_train_batch_size=8))
+        with pytest.raises(LocalError, match="16 completions, and TRL has 8 places"):
+            await in_thread(train)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"num_iterations": 2}, "one step for each batch"),
+        ({"steps_per_generation": 2}, "one step for each batch"),
+    ],
+)
+def test_settings_that_take_several_steps_of_one_batch_are_refused(swarm_trl, settings, change, reason):
+    with pytest.raises(LocalError, match=reason):
+        swarm_trl.SwarmTrainer("seed", None, settings(**change))
 
 
 async def test_the_loop_on_the_page_trains_on_verified_groups(tmp_path, manifest, monkeypatch):

@@ -13,6 +13,9 @@ from sapo_node.learner.push import push
 
 NAME = "somebody/learnt"
 FOREIGN = "another/learnt"
+PREUPLOADS, COMMITS = (
+    {f"{kind}/{NAME}/{call}/main" for kind in ("models", "datasets")} for call in ("preupload", "commit")
+)
 
 
 class Hub(ThreadingHTTPServer):
@@ -35,11 +38,11 @@ class Answers(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers["Content-Length"])).decode()
         if self.path == "/api/repos/create":
             self.create(json.loads(body))
-        elif self.path == f"/api/models/{NAME}/preupload/main":
+        elif self.path.removeprefix("/api/") in PREUPLOADS:
             names = [each["path"] for each in json.loads(body)["files"]]
             files = [{"path": name, "uploadMode": "regular", "shouldIgnore": False} for name in names]
             self.answer(200, {"files": files})
-        elif self.path == f"/api/models/{NAME}/commit/main":
+        elif self.path.removeprefix("/api/") in COMMITS:
             for line in map(json.loads, body.splitlines()):
                 if line["key"] == "file":
                     self.server.files[line["value"]["path"]] = base64.b64decode(line["value"]["content"])
@@ -52,7 +55,8 @@ class Answers(BaseHTTPRequestHandler):
             self.answer(403, {"error": "no write permission"})
             return
         self.server.created = asked
-        self.answer(200, {"url": f"{constants.ENDPOINT}/{NAME}"})
+        place = NAME if asked.get("type", "model") == "model" else f"{asked['type']}s/{NAME}"
+        self.answer(200, {"url": f"{constants.ENDPOINT}/{place}"})
 
     def answer(self, status, body):
         content = json.dumps(body).encode()
@@ -83,15 +87,22 @@ def hub(monkeypatch):
 
 
 def test_all_files_arrive_in_a_private_repository(hub, folder):
-    assert push(folder, NAME, step=7) == f"{constants.ENDPOINT}/{NAME}"
+    assert push(folder, NAME, message="Round 7") == f"{constants.ENDPOINT}/{NAME}"
     assert hub.files == {path.name: path.read_bytes() for path in folder.iterdir()}
     # Older versions of the library say `private`.
     assert hub.created.get("visibility") == "private" or hub.created.get("private") is True
 
 
+def test_a_data_set_arrives_as_one(hub, folder):
+    address = push(folder, NAME, message="Exported by sapo-node", kind="dataset")
+    assert address == f"{constants.ENDPOINT}/datasets/{NAME}"
+    assert hub.created["type"] == "dataset"
+    assert hub.files.keys() == {path.name for path in folder.iterdir()}
+
+
 def refusal(folder, name):
     with pytest.raises(HubError) as caught:
-        push(folder, name, step=7)
+        push(folder, name, message="Round 7")
     assert "\n" not in str(caught.value)
     assert f"the folder {folder} is complete: `hf upload {name} {folder}` sends it later" in str(caught.value)
     return str(caught.value)

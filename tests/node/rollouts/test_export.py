@@ -50,9 +50,12 @@ def keep(author, manifest, rng, database, archive):
 
 @pytest.fixture
 def exported(keep, database, manifest, tmp_path):
+    def masks(place):
+        return [[(0, 3), (4, 9)], *[[]] * 7] if place[-1] == 0 else []
+
     async def of():
         await keep()
-        export(database, manifest, tmp_path / "data")
+        export(database, manifest, tmp_path / "data", masks)
         return tmp_path / "data"
 
     return of
@@ -71,6 +74,8 @@ async def test_an_export_has_what_was_verified_and_holds_when_it_is_verified_aga
     assert (first["k"], second["k"]) == (0, 1)
     assert first["levels"] == [1.0] * 3 + [0.0] * 5
     assert first["completions"][-1] == "so <answer>no</answer>"
+    assert first["masks"] == [[[0, 3], [4, 9]], *[[]] * 7]
+    assert second["masks"] == [[]] * 8
     found = await verify(folder, load_manifest(str(folder / SWARM)), OpenScorer())
     assert (found.groups, found.holds) == (2, True)
 
@@ -86,6 +91,7 @@ async def test_the_data_set_library_reads_an_export(exported, tmp_path):
     loaded = datasets.load_dataset(str(await exported()), cache_dir=str(tmp_path / "cache"), split="train")
     assert loaded.num_rows == 2
     assert loaded[0]["levels"] == [1.0] * 3 + [0.0] * 5
+    assert loaded[0]["masks"][0] == [[0, 3], [4, 9]]
 
 
 @pytest.mark.parametrize(
@@ -105,6 +111,13 @@ async def test_the_data_set_library_reads_an_export(exported, tmp_path):
         ("body", b"\x00", "does not match the header"),
         ("envelope", b"\x00", "envelope"),
         ("envelope", None, "a column is empty"),
+        ("masks", [[]] * 7, "masks does not fit"),
+        ("masks", [None] * 8, "masks does not fit"),
+        ("masks", [[[None, 3]], *[[]] * 7], "masks does not fit"),
+        ("masks", [[[0, 3, 5]], *[[]] * 7], "masks does not fit"),
+        ("masks", [[[4, 9], [0, 3]], *[[]] * 7], "masks does not fit"),
+        ("masks", [[[-1, 3]], *[[]] * 7], "masks does not fit"),
+        ("masks", [[[0, 10_000]], *[[]] * 7], "masks does not fit"),
     ],
 )
 async def test_a_row_that_was_changed_does_not_hold(exported, manifest, column, value, reason):
@@ -161,14 +174,29 @@ async def test_the_oldest_groups_make_room_also_after_a_restart(keep, database, 
 
 def test_a_node_that_kept_nothing_says_how_to_keep_some(database, manifest, tmp_path):
     with pytest.raises(LocalError, match="--archive"):
-        export(database, manifest, tmp_path / "data")
+        export(database, manifest, tmp_path / "data", lambda _: [])
     assert not (tmp_path / "data").exists()
 
 
 async def test_a_folder_that_is_there_is_not_written_into(keep, database, manifest, tmp_path):
     await keep()
     with pytest.raises(LocalError, match="name one that is not there"):
-        export(database, manifest, tmp_path)
+        export(database, manifest, tmp_path, lambda _: [])
+
+
+def test_a_folder_that_is_no_export_is_not_uploaded(tmp_path, run_here):
+    status, said = run_here(main, "rollouts", "push", tmp_path, "somebody/rollouts")
+    assert (status, said.out) == (1, "")
+    assert "has no rollouts.parquet: give the folder of an export" in said.err
+
+
+async def test_the_command_line_uploads_a_data_set_or_says_in_one_line_why_not(exported, monkeypatch, run_here):
+    folder = await exported()
+    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", "http://127.0.0.1:9")
+    status, said = run_here(main, "rollouts", "push", folder, "somebody/rollouts")
+    assert (status, said.out) == (1, "")
+    assert "the hub at http://127.0.0.1:9 cannot be reached" in said.err
+    assert f"`hf upload somebody/rollouts {folder} --repo-type dataset` sends it later" in said.err.replace("\n", " ")
 
 
 async def test_the_command_line_exports_and_verifies_in_the_sandbox(author, manifest, rng, tmp_path, run_here):

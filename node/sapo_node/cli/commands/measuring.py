@@ -133,7 +133,7 @@ def _push(folder: Path, repository: str, step: int) -> str:
     # Imported here: it takes half a second, which an export to a folder alone does not need to wait.
     from sapo_node.learner.push import push  # noqa: PLC0415
 
-    return push(folder, repository, step=step)
+    return push(folder, repository, message=f"Round {step}, exported by sapo-node")
 
 
 def _table(result: HeldOut, prompts: int, step: int) -> Table:

@@ -1,4 +1,4 @@
-"""Rollouts of peers as a data set: `rollouts export`, `rollouts verify`."""
+"""Rollouts of peers as a data set: `rollouts export`, `rollouts verify`, `rollouts push`."""
 
 import json
 import sys
@@ -11,17 +11,18 @@ import trio
 from sapo_node.app.config import Config
 from sapo_node.cli.commands.options import as_json, configured, database_of
 from sapo_node.cli.terminal import say
+from sapo_node.observability.journal import Journal
 from sapo_node.rollouts.export import export as export_groups
-from sapo_node.rollouts.table import SWARM
+from sapo_node.rollouts.table import CARD, GROUPS, SWARM
 from sapo_node.rollouts.verify import Verification
 from sapo_node.rollouts.verify import verify as verify_groups
 from sapo_node.verification.sandbox import Sandbox
-from sapo_protocol import Manifest, load_manifest
+from sapo_protocol import LocalError, Manifest, load_manifest
 
 
 @click.group()
 def rollouts() -> None:
-    """Export verified rollouts of peers as a data set, and verify such a data set again.
+    """Export verified rollouts of peers as a data set, verify such a data set again, and upload it.
 
     A node keeps rollouts for this if it is started with --archive. Parquet needs the extra `data`.
 
@@ -29,6 +30,7 @@ def rollouts() -> None:
     sapo-node start --archive 1024
     sapo-node rollouts export my-rollouts
     sapo-node rollouts verify my-rollouts
+    sapo-node rollouts push my-rollouts somebody/my-rollouts          after `hf auth login`
     """  # noqa: D301 - click reads the backspace
 
 
@@ -43,7 +45,7 @@ def export(config: Config, *, folder: Path, json_output: bool) -> None:
     were written by peers, and nobody has read them.
     """
     with database_of(config) as database:
-        groups = export_groups(database, load_manifest(config.swarm), folder)
+        groups = export_groups(database, load_manifest(config.swarm), folder, Journal(database).masks)
     if json_output:
         click.echo(json.dumps({"groups": groups}))
     else:
@@ -69,6 +71,28 @@ def verify(folder: Path, *, swarm: str | None, json_output: bool) -> None:
         for reason, count in found.failures.most_common():
             say(f"  {count:,}: {reason}")
     sys.exit(0 if found.holds else 1)
+
+
+@rollouts.command()
+@click.argument("folder", type=click.Path(path_type=Path))
+@click.argument("repository", metavar="OWNER/NAME")
+@as_json
+def push(folder: Path, *, repository: str, json_output: bool) -> None:
+    """Upload the export in FOLDER to the hub, as the private data set OWNER/NAME.
+
+    The texts were written by unknown peers, and nobody has read them. The card says so. Think before you make the data
+    set public. This command needs the extra `train`.
+    """
+    if missing := [name for name in (GROUPS, SWARM, CARD) if not (folder / name).is_file()]:
+        raise LocalError(f"{folder} has no {missing[0]}: give the folder of an export")
+    # Imported here: it takes half a second, and needs a library that the other commands do not need.
+    from sapo_node.learner.push import push as upload  # noqa: PLC0415
+
+    address = upload(folder, repository, message="Exported by sapo-node", kind="dataset")
+    if json_output:
+        click.echo(json.dumps({"pushed": address}))
+    else:
+        say(f"uploaded to {address}, which only you can read until you make it public")
 
 
 async def _verify(folder: Path, manifest: Manifest) -> Verification:

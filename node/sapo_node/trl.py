@@ -1,0 +1,142 @@
+"""Makes TRL's GRPOTrainer a member of a swarm, through the feed of a node that runs beside it. Needs TRL.
+
+    settings = GRPOConfig(num_generations=8, generation_batch_size=(4 + 4) * 8, ...)   # (local + external) * G
+    train(MODEL, Feed("~/.local/state/sapo-node/.../feed.json"), settings)
+
+Each step trains on the local groups of a round and on verified groups of peers, with the advantages of the node. With
+positive-only, the node's default, the mask leaves out the incorrect completions of peers, and what the filters mask.
+TRL calls `rollout_func` experimental. This module was written for TRL 1.16; it overrides one private method of
+GRPOTrainer and calls another.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from datasets import Dataset
+from transformers import TrainerCallback
+from trl import GRPOConfig, GRPOTrainer
+
+from sapo_node.client import Feed, Row, StepBack, completions_of, mark, newest, prompt_ids, reports_of, rows_of
+from sapo_node.feed.messages import Completion, Prompts
+from sapo_node.learner.folder import POLICY_DIR
+from sapo_node.learner.tokenizer import load_tokenizer
+from sapo_protocol import LocalError
+
+
+class SwarmTrainer(GRPOTrainer):  # type: ignore[misc]  # TRL has no types
+    """GRPO with the advantages of the node instead of those that TRL computes of each group."""
+
+    def __init__(self, model: Any, feed: Feed, settings: GRPOConfig, **options: Any) -> None:
+        """`options` are those of GRPOTrainer. Raises LocalError for settings that no round of a node fits."""
+        _require_one_step(settings)
+        swarm = Swarm(feed)
+        groups = settings.generation_batch_size // settings.num_generations
+        options.setdefault("train_dataset", Dataset.from_list([{"prompt": ""}] * groups))  # the node has the prompts
+        options["callbacks"] = [swarm, *options.get("callbacks", ())]
+        super().__init__(model, _reward, settings, rollout_func=swarm.rollout, **options)
+        self.swarm = swarm
+
+    def sample(self, asked: Prompts) -> list[list[Completion]]:
+        """Sample G completions of each prompt, with the engine that TRL is set to."""
+        tokenizer = self.processing_class
+        ids = [prompt_ids(prompt, tokenizer) for prompt in asked.prompts for _ in range(asked.completions)]
+        return completions_of(asked, self._generate_single_turn(ids, None, {}, asked.completions)[0], tokenizer)
+
+    def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
+        output: dict[str, Any] = super()._generate_and_score_completions(inputs)
+        advantages = [each["advantage"] for each in inputs]
+        return output | {"advantages": torch.tensor(advantages, device=output["advantages"].device)}
+
+
+class Swarm(TrainerCallback):  # type: ignore[misc]  # nor has transformers
+    """Samples for the node's prompts, gives TRL the node's batches, and reports what each step did."""
+
+    def __init__(self, feed: Feed) -> None:
+        self.feed = feed
+        self.saved = 0
+        """The newest step whose weights are in a checkpoint."""
+
+    def rollout(self, prompts: Sequence[Any], trainer: SwarmTrainer) -> dict[str, Any]:
+        """Play the node's next round, and return its batch as TRL wants it: one place for each of `prompts`."""
+        tokenizer = trainer.processing_class
+        self.batch = self.feed.next_batch(trainer.sample)
+        self.rows = rows_of(
+            self.batch,
+            tokenizer,
+            max_tokens=trainer.max_completion_length,
+            logprobs=lambda prompt, ids: _logprobs(trainer.model, prompt, ids),
+        )
+        if len(self.rows) > len(prompts):
+            raise LocalError(
+                f"the node's batch has {len(self.rows)} completions, and TRL has {len(prompts)} places: "
+                "set generation_batch_size to (local + external) * num_generations"
+            )
+        end = tokenizer.eos_token_id
+        empty = Row("", "external", prompt=[end], completion=[end], mask=[0], advantage=0.0, reward=0.0)
+        places = self.rows + [empty] * (len(prompts) - len(self.rows))
+        return {
+            "prompt_ids": [row.prompt for row in places],
+            "completion_ids": [row.completion for row in places],
+            "logprobs": None,  # TRL then takes those of the step itself
+            "env_mask": [row.mask for row in places],
+            "advantage": [row.advantage for row in places],
+            "reward": [row.reward for row in places],
+            "source": [row.source for row in places],
+        }
+
+    def on_step_end(self, args: Any, state: Any, control: Any, optimizer: Any = None, **_: Any) -> None:  # noqa: ARG002
+        """Tell the node which tokens the step trained on."""
+        rate = optimizer.param_groups[0]["lr"]
+        self.feed.report(self.batch, reports_of(self.rows), saved=self.saved, learning_rate=rate)
+
+    def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ARG002 - transformers names them
+        """Write into TRL's new checkpoint which step of the node it is of."""
+        self.saved = self.batch.step
+        mark(Path(args.output_dir) / f"checkpoint-{state.global_step}", self.saved)
+
+
+def train(model: Any, feed: Feed, settings: GRPOConfig, **options: Any) -> Any:
+    """Train from the newest checkpoint in `output_dir`, and from an older one where the node takes steps back.
+
+    `model` is what GRPOTrainer takes, or `seed`: the model in the package. The tokenizer of a local folder is its
+    tokenizer.json unchanged, unless `options` name another `processing_class`.
+    """
+    model = str(POLICY_DIR) if model == "seed" else model
+    if isinstance(model, str) and (Path(model) / "tokenizer.json").is_file():
+        options.setdefault("processing_class", load_tokenizer(Path(model)))
+    last = None
+    while True:
+        trainer = SwarmTrainer(model, feed, settings, **options)
+        trainer.swarm.saved, checkpoint = newest(settings.output_dir, last)
+        feed.started(trainer.swarm.saved)
+        try:
+            return trainer.train(resume_from_checkpoint=checkpoint and str(checkpoint))
+        except StepBack as back:
+            last = back.step
+
+
+def _require_one_step(settings: GRPOConfig) -> None:
+    """Raises LocalError unless one process takes one step for each batch: the node counts steps."""
+    if settings.world_size > 1:
+        raise LocalError(f"{settings.world_size} processes: only one process may talk to the feed")
+    if settings.num_iterations != 1 or settings.steps_per_generation != settings.gradient_accumulation_steps:
+        raise LocalError(
+            "the node counts one step for each batch: leave num_iterations at 1, and let "
+            "per_device_train_batch_size * gradient_accumulation_steps be generation_batch_size"
+        )
+
+
+@torch.no_grad()
+def _logprobs(model: Any, prompt: list[int], ids: list[int]) -> list[float]:
+    logits = model(torch.tensor([prompt + ids], device=model.device)).logits[0]
+    found: list[float] = logits[len(prompt) - 1 : -1].float().log_softmax(-1)[range(len(ids)), ids].tolist()
+    return found
+
+
+def _reward(reward: list[float], source: list[str], log_metric: Any, **_: Any) -> list[float]:
+    """Return the node's rewards. Those of this policy alone are a metric of their own: they are its learning curve."""
+    local = [each for each, origin in zip(reward, source, strict=True) if origin == "local"]
+    log_metric("swarm/local_reward", sum(local) / len(local))
+    return reward
