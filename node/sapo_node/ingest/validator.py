@@ -90,6 +90,8 @@ class Ingest:
         self._strangers = LinkBudget(rate=defences.strangers_per_second, burst=defences.strangers_burst)
         """What each sender may bring of strangers."""
         self.accepted = 0
+        self.gossiped: Counter[int] = Counter()
+        """Of the accepted ones, those that gossip brought, by shard."""
         self.pulled = 0
         """Of the accepted ones, those that this node had asked for."""
         self.evidence = 0
@@ -208,6 +210,8 @@ class Ingest:
             self._pending_queue.put(replace(rollout, bodies=fresh), link=sender, tier=tier)
         self._message_store.put(rollout)
         self.accepted += 1
+        if shard is not None:
+            self.gossiped[shard] += 1
         # DUTY-11: else one envelope with 16 bodies would be forwarded 17 times, each time with a signature to verify.
         return Verdict.ACCEPT if shard is None or earlier is None or all(bodies) else Verdict.KEEP
 
