@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import io
+import random
 import sqlite3
 import tempfile
 from collections.abc import Iterator
@@ -15,12 +16,19 @@ from harness import MANIFEST, Source, small_pages
 from sapo_node.app.state import SCHEMA
 from sapo_node.cli.tables import render
 from sapo_node.cli.terminal import Terminal
+from sapo_node.ingest.pending import PendingQueue
 from sapo_node.observability import explain
 from sapo_node.observability.dashboard.facts import Facts
 from sapo_node.observability.history import History
 from sapo_node.observability.overview import Overview, overview
+from sapo_node.rollouts.archive import archived
+from sapo_node.sampling.buffer import Pool
 from sapo_node.storage.database import Database
+from sapo_node.training.batch_log import BatchLog
 from sapo_node.training.round import RoundReport
+from sapo_node.training.take_back import TakeBacks
+from sapo_node.trust.constants import Tier
+from sapo_node.trust.ledger import Ledger
 from sapo_protocol import LocalError
 from swarm_parts import TRAINING
 
@@ -31,10 +39,12 @@ REPORT = RoundReport(3, 5, 1, 1_800_000_000.0, True, 0.25, 2, 4, 1, 1, 0.75, {"g
 TABLES = (
     *("rounds", "curve", "exams", "counts", "session", "answers", "journal", "refusals", "health", "health_alarms"),
     *("taken_back", "trained", "batches", "ledger", "evidence", "published", "counters"),
+    *("pool", "archive", "decisions", "inbox", "counted", "offences"),
 )
 VALUES = (
     *("NULL", "-1", "9e999", "'{}'", "'[]'", "'{'", "'[[1,2]]'", "'\u202e'", "x'ff'", "CAST(x'ff' AS TEXT)"),
     *("9223372036854775807", "''", "'1'", "zeroblob(100)", """'{"step": {}}'""", "'%s'" % ("[" * 2_000)),
+    *("'healthy'", "'stranger'", "7"),
 )
 STATEMENTS = (
     "CREATE TRIGGER t AFTER INSERT ON counts BEGIN DELETE FROM counters; END",
@@ -99,8 +109,20 @@ def explained() -> None:
 
 
 def started() -> None:
+    """What a node reads at its start and in its rounds."""
     with closing(Database(FILE, SCHEMA)) as database:
         History(database).count({"accepted": 1})
+        History(database).points()
+        list(BatchLog(database).batches())
+        take_backs = TakeBacks(database)
+        for taken in take_backs.unfinished():
+            BatchLog(database).leave_out(take_backs.accused(taken), restored=0)
+        Pool(database).groups()
+        list(archived(database))
+        Ledger(database).at(1)
+        queue = PendingQueue(database, MANIFEST, rng=random.Random(0))
+        for tier in Tier:
+            queue.draw(tier)
 
 
 READERS = (restored, shown_by_status, shown_by_the_page, explained, started)

@@ -182,6 +182,13 @@ def test_everything_that_a_node_keeps_is_for_its_owner_alone(played, tmp_path):
     assert "--key and --swarm" in one_line_error(other)
 
 
+def test_others_can_write_nothing_that_a_command_makes_whatever_the_umask(tmp_path):
+    """Whoever can write the folder of a key can put another key in its place."""
+    key = tmp_path / "new" / "node.key"
+    assert sapo_node("keygen", "--key", key, umask=0).returncode == 0
+    assert [each for each in (key.parent, key) if stat.S_IMODE(each.stat().st_mode) & 0o022] == []
+
+
 def test_a_key_made_by_a_start_that_failed_shares_with_the_next(tmp_path):
     swarm, folder = write_swarm(tmp_path / "here.toml"), tmp_path / "a"
     (tmp_path / "model").mkdir()

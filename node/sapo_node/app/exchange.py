@@ -55,7 +55,7 @@ async def follow_shards(node: Node, network: Network) -> None:
     followed = node.subscriptions.shards
     while len(topics) > 1:
         now = node.swarm.clock.now()
-        shards = node.subscriptions.at(now, node.counters.epoch(now), node.ingest.accepted - node.ingest.pulled)
+        shards = node.subscriptions.at(now, node.counters.epoch(now), node.ingest.gossiped)
         if shards != followed:
             logger.info("subscribed to %d of %d shards: %s", len(shards), len(topics), sorted(shards))
             await network.follow([topics[shard] for shard in sorted(shards)])

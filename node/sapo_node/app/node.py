@@ -145,7 +145,8 @@ def build_node(
     ledger = _ledger(config, swarm, database, counters, defences)
     equivocation_handler = EquivocationHandler(ledger, defences=defences)
     pending_queue, pool = _waiting(ledger, swarm, database, defences)
-    message_store = _own_messages(counters, swarm.manifest)
+    with database.decoding():
+        message_store = _own_messages(counters, swarm.manifest)
     ingest = Ingest(
         swarm,
         database=database,

@@ -1,7 +1,11 @@
 """Entry points of the commands. If an optional dependency is missing, they print how to install it."""
 
+import os
+import stat
 import sys
 from importlib import import_module
+
+_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 def main() -> None:
@@ -10,7 +14,11 @@ def main() -> None:
 
 
 def run(commands: str, *, needs: str) -> None:
-    """Run the commands of the module `commands`. `needs` is the extra of this package that the module imports."""
+    """Run the commands of the module `commands`. `needs` is the extra of this package that the module imports.
+
+    Others can write nothing that a command makes, whatever the umask: keys, converted models, exports.
+    """
+    os.umask(os.umask(_OTHERS_WRITE) | _OTHERS_WRITE)
     try:
         import_module(commands).main()  # a command imports its own modules when it runs
     except ModuleNotFoundError as missing:

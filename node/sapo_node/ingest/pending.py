@@ -6,7 +6,9 @@ bodies of a rollout came in several messages, its link is the peer that brought 
 forwards bare envelopes faster than other peers forward whole messages would have their rollouts on its link.
 
 - All links that have ended are one. Else a peer that connects again and again under fresh keys would be as many links.
-- A full tier drops the oldest rollout of the issuer that holds most on the link that holds most.
+- A full tier drops the oldest rollout of the issuer that holds most on the link that holds most. What the peer of that
+  link signed is dropped last. Else many keys with one rollout each, forwarded by an honest neighbour, would push out
+  the second rollout of the neighbour. They still push out that of an honest peer farther away, if it came by that link.
 - A draw takes a link at random, then the issuer whose own link it is, or else an issuer at random. So a flood that an
   honest neighbour forwards does not take the turns of what the neighbour signs itself.
 - Of the issuer it takes the rollout that arrived last: what is trained on is what its policy does by now.
@@ -67,9 +69,12 @@ class _Counts:
             del self._names[self._most]
             self._most -= 1
 
-    def fullest(self, rng: random.Random) -> str:
-        """A name that holds most, at random among equals."""
-        return rng.choice(list(self._names[self._most]))
+    def fullest(self, rng: random.Random, *, last: str | None = None) -> str:
+        """A name that holds most, at random among equals. The name `last` only where there is no other."""
+        for held in range(self._most, 0, -1):
+            if names := [name for name in self._names.get(held, ()) if name != last]:
+                return rng.choice(names)
+        return last or ""
 
 
 class PendingQueue:
@@ -102,7 +107,7 @@ class PendingQueue:
             self._take("peer = ? ORDER BY rowid", peer)
         if self._links[tier].total >= self._defences.pending_rollouts:
             fullest = self._links[tier].fullest(self._rng)
-            issuer = self._issuers[tier, fullest].fullest(self._rng)
+            issuer = self._issuers[tier, fullest].fullest(self._rng, last=fullest)
             self._take("peer = ? AND link = ? AND tier = ? ORDER BY rowid", issuer, fullest, tier)
         message = encode_message(rollout.opened.envelope, bodies)
         self._database.execute(
@@ -163,7 +168,8 @@ class PendingQueue:
 
     def _open(self, message: bytes) -> Rollout:
         """Stored bytes go through the same validator as received ones, so a damaged row cannot become a rollout."""
-        return self._defences.open_message(message, self._manifest)
+        with self._database.decoding():
+            return self._defences.open_message(message, self._manifest)
 
     def _take(self, order: str, *values: Any) -> bytes | None:
         """Take out the first rollout in an order; its message."""

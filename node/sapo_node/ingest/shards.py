@@ -2,11 +2,17 @@
 
 Peer states are first-hand, and issuers change shards with every epoch. So a node that follows only some shards follows
 those on which most of its healthy peers publish. It meets these peers again, and all others that publish there.
+
+Keys cost nothing, so an attacker can have thousands publish on one shard. Therefore the node measures each shard apart.
+Within an epoch it drops the shards with the fewest healthy peers for the messages that they bring. In the next epoch
+the same keys publish on other shards: for it the node expects of each shard the mean of what those followed bring, in
+which no shard counts for more than twice the median.
 """
 
 import random
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Mapping
+from statistics import fmean, median
 
 from sapo_node.trust.ledger import Ledger
 from sapo_protocol import Manifest, public_key_of, shard_of
@@ -32,35 +38,55 @@ class ShardSubscriptions:
         self._rng = rng
         self._epoch: int | None = None
         self._since = 0.0
-        self._before = 0
+        self._before: Mapping[int, int] = {}
         self.shards = frozenset(range(manifest.shards))
 
-    def at(self, now: float, epoch: int, accepted: int) -> frozenset[int]:
+    def at(self, now: float, epoch: int, accepted: Mapping[int, int]) -> frozenset[int]:
         """The shards to follow now: more of them with a new epoch only, fewer at any time.
 
-        `now` in seconds, `epoch` the one that runs, `accepted` how many messages this node accepted from gossip since
-        it started.
+        `now` in seconds, `epoch` the one that runs, `accepted` how many messages of each shard this node accepted from
+        gossip since it started.
         """
-        count = self._bearable(now, accepted)
-        new = epoch != self._epoch
-        if new or count < len(self.shards):
+        measured = now - self._since >= MEASURED_SECONDS
+        rates = self._rates(now, accepted) if measured else {}
+        if epoch != self._epoch:
             self._epoch = epoch
-            self.shards = self._known_best(epoch, count, range(self._manifest.shards) if new else self.shards)
-            if now - self._since >= MEASURED_SECONDS:
-                self._since, self._before = now, accepted
+            self.shards = self._expected(rates)
+        elif sum(rates.values()) > MESSAGES_PER_SECOND:
+            self.shards = self._bearable(rates)
+        else:
+            return self.shards
+        if measured:
+            self._since, self._before = now, dict(accepted)
         return self.shards
 
-    def _bearable(self, now: float, accepted: int) -> int:
-        """How many shards like those that are followed bring what a node is willing to hear."""
+    def _rates(self, now: float, accepted: Mapping[int, int]) -> dict[int, float]:
+        """Messages a second that each followed shard brought since the last change."""
         seconds = now - self._since
-        if seconds < MEASURED_SECONDS:
-            return len(self.shards)
-        return affordable_shards((accepted - self._before) / seconds / len(self.shards), self._manifest.shards)
+        return {shard: (accepted.get(shard, 0) - self._before.get(shard, 0)) / seconds for shard in self.shards}
 
-    def _known_best(self, epoch: int, count: int, among: Collection[int]) -> frozenset[int]:
-        """So many of the shards, of which most healthy peers publish on them in an epoch."""
-        if count >= len(among):
-            return frozenset(among)
-        known = Counter(shard_of(self._manifest, public_key_of(peer), epoch) for peer in self._ledger.healthy())
-        drawn = self._rng.sample(sorted(among), len(among))
-        return frozenset(sorted(drawn, key=lambda shard: -known[shard])[:count])
+    def _expected(self, rates: Mapping[int, float]) -> frozenset[int]:
+        """For a new epoch: as many shards as are bearable, of which most healthy peers publish on them."""
+        every, count = self._manifest.shards, len(self.shards)
+        if rates:
+            most = 2 * median(rates.values())
+            count = affordable_shards(fmean(min(rate, most) for rate in rates.values()), every)
+        known = self._known()
+        return frozenset(sorted(self._drawn(range(every)), key=lambda shard: -known[shard])[:count])
+
+    def _bearable(self, rates: Mapping[int, float]) -> frozenset[int]:
+        """Those of the followed shards that are bearable together, with most healthy peers for what they bring."""
+        known = self._known()
+        order = sorted(self._drawn(rates), key=lambda shard: rates[shard] / (known[shard] + 1))
+        while len(order) > 1 and sum(rates[shard] for shard in order) > MESSAGES_PER_SECOND:
+            order.pop()
+        return frozenset(order)
+
+    def _known(self) -> Counter[int]:
+        """How many healthy peers publish on each shard in this epoch."""
+        epoch = self._epoch or 0
+        return Counter(shard_of(self._manifest, public_key_of(peer), epoch) for peer in self._ledger.healthy())
+
+    def _drawn(self, shards: Mapping[int, float] | range) -> list[int]:
+        """Shards in a random order, which decides among equals."""
+        return self._rng.sample(sorted(shards), len(shards))

@@ -90,6 +90,8 @@ class Ingest:
         self._strangers = LinkBudget(rate=defences.strangers_per_second, burst=defences.strangers_burst)
         """What each sender may bring of strangers."""
         self.accepted = 0
+        self.gossiped: Counter[int] = Counter()
+        """Of the accepted ones, those that gossip brought, by shard."""
         self.pulled = 0
         """Of the accepted ones, those that this node had asked for."""
         self.evidence = 0
@@ -198,7 +200,8 @@ class Ingest:
         # Step 14: local.
         tier = self._ledger.tier(peer_id(sealed.issuer))
         if tier is Tier.STRANGER:
-            self._require_place(header, sender, now, asked=shard is None)
+            own = peer_id(sealed.issuer) == sender
+            self._require_place(header, sender, now, free=own or shard is None)
         # Step 15.
         received = earlier or 0
         fresh = tuple(None if received >> k & 1 else body for k, body in enumerate(bodies))
@@ -207,6 +210,8 @@ class Ingest:
             self._pending_queue.put(replace(rollout, bodies=fresh), link=sender, tier=tier)
         self._message_store.put(rollout)
         self.accepted += 1
+        if shard is not None:
+            self.gossiped[shard] += 1
         # DUTY-11: else one envelope with 16 bodies would be forwarded 17 times, each time with a signature to verify.
         return Verdict.ACCEPT if shard is None or earlier is None or all(bodies) else Verdict.KEEP
 
@@ -241,18 +246,20 @@ class Ingest:
         if first is None or self._window.received(sealed.envelope_id) is not None:
             return
         if self._equivocation_handler.hears(sealed.issuer):
-            accepted = self._defences.parse_envelope(first, network_id=self._manifest.network_id)
+            with self._database.decoding():
+                accepted = self._defences.parse_envelope(first, network_id=self._manifest.network_id)
             self._ban(encode_evidence(accepted, sealed), publish=True)
         raise _Ignore(Ignored.EQUIVOCATION)
 
-    def _require_place(self, header: Header, sender: str, now: float, *, asked: bool) -> None:
+    def _require_place(self, header: Header, sender: str, now: float, *, free: bool) -> None:
         """The quotas of a stranger's rollout: the counters of its issuer, and the rate of the link that brings it.
 
-        A message that this node asked for is not charged to the link: what it asks for bounds what comes.
+        The link is not charged for what is `free`. That is what this node asked for: the requests bound it. It is also
+        what the peer of the link signed: its counters bound it, and a flood that it forwards must not refuse it.
         """
         if header.counter >= self._manifest.max_rounds * self._defences.untrusted_counters:
             raise _Ignore(Ignored.OVER_QUOTA)
-        if not asked and not self._strangers.take(sender, now):
+        if not free and not self._strangers.take(sender, now):
             raise _Ignore(Ignored.LINK_BUSY)
 
     def _accept_evidence(self, data: bytes, now: float) -> Verdict:

@@ -165,8 +165,11 @@ class History:
         if self._database.row("SELECT 1 FROM sqlite_master WHERE name = 'curve'"):
             rows = self._database.rows("SELECT * FROM curve ORDER BY first")
             if rows:
-                return [_stored_point(row) for row in rows]
-        return reduce(added, map(_point_of, self.rounds_after(0)), [])
+                with self._database.decoding():
+                    return [_stored_point(row) for row in rows]
+        rounds = self.rounds_after(0)
+        with self._database.decoding():
+            return reduce(added, map(_point_of, rounds), [])
 
     def points_between(self, first: int, last: int) -> list[Point]:
         """The part of the curve from one round to another, with a point for each round where MAX_POINTS suffice.

@@ -87,5 +87,6 @@ def archived(database: Database) -> Iterator[ArchivedGroup]:
         *(last, _READ_ROWS),
     ):
         for last, peer, epoch, counter, k, dataset, prompt, rewards, envelope, body in rows:  # noqa: B007 - see above
-            correct = tuple(map(bool, json.loads(rewards)))
+            with database.decoding():
+                correct = tuple(map(bool, json.loads(rewards)))
             yield ArchivedGroup(peer, epoch, counter, k, dataset, prompt, correct, envelope, body)

@@ -108,8 +108,11 @@ class Pool:
             "WHERE peer = ? AND epoch = ? AND counter = ? AND k = ?",
             *place,
         )
-        texts = tuple(Completion(text, _FINISHES[finish]) for text, finish in json.loads(completions))
-        return VerifiedGroup(*place, dataset, prompt, texts, tuple(json.loads(rewards)))
+        with self._database.decoding():
+            scored = zip(json.loads(completions), json.loads(rewards), strict=True)
+            pairs = [(Completion(text, _FINISHES[finish]), bool(reward)) for (text, finish), reward in scored]
+            texts, correct = zip(*pairs, strict=True)
+            return VerifiedGroup(*place, dataset, prompt, texts, correct)
 
     def _trim(self) -> None:
         """Drop what is beyond MAX_GROUPS."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from sapo_node.storage import clock_guard
 from sapo_node.storage.clock_guard import ClockGuard
-from sapo_node.storage.database import Database
+from sapo_node.storage.database import Database, StateError
 from sapo_node.storage.location import StateLocation
 from sapo_protocol import LocalError, Manifest, epoch_at, epoch_start
 
@@ -153,6 +153,8 @@ class Counters:
                 return None
             row = self._database.row("SELECT next FROM counters WHERE epoch = ?", epoch)
             counter: int = row[0] if row else 0
+            if counter < 0:
+                raise StateError(f"counter {counter} of epoch {epoch} is damaged; restore the state from a backup")
             if counter >= self._manifest.max_rounds:
                 return None
             self._guard.enter(epoch)

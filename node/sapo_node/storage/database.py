@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from sapo_node.storage.schema import MAX_DEFINITIONS, is_plain
-from sapo_protocol import LocalError
+from sapo_protocol import LocalError, RemoteError
 
 SCHEMA_VERSION = 2
 
@@ -22,6 +22,9 @@ _FAILURES = (sqlite3.Error, sqlite3.Warning, UnicodeDecodeError, OverflowError)
 """Errors of the sqlite3 module. It raises the last two if a damaged file holds text that is not UTF-8, or a huge
 number.
 """
+
+_MISREAD = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError, RemoteError)
+"""Errors of code that makes values of rows. RemoteError is that of a stored message that does not decode."""
 
 _MACHINE = frozenset(
     {
@@ -38,6 +41,15 @@ _MACHINE = frozenset(
 """Result codes for a problem of the machine: disk, memory, locks or permissions. Every other code means that the file
 is damaged.
 """
+
+
+_STORED = {
+    "INTEGER": "'integer'",
+    "REAL": "'real'",
+    "TEXT": "'text'",
+    "BLOB": "'blob'",
+}
+"""What `typeof` says of the values that a node stores in a column, by its type. SQLite stores any value anywhere."""
 
 
 class StateError(LocalError):
@@ -102,6 +114,7 @@ class Database:
             run(f"PRAGMA user_version = {SCHEMA_VERSION}")
         else:
             self._add_columns(schema)
+            self._require_types()
         for statements in schema:
             self._connection.executescript(statements)
 
@@ -121,10 +134,27 @@ class Database:
         with self._errors():
             if self._connection.execute("PRAGMA integrity_check(1)").fetchone() != ("ok",):
                 raise sqlite3.DatabaseError("integrity check failed")
-            for (table,) in self.rows("SELECT name FROM sqlite_master WHERE type = 'table'"):
-                quoted = '"' + table.replace('"', '""') + '"'
-                for _ in self._connection.execute(f"SELECT * FROM {quoted}"):  # noqa: S608 - a name of this database
+            self._require_types()
+            for table in self._tables():
+                for _ in self._connection.execute(f"SELECT * FROM {table}"):  # noqa: S608 - a name of this database
                     pass
+
+    def _require_types(self) -> None:
+        """Raise sqlite3.DatabaseError if a column holds a value of another type than its own."""
+        null = ", 'null'"
+        for table in self._tables():
+            columns = self.rows(f"PRAGMA table_info({table})")
+            wrong = [
+                f"typeof({_quoted(name)}) NOT IN ({_STORED[kind] if not_null or key else _STORED[kind] + null})"
+                for _, name, kind, not_null, _, key in columns
+                if kind in _STORED
+            ]
+            if wrong and self.row(f"SELECT 1 FROM {table} WHERE {' OR '.join(wrong)} LIMIT 1"):  # noqa: S608 - ours
+                raise sqlite3.DatabaseError(f"{table} holds a value of a wrong type")
+
+    def _tables(self) -> list[str]:
+        """The quoted names of all tables."""
+        return [_quoted(name) for (name,) in self.rows("SELECT name FROM sqlite_master WHERE type = 'table'")]
 
     @contextmanager
     def _errors(self, kinds: tuple[type[Exception], ...] = _FAILURES) -> Iterator[None]:
@@ -190,7 +220,7 @@ class Database:
     @contextmanager
     def decoding(self) -> Iterator[None]:
         """Within this context rows become values. Raises StateError if a row holds something else than it should."""
-        with self._errors((LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)):
+        with self._errors(_MISREAD):
             yield
 
     def documents(self, query: str, *values: Any) -> list[dict[str, Any]]:
@@ -207,6 +237,11 @@ class Database:
     def close(self) -> None:
         """Close the file."""
         self._connection.close()
+
+
+def _quoted(name: str) -> str:
+    """A name of this database, as SQL writes it."""
+    return '"' + name.replace('"', '""') + '"'
 
 
 def _require_file(path: Path, *, may_be_missing: bool) -> None:

@@ -186,12 +186,15 @@ class BatchLog:
             "SELECT coalesce(max(step), 0) FROM batches "
             "WHERE step <= (SELECT max(step) FROM trained) AND step NOT IN (SELECT step FROM counted)"
         )
-        for (counts,) in self._database.rows("SELECT peers FROM counted WHERE step > ?", restored):
-            for peer, (groups, tokens, *advantage) in json.loads(counts).items():  # 0.1 counted no advantage
+        for counts in self._database.documents("SELECT peers FROM counted WHERE step > ?", restored):
+            with self._database.decoding():
+                # 0.1 counted no advantage
+                trained = [(*(*each, 0.0)[:3], peer) for peer, each in counts.items()]
+            for each in trained:
                 self._database.execute(
                     "UPDATE trained SET groups = groups - ?, tokens = tokens - ?, advantage = max(0, advantage - ?) "
                     "WHERE peer = ?",
-                    *(groups, tokens, *(advantage or [0.0]), peer),
+                    *each,
                 )
         self._database.execute("DELETE FROM counted WHERE step > ?", restored)
         self._database.execute("UPDATE trained SET step = min(step, ?)", max(restored, old))
@@ -233,13 +236,19 @@ def stored_batch(database: Database, step: int) -> StoredBatch | None:
     row = database.row("SELECT request, peers, failures FROM batches WHERE step = ?", step)
     if row is None:
         return None
-    body, peers = json.loads(row[0]), json.loads(row[1])
+    with database.decoding():
+        return _batch(*row)
+
+
+def _batch(request_json: str, peers_json: str, failures: int) -> StoredBatch:
+    body, peers = json.loads(request_json), json.loads(peers_json)
     if "correction" in body:  # as version 0.1 stored the objective
         body["objective"] = "on-policy" if body.pop("correction") == "paper" else "positive-only"
     request = from_json(TrainRequest, body)
+    names = [group.id for group in request.groups]
     if isinstance(peers, list):  # as versions stored them whose groups had no ids
-        peers = dict(zip((group.id for group in request.groups), peers, strict=True))
-    return StoredBatch(request, peers, row[2])
+        peers = dict(zip(names, peers, strict=True))
+    return StoredBatch(request, {name: str(peers[name]) for name in names}, failures)
 
 
 def from_local(group: LocalGroup, name: str, examples: Examples = NO_EXAMPLES) -> TrainGroup:

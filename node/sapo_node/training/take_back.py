@@ -120,7 +120,8 @@ class TakeBacks:
     def accused(self, taken: TakenBack) -> Accused:
         """The accused groups; none once the stored batches no longer hold them."""
         [(accused,)] = self._database.rows("SELECT accused FROM taken_back WHERE number = ?", taken.number)
-        return frozenset((step, group) for step, group in json.loads(accused or "[]"))
+        with self._database.decoding():
+            return frozenset((int(step), str(group)) for step, group in json.loads(accused or "[]"))
 
     def restored(self, taken: TakenBack) -> None:
         """The learner stands at the restored step. Call this in the transaction that rewrites the batches."""

@@ -30,7 +30,7 @@ from sapo_node.groups.types import LocalGroup
 from sapo_node.processes.worker import WorkerFailed
 from sapo_node.sampling.buffer import Pool
 from sapo_node.sampling.sampler import WeightedGroup
-from sapo_node.storage.database import Database
+from sapo_node.storage.database import Database, StateError
 from sapo_node.training.batch_log import (
     LOCAL,
     BatchLog,
@@ -51,6 +51,8 @@ _ALL_REFUSED = GroupReport(refused=Refusal.KILLED_LEARNER)
 
 MAX_FAILURES = 10
 """A batch that ended the learner this often is given up, and so is a restore: neither may stop the node for ever."""
+MAX_MISSING = 1_000_000
+"""Steps without a stored batch that a start leaves empty. A step beyond them was not written by a node."""
 
 
 class Policy(Answerer, Protocol):
@@ -241,7 +243,10 @@ class Trainer:
     async def _replay(self) -> int:
         """Train the stored batches that the policy has not trained on; their number."""
         start, end = self._policy.step, self.stored_step
-        if (missing := end - start - self._log.stored_after(start)) > 0:
+        missing = end - start - self._log.stored_after(start)
+        if missing > MAX_MISSING:
+            raise StateError(f"the stored batch of step {end} is damaged; restore the state from a backup")
+        if missing > 0:
             logger.warning("%d of the steps after %d are gone; they are left empty", missing, start)
         if start < end:
             await self._catch_up(end)

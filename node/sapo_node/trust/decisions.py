@@ -116,7 +116,8 @@ def _rows(database: Database, condition: str = "", *values: str) -> list[Decisio
         rows = database.rows(f"SELECT peer, standing, source, since, why FROM decisions {condition}", *values)  # noqa: S608 - ours
     else:
         rows = database.rows(f"SELECT peer, standing, ?, 0.0, '' FROM named {condition}", CONFIG, *values)  # noqa: S608 - ours
-    return [Decision(peer, PeerState(state), *rest) for peer, state, *rest in rows]
+    with database.decoding():
+        return [Decision(peer, PeerState(state), *rest) for peer, state, *rest in rows]
 
 
 def _is_new(database: Database) -> bool:

@@ -50,7 +50,9 @@ class Ledger:
         self._decisions: dict[str, Decision] = {}
         self._version: int | None = None
         """SQLite's number for the changes that other connections have made to the database."""
-        self._accounts = {account.peer: account for account in map(account_from, database.rows("SELECT * FROM ledger"))}
+        with database.decoding():
+            accounts = map(account_from, database.rows("SELECT * FROM ledger"))
+            self._accounts = {account.peer: account for account in accounts}
         row = database.row("SELECT epoch FROM settled")
         heard = (max(account.earned_epoch, account.since) for account in self.accounts())
         self._settled: int = row[0] if row else max(heard, default=epoch)
