@@ -8,6 +8,7 @@ MODEL is a folder, a name on the hub, or `seed` for the model in the package.
 
 import sys
 
+import torch
 from trl import GRPOConfig
 
 from sapo_node.client import Feed
@@ -23,7 +24,10 @@ if __name__ == "__main__":
         gradient_accumulation_steps=LOCAL + EXTERNAL,
         max_completion_length=256,  # as --max-tokens of the node
         loss_type="dr_grpo",  # a constant denominator, so that groups of unlike lengths compare
+        max_steps=1_000,
         save_steps=10,
         save_total_limit=3,  # the node may ask for the last but one
+        use_cpu=not torch.accelerator.is_available(),
+        bf16=torch.cuda.is_available(),
     )
     train(sys.argv[1], Feed(sys.argv[2]), settings)

@@ -21,7 +21,7 @@ def printed():
     """(page, command line) of each, without what stands behind it for people."""
     for page in PAGES:
         for line in _COMMAND.findall(page.read_text()):
-            yield page.name, re.split(r"\s+#|\s{2,}(?=[a-z])| > | >> |\s*\\$", line)[0].strip()
+            yield page.name, re.split(r"\s+#|\s{2,}(?=[a-z])| > | >> |\s*[\\&]$", line)[0].strip()
 
 
 @pytest.mark.parametrize(("page", "line"), sorted(set(printed())))
