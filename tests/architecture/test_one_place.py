@@ -88,5 +88,5 @@ def test_commands_print_lines_through_the_terminal_and_only_json_past_it():
 
 def test_the_umask_is_set_in_one_module():
     assert [path for path, tree in MODULES if any(name == "umask" for _, name in calls(tree))] == [
-        "sapo_node/app/state.py"
+        "sapo_node/storage/umask.py"
     ]

@@ -16,6 +16,7 @@ from sapo_node.rollouts import archive
 from sapo_node.sampling import buffer, memory
 from sapo_node.storage import counters
 from sapo_node.storage.database import Database
+from sapo_node.storage.umask import OTHERS, for_owner_alone
 from sapo_node.training import batch_log
 from sapo_node.trust import accounts
 from sapo_protocol import LocalError, Manifest
@@ -34,9 +35,6 @@ SCHEMA = (
     trained_model.SCHEMA,
     journal.SCHEMA,
 )
-
-
-_OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,26 +64,13 @@ def state_folder(root: Path, manifest: Manifest, peer: str) -> StateFolder:
     return StateFolder(root / f"{manifest.name}-{manifest.network_id.hex()[:16]}" / peer)
 
 
-@contextmanager
-def for_owner_alone() -> Iterator[None]:
-    """Within this context, this process and its children make files that only their owner can read.
-
-    The umask belongs to the whole process. So use this only while the process writes no file that others may read.
-    """
-    before = os.umask(_OTHERS)
-    try:
-        yield
-    finally:
-        os.umask(before)
-
-
 def _close_to_others(path: Path) -> None:
     """Remove the permissions of group and others from a folder and everything in it."""
     for each in (path, *path.rglob("*")):
         with suppress(FileNotFoundError):  # SQLite removes its files when the last connection closes
             mode = each.lstat().st_mode
-            if mode & _OTHERS and not stat.S_ISLNK(mode):
-                each.chmod(stat.S_IMODE(mode) & ~_OTHERS)
+            if mode & OTHERS and not stat.S_ISLNK(mode):
+                each.chmod(stat.S_IMODE(mode) & ~OTHERS)
 
 
 @contextmanager

@@ -19,9 +19,10 @@ from contextlib import closing
 from pathlib import Path
 from typing import BinaryIO
 
-from sapo_node.app.state import StateFolder, for_owner_alone, read_database
+from sapo_node.app.state import StateFolder, read_database
 from sapo_node.observability.history import History
 from sapo_node.storage.database import Database, StateError
+from sapo_node.storage.umask import for_owner_alone
 from sapo_protocol import LocalError
 from sapo_protocol.files import open_regular
 

@@ -1,11 +1,9 @@
 """Entry points of the commands. If an optional dependency is missing, they print how to install it."""
 
-import os
-import stat
 import sys
 from importlib import import_module
 
-_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
+from sapo_node.storage.umask import deny_writing
 
 
 def main() -> None:
@@ -14,11 +12,8 @@ def main() -> None:
 
 
 def run(commands: str, *, needs: str) -> None:
-    """Run the commands of the module `commands`. `needs` is the extra of this package that the module imports.
-
-    Others can write nothing that a command makes, whatever the umask: keys, converted models, exports.
-    """
-    os.umask(os.umask(_OTHERS_WRITE) | _OTHERS_WRITE)
+    """Run the commands of the module `commands`. `needs` is the extra of this package that the module imports."""
+    deny_writing()
     try:
         import_module(commands).main()  # a command imports its own modules when it runs
     except ModuleNotFoundError as missing:

@@ -7,7 +7,8 @@
   node ignores that peer as a source for UNHEEDED_SECONDS. The pause ends, because honest peers name such peers too.
 - While too few connected peers follow the node's topics, it dials up to MOST connections.
 
-The address book holds at most BOOK peers.
+The address book holds at most BOOK peers. A full book drops a peer that the node never dialled with success before one
+that it did, and a bootstrap peer or an anchor never: a crowd of strangers that dial the node enters the book as well.
 """
 
 import random
@@ -56,6 +57,8 @@ class Wanted:
     """Whether it was reported as unreachable and not yet as reachable again."""
     ours: bool = False
     """Whether we dialled it when it last connected."""
+    proven: bool = False
+    """Whether we ever dialled it with success."""
     linked: bool = False
     """Whether it was connected when the loop last looked."""
     sought: bool = False
@@ -224,7 +227,7 @@ class Dialer:
                 except Exception as error:  # noqa: BLE001 - the library raises many errors; each is a failed dial
                     cause = _short(error)
                 else:
-                    entry.ours = True
+                    entry.ours = entry.proven = True
                     entry.due = trio.current_time() + self._delay(0)
                     self._reached(entry)
                     return
@@ -263,18 +266,21 @@ class Dialer:
         return longest * self._rng.uniform(0.5, 1.0)
 
     def _make_room(self) -> bool:
-        """If the book is full, drop the entry that failed most often. False if none can be dropped."""
+        """If the book is full, drop an entry that we never reached, or else the one that failed most often. False if
+        none can be dropped.
+        """
         if len(self._book) < BOOK:
             return True
         here = self._connected()
         rest = [
             entry
             for entry in self._book.values()
-            if not entry.bootstrap and not entry.dialling and entry.peer_id not in here
+            if not (entry.bootstrap or entry.anchor or entry.dialling) and entry.peer_id not in here
         ]
         if not rest:
             return False
-        del self._book[max(rest, key=lambda entry: entry.failures).peer_id]
+        dropped = max(rest, key=lambda entry: (not entry.proven, entry.failures, self._rng.random()))
+        del self._book[dropped.peer_id]
         return True
 
 

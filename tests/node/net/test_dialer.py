@@ -298,6 +298,27 @@ async def test_the_book_is_bounded_and_keeps_bootstrap_peers() -> None:
     assert "bootstrap" in book.wanted()
 
 
+async def test_a_crowd_that_dials_us_pushes_no_anchor_and_no_peer_that_we_reached_out_of_the_book(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    """An anchor is away, and so is a peer that we had dialled. A thousand strangers come and go meanwhile."""
+    world = World(answering={"home"})
+    book = world.dialer()
+    book.want("friend", ["home"])
+    nursery.start_soon(book.run)
+    await trio.sleep(0.1)
+    assert world.linked == {"friend"}
+    world.linked.clear()
+    world.answering.clear()
+    book.lost("friend")
+    book.want("anchor", ["away"], anchor=True)
+    await trio.sleep(2)
+    for number in range(1_000):
+        book.want(f"stranger {number}", [f"place {number}"])
+    assert {"friend", "anchor"} <= set(book.wanted())
+    assert len(book.wanted()) == dialer.BOOK
+
+
 async def test_the_book_and_its_peers_survive_a_restart_of_the_loop(autojump_clock: MockClock) -> None:
     world = World()
     book = world.dialer()

@@ -8,11 +8,12 @@ from contextlib import closing, contextmanager
 import click
 
 from sapo_node.app.config import Config
-from sapo_node.app.state import SCHEMA, for_owner_alone
+from sapo_node.app.state import SCHEMA
 from sapo_node.cli.commands.options import as_json, configured, folder_of
 from sapo_node.cli.terminal import say
 from sapo_node.observability import explain
 from sapo_node.storage.database import Database
+from sapo_node.storage.umask import for_owner_alone
 from sapo_node.trust.accounts import account_of, has_equivocated
 from sapo_node.trust.constants import PeerState
 from sapo_node.trust.decisions import COMMAND, CONFIG, Decision, decide, decision_of, pardon, take_back
