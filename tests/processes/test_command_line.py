@@ -30,6 +30,7 @@ COMMANDS = [
     "peers",
     "probe",
     "eval",
+    "alone",
     "config",
     "verify",
     "conformance",

@@ -26,6 +26,7 @@ _MODULES = {
     "doctor": "checking",
     "probe": "probing",
     "eval": "measuring",
+    "alone": "comparing",
     "export": "measuring",
     "chat": "chatting",
     "backup": "keeping",

@@ -7,6 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sapo_node.groups.curve import Curve
+from sapo_node.observability.overview import Overview
 from sapo_node.training.round import Phase
 
 _BLOCKS = " ▁▂▃▄▅▆▇█"
@@ -36,11 +37,13 @@ def _column(filled: float) -> str:
     return _BLOCKS[round(min(max(filled, 0.0), 1.0) * steps)]
 
 
-def evaluation_line(evaluations: Sequence[dict[str, Any]]) -> list[Text]:
-    """Return a line with the last and the first evaluation on held-out prompts; no line before the first one."""
-    if not evaluations:
+def evaluation_lines(view: Overview) -> list[Text]:
+    """Return a line with the last and the first evaluation on held-out prompts, and one with what the node would have
+    learnt alone. What has not been measured has no line.
+    """
+    if not view.evaluations:
         return []
-    first, last = evaluations[0], evaluations[-1]
+    first, last = view.evaluations[0], view.evaluations[-1]
     text = Text.assemble(
         ("held-out ", "bold"),
         (f"{last['pass_at_1']:.3f}", "bold"),
@@ -48,7 +51,15 @@ def evaluation_line(evaluations: Sequence[dict[str, Any]]) -> list[Text]:
     )
     if last is not first:
         text.append(f", {first['pass_at_1']:.3f} after round {first['step']}", "dim")
-    return [text]
+    return [text, *([alone_line(*view.beside)] if view.beside else [])]
+
+
+def alone_line(node: dict[str, Any], alone: dict[str, Any]) -> Text:
+    """Return a line that compares the evaluations of a node and of its rounds alone, after the same round."""
+    own, without = (f"{each['pass_at_1']:.3f} ({each['low']:.3f} to {each['high']:.3f})" for each in (node, alone))
+    return Text.assemble(
+        ("alone    ", "bold"), (without, "bold"), f" after round {node['step']}", (f", with peers {own}", "dim")
+    )
 
 
 def activity(phase: Phase | None, seconds: float) -> Text:

@@ -8,7 +8,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from sapo_node.cli.progress import chart, evaluation_line, round_table
+from sapo_node.cli.progress import chart, evaluation_lines, round_table
 from sapo_node.groups.types import TaskAnswers
 from sapo_node.observability.explain import moment
 from sapo_node.observability.history import ACCEPTED, EVIDENCE, TAKEN, VERIFIED
@@ -37,7 +37,7 @@ def render(view: Overview, *, doing: Text | None = None, height: int = _ROOMY) -
     if view.curve:
         parts += [
             chart(view.curve, rows=4 if is_roomy else 3),
-            *evaluation_line(view.evaluations),
+            *evaluation_lines(view),
             round_table(view.rounds[-rounds:]),
         ]
     if doing:

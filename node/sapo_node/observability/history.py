@@ -1,7 +1,7 @@
 """What a node did, for people who look at it from outside: its rounds, its counts, and the session that runs."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import astuple
 from functools import reduce
 from typing import Any
@@ -20,6 +20,7 @@ CREATE TABLE IF NOT EXISTS curve (
     seconds TEXT NOT NULL, low REAL, high REAL, filtered TEXT NOT NULL DEFAULT '{}'
 );
 CREATE TABLE IF NOT EXISTS exams (step INTEGER PRIMARY KEY, result TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS alone (step INTEGER PRIMARY KEY, result TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS counts (name TEXT PRIMARY KEY, count INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS answers (
     dataset TEXT PRIMARY KEY, groups INTEGER NOT NULL, informative INTEGER NOT NULL, completions INTEGER NOT NULL,
@@ -101,6 +102,19 @@ class History:
     def evaluations(self) -> list[dict[str, Any]]:
         """The stored evaluations on held-out prompts, oldest first."""
         return self._database.documents("SELECT result FROM exams ORDER BY step")
+
+    def keep_alone(self, evaluations: Iterable[Mapping[str, Any]]) -> None:
+        """Keep the evaluations of the rounds that the node played alone, in place of those that were kept before."""
+        with self._database.transaction():
+            self._database.execute("DELETE FROM alone")
+            for each in evaluations:
+                self._database.execute("INSERT INTO alone VALUES (?, ?)", each["step"], json.dumps(each))
+
+    def alone(self) -> list[dict[str, Any]]:
+        """The evaluations of the rounds that the node played alone, oldest first."""
+        if not self._database.row("SELECT 1 FROM sqlite_master WHERE name = 'alone'"):
+            return []  # an older version
+        return self._database.documents("SELECT result FROM alone ORDER BY step")
 
     def count(self, counts: Mapping[str, int]) -> None:
         """Add to the counts kept over restarts: accepted envelopes, refusals by reason."""

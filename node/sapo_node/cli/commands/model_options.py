@@ -5,7 +5,7 @@ With `auto` the model decides: `app/recipe` has the table.
 
 import click
 
-from sapo_node.cli.commands.numbers import WholeOrAuto
+from sapo_node.cli.commands.numbers import NumberOrAuto, WholeOrAuto
 from sapo_node.cli.commands.options import Command
 
 
@@ -52,6 +52,27 @@ def asked_model(command: Command) -> Command:
             type=WholeOrAuto(),
             metavar="N|auto",
             help="Worked examples that the model reads before each prompt.  [default: auto]",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def trained_how(command: Command) -> Command:
+    """Add --device, --gradient-checkpointing, --learning-rate and --decay-rounds: where and how the steps are taken."""
+    for option in (
+        click.option(
+            "--decay-rounds",
+            type=int,
+            metavar="N",
+            help="Rounds until the rate is half of that.  [default: 100; 0: never]",
+        ),
+        click.option(
+            "--learning-rate", type=NumberOrAuto(), metavar="RATE|auto", help="Adam's learning rate.  [default: auto]"
+        ),
+        click.option("--gradient-checkpointing", is_flag=True, default=None, help="Use less memory and more time."),
+        click.option(
+            "--device", type=click.Choice(["auto", "cpu", "cuda", "mps"]), help="Device to train on.  [default: auto]"
         ),
     ):
         command = option(command)

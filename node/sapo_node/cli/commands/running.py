@@ -9,8 +9,8 @@ import trio
 
 from sapo_node.app.config import Config
 from sapo_node.app.running_node import RunningNode
-from sapo_node.cli.commands.model_options import asked_model, trained_model
-from sapo_node.cli.commands.numbers import NumberOrAuto, WholeOrAuto
+from sapo_node.cli.commands.model_options import asked_model, trained_how, trained_model
+from sapo_node.cli.commands.numbers import WholeOrAuto
 from sapo_node.cli.commands.options import as_json, configured, fetch_model, networked, own_identity
 from sapo_node.cli.demo import Plan, run_demo
 from sapo_node.cli.live_view import LiveView, print_json_line
@@ -26,16 +26,7 @@ from sapo_node.observability.curves.request import LIBRARIES
 )
 @trained_model
 @asked_model
-@click.option(
-    "--device", type=click.Choice(["auto", "cpu", "cuda", "mps"]), help="Device to train on.  [default: auto]"
-)
-@click.option("--gradient-checkpointing", is_flag=True, default=None, help="Use less memory and more time.")
-@click.option(
-    "--learning-rate", type=NumberOrAuto(), metavar="RATE|auto", help="Adam's learning rate.  [default: auto]"
-)
-@click.option(
-    "--decay-rounds", type=int, metavar="N", help="Rounds until the rate is half of that.  [default: 100; 0: never]"
-)
+@trained_how
 @click.option("--no-train", "train", flag_value=False, type=bool, default=None, help="Only verify and relay.")
 @click.option(
     "--feed",

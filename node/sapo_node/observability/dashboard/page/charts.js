@@ -11,6 +11,11 @@ const SMOOTHED = 4; // points on either side that a point of the line is the mea
 const LANE = 26, LANES_MARGIN = 60;
 const ALARMS = { "steps taken back": () => facts.taken_back, "learning alarm": () => facts.health_alarms };
 
+const EVALUATIONS = {
+  "held-out pass@1 (95 % interval)": ["--warn", () => facts.evaluations],
+  "held-out pass@1 of rounds alone": ["--violet", () => facts.alone],
+};
+
 let range = null; // the rounds that are shown, or null for all
 let points = []; // of the range
 let facts = null; // the last facts of the node
@@ -48,7 +53,7 @@ function nearest(u, series, index) {
 
 function extent() {
   if (range) return range;
-  const ends = [...points.flatMap((each) => [each.first, each.last]), ...facts.evaluations.map((each) => each.step)];
+  const ends = [...points.flatMap((each) => [each.first, each.last]), ...facts.evaluations.concat(facts.alone).map((each) => each.step)];
   return [Math.min(...ends) - 0.5, Math.max(...ends) + 0.5];
 }
 
@@ -106,28 +111,30 @@ function showCurve() {
   if (!points.length && !facts.evaluations.length) return none("curve", "No round has been played yet.");
   const rewards = points.map((each) => each.reward);
   const smooth = rewards.map((_, at) => mean(rewards.slice(Math.max(0, at - SMOOTHED), at + SMOOTHED + 1)));
-  const shown = facts.evaluations;
+  const evaluated = Object.entries(EVALUATIONS).filter(([, [, shown]]) => shown().length);
   const data = uPlot.join([
     [points.map(middle), points.map((each) => each.high), points.map((each) => each.low), rewards, smooth],
-    [shown.map((each) => each.step), shown.map((each) => each.pass_at_1)],
+    ...evaluated.map(([, [, shown]]) => [shown().map((each) => each.step), shown().map((each) => each.pass_at_1)]),
   ]);
   const intervals = (u) => {
     u.ctx.save();
-    u.ctx.strokeStyle = colour("--warn");
     u.ctx.lineWidth = 1.5 * devicePixelRatio;
     u.ctx.globalAlpha = 0.6;
     const [from, to] = [u.scales.x.min, u.scales.x.max];
-    for (const each of facts.evaluations.filter((each) => each.step >= from && each.step <= to)) {
-      const x = u.valToPos(each.step, "x", true);
-      u.ctx.beginPath();
-      u.ctx.moveTo(x, u.valToPos(each.low, "y", true));
-      u.ctx.lineTo(x, u.valToPos(each.high, "y", true));
-      u.ctx.stroke();
+    for (const [name, shown] of Object.values(EVALUATIONS)) {
+      u.ctx.strokeStyle = colour(name);
+      for (const each of shown().filter((each) => each.step >= from && each.step <= to)) {
+        const x = u.valToPos(each.step, "x", true);
+        u.ctx.beginPath();
+        u.ctx.moveTo(x, u.valToPos(each.low, "y", true));
+        u.ctx.lineTo(x, u.valToPos(each.high, "y", true));
+        u.ctx.stroke();
+      }
     }
     u.ctx.restore();
   };
-  const heldOut = (value, u, series, at) => {
-    const { step, low, high } = facts.evaluations.find((each) => each.step === u.data[0][at]);
+  const heldOut = (shown) => (value, u, series, at) => {
+    const { step, low, high } = shown().find((each) => each.step === u.data[0][at]);
     return `${fixed(value)} (${fixed(low)} to ${fixed(high)}) after round ${step}`;
   };
   const bound = (label) => ({ label, stroke: () => colour("--band"), width: 0, points: { show: false }, spanGaps: true, value: told(fixed) });
@@ -140,7 +147,7 @@ function showCurve() {
       bound("lowest"),
       { label: "mean reward", ...dots("--faint", 3), value: told(fixed) },
       { label: "smoothed", stroke: () => colour("--one"), width: 2.5, spanGaps: true, points: { show: false }, value: told(fixed) },
-      { label: "held-out pass@1 (95 % interval)", ...dots("--warn", 8), value: told(heldOut) },
+      ...evaluated.map(([label, [name, shown]]) => ({ label, ...dots(name, 8), value: told(heldOut(shown)) })),
     ],
   }, data);
 }

@@ -52,11 +52,14 @@ function countdown(seconds) {
 const SOURCES = ["command", "config", "evidence"];
 const decidedBy = (each) => (SOURCES.includes(each.decided_by) ? each.decided_by : `list ${short(each.decided_by)}`);
 
+const heldOut = ({ pass_at_1: point, low, high }) => `${point.toFixed(3)} (${low.toFixed(3)} to ${high.toFixed(3)})`;
+
 // What the node gains from others and gives them, as far as it can know.
-function showExchange({ exchange: { from_others: share, teachers, fetchers, fetched } }) {
+function showExchange({ beside, exchange: { from_others: share, teachers, fetchers, fetched } }) {
   const named = teachers.map(([peer, part]) => `${short(peer)} ${percent(part)}`).join(", ");
-  const gained = share === null ? "" : `Of the positive advantage that the loss has counted, ${percent(share)} came from others${named ? `: ${named}` : ""}. This does not say what the node would have learnt alone. `;
-  $("exchange").textContent = `${gained}Rollouts of this node that peers fetched by request: ${number(fetched)}, by ${number(fetchers)} peers. Gossip does not tell who reads.`;
+  const gained = share === null ? "" : `Of the positive advantage that the loss has counted, ${percent(share)} came from others${named ? `: ${named}` : ""}. `;
+  const alone = beside ? `Held-out pass@1 after ${beside[0].step} rounds: ${heldOut(beside[0])} with peers, ${heldOut(beside[1])} in rounds that it played alone. ` : "To measure what this node would have learnt alone, run sapo-node alone. ";
+  $("exchange").textContent = `${gained}${alone}Rollouts of this node that peers fetched by request: ${number(fetched)}, by ${number(fetchers)} peers. Gossip does not tell who reads.`;
 }
 
 async function aboutPeer(peer) {
