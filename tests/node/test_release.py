@@ -17,7 +17,11 @@ ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 YAML = [*DEPLOY.rglob("*.y*ml"), *(ROOT / ".github").rglob("*.yml"), ROOT / "CITATION.cff"]
 ALERTS = [rule for group in yaml.safe_load((DEPLOY / "alerts.yml").read_text())["groups"] for rule in group["rules"]]
+ALERT_TESTS = ROOT / "tests/node/alerts.yml"
 SERVICES = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]
+needs_promtool = pytest.mark.skipif(
+    shutil.which("promtool") is None, reason="needs promtool, which comes with Prometheus"
+)
 
 
 def mounts(service):
@@ -77,7 +81,18 @@ def test_an_alert_asks_for_documented_metrics_and_says_what_to_do(rule):
         assert cli.get_command(click.Context(cli), command)
 
 
-@pytest.mark.skipif(shutil.which("promtool") is None, reason="needs promtool, which comes with Prometheus")
+def test_each_alert_is_tested_where_it_fires():
+    cases = [case for test in yaml.safe_load(ALERT_TESTS.read_text())["tests"] for case in test["alert_rule_test"]]
+    firing = {case["alertname"] for case in cases if "exp_alerts" in case}
+    assert firing == {rule["alert"] for rule in ALERTS}
+
+
+@needs_promtool
+def test_an_alert_fires_when_it_should_and_only_then():
+    subprocess.run(["promtool", "test", "rules", ALERT_TESTS], check=True)
+
+
+@needs_promtool
 def test_prometheus_takes_its_configuration_and_the_alerts():
     for check in (["check", "rules", DEPLOY / "alerts.yml"], ["check", "config", DEPLOY / "prometheus.yml"]):
         subprocess.run(["promtool", *check], check=True)
