@@ -38,6 +38,18 @@ def test_the_version_is_the_same_wherever_it_is_named():
     assert re.search(r"^## \[(.+)\]", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)[1] == version
 
 
+def test_every_licence_that_is_shipped_is_listed():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    shipped = [
+        file.relative_to(ROOT)
+        for package in ("protocol", "node", "adversary")
+        for file in (ROOT / package).rglob("LICENSE*")
+    ]
+    assert shipped
+    assert {"LICENSE", *map(str, shipped)} == set(project["license-files"])
+    assert project["license"] == "Apache-2.0 AND MIT"
+
+
 @pytest.mark.parametrize("file", YAML, ids=lambda file: file.name)
 def test_a_file_of_yaml_is_one(file):
     assert isinstance(yaml.safe_load(file.read_text()), dict)
