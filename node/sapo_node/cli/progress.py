@@ -58,7 +58,7 @@ def alone_line(node: dict[str, Any], alone: dict[str, Any]) -> Text:
     """Return a line that compares the evaluations of a node and of its rounds alone, after the same round."""
     own, without = (f"{each['pass_at_1']:.3f} ({each['low']:.3f} to {each['high']:.3f})" for each in (node, alone))
     return Text.assemble(
-        ("alone    ", "bold"), (without, "bold"), f" after round {node['step']}", (f", with peers {own}", "dim")
+        ("alone    ", "bold"), (without, "bold"), f" at round {node['step']}", (f", with peers {own}", "dim")
     )
 
 

@@ -166,7 +166,7 @@ def test_a_state_of_an_older_version_has_no_rounds_alone(database):
 def test_status_shows_both_after_the_same_round(database):
     view = evaluated(database, with_peers={0: 0.1, 50: 0.5}, alone={0: 0.1, 50: 0.3})
     assert [str(line) for line in evaluation_lines(view)][1:] == [
-        "alone    0.300 (0.200 to 0.400) after round 50, with peers 0.500 (0.400 to 0.600)"
+        "alone    0.300 (0.200 to 0.400) at round 50, with peers 0.500 (0.400 to 0.600)"
     ]
 
 
