@@ -288,7 +288,7 @@ def test_status_says_whether_the_node_runs(tmp_path):
         killed = sapo_node("status", *where).stdout
     assert "running since " in running
     assert address in running
-    assert "not running: it was killed, or its machine stopped" in killed
+    assert "not running: it was killed, its machine stopped, or it was restored from a backup" in killed
     assert address not in killed
 
 

@@ -64,8 +64,8 @@ def alone(config: Config, *, rounds: int | None, json_output: bool, **options: A
         Terminal().print(alone_line(*view.beside))
     else:
         stderr.print(
-            f"{total} rounds were played alone in {alone_folder(folder).path}; the comparison waits for an evaluation "
-            f"after the same round of both: play more of them, or let the node play on",
+            f"rounds played alone: {total}, in {alone_folder(folder).path}; there is nothing to compare until both "
+            f"were evaluated after the same round: play more rounds alone, or let the node play on",
             highlight=False,
             soft_wrap=True,
         )

@@ -65,7 +65,11 @@ def _life(view: Overview, *, runs: bool) -> Text:
         return Text(f"running since {explain.moment(started)}" if started else "running", "bold green")
     if not view.session:
         return Text("not started yet: `sapo-node start` begins here", "yellow")
-    end = f"stopped {explain.moment(stopped)}" if stopped else "not running: it was killed, or its machine stopped"
+    end = (
+        f"stopped {explain.moment(stopped)}"
+        if stopped
+        else "not running: it was killed, its machine stopped, or it was restored from a backup"
+    )
     return Text(f"{end}; `sapo-node start` continues from here", "yellow")
 
 
