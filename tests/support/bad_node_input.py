@@ -140,6 +140,8 @@ start --config configs/unknown.toml         | 1 | unknown key 'extrenal' & did y
 
 # The state, as every command reads it.
 status --state missing                      | 1 | {no-state} missing & sapo-node start
+alone --state missing                       | 1 | {no-state} missing & sapo-node start
+alone --rounds 0                            | 2 | --rounds & 0 is not in the range x>=1
 status --state node.key                     | 1 | node.key & {no-folder}|no state at
 status --key other.key                      | 1 | {no-state} & sapo-node start
 status --state states/damaged               | 1 | node.sqlite is damaged & restore it from a backup
