@@ -58,6 +58,8 @@ class Oracle:
     step: int = 0
     seconds: float = 0.0
     """How long it takes to answer, on trio's clock."""
+    training_seconds: tuple[float, float] = (0.0, 0.0)
+    """What its reports say that each local group took, and each external one."""
     requests: list[TrainRequest] = field(default_factory=list)
     """Every request to train, in order."""
     best: list[int] = field(default_factory=list)
@@ -83,7 +85,20 @@ class Oracle:
         self.requests.append(request)
         reports = {group.id: GroupReport(10 if any(group.advantages) else 0) for group in request.groups}
         tokens = sum(each.tokens for each in reports.values())
-        return TrainReport(self.step, reports, 1e-4, loss=0.1, entropy=1.0, local_tokens=tokens)
+        local, external = (
+            each * sum(group.source == source for group in request.groups)
+            for each, source in zip(self.training_seconds, ("local", "external"), strict=True)
+        )
+        return TrainReport(
+            self.step,
+            reports,
+            1e-4,
+            loss=0.1,
+            entropy=1.0,
+            local_tokens=tokens,
+            local_seconds=local,
+            external_seconds=external,
+        )
 
     async def checkpoint(self) -> int:
         return self.step

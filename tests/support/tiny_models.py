@@ -6,24 +6,46 @@ from pathlib import Path
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import (
+    BambaConfig,
+    BambaForCausalLM,
+    FalconH1Config,
+    FalconH1ForCausalLM,
     Gemma3ForCausalLM,
     Gemma3TextConfig,
     GPT2Config,
     GPT2LMHeadModel,
     GPTNeoXConfig,
     GPTNeoXForCausalLM,
+    GraniteMoeHybridConfig,
+    GraniteMoeHybridForCausalLM,
+    JambaConfig,
+    JambaForCausalLM,
+    Lfm2Config,
+    Lfm2ForCausalLM,
+    Lfm2MoeConfig,
+    Lfm2MoeForCausalLM,
     LlamaConfig,
     LlamaForCausalLM,
+    Mamba2Config,
+    Mamba2ForCausalLM,
     MistralConfig,
     MistralForCausalLM,
     MixtralConfig,
     MixtralForCausalLM,
+    OlmoHybridConfig,
+    OlmoHybridForCausalLM,
     PhiConfig,
     PhiForCausalLM,
     Qwen2Config,
     Qwen2ForCausalLM,
+    Qwen3_5ForCausalLM,
+    Qwen3_5TextConfig,
     Qwen3Config,
     Qwen3ForCausalLM,
+    Qwen3NextConfig,
+    Qwen3NextForCausalLM,
+    SmolLM3Config,
+    SmolLM3ForCausalLM,
 )
 
 SHAPE = {
@@ -47,25 +69,74 @@ GPT2_SHAPE = {
 }
 WINDOW = {"num_key_value_heads": 1, "sliding_window": 8}
 """Far shorter than a prompt: these models forget most of what they read."""
+SMOLLM3 = {**SHAPE, "num_key_value_heads": 1, "no_rope_layer_interval": 2, "pad_token_id": None}
+"""Its second layer has no positions."""
 FAMILIES = {
     "qwen2": lambda: Qwen2ForCausalLM(Qwen2Config(**SHAPE, num_key_value_heads=1, tie_word_embeddings=True)),
     "llama": lambda: LlamaForCausalLM(LlamaConfig(**SHAPE, num_key_value_heads=2)),
     "gpt_neox": lambda: GPTNeoXForCausalLM(GPTNeoXConfig(**SHAPE)),
     "gpt2": lambda: GPT2LMHeadModel(GPT2Config(**GPT2_SHAPE)),
     "qwen3": lambda: Qwen3ForCausalLM(Qwen3Config(**SHAPE, num_key_value_heads=1, head_dim=8)),
+    "smollm3": lambda: SmolLM3ForCausalLM(SmolLM3Config(**SMOLLM3)),
     "phi": lambda: PhiForCausalLM(PhiConfig(**SHAPE, num_key_value_heads=1)),
     "mistral": lambda: MistralForCausalLM(MistralConfig(**SHAPE, **WINDOW)),
     "gemma3": lambda: Gemma3ForCausalLM(Gemma3TextConfig(**SHAPE, **WINDOW, head_dim=8)),
 }
+DELTA_NET = {
+    **SHAPE,
+    "layer_types": ["linear_attention", "full_attention"],
+    "num_key_value_heads": 1,
+    "linear_num_key_heads": 2,
+    "linear_num_value_heads": 2,
+    "linear_key_head_dim": 8,
+    "linear_value_head_dim": 8,
+}
+MAMBA = {
+    **SHAPE,
+    "num_key_value_heads": 1,
+    "mamba_n_heads": 4,
+    "mamba_d_head": 8,
+    "mamba_d_state": 8,
+    "mamba_n_groups": 1,
+    "mamba_chunk_size": 8,
+}
+CONVOLUTION = {**SHAPE, "num_key_value_heads": 1, "layer_types": ["conv", "full_attention"]}
+EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 16}
+GRANITE = {"layer_types": ["mamba", "attention"], "num_local_experts": 0, "shared_intermediate_size": 32}
+RECURRENT_FAMILIES = {
+    "qwen3_5_text": lambda: Qwen3_5ForCausalLM(Qwen3_5TextConfig(**DELTA_NET, head_dim=8)),
+    "qwen3_next": lambda: Qwen3NextForCausalLM(
+        Qwen3NextConfig(**DELTA_NET, **EXPERTS, head_dim=8, shared_expert_intermediate_size=16)
+    ),
+    "olmo_hybrid": lambda: OlmoHybridForCausalLM(OlmoHybridConfig(**DELTA_NET, pad_token_id=None)),
+    "lfm2": lambda: Lfm2ForCausalLM(Lfm2Config(**CONVOLUTION, block_auto_adjust_ff_dim=False)),
+    "lfm2_moe": lambda: Lfm2MoeForCausalLM(Lfm2MoeConfig(**CONVOLUTION, **EXPERTS, num_dense_layers=1)),
+    "bamba": lambda: BambaForCausalLM(BambaConfig(**MAMBA, attn_layer_indices=[1])),
+    "falcon_h1": lambda: FalconH1ForCausalLM(FalconH1Config(**MAMBA, mamba_d_ssm=32, head_dim=8)),
+    "granitemoehybrid": lambda: GraniteMoeHybridForCausalLM(GraniteMoeHybridConfig(**MAMBA, **GRANITE)),
+}
+"""Of each type of model with recurrent layers that the node can train."""
+UNKNOWN_FAMILIES = {
+    "jamba": lambda: JambaForCausalLM(JambaConfig(**SHAPE, attn_layer_period=2, attn_layer_offset=1, num_experts=2)),
+    "mamba2": lambda: Mamba2ForCausalLM(
+        Mamba2Config(hidden_size=16, num_heads=4, head_dim=8, n_groups=1, num_hidden_layers=2, vocab_size=300)
+    ),
+}
+"""Recurrent models that it cannot train."""
 MIXTURE = "mixtral"
 """Whose experts are chosen by what it reads: it trains, but its memory cannot be estimated beforehand."""
 TEMPLATE = "{% for m in messages %}[{{ m['role'] }}] {{ m['content'] }}\n{% endfor %}[assistant] "
 
 
+def _mixture() -> MixtralForCausalLM:
+    return MixtralForCausalLM(MixtralConfig(**SHAPE, num_local_experts=2))
+
+
 def write_model(folder: Path, family: str) -> Path:
     """Weights and a byte-level tokenizer, the same each time."""
     torch.manual_seed(0)
-    made = MixtralForCausalLM(MixtralConfig(**SHAPE, num_local_experts=2)) if family == MIXTURE else FAMILIES[family]()
+    families = {**FAMILIES, **RECURRENT_FAMILIES, **UNKNOWN_FAMILIES, MIXTURE: _mixture}
+    made = families[family]()
     made.save_pretrained(folder)
     write_tokenizer(folder)
     return folder

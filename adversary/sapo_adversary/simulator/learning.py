@@ -9,6 +9,7 @@ import hashlib
 from collections import deque
 from collections.abc import Collection, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 import trio
@@ -91,7 +92,9 @@ class SimulatedLearner:
         """One update; its step is the one after the last."""
         await trio.sleep(self._pace * (1 - GENERATING))
         with Stopwatch(self.meter):
-            return self._trainer.train(request, None if request.restart is None else self._best[request.restart])
+            report = self._trainer.train(request, None if request.restart is None else self._best[request.restart])
+        # A simulation repeats exactly, so nothing in it may depend on how fast the machine is.
+        return replace(report, seconds=0.0, local_seconds=0.0, external_seconds=0.0)
 
     async def checkpoint(self) -> int:
         """Keep the weights in memory, beside those of the checkpoint before."""

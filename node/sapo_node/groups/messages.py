@@ -239,6 +239,10 @@ class TrainReport:
     skipped: str | None = None
     """Why no update was made, though the step counts."""
     seconds: float = 0.0
+    local_seconds: float = 0.0
+    """Of `seconds`, for the gradient of the local groups."""
+    external_seconds: float = 0.0
+    """The same for the external groups."""
 
     @property
     def external_share(self) -> float | None:

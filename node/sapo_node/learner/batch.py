@@ -15,6 +15,7 @@ from sapo_node.learner.device import micro_logits
 from sapo_node.learner.forward import Tokens, beginning_of, pad_right, read_prompts, run, stems_of
 from sapo_node.learner.lanes import Lanes, lane_mask, lane_size, packed
 from sapo_node.learner.model import Policy, Unreadable
+from sapo_node.learner.states import select
 
 MICRO_TOKENS = 4096
 """Tokens that the model reads for one micro-batch, at most: stems, prompts and padded completions."""
@@ -239,7 +240,7 @@ def completion_logits(policy: Policy, batch: MicroBatch) -> Tensor:
     length = lanes.ids.shape[1]
     if length == 0:
         return first
-    cache.batch_select_indices(lanes.prompt_of)
+    select(cache, lanes.prompt_of)
     prompts = prompts[lanes.prompt_of]
     mask = lane_mask(policy, prompts, lanes.owner, size=lanes.size, asked=length)
     positions = prompts.sum(1, keepdim=True) + lanes.steps

@@ -17,6 +17,7 @@ from transformers import DynamicCache
 from transformers.cache_utils import DynamicLayer
 
 from sapo_node.learner.model import Policy
+from sapo_node.learner.states import new_cache, select
 
 Tokens: TypeAlias = tuple[int, ...]
 
@@ -47,7 +48,7 @@ def read_prompts(
         [prompt[len(stem) :] for prompt, stem in zip(prompts, stem_of, strict=True)], policy.pad, policy.device
     )
     chosen = torch.tensor([places[stem] for stem in stem_of], device=policy.device)
-    cache.batch_select_indices(chosen)
+    select(cache, chosen)
     mask = torch.cat([mask[chosen], rest], dim=1)
     return run(policy, ids, mask, positions_of(mask)[:, -ids.shape[1] :], cache, keep=1)[:, -1], cache, mask
 
@@ -61,13 +62,13 @@ def beginning_of(prompt: Tokens, stems: Mapping[Tokens, int]) -> int:
 
 def _read(policy: Policy, rows: Sequence[Tokens]) -> tuple[Tensor, DynamicCache, Tensor]:
     """Return the logits after each row, (Q, V), the cache, and its mask, (Q, P). Reads rows of like length together."""
-    batches = [list(range(len(rows)))] if has_window(policy) else alike(rows)
+    batches = alike(rows) if attends_to_all(policy) else [list(range(len(rows)))]
     parts = [_read_padded(policy, [rows[place] for place in batch]) for batch in batches]
     if len(parts) == 1:
         return parts[0]
     longest = max(mask.shape[1] for _, _, mask in parts)
     back = torch.tensor([place for batch in batches for place in batch], device=policy.device).argsort()
-    cache = DynamicCache(config=policy.model.config)
+    cache = new_cache(policy.model.config)
     for number, layers in enumerate(zip(*(part.layers for _, part, _ in parts), strict=True)):
         keys, values = (
             torch.cat([_longer(states, longest, dim=2) for states in kind])
@@ -80,7 +81,7 @@ def _read(policy: Policy, rows: Sequence[Tokens]) -> tuple[Tensor, DynamicCache,
 
 def _read_padded(policy: Policy, rows: Sequence[Tokens]) -> tuple[Tensor, DynamicCache, Tensor]:
     ids, mask = pad_left(rows, policy.pad, policy.device)
-    cache = DynamicCache(config=policy.model.config)
+    cache = new_cache(policy.model.config)
     return run(policy, ids, mask, positions_of(mask), cache, keep=1)[:, -1], cache, mask
 
 
@@ -166,9 +167,10 @@ def stems_of(policy: Policy, prompts: Sequence[Tokens]) -> dict[Tokens, int]:
     """Return the number of tokens of the stem of each prompt that shares one.
 
     A stem has at least LEAST_STEM tokens, and at least half of each prompt that has it. A model with a window of
-    attention has no stems: padding after a stem would count as tokens in its window.
+    attention has no stems: padding after a stem would count as tokens in its window. Nor has one with recurrent layers:
+    padding after a stem would change their state.
     """
-    if has_window(policy):
+    if not attends_to_all(policy):
         return {}
     found: dict[Tokens, int] = {}
     cluster: list[Tokens] = []
@@ -185,11 +187,11 @@ def stems_of(policy: Policy, prompts: Sequence[Tokens]) -> dict[Tokens, int]:
     return found
 
 
-def has_window(policy: Policy) -> bool:
-    """Return whether some layer attends to the last tokens only."""
+def attends_to_all(policy: Policy) -> bool:
+    """Return whether each layer attends to all tokens before: none has a window, and none is recurrent."""
     config = policy.model.config.get_text_config()
     layers = getattr(config, "layer_types", None)
-    return set(layers) != {"full_attention"} if layers else getattr(config, "sliding_window", None) is not None
+    return set(layers) == {"full_attention"} if layers else getattr(config, "sliding_window", None) is None
 
 
 def _common(left: Tokens, right: Tokens) -> Tokens:
@@ -206,9 +208,11 @@ def pad_left(rows: Sequence[Sequence[int]], pad: int, device: torch.device) -> t
     return ids, mask
 
 
-def pad_right(rows: Sequence[Sequence[int]], pad: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Return ids and mask, both (rows, longest), padded on the right."""
-    longest = max(len(row) for row in rows)
+def pad_right(
+    rows: Sequence[Sequence[int]], pad: int, device: torch.device, *, least: int = 0
+) -> tuple[Tensor, Tensor]:
+    """Return ids and mask, both (rows, longest or `least`), padded on the right."""
+    longest = max(least, *(len(row) for row in rows))
     ids = torch.tensor([list(row) + [pad] * (longest - len(row)) for row in rows], device=device)
     mask = torch.tensor([[1] * len(row) + [0] * (longest - len(row)) for row in rows], device=device)
     return ids, mask

@@ -17,6 +17,7 @@ from sapo_node.learner.draft import Draft
 from sapo_node.learner.forward import Tokens, make_room, read_prompts, run, stems_of
 from sapo_node.learner.lanes import lane_mask, lane_size
 from sapo_node.learner.model import Policy
+from sapo_node.learner.states import select
 
 ROWS = 128
 """Completions in one batch, at most. It bounds memory."""
@@ -73,9 +74,10 @@ def _sample(
     logits, cache, mask = read_prompts(policy, prompts, stems_of(policy, prompts))
     most = min(lane_size(policy, prompts, request.max_tokens), request.completions)
     size = next(size for size in range(most, 0, -1) if request.completions % size == 0)
-    cache.batch_repeat_interleave(request.completions // size)
+    copied = torch.arange(len(prompts), device=policy.device).repeat_interleave(request.completions // size)
+    select(cache, copied)
     make_room(cache)
-    mask = mask.repeat_interleave(request.completions // size, dim=0)
+    mask = mask[copied]
     rows = [_Row(number=number % size) for number in range(len(prompts) * request.completions)]
     lanes = [rows[start : start + size] for start in range(0, len(rows), size)]
     owner = mask.new_zeros(len(lanes), 0)
@@ -89,7 +91,7 @@ def _sample(
         chosen = chosen.view(len(lanes), -1)
         if len(going) <= CROWD * len(lanes):
             kept = torch.tensor(going, device=policy.device)
-            cache.batch_select_indices(kept)
+            select(cache, kept)
             lanes, mask, owner, chosen = [lanes[place] for place in going], mask[kept], owner[kept], chosen[kept]
         slots = _unfinished_first(lanes)
         width = len(slots[0])

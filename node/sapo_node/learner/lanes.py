@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from sapo_node.learner.forward import Tokens, has_window, pad_right
+from sapo_node.learner.forward import Tokens, attends_to_all, pad_right
 from sapo_node.learner.model import Policy
 
 LEAST_PROMPT = 64
@@ -45,10 +45,10 @@ def lane_size(policy: Policy, prompts: Sequence[Tokens], longest: int) -> int:
 
     They have at most as many tokens as the longest prompt: a token computes the attention to its whole lane, and then
     masks the other completions. A model with a window of attention has one completion per lane, because the other
-    completions would fill its window.
+    completions would fill its window. So has one with recurrent layers, whose state has no mask.
     """
     prompt = max(map(len, prompts))
-    return 1 if has_window(policy) or prompt < LEAST_PROMPT else max(1, prompt // max(1, longest))
+    return 1 if not attends_to_all(policy) or prompt < LEAST_PROMPT else max(1, prompt // max(1, longest))
 
 
 def packed(policy: Policy, completions: Sequence[Tokens], prompt_of: Sequence[int], size: int) -> Lanes:
@@ -61,6 +61,9 @@ def packed(policy: Policy, completions: Sequence[Tokens], prompt_of: Sequence[in
             members.append(newest[prompt])
         newest[prompt].append(place)
     length = max(sum(len(completions[place]) - 1 for place in lane) for lane in members)
+    if length and not attends_to_all(policy):
+        # For a single token some recurrent layers have another kernel, which writes in place.
+        length = max(2, length)
     places = torch.zeros(len(completions), max(map(len, completions)) - 1, dtype=torch.long)
     for number, lane in enumerate(members):
         start = number * length
@@ -68,15 +71,15 @@ def packed(policy: Policy, completions: Sequence[Tokens], prompt_of: Sequence[in
             end = start + len(completions[place]) - 1
             places[place, : end - start] = torch.arange(start, end)
             start = end
-    ids, _ = pad_right([_joined(lane, completions) for lane in members], policy.pad, policy.device)
+    ids, _ = pad_right([_joined(lane, completions) for lane in members], policy.pad, policy.device, least=length)
     owner = [[number for number, place in enumerate(lane) for _ in completions[place][1:]] for lane in members]
     steps = [[step for place in lane for step in range(len(completions[place]) - 1)] for lane in members]
     return Lanes(
         size=max(map(len, members)),
         prompt_of=torch.tensor([prompt_of[lane[0]] for lane in members], device=policy.device),
         ids=ids,
-        owner=pad_right(owner, -1, policy.device)[0],
-        steps=pad_right(steps, 0, policy.device)[0],
+        owner=pad_right(owner, -1, policy.device, least=length)[0],
+        steps=pad_right(steps, 0, policy.device, least=length)[0],
         places=places.to(policy.device),
     )
 

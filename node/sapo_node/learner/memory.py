@@ -24,6 +24,7 @@ from sapo_node.learner.device import free_memory, pick_device
 from sapo_node.learner.forward import read_prompts, run
 from sapo_node.learner.generate import ROWS
 from sapo_node.learner.model import Policy, outline
+from sapo_node.learner.states import select
 from sapo_protocol.errors import LocalError
 
 PROMPT_TOKENS = 256
@@ -158,7 +159,7 @@ def _sampling(policy: Policy, options: LearnerOptions) -> int:
     peak = _Peak(policy.model)
     with peak:
         _, cache, mask = read_prompts(policy, read, {})
-        cache.batch_repeat_interleave(options.completions)
+        select(cache, torch.arange(prompts).repeat_interleave(options.completions))
         mask = torch.ones(prompts * options.completions, mask.shape[1] + 1, dtype=torch.long)
         new = torch.zeros_like(mask[:, :1])
         logits = run(policy, new, mask, new, cache, keep=1)[:, -1].float()

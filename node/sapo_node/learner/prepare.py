@@ -16,6 +16,7 @@ from transformers.pytorch_utils import Conv1D
 
 from sapo_node.groups.messages import LearnerOptions
 from sapo_node.learner.folder import ModelError
+from sapo_node.learner.states import RECURRENT, is_recurrent
 
 _NUMBER = re.compile(r"\.([0-9]+)\.")
 """The number of a layer in the name of a module, for example model.layers.12.mlp.up_proj."""
@@ -23,19 +24,24 @@ _NUMBER = re.compile(r"\.([0-9]+)\.")
 
 def prepared(model: Any, options: LearnerOptions) -> Any:
     """Return the model with adapters and gradient checkpointing, if the options ask for them. Raises ModelError."""
-    _require_attention(model)
+    _require_known_state(model)
     if options.gradient_checkpointing:
         _forget_activations(model)
     return _with_adapters(model, options) if options.lora else model
 
 
-def _require_attention(model: Any) -> None:
-    """Raises ModelError unless the model is a decoder whose only state is a cache of keys and values."""
-    # transformers has no public name for this property.
-    if getattr(model, "_is_stateful", False) or "logits_to_keep" not in signature(model.forward).parameters:
+def _require_known_state(model: Any) -> None:
+    """Raises ModelError unless the model is a decoder with attention in every layer, or one of RECURRENT."""
+    config = model.config.get_text_config()
+    # transformers has no public name for the property.
+    recurrent = getattr(model, "_is_stateful", False) or is_recurrent(config)
+    if "logits_to_keep" not in signature(model.forward).parameters or (
+        recurrent and config.model_type not in RECURRENT
+    ):
         raise ModelError(
-            f"{type(model).__name__} is not a decoder with attention alone: it keeps a recurrent state. Give a model "
-            "with attention in every layer, for example Qwen/Qwen2.5-0.5B-Instruct or any Llama or Qwen2 model"
+            f"{type(model).__name__} is a decoder that the node cannot train. Give a model with attention in every "
+            f"layer, for example Qwen/Qwen2.5-0.5B-Instruct, or one of these types with recurrent layers: "
+            f"{', '.join(sorted(RECURRENT))}"
         )
 
 
@@ -71,6 +77,8 @@ def _with_adapters(model: Any, options: LearnerOptions) -> Any:
         lora_alpha=2 * options.lora,
         lora_dropout=0.0,
         target_modules=_linear_in_top(model, options.lora_layers) if options.lora_layers else "all-linear",
+        # peft refuses a model of Falcon-H1 with adapters here, because of a kernel that would pass them over.
+        exclude_modules=r".*\.out_proj" if model.config.model_type == "falcon_h1" else None,
         task_type="CAUSAL_LM",
     )
     # The trainer holds what it updates in fp32, so the adapters compute in the format of the model.

@@ -70,6 +70,8 @@ class _Tally:
     entropy: float = 0.0
     local_tokens: int = 0
     external_tokens: int = 0
+    local_seconds: float = 0.0
+    external_seconds: float = 0.0
 
     def give_up(self) -> None:
         """No update was made of what was added up."""
@@ -135,6 +137,8 @@ class Trainer:
             external_tokens=tally.external_tokens,
             skipped=skipped,
             seconds=time.monotonic() - started,
+            local_seconds=tally.local_seconds,
+            external_seconds=tally.external_seconds,
         )
 
     @torch.no_grad()
@@ -195,6 +199,7 @@ class Trainer:
 
     def _backward(self, rows: Sequence[Row], objective: ExternalObjective, tally: _Tally) -> None:
         """Add every micro-batch's gradient; rows that do not count are never run."""
+        started = time.monotonic()
         for external in (False, True):
             counted = [
                 row
@@ -225,6 +230,9 @@ class Trainer:
                 loss = grpo.policy_loss(inputs, self._denominator)
                 loss.backward()  # type: ignore[no-untyped-call]
                 _count(tally, batch, weights, logits.detach(), loss.item())
+            if not external:
+                tally.local_seconds = time.monotonic() - started
+        tally.external_seconds = time.monotonic() - started - tally.local_seconds
 
     def _weights(self, batch: MicroBatch, logprobs: Tensor) -> Tensor:
         """Return the (B, T) token weights."""

@@ -21,7 +21,7 @@ from sapo_node.sampling.alarm import Alarm, RewardWatch
 from sapo_node.sampling.exposure import Exposure
 from sapo_node.sampling.filters import Filters
 from sapo_node.sampling.memory import Memory, Part
-from sapo_node.sampling.mix import Split, ratio_of
+from sapo_node.sampling.mix import UNKNOWN, Costs, Split, ratio_of
 from sapo_node.sampling.pass_rates import PassRates
 from sapo_node.sampling.sampler import NotDrawn, Sampler, WeightedGroup
 from sapo_node.sampling.weights import Selection
@@ -103,9 +103,9 @@ class ExternalSampler:
         reference = self._sampler.reference_set([each.group for each in offered])
         return Choice(drawn, stopped, draw.not_drawn, reference, len(offered))
 
-    def observe(self, local: Sequence[LocalGroup], choice: Choice) -> Alarm | None:
-        """Learn from a round. Returns the alarm that it raises, if it raises one."""
-        self._ratio.observe(local, choice.reference, supply=choice.supply)
+    def observe(self, local: Sequence[LocalGroup], choice: Choice, costs: Costs = UNKNOWN) -> Alarm | None:
+        """Learn from a round, and from what it took. Returns the alarm that it raises, if it raises one."""
+        self._ratio.observe(local, choice.reference, supply=choice.supply, costs=costs)
         harm = self._watch.observe(local)
         self._pass_rates.observe(local)
         self._filters.observe(local)

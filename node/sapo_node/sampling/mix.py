@@ -12,10 +12,12 @@ policy's own pass rate.
   proportion. J is never more than the swarm supplies.
 - A node that is nearly always correct takes hardly any external groups: LITTLE is the least worth of a local group in
   the comparison.
+- J falls in proportion where an external group takes more seconds than a local one: worth counts per second then. A
+  cheap external group does not raise J, because texts of others can do more harm than to take time.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from sapo_node.groups.codec import from_json, to_object
@@ -48,6 +50,21 @@ class Split:
     """J, at most."""
 
 
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """What one round took, in seconds. 0 where that was not measured."""
+
+    local: float = 0.0
+    """To generate, score and train the local groups."""
+    external: float = 0.0
+    """To train the external groups."""
+    groups: int = 0
+    """External groups that these seconds were for."""
+
+
+UNKNOWN = Costs()
+
+
 class LocalExternalRatio(Protocol):
     """Says how the next round is split, and hears how it went, before the node's measure of itself takes it in."""
 
@@ -60,9 +77,16 @@ class LocalExternalRatio(Protocol):
         """The split of the next round."""
         ...
 
-    def observe(self, local: Sequence[LocalGroup], reference: Sequence[VerifiedGroup], *, supply: int) -> None:
-        """Take in what a round generated, the external groups that say what one is worth, and how many groups there
-        were to draw from.
+    def observe(
+        self,
+        local: Sequence[LocalGroup],
+        reference: Sequence[VerifiedGroup],
+        *,
+        supply: int,
+        costs: Costs = UNKNOWN,
+    ) -> None:
+        """Take in what a round generated, the external groups that say what one is worth, how many groups there were
+        to draw from, and what the round took.
         """
         ...
 
@@ -91,7 +115,14 @@ class Fixed:
         """The split of every round."""
         return self._split
 
-    def observe(self, local: Sequence[LocalGroup], reference: Sequence[VerifiedGroup], *, supply: int) -> None:
+    def observe(
+        self,
+        local: Sequence[LocalGroup],
+        reference: Sequence[VerifiedGroup],
+        *,
+        supply: int,
+        costs: Costs = UNKNOWN,
+    ) -> None:
         """Nothing is learnt from a round."""
 
     def alarm(self) -> None:
@@ -112,6 +143,9 @@ class _State:
     supply: int
     external: int
     bound: float
+    local_seconds: RunningMean = field(default_factory=RunningMean)
+    """Per group; unknown in the state of an older version, as the next one."""
+    external_seconds: RunningMean = field(default_factory=RunningMean)
 
 
 class Auto:
@@ -128,6 +162,8 @@ class Auto:
         self._local = local
         self._pass_rates = pass_rates
         self._own, self._others = RunningMean(), RunningMean()
+        self._local_seconds, self._external_seconds = RunningMean(), RunningMean()
+        """Per group."""
         self._supply = 0
         """Groups that the last round had to draw from, at most MAX_EXTERNAL."""
         self._external = 0
@@ -137,13 +173,24 @@ class Auto:
         """The split of the next round."""
         return Split(self._local, self._external)
 
-    def observe(self, local: Sequence[LocalGroup], reference: Sequence[VerifiedGroup], *, supply: int) -> None:
+    def observe(
+        self,
+        local: Sequence[LocalGroup],
+        reference: Sequence[VerifiedGroup],
+        *,
+        supply: int,
+        costs: Costs = UNKNOWN,
+    ) -> None:
         """Take in a round, and find the next J. J never follows from how many groups were drawn: a bound that keeps the
         draw small would then lower J, and J the bound.
         """
         self._own.add(self._worth(local), len(local))
         if reference:
             self._others.add(self._worth(reference), len(reference))
+        if costs.local:
+            self._local_seconds.add(costs.local, len(local))
+        if costs.external:
+            self._external_seconds.add(costs.external, costs.groups)
         self._supply = min(supply, MAX_EXTERNAL)
         self._bound = min(MAX_EXTERNAL, self._bound + RECOVERY)
         target = self._target()
@@ -157,13 +204,15 @@ class Auto:
 
     def state_dict(self) -> dict[str, Any]:
         """The means, J and its bound."""
-        return to_object(_State(self._own, self._others, self._supply, self._external, self._bound))
+        seconds = self._local_seconds, self._external_seconds
+        return to_object(_State(self._own, self._others, self._supply, self._external, self._bound, *seconds))
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """As in `LocalExternalRatio`."""
         known = from_json(_State, state)
         self._own, self._others, self._supply = known.own, known.others, known.supply
         self._external, self._bound = known.external, known.bound
+        self._local_seconds, self._external_seconds = known.local_seconds, known.external_seconds
 
     def _worth(self, groups: Sequence[LocalGroup] | Sequence[VerifiedGroup]) -> float:
         """Only correct completions count: the loss does not count external completions with negative advantage."""
@@ -172,8 +221,14 @@ class Auto:
 
     def _target(self) -> float:
         own, others = (mean.value or 0.0 for mean in (self._own, self._others))
-        wanted = MAX_EXTERNAL * min(1.0, others / max(own, LITTLE))
+        wanted = MAX_EXTERNAL * min(1.0, others / max(own, LITTLE)) * self._thrift()
         return min(wanted, self._bound, self._supply)
+
+    def _thrift(self) -> float:
+        """Return the seconds of a local group as part of those of an external one, at most 1."""
+        local, external = self._local_seconds.value, self._external_seconds.value
+        # The least part lets a node that would take all go on with one: what is not trained is not measured again.
+        return min(1.0, max(1 / MAX_EXTERNAL, local / external)) if local and external else 1.0
 
 
 def ratio_of(local: int, external: int | Literal["auto"], pass_rates: PassRates) -> LocalExternalRatio:

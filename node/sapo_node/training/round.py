@@ -15,6 +15,7 @@ from sapo_node.groups.types import LocalGroup, VerifiedGroup
 from sapo_node.sampling.alarm import Alarm
 from sapo_node.sampling.buffer import Pool
 from sapo_node.sampling.external import ExternalSampler
+from sapo_node.sampling.mix import Costs
 from sapo_node.sampling.sampler import NotDrawn, WeightedGroup
 from sapo_node.storage.counters import Slot
 from sapo_node.training.batch_log import external_id, local_id
@@ -177,7 +178,8 @@ class Rounds:
             self._pool.remove(group for group, _ in choice.stopped)
         with watch.phase("train"):
             training = await self._trainer.train(local, choice.drawn)
-        alarm = self._external.observe(local, choice)
+        seconds = watch.seconds["generate"] + training.local_seconds
+        alarm = self._external.observe(local, choice, Costs(seconds, training.external_seconds, len(choice.drawn)))
         self._external.save(training.step)
         trained = [TrainedGroup(weighted, training.groups[external_id(weighted.group)]) for weighted in choice.drawn]
         reports = {k: training.groups[local_id(k)] for k in range(len(local))}

@@ -237,6 +237,19 @@ async def test_a_node_that_starts_again_goes_on_with_what_its_filters_and_its_ra
     assert weights[1] == pytest.approx(FORGETTING * weights[0] + 4)
 
 
+async def test_the_ratio_learns_what_a_group_of_each_kind_takes(fast, autojump_clock):
+    hub = MemoryHub()
+    peers = [Peer(number, fast, hub, external="auto", filters=()) for number in range(1, 4)]
+    for peer in peers:
+        peer.policy.training_seconds = (50.0, 150.0)
+    await play(peers, 10)
+    ratio = dict(peers[0].database.rows("SELECT part, state FROM sampling_state"))["ratio"]
+    local, external = (json.loads(ratio)[f"{kind}_seconds"] for kind in ("local", "external"))
+    # The local groups were generated as well, in real seconds.
+    assert 50 <= local["total"] / local["weight"] < 60
+    assert external["total"] / external["weight"] == pytest.approx(150)
+
+
 async def test_no_group_is_trained_on_twice(fast, autojump_clock):
     hub = MemoryHub(quality=LinkQuality(loss=0.1))
     peers = [Peer(number, fast, hub, filters=()) for number in range(1, 4)]

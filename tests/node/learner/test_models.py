@@ -5,7 +5,6 @@ import shutil
 
 import pytest
 import torch
-from transformers import Qwen3_5ForCausalLM, Qwen3_5TextConfig
 
 from sapo_node.groups.advantage import advantages
 from sapo_node.groups.messages import GenerateRequest, LearnerOptions, TrainGroup, TrainRequest
@@ -134,17 +133,6 @@ def test_adapters_compute_in_the_format_of_the_model_and_are_trained_in_float32(
 def test_adapters_of_some_layers_are_those_next_to_the_output(folders):
     policy = load(options(folders["llama"], lora=2, lora_layers=1))
     assert {name.split(".layers.")[1][0] for name, _ in policy.trainable()} == {"1"}
-
-
-def test_a_model_with_a_recurrent_state_is_refused_in_one_line(folders, tmp_path):
-    heads = {f"linear_{part}": 2 for part in ("num_key_heads", "num_value_heads")}
-    width = {f"linear_{part}": 8 for part in ("key_head_dim", "value_head_dim")}
-    shape = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
-    config = Qwen3_5TextConfig(**shape, **heads, **width, vocab_size=300, num_key_value_heads=1, head_dim=8)
-    Qwen3_5ForCausalLM(config).save_pretrained(tmp_path)
-    write_tokenizer(tmp_path)
-    with pytest.raises(ModelError, match=r"keeps a recurrent state\..* for example Qwen/Qwen2"):
-        load(options(tmp_path))
 
 
 def test_a_tokenizer_with_merges_gives_back_the_text_it_was_given(folders, tmp_path):

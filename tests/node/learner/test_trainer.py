@@ -234,6 +234,14 @@ def test_the_report_says_how_much_came_from_others(trainer):
     assert report.external_share == 8 / (8 + report.local_tokens)
 
 
+def test_the_report_says_how_long_each_kind_of_group_took(trainer):
+    alone = trainer.train(TrainRequest(1, (local(trainer),)))
+    both = trainer.train(TrainRequest(2, (local(trainer), external("aaaa", "bbbb", rewards=(1, 0)))))
+    assert 0 < alone.local_seconds <= alone.seconds
+    assert alone.external_seconds < alone.local_seconds
+    assert 0 < both.external_seconds <= both.seconds - both.local_seconds
+
+
 def test_what_an_empty_step_has_no_figure_for_is_none(trainer):
     report = trainer.train(TrainRequest(1, ()))
     figures = (report.truncated, report.zero_advantage, report.external_weight, report.external_share, report.entropy)

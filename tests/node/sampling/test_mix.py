@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from sapo_node.app.config import Config, load_config
 from sapo_node.groups.advantage import advantages
 from sapo_node.groups.types import LocalGroup, VerifiedGroup
-from sapo_node.sampling.mix import MAX_EXTERNAL, STEP, Auto, Fixed, Split, ratio_of
+from sapo_node.sampling.mix import MAX_EXTERNAL, STEP, UNKNOWN, Auto, Costs, Fixed, Split, ratio_of
 from sapo_node.sampling.pass_rates import PassRates
 from sapo_protocol import Completion, Finish, LocalError
 
@@ -33,12 +33,14 @@ class Swarm:
         self.ratio = Auto(LOCAL, self.pass_rates)
         self.taken = []
 
-    def play(self, rounds, *, right, theirs, offered=2 * MAX_EXTERNAL):
+    def play(self, rounds, *, right, theirs, offered=2 * MAX_EXTERNAL, own_seconds=0.0, seconds=0.0):
+        """Each own group takes `own_seconds`, and each external one `seconds`."""
         for _ in range(rounds):
             split = self.ratio.split()
             self.taken.append(split.external)
             local = [own(right)] * split.local
-            self.ratio.observe(local, [others(theirs)] * offered, supply=offered)
+            costs = Costs(own_seconds * split.local, seconds * split.external, split.external)
+            self.ratio.observe(local, [others(theirs)] * offered, supply=offered, costs=costs)
             self.pass_rates.observe(local)
         return self.ratio.split().external
 
@@ -97,6 +99,47 @@ def test_an_alarm_halves_what_is_taken_and_it_grows_back():
     assert swarm.ratio.split().external == before / 2
     assert swarm.play(3, right=3, theirs=3) <= before / 2 + 2
     assert swarm.play(30, right=3, theirs=3) >= before - STEP
+
+
+def test_external_groups_that_become_three_times_dearer_than_own_ones_are_taken_less():
+    swarm = Swarm()
+    assert swarm.play(30, right=4, theirs=4, own_seconds=1.0, seconds=1.0) == MAX_EXTERNAL
+    after = swarm.play(60, right=4, theirs=4, own_seconds=1.0, seconds=3.0)
+    assert abs(after - MAX_EXTERNAL / 3) < STEP
+
+
+def test_external_groups_that_become_cheap_again_are_taken_again():
+    swarm = Swarm()
+    swarm.play(60, right=4, theirs=4, own_seconds=1.0, seconds=1000.0)
+    assert swarm.taken[-1] == 1
+    assert swarm.play(200, right=4, theirs=4, own_seconds=1.0, seconds=0.5) == MAX_EXTERNAL
+
+
+def test_cheap_external_groups_are_taken_by_what_they_are_worth():
+    dear, cheap = (Swarm().play(30, right=6, theirs=2, own_seconds=own, seconds=1.0) for own in (1.0, 10.0))
+    assert dear == cheap
+
+
+def test_what_was_not_measured_changes_nothing():
+    known, unknown = (Swarm().play(30, right=6, theirs=2, own_seconds=5.0, seconds=each) for each in (1.0, 0.0))
+    assert known == unknown
+
+
+def test_the_costs_are_known_after_a_restart():
+    swarm, again = Swarm(), Swarm()
+    swarm.play(60, right=4, theirs=4, own_seconds=1.0, seconds=3.0)
+    again.ratio.load_state_dict(swarm.ratio.state_dict())
+    again.ratio.observe([own(4)] * LOCAL, [others(4)], supply=2 * MAX_EXTERNAL, costs=UNKNOWN)
+    assert again.ratio.split() == swarm.ratio.split()
+
+
+def test_the_state_of_a_version_without_costs_is_read():
+    swarm = Swarm()
+    swarm.play(30, right=4, theirs=4)
+    state = {key: value for key, value in swarm.ratio.state_dict().items() if "seconds" not in key}
+    again = Swarm()
+    again.ratio.load_state_dict(state)
+    assert again.ratio.split() == swarm.ratio.split()
 
 
 @given(st.lists(st.tuples(st.integers(0, 8), st.integers(0, 8), st.integers(0, 20)), max_size=40))
