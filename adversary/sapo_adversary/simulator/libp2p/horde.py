@@ -19,7 +19,7 @@ from sapo_node.storage.keys import Identity
 from sapo_protocol import LocalError
 
 _START_SECONDS = 60.0
-_END_SECONDS = 5.0
+_END_SECONDS = 20.0
 _NETWORKS = 4
 """Networks (/16) among which their addresses are spread, each in an address block (/24) of its own."""
 
@@ -33,7 +33,9 @@ class Horde:
         self._loopback = loopback
         seeds = [_seed(simulation, number, place) for place in range(self.spec.count)]
         self.peers = [Identity(Ed25519PrivateKey.from_private_bytes(seed)).peer_id for seed in seeds]
-        places = [free_place(ATTACKERS_FROM + place % _NETWORKS, block=place) for place in range(self.spec.count)]
+        places = [
+            free_place(ATTACKERS_FROM + place % _NETWORKS, block=place // _NETWORKS) for place in range(self.spec.count)
+        ]
         self.addresses = [address(place, peer) for place, peer in zip(places, self.peers, strict=True)]
         self._told = {
             "attack": self.spec.attack,
