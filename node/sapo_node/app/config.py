@@ -13,7 +13,8 @@ from typing import Any, get_args
 import platformdirs
 
 from sapo_node.app.environment import FILE_VARIABLE, settings_of
-from sapo_node.groups.messages import FILTERS, Auto, Dtype, ExternalObjective, is_hub_name
+from sapo_node.groups.messages import FILTERS, Auto, Dtype, ExternalObjective
+from sapo_node.groups.model_name import is_hub_name
 from sapo_node.groups.prompt import MAX_EXAMPLES
 from sapo_node.observability.curves.request import LIBRARIES
 from sapo_node.sampling.mix import AUTO, MAX_EXTERNAL

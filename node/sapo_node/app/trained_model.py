@@ -11,7 +11,7 @@ from typing import Any
 
 from sapo_node.app.config import Config, checked
 from sapo_node.app.recipe import recipe_of
-from sapo_node.groups.messages import is_hub_name
+from sapo_node.groups.model_name import is_hub_name
 from sapo_node.learner.catalogue import CATALOGUE
 from sapo_node.storage.database import Database
 

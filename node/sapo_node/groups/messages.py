@@ -1,10 +1,8 @@
 """What the main process and the learner say to each other; `codec` makes JSON of it. Neither torch nor trio here."""
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from pathlib import Path
 from typing import Literal, get_args
 
 from sapo_node.groups.prompt import Example, Prompt
@@ -28,19 +26,6 @@ FOLLOWS = 0.05
 def reason_of(name: str) -> str:
     """The reason of what a filter rejected, as the journal shows it and as ablations name the filter."""
     return f"{name} filter"
-
-
-_HUB_NAME = re.compile(r"\w[\w.-]*/\w[\w.-]*", re.ASCII)
-
-
-def is_hub_name(model: str) -> bool:
-    """Whether this names a model of the Hugging Face hub; a folder that exists is a folder."""
-    return _HUB_NAME.fullmatch(model) is not None and not is_gguf(model) and not Path(model).is_dir()
-
-
-def is_gguf(model: str) -> bool:
-    """Whether this names a GGUF file; a folder that exists is a folder."""
-    return model.lower().endswith(".gguf") and not Path(model).is_dir()
 
 
 class Refusal(StrEnum):

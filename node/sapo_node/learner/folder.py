@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from sapo_node.groups.messages import is_gguf, is_hub_name
+from sapo_node.groups.model_name import is_gguf, is_hub_name
 from sapo_node.learner.cache import digest, place_of
 from sapo_node.learner.catalogue import CATALOGUE
 from sapo_node.learner.hub import cached

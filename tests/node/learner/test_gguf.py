@@ -13,7 +13,8 @@ import torch
 from gguf import RopeScalingType
 
 from sapo_node.app.config import Config
-from sapo_node.groups.messages import LearnerOptions, is_hub_name
+from sapo_node.groups.messages import LearnerOptions
+from sapo_node.groups.model_name import is_hub_name
 from sapo_node.groups.prompt import Prompt
 from sapo_node.learner import conversion
 from sapo_node.learner.conversion import convert

@@ -14,7 +14,7 @@ from rich.markup import escape
 from sapo_node.app.config import Config, load_config
 from sapo_node.app.state import StateFolder, is_running, read_database, reading, state_folder
 from sapo_node.cli.terminal import Terminal
-from sapo_node.groups.messages import is_gguf, is_hub_name
+from sapo_node.groups.model_name import is_gguf, is_hub_name
 from sapo_node.learner.client import require_installed
 from sapo_node.observability.overview import Overview, at_rest, overview
 from sapo_node.storage.database import Database
