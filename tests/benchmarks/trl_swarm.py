@@ -4,7 +4,7 @@
 
 Real processes, real libp2p on loopback, and real time. The arms, the seeds, the learning rate and the held-out prompts
 are those of the experiment's file. A finished run is kept in `results/runs`, and the same command continues. Rounds are
-counted by the trainer, and CPU-seconds are those of the trainer's process.
+told by the node; tokens and CPU-seconds are those of the process of the trainer.
 """
 
 import json
@@ -183,7 +183,7 @@ def main(output):
     title = experiment.title.replace("3 nodes", "3 nodes with TRL")
     summary = {
         **summarise(replace(experiment, title=title), found),
-        "command": f"python tests/benchmarks/trl_swarm.py {output}",
+        "command": "python tests/benchmarks/trl_swarm.py results",
         "versions": {package: version(package) for package in PACKAGES},
     }
     (output / f"{NAME}.json").write_text(to_json(summary))
@@ -199,4 +199,4 @@ if __name__ == "__main__":
     if sys.argv[1] == "member":
         be_member(sys.argv[2], Path(sys.argv[3]), *sys.argv[4:])
     else:
-        main(Path(sys.argv[1]))
+        main(Path(sys.argv[1]).resolve())
