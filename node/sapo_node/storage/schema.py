@@ -11,7 +11,7 @@ which each definition fits this grammar, which has no expressions:
 import re
 
 MAX_DEFINITIONS = 256
-"""Tables and indexes in a database, at most. This version has 45."""
+"""Tables and indexes in a database, at most: more than any version of a node has had."""
 
 _NAMES = r"\(\w+(, \w+)*\)"
 _CONSTRAINT = r"( PRIMARY KEY| NOT NULL| CHECK \(id = 1\)| DEFAULT (\d+|'[^']*'))"
