@@ -4,9 +4,10 @@ notes what it was asked; and a program that solves what it can.
 
 import json
 import re
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
+
+from loopback_server import LoopbackServer
 
 SOLVER = f"""
 import json, sys
@@ -52,7 +53,7 @@ def mostly_right(request):
     return reply(*[choice(text) for text in texts[: request.get("n", 1)]])
 
 
-class ChatServer:
+class ChatServer(LoopbackServer):
     """Serves in a thread of its own; `behaviour(request)` is (status, headers, body)."""
 
     def __init__(self, behaviour=mostly_right):
@@ -60,17 +61,8 @@ class ChatServer:
         self.requests = []
         self.headers = []
         self.together = self.most_together = 0
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
-        self._server.daemon_threads = True
-        self.url = f"http://127.0.0.1:{self._server.server_port}/v1"
-
-    def __enter__(self):
-        threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()
-        return self
-
-    def __exit__(self, *_):
-        self._server.shutdown()
-        self._server.server_close()
+        super().__init__()
+        self.url += "/v1"
 
     def _handler(server):  # noqa: N805 - `self` is the handler below
         class Handler(BaseHTTPRequestHandler):

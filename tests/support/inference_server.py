@@ -4,10 +4,9 @@ It samples by itself: transformers, one token at a time for all completions of a
 """
 
 import json
-import threading
 from collections.abc import Callable
 from contextlib import suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from itertools import chain
 from typing import Any
 
@@ -15,10 +14,12 @@ import torch
 from peft import PeftModel
 from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
 
+from loopback_server import LoopbackServer
+
 torch.set_num_threads(1)
 
 
-class InferenceServer:
+class InferenceServer(LoopbackServer):
     """Serves in a thread of its own, as `vllm`, `sglang` or whatever `owner` it claims to be.
 
     `spoil(path, reply)` may change what it answers, or return bytes in its place.
@@ -42,17 +43,7 @@ class InferenceServer:
         self.adapters: list[str] = []
         self.recorded: dict[str, Any] = {}
         """What it returns at a path, without doing anything."""
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
-        self._server.daemon_threads = True
-        self.url = f"http://127.0.0.1:{self._server.server_port}"
-
-    def __enter__(self):
-        threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()
-        return self
-
-    def __exit__(self, *_):
-        self._server.shutdown()
-        self._server.server_close()
+        super().__init__()
 
     def asked(self, path):
         """The requests to a path."""
