@@ -1,7 +1,8 @@
 """Limits the connections and streams that peers open: how many, how fast, and from which addresses.
 
-A new connection takes the slot of the least useful one (`slots`) if all are taken. A connection whose peer follows no
-topic of ours within IDLE_SECONDS is closed. A new handshake takes the place of the oldest one if all are taken.
+A connection over the rate of its address block (`connection_rate`) gets no handshake. A new connection takes the slot
+of the least useful one (`slots`) if all are taken. A connection whose peer follows no topic of ours within IDLE_SECONDS
+is closed. A new handshake takes the place of the oldest one if all are taken.
 
 Every inbound connection and stream starts here. This module handles all their errors: an error that reached the
 library's nurseries would end the host.
@@ -21,6 +22,7 @@ from libp2p.network.connection.raw_connection import RawConnection
 from libp2p.protocol_muxer.exceptions import MultiselectError
 
 from sapo_node.net.addresses import block_of
+from sapo_node.net.connection_rate import ConnectionRate
 from sapo_node.net.slots import Guest, least_useful
 
 log = logging.getLogger(__name__)
@@ -76,6 +78,7 @@ class Inbound:
         self._follows = follows
         self._brought = brought
         self._limits = limits
+        self._rate = ConnectionRate()
         self._guests: list[Guest] = []
         self._handshakes: dict[trio.CancelScope, str] = {}
         """The IP addresses of unfinished handshakes, the oldest first."""
@@ -114,7 +117,8 @@ class Inbound:
         """
         remote = socket.get_remote_address()
         source = remote[0] if remote else ""
-        if list(self._handshakes.values()).count(source) >= HANDSHAKES:
+        crowded = list(self._handshakes.values()).count(source) >= HANDSHAKES
+        if crowded or not self._rate.admits(source, trio.current_time()):
             await quietly(socket.close)
             return
         if len(self._handshakes) >= ALL_HANDSHAKES:
@@ -129,6 +133,8 @@ class Inbound:
         for link in self._swarm.get_connections(muxed.peer_id):
             if link.muxed_conn is muxed:
                 await self._hold(Guest(str(muxed.peer_id), block_of(source), trio.current_time(), link))
+                if self._brought(str(muxed.peer_id)):
+                    self._rate.remember(source)
 
     async def _upgrade(self, socket: Any, listener: Any, source: str) -> Any:
         """The connection after its handshake; None if that failed or had to give way."""

@@ -1,13 +1,14 @@
-"""What the links of a node may use of one resource: messages, bytes or control messages.
+"""What the links of a node may use of one resource: messages, bytes, control messages or connections.
 
-A budget charges the link, which is the connection with a peer, and never the key that signed what came by it. It has a
-token bucket for each link. It may have a second bucket for all links together. A link that left keeps its bucket, so
-that to connect again gains nothing; the MAX_LINKS links that were used last are remembered.
+A budget charges the link, which is the connection with a peer, and never the key that signed what came by it. Before
+there is a connection, the address block of the peer stands for the link. A budget has a token bucket for each link. It
+may have a second bucket for all links together. A link that left keeps its bucket, so that to connect again gains
+nothing; the MAX_LINKS links that were used last are remembered.
 
 No budget is in seconds of CPU: two runs of one simulation would differ. Each resource is counted in a unit to which the
 work is proportional.
 
-    budget = LinkBudget(rate=65_536, burst=2 * 2**20, all_rate=524_288, all_burst=8 * 2**20)
+    budget = LinkBudget(rate=65_536, burst=2 * 2**20, for_all=(524_288, 8 * 2**20))
     if budget.take(peer_id, clock.now(), cost=len(answer)): ...
 """
 

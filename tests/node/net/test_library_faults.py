@@ -87,7 +87,7 @@ async def half_open(_attacker: "Attack", victim: Victim) -> AsyncIterator[None]:
     port = int(victim.address.split("/")[4])
     streams = []
     for number in range(500):
-        stream = await trio.open_tcp_stream("127.0.0.1", port, local_address="127.0.0.9")
+        stream = await trio.open_tcp_stream("127.0.0.1", port, local_address="127.9.0.9")
         streams.append(stream)
         with trio.move_on_after(1):
             await quietly(stream.send_all, (b"", os.urandom(64), b"\x13/multistream/1.0.0\n")[number % 3])
