@@ -3,6 +3,7 @@
 import logging
 import multiprocessing
 import os
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing.queues import Queue
@@ -88,6 +89,8 @@ def play_one(simulation: Simulation, policies: Path, tick: Tick) -> Record:
     """Play one run in this process."""
     # Bans and refusals are what these runs are about; the record has them all.
     logging.getLogger("sapo_node").setLevel(logging.ERROR)
+    # As in the learner's own process: libraries tell each other what will be renamed.
+    warnings.simplefilter("ignore", FutureWarning)
     # torch and libp2p are imported by the workers alone.
     if simulation.network == "libp2p":
         from sapo_adversary.simulator.libp2p.realtime import simulate_realtime  # noqa: PLC0415
