@@ -1,6 +1,7 @@
 """Rollouts as data: what a node kept is exported, and verified again from the files alone."""
 
 import json
+import resource
 from dataclasses import replace
 
 import pytest
@@ -132,6 +133,35 @@ async def test_a_signature_for_another_swarm_does_not_hold(exported, manifest):
     found = await verify(await exported(), replace(manifest, name="other"), OpenScorer())
     assert found.failures.total() == 2
     assert all("signature" in reason for reason in found.failures)
+
+
+def columns(row, **changed):
+    """The columns of a table with one row; `changed` gives the values of some."""
+    made = {each.name: arrow.array([row[each.name]], each.type) for each in schema(arrow)} | changed
+    return arrow.table([made[each.name] for each in schema(arrow)], schema(arrow))
+
+
+async def test_a_small_file_that_unfolds_to_much_memory_is_refused(exported, manifest, monkeypatch):
+    folder = await exported()
+    monkeypatch.setattr("sapo_node.rollouts.verify.MEMORY", 2**29)
+    assert (await verify(folder, manifest, OpenScorer())).holds
+    row = parquet.read_table(folder / GROUPS).to_pylist()[0]
+    zeros = arrow.repeat(arrow.scalar(0.0, arrow.float32()), 20_000_000)  # 0.6 GB as numbers of Python
+    levels = arrow.ListArray.from_arrays(arrow.array([0, len(zeros)], arrow.int32()), zeros)
+    parquet.write_table(columns(row, levels=levels), folder / GROUPS, compression="zstd")
+    assert (folder / GROUPS).stat().st_size < 50_000
+    limits = resource.getrlimit(resource.RLIMIT_AS)
+    with pytest.raises(LocalError, match=r"unfolds to more than 0\.5 GiB"):
+        await verify(folder, manifest, OpenScorer())
+    assert resource.getrlimit(resource.RLIMIT_AS) == limits
+
+
+async def test_a_file_of_many_groups_that_do_not_hold_is_not_read_to_its_end(exported, manifest):
+    folder = await exported()
+    rewrite(folder, lambda rows: rows.__setitem__(slice(None), [rows[0]] * 3_000))
+    found = await verify(folder, manifest, OpenScorer())
+    assert (found.groups, found.ended_early) == (1_001, True)
+    assert found.failures == {"the group is there twice": 1_000}
 
 
 async def test_a_group_that_is_there_twice_does_not_hold(exported, manifest):

@@ -14,7 +14,7 @@ from sapo_node.cli.terminal import say
 from sapo_node.observability.journal import Journal
 from sapo_node.rollouts.export import export as export_groups
 from sapo_node.rollouts.table import CARD, GROUPS, SWARM
-from sapo_node.rollouts.verify import Verification
+from sapo_node.rollouts.verify import MAX_FAILURES, Verification
 from sapo_node.rollouts.verify import verify as verify_groups
 from sapo_node.verification.sandbox import Sandbox
 from sapo_protocol import LocalError, Manifest, load_manifest
@@ -70,6 +70,8 @@ def verify(folder: Path, *, swarm: str | None, json_output: bool) -> None:
         say(f"{found.groups - found.failures.total():,} of {found.groups:,} groups hold, in {manifest.name}")
         for reason, count in found.failures.most_common():
             say(f"  {count:,}: {reason}")
+        if found.ended_early:
+            say(f"{MAX_FAILURES:,} groups do not hold: the rest was not read")
     sys.exit(0 if found.holds else 1)
 
 
