@@ -220,6 +220,14 @@ def test_a_folder_that_is_no_export_is_not_uploaded(tmp_path, run_here):
     assert "has no rollouts.parquet: give the folder of an export" in said.err
 
 
+async def test_a_link_in_a_folder_that_others_made_is_not_uploaded(exported, tmp_path, run_here):
+    folder = await exported()
+    (folder / CARD).rename(tmp_path / "secret")
+    (folder / CARD).symlink_to(tmp_path / "secret")
+    status, said = run_here(main, "rollouts", "push", folder, "somebody/data")
+    assert (status, f"{folder / CARD} is a link" in said.err) == (1, True)
+
+
 async def test_the_command_line_uploads_a_data_set_or_says_in_one_line_why_not(exported, monkeypatch, run_here):
     folder = await exported()
     monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", "http://127.0.0.1:9")
