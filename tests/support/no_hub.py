@@ -18,19 +18,25 @@ REPLIES = {
 
 
 class NoHub(LoopbackServer):
+    """Answers every request with `reply`."""
+
     def __init__(self, reply):
         self.reply = reply
         super().__init__()
 
     def _handler(server):  # noqa: N805 - `self` is the handler below
         class Handler(BaseHTTPRequestHandler):
+            def do_HEAD(self):
+                self.do_GET()
+
+            def do_POST(self):
+                self.do_GET()
+
             def do_GET(self):
                 self.rfile.read(int(self.headers["Content-Length"] or 0))
                 self.send_response(200)
                 self.end_headers()
                 self.wfile.write(server.reply if self.command != "HEAD" else b"")
-
-            do_HEAD = do_POST = do_GET
 
             def log_message(self, *_):
                 pass

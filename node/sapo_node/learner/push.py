@@ -23,7 +23,8 @@ def push(
 ) -> str:
     """Upload the folder to the repository `name`, which the hub makes private if it is new. Return its address.
 
-    `message` is that of the commit. `only` names the files to upload, or is None for all. Raises HubError, in one line, if that fails. The folder stays as it is.
+    `message` is that of the commit. `only` names the files to upload, or is None for all. Raises HubError, in one line,
+    if that fails. The folder stays as it is.
     """
     repo_type = "" if kind == "model" else f" --repo-type {kind}"
     again = f"the folder {folder} is complete: `hf upload {name} {folder}{repo_type}` sends it later"

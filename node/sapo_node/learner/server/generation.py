@@ -41,7 +41,7 @@ TOLERANCE = 0.1
 """Nats per token by which the log-probabilities of a server may differ from this node's, as a mean. The seed policy
 in 16 bits differs by 0.002 from the same in 32 bits."""
 LEAST_LOGPROB = -1e6
-"""The lowest log-probability of a token that is believed: a number far below what a float32 in softmax can give."""
+"""The lowest log-probability of a token that is believed. The loss computes with it in float32."""
 MOST_OLD = 64
 """Weights of earlier processes of this node that it has a server forget. Each takes a request."""
 MOST_BEHIND = 1
