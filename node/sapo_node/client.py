@@ -33,7 +33,7 @@ from sapo_node.feed.messages import (
     Work,
 )
 from sapo_node.feed.rows import LogProbs, Row, completions_of, prompt_ids, reports_of, rows_of
-from sapo_node.groups.codec import from_json, to_json
+from sapo_node.groups.codec import MalformedError, from_json, to_json
 from sapo_node.groups.messages import GroupReport
 from sapo_protocol import LocalError
 
@@ -164,6 +164,8 @@ class Feed:
             headers = {"Authorization": f"Bearer {access.token}"}
             try:
                 reply = self._client.request(method, f"{access.url}/v1/{path}", json=body, headers=headers)
+            except httpx.InvalidURL as error:
+                raise FeedError(f"{self._file} holds no address of a node; start the node again") from error
             except httpx.TransportError as error:
                 if time.monotonic() > deadline:
                     raise FeedError(f"the node at {access.url} does not answer: {error}") from error
@@ -171,4 +173,7 @@ class Feed:
                 continue
             if reply.status_code != httpx.codes.OK:
                 raise FeedError(reply.text[:500], reply.status_code)
-            return from_json(kind, reply.json())
+            try:
+                return from_json(kind, reply.json())
+            except (ValueError, RecursionError, MalformedError) as error:
+                raise FeedError(f"what answers at {access.url} is no feed; is the node running?") from error

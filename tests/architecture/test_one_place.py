@@ -29,6 +29,7 @@ OPENERS = {
     "sapo_node/observability/curves/__main__.py": "/dev/null",
     "sapo_node/observability/curves/targets.py": "the curves that it writes",
     "sapo_node/observability/dashboard/server.py": "the page of the package",
+    "sapo_node/processes/memory.py": "/proc",
     "sapo_node/storage/keys.py": "a key that it creates",
     "sapo_node/storage/private.py": "a file that it writes",
     "sapo_node/storage/location.py": "/proc, and the file that it writes",
@@ -37,9 +38,9 @@ OPENERS = {
 """The modules that open files by themselves, and what these files are."""
 
 
-def modules():
+def modules(*packages):
     """Of each module its path below the folder of packages, and its syntax."""
-    for package in PACKAGES:
+    for package in packages:
         for path in package.rglob("*.py"):
             yield path.relative_to(ROOT).as_posix().partition("/")[2], ast.parse(path.read_text("utf-8"))
 
@@ -51,7 +52,7 @@ def calls(tree):
             yield node, node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
 
 
-MODULES = list(modules())
+MODULES = list(modules(*PACKAGES))
 
 
 def test_only_the_modules_with_a_reason_open_files_by_themselves():
@@ -77,7 +78,7 @@ def is_json(argument):
 
 def test_commands_print_lines_through_the_terminal_and_only_json_past_it():
     """JSON is ASCII, so it cannot steer a terminal."""
-    for path, tree in MODULES:
+    for path, tree in (*MODULES, *modules(ROOT / "adversary/sapo_adversary/cli")):
         if path == "sapo_node/cli/terminal.py":
             continue
         for call, name in calls(tree):

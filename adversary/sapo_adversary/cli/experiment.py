@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
 from rich.table import Table
 
 from sapo_adversary.cli.engines import with_engine
@@ -21,6 +20,7 @@ from sapo_adversary.research.policies import DEFAULT_FOLDER
 from sapo_adversary.simulator.engine import Engine
 from sapo_adversary.simulator.runs import load_record, play_all
 from sapo_node.cli.commands.options import as_json, stderr
+from sapo_node.cli.terminal import Terminal, say
 
 _SHOWN_COLUMNS = 6
 """Columns that fit into a terminal; `--markdown` and `--json` have all."""
@@ -84,9 +84,9 @@ def experiment(
         click.echo(json.dumps(summary))
         return
     if as_markdown:
-        click.echo(markdown(summary))
+        say(markdown(summary))
     else:
-        Console().print(_table(summary))
+        Terminal().print(_table(summary))
     stderr.print(f"written to {', '.join(map(str, [path, *pictures]))}", highlight=False, soft_wrap=True)
 
 
@@ -101,7 +101,7 @@ def _list(*, json_output: bool) -> None:
     table = Table("name", "question", "arms", "runs")
     for each in loaded:
         table.add_row(each.name, each.question, _arms(each), str(len(each.all_simulations())))
-    Console().print(table)
+    Terminal().print(table)
 
 
 def _drawn_again(name: str, path: Path) -> tuple[dict[str, Any], list[Path]]:

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
@@ -15,6 +14,7 @@ from sapo_adversary.files.records import to_json, writable_folder, write_whole
 from sapo_adversary.research.gossip_cost.cost import MEASURED, MESSAGES, Swarm, measure
 from sapo_node.cli.commands.numbers import Number
 from sapo_node.cli.commands.options import as_json, stderr
+from sapo_node.cli.terminal import Terminal
 from sapo_protocol.limits import MAX_SHARDS
 
 _MOST_PEERS = 20_000
@@ -80,7 +80,7 @@ def gossip_cost(
     if json_output:
         click.echo(json.dumps(summary))
     else:
-        Console().print(_table(found))
+        Terminal().print(_table(found))
     stderr.print(f"written to {output / 'gossip_cost.json'}", highlight=False, soft_wrap=True)
 
 

@@ -8,6 +8,7 @@ import click
 from sapo_adversary.research.load.keys import identity_of
 from sapo_node.app.config import load_config, render_config
 from sapo_node.cli.commands.options import as_json
+from sapo_node.cli.terminal import say
 
 MOST_USERS = 1_000
 """Most users. A node holds 64 connections, so that more users would not reach it."""
@@ -40,8 +41,8 @@ def load_keys(*, users: int, keys_from: str, file: Path | None, json_output: boo
     if json_output:
         click.echo(json.dumps(peers))
     elif file is None:
-        click.echo(f"trusted = {json.dumps(peers)}")
+        say(f"trusted = {json.dumps(peers)}")
     else:
         config = load_config(file, {})
         trusted = tuple(dict.fromkeys((*config.trusted, *peers)))
-        click.echo(render_config(config.overridden({"trusted": trusted})), nl=False)
+        say(render_config(config.overridden({"trusted": trusted})).removesuffix("\n"))

@@ -6,7 +6,6 @@ from functools import partial
 from pathlib import Path
 
 import click
-from rich.console import Console
 from rich.table import Table
 
 from sapo_adversary.cli.played import (
@@ -38,6 +37,7 @@ from sapo_adversary.scenarios.play import play, recorded
 from sapo_adversary.simulator.engine import Engine
 from sapo_adversary.simulator.simulation import MOST_PEERS
 from sapo_node.cli.commands.options import stderr
+from sapo_node.cli.terminal import Terminal
 from sapo_protocol import LocalError
 
 
@@ -103,7 +103,7 @@ def matrix(
     if json_output:
         click.echo(json.dumps([outcome.as_dict() for outcome in outcomes]))
     else:
-        Console().print(_overview(outcomes))
+        Terminal().print(_overview(outcomes))
         show_written(written)
     exit_by_verdicts(outcomes)
 

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
@@ -17,6 +16,7 @@ from sapo_adversary.research.poison_search.plot import draw
 from sapo_adversary.research.poison_search.search import POPULATION, SPACES
 from sapo_adversary.research.policies import DEFAULT_FOLDER
 from sapo_node.cli.commands.options import as_json, stderr
+from sapo_node.cli.terminal import Terminal
 from sapo_node.groups.messages import FILTERS
 
 _POLICY = "talkative"
@@ -63,8 +63,8 @@ def poison_search(attacks: tuple[str, ...], *, tries: int, seed: int, output: Pa
     if json_output:
         click.echo(json.dumps(summary))
     else:
-        Console().print(_table(found))
-        Console().print(_by_filter(found))
+        Terminal().print(_table(found))
+        Terminal().print(_by_filter(found))
     stderr.print(f"written to {path}, {path.with_suffix('.svg')}", highlight=False, soft_wrap=True)
 
 

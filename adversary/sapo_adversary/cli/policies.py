@@ -13,6 +13,7 @@ from rich.table import Table
 from sapo_adversary.research.policies import DEFAULT_FOLDER, POLICIES, meta_of, prepare, require_known
 from sapo_adversary.simulator.simulation import Simulation
 from sapo_node.cli.commands.options import as_json, stderr
+from sapo_node.cli.terminal import Terminal
 
 
 @click.command()
@@ -42,7 +43,7 @@ def policies(names: tuple[str, ...], *, folder: Path, json_output: bool) -> None
     if json_output:
         click.echo(json.dumps(listed))
     else:
-        Console().print(_table(listed))
+        Terminal().print(_table(listed))
 
 
 def prepare_for(simulations: Iterable[Simulation], folder: Path, console: Console) -> None:

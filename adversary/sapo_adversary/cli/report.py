@@ -9,7 +9,9 @@ from sapo_adversary.cli.results import DEFAULT_OUTPUT, folder
 from sapo_adversary.files.records import read_results, results_in, writable_folder, write_whole
 from sapo_adversary.scenarios.page import page, pictures
 from sapo_adversary.scenarios.table import markdown
+from sapo_node.cli.terminal import say
 from sapo_protocol import LocalError
+from sapo_protocol.printable import is_printable
 
 
 @click.command()
@@ -32,19 +34,22 @@ def report(file: Path | None, *, as_markdown: bool, target: Path | None, only: t
         drawn = pictures(summary) if target else {}
         text = markdown(summary) if as_markdown else page(summary) if not target else ""
     if as_markdown:
-        click.echo(text, nl=False)
+        say(text.removesuffix("\n"))  # somebody else may have written the results
     elif target:
         _write_pictures(file, drawn, target, only)
     else:
         written = file.with_suffix(".html")
         write_whole(written, text)
-        click.echo(str(written))
+        say(str(written))
 
 
 def _write_pictures(file: Path, drawn: dict[str, str], target: Path, only: tuple[str, ...]) -> None:
     if unknown := set(only) - set(drawn):
         raise LocalError(f"{file} has no {', '.join(sorted(unknown))}; it has {', '.join(drawn)}")
+    for name in drawn:
+        if not name or Path(name).name != name or not is_printable(name):
+            raise LocalError(f"{file} has a scenario {name!r}, which cannot be the name of a file")
     writable_folder(target)
     for name in only or drawn:
         write_whole(target / f"{name}.svg", drawn[name])
-        click.echo(str(target / f"{name}.svg"))
+        say(str(target / f"{name}.svg"))

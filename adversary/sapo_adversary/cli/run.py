@@ -5,7 +5,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import click
-from rich.console import Console
 from rich.table import Table
 
 from sapo_adversary.ablations.defences import DEFENCES
@@ -28,6 +27,7 @@ from sapo_adversary.simulator.engine import Engine
 from sapo_adversary.simulator.simulation import MOST_PEERS
 from sapo_node.cli.commands.numbers import Number
 from sapo_node.cli.commands.options import as_json, stderr
+from sapo_node.cli.terminal import Terminal
 
 _SHOWN = ("reward_lost", "heldout_lost", "poison_share", "violations", "false_bans", "banned", "rounds_to_ban")
 _REALTIME_SHOWN = ("delivery", "victim_heard", "victim_hears", "latency_p99", "mesh_honest", "mesh_dark", "honest_cpu")
@@ -60,7 +60,7 @@ def list_(*, json_output: bool) -> None:
     table = Table("scenario", "layer", "threat")
     for each in scenarios:
         table.add_row(each.name, each.layer, each.threat)
-    Console().print(table)
+    Terminal().print(table)
 
 
 @click.command()
@@ -146,7 +146,7 @@ def run(
 
 
 def _show(outcome: Outcome) -> None:
-    console = Console()
+    console = Terminal()
     console.print(_arms(outcome))
     for verdict in outcome.verdicts():
         told = f"{verdict.arm}: {verdict.metric} {verdict.value:g}, {verdict.bound}"

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
@@ -17,6 +16,7 @@ from sapo_adversary.research.soak.play import STAY, Soak, play
 from sapo_adversary.research.soak.report import report
 from sapo_node.cli.commands.numbers import Number
 from sapo_node.cli.commands.options import as_json, stderr
+from sapo_node.cli.terminal import Terminal
 from sapo_protocol import LocalError
 
 
@@ -66,7 +66,7 @@ def soak(*, minutes: float, nodes: int, seed: int, folder: Path | None, output: 
 
 
 def _show(found: dict[str, Any]) -> None:
-    console = Console()
+    console = Terminal()
     table = Table("node", "process", "memory, MiB", "an hour, MiB", "open files", "an hour")
     for each in found["growth"]:
         table.add_row(

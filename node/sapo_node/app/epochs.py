@@ -41,11 +41,14 @@ class Epochs:
         self.waits_until: float | None = None
         """Unix time of the next epoch while the node waits for it."""
 
-    def enter_current(self) -> None:
-        """Enter the current epoch, unless the clock jumped there and is not believed yet."""
+    def enter_current(self) -> float:
+        """Enter the current epoch, unless the clock jumped there and is not believed yet. Returns the Unix time that
+        was looked at.
+        """
         now = self._clock.now()
         self._counters.look(now, self._clock.steady())
         self.enter(self._counters.believed_epoch(now))
+        return now
 
     def enter(self, epoch: int) -> None:
         """Do what is due once in an epoch: end bans, promote untrusted peers, drop old messages and groups."""
@@ -58,8 +61,7 @@ class Epochs:
 
     async def reserve(self) -> Slot | None:
         """Return the counter of the next round. If this epoch has none left, wait for its end and return None."""
-        now = self._clock.now()
-        self.enter_current()
+        now = self.enter_current()  # the clock may be set before a second look
         slot = self._counters.reserve(now)
         if slot is None:
             logger.warning("all %d rounds of this epoch are played; waiting for the next", self._manifest.max_rounds)

@@ -16,21 +16,36 @@ def address_of(url: str, option: str) -> httpx.URL:
     try:
         urlsplit(url)  # refuses an IPv6 address without its closing bracket, which httpx accepts
         address = httpx.URL(url)
+        host = address.host  # refuses a name that is no internationalised name
     except (ValueError, httpx.InvalidURL):
-        address = httpx.URL("")
-    if address.scheme not in ("http", "https") or not address.host:
+        address, host = httpx.URL(""), ""
+    if address.scheme not in ("http", "https") or not host:
         raise LocalError(f"{option} is {excerpt(url)!r}; give an address like http://127.0.0.1:8000/v1")
     return address
 
 
-def require_safe(key: str, address: httpx.URL, option: str) -> None:
-    """Raise LocalError unless the key fits into an HTTP header, and goes over TLS or stays on this machine."""
-    if not (key.isascii() and key.isprintable()):
+def place_of(address: httpx.URL) -> str:
+    """Return the address for people, without a password that it may hold."""
+    return excerpt(f"{address.scheme}://{address.netloc.decode()}{address.path.rstrip('/')}")
+
+
+def require_safe(key: str | None, address: httpx.URL, option: str) -> None:
+    """Raise LocalError unless the key fits into an HTTP header, and the key or a password in the address goes over TLS
+    or stays on this machine.
+    """
+    if key and not (key.isascii() and key.isprintable()):
         raise LocalError(f"{KEY_VARIABLE} has characters that an HTTP header cannot carry; copy the key again")
-    if not is_private(address):
+    if is_private(address):
+        return
+    if key:
         raise LocalError(
             f"{option} would send the key of {KEY_VARIABLE} unencrypted to {excerpt(address.host)}; "
             f"give an https:// address, or unset {KEY_VARIABLE}"
+        )
+    if address.userinfo:
+        raise LocalError(
+            f"{option} would send the password in the address unencrypted to {excerpt(address.host)}; "
+            f"give an https:// address"
         )
 
 

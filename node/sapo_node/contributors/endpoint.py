@@ -13,7 +13,8 @@ from typing import Any, TypeVar
 import httpx
 import trio
 
-from sapo_node.contributors.address import KEY_VARIABLE, address_of, is_loopback, require_safe
+from sapo_node.contributors.address import KEY_VARIABLE, address_of, is_loopback, place_of, require_safe
+from sapo_node.contributors.exchange import ReplyTooLong, exchange
 from sapo_node.contributors.text import completion
 from sapo_node.groups.messages import Sampled
 from sapo_node.groups.prompt import Prompt, chat
@@ -44,26 +45,26 @@ async def endpoint(
 ) -> AsyncIterator["Endpoint"]:
     """A client for the endpoint below `url`, which ends in /v1 for most servers.
 
-    Raises LocalError if `url` is not an HTTP address, or if the key cannot be sent or would be sent unencrypted.
+    Raises LocalError if `url` is not an HTTP address, or if a key or password cannot be sent or would go unencrypted.
     """
     address = address_of(url, "--endpoint")
-    if key:
-        require_safe(key, address, "--endpoint")
+    require_safe(key, address, "--endpoint")
     # Without compression, MAX_REPLY_BYTES limits the bytes that are kept.
     headers = {"Accept-Encoding": "identity"} | ({"Authorization": f"Bearer {key}"} if key else {})
     timeout = httpx.Timeout(REQUEST_SECONDS, connect=CONNECT_SECONDS)
     # A proxy from the environment may be another machine. What is addressed to this machine does not leave it.
     proxied = not is_loopback(address.host)
     async with httpx.AsyncClient(headers=headers, timeout=timeout, follow_redirects=False, trust_env=proxied) as client:
-        yield Endpoint(
-            client, f"{url.rstrip('/')}/chat/completions", model=model, temperature=temperature, max_bytes=max_bytes
-        )
+        place = httpx.URL(f"{url.rstrip('/')}/chat/completions")
+        yield Endpoint(client, place, model=model, temperature=temperature, max_bytes=max_bytes)
 
 
 class Endpoint:
     """Answers prompts by asking a server."""
 
-    def __init__(self, client: httpx.AsyncClient, url: str, *, model: str, temperature: float, max_bytes: int) -> None:
+    def __init__(
+        self, client: httpx.AsyncClient, url: httpx.URL, *, model: str, temperature: float, max_bytes: int
+    ) -> None:
         self._client = client
         self._url = url
         self._model = model
@@ -110,14 +111,16 @@ class Endpoint:
     async def _post(self, request: dict[str, Any]) -> bytes:
         try:
             async with self._free:
-                with trio.fail_after(REQUEST_SECONDS):
-                    async with self._client.stream("POST", self._url, json=request) as response:
-                        data = await _read(response)
+                response, data = await exchange(
+                    self._client, "POST", self._url, request, seconds=REQUEST_SECONDS, most=MAX_REPLY_BYTES
+                )
+        except ReplyTooLong:
+            raise AnswerFailed(f"the endpoint's answer is longer than {MAX_REPLY_BYTES} bytes") from None
         except trio.TooSlowError:
             raise _Busy(f"the endpoint did not answer within {REQUEST_SECONDS:g} s") from None
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             reason = excerpt(str(error)) or type(error).__name__
-            raise _Busy(f"the request to the endpoint {self._url} failed: {reason}") from error
+            raise _Busy(f"the request to the endpoint {place_of(self._url)} failed: {reason}") from error
         _require_success(response, data)
         return data
 
@@ -162,15 +165,6 @@ async def _together(tasks: Sequence[Callable[[], Awaitable[_T]]]) -> list[_T]:
     if failures:
         raise failures[0]
     return [results[place] for place in range(len(tasks))]
-
-
-async def _read(response: httpx.Response) -> bytes:
-    data = bytearray()
-    async for chunk in response.aiter_raw():
-        data += chunk
-        if len(data) > MAX_REPLY_BYTES:
-            raise AnswerFailed(f"the endpoint's answer is longer than {MAX_REPLY_BYTES} bytes")
-    return bytes(data)
 
 
 def _require_success(response: httpx.Response, data: bytes) -> None:

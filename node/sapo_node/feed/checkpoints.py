@@ -3,6 +3,7 @@
 import shutil
 from pathlib import Path
 
+from sapo_protocol import LocalError
 from sapo_protocol.files import read_bounded
 
 _FILE = "swarm-step"
@@ -17,14 +18,19 @@ def mark(checkpoint: Path | str, step: int) -> None:
 def newest(folder: Path | str, last: int | None = None) -> tuple[int, Path | None]:
     """Return the step and the folder of the newest marked checkpoint in a folder; (0, None) if there is none.
 
-    Deletes the checkpoints after the step `last`, as `StepBack` asks.
+    Deletes the checkpoints after the step `last`, as `StepBack` asks. Raises LocalError for a mark that is damaged.
     """
-    found = {
-        int(read_bounded(file, _MAX_BYTES, "mark of a checkpoint")): file.parent
-        for file in Path(folder).glob(f"*/{_FILE}")
-    }
+    found = {_step_in(file): file.parent for file in Path(folder).glob(f"*/{_FILE}")}
     for step in sorted(found):
         if last is not None and step > last:
             shutil.rmtree(found.pop(step))
     step = max(found, default=0)
     return step, found.get(step)
+
+
+def _step_in(file: Path) -> int:
+    """Return the step in a mark. Raises LocalError."""
+    data = read_bounded(file, _MAX_BYTES, "mark of a checkpoint")
+    if not data.isdigit():
+        raise LocalError(f"{file} is no mark of a checkpoint; remove the folder {file.parent}")
+    return int(data)

@@ -26,6 +26,8 @@ from sapo_protocol.printable import line_of
 _FILES = ["*.json", "*.jinja", "*.safetensors"]
 MAX_INDEX_BYTES = 16 * 2**20
 """Bytes of an index of weights, at most. The largest in wide use has 9 MB."""
+ODD_REPLY = (ValueError, TypeError, KeyError, AttributeError, AssertionError, RecursionError)
+"""What huggingface_hub raises if a reply with status 200 is not that of a hub: it does not check what it reads."""
 _LEFT_OUT = ["*/*", "consolidated*"]
 """Subfolders hold other formats. A file `consolidated*` holds the same weights a second time."""
 
@@ -80,6 +82,11 @@ def _reaching(name: str) -> Iterator[None]:
         raise HubError(
             f"there is no folder {name}, and it cannot be downloaded ({line_of(error)}); check the network and the "
             f"free space in {constants.HF_HUB_CACHE}"
+        ) from error
+    except ODD_REPLY as error:
+        raise HubError(
+            f"{name} cannot be downloaded: what answers at {constants.ENDPOINT} is no hub ({line_of(error)}); check "
+            "HF_ENDPOINT, and whether the network asks for a login"
         ) from error
 
 

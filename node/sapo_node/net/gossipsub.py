@@ -6,11 +6,15 @@ which the library lacks or weakens, protect the node:
 - D_out: at least DIALLED mesh peers are peers that this node dialled.
 - Flood publishing: own messages go to all peers that follow the topic.
 - Gossip: at each heartbeat, OFFERED_PEERS or more peers outside of the mesh are offered the latest messages.
+
+A back-off counts on the steady clock. The library counts it in Unix time: a clock that is a day ahead for a moment
+would keep the peers that were pruned in that moment out of the mesh for a day.
 """
 
 from collections import defaultdict
 from typing import Any
 
+import trio
 from libp2p.pubsub.gossipsub import GossipSub
 
 from sapo_node.net.defences import NETWORK_DEFENDED, NetworkDefences
@@ -40,6 +44,16 @@ class SteadyGossipSub(GossipSub):  # type: ignore[misc]
                 self._notify_mesh_peer_added(peer, topic)
                 grafts[peer].append(topic)
         return grafts, prunes
+
+    def _add_back_off(self, peer: Any, topic: str, is_unsubscribe: bool, backoff_duration: int = 0) -> None:  # noqa: FBT001
+        """Keep a peer out of the mesh for these seconds, or for those of the settings if there are none."""
+        seconds = backoff_duration or (self.unsubscribe_back_off if is_unsubscribe else self.prune_back_off)
+        waiting = self.back_off.setdefault(topic, {})
+        waiting[peer] = max(waiting.get(peer, 0.0), trio.current_time() + seconds)
+
+    def _check_back_off(self, peer: Any, topic: str) -> bool:
+        """Whether a peer must stay out of the mesh; the library asks this before every graft."""
+        return bool(self.back_off.get(topic, {}).get(peer, 0.0) > trio.current_time())
 
     def _select_peers_for_pruning(self, topic: str, num_to_prune: int) -> list[Any]:
         """The library's choice, without DIALLED of the peers that this node dialled."""

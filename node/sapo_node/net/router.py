@@ -6,7 +6,6 @@ prunes as many.
 """
 
 import random
-import time
 from collections import OrderedDict
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -123,7 +122,7 @@ class ScoredGossipSub(SteadyGossipSub):
         topic, peer = graft_msg.topicID, sender_peer_id
         if topic not in self.mesh:
             return
-        early = self.back_off.get(topic, {}).get(peer, 0) - time.time() > BACKOFF_SLACK
+        early = self.back_off.get(topic, {}).get(peer, 0) - trio.current_time() > BACKOFF_SLACK
         self.scores.offended(trio.current_time(), str(peer), Offence.EARLY_GRAFT, early)
         if early or self._score(peer) < 0:
             self._add_back_off(peer, topic, is_unsubscribe=False)
@@ -156,9 +155,8 @@ class ScoredGossipSub(SteadyGossipSub):
             self.send_rpc(sender_peer_id, rpc_pb2.RPC(publish=[message for _, message in found]))
 
     def _check_back_off(self, peer: Any, topic: str) -> bool:
-        """Whether a peer must stay out of the mesh; the library asks this before every graft."""
-        is_early = bool(super()._check_back_off(peer, topic))
-        return is_early or (self.defences.scored_mesh and self._score(peer) < 0)
+        """Whether a peer must stay out of the mesh: in back-off, or with a negative score."""
+        return super()._check_back_off(peer, topic) or (self.defences.scored_mesh and self._score(peer) < 0)
 
     def _score(self, peer: Any) -> float:
         return self.scores.score(trio.current_time(), str(peer))
@@ -202,7 +200,7 @@ class ScoredGossipSub(SteadyGossipSub):
                 self.scores.offended(now, str(peer), Offence.BROKEN_PROMISE)
         self._served.clear()
         for topic, peers in self.back_off.items():
-            self.back_off[topic] = {peer: until for peer, until in peers.items() if until > time.time()}
+            self.back_off[topic] = {peer: until for peer, until in peers.items() if until > now}
 
     def _spared(self, topic: str) -> set[Any]:
         """The mesh peers that stay despite a negative score: the best DIALLED that we dialled.

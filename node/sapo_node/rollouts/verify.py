@@ -1,6 +1,7 @@
 """Verifies an export again, offline: every signature, every task, every reward, and that the columns say the same.
 
-The files are foreign. What is in them is compared with what the issuers signed, and never believed.
+The files are foreign. What is in them is compared with what the issuers signed, and never believed. A few kilobytes of
+Parquet can hold billions of numbers or of rows, so memory and failures have a bound.
 """
 
 from collections import Counter
@@ -9,7 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sapo_node.rollouts.table import BATCH_ROWS, GROUPS, require_pyarrow, schema
+from sapo_node.processes.memory import memory_at_most
+from sapo_node.rollouts.table import GROUPS, require_pyarrow, schema
 from sapo_node.verification.verifier import Scorer, compare, request_for
 from sapo_protocol import (
     Layer,
@@ -26,12 +28,20 @@ from sapo_protocol import (
 )
 from sapo_protocol.files import open_regular
 
+MEMORY = 2 * 2**30
+"""Bytes that reading an export may take. One whose groups fill messages of 1 MB takes 0.6 GB."""
+READ_ROWS = 16
+"""Rows that are in memory at one time."""
+MAX_FAILURES = 1_000
+"""Groups that do not hold, after which the rest is not read."""
+
 
 @dataclass(slots=True)
 class Verification:
     """What was found."""
 
     groups: int = 0
+    """Groups that were read."""
     failures: Counter[str] = field(default_factory=Counter)
     """Groups that do not hold, by the first check that failed."""
 
@@ -40,9 +50,26 @@ class Verification:
         """Whether there are groups, and every one of them holds."""
         return self.groups > 0 and not self.failures
 
+    @property
+    def ended_early(self) -> bool:
+        """Whether so many groups do not hold that the rest was not read."""
+        return self.failures.total() >= MAX_FAILURES
+
 
 async def verify(folder: Path, manifest: Manifest, scorer: Scorer) -> Verification:
-    """Verify each group of an export. Raises LocalError if the file cannot be read."""
+    """Verify each group of an export, up to MAX_FAILURES that do not hold. Raises LocalError if the file cannot be
+    read.
+    """
+    try:
+        with memory_at_most(MEMORY):
+            return await _verify(folder, manifest, scorer)
+    except MemoryError as error:
+        raise LocalError(
+            f"{folder / GROUPS} unfolds to more than {MEMORY / 2**30:g} GiB: no export of sapo-node does"
+        ) from error
+
+
+async def _verify(folder: Path, manifest: Manifest, scorer: Scorer) -> Verification:
     found = Verification()
     seen: set[tuple[str, int, int, int]] = set()
     for row in _rows(folder / GROUPS):
@@ -53,6 +80,8 @@ async def verify(folder: Path, manifest: Manifest, scorer: Scorer) -> Verificati
             reason = "the group is there twice"
         if reason:
             found.failures[reason] += 1
+            if found.ended_early:
+                break
         else:
             seen.add(place)
     return found
@@ -65,8 +94,10 @@ def _rows(file: Path) -> Iterator[dict[str, Any]]:
             parquet = arrow.parquet.ParquetFile(opened)
             if not parquet.schema_arrow.equals(schema(arrow)):
                 raise LocalError(f"{file} has other columns than an export of sapo-node")
-            for batch in parquet.iter_batches(batch_size=BATCH_ROWS):
+            for batch in parquet.iter_batches(batch_size=READ_ROWS):
                 yield from batch.to_pylist()
+    except MemoryError:  # an error of arrow as well
+        raise
     except (arrow.ArrowException, OSError, UnicodeDecodeError) as error:
         raise LocalError(f"{file} is no Parquet file, or is damaged: give the folder of an export") from error
 

@@ -4,10 +4,13 @@ A node drops messages, ends bans and advances its epoch for good when its clock 
 that is a day ahead for a moment must not be believed at once. The guard compares it with the steady clock of the
 machine, which counts the seconds since the machine started and which nobody sets.
 
-- The clock is believed while it and the steady clock advance together, or if it is at most JUMP_EPOCHS away from the
-  last epoch that was believed. So a node that was off for a week is believed if its machine ran on.
-- Any other time is believed once it has been kept for JUMP_EPOCHS epochs. Until then the node publishes nothing
-  (`counters`) and drops nothing (`app.epochs`).
+- The clock is believed while it and the steady clock advance together. So a node that was off for a week is believed if
+  its machine ran on. In JUMP_EPOCHS epochs of the steady clock the two may move apart by as many epochs, in however
+  many jumps.
+- A process that starts also believes a clock that is at most JUMP_EPOCHS away from the last epoch that was believed:
+  the machine may have been restarted, and with it the steady clock.
+- Any other time is believed once it has been kept for JUMP_EPOCHS epochs of the steady clock. Until then the node
+  publishes nothing (`counters`) and drops nothing (`app.epochs`).
 - The believed epoch never goes back, except when an operator runs `doctor --repair` (`return_to`).
 
     guard.look(clock.now(), clock.steady())
@@ -45,13 +48,17 @@ class ClockGuard:
         self._manifest = manifest
         self._most = JUMP_EPOCHS * manifest.epoch_seconds
         self._zero: float | None = None
-        """Unix time at which the steady clock was zero, by the clock that was believed last."""
+        """Unix time at which the steady clock was zero, by the clock that is compared with; `_believe` replaces it."""
+        self._compared_since: float | None = None
+        """When the comparison with `_zero` began, by the steady clock."""
         self._jumped_to: float | None = None
         """The same by a clock that is not believed yet."""
         self._since = 0.0
-        """When the clock was first seen to have jumped, in its own Unix time."""
+        """When the clock was first seen to have jumped to `_jumped_to`, in Unix time by that clock."""
         self._seen: float | None = None
         """The same as `_zero`, by the last look of this process."""
+        self._told: float | None = None
+        """The same, when `look` last returned that the clock was set."""
         self.epoch = stored_epoch(database)
         """The latest epoch that was believed; None in a new state."""
         if row := database.row("SELECT zero, jumped_to, since FROM clock"):
@@ -65,22 +72,29 @@ class ClockGuard:
     def look(self, now: float, steady: float) -> float:
         """Compare Unix time with the steady clock, both in seconds.
 
-        Returns by how many seconds the clock was set since the last look of this process; 0 for a small amount.
+        Returns by how many seconds the clock was set since this process last returned such a number; 0 for a small one.
         """
-        zero = now - steady
-        moved = 0.0 if self._seen is None or abs(zero - self._seen) <= self._most else zero - self._seen
+        zero, is_first = now - steady, self._seen is None
         self._seen = zero
-        if self._agrees(zero, now):
-            self._believe(zero, now)
+        if self._compared_since is None:
+            self._compared_since = steady
+        if self._zero is not None and abs(zero - self._zero) <= self._most:
+            self._believe(zero, now, is_kept=steady - self._compared_since >= self._most)
+        elif self._zero is None or self.epoch is None or (is_first and self._is_near(now)):
+            self._believe(zero, now, is_kept=True)
         elif self._jumped_to is None or abs(zero - self._jumped_to) > self._most:
             self._doubt(zero, now)
-        elif now - self._since >= self._most:
-            self._believe(zero, now)
+        elif self._kept(now) >= self._most:
+            self._believe(zero, now, is_kept=True)
+        moved = 0.0 if self._told is None else zero - self._told
+        if self._told is not None and abs(moved) <= self._most:
+            return 0.0
+        self._told = zero
         return moved
 
     def doubtful_seconds(self, now: float) -> float:
         """Seconds for which the clock must still keep its jump; 0 if it is believed."""
-        return 0.0 if self.believed else max(1.0, self._since + self._most - now)
+        return 0.0 if self.believed else max(1.0, self._most - self._kept(now))
 
     def enter(self, epoch: int) -> None:
         """Note that the node is in an epoch, if its clock is believed. The believed epoch never goes back."""
@@ -93,14 +107,22 @@ class ClockGuard:
         self.epoch, self._jumped_to = epoch, None
         self._store()
 
-    def _agrees(self, zero: float, now: float) -> bool:
-        if self._zero is None or self.epoch is None:
-            return True
-        return abs(zero - self._zero) <= self._most or abs(epoch_at(self._manifest, now) - self.epoch) <= JUMP_EPOCHS
+    def _kept(self, now: float) -> float:
+        """Seconds of the steady clock since the clock jumped: a second jump must not end the doubt about the first."""
+        assert self._jumped_to is not None
+        zero = self._jumped_to if self._seen is None else self._seen
+        return (now - zero) - (self._since - self._jumped_to)
 
-    def _believe(self, zero: float, now: float) -> None:
-        is_news = self._zero is None or self._jumped_to is not None or abs(zero - self._zero) > 1.0
-        self._zero, self._jumped_to = zero, None
+    def _is_near(self, now: float) -> bool:
+        return self.epoch is not None and abs(epoch_at(self._manifest, now) - self.epoch) <= JUMP_EPOCHS
+
+    def _believe(self, zero: float, now: float, *, is_kept: bool) -> None:
+        """Believe the clock. If it has kept this time for long enough, compare with it from now on."""
+        is_news = self._jumped_to is not None
+        self._jumped_to = None
+        if is_kept:
+            is_news = is_news or self._zero is None or abs(zero - self._zero) > 1.0
+            self._zero, self._compared_since = zero, now - zero
         if self.epoch is None:
             self.epoch = epoch_at(self._manifest, now)
         if is_news:

@@ -1,5 +1,6 @@
 """What a user hands to `sapo-adversary`: whatever is wrong with it, one line says so, and there is no traceback."""
 
+import json
 import os
 from pathlib import Path
 
@@ -253,3 +254,20 @@ def test_the_configuration_of_a_load_test_is_made_from_a_generated_one_as_the_he
     help_text = CliRunner().invoke(cli, ["load-keys", "--help"]).output
     assert "--config node.toml > load.toml" in help_text
     assert ">> " not in help_text
+
+
+def test_the_table_of_foreign_results_cannot_steer_the_terminal(tmp_path):
+    results = json.loads((Path(__file__).parents[3] / "docs/results/matrix.json").read_text("utf-8"))
+    results["outcomes"] = [results["outcomes"][0] | {"scenario": "x\x1b]0;title\x07"}]
+    (tmp_path / "matrix.json").write_text(json.dumps(results))
+    status, line = outcome("report", tmp_path / "matrix.json", "--markdown")
+    assert (status, "x\\x1b]0;title\\x07" in line, line.isprintable()) == (0, True, True)
+
+
+@pytest.mark.parametrize("name", ["../escaped", "a/b", "", "\x1b[2J"])
+def test_the_pictures_of_foreign_results_stay_in_their_folder(name, tmp_path):
+    played = {"label": name, "curves": {"defended": {"reward": [0.1, 0.2], "poison": [0.0, 0.0]}}, "verdicts": []}
+    (tmp_path / "matrix.json").write_text(json.dumps({"outcomes": [played]}))
+    line = refused("report", tmp_path / "matrix.json", "--pictures", tmp_path / "pictures")
+    assert "cannot be the name of a file" in line
+    assert [path.name for path in tmp_path.rglob("*")] == ["matrix.json"]

@@ -149,6 +149,61 @@ async def test_a_jump_that_lasts_is_believed_also_across_a_restart_of_the_node(l
     assert await life.play() == (151, True)
 
 
+async def test_a_second_jump_soon_after_a_doubted_one_is_doubted_as_well(life, author):
+    await life.play()
+    life.clock.time += DAY
+    await life.play()
+    life.clock.pass_by(0.2 * EPOCH)
+    life.clock.time += 1.9 * EPOCH
+    assert not (await life.play())[1]
+    life.clock.time -= DAY + 1.9 * EPOCH
+    assert await life.play() == (5, True)
+    assert await life.hear(author, 5) is Verdict.ACCEPT
+
+
+@pytest.mark.parametrize("step", [0.4 * EPOCH, 1.9 * EPOCH])
+async def test_many_small_jumps_cost_no_more_than_one(life, author, step):
+    await life.play()
+    steps = int(DAY / step)
+    for _ in range(steps):
+        life.clock.time += step
+        life.clock.pass_by(1)
+        await life.play()
+    life.clock.time -= steps * step
+    life.clock.pass_by(2 * EPOCH)
+    epoch, may_publish = await life.play()
+    assert may_publish
+    assert epoch == int(life.clock.now() // EPOCH)
+    assert await life.hear(author, epoch) is Verdict.ACCEPT
+
+
+def test_many_small_jumps_back_do_not_lengthen_the_listening(manifest, database):
+    clock = SetClock()
+    clock.time += 2 * DAY
+    counters = Counters(database, manifest, now=clock.now(), key_is_new=False, rng=random.Random(0))
+    assert counters.listening_seconds(clock.now()) > EPOCH
+    for _ in range(100):
+        clock.time -= 1.4 * EPOCH
+        counters.look(clock.now(), clock.steady())
+    assert counters.listening_seconds(clock.now()) < 5 * EPOCH
+
+
+async def test_a_clock_that_runs_slow_is_believed_for_as_long_as_it_does(life):
+    await life.play()
+    for _ in range(500):
+        life.clock.pass_by(EPOCH)
+        life.clock.time -= 0.02 * EPOCH
+        assert (await life.play())[1]
+
+
+async def test_a_jump_between_two_looks_at_the_clock_enters_no_epoch(life):
+    await life.play()
+    looks = iter([life.clock.now() + DAY])
+    life.clock.now = lambda: next(looks, 5.5 * EPOCH)
+    await life.node.epochs.reserve()
+    assert await life.play() == (5, True)
+
+
 async def test_no_counter_is_used_twice_over_jumps_back_and_forth(life):
     used = []
     for jump in (0, DAY, -DAY, DAY, 2 * EPOCH, -DAY):

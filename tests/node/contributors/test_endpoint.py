@@ -164,9 +164,24 @@ async def test_a_key_is_not_sent_unencrypted_to_another_machine(host):
     assert "secret" not in str(caught.value)
 
 
+async def test_a_password_in_the_address_is_not_sent_unencrypted_to_another_machine():
+    with pytest.raises(LocalError, match="password in the address unencrypted") as caught:
+        await open_endpoint("http://me:secret@192.0.2.7/v1", None)
+    assert "secret" not in str(caught.value)
+
+
+async def test_a_password_in_the_address_of_an_endpoint_that_is_down_is_not_shown():
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+    line = await failure(f"http://me:secret@127.0.0.1:{port}/v1")
+    assert f"http://127.0.0.1:{port}/v1/chat/completions failed: " in line
+    assert "secret" not in line
+
+
 @pytest.mark.parametrize(
     ("url", "key"),
     [
+        ("https://me:secret@api.example/v1", None),
         ("https://api.example/v1", "secret"),
         ("http://127.0.0.1:8000/v1", "secret"),
         ("http://[::1]:8000/v1", "secret"),
@@ -195,7 +210,7 @@ async def test_a_key_that_no_header_can_carry_is_refused_without_showing_it(key)
 
 
 @pytest.mark.parametrize(
-    "url", ["127.0.0.1:8000", "ftp://a/v1", "http://", "http://[::1", "http://a:port/v1", "", "\x1b[2J"]
+    "url", ["127.0.0.1:8000", "ftp://a/v1", "http://", "http://[::1", "http://a:port/v1", "", "\x1b[2J", "http://xn--/"]
 )
 async def test_a_url_that_is_no_address_is_refused_at_the_start(url):
     with pytest.raises(LocalError, match="--endpoint is") as caught:

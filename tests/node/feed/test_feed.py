@@ -1,5 +1,6 @@
 """A trainer of another program is a node's policy: real rounds, a real server on loopback, and the real client."""
 
+import json
 import stat
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import pytest
 import trio
 
 from fed_node import FedNode, in_thread
+from no_hub import NoHub
 from sapo_node.app.config import Config
 from sapo_node.client import Completion, Feed, FeedError, GroupReport, StepBack
 from sapo_node.feed.access import read_access
@@ -376,3 +378,18 @@ def fits(value, schema, described):  # noqa: PLR0911 - one for each form
             kinds = {"string": str, "integer": int, "number": int | float, "boolean": bool, "null": type(None)}
             return isinstance(value, kinds[kind]) and (kind == "boolean" or not isinstance(value, bool))
     raise AssertionError(schema)
+
+
+@pytest.mark.parametrize("reply", [b"<html>", b"[]", b"1" * 6_000, b"[" * 100_000, b'{"prompts": 7}'])
+def test_what_answers_and_is_no_feed_is_one_error_of_the_client(reply, tmp_path):
+    with NoHub(reply) as other:
+        file = tmp_path / "feed.json"
+        file.write_text(json.dumps({"url": other.url, "token": "t" * 40}))
+        with pytest.raises(FeedError, match="is no feed"):
+            Feed(file, patience=1).started(0)
+
+
+def test_an_address_that_is_none_is_one_error_of_the_client(tmp_path):
+    (tmp_path / "feed.json").write_text(json.dumps({"url": "http://\x00", "token": "t" * 40}))
+    with pytest.raises(FeedError, match="holds no address"):
+        Feed(tmp_path / "feed.json", patience=1).started(0)

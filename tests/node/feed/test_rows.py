@@ -7,6 +7,7 @@ from sapo_node.client import Prompts, completions_of, mark, newest, prompt_ids, 
 from sapo_node.feed.messages import Batch, Graded, Group, Message
 from sapo_node.groups.messages import GroupReport, Refusal
 from sapo_node.learner.folder import POLICY_DIR
+from sapo_protocol import LocalError
 
 CHAT = (Message("system", "Answer."), Message("user", "What is 2 * 3?"))
 CORRECT, INCORRECT = "2*3=6. So <answer>6</answer>", "2*3=7. So <answer>7</answer>"
@@ -78,6 +79,15 @@ def test_sampled_tokens_become_completions_of_their_prompts(tokenizer):
     (first,), (second,) = completions_of(Prompts("p", (CHAT, CHAT), 1, 64, 1024), [ids, ids[:2]], tokenizer)
     assert (first.text, first.finish, first.tokens) == (CORRECT, "stop", tuple(ids))
     assert second.finish == "length"
+
+
+@pytest.mark.parametrize("content", [b"", b"x", b"-3", b"\xff", b"1.5"])
+def test_a_damaged_mark_of_a_checkpoint_is_one_error(content, tmp_path):
+    (tmp_path / "checkpoint-1").mkdir()
+    mark(tmp_path / "checkpoint-1", 1)
+    (tmp_path / "checkpoint-1" / "swarm-step").write_bytes(content)
+    with pytest.raises(LocalError, match="is no mark of a checkpoint; remove the folder"):
+        newest(tmp_path)
 
 
 def test_the_newest_checkpoint_is_found_and_later_ones_are_deleted_when_steps_are_taken_back(tmp_path):

@@ -9,6 +9,7 @@ import pytest
 import torch
 from huggingface_hub import constants
 
+from no_hub import REPLIES, NoHub
 from sapo_node.groups.messages import LearnerOptions
 from sapo_node.groups.model_name import is_hub_name
 from sapo_node.learner.hub import HubError, cached, fetch
@@ -215,3 +216,13 @@ def test_a_folder_is_a_folder_even_where_it_looks_like_a_name(tmp_path, monkeypa
 @pytest.mark.parametrize("model", ["seed", "/some/where", "./here", "a/b/c", "../model"])
 def test_a_path_is_no_name(model):
     assert not is_hub_name(model)
+
+
+@pytest.mark.parametrize("reply", REPLIES.values(), ids=REPLIES)
+def test_what_answers_and_is_no_hub_is_one_line(reply, cache, monkeypatch):
+    with NoHub(reply) as portal:
+        reach(monkeypatch, portal.url)
+        with pytest.raises(HubError, match="is no hub") as caught:
+            fetch(NAME, lambda _: None)
+    assert "HF_ENDPOINT" in str(caught.value)
+    assert cached(NAME) is None

@@ -8,6 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 from huggingface_hub import constants
 
+from no_hub import REPLIES, NoHub
 from sapo_node.learner.hub import HubError
 from sapo_node.learner.push import push
 
@@ -100,6 +101,13 @@ def test_a_data_set_arrives_as_one(hub, folder):
     assert hub.files.keys() == {path.name for path in folder.iterdir()}
 
 
+def test_of_a_folder_that_others_made_only_the_named_files_are_uploaded(hub, folder, tmp_path):
+    (tmp_path / "secret").write_text("key")
+    (folder / "notes.txt").symlink_to(tmp_path / "secret")
+    push(folder, NAME, message="m", kind="dataset", only=("README.md",))
+    assert hub.files.keys() == {"README.md"}
+
+
 def refusal(folder, name):
     with pytest.raises(HubError) as caught:
         push(folder, name, message="Round 7")
@@ -127,3 +135,13 @@ def test_a_library_that_is_told_to_stay_offline_sends_nothing(hub, folder, monke
 
 def test_a_name_that_the_hub_cannot_have_is_refused(folder):
     assert "is not the name of a repository; give owner/name" in refusal(folder, "a/b/c")
+
+
+@pytest.mark.parametrize("reply", REPLIES.values(), ids=REPLIES)
+def test_what_answers_and_is_no_hub_is_one_line(reply, folder, monkeypatch):
+    monkeypatch.setenv("HF_TOKEN", "hf_test")
+    with NoHub(reply) as portal:
+        monkeypatch.setattr(constants, "ENDPOINT", portal.url)
+        with pytest.raises(HubError, match="is no hub") as caught:
+            push(folder, NAME, message="m")
+    assert "hf upload" in str(caught.value)

@@ -3,7 +3,6 @@
 import copy
 import socket
 import threading
-import time
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 
@@ -253,6 +252,8 @@ SPOILT = {
     "a token as text": (changed(tokens=lambda t: ["the", *t[1:]]), "samples 'None'"),
     "a token below 0": (changed(tokens=lambda t: ["token_id:-1", *t[1:]]), "samples 'None'"),
     "a positive log-probability": (changed(token_logprobs=lambda held: [0.5, *held[1:]]), "returns '0.5' as"),
+    "a log-probability beyond floats": (changed(token_logprobs=lambda held: [-(10**400), *held[1:]]), "returns '-1000"),
+    "a log-probability of minus 1e300": (changed(token_logprobs=lambda held: [-1e300, *held[1:]]), "returns '-1e+300'"),
     "a log-probability as text": (changed(token_logprobs=lambda held: ["0", *held[1:]]), "returns '0' as"),
     "no log-probability of a token": (changed(token_logprobs=lambda held: [None, *held[1:]]), "returns 'None' as"),
     "no models": (lambda path, reply: {} if path == "/v1/models" else reply, "it lists no models"),
@@ -315,37 +316,63 @@ def test_a_server_that_hangs_costs_its_deadline(recorded, monkeypatch):
     node.begin_session()
     generated = node.generate(max_tokens=FEW_TOKENS)
     released.set()
-    assert "the request /v1/models failed" in generated.notice
+    assert "its reply to /v1/models took longer than 0.3 s" in generated.notice
     assert list(generated.groups) == own
 
 
 @contextmanager
-def trickling():
-    """The address of a server whose reply has no end."""
+def trickling(start, part):
+    """The address of a server whose reply has no end: it sends `part` again and again."""
     listener = socket.create_server(("127.0.0.1", 0))
+    over = threading.Event()
 
     def serve():
         with suppress(OSError):
             client, _ = listener.accept()
             client.recv(65_536)
-            client.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n")
-            while True:
-                client.sendall(b" ")
-                time.sleep(0.05)
+            client.sendall(start)
+            while not over.wait(0.02):
+                client.sendall(part)
+            client.close()
 
     threading.Thread(target=serve, daemon=True).start()
+    given_up = threading.Timer(10, over.set)
+    given_up.start()
     yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+    assert not over.is_set(), "the server ended the exchange"
+    given_up.cancel()
+    over.set()
     listener.close()
 
 
-def test_a_reply_that_never_ends_costs_its_deadline(recorded, monkeypatch):
+ENDLESS = {
+    "body": (b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n", b" "),
+    "header": (b"HTTP/1.1 200 OK\r\nX: ", b"a"),
+    "interim responses": (b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
+    "size of a chunk": (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1;", b"a"),
+}
+
+
+@pytest.mark.parametrize("name", ENDLESS)
+def test_a_reply_that_never_ends_costs_its_deadline(name, recorded, monkeypatch):
     _, node, own = recorded
     monkeypatch.setattr(connection, "REQUEST_SECONDS", 0.3)
-    with trickling() as url:
+    with trickling(*ENDLESS[name]) as url:
         node.begin_session(url)
         generated = node.generate(max_tokens=FEW_TOKENS)
-    assert "The node samples by itself" in generated.notice
+    assert "its reply to /v1/models took longer than 0.3 s" in generated.notice
     assert list(generated.groups) == own
+
+
+def test_a_server_that_lists_many_weights_of_this_node_is_not_asked_to_forget_each(recorded):
+    server, node, _ = recorded
+    node.generate(max_tokens=FEW_TOKENS)
+    name, forgotten = server.asked("/v1/load_lora_adapter")[-1]["lora_name"], server.asked("/v1/unload_lora_adapter")
+    listed = {"data": [{"id": f"{name}{number}", "owned_by": "vllm"} for number in range(1000)]}
+    server.spoil = lambda path, reply: listed if path == "/v1/models" else reply
+    node.begin_session()
+    assert "it lists 1000 weights of this node" in node.generate(max_tokens=FEW_TOKENS).notice
+    assert server.asked("/v1/unload_lora_adapter") == forgotten
 
 
 def test_a_server_that_is_away_is_noticed_once_and_used_again_when_it_is_back(tmp_path):

@@ -1,7 +1,9 @@
 """What a crowd of strangers cannot take from the router."""
 
+import time
 from typing import TYPE_CHECKING
 
+import pytest
 from libp2p.peer.id import ID
 from libp2p.pubsub.pb import rpc_pb2
 
@@ -35,6 +37,19 @@ async def test_a_peer_in_back_off_is_still_told_what_there_is(start: "Start", un
     one.router._add_back_off(name(two), TOPIC, is_unsubscribe=False)
     one.router.mcache.put(rpc_pb2.Message(data=b"m", topicIDs=[TOPIC]))
     assert name(two) in one.router.gossip_heartbeat()
+
+
+async def test_a_clock_that_was_a_day_ahead_for_a_moment_keeps_no_peer_out_of_the_mesh(
+    start: "Start", until: "Until", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = await start(1)
+    two = await start(2, bootstrap=(one.address,))
+    await until(lambda: one.sees(two))
+    with monkeypatch.context() as ahead:
+        ahead.setattr(time, "time", lambda at=time.time: at() + 86_400)
+        one.router._add_back_off(name(two), TOPIC, is_unsubscribe=False, backoff_duration=1)
+    assert one.router._check_back_off(name(two), TOPIC)
+    await until(lambda: not one.router._check_back_off(name(two), TOPIC))
 
 
 async def test_those_we_dialled_are_not_pruned_for_strangers(start: "Start", until: "Until") -> None:

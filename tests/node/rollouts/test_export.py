@@ -1,6 +1,7 @@
 """Rollouts as data: what a node kept is exported, and verified again from the files alone."""
 
 import json
+import resource
 from dataclasses import replace
 
 import pytest
@@ -134,6 +135,35 @@ async def test_a_signature_for_another_swarm_does_not_hold(exported, manifest):
     assert all("signature" in reason for reason in found.failures)
 
 
+def columns(row, **changed):
+    """The columns of a table with one row; `changed` gives the values of some."""
+    made = {each.name: arrow.array([row[each.name]], each.type) for each in schema(arrow)} | changed
+    return arrow.table([made[each.name] for each in schema(arrow)], schema(arrow))
+
+
+async def test_a_small_file_that_unfolds_to_much_memory_is_refused(exported, manifest, monkeypatch):
+    folder = await exported()
+    monkeypatch.setattr("sapo_node.rollouts.verify.MEMORY", 2**29)
+    assert (await verify(folder, manifest, OpenScorer())).holds
+    row = parquet.read_table(folder / GROUPS).to_pylist()[0]
+    zeros = arrow.repeat(arrow.scalar(0.0, arrow.float32()), 20_000_000)  # 0.6 GB as numbers of Python
+    levels = arrow.ListArray.from_arrays(arrow.array([0, len(zeros)], arrow.int32()), zeros)
+    parquet.write_table(columns(row, levels=levels), folder / GROUPS, compression="zstd")
+    assert (folder / GROUPS).stat().st_size < 50_000
+    limits = resource.getrlimit(resource.RLIMIT_AS)
+    with pytest.raises(LocalError, match=r"unfolds to more than 0\.5 GiB"):
+        await verify(folder, manifest, OpenScorer())
+    assert resource.getrlimit(resource.RLIMIT_AS) == limits
+
+
+async def test_a_file_of_many_groups_that_do_not_hold_is_not_read_to_its_end(exported, manifest):
+    folder = await exported()
+    rewrite(folder, lambda rows: rows.__setitem__(slice(None), [rows[0]] * 3_000))
+    found = await verify(folder, manifest, OpenScorer())
+    assert (found.groups, found.ended_early) == (1_001, True)
+    assert found.failures == {"the group is there twice": 1_000}
+
+
 async def test_a_group_that_is_there_twice_does_not_hold(exported, manifest):
     folder = await exported()
     rewrite(folder, lambda rows: rows.append(rows[0]))
@@ -188,6 +218,14 @@ def test_a_folder_that_is_no_export_is_not_uploaded(tmp_path, run_here):
     status, said = run_here(main, "rollouts", "push", tmp_path, "somebody/rollouts")
     assert (status, said.out) == (1, "")
     assert "has no rollouts.parquet: give the folder of an export" in said.err
+
+
+async def test_a_link_in_a_folder_that_others_made_is_not_uploaded(exported, tmp_path, run_here):
+    folder = await exported()
+    (folder / CARD).rename(tmp_path / "secret")
+    (folder / CARD).symlink_to(tmp_path / "secret")
+    status, said = run_here(main, "rollouts", "push", folder, "somebody/data")
+    assert (status, f"{folder / CARD} is a link" in said.err) == (1, True)
 
 
 async def test_the_command_line_uploads_a_data_set_or_says_in_one_line_why_not(exported, monkeypatch, run_here):

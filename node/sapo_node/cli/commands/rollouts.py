@@ -14,7 +14,7 @@ from sapo_node.cli.terminal import say
 from sapo_node.observability.journal import Journal
 from sapo_node.rollouts.export import export as export_groups
 from sapo_node.rollouts.table import CARD, GROUPS, SWARM
-from sapo_node.rollouts.verify import Verification
+from sapo_node.rollouts.verify import MAX_FAILURES, Verification
 from sapo_node.rollouts.verify import verify as verify_groups
 from sapo_node.verification.sandbox import Sandbox
 from sapo_protocol import LocalError, Manifest, load_manifest
@@ -70,6 +70,8 @@ def verify(folder: Path, *, swarm: str | None, json_output: bool) -> None:
         say(f"{found.groups - found.failures.total():,} of {found.groups:,} groups hold, in {manifest.name}")
         for reason, count in found.failures.most_common():
             say(f"  {count:,}: {reason}")
+        if found.ended_early:
+            say(f"{MAX_FAILURES:,} groups do not hold: the rest was not read")
     sys.exit(0 if found.holds else 1)
 
 
@@ -80,15 +82,20 @@ def verify(folder: Path, *, swarm: str | None, json_output: bool) -> None:
 def push(folder: Path, *, repository: str, json_output: bool) -> None:
     """Upload the export in FOLDER to the hub, as the private data set OWNER/NAME.
 
+    It uploads the three files of an export, and nothing else that may lie in FOLDER.
     The texts were written by unknown peers, and nobody has read them. The card says so. Think before you make the data
     set public. This command needs the extra `train`.
     """
-    if missing := [name for name in (GROUPS, SWARM, CARD) if not (folder / name).is_file()]:
-        raise LocalError(f"{folder} has no {missing[0]}: give the folder of an export")
+    files = (GROUPS, SWARM, CARD)
+    for name in files:
+        if not (folder / name).is_file():
+            raise LocalError(f"{folder} has no {name}: give the folder of an export")
+        if (folder / name).is_symlink():  # somebody else may have made the folder, and the file may be any file of ours
+            raise LocalError(f"{folder / name} is a link: give the folder of an export")
     # Imported here: it takes half a second, and needs a library that the other commands do not need.
     from sapo_node.learner.push import push as upload  # noqa: PLC0415
 
-    address = upload(folder, repository, message="Exported by sapo-node", kind="dataset")
+    address = upload(folder, repository, message="Exported by sapo-node", kind="dataset", only=files)
     if json_output:
         click.echo(json.dumps({"pushed": address}))
     else:

@@ -4,12 +4,14 @@ The connection follows no redirect, and sends nothing unencrypted to another mac
 """
 
 import json
-import time
+from functools import partial
 from typing import Any, NoReturn
 
 import httpx
+import trio
 
-from sapo_node.contributors.address import address_of, is_loopback, is_private, require_safe
+from sapo_node.contributors.address import address_of, is_loopback, is_private, place_of, require_safe
+from sapo_node.contributors.exchange import ReplyTooLong, exchange
 from sapo_protocol import LocalError
 from sapo_protocol.printable import excerpt, line_of
 
@@ -35,8 +37,7 @@ def base_of(url: str, key: str | None) -> httpx.URL:
             f"{OPTION} would send prompts unencrypted to {excerpt(address.host)}; give an https:// address, or a "
             f"server on this machine"
         )
-    if key:
-        require_safe(key, address, OPTION)
+    require_safe(key, address, OPTION)
     return httpx.URL(str(address).rstrip("/").removesuffix("/v1"))
 
 
@@ -46,16 +47,15 @@ class Connection:
     def __init__(self, url: str, key: str | None) -> None:
         """Raises LocalError as `base_of` does."""
         base = base_of(url, key)
-        self.place = excerpt(f"{base.scheme}://{base.netloc.decode()}")
-        """The server for people: without a password that its address may hold."""
+        self.place = place_of(base)
         # Without compression, the limit of a reply bounds the bytes that are kept.
         headers = {"Accept-Encoding": "identity"} | ({"Authorization": f"Bearer {key}"} if key else {})
-        self._client = httpx.Client(
+        # Each request has a connection of its own: a server closes what is idle between two rounds.
+        self._client = partial(
+            httpx.AsyncClient,
             base_url=base,
             headers=headers,
             timeout=httpx.Timeout(REQUEST_SECONDS, connect=CONNECT_SECONDS),
-            # A server closes what is idle between two rounds.
-            limits=httpx.Limits(max_keepalive_connections=0),
             # A proxy from the environment may be another machine. What is addressed to this machine does not leave it.
             trust_env=not is_loopback(base.host),
         )
@@ -73,20 +73,23 @@ class Connection:
         self._exchange("POST", path, body, SHORT_REPLY)
 
     def _exchange(self, method: str, path: str, body: dict[str, Any] | None, most: int) -> bytes:
-        data, end = bytearray(), time.monotonic() + REQUEST_SECONDS
         try:
-            with self._client.stream(method, path, json=body) as response:
-                for chunk in response.iter_raw():
-                    data += chunk
-                    if len(data) > most:
-                        raise ServerFailed(f"its reply to {path} is longer than {most} bytes")
-                    if time.monotonic() > end:
-                        raise ServerFailed(f"its reply to {path} took longer than {REQUEST_SECONDS:g} s")
+            response, data = trio.run(self._ask, method, path, body, most)
+        except ReplyTooLong:
+            raise ServerFailed(f"its reply to {path} is longer than {most} bytes") from None
+        except trio.TooSlowError:
+            raise ServerFailed(f"its reply to {path} took longer than {REQUEST_SECONDS:g} s") from None
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise ServerFailed(f"the request {path} failed: {line_of(error)}") from error
         if response.status_code != 200:
             raise ServerFailed(f"it refuses {path} ({response.status_code}: {_start(data)!r})")
-        return bytes(data)
+        return data
+
+    async def _ask(
+        self, method: str, path: str, body: dict[str, Any] | None, most: int
+    ) -> tuple[httpx.Response, bytes]:
+        async with self._client() as client:
+            return await exchange(client, method, path, body, seconds=REQUEST_SECONDS, most=most)
 
 
 def _parsed(data: bytes) -> Any:

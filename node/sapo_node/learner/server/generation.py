@@ -13,7 +13,6 @@ the weights again.
 """
 
 import hashlib
-import math
 import os
 import secrets
 import shutil
@@ -41,6 +40,10 @@ from sapo_protocol.printable import line_of
 TOLERANCE = 0.1
 """Nats per token by which the log-probabilities of a server may differ from this node's, as a mean. The seed policy
 in 16 bits differs by 0.002 from the same in 32 bits."""
+LEAST_LOGPROB = -1e6
+"""The lowest log-probability of a token that is believed. The loss computes with it in float32."""
+MOST_OLD = 64
+"""Weights of earlier processes of this node that it has a server forget. Each takes a request."""
 MOST_BEHIND = 1
 """Steps by which the weights of a server may be older than this node's."""
 
@@ -126,9 +129,11 @@ class ServerGeneration:
     def _found(self, policy: Policy) -> Engine:
         """Return the server as it is now, without weights that this node has loaded before."""
         engine, names = find_engine(self._connection, adapters=policy.lora > 0)
-        for name in names:
-            if name.startswith(self._prefix):
-                engine.unload(name)
+        old = [name for name in names if name.startswith(self._prefix)]
+        if len(old) > MOST_OLD:
+            raise ServerFailed(f"it lists {len(old)} weights of this node; start it again without them")
+        for name in old:
+            engine.unload(name)
         shutil.rmtree(self._folder, ignore_errors=True)
         return engine
 
@@ -176,7 +181,7 @@ def _draft(policy: Policy, reply: Reply, allowed: frozenset[int], max_tokens: in
     for token, logprob in zip(reply.tokens[:max_tokens], reply.logprobs, strict=False):
         if type(token) is not int or token not in allowed:
             raise ServerFailed(f"it samples {str(token)[:20]!r}, which is no token that this node could sample")
-        if type(logprob) not in (int, float) or not math.isfinite(logprob) or logprob > 0:
+        if type(logprob) not in (int, float) or not LEAST_LOGPROB <= logprob <= 0:
             raise ServerFailed(f"it returns {str(logprob)[:20]!r} as a log-probability")
         draft.add(policy, token, float(logprob))
         if draft.stopped:
