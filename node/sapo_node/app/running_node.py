@@ -33,6 +33,7 @@ from sapo_node.app.run import run_node
 from sapo_node.app.session import Session
 from sapo_node.app.state import SCHEMA, locked, state_folder
 from sapo_node.app.trained_model import remember
+from sapo_node.app.unused import unused_settings
 from sapo_node.learner.client import Learner
 from sapo_node.net.anchors import Anchors
 from sapo_node.net.interface import NetworkNotice, PeerConnected, PeerGone
@@ -73,7 +74,12 @@ class RunningNode:
         observer: Observer,
         contributor: AbstractAsyncContextManager[Answerer] | None = None,
     ) -> None:
-        """`contributor` answers in place of a model. Raises LocalError if there is no such swarm."""
+        """`contributor` answers in place of a model. Raises LocalError if there is no such swarm, or if a trainer of
+        another program is to answer, too.
+        """
+        if contributor and config.fed:
+            raise LocalError("feed gives the rounds to a trainer of your own; set feed to off where you contribute")
+        self._unused = unused_settings(config, contributes=contributor is not None)
         self._config = for_trainer(config) if config.fed else config
         self._key_is_new = key_is_new
         self._observer = observer
@@ -230,6 +236,8 @@ class RunningNode:
         return replace(self._config, external=0)
 
     def _tell_of_start(self, node: Node, learner: Learner | None) -> None:
+        if self._unused:
+            self._session.tell(f"this node does not train; these settings have no effect: {', '.join(self._unused)}")
         if learner and learner.ready.memory:
             self._session.tell(learner.ready.memory)
         if learner and learner.ready.fallback:
