@@ -284,6 +284,14 @@ def test_export_and_eval_need_no_option_for_the_model_and_the_card_names_swarm_a
     assert "| **mean of tasks** | 0." in card
 
 
+def test_a_relay_names_the_settings_that_have_no_effect_on_it(tmp_path):
+    swarm = write_swarm(tmp_path / "relays.toml")
+    options = ("--no-train", "--generate", "http://127.0.0.1:1", "--lora", "8")
+    with RunningProcess(tmp_path / "a", "--swarm", swarm, *options) as node:
+        notice = node.until(lambda event: "no effect" in event.get("text", ""))
+        assert notice["text"].endswith("these settings have no effect: generate, lora")
+
+
 def test_status_says_whether_the_node_runs(tmp_path):
     swarm = write_swarm(tmp_path / "here.toml")
     where = ("--swarm", swarm, "--key", tmp_path / "a" / "node.key", "--state", tmp_path / "a" / "state")

@@ -1,12 +1,18 @@
 """The page of nodes in processes of their own."""
 
 import re
+import sys
 import time
 from urllib.parse import urlsplit
 
 import httpx
 
 from processes import PATIENCE, RunningProcess, sapo_node, write_swarm
+
+ANSWERS = """import json, sys
+for _ in sys.stdin:
+    print(json.dumps(["<answer>1</answer>"]), flush=True)
+"""
 
 
 def page_of(node):
@@ -27,14 +33,48 @@ def test_the_metrics_of_a_relay_follow_a_peer_that_comes_and_goes_when_the_opera
             until_connected(started["page"], 0)
 
 
+def test_the_metrics_of_a_relay_follow_a_peer_that_is_killed_and_comes_back(tmp_path):
+    swarm = write_swarm(tmp_path / "relays.toml")
+    arguments = ("--swarm", swarm, "--no-train", "--dashboard", "127.0.0.1:0")
+    with RunningProcess(tmp_path / "a", *arguments) as relay:
+        started = relay.until_event("started")
+        for _ in range(2):
+            with RunningProcess(tmp_path / "b", *arguments, "--bootstrap", started["addresses"][0]):
+                until_connected(started["page"], 1)
+            until_connected(started["page"], 0)
+
+
+def test_the_metrics_of_a_node_that_waits_for_the_next_epoch_count_what_it_accepts(tmp_path):
+    swarm = write_swarm(tmp_path / "waiting.toml", epoch_seconds=3_600, max_rounds=1)
+    (tmp_path / "node.toml").write_text("local = 1\neval_every = 0\n")
+    common = ("--swarm", swarm, "--config", tmp_path / "node.toml")
+    with RunningProcess(tmp_path / "a", *common) as node:
+        started = node.until_event("started")
+        node.until_round(1)
+        assert metric(started["page"], "envelopes_accepted_total") == 0
+        (tmp_path / "answers.py").write_text(ANSWERS)
+        answers = ("--program", f"{sys.executable} {tmp_path / 'answers.py'}", "--bootstrap", started["addresses"][0])
+        with RunningProcess(tmp_path / "b", *common, *answers, command="contribute") as other:
+            other.until_event("shared")
+            until(started["page"], "envelopes_accepted_total", 1)
+
+
 def connected(page):
-    [count] = re.findall(r"^sapo_peers_connected (\S+)$", httpx.get(page + "metrics").text, re.MULTILINE)
-    return float(count)
+    return metric(page, "peers_connected")
+
+
+def metric(page, name):
+    [value] = re.findall(rf"^sapo_{name} (\S+)$", httpx.get(page + "metrics").text, re.MULTILINE)
+    return float(value)
 
 
 def until_connected(page, count):
+    until(page, "peers_connected", count)
+
+
+def until(page, name, value):
     deadline = time.monotonic() + PATIENCE
-    while connected(page) != count:
+    while metric(page, name) != value:
         assert time.monotonic() < deadline
         time.sleep(0.3)
 

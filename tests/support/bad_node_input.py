@@ -175,6 +175,7 @@ start {fresh} --examples few                | 2 | --examples & neither a whole n
 start {fresh} --lora-layers -1              | 1 | lora_layers is -1 & from 0 to 1024
 start {fresh} --thinking hard               | 2 | unexpected extra argument & hard
 start {fresh} --rounds 0                    | 2 | --rounds & 0 is not in the range
+{relay} --rounds 3                          | 2 | --rounds counts rounds of training & only relays
 start {fresh} --dtype float16               | 2 | --dtype & bfloat16
 start {fresh} --device gpu                  | 2 | --device & cuda
 start {fresh} --model gpt2                  | 1 | gpt2 & owner/name|[a-z-]+/gpt2

@@ -18,6 +18,8 @@ from sapo_protocol import LocalError
 _EXPERIMENTS = "sapo_adversary.data.experiments"
 _NODE_KEYS = frozenset(each.name for each in fields(NodeSpec))
 _SIMULATION_KEYS = frozenset(each.name for each in fields(Simulation)) - {"nodes", "name", "seed"}
+_BELONGS = {"seed": "write seeds at the top of the file", "name": "the name of an arm is its table's, [arms.NAME]"}
+"""Keys of a simulation that an experiment sets by itself, and where its author sets them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +105,7 @@ def _experiment(name: str, table: Mapping[str, Any]) -> Experiment:
         raise LocalError(f"{name}: seeds is empty; give at least one number")
     if file.reference not in file.arms:
         raise LocalError(f"{name}: its reference {file.reference!r} is none of its arms: {', '.join(file.arms)}")
+    _require_effect(name, file)
     arms = list(_arms(table))
     return Experiment(
         name=name,
@@ -115,6 +118,18 @@ def _experiment(name: str, table: Mapping[str, Any]) -> Experiment:
         arms={simulation.name: simulation for _, simulation in arms},
         points={simulation.name: point for point, simulation in arms},
     )
+
+
+def _require_effect(name: str, file: _File) -> None:
+    """Raise LocalError for a key that would have no effect, or more than one meaning."""
+    for key, belongs in _BELONGS.items():
+        if key in file.simulation:
+            raise LocalError(f"{name}: simulation has no {key!r}; {belongs}")
+    for key, values in file.grid.items():
+        if not values:
+            raise LocalError(f"{name}: {key} of the grid is empty; give at least one value")
+        if arm := next((arm for arm, changes in file.arms.items() if key in changes), None):
+            raise LocalError(f"{name}: arm {arm} and the grid both set {key!r}; take it out of one")
 
 
 def _arms(table: Mapping[str, Any]) -> Iterator[tuple[str, Simulation]]:
@@ -133,6 +148,8 @@ def _simulation(label: str, shared: Mapping[str, Any], changes: Mapping[str, Any
     if not isinstance(nodes, list) or not all(isinstance(node, Mapping) for node in nodes):
         raise LocalError("give nodes as a list of tables, [[simulation.nodes]]")
     roles = {str(node.get("role", "")) for node in nodes}
+    if both := roles & (_NODE_KEYS | _SIMULATION_KEYS):
+        raise LocalError(f"the role {min(both)!r} has the name of a key; give these nodes another role")
     for key, value in changes.items():
         if not (key in _NODE_KEYS | _SIMULATION_KEYS or (key in roles and isinstance(value, Mapping))):
             raise LocalError(f"arm {label}: {key!r} is no key of a node or a simulation, and no role of its nodes")

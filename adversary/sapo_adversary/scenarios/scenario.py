@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from sapo_adversary.ablations.defences import DEFENCES
 from sapo_adversary.attacks.catalogue import THREATS
 from sapo_adversary.files.packaged import load_named, names_in
-from sapo_adversary.files.typed import made, require_type, suggestion
+from sapo_adversary.files.typed import suggestion
+from sapo_adversary.scenarios.file import read_file
 from sapo_adversary.scenarios.metrics import ABOUT, REFUSED
-from sapo_adversary.simulator.simulation import ACTS_EVERY, NodeSpec, Simulation, simulation_from
+from sapo_adversary.simulator.simulation import ACTS_EVERY, Simulation, simulation_from
 from sapo_node.app.config import Config
 from sapo_protocol import LocalError
 
@@ -49,24 +49,6 @@ _REAL_NODE: Mapping[str, Any] = {**_NODE, "count": 6, "round_seconds": 4.0}
 _REAL: Mapping[str, Any] = {**_COMMON, "seconds": 44.0, "degree": 2}
 """Settings on libp2p, where time is real."""
 _SCENARIOS = "sapo_adversary.data.scenarios"
-
-
-@dataclass(frozen=True, slots=True)
-class _File:
-    """The keys of a scenario's file."""
-
-    title: str
-    attack: str = ""
-    undefended: tuple[str, ...] = ()
-    beside: tuple[str, ...] = ()
-    simulation: Mapping[str, Any] = field(default_factory=dict)
-    node: Mapping[str, Any] = field(default_factory=dict)
-    kinds: tuple[Mapping[str, Any], ...] = ()
-    options: Mapping[str, Any] = field(default_factory=dict)
-    attackers: Mapping[str, Any] = field(default_factory=dict)
-    keys: int = 0
-    harm: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    holds: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,15 +253,7 @@ def load_scenario(name: str) -> Scenario:
 
 
 def _scenario(name: str, table: Mapping[str, Any]) -> Scenario:
-    file = made(_File, table, name)
-    for attack in (file.attack, *file.beside):
-        if attack and attack not in THREATS:
-            raise LocalError(f"{name}: no attack {attack!r}; {suggestion(attack, THREATS)}")
-    for defence in file.undefended:
-        if defence not in DEFENCES:
-            raise LocalError(f"{name}: no defence {defence!r}; {suggestion(defence, DEFENCES)}")
-    made(NodeSpec, file.node, f"node of {name}")
-    require_type(file.simulation.get("crowd", 0), int, f"crowd of {name}")
+    file = read_file(name, table)
     harm, holds = _bounds(name, file.harm), _bounds(name, file.holds)
     scenario = Scenario(name, file.title, file.attack, tuple(file.undefended), harm, holds, table)
     scenario = with_keys(scenario, file.keys)

@@ -15,7 +15,7 @@ from sapo_node.storage.database import Database
 from sapo_node.training.round import Phase, RoundReport
 
 _REFRESH_INTERVAL = 3.0
-"""Seconds between two updates of the session facts."""
+"""Seconds between two updates of the counts and of the session facts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +52,11 @@ class Reports:
         self.observer(Shared(report, self.session.view(self.database)))
 
     async def refresh(self) -> None:
-        """Update the facts of the session periodically: a node that does not train plays no rounds to update them."""
+        """Update the counts and the facts of the session periodically: a round may take minutes, or wait for the next
+        epoch, and a node that does not train plays none.
+        """
         while True:
             await trio.sleep(_REFRESH_INTERVAL)
+            self.node.tally.count()
             self.session.describe(self.node, self.network)
             self.observer(Refreshed(partial(self.session.view, self.database)))

@@ -33,6 +33,7 @@ from sapo_node.app.run import run_node
 from sapo_node.app.session import Session
 from sapo_node.app.state import SCHEMA, locked, state_folder
 from sapo_node.app.trained_model import remember
+from sapo_node.app.unused import unused_settings
 from sapo_node.learner.client import Learner
 from sapo_node.net.anchors import Anchors
 from sapo_node.net.interface import NetworkNotice, PeerConnected, PeerGone
@@ -43,6 +44,7 @@ from sapo_node.observability.dashboard import Dashboard, parse_place
 from sapo_node.observability.dashboard.facts import Facts
 from sapo_node.observability.journal import Journal
 from sapo_node.processes.clock import SystemClock
+from sapo_node.processes.descriptors import raise_limit
 from sapo_node.rollouts.archive import Archive
 from sapo_node.storage.context import SwarmContext
 from sapo_node.storage.counters import Counters
@@ -73,7 +75,12 @@ class RunningNode:
         observer: Observer,
         contributor: AbstractAsyncContextManager[Answerer] | None = None,
     ) -> None:
-        """`contributor` answers in place of a model. Raises LocalError if there is no such swarm."""
+        """`contributor` answers in place of a model. Raises LocalError if there is no such swarm, or if a trainer of
+        another program is to answer, too.
+        """
+        if contributor and config.fed:
+            raise LocalError("feed gives the rounds to a trainer of your own; set feed to off where you contribute")
+        self._unused = unused_settings(config, contributes=contributor is not None)
         self._config = for_trainer(config) if config.fed else config
         self._key_is_new = key_is_new
         self._observer = observer
@@ -93,6 +100,8 @@ class RunningNode:
         with ExitStack() as stack:
             stack.enter_context(self._session.warnings_as_notices())
             stack.enter_context(locked(self._folder))
+            if low := raise_limit():
+                self._session.tell(low)
             database = Database(self._folder.database, SCHEMA)
             stack.callback(database.close)
             stack.callback(self._session.note_end, database)
@@ -129,8 +138,7 @@ class RunningNode:
         settings = network_settings(self._config, self._swarm.manifest, self._swarm.identity, anchors.addresses)
         settings.require_usable()
         require_installed(self._config.log_to)
-        facts = Facts(database, [_KEY, _SANDBOX, *([_MODEL] if self._config.train else []), _NETWORK])
-        facts.ready(_KEY)
+        facts = self._facts(database, contributes=contributor is not None)
         if page := parse_place(self._config.dashboard):
             await self._serve_page(nursery, facts, database, page)
         self._session.describe_start(database, self._swarm)
@@ -178,6 +186,14 @@ class RunningNode:
             on_contribution=reports.contributed,
         )
 
+    def _facts(self, database: Database, *, contributes: bool) -> Facts:
+        parts = [_KEY, _SANDBOX, *([_MODEL] if self._config.train else []), _NETWORK]
+        plays = self._config.train or self._config.fed
+        rests = "between rounds" if plays else "answers prompts of the swarm" if contributes else "verifies and relays"
+        facts = Facts(database, parts, rests=rests)
+        facts.ready(_KEY)
+        return facts
+
     async def _start_processes(self, nursery: trio.Nursery, facts: Facts) -> tuple[Sandbox, Learner | None]:
         """Start the sandbox and, if the node trains, the learner. Raises LocalError if a task cannot be built here."""
         manifest = self._swarm.manifest
@@ -186,7 +202,7 @@ class RunningNode:
 
         async def start(part: str, process: Sandbox | Learner) -> None:
             await nursery.start(process.run)
-            facts.ready(part, process.describe())
+            facts.ready(part, partial(_health, process))
 
         async with trio.open_nursery() as starting:
             starting.start_soon(start, _SANDBOX, sandbox)
@@ -230,6 +246,8 @@ class RunningNode:
         return replace(self._config, external=0)
 
     def _tell_of_start(self, node: Node, learner: Learner | None) -> None:
+        if self._unused:
+            self._session.tell(f"this node does not train; these settings have no effect: {', '.join(self._unused)}")
         if learner and learner.ready.memory:
             self._session.tell(learner.ready.memory)
         if learner and learner.ready.fallback:
@@ -268,3 +286,9 @@ class RunningNode:
     def _stop_for(self, error: LocalError) -> None:
         self._fatal = error
         self._scope.cancel()
+
+
+def _health(process: Sandbox | Learner) -> str:
+    """Say how a child process is, and how often it was replaced."""
+    times = process.restarts
+    return process.describe() + (f"; started again {times} time{'' if times == 1 else 's'}" if times else "")

@@ -76,7 +76,9 @@ class Tally:
             EVIDENCE: self._ingest.evidence,
         }
         now = {**taken, **self._ingest.refused, **self._verifier.unusable, **self._left_out}
-        self._history.count({name: count - self._counted.get(name, 0) for name, count in now.items()})
-        self._counted = now
-        self._history.fetched(self._fetched, at=time.time())
-        self._fetched.clear()
+        if now != self._counted:
+            self._history.count({name: count - self._counted.get(name, 0) for name, count in now.items()})
+            self._counted = now
+        if self._fetched:
+            self._history.fetched(self._fetched, at=time.time())
+            self._fetched.clear()

@@ -2,6 +2,7 @@
 
 import copy
 import json
+import re
 import runpy
 import subprocess
 import sys
@@ -59,6 +60,26 @@ def test_an_arm_changes_all_nodes_or_those_of_one_role(tmp_path):
 def test_a_key_that_means_nothing_is_refused(tmp_path):
     path = experiment_file(tmp_path, "[arms.a]\nlocl = 8\n")
     with pytest.raises(LocalError, match="locl"):
+        load_experiment(str(path))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("seconds = 30", "seconds = 30\nseed = 4", "simulation has no 'seed'; write seeds"),
+        ("seconds = 30", "seconds = 30\nname = 'x'", "simulation has no 'name'; the name of an arm"),
+        ("[grid]\nlocal = [2, 4]", "[grid]\nlocal = []", "local of the grid is empty"),
+        ("[arms.a]", "[arms.a]\nlocal = 3", "arm a and the grid both set 'local'"),
+        ("role = 'weak'", "role = 'local'", "the role 'local' has the name of a key"),
+        ("[arms.a]", "[arms.a]\nstrong = { nonsense = 1 }", "no 'nonsense'"),
+        ("[grid]", "[grid]\nnonsense = [1]", "'nonsense' is no key"),
+    ],
+)
+def test_a_key_that_would_have_no_effect_is_refused_with_where_it_belongs(tmp_path, old, new, says):
+    path = experiment_file(tmp_path, "[arms.a]\n[grid]\nlocal = [2, 4]\n")
+    assert load_experiment(str(path)).arms
+    path.write_text(path.read_text().replace(old, new))
+    with pytest.raises(LocalError, match=re.escape(says)):
         load_experiment(str(path))
 
 

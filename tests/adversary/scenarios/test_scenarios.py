@@ -92,6 +92,20 @@ def test_shares_are_of_all_peers(share, count):
         ('attack = "false-claim"\n[harm]\nbanned = { above = 1 }', "at_least, at_most or both"),
         ('attack = "false-claim"\n[simulation]\nnonsense = 1', "no 'nonsense'"),
         ('attack = "false-claim"\n[options]\nnonsense = 1', "options of false-claim"),
+        ('attack = "false-claim"\n[attackers]\noptions = {}', "attackers has no 'options'; write them at the top"),
+        ('attack = "false-claim"\n[attackers]\nattack = "flood"', "attackers has no 'attack'; write it at the top"),
+        ('attack = "false-claim"\n[attackers]\nnonsense = 1', "no 'nonsense'"),
+        ('attack = "false-claim"\n[[simulation.nodes]]\nlocal = 1', "simulation has no 'nodes'; write them as [node]"),
+        ('attack = "false-claim"\n[[simulation.attackers]]\nattack = "x"', "simulation has no 'attackers'; write them"),
+        ('attack = "false-claim"\n[simulation]\nwithout = ["quotas"]', "simulation has no 'without'; write the"),
+        ('attack = "false-claim"\n[simulation]\nseed = 3', "simulation has no 'seed'; give --seeds"),
+        ('attack = "false-claim"\n[simulation]\nname = "x"', "simulation has no 'name'; the name of the file"),
+        ('attack = "false-claim"\n[[kinds]]\ncount = 3', "kinds has no 'count'; write the number of all nodes"),
+        ('attack = "false-claim"\n[node]\ncount = 1\n[[kinds]]\n[[kinds]]\nnonsense = 1', "no 'nonsense'"),
+        ("[attackers]\nlinks = 1", "attackers has no effect without an attack"),
+        ("[options]\npatient = true", "options has no effect without an attack"),
+        ("keys = 3", "keys has no effect without an attack"),
+        ('beside = ["flat"]', "beside has no effect without an attack"),
     ],
 )
 def test_a_scenario_with_a_mistake_is_refused_with_what_is_wrong(tmp_path, line, says):
@@ -99,6 +113,13 @@ def test_a_scenario_with_a_mistake_is_refused_with_what_is_wrong(tmp_path, line,
     path.write_text(f'title = "t"\nundefended = ["re-verification"]\n{line}\n')
     with pytest.raises(LocalError, match=re.escape(says)):
         load_scenario(str(path)).simulation("defended")
+
+
+def test_harm_without_an_arm_that_could_show_it_is_refused(tmp_path):
+    path = tmp_path / "mine.toml"
+    path.write_text('title = "t"\nattack = "false-claim"\n[harm]\nreward_lost = { at_least = 0.1 }\n')
+    with pytest.raises(LocalError, match="name the defence in undefended"):
+        load_scenario(str(path))
 
 
 def test_a_defence_that_is_none_is_refused_by_name(tmp_path):

@@ -40,7 +40,7 @@ BROWSER = shutil.which("chromium") or shutil.which("chromium-browser")
 async def page(database, nursery, tmp_path):
     """A page that is served, with what it shows and a client."""
     facts = Facts(database)
-    facts.ready("sandbox", "all layers hold")
+    facts.ready("sandbox", lambda: "all layers hold")
     dashboard = Dashboard(facts, database, LOCAL, MANIFEST, tmp_path / "token")
     await nursery.start(dashboard.run)
     async with httpx.AsyncClient(base_url=dashboard.address) as client:
@@ -309,10 +309,22 @@ async def test_the_page_of_a_node_that_starts_says_what_it_waits_for(database, n
 
 def test_once_all_parts_are_ready_nothing_is_starting(database):
     facts = Facts(database, ["key", "model"])
-    facts.ready("model", "seed on cpu")
+    facts.ready("model", lambda: "seed on cpu")
     facts.ready("key")
     assert facts.state()["starting"] == {}
     assert facts.state()["health"] == {"model": "seed on cpu"}
+
+
+def test_health_is_that_of_now_and_not_that_of_the_start(database):
+    facts, restarts = Facts(database), [0]
+    facts.ready("sandbox", lambda: f"replaced {restarts[0]} times")
+    restarts[0] = 3
+    assert facts.state()["health"] == {"sandbox": "replaced 3 times"}
+
+
+def test_a_node_that_plays_no_rounds_is_not_between_rounds(database):
+    facts = Facts(database, rests="verifies and relays")
+    assert (facts.state()["rests"], facts.summary()["doing"]) == ("verifies and relays",) * 2
 
 
 async def test_a_port_that_is_taken_says_what_to_give(database, nursery, tmp_path):

@@ -1,6 +1,7 @@
-"""A child of the sandbox in an attacker's hands cannot make the zygote that reads its reply use much memory."""
+"""A child of the sandbox in an attacker's hands makes neither reader of its reply, zygote or node, use much memory."""
 
 import sys
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from sapo_node.verification.sandbox import Sandbox, Scored, ScoreRequest, messag
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
+MEBIBYTE = 2**20
 HONEST = ScoreRequest("chain_sum", {}, 7, ("<answer>no</answer>",))
 
 
@@ -57,3 +59,17 @@ async def test_the_longest_reply_of_the_right_shape_does_not_double_the_memory_o
     longest = Scored("\U0001f600" * messages.MAX_PROMPT, digest, (), "\U0001f600" * messages.MAX_EXAMPLE)
     assert await sandbox.score(batch({"longest": messages.MAX_BATCH})) == [longest] * messages.MAX_BATCH
     assert kilobytes(sandbox, "VmHWM") < 2 * idle
+
+
+@pytest.mark.usefixtures("_evil")
+async def test_the_longest_reply_of_the_right_shape_takes_little_memory_of_the_node(nursery):
+    sandbox = Sandbox()
+    await nursery.start(sandbox.run)
+    await sandbox.score([HONEST])
+    tracemalloc.start()
+    try:
+        assert None not in await sandbox.score(batch({"longest": messages.MAX_BATCH}))
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < 32 * MEBIBYTE

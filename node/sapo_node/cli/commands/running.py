@@ -69,6 +69,8 @@ def start(config: Config, *, rounds: int | None, passphrase: str | None, json_ou
     sapo-node start --no-train --feed --model my-model            for a trainer of your own: docs/start/your-trainer.md
     """  # noqa: D301 - click reads the backspace
     config = config.overridden(options)
+    if rounds and not config.train and not config.fed:
+        raise click.UsageError("--rounds counts rounds of training, and a node that only relays plays none")
     if config.train:
         fetch_model(config)
     identity, key_is_new = own_identity(config, passphrase)

@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from typing import Any
 
@@ -28,19 +28,22 @@ _FRESH_SECONDS = 1.0
 class Facts:
     """Gathers them, and remembers how trust went while the node has run."""
 
-    def __init__(self, database: Database, parts: Iterable[str] = ()) -> None:
-        """`parts` names what must be ready before the node has started."""
+    def __init__(self, database: Database, parts: Iterable[str] = (), *, rests: str = "between rounds") -> None:
+        """`parts` names what must be ready before the node has started. `rests` says what the node does outside of the
+        phases of a round.
+        """
         self._database = database
         self._journal = Journal(database)
         self._starting = dict.fromkeys(parts, False)
-        self._health: dict[str, str] = {}
+        self._rests = rests
+        self._health: dict[str, Callable[[], str]] = {}
         self._trust: list[dict[str, Any]] = []
         self._phase: Phase | None = None
         self._since = time.time()
         self._state: tuple[float, dict[str, Any]] = (0.0, {})
 
-    def ready(self, part: str, health: str = "") -> None:
-        """A part of the node is ready; `health` says in a few words how it is."""
+    def ready(self, part: str, health: Callable[[], str] | None = None) -> None:
+        """A part of the node is ready; `health` says in a few words how it is whenever somebody looks."""
         self._starting[part] = True
         if health:
             self._health[part] = health
@@ -75,7 +78,8 @@ class Facts:
             "starting": {} if has_started else dict(self._starting),
             "phase": self._phase,
             "phase_since": self._since,
-            "health": dict(self._health),
+            "health": {part: health() for part, health in self._health.items()},
+            "rests": self._rests,
             "banned_by_evidence": [row[0] for row in self._database.rows("SELECT peer FROM evidence ORDER BY peer")],
             "now": time.time(),
         }
@@ -86,7 +90,7 @@ class Facts:
         """The node in one line, for `sapo-node fleet`."""
         view = overview(self._database, peers=0)
         waits = [part for part, is_ready in self._starting.items() if not is_ready]
-        doing = f"starting: {', '.join(waits)}" if waits else self._phase or "between rounds"
+        doing = f"starting: {', '.join(waits)}" if waits else self._phase or self._rests
         return asdict(summary(at_rest(view) if waits else view, doing=doing, now=time.time()))
 
     def curve(self, first: int, last: int) -> dict[str, Any]:

@@ -10,14 +10,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from sapo_protocol.limits import MAX_GROUPS
+
 MAX_PROMPT = 32_768
 """Characters of a prompt, at most. An item with a longer prompt fails closed."""
 
 MAX_EXAMPLE = 4_096
 """Characters of a worked example, at most. An item with a longer one fails closed."""
 
-MAX_BATCH = 128
-"""Items that one child scores, at most."""
+MAX_BATCH = MAX_GROUPS
+"""Items that one child scores, at most: the groups of one rollout. The main process decodes a reply at once, and gossip
+waits meanwhile, so a reply must be small."""
 
 MAX_RESULT = 12 * (MAX_PROMPT + MAX_EXAMPLE) + 256
 """Bytes of one result, at most. JSON needs up to 12 bytes per character of the prompt and of the example; digest and

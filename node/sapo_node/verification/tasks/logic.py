@@ -6,12 +6,13 @@ joined by ∧, a tautology. An answer uses the premises' variables in the datase
 
 1. It has at most one of ∧ ∨ → ↔, and any number of ¬. The dataset's own conclusions have this size, and joined premises
    do not.
-2. At least one conjunct (of A ∧ B, of ¬(A ∨ B), of ¬(A → B); else the whole) follows from no single premise. This
-   refuses copies and weakenings of one premise, premises of one letter joined by ∧, and tautologies.
+2. At least one conjunct (of A ∧ B, of ¬(A ∨ B), of ¬(A → B), of A ↔ B, of ¬(A ↔ B); else the whole) follows from no
+   single premise. This refuses copies and weakenings of one premise, premises of one letter joined by ∧ or ↔, and
+   tautologies.
 3. It is true in every row of the truth table in which all premises are true, and there is such a row. From
    contradictory premises everything follows.
 
-About half of the items have no correct answer, and the dataset's own example is often incorrect.
+About seven in ten items have no correct answer, and the dataset's own example is often incorrect.
 """
 
 import re
@@ -68,14 +69,31 @@ def _conjuncts(formula: _Formula) -> tuple[_Formula, ...]:
     match formula:
         case _Formula("∧", parts):
             return parts
-        case _Formula("¬", (_Formula("¬", (inner,)),)):
-            return _conjuncts(inner)
-        case _Formula("¬", (_Formula("∨", (left, right)),)):
-            return _Formula("¬", (left,)), _Formula("¬", (right,))
-        case _Formula("¬", (_Formula("→", (left, right)),)):
-            return left, _Formula("¬", (right,))
+        case _Formula("↔", (left, right)):
+            return _Formula("→", (left, right)), _Formula("→", (right, left))
+        case _Formula("¬", (inner,)):
+            return _conjuncts_of_not(inner)
         case _:
             return (formula,)
+
+
+def _conjuncts_of_not(formula: _Formula) -> tuple[_Formula, ...]:
+    """Return the conjuncts of the negation of `formula`."""
+    match formula:
+        case _Formula("¬", (inner,)):
+            return _conjuncts(inner)
+        case _Formula("∨", (left, right)):
+            return _not(left), _not(right)
+        case _Formula("→", (left, right)):
+            return left, _not(right)
+        case _Formula("↔", (left, right)):
+            return _Formula("∨", (left, right)), _Formula("→", (left, _not(right)))
+        case _:
+            return (_not(formula),)
+
+
+def _not(formula: _Formula) -> _Formula:
+    return _Formula("¬", (formula,))
 
 
 def _letters(formula: _Formula) -> set[str]:

@@ -159,7 +159,7 @@ function showHead(state) {
   const doing = starting.length ? "starting" : DOING[state.phase], waits = state.session.waits || [];
   const since = doing ? [`for ${Math.max(0, Math.round(state.now - state.phase_since))} s`] : [];
   const waiting = waits.map((each) => `waits ${countdown(each.until - state.now)} for ${each.what}`);
-  say(doing || (waits.length ? "" : "between rounds"), [...since, ...waiting].join("; "));
+  say(doing || (waits.length ? "" : state.rests), [...since, ...waiting].join("; "));
   $("starting").hidden = !starting.length;
   put("starting", ...starting.map(([part, isReady]) => make("li", isReady ? "right" : "note", isReady ? `✓ ${part} is ready` : `… waits for: ${part}`)));
 }
