@@ -86,7 +86,7 @@ def exchange_line(firsts: Sequence[FirstExternal | None]) -> str:
     rounds, seconds = max(each.round for each in began), max(each.seconds for each in began)
     return (
         f"{len(began)} of {len(firsts)} honest nodes, strangers to each other, learn from each other: "
-        f"first external group at most {rounds} rounds and {seconds:.0f} s after contact"
+        f"each trained on an external group within {rounds} rounds and {seconds:.0f} s of contact"
     )
 
 

@@ -11,7 +11,7 @@ from sapo_node.observability.overview import Overview
 from sapo_node.training.round import Phase
 
 _BLOCKS = " ▁▂▃▄▅▆▇█"
-_COLUMNS = ("round", "reward", "teach", "external", "weight", "entropy", "length", "cut", "gradient", "seconds")
+_COLUMNS = ("round", "reward", "informative", "external", "weight", "entropy", "length", "cut", "gradient", "seconds")
 
 
 def chart(curve: Curve, *, rows: int = 4) -> Text:

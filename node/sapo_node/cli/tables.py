@@ -70,7 +70,7 @@ def _exchange(view: Overview) -> Text:
         text.append(f": {teachers}\n" if teachers else " from others\n")
     peers = f"{exchange.fetchers} peer{'s' * (exchange.fetchers != 1)}"
     text.append("helped ", "bold").append(f"{peers} fetched {exchange.fetched} rollouts")
-    return text.append(" by request; gossip counts no readers", "dim")
+    return text.append(" by request; readers by gossip are not counted", "dim")
 
 
 def _head(view: Overview, shown: int) -> RenderableType:

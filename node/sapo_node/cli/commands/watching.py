@@ -21,7 +21,7 @@ _HEADINGS = ("page", "node", "doing", "round", "ago", "reward", "held-out", "pee
 @click.argument("urls", nargs=-1, required=True, metavar="URL...")
 @as_json
 def fleet(urls: tuple[str, ...], *, json_output: bool) -> None:
-    """Show many nodes in one table, each by the address of its page, with the token if it asks for one.
+    """Show many nodes in one table. URL is the address of a node's page, with the token if the page asks for one.
 
     Reads only. The exit status is 1 if a node does not answer. `ago` is the time since the last round, `reward` the
     mean of the last 20 rounds, `external` the share of the trained tokens that came from others.
