@@ -90,7 +90,7 @@ def test_a_node_that_is_alone_has_no_contact():
 def test_the_line_tells_the_slowest_node_and_how_many_have_begun():
     line = exchange_line([FirstExternal(2, 3.0), None, FirstExternal(1, 9.0)])
     assert "2 of 3" in line
-    assert "at most 2 rounds and 9 s" in line
+    assert "within 2 rounds and 9 s" in line
 
 
 def test_a_key_counts_by_the_worst_state_that_an_honest_node_gave_to_it():
