@@ -114,6 +114,7 @@ def test_the_summary_says_what_strangers_and_malicious_keys_came_to():
     assert "1 of 2 honest nodes" in text
     assert "0% to 30% of the tokens trained on" in text
     assert "3 malicious keys: 1 banned, 2 untrusted; 10 of their tokens trained on" in text
+    assert "refused false claim 4" in text
 
 
 def test_a_large_model_gets_fewer_rounds_longer_epochs_and_tasks_that_it_can_learn():
