@@ -52,12 +52,12 @@ def experiment(
     as_markdown: bool,
     json_output: bool,
 ) -> None:
-    """Run the learning experiment NAME, or draw its results with `plot`.
+    """Run the learning experiment NAME, or draw its results.
 
-    Honest swarms of real nodes on virtual time. The TOML file of an experiment holds all of its numbers; NAME may be
-    the path of your own file. The command writes the record of a run as soon as the run is finished. Stop it at any
-    time: the same command continues. Writes NAME.json and NAME.svg (dashes become underscores), and NAME_tasks.svg
-    where nodes differ and are followed by task.
+    `plot` draws the results again. An experiment plays honest swarms of real nodes on virtual time. Its TOML file holds
+    all of its numbers; NAME may be the path of your own file. The command writes the record of a run as soon as the run
+    is finished. Stop it at any time: the same command continues. Writes NAME.json and NAME.svg (dashes become
+    underscores), and NAME_tasks.svg where nodes differ and are followed by task.
 
     \b
     sapo-adversary experiment --list               the experiments of the package

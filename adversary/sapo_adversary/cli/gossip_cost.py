@@ -29,6 +29,7 @@ _MOST_PEERS = 20_000
     multiple=True,
     default=(100, 1_000, 10_000),
     show_default=True,
+    help="Peers of the swarm; may be repeated.",
 )
 @click.option(
     "--round-seconds", type=Number(1, 86_400), default=30.0, show_default=True, help="Seconds of a round of every peer."
@@ -56,11 +57,12 @@ def gossip_cost(
     output: Path,
     json_output: bool,
 ) -> None:
-    """Estimate gossip among thousands of peers: what a node receives, sends and spends, and how fast a message is.
+    """Estimate what gossip costs a node in a large swarm.
 
-    The command makes meshes by the rules of nodes and sends messages through them one at a time. CPU is estimated from
-    measurements of real nodes. A swarm that is too large for one topic is also shown with the greatest number of shards
-    that a manifest may have. Takes a minute or two for ten thousand peers.
+    The estimate says what a node receives, sends and spends, and how fast a message is. The command makes meshes by the
+    rules of nodes and sends messages through them one at a time. CPU is estimated from measurements of real nodes. A
+    swarm that is too large for one topic is also shown with the greatest number of shards that a manifest may have.
+    Takes a minute or two for ten thousand peers.
 
     \b
     sapo-adversary gossip-cost

@@ -24,10 +24,10 @@ MOST_USERS = 1_000
 )
 @as_json
 def load_keys(*, users: int, keys_from: str, file: Path | None, json_output: bool) -> None:
-    """Print a configuration with which a node trusts the peers of a load test.
+    """Print a configuration for the target of a load test.
 
-    A node limits what it takes from untrusted peers: without this configuration a load test measures those limits. The
-    keys are public, so use the configuration only for the load test.
+    With it the target trusts the peers of the test. A node limits what it takes from untrusted peers: without this
+    configuration a load test measures those limits. The keys are public, so use the configuration only for the test.
 
     \b
     sapo-adversary load-keys --users 8 > load.toml                         all other settings are the defaults

@@ -27,7 +27,7 @@ _MODULES = {
 )
 @click.version_option(package_name="sapo-node")
 def cli() -> None:
-    """Play swarms of real nodes: learning experiments in honest ones, attacks and defences in malicious ones.
+    """Play swarms of real nodes: learning experiments in honest swarms, attacks and defences in attacked ones.
 
     Everything runs on this machine, in memory or on loopback. Attacks go only to nodes that the command started.
     """

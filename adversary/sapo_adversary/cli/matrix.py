@@ -69,7 +69,7 @@ def matrix(
     engine: Engine,
     json_output: bool,
 ) -> None:
-    """Play the scenarios of a matrix, and judge what each of their attacks does.
+    """Play many scenarios, and judge what each attack does.
 
     \b
     full    every scenario with attackers as a quarter of all peers, and the six worst at five shares; hours on two

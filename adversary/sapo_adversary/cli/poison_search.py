@@ -35,13 +35,13 @@ _POLICY = "talkative"
 @to_output
 @as_json
 def poison_search(attacks: tuple[str, ...], *, tries: int, seed: int, output: Path, json_output: bool) -> None:
-    """Search for the strongest version of each ATTACK that passes a node's filters; by default of all poison attacks.
+    """Search for poison that passes the filters of a node.
 
-    The attacker has the node's source, thresholds and weights. Each try trains a copy of the node's policy on a few
-    rounds of poison. The search measures by how many nats the poisoned texts remain less probable than an able peer's,
-    and which share of their tokens the filters mask. The best try then meets each filter alone, and all filters
-    but that one.
-    Writes poison_search.json and .svg. Takes about ten minutes of one core for each attack.
+    It searches for the strongest version of each ATTACK, by default of all poison attacks. The attacker has the node's
+    source, thresholds and weights. Each try trains a copy of the node's policy on a few rounds of poison. The search
+    measures by how many nats the poisoned texts remain less probable than those of an able peer, and which share of
+    their tokens the filters mask. The best try then meets each filter alone, and all filters but that one. Writes
+    poison_search.json and .svg. Takes about ten minutes of one core for each attack.
 
     \b
     sapo-adversary poison-search                       all attacks, 200 tries each

@@ -27,7 +27,7 @@ from sapo_protocol.printable import is_printable
 )
 @click.option("--only", multiple=True, metavar="SCENARIO", help="Only the figure of this scenario; may be repeated.")
 def report(file: Path | None, *, as_markdown: bool, target: Path | None, only: tuple[str, ...]) -> None:
-    """Draw the page of a matrix or a run again from its JSON FILE (by default the matrix), and print its path."""
+    """Draw the page of a matrix or a run again. FILE is its JSON, by default that of the matrix. Print its path."""
     file = file or DEFAULT_OUTPUT / "matrix.json"
     summary = read_results(file, WRITTEN_BY)
     with results_in(file, WRITTEN_BY):

@@ -42,7 +42,7 @@ _STRANGERS_SHOWN = ("reward", "of_friends", "honest_external")
 @click.command("list")
 @as_json
 def list_(*, json_output: bool) -> None:
-    """List the scenarios: the id, the layer and the threat of each."""
+    """List the scenarios, each with its layer and its threat."""
     scenarios = [load_scenario(name) for name in scenario_names()]
     if json_output:
         listed = [
@@ -98,7 +98,7 @@ def run(
     engine: Engine,
     json_output: bool,
 ) -> None:
-    """Play SCENARIO and judge it: one of `sapo-adversary list`, or the path of a TOML file.
+    """Play SCENARIO and judge it. It is one of `sapo-adversary list`, or the path of a TOML file.
 
     The same honest nodes play four arms: alone, in an honest swarm, attacked without the defences that the scenario
     names, and attacked with all defences. Strangers also play the honest swarm with everybody trusted. The command

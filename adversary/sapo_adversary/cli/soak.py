@@ -30,7 +30,9 @@ from sapo_protocol import LocalError
 @to_output
 @as_json
 def soak(*, minutes: float, nodes: int, seed: int, folder: Path | None, output: Path, json_output: bool) -> None:
-    """Run a swarm on this machine for hours, and measure what grows and what does not recover.
+    """Run a swarm for hours, and measure what grows.
+
+    It also measures which nodes do not recover from a fault.
 
     Nodes are real processes over real libp2p on loopback. About once a minute the command kills, stops for half a
     minute or freezes one node, or kills its learner or sandbox. Two nodes are left alone: the command measures their

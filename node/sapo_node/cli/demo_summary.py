@@ -10,7 +10,7 @@ import trio
 from rich.console import Console
 from rich.table import Table
 
-from sapo_node.cli.tables import short
+from sapo_node.cli.tables import reason_lines, short
 from sapo_node.observability.history import TAKEN
 from sapo_node.trust.constants import PeerState
 
@@ -86,7 +86,7 @@ def exchange_line(firsts: Sequence[FirstExternal | None]) -> str:
     rounds, seconds = max(each.round for each in began), max(each.seconds for each in began)
     return (
         f"{len(began)} of {len(firsts)} honest nodes, strangers to each other, learn from each other: "
-        f"first external group at most {rounds} rounds and {seconds:.0f} s after contact"
+        f"each trained on an external group within {rounds} rounds and {seconds:.0f} s of contact"
     )
 
 
@@ -165,8 +165,9 @@ def print_summary(summary: Json, console: Console) -> None:
     states = ", ".join(f"{count} {state}" for state, count in malicious["states"].items())
     tokens = malicious["trained_tokens"]
     console.print(f"{malicious['keys']} malicious keys: {states}; {tokens} of their tokens trained on")
-    left_out = ", ".join(f"{name} {count}" for name, count in summary["refused"].items())
-    console.print(f"accepted envelopes: {summary['accepted']}; left out: {left_out}")
+    console.print(f"accepted {summary['accepted']} envelopes")
+    for line in reason_lines(summary["refused"]):
+        console.print(line)
 
 
 def _heldout(when: str, measured: Json) -> Json:

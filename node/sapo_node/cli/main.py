@@ -54,7 +54,7 @@ def cli(*, verbose: bool) -> None:
     \b
     A first node, on this machine:     sapo-node start
     A second one, in a new terminal:   sapo-node start --key other.key
-    A demo with a malicious node:      sapo-node demo
+    A demo with an attacker:           sapo-node demo
     """  # noqa: D301 - click reads the backspace
     to_stderr = logging.StreamHandler()
     to_stderr.setFormatter(PrintableFormatter("%(levelname)s %(name)s: %(message)s"))

@@ -11,7 +11,7 @@ from sapo_node.observability.overview import Overview
 from sapo_node.training.round import Phase
 
 _BLOCKS = " ▁▂▃▄▅▆▇█"
-_COLUMNS = ("round", "reward", "teach", "external", "weight", "entropy", "length", "cut", "gradient", "seconds")
+_COLUMNS = ("round", "reward", "informative", "external", "weight", "entropy", "length", "cut", "gradient", "seconds")
 
 
 def chart(curve: Curve, *, rows: int = 4) -> Text:
@@ -81,7 +81,7 @@ def activity(phase: Phase | None, seconds: float) -> Text:
 
 def round_table(rounds: Sequence[dict[str, Any]]) -> Table:
     """Return a table with one row of metrics for each round."""
-    table = Table(box=None, header_style="dim", padding=(0, 2, 0, 0), pad_edge=False)
+    table = Table(box=None, header_style="dim", padding=(0, 1, 0, 0), pad_edge=False)  # fits 80 columns
     for name in _COLUMNS:
         table.add_column(name, justify="right")
     for each in rounds:

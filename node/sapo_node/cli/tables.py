@@ -1,6 +1,7 @@
 """The terminal view: one screen that shows whether the node learns, from which peers, and what it refused."""
 
 import time
+from collections.abc import Mapping
 from typing import Any, get_args
 
 from rich.console import Group, RenderableType
@@ -70,7 +71,7 @@ def _exchange(view: Overview) -> Text:
         text.append(f": {teachers}\n" if teachers else " from others\n")
     peers = f"{exchange.fetchers} peer{'s' * (exchange.fetchers != 1)}"
     text.append("helped ", "bold").append(f"{peers} fetched {exchange.fetched} rollouts")
-    return text.append(" by request; gossip counts no readers", "dim")
+    return text.append(" by request; readers by gossip are not counted", "dim")
 
 
 def _head(view: Overview, shown: int) -> RenderableType:
@@ -191,16 +192,24 @@ def _counts(view: Overview) -> RenderableType:
     )
     if banned_by_evidence := view.counts.get(EVIDENCE, 0):
         text.append(f", evidence against {banned_by_evidence} peers")
-    counts = {name: count for name, count in sorted(view.counts.items()) if name not in TAKEN and count}
-    kinds = {kind: {name: count for name, count in counts.items() if kind_of(name) == kind} for kind in get_args(Kind)}
+    counts = {name: count for name, count in view.counts.items() if name not in TAKEN and count}
+    return Text("\n").join([text, *reason_lines(counts)])
+
+
+def reason_lines(counts: Mapping[str, int]) -> list[Text]:
+    """Return a line for each kind of reason why messages and groups were not taken, from their counts by reason."""
+    kinds = {
+        kind: {name: count for name, count in sorted(counts.items()) if kind_of(name) == kind}
+        for kind in get_args(Kind)
+    }
+    lines = []
     if alike := sum(kinds.pop("not needed").values()):
-        text.append("\nnot needed ", style="bold")
-        text.append(f"{alike} groups (zero advantage)")
+        lines.append(Text.assemble(("not needed ", "bold"), f"{alike} groups (zero advantage)"))
     for kind, of_kind in kinds.items():
         if of_kind or kind == "left out":
-            text.append(f"\n{kind} ", style="bold red" if kind == "refused" else "bold")
-            text.append(", ".join(f"{name} {count}" for name, count in of_kind.items()) or "nothing")
-    return text
+            reasons = ", ".join(f"{name} {count}" for name, count in of_kind.items()) or "nothing"
+            lines.append(Text.assemble((f"{kind} ", "bold red" if kind == "refused" else "bold"), reasons))
+    return lines
 
 
 def _notices(view: Overview, shown: int) -> RenderableType:

@@ -130,7 +130,7 @@ def _held_out(facts: CardFacts, weights: Weights) -> str:
 def _sources(facts: CardFacts) -> str:
     tokens = facts.local_tokens + facts.external_tokens
     share = facts.external_tokens / tokens if tokens else 0.0
-    from_peers = f"{share:.1%}, of {tokens:,} tokens and {facts.peers:,} peers"
+    from_peers = f"{share:.1%}, of {tokens:,} tokens and {facts.peers:,} peer{'s' * (facts.peers != 1)}"
     lines = [
         "## What it learnt from peers\n",
         f"- Share of the trained tokens that came from peers: {from_peers}.",

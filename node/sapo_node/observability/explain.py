@@ -43,8 +43,8 @@ def envelope(database: Database, envelope_id: str) -> Told:
     entries, refusals = journal.of_envelope(envelope_id), journal.refusals(_ASKED_REFUSALS, envelope_id=envelope_id)
     if not entries and not refusals:
         raise LocalError(
-            f"nothing is known of {envelope_id}: it never came here, waits unverified, or was long ago; "
-            f"the dashboard shows what came of late"
+            f"no envelope {envelope_id} is known: it never arrived, waits for verification, or is too old to be "
+            f"remembered; the page shows the newest"
         )
     lines = [line for entry in entries for line in _of_entry(entry)]
     if entries:

@@ -81,7 +81,7 @@ BAN_OFFENCES, BAN_TRUST = 3.0, 0.2
 """Banned when both hold: one slip of an honest untrusted peer is not enough."""
 PROBATION_TRUST, RECOVERED_TRUST = 0.5, 0.8
 BAN_EPOCHS = 144
-"""A ban for lies ends in probation after this many epochs; a ban for equivocation never ends.
+"""A ban for offences ends in probation after this many epochs; a ban for equivocation never ends.
 
 Then BAN_OFFENCES is held against the peer and nothing for it, so that its trust is 1/17. One more false claim bans it
 again. About 30 verified groups make it untrusted, and HEALTHY_AFTER more make it healthy.
@@ -98,12 +98,12 @@ the least. The share is never less than one group."""
 AGE_WEIGHT, MAX_AGE = 0.7, 4
 """Weight per epoch of age, and the age in epochs after which a group is no longer trained on."""
 LOSS_WEIGHT_LIMIT = 2.0
-"""How far the training mass of one group may exceed the median of the groups on offer."""
+"""How far the loss weight of one group may exceed the median of the groups on offer."""
 
 VERIFICATIONS_PER_ROUND = 16
 """Rollouts of each tier that are verified in one round, at most."""
 AUDIT_RATE = 0.05
-"""Share of the groups claimed flat that are scored all the same."""
+"""Share of the groups claimed to have zero advantage that are scored all the same."""
 
 MESSAGES_PER_SECOND, MESSAGE_BURST = 200.0, 1_000.0
 """Messages taken from one sender, who may carry those of a whole swarm."""

@@ -90,7 +90,7 @@ def test_a_node_that_is_alone_has_no_contact():
 def test_the_line_tells_the_slowest_node_and_how_many_have_begun():
     line = exchange_line([FirstExternal(2, 3.0), None, FirstExternal(1, 9.0)])
     assert "2 of 3" in line
-    assert "at most 2 rounds and 9 s" in line
+    assert "within 2 rounds and 9 s" in line
 
 
 def test_a_key_counts_by_the_worst_state_that_an_honest_node_gave_to_it():
@@ -114,6 +114,7 @@ def test_the_summary_says_what_strangers_and_malicious_keys_came_to():
     assert "1 of 2 honest nodes" in text
     assert "0% to 30% of the tokens trained on" in text
     assert "3 malicious keys: 1 banned, 2 untrusted; 10 of their tokens trained on" in text
+    assert "refused false claim 4" in text
 
 
 def test_a_large_model_gets_fewer_rounds_longer_epochs_and_tasks_that_it_can_learn():

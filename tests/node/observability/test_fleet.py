@@ -125,7 +125,7 @@ async def test_the_table_has_each_node_and_no_markup_or_control_of_theirs(server
     done = await trio.to_thread.run_sync(run)
     assert done.exit_code == 1
     assert "[red]\\x1b[31mx" in done.output
-    assert "127.0.0.1:9 " in done.output
+    assert "127.0.0.1:9: no answer" in done.output
 
 
 async def test_json_has_a_line_for_each_node_and_no_token(page):

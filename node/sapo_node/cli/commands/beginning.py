@@ -55,7 +55,7 @@ def init(
     json_output: bool,
     **options: Any,
 ) -> None:
-    """Write the configuration of a new node to FILE, and make its key if there is none.
+    """Write the configuration of a new node to FILE. If there is no key, `init` makes one.
 
     At a terminal, `init` asks for the model, the swarm and the address of a peer, unless options give them. It checks
     the machine as `doctor` does, and measures the model as `probe` does. It then writes every setting with its meaning,

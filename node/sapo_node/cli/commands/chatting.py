@@ -28,7 +28,7 @@ from sapo_protocol import LocalError, load_manifest
     "--temperature", type=click.FloatRange(0, 2, min_open=True), default=1.0, show_default=True, help="Of sampling."
 )
 def chat(config: Config, *, base: bool, temperature: float, **options: Any) -> None:
-    """Talk to the policy of a node, one line at a time, until Ctrl-D or Ctrl-C. The node may be running.
+    """Talk to the policy of a node. Write one line at a time; Ctrl-D or Ctrl-C ends it. The node may be running.
 
     The node remembers which model it trains, so no option for the model is needed. The policy is that of the averaged
     weights of the newest checkpoint, and gets the same system prompt as in training. It reads as many earlier turns

@@ -29,15 +29,15 @@ from sapo_protocol import LocalError, load_manifest
 @click.option("--rounds", type=click.IntRange(1), help="Play this many in all.  [default: up to the last evaluation]")
 @as_json
 def alone(config: Config, *, rounds: int | None, json_output: bool, **options: Any) -> None:
-    """Play the rounds of a node once more without peers: what would it have learnt alone?
+    """Play the rounds of a node once more without peers. This shows what the node would have learnt alone.
 
     The rounds begin with the same initial weights, and take no external groups. Every 50 rounds (`eval_every`) they are
     evaluated on the same held-out prompts as the node. `status` and the page show both results after the same number of
     rounds. A round alone has other tasks and other samples than the node's, so the intervals of both matter.
 
-    They take as long as the rounds of the node took without external groups, and as much memory. The node may run
-    meanwhile, if the machine has room for both; it is not disturbed otherwise. Nothing is published. After Ctrl-C the
-    same command goes on with the last checkpoint.
+    These rounds take as much time and memory as the rounds of the node without external groups. The node may run
+    meanwhile, if the machine has room for both. Nothing is published. After Ctrl-C the same command goes on with the
+    last checkpoint.
 
     Give the same options as for `start`, or the same configuration. The node remembers its model and how it is asked.
 

@@ -24,7 +24,7 @@ _BEFORE = {"bash": "", "zsh": "(( $+functions[compdef] )) || { autoload -Uz comp
 @click.argument("shell", required=False, type=click.Choice(SHELLS))
 @click.option("--install", is_flag=True, help="Write the script to its place, and let SHELL read it when it starts.")
 def completion(shell: str | None, *, install: bool) -> None:
-    """Print the script with which SHELL completes commands and options with the Tab key.
+    """Print the script by which SHELL completes commands.
 
     SHELL is bash, zsh or fish. Without it, `completion` takes the shell of the variable SHELL. With --install, bash and
     zsh get one line in ~/.bashrc or ~/.zshrc, and fish gets a file. A second --install changes nothing.

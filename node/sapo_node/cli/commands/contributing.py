@@ -50,7 +50,7 @@ def contribute(
     json_output: bool,
     **options: Any,
 ) -> None:
-    """Share completions of a server, a program or yourself, and train nothing.
+    """Share completions of a server, a program or yourself. The node trains nothing.
 
     The node verifies and relays like `start --no-train`. It also publishes groups of G completions to the tasks that
     the swarm assigns to it. Nodes that train learn from groups with both correct and incorrect completions. They do

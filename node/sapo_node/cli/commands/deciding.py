@@ -38,7 +38,7 @@ def writable_database(config: Config) -> Iterator[tuple[Database, str]]:
 @_WHY
 @as_json
 def trust(config: Config, *, peer: str, why: str, json_output: bool) -> None:
-    """Make PEER a friend: it is healthy whatever it earns, until `untrust`.
+    """Make PEER a friend, until `untrust`. A friend is healthy, whatever it earns.
 
     A running node follows within a second, and the decision holds over restarts. The beginning or the end of a known
     peer id is enough. The key `trusted` of the configuration does the same while the configuration names the peer.

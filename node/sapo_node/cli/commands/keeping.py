@@ -41,9 +41,10 @@ def keygen(key: Path, *, passphrase: bool, json_output: bool) -> None:
 @configured
 @as_json
 def backup(config: Config, output: Path, *, json_output: bool) -> None:
-    """Write the state of a node to the file OUTPUT: its checkpoints, its peers, and the counters of what it published.
+    """Write the state of a node to the file OUTPUT.
 
-    The node may be running. `backup` refuses a damaged database. Only you can read the file.
+    The state is its checkpoints, its peers, and the counters of what it published. The node may be running. `backup`
+    refuses a damaged database. Only you can read the file.
 
     The backup does not contain the key. Keep the key file separately, and never run one key on two machines.
 

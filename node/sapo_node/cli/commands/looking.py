@@ -78,7 +78,7 @@ def _life(view: Overview, *, runs: bool) -> Text:
 @configured
 @as_json
 def why(config: Config, *, envelope_id: str, json_output: bool) -> None:
-    """Explain for each group of a rollout what the node did with it, why, and what would change that.
+    """Explain what the node did with each group of a rollout. It says why, and what would change that.
 
     ENVELOPE_ID is in hexadecimal, as the dashboard shows it. Its first 6 characters are enough. A node remembers its
     last 2,000 groups and 5,000 refusals.
@@ -98,7 +98,7 @@ def _tell(told: explain.Told, *, json_output: bool) -> None:
 @click.argument("file", required=False, type=click.Path(path_type=Path))
 @as_json
 def config(file: Path | None, *, json_output: bool) -> None:
-    """Print the configuration with the meaning of every key: the defaults, changed by FILE and by the environment.
+    """Print the configuration with the meaning of every key. It is the defaults, changed by FILE and the environment.
 
     The variable SAPO_NODE_MODEL sets the key `model`, and so on for each key. A list has commas between its values.
     SAPO_NODE_CONFIG names a file for every command without --config. The command line overrides the environment, and

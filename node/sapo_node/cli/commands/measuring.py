@@ -43,7 +43,7 @@ _BAR = 20
 @click.option("--samples", type=click.IntRange(1, 64), default=1, show_default=True, help="Completions per prompt.")
 @as_json
 def eval_(config_file: Path | None, *, prompts: int, samples: int, json_output: bool, **options: Any) -> None:
-    """Evaluate held-out pass@1, by task and as the mean over tasks, with 95 % confidence intervals.
+    """Measure pass@1 on held-out prompts. Print it by task and as the mean over tasks, with 95 % confidence intervals.
 
     No round of the swarm ever assigns these prompts. They are the same for every node. Completions are sampled at
     temperature 1. More prompts narrow the intervals most; more samples per prompt reduce the sampling noise.
@@ -94,14 +94,15 @@ def export(
     json_output: bool,
     **options: Any,
 ) -> None:
-    """Write what a node has learnt to OUTPUT, a new folder in the format of Hugging Face, with a model card.
+    """Write what a node has learnt as a Hugging Face folder.
+
+    OUTPUT is a new folder, which AutoTokenizer and AutoModelForCausalLM load. README.md in it is the model card.
 
     `export` takes the averaged weights of the newest checkpoint. With --best it takes those of the evaluation with the
     highest held-out pass@1, which may be of an earlier round. The node may be running; it writes a checkpoint every ten
-    rounds, and evaluates every fifty.
-    The node remembers which model it trains, so no option for the model is needed. A node of version 0.1 remembers
-    nothing: give the same --model, --lora and --lora-layers as for `start`. Give --model if a model folder has moved.
-    AutoTokenizer and AutoModelForCausalLM load the folder. README.md in it is the model card.
+    rounds, and evaluates every fifty. The node remembers which model it trains, so no option for the model is needed. A
+    node of version 0.1 remembers nothing: give the same --model, --lora and --lora-layers as for `start`. Give --model
+    if a model folder has moved.
 
     \b
     sapo-node export learnt

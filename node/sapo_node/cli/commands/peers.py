@@ -45,7 +45,9 @@ def peers() -> None:
 @click.option("--output", type=click.Path(path_type=Path), metavar="FILE", help="Write the evidence to FILE.")
 @as_json
 def show(config: Config, *, peer: str | None, evidence: bool, output: Path | None, json_output: bool) -> None:
-    """List the peers that a node knows: state, who decided it, why, since when and until when. With PEER, explain one.
+    """List the peers of a node. With PEER, explain one.
+
+    For each peer: its state, who decided it, why, since when and until when.
 
     The beginning or the end of a peer id is enough. The evidence is two contents that PEER signed for one round.
     Anybody can check FILE: `sapo-node verify --evidence FILE`.
@@ -92,7 +94,7 @@ def _show_evidence(config: Config, peer: str, output: Path | None, *, json_outpu
 @configured
 @as_json
 def export_list(config: Config, *, file: Path, json_output: bool) -> None:
-    """Write the operator's decisions to FILE, signed by the key of this node.
+    """Write the operator's decisions to FILE. The key of this node signs them.
 
     The list holds what `trust`, `ban` and the configuration decided, and not what came with lists of other nodes.
     """
@@ -115,7 +117,7 @@ def export_list(config: Config, *, file: Path, json_output: bool) -> None:
 @configured
 @as_json
 def import_from(config: Config, *, file: Path, signer: str, json_output: bool) -> None:
-    """Follow the decisions in FILE, which the node PEER exported. They replace those of its earlier list.
+    """Follow the decisions that the node PEER exported to FILE. They replace those of its earlier list.
 
     A running node follows within a second. A peer that the newer list no longer names has the state that it earned. An
     empty list takes everything back. `import` refuses a list that another key signed, and one older than the last.

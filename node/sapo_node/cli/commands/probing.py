@@ -28,7 +28,7 @@ from sapo_protocol import load_manifest
 @click.option("--prompts", type=click.IntRange(1), default=64, show_default=True, help="Held-out prompts per task.")
 @as_json
 def probe(config_file: Path | None, *, prompts: int, json_output: bool, **options: Any) -> None:
-    """Measure whether a model can learn from a swarm, before a node spends hours on it.
+    """Measure whether a model can learn from a swarm.
 
     A node learns from a group of completions of one prompt only if some are correct and some are not: then the group
     is informative. `probe` loads the model as `start` would, asks held-out prompts of each task, and prints for each:

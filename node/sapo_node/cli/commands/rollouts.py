@@ -22,7 +22,7 @@ from sapo_protocol import LocalError, Manifest, load_manifest
 
 @click.group()
 def rollouts() -> None:
-    """Export verified rollouts of peers as a data set, verify such a data set again, and upload it.
+    """Export verified rollouts of peers as a data set. Verify such a data set again, and upload it.
 
     A node keeps rollouts for this if it is started with --archive. Parquet needs the extra `data`.
 
@@ -57,7 +57,7 @@ def export(config: Config, *, folder: Path, json_output: bool) -> None:
 @click.option("--swarm", help="The swarm that the rollouts must be of.  [default: the manifest in FOLDER]")
 @as_json
 def verify(folder: Path, *, swarm: str | None, json_output: bool) -> None:
-    """Verify each group in FOLDER offline: its signature, its task and its rewards.
+    """Verify signature, task and rewards of each group in FOLDER.
 
     The exit code is 0 if every group holds, else 1. Give --swarm if you do not trust the manifest in FOLDER.
     """
@@ -80,7 +80,7 @@ def verify(folder: Path, *, swarm: str | None, json_output: bool) -> None:
 @click.argument("repository", metavar="OWNER/NAME")
 @as_json
 def push(folder: Path, *, repository: str, json_output: bool) -> None:
-    """Upload the export in FOLDER to the hub, as the private data set OWNER/NAME.
+    """Upload the export in FOLDER to the hub as a private data set.
 
     It uploads the three files of an export, and nothing else that may lie in FOLDER.
     The texts were written by unknown peers, and nobody has read them. The card says so. Think before you make the data

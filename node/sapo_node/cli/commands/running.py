@@ -88,7 +88,7 @@ def start(config: Config, *, rounds: int | None, passphrase: str | None, json_ou
 )
 @as_json
 def demo(*, model: str | None, swarm: str | None, rounds: int | None, prompts: int | None, json_output: bool) -> None:
-    """Run a swarm on this machine: three honest nodes, and 64 malicious keys behind one link.
+    """Run three honest nodes and an attacker on this machine. The attacker has 64 keys behind one link.
 
     The processes connect over libp2p on loopback. No honest node names another in `trusted`: all peers are strangers
     to it. The malicious keys take turns, and claim rewards that their completions did not earn.

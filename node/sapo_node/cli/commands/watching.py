@@ -13,6 +13,7 @@ from sapo_node.cli.progress import figure
 from sapo_node.cli.tables import short
 from sapo_node.cli.terminal import Terminal
 from sapo_node.observability.fleet import Summary, ask_all, place_of
+from sapo_protocol.printable import printable
 
 _HEADINGS = ("page", "node", "doing", "round", "ago", "reward", "held-out", "peers", "external")
 
@@ -21,7 +22,7 @@ _HEADINGS = ("page", "node", "doing", "round", "ago", "reward", "held-out", "pee
 @click.argument("urls", nargs=-1, required=True, metavar="URL...")
 @as_json
 def fleet(urls: tuple[str, ...], *, json_output: bool) -> None:
-    """Show many nodes in one table, each by the address of its page, with the token if it asks for one.
+    """Show many nodes in one table. URL is the address of a node's page, with the token if the page asks for one.
 
     Reads only. The exit status is 1 if a node does not answer. `ago` is the time since the last round, `reward` the
     mean of the last 20 rounds, `external` the share of the trained tokens that came from others.
@@ -36,18 +37,21 @@ def fleet(urls: tuple[str, ...], *, json_output: bool) -> None:
             facts = asdict(answer) if isinstance(answer, Summary) else {"error": answer}
             click.echo(json.dumps({"page": place, **facts}))
     else:
-        Terminal().print(_table(asked))
+        terminal = Terminal()
+        if answered := {place: answer for place, answer in asked.items() if isinstance(answer, Summary)}:
+            terminal.print(_table(answered))
+        for place, answer in asked.items():
+            if isinstance(answer, str):
+                terminal.print(Text(f"{place}: {answer}", "red"))
     if any(isinstance(answer, str) for answer in asked.values()):
         raise click.exceptions.Exit(1)
 
 
-def _table(asked: dict[str, Summary | str]) -> Table:
+def _table(asked: dict[str, Summary]) -> Table:
     table = Table(*_HEADINGS, box=None, pad_edge=False, header_style="dim")
     for place, answer in asked.items():
-        if isinstance(answer, str):
-            table.add_row(place, "", Text(answer, "red"))
-        else:
-            table.add_row(place, *map(Text, _cells(answer)))  # of foreign text, nothing is markup
+        # Of foreign text, nothing is markup. It is printable before the table measures how wide it is.
+        table.add_row(place, *(Text(printable(cell)) for cell in _cells(answer)))
     return table
 
 

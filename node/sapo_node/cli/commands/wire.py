@@ -38,7 +38,7 @@ def show_proof(message: bytes, swarm: Manifest, *, json_output: bool) -> None:
 @click.option("--evidence", "is_evidence", is_flag=True, help="FILE is evidence of equivocation.")
 @as_json
 def verify(file: Path, *, swarm: str, is_evidence: bool, json_output: bool) -> None:
-    """Check the rollout message in FILE: verify its signature, rebuild its tasks, and compute every reward again.
+    """Check the rollout message in FILE. Verify its signature, rebuild its tasks, and compute every reward again.
 
     The exit code is 0 if every check passes, else 1.
     """
@@ -60,9 +60,10 @@ def verify(file: Path, *, swarm: str, is_evidence: bool, json_output: bool) -> N
 @click.option("--encoded", type=click.Path(path_type=Path), metavar="FILE", help="Write the encoded manifest to FILE.")
 @as_json
 def manifest(swarm: str, *, encoded: Path | None, json_output: bool) -> None:
-    """Print the manifest of SWARM (a shipped one or the path of a TOML file), its network id and its topics.
+    """Print the manifest, network id and topics of SWARM.
 
-    The network id is the SHA-256 of the encoded manifest. Another implementation needs the encoded manifest to join.
+    SWARM is the name of a shipped manifest, or the path of a TOML file. The network id is the SHA-256 of the encoded
+    manifest. Another implementation needs the encoded manifest to join.
 
     \b
     sapo-node manifest starter > mine.toml
@@ -88,11 +89,11 @@ def manifest(swarm: str, *, encoded: Path | None, json_output: bool) -> None:
 )
 @as_json
 def conformance(command: tuple[str, ...], *, rule: str, json_output: bool) -> None:
-    """Test an implementation of the wire, in any language, against the vectors of the standard.
+    """Test an implementation of the wire with the vectors.
 
-    COMMAND starts the implementation under test. It reads one request per line, {"kind": "header", "input": {...}},
-    and writes one response per line, {"verdict": "accept", "output": {...}} or {"verdict": "header"}. The contract is
-    in spec/conformance/README.md. Without COMMAND the node tests itself.
+    The implementation may be in any language. COMMAND starts it. It reads one request per line, {"kind": "header",
+    "input": {...}}, and writes one response per line, {"verdict": "accept", "output": {...}} or {"verdict": "header"}.
+    The contract is in spec/conformance/README.md. Without COMMAND the node tests itself.
 
     \b
     sapo-node conformance

@@ -81,7 +81,7 @@ EXPOSED = (
         for name, each in METRICS.items()
         if each.gauge
     ),
-    _Exposed("heldout_pass_ratio", "gauge", "Held-out pass@1 at the last look", _heldout),
+    _Exposed("heldout_pass_ratio", "gauge", "Held-out pass@1 of the last evaluation", _heldout),
     _Exposed("round_seconds", "gauge", "Wall time of the last round, by phase", _seconds, "phase"),
     _Exposed("filtered_completions", "gauge", f"Last round: {METRICS['filtered'].help}", _filtered, "filter"),
     _Exposed("peers_connected", "gauge", "Peers connected", lambda view: {"": len(view.session.get("connected", ()))}),
