@@ -36,11 +36,18 @@ def test_lines_that_belong_to_a_fault_are_counted_by_what_they_mean():
             "connected to 12D3KooWQ4MKT8R8wxccDxhUM3JD1EojH3sDmGaqdDKpMRgSCvsW",
             "lost 12D3KooWQ4MKT8R8wxccDxhUM3JD1EojH3sDmGaqdDKpMRgSCvsW",
             "the learner process ended; next start in 0.5 s",
+            "the sandbox process ended before it was ready",
+            "stopping after this round; a second Ctrl-C stops at once",
             "made a new key in soak/node1/node.key (mode 0600); this node is 12D3KooWCnm9fRmXZ6u5exnM5VrSvnnvZ",
             "",
         ]
     )
-    assert explained == {"peers come and go": 2, "a learner or sandbox was killed": 1, "a key was made": 1}
+    assert explained == {
+        "peers come and go": 2,
+        "a learner or sandbox was killed": 2,
+        "asked to stop": 1,
+        "a key was made": 1,
+    }
     assert unexplained == {}
 
 

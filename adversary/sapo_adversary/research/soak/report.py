@@ -22,14 +22,14 @@ MEBIBYTE = 1024.0 * 1024.0
 EXPLAINED = {
     "peers come and go": r"(connected to|lost) \S+$",
     "a peer sent what gossip forbids": r"\S+ sent malformed data ",
-    "a learner or sandbox was killed": r"the (learner|sandbox) process (ended; next start in|died)",
+    "a learner or sandbox was killed": r"the (learner|sandbox) process (ended; next start in|ended before it was ready|died)",
     "a round met a dead process": r"round failed, \d+ in a row: ",
     "a learner resumes": r"the learner failed at step \d+ \(.*\); it resumes from its checkpoint$|checkpoint ",
     "a look at held-out questions met a dead process": r"no look at held-out questions after round ",
     "a liar was found out": r"\S+ is banned: ",
     "a node that was away": r"cannot reach bootstrap |bootstrap .* is reachable again$",
     "a key was made": r"made a new key in .*; this node is 12D3KooW\w+$",
-    "asked to stop": r"stopping after this round; once more stops now$",
+    "asked to stop": r"stopping after this round; a second Ctrl-C stops at once$",
 }
 """Patterns of the log lines that faults and attackers explain, by meaning."""
 
