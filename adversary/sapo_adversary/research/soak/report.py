@@ -22,7 +22,7 @@ MEBIBYTE = 1024.0 * 1024.0
 EXPLAINED = {
     "peers come and go": r"(connected to|lost) \S+$",
     "a peer sent what gossip forbids": r"\S+ sent malformed data ",
-    "a learner or sandbox was killed": r"the (learner|sandbox) process (ended; next start in|ended before it was ready|died)",
+    "a learner or sandbox was killed": r"the (learner|sandbox) process (ended(;| before)|died)",
     "a round met a dead process": r"round failed, \d+ in a row: ",
     "a learner resumes": r"the learner failed at step \d+ \(.*\); it resumes from its checkpoint$|checkpoint ",
     "a look at held-out questions met a dead process": r"no look at held-out questions after round ",
