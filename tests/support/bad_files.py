@@ -93,7 +93,7 @@ SCENARIOS = {
     "key": 'title = "t"\nattack = "false-claim"\nundefended = []\nextra = 1',
     "attack": 'title = "t"\nattack = "nonsense"\nundefended = []',
     "defence": 'title = "t"\nattack = "false-claim"\nundefended = ["nonsense"]',
-    "bound": 'title = "t"\nattack = "false-claim"\nundefended = ["re-verification"]\nharm = { reward_lost = { above = 1 } }',
+    "bound": 'title = "t"\nattack = "false-claim"\nundefended = []\nholds = { reward_lost = { above = 1 } }',
     "list": 'title = "t"\nattack = "false-claim"\nundefended = 5',
     "table": 'title = "t"\nattack = "false-claim"\nundefended = []\nharm = 3',
     "node": 'title = "t"\nattack = "false-claim"\nundefended = []\nnode = { nonsense = 3 }',
