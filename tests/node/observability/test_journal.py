@@ -299,9 +299,7 @@ def test_the_filters_without_a_reason_keep_no_answer_out():
     assert {f"{filter_name} filter" for filter_name in FILTERS} - {*KEEP_OUT} == {"baseline filter", "n-gram filter"}
 
 
-@pytest.mark.parametrize(
-    ("asked", "said"), [("xyz", "hexadecimal"), ("ab", "at least 6"), ("ab" * 20, "no envelope")]
-)
+@pytest.mark.parametrize(("asked", "said"), [("xyz", "hexadecimal"), ("ab", "at least 6"), ("ab" * 20, "no envelope")])
 def test_an_id_that_cannot_be_answered_says_why(database, asked, said):
     with pytest.raises(LocalError, match=said):
         explain.envelope(database, asked)
