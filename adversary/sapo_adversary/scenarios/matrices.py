@@ -1,8 +1,8 @@
 """The five matrices: which scenarios each of them plays, at which shares of attackers and with how many seeds.
 
 `full` plays every scenario at a quarter of all peers and the six worst at the other shares; `quick` plays small runs
-of it; `models` plays the six worst with language models; `poison` plays the scenarios about poison; `keys` plays the
-strongest poisons and swarms of strangers with several numbers of attackers' keys.
+of it; `models` plays the six worst with language models; `poison` plays the scenarios about poison that need no
+fetched model; `keys` plays the strongest poisons and swarms of strangers with several numbers of attackers' keys.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -48,7 +48,7 @@ def scenarios_of(kind: Matrix, names: Iterable[str], keys: Sequence[int] = ()) -
     loaded = [each for each in map(load_scenario, names) if each.undefended and not each.crowded]
     loaded = [each for each in loaded if each.learns is (kind == "poison")]
     if kind == "poison":
-        return loaded
+        return [each for each in loaded if not each.needs_fetch]
     return [replace(each, scale=kind) for each in loaded if kind == "full" or not each.realtime]
 
 

@@ -16,6 +16,7 @@ from sapo_adversary.scenarios.file import read_file
 from sapo_adversary.scenarios.metrics import ABOUT, REFUSED
 from sapo_adversary.simulator.simulation import ACTS_EVERY, Simulation, simulation_from
 from sapo_node.app.config import Config
+from sapo_node.learner.catalogue import CATALOGUE
 from sapo_protocol import LocalError
 
 Arm = Literal["alone", "control", "friends", "undefended", "defended"]
@@ -207,6 +208,11 @@ class Scenario:
     def learns(self) -> bool:
         """Whether it measures what language models learn, and is always played with real ones."""
         return bool(self.table.get("simulation", {}).get("learner") == "model")
+
+    @property
+    def needs_fetch(self) -> bool:
+        """Whether its nodes have a model that `sapo-node fetch` must get first."""
+        return self.table.get("node", {}).get("model") in CATALOGUE
 
     @property
     def crowded(self) -> bool:

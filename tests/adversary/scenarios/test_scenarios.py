@@ -15,7 +15,7 @@ from rich.console import Console
 
 from sapo_adversary.attacks.catalogue import THREATS
 from sapo_adversary.cli.main import main
-from sapo_adversary.scenarios.matrices import one_out
+from sapo_adversary.scenarios.matrices import MATRICES, names_of, one_out, scenarios_of
 from sapo_adversary.scenarios.outcome import COLUMNS, rows
 from sapo_adversary.scenarios.page import page
 from sapo_adversary.scenarios.play import play
@@ -69,6 +69,12 @@ def test_real_models_play_in_fewer_nodes_and_are_held_to_the_same_promises():
     assert (played.learner, len(played.members), played.attackers[0].count) == ("model", 6, 2)
     assert scenario.bounds("defended", SHARE) == promises(SHARE)
     assert not scenario.bounds("undefended", SHARE)
+
+
+def test_no_matrix_needs_a_model_that_must_be_fetched():
+    assert load_scenario("poison-text-smollm2").needs_fetch
+    for kind in MATRICES:
+        assert not any(each.needs_fetch for each in scenarios_of(kind, names_of(kind)))
 
 
 def test_scenarios_in_the_same_swarm_share_their_control(tmp_path):
