@@ -23,6 +23,8 @@ from pins import pins
 SERVICE = os.environ.get("OSV_URL", "https://api.osv.dev/v1/querybatch")
 SECONDS = 60
 FOUND, UNREADABLE = 1, 3
+ODD = (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError, zipfile.BadZipFile)
+"""What reading raises if there is no answer, or one of another shape. An uncaught error would exit with FOUND."""
 
 
 def asked(pinned: Mapping[str, str]) -> Iterator[str]:
@@ -34,6 +36,8 @@ def asked(pinned: Mapping[str, str]) -> Iterator[str]:
     with urllib.request.urlopen(request, timeout=SECONDS) as answer:  # noqa: S310 - as above
         results = json.load(answer)["results"]
     for (name, version), result in zip(pinned.items(), results, strict=True):
+        if result.get("next_page_token") and not result.get("vulns"):
+            raise ValueError(f"it has the advisories of {name} on another page")
         for advisory in result.get("vulns", ()):
             yield f"{name} {version}: {advisory['id']}, https://osv.dev/vulnerability/{advisory['id']}"
 
@@ -83,9 +87,9 @@ def main(arguments: list[str]) -> int:
     pinned = {str(name): version for name, (version, _) in pins("constraints.txt").items()}
     try:
         found = list(in_snapshot(arguments[0], pinned) if arguments else asked(pinned))
-    except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+    except ODD as error:
         sys.stderr.write(
-            f"nothing was compared: the advisories of OSV are not reachable or not readable ({error}); "
+            f"nothing was compared: the advisories of OSV are not reachable or not readable ({error!r}); "
             "give a snapshot with ADVISORIES=all.zip\n"
         )
         return UNREADABLE

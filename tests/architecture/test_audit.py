@@ -64,3 +64,15 @@ def test_where_no_advisories_can_be_read_nothing_passes(tmp_path):
     for done in (audit(), audit(tmp_path / "all.zip"), audit(tmp_path / "missing.zip")):
         assert done.returncode == 3
         assert done.stderr.startswith("nothing was compared")
+
+
+ODD = ["[]", "7", '{"affected": null}', '{"affected": [7]}', '{"affected": [{"package": {"name": 7}}]}', "[" * 99_999]
+
+
+@pytest.mark.parametrize("odd", ODD, ids=lambda text: text[:40])
+def test_an_advisory_of_another_shape_is_no_advisory_that_was_found(tmp_path, odd):
+    with zipfile.ZipFile(tmp_path / "all.zip", "w") as archive:
+        archive.writestr("TEST-1.json", odd)
+    done = audit(tmp_path / "all.zip")
+    assert done.returncode == 3
+    assert done.stderr.startswith("nothing was compared")

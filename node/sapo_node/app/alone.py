@@ -26,6 +26,7 @@ from sapo_node.app.run import run_node
 from sapo_node.app.state import SCHEMA, StateFolder, locked
 from sapo_node.learner.client import Learner
 from sapo_node.observability.history import History
+from sapo_node.storage import counters
 from sapo_node.storage.context import SwarmContext
 from sapo_node.storage.counters import Counters
 from sapo_node.storage.database import Database
@@ -72,15 +73,16 @@ async def play_alone(
         locked(own),
         closing(Database(own.database, SCHEMA)) as database,
         closing(Database(folder.database, SCHEMA)) as of_node,
+        closing(Database(None, (counters.SCHEMA,))) as of_counters,
     ):
         sandbox, learner = Sandbox(), Learner(learner_options(config, manifest, own))
         async with trio.open_nursery() as nursery:
             await nursery.start(sandbox.run)
             await require_catalogue(manifest, sandbox)
             await nursery.start(learner.run)
-            node = await _node(config, manifest, database, sandbox, learner)
+            node = await _node(config, manifest, database, sandbox, learner, of_counters=of_counters)
             assert node.trainer is not None
-            evaluations = _Evaluations(node.history, History(of_node))
+            evaluations = Evaluations(database, of_node)
             left = max(0, rounds - node.trainer.stored_step)
             await run_node(
                 node,
@@ -92,13 +94,18 @@ async def play_alone(
             nursery.cancel_scope.cancel()
 
 
-async def _node(config: Config, manifest: Manifest, database: Database, sandbox: Sandbox, learner: Learner) -> Node:
+async def _node(
+    config: Config, manifest: Manifest, database: Database, sandbox: Sandbox, learner: Learner, *, of_counters: Database
+) -> Node:
+    """`of_counters` is empty. The key is new in each call, so none of its counters is used. Those of earlier calls
+    could use up an epoch, and the epoch would never end, because only rounds move the clock.
+    """
     clock, rng = RoundClock(manifest, learner), random.SystemRandom()
     return build_node(
         config,
         SwarmContext(manifest, clock, Identity(Ed25519PrivateKey.generate()), rng),
         database=database,
-        counters=Counters(database, manifest, now=clock.now(), key_is_new=True, rng=rng),
+        counters=Counters(of_counters, manifest, now=clock.now(), key_is_new=True, rng=rng),
         scorer=sandbox,
         policy=learner,
         examples=await build_examples(manifest, sandbox, recipe_of(config).examples),
@@ -106,10 +113,10 @@ async def _node(config: Config, manifest: Manifest, database: Database, sandbox:
     )
 
 
-class _Evaluations:
+class Evaluations:
     """Copies each evaluation to the node's database when it is over."""
 
-    def __init__(self, alone: History, of_node: History) -> None:
+    def __init__(self, alone: Database, of_node: Database) -> None:
         self._alone = alone
         self._of_node = of_node
         self._phase: Phase | None = None
@@ -122,8 +129,12 @@ class _Evaluations:
 
     def _copy(self) -> None:
         """Without `at`, which is of RoundClock."""
-        evaluations = self._alone.evaluations()
-        self._of_node.keep_alone([{key: each[key] for key in each if key != "at"} for each in evaluations])
+        with self._alone.decoding():
+            evaluations = [
+                {**{key: each[key] for key in each if key != "at"}, "step": int(each["step"])}
+                for each in History(self._alone).evaluations()
+            ]
+        History(self._of_node).keep_alone(evaluations)
 
 
 async def publish_nothing(topic: str, message: bytes) -> None:

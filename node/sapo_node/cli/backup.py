@@ -24,7 +24,7 @@ from sapo_node.observability.history import History
 from sapo_node.storage.database import Database, StateError
 from sapo_node.storage.umask import for_owner_alone
 from sapo_protocol import LocalError
-from sapo_protocol.files import open_regular
+from sapo_protocol.files import NoSuchFile, open_regular
 
 _ATTEMPTS = 3
 """How often to try to copy the checkpoints: a running node may remove one while it is copied."""
@@ -128,11 +128,19 @@ def _copy_folder(source: Path, target: Path, names: Sequence[str]) -> bool:
     target.mkdir()
     try:
         for name in names:
-            shutil.copyfile(source / name, target / name)
-    except FileNotFoundError:
+            _copy_file(source / name, target / name)
+    except NoSuchFile:
         shutil.rmtree(target)
         return False
     return True
+
+
+def _copy_file(source: Path, target: Path) -> None:
+    """Copy a file of a checkpoint. Raises LocalError for a link or a device: somebody else may have made the folder."""
+    if source.is_symlink():
+        raise LocalError(f"{source} is a link, which no node makes: put the file in its place")
+    with open_regular(source, "file of a checkpoint") as file, target.open("xb") as copy:
+        shutil.copyfileobj(file, copy, _PIECE)
 
 
 class _NoBackup(Exception):

@@ -6,6 +6,7 @@ If the program dies, hangs or writes an invalid line, the node ends it, and star
 import json
 import logging
 import os
+import re
 import shlex
 import shutil
 from collections.abc import AsyncIterator, Sequence
@@ -28,6 +29,12 @@ ANSWER_SECONDS = 120.0
 STOP_GRACE = 10.0
 MAX_LINE_BYTES = 4_000_000
 _CHUNK = 65_536
+LOGGED_LINES = 20
+"""Lines of stderr that the node logs of one read, at most."""
+_LOG_PAUSE = 0.1
+"""Seconds until the node reads on if there were more. So the program waits, and the node goes on."""
+_TEXTS = re.compile(rb'\s*\[\s*(?:"(?:[^"\\]|\\.)*+"\s*(?:,\s*"(?:[^"\\]|\\.)*+"\s*)*+)?\]\s*')
+"""A JSON list of texts. Parsing a long line of anything else could hold up the node for a second."""
 
 
 @asynccontextmanager
@@ -81,9 +88,12 @@ class _Life:
             async for chunk in self.process.stderr:
                 *lines, rest = (rest + chunk).split(b"\n")
                 rest = rest[-_CHUNK:]
-                for line in lines:
+                for line in lines[-LOGGED_LINES:]:
                     self.last_words = excerpt(line.decode("utf-8", "replace")) or self.last_words
                     logger.info("%s", self.last_words)
+                if len(lines) > LOGGED_LINES:
+                    logger.info("the program wrote %d lines more", len(lines) - LOGGED_LINES)
+                    await trio.sleep(_LOG_PAUSE)
         except (trio.ClosedResourceError, trio.BrokenResourceError):
             pass
 
@@ -150,10 +160,10 @@ class Program:
 def _texts(line: bytes, completions: int) -> list[str]:
     """The texts in a line. Raises AnswerFailed if the line is not a JSON list of at most `completions` texts."""
     try:
-        value = json.loads(line)
+        value = json.loads(line) if _TEXTS.fullmatch(line) else None
     except (ValueError, RecursionError):
         value = None
-    if not isinstance(value, list) or not all(isinstance(text, str) for text in value) or len(value) > completions:
+    if value is None or len(value) > completions:
         start = excerpt(line[:200].decode("utf-8", "replace"), 60)
         raise AnswerFailed(f"the program answered {start!r}, not a JSON list of at most {completions} texts")
-    return value
+    return list(value)

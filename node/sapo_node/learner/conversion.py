@@ -11,7 +11,7 @@ from sapo_node.learner.cache import put
 from sapo_node.learner.folder import ModelError, gguf_folder
 from sapo_protocol.printable import excerpt
 
-_NEEDED = ("gguf", "numpy", "tokenizers", "psutil")
+_NEEDED = ("gguf", "numpy", "tokenizers")
 
 
 def convert(file: Path, tell: Callable[[str], None]) -> None:

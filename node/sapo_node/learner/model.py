@@ -8,6 +8,7 @@ Rules:
 """
 
 import hashlib
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -19,6 +20,7 @@ from jinja2 import TemplateError
 from safetensors import SafetensorError
 from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM, PretrainedConfig
+from transformers.utils.import_utils import is_kernels_available
 from transformers.utils.logging import disable_progress_bar
 
 from sapo_node.groups.answer import ANSWER_END
@@ -270,7 +272,8 @@ def fingerprint(folder: Path, options: LearnerOptions) -> str:
 
 @contextmanager
 def _reading(folder: Path) -> Iterator[None]:
-    """Turn every error of reading a folder into a ModelError of one line."""
+    """Turn every error of reading a folder into a ModelError of one line, and keep transformers from fetching code."""
+    _hide_kernels()
     try:
         yield
     except LocalError:
@@ -279,3 +282,11 @@ def _reading(folder: Path) -> Iterator[None]:
         raise ModelError(f"the weights in {folder} are corrupt ({line_of(error)}); copy them again") from error
     except Exception as error:  # the libraries that read a folder share no class of errors
         raise ModelError(f"{folder} holds no usable causal language model: {line_of(error)}") from error
+
+
+def _hide_kernels() -> None:
+    """Have transformers take the package `kernels` for missing. With it transformers fetches code from the hub, for
+    some architectures without a setting that names it.
+    """
+    sys.modules["kernels"] = None  # type: ignore[assignment]
+    is_kernels_available.cache_clear()

@@ -1,10 +1,16 @@
-"""Bounds the memory of this process while it reads what may unfold to any size."""
+"""What memory this process has mapped, and a bound for it while it reads what may unfold to any size."""
 
 import os
 import resource
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+
+
+def mapped_bytes() -> int:
+    """Return how many bytes this process has mapped. Raises OSError on a system without /proc."""
+    pages = int(Path("/proc/self/statm").read_text("ascii").split()[0])
+    return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 @contextmanager
@@ -15,8 +21,7 @@ def memory_at_most(more: int) -> Iterator[None]:
     """
     before = resource.getrlimit(resource.RLIMIT_AS)
     with suppress(OSError, ValueError):
-        pages = int(Path("/proc/self/statm").read_text("ascii").split()[0])
-        resource.setrlimit(resource.RLIMIT_AS, (pages * os.sysconf("SC_PAGE_SIZE") + more, before[1]))
+        resource.setrlimit(resource.RLIMIT_AS, (mapped_bytes() + more, before[1]))
     try:
         yield
     finally:

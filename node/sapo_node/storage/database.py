@@ -17,6 +17,8 @@ from sapo_node.storage.schema import MAX_DEFINITIONS, is_plain
 from sapo_protocol import LocalError, RemoteError
 
 SCHEMA_VERSION = 2
+MAX_VALUE_BYTES = 2**26
+"""Bytes of one value, at most. JSON takes up to 22 times its size when it is read, and SQLite would take 1 GB of it."""
 
 _FAILURES = (sqlite3.Error, sqlite3.Warning, UnicodeDecodeError, OverflowError)
 """Errors of the sqlite3 module. It raises the last two if a damaged file holds text that is not UTF-8, or a huge
@@ -75,6 +77,7 @@ class Database:
             else:
                 self._connection = sqlite3.connect(path or ":memory:", isolation_level=None)
         try:
+            self._connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_VALUE_BYTES)
             with self._errors():
                 version = self._require_version(may_be_empty=not read_only)
                 if not read_only:

@@ -11,7 +11,7 @@ import trio.testing
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from processes import sapo_node
-from sapo_node.app.alone import RoundClock, alone_folder, publish_nothing
+from sapo_node.app.alone import Evaluations, RoundClock, alone_folder, publish_nothing
 from sapo_node.app.config import Config
 from sapo_node.app.node import build_node
 from sapo_node.app.run import run_node
@@ -21,7 +21,7 @@ from sapo_node.observability.history import History
 from sapo_node.observability.overview import overview
 from sapo_node.storage.context import SwarmContext
 from sapo_node.storage.counters import Counters
-from sapo_node.storage.database import Database
+from sapo_node.storage.database import Database, StateError
 from sapo_node.storage.keys import Identity, create_key
 from sapo_node.training.evaluation import HeldOut
 from sapo_protocol import load_manifest, render_manifest
@@ -65,6 +65,23 @@ def test_the_rounds_alone_are_kept_beside_those_of_the_node_which_stay_as_they_a
     assert machine.rows("rounds") == machine.rows("counters") == machine.rows("published") == []
     with closing(Database(machine.place.database, SCHEMA)) as database:
         assert overview(database).alone == told["alone"]
+
+
+def test_rounds_alone_that_were_stopped_again_and_again_go_on(tmp_path):
+    """Each stop leaves a counter without a round. An epoch without counters would never end."""
+    machine = Machine(tmp_path, 0, 1)
+    own = alone_folder(machine.place)
+    own.path.mkdir()
+    with closing(Database(own.database, SCHEMA)) as database:
+        database.execute("INSERT INTO counters VALUES (0, ?)", load_manifest(str(machine.swarm)).max_rounds)
+    assert [each["step"] for each in machine.alone(1)["alone"]] == [0, 1]
+
+
+def test_an_odd_row_of_the_rounds_alone_is_an_error_of_their_database(tmp_path):
+    with closing(Database(tmp_path / "alone", SCHEMA)) as of_alone, closing(Database(None, SCHEMA)) as of_node:
+        of_alone.execute("INSERT INTO exams VALUES (1, '{}')")
+        with pytest.raises(StateError, match=str(tmp_path / "alone")):
+            Evaluations(of_alone, of_node)
 
 
 @pytest.mark.slow

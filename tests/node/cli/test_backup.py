@@ -330,3 +330,20 @@ def test_a_thousand_damaged_backups_each_load_or_are_one_error(file, memory_fold
             refused += 1
         shutil.rmtree(restored.path)
     assert 100 < refused < 1_000
+
+
+@pytest.mark.parametrize(
+    ("target", "said"), [("/dev/null", "is a link"), ("secret", "is a link"), (None, "a pipe or a device")]
+)
+def test_a_backup_holds_nothing_to_which_a_checkpoint_leads(folder, tmp_path, target, said):
+    """Through a link to /dev/zero a backup would fill the disk."""
+    (tmp_path / "secret").write_text("the key of another program")
+    weights = folder.checkpoints / "step-00000010" / "weights.safetensors"
+    weights.unlink()
+    if target:
+        weights.symlink_to(tmp_path / target)
+    else:
+        os.mkfifo(weights)
+    with pytest.raises(LocalError, match=said):
+        write_backup(folder, tmp_path / "state.tar")
+    assert {path.name for path in tmp_path.iterdir()} == {"state", "secret"}

@@ -4,6 +4,7 @@ import json
 import logging
 import shlex
 import sys
+import tracemalloc
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -173,3 +174,23 @@ async def test_a_command_that_cannot_be_run_is_refused_at_the_start(command):
     with pytest.raises(LocalError, match="--program"):
         async with program(command, max_bytes=9):
             pass
+
+
+async def test_of_a_flood_on_stderr_the_node_logs_some_lines_with_the_last_one(running, caplog):
+    caplog.set_level(logging.INFO, "sapo.program")
+    flood = "    sys.stderr.write('x\\n' * 5000 + 'last\\n'); sys.stderr.flush()\n"
+    async with running(flood + ECHO) as answerer:
+        await ask(answerer)
+        with trio.fail_after(10):
+            while "last" not in caplog.messages:  # noqa: ASYNC110 - a log line sets no trio.Event
+                await trio.sleep(0.01)
+    assert len(caplog.messages) <= 10 * module.LOGGED_LINES
+
+
+def test_a_long_line_of_something_else_is_not_built_in_memory():
+    line = b"[" + b"[]," * 100_000 + b"[]]"
+    tracemalloc.start()
+    with pytest.raises(AnswerFailed):
+        module._texts(line, 4)
+    assert tracemalloc.get_traced_memory()[1] < len(line)
+    tracemalloc.stop()

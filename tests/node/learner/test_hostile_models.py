@@ -282,41 +282,61 @@ def __getattr__(name):
 TRY = """
 import sys
 from contextlib import suppress
-from transformers import AutoModelForCausalLM
+from transformers.models.rwkv import modeling_rwkv
 from sapo_node.learner import folder as checks
 from sapo_node.groups.messages import LearnerOptions
-from sapo_node.learner.model import ModelError, load
+from sapo_node.learner.model import ModelError, load, outline
 
-def by_the_node():
+# A machine with a GPU and ninja, where an RWKV fetches a kernel whatever its settings are.
+modeling_rwkv.is_ninja_available = modeling_rwkv.is_torch_cuda_available = lambda: True
+named, rwkv = (LearnerOptions(checkpoints="", model=folder) for folder in sys.argv[1:])
+for use in (lambda: load(named), lambda: outline(rwkv)):
     with suppress(ModelError):
-        load(LearnerOptions(checkpoints="", model=sys.argv[1]))
-
-by_the_node()
+        use()
 checks.require_plain = lambda _: None
-by_the_node()
-print("asked for:")
+with suppress(ModelError):
+    load(named)
+print("the node has tried")
+"""
+DIRECT = """
+import sys
+from contextlib import suppress
+from transformers import AutoConfig, AutoModelForCausalLM
+from transformers.models.rwkv import modeling_rwkv
+
+modeling_rwkv.is_ninja_available = modeling_rwkv.is_torch_cuda_available = lambda: True
 with suppress(ValueError):
     AutoModelForCausalLM.from_pretrained(sys.argv[1], local_files_only=True, attn_implementation="kernels-community/a")
+AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(sys.argv[2]))
 """
+FETCHED = "a foreign kernel was fetched"
 
 
-def test_no_folder_reaches_the_package_that_fetches_kernels(folder, tmp_path):
-    """Not with the check of the settings, and not without it. A direct request shows that the stub notices."""
+@pytest.mark.parametrize(
+    ("program", "said"), [(TRY, ["the node has tried"]), (DIRECT, [FETCHED] * 3)], ids=["the node", "transformers"]
+)
+def test_no_folder_reaches_the_package_that_fetches_kernels(folder, tmp_path, program, said):
+    """Not with the check of the settings, and not without it. transformers itself shows that the stub notices."""
     site = tmp_path / "site"
     (site / "kernels").mkdir(parents=True)
     (site / "kernels" / "__init__.py").write_text(KERNELS)
     version = import_utils.KERNELS_MIN_VERSION  # or transformers would take the stub for none
     (site / f"kernels-{version}.dist-info").mkdir()
     (site / f"kernels-{version}.dist-info" / "METADATA").write_text(f"Name: kernels\nVersion: {version}\n")
+    (site / f"kernels-{version}.dist-info" / "top_level.txt").write_text("kernels\n")
     change(folder, "config.json", attn_implementation="kernels-community/any")
+    rwkv = tmp_path / "rwkv"
+    rwkv.mkdir()
+    sizes = {"vocab_size": 300, "context_length": 64, "hidden_size": 16, "num_hidden_layers": 2}
+    change(rwkv, "config.json", model_type="rwkv", architectures=["RwkvForCausalLM"], **sizes)
     done = subprocess.run(
-        [sys.executable, "-c", TRY, str(folder)],
+        [sys.executable, "-c", program, str(folder), str(rwkv)],
         env={**os.environ, "PYTHONPATH": os.pathsep.join([str(site), os.environ.get("PYTHONPATH", "")])},
         capture_output=True,
         text=True,
         check=False,
     )
-    assert done.stdout.splitlines() == ["asked for:", "a foreign kernel was fetched"], done.stderr
+    assert done.stdout.splitlines() == said, done.stderr
 
 
 def test_the_tokenizer_is_the_one_in_the_folder_whatever_its_settings_name(folder, tmp_path):

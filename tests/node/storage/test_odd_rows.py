@@ -11,7 +11,7 @@ from sapo_node.observability.history import History
 from sapo_node.rollouts.archive import archived
 from sapo_node.sampling.buffer import Pool
 from sapo_node.storage.counters import Counters
-from sapo_node.storage.database import Database, StateError
+from sapo_node.storage.database import MAX_VALUE_BYTES, Database, StateError
 from sapo_node.training.batch_log import BatchLog
 from sapo_node.training.take_back import TakeBacks
 from sapo_node.training.trainer import Trainer
@@ -118,3 +118,17 @@ def test_a_counter_below_zero_is_one_error(database, manifest, rng):
     counters = Counters(database, manifest, now=0.0, key_is_new=True, rng=rng)
     with pytest.raises(StateError, match="damaged"):
         counters.reserve(0.0)
+
+
+def test_a_text_that_would_fill_the_memory_is_one_error(tmp_path):
+    with closing(Database(tmp_path / "node.sqlite", SCHEMA)):
+        pass
+    with closing(sqlite3.connect(tmp_path / "node.sqlite")) as connection:
+        text = '{"a": [' + "[]," * (MAX_VALUE_BYTES // 3) + "[]]}"
+        connection.execute("INSERT INTO session VALUES (1, ?)", (text,))
+        connection.commit()
+    with (
+        closing(Database(tmp_path / "node.sqlite", (), read_only=True)) as database,
+        pytest.raises(StateError, match="damaged"),
+    ):
+        History(database).session()
