@@ -5,16 +5,17 @@
 
 import logging
 import os
-import socket
 import weakref
 from collections import OrderedDict
 from typing import Any
 
 import trio
-from libp2p.io.trio import TrioTCPStream
 from libp2p.pubsub import gossipsub, pubsub, utils
+from libp2p.stream_muxer import muxer_multistream
+from libp2p.stream_muxer.yamux import yamux
 
 from sapo_node.net.outbound import BoundedRpcQueue
+from sapo_node.net.yamux import PING_SECONDS, WINDOW_BYTES, BoundedYamux
 
 RECORDS = 1024  # signed peer records remembered per host
 OWN_RECORD_SECONDS = 5.0  # from one look at our own addresses to the next
@@ -24,7 +25,6 @@ _seen_records: "weakref.WeakKeyDictionary[Any, OrderedDict[Any, tuple[bytes, flo
 _own_records: "weakref.WeakKeyDictionary[Any, tuple[float, tuple[bytes, bool]]]" = weakref.WeakKeyDictionary()
 _consume_record = utils.maybe_consume_signed_record
 _make_record = pubsub.env_to_send_in_RPC
-_connect_stream = TrioTCPStream.__init__
 
 
 def consume_record_once(rpc: Any, host: Any, peer_id: Any) -> bool:
@@ -59,20 +59,6 @@ def forget_record(host: Any, peer_id: Any) -> None:
     _seen_records.get(host, OrderedDict()).pop(peer_id, None)
 
 
-def _stream_with_keepalive(self: Any, stream: trio.SocketStream) -> None:
-    """Set TCP keep-alive, to notice a peer that vanished. The library does not set it."""
-    _connect_stream(self, stream)
-    for level, name, value in (
-        (socket.SOL_SOCKET, "SO_KEEPALIVE", 1),
-        (socket.IPPROTO_TCP, "TCP_KEEPIDLE", 30),
-        (socket.IPPROTO_TCP, "TCP_KEEPINTVL", 10),
-        (socket.IPPROTO_TCP, "TCP_KEEPCNT", 3),
-        (socket.IPPROTO_TCP, "TCP_USER_TIMEOUT", 60_000),
-    ):
-        if hasattr(socket, name):  # not every platform has each of them
-            stream.setsockopt(level, getattr(socket, name), value)
-
-
 def apply() -> None:
     """Make all changes. Must run before the first host is built; a second call does nothing more."""
     os.environ.setdefault("PY_YAMUX_RELEASE_ON_READ", "0")  # far fewer window updates
@@ -81,7 +67,9 @@ def apply() -> None:
     gossipsub.maybe_consume_signed_record = consume_record_once
     pubsub.env_to_send_in_RPC = own_record
     gossipsub.env_to_send_in_RPC = own_record
-    TrioTCPStream.__init__ = _stream_with_keepalive
+    muxer_multistream.Yamux = BoundedYamux
+    yamux.RTT_MEASURE_INTERVAL = PING_SECONDS
+    yamux.MAX_WINDOW_SIZE = WINDOW_BYTES
     library = logging.getLogger("libp2p")
     if not library.handlers:
         # The library logs each failed dial as an error. Set LIBP2P_DEBUG to see its log.
