@@ -10,6 +10,9 @@ from collections import OrderedDict
 from typing import Any
 
 import trio
+from libp2p.crypto import serialization
+from libp2p.crypto.keys import KeyType
+from libp2p.peer import envelope
 from libp2p.pubsub import gossipsub, pubsub, utils
 from libp2p.stream_muxer import muxer_multistream
 from libp2p.stream_muxer.yamux import yamux
@@ -25,6 +28,7 @@ _seen_records: "weakref.WeakKeyDictionary[Any, OrderedDict[Any, tuple[bytes, flo
 _own_records: "weakref.WeakKeyDictionary[Any, tuple[float, tuple[bytes, bool]]]" = weakref.WeakKeyDictionary()
 _consume_record = utils.maybe_consume_signed_record
 _make_record = pubsub.env_to_send_in_RPC
+_read_record_key = envelope.pub_key_from_protobuf
 
 
 def consume_record_once(rpc: Any, host: Any, peer_id: Any) -> bool:
@@ -59,6 +63,25 @@ def forget_record(host: Any, peer_id: Any) -> None:
     _seen_records.get(host, OrderedDict()).pop(peer_id, None)
 
 
+def read_record_key(key: Any) -> Any:
+    """The key in a signed peer record, which has a reader of its own in the library."""
+    if key.Type != KeyType.Ed25519.value:
+        raise ValueError(f"key of type {key.Type} in a peer record, not Ed25519")
+    return _read_record_key(key)
+
+
+def read_ed25519_keys_only() -> None:
+    """Refuse keys of other types by their type: no peer of a swarm has one.
+
+    The library accepts an RSA key from anybody, in a handshake, a message or a record. It takes a private key for one
+    as well, and tests whether the primes of that are prime. One of 7 KB takes 2 s of CPU, in which this node does
+    nothing else.
+    """
+    for kind in [kind for kind in serialization.key_type_to_public_key_deserializer if kind != KeyType.Ed25519.value]:
+        del serialization.key_type_to_public_key_deserializer[kind]
+    envelope.pub_key_from_protobuf = read_record_key
+
+
 def apply() -> None:
     """Make all changes. Must run before the first host is built; a second call does nothing more."""
     os.environ.setdefault("PY_YAMUX_RELEASE_ON_READ", "0")  # far fewer window updates
@@ -67,6 +90,7 @@ def apply() -> None:
     gossipsub.maybe_consume_signed_record = consume_record_once
     pubsub.env_to_send_in_RPC = own_record
     gossipsub.env_to_send_in_RPC = own_record
+    read_ed25519_keys_only()
     muxer_multistream.Yamux = BoundedYamux
     yamux.RTT_MEASURE_INTERVAL = PING_SECONDS
     yamux.MAX_WINDOW_SIZE = WINDOW_BYTES
