@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 
 SEEN_SECONDS = 120.0
 PARTS_PER_SECOND, PARTS_AT_ONCE = 400.0, 2_000.0
-"""Messages and subscriptions in RPCs of one peer, the known messages included. Twice what the node takes of one peer."""
+"""Messages, copies included, and subscriptions of one peer. The node takes half as many new messages of one."""
 PAUSE_SECONDS = 0.05
 
 SWARM_TOPIC = re.compile(r"/sapo/[0-9]{1,4}/([0-9a-f]{64})/")
@@ -166,9 +166,9 @@ class HardenedPubsub(pubsub.Pubsub):  # type: ignore[misc]
             await self.router.handle_rpc(rpc, peer_id)
 
     async def _wait_for_rate(self, peer_id: Any, rpc: Any) -> None:
-        """Wait until the peer is within its rate. The ledger charges no peer for copies, because honest peers send them."""
+        """Wait until the peer is within its rate. Honest peers send copies too, so none is charged for them."""
         cost = len(rpc.publish) + len(rpc.subscriptions)
-        while not self._parts.take(str(peer_id), trio.current_time(), cost):
+        while not self._parts.take(str(peer_id), trio.current_time(), cost):  # noqa: ASYNC110 - tokens come back with time
             await trio.sleep(PAUSE_SECONDS)
 
     async def push_msg(self, msg_forwarder: Any, msg: Any) -> None:

@@ -49,7 +49,7 @@ class BoundedYamux(yamux.Yamux):  # type: ignore[misc]
 
     async def _read(self, count: int | None = None) -> bytes:
         """Read from the connection as soon as it is within its bounds."""
-        while not (self._dead or self.event_shutting_down.is_set() or self._may_read()):
+        while not (self._dead or self.event_shutting_down.is_set() or self._may_read()):  # noqa: ASYNC110 - nothing tells when it may
             await trio.sleep(PAUSE_SECONDS)
         data = bytes(await self._take(count))
         self._heard = True

@@ -52,9 +52,7 @@ async def test_a_peer_that_is_stopped_is_disconnected_and_leaves_the_mesh(
 
 
 @pytest.mark.usefixtures("fast")
-async def test_a_peer_that_stalls_for_two_ticks_stays_connected(
-    start: "Start", spawn: "Spawn", until: "Until"
-) -> None:
+async def test_a_peer_that_stalls_for_two_ticks_stays_connected(start: "Start", spawn: "Spawn", until: "Until") -> None:
     node = await start(1)
     peer = await spawn(9, bootstrap=[node.address])
     await until(node.network.peers)
