@@ -5,16 +5,20 @@
 
 import logging
 import os
-import socket
 import weakref
 from collections import OrderedDict
 from typing import Any
 
 import trio
-from libp2p.io.trio import TrioTCPStream
+from libp2p.crypto import serialization
+from libp2p.crypto.keys import KeyType
+from libp2p.peer import envelope
 from libp2p.pubsub import gossipsub, pubsub, utils
+from libp2p.stream_muxer import muxer_multistream
+from libp2p.stream_muxer.yamux import yamux
 
 from sapo_node.net.outbound import BoundedRpcQueue
+from sapo_node.net.yamux import PING_SECONDS, WINDOW_BYTES, BoundedYamux
 
 RECORDS = 1024  # signed peer records remembered per host
 OWN_RECORD_SECONDS = 5.0  # from one look at our own addresses to the next
@@ -24,7 +28,7 @@ _seen_records: "weakref.WeakKeyDictionary[Any, OrderedDict[Any, tuple[bytes, flo
 _own_records: "weakref.WeakKeyDictionary[Any, tuple[float, tuple[bytes, bool]]]" = weakref.WeakKeyDictionary()
 _consume_record = utils.maybe_consume_signed_record
 _make_record = pubsub.env_to_send_in_RPC
-_connect_stream = TrioTCPStream.__init__
+_read_record_key = envelope.pub_key_from_protobuf
 
 
 def consume_record_once(rpc: Any, host: Any, peer_id: Any) -> bool:
@@ -59,18 +63,23 @@ def forget_record(host: Any, peer_id: Any) -> None:
     _seen_records.get(host, OrderedDict()).pop(peer_id, None)
 
 
-def _stream_with_keepalive(self: Any, stream: trio.SocketStream) -> None:
-    """Set TCP keep-alive, to notice a peer that vanished. The library does not set it."""
-    _connect_stream(self, stream)
-    for level, name, value in (
-        (socket.SOL_SOCKET, "SO_KEEPALIVE", 1),
-        (socket.IPPROTO_TCP, "TCP_KEEPIDLE", 30),
-        (socket.IPPROTO_TCP, "TCP_KEEPINTVL", 10),
-        (socket.IPPROTO_TCP, "TCP_KEEPCNT", 3),
-        (socket.IPPROTO_TCP, "TCP_USER_TIMEOUT", 60_000),
-    ):
-        if hasattr(socket, name):  # not every platform has each of them
-            stream.setsockopt(level, getattr(socket, name), value)
+def read_record_key(key: Any) -> Any:
+    """The key in a signed peer record, which has a reader of its own in the library."""
+    if key.Type != KeyType.Ed25519.value:
+        raise ValueError(f"key of type {key.Type} in a peer record, not Ed25519")
+    return _read_record_key(key)
+
+
+def read_ed25519_keys_only() -> None:
+    """Refuse keys of other types by their type: no peer of a swarm has one.
+
+    The library accepts an RSA key from anybody, in a handshake, a message or a record. It takes a private key for one
+    as well, and tests whether the primes of that are prime. One of 7 KB takes 2 s of CPU, in which this node does
+    nothing else.
+    """
+    for kind in [kind for kind in serialization.key_type_to_public_key_deserializer if kind != KeyType.Ed25519.value]:
+        del serialization.key_type_to_public_key_deserializer[kind]
+    envelope.pub_key_from_protobuf = read_record_key
 
 
 def apply() -> None:
@@ -81,7 +90,10 @@ def apply() -> None:
     gossipsub.maybe_consume_signed_record = consume_record_once
     pubsub.env_to_send_in_RPC = own_record
     gossipsub.env_to_send_in_RPC = own_record
-    TrioTCPStream.__init__ = _stream_with_keepalive
+    read_ed25519_keys_only()
+    muxer_multistream.Yamux = BoundedYamux
+    yamux.RTT_MEASURE_INTERVAL = PING_SECONDS
+    yamux.MAX_WINDOW_SIZE = WINDOW_BYTES
     library = logging.getLogger("libp2p")
     if not library.handlers:
         # The library logs each failed dial as an error. Set LIBP2P_DEBUG to see its log.

@@ -25,6 +25,7 @@ from libp2p.utils.varint import read_varint_prefixed_bytes_limited
 from sapo_node.net.defences import NETWORK_DEFENDED, NetworkDefences
 from sapo_node.net.gossip_score import Offence
 from sapo_node.net.interface import Admit, Verdict
+from sapo_node.net.link_budget import LinkBudget
 from sapo_node.net.outbound import OutboundQueues
 from sapo_node.net.patches import forget_record
 from sapo_node.net.router import ScoredGossipSub
@@ -34,6 +35,9 @@ from sapo_node.net.seen_cache import RecentIds, SeenCache, content_id, message_i
 log = logging.getLogger(__name__)
 
 SEEN_SECONDS = 120.0
+PARTS_PER_SECOND, PARTS_AT_ONCE = 400.0, 2_000.0
+"""Messages, copies included, and subscriptions of one peer. The node takes half as many new messages of one."""
+PAUSE_SECONDS = 0.05
 
 SWARM_TOPIC = re.compile(r"/sapo/[0-9]{1,4}/([0-9a-f]{64})/")
 
@@ -100,6 +104,7 @@ class HardenedPubsub(pubsub.Pubsub):  # type: ignore[misc]
         self._gossip = gossip
         self._defences = gossip.defences
         self._streams: Counter[Any] = Counter()
+        self._parts = LinkBudget(rate=PARTS_PER_SECOND, burst=PARTS_AT_ONCE)
         self.peer_queues: Any = OutboundQueues(self._disconnect_slow)
 
     async def stream_handler(self, stream: Any) -> None:
@@ -143,6 +148,7 @@ class HardenedPubsub(pubsub.Pubsub):  # type: ignore[misc]
         if excess := excess_of(rpc):
             await self._expel(peer_id, excess)
             raise ParseError(excess)
+        await self._wait_for_rate(peer_id, rpc)
         # Looked up in its module, where `patches` has replaced it.
         if not pubsub.maybe_consume_signed_record(rpc, self.host, peer_id):
             self._gossip.offended(str(peer_id), "invalid peer record")
@@ -158,6 +164,12 @@ class HardenedPubsub(pubsub.Pubsub):  # type: ignore[misc]
             if self._defences.no_peer_exchange:
                 sanitise(rpc.control, self.topic_ids)
             await self.router.handle_rpc(rpc, peer_id)
+
+    async def _wait_for_rate(self, peer_id: Any, rpc: Any) -> None:
+        """Wait until the peer is within its rate. Honest peers send copies too, so none is charged for them."""
+        cost = len(rpc.publish) + len(rpc.subscriptions)
+        while not self._parts.take(str(peer_id), trio.current_time(), cost):  # noqa: ASYNC110 - tokens come back with time
+            await trio.sleep(PAUSE_SECONDS)
 
     async def push_msg(self, msg_forwarder: Any, msg: Any) -> None:
         if msg_forwarder == self.my_id:

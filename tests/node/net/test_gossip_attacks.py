@@ -1,6 +1,7 @@
 """One attacker against one of our nodes; afterwards an honest peer is still served."""
 
 from collections.abc import AsyncIterator
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,6 +18,7 @@ from multiaddr import Multiaddr
 
 from sapo_node.net.defences import NetworkDefences
 from sapo_node.net.interface import Malformed, ServiceRestarted
+from sapo_node.net.link_budget import LinkBudget
 
 if TYPE_CHECKING:
     from tests.node.net.conftest import Attack, Attacker, Probe, Start, Until
@@ -272,3 +274,29 @@ async def test_silent_strangers_do_not_shut_out_an_honest_peer(
     await until(lambda: node.sees(honest))
     for stream in silent:
         await stream.aclose()
+
+
+async def test_a_peer_that_floods_copies_waits_and_is_neither_charged_nor_disconnected(
+    victim: "Probe", attacker: "Attack", until: "Until", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pubsub = victim.router.pubsub
+    monkeypatch.setattr(pubsub, "_parts", LinkBudget(rate=100, burst=200))
+    handled, consider = count(), pubsub._consider
+
+    async def counted(forwarder: Any, message: Any) -> None:
+        if str(forwarder) == mallory.peer_id:
+            next(handled)
+        await consider(forwarder, message)
+
+    monkeypatch.setattr(pubsub, "_consider", counted)
+    async with attacker(victim.address) as mallory:
+        copies = mallory.rpc(*[mallory.message(b"copy")] * 50)
+        begun = trio.current_time()
+        for _ in range(20):
+            await mallory.send_rpc(copies)
+        await until(lambda: b"copy" in victim.heard)
+        await trio.sleep(2)
+        assert next(handled) <= 200 + 100 * (trio.current_time() - begun)
+        assert mallory.linked()
+    assert victim.heard.count(b"copy") == 1
+    assert offences(victim, mallory.peer_id) == []

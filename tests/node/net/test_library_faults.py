@@ -13,11 +13,19 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import trio
+from Crypto.Util.asn1 import DerSequence
+from libp2p.crypto.pb import crypto_pb2
+from libp2p.peer.id import ID
+from libp2p.peer.pb import envelope_pb2
 from libp2p.pubsub.pb import rpc_pb2
+from libp2p.security.noise.transport import PROTOCOL_ID as NOISE
+from multiaddr import Multiaddr
+
+from stock_libp2p import stock_host
 
 if TYPE_CHECKING:
     from tests.node.net.conftest import Attack, Probe, Start, Until
@@ -96,7 +104,77 @@ async def half_open(_attacker: "Attack", victim: Victim) -> AsyncIterator[None]:
         await trio.aclose_forcefully(stream)
 
 
-async def quietly(call: Callable[..., Awaitable[None]], *arguments: object) -> None:
+def costly_key() -> bytes:
+    """An RSA key of 7 KB that takes 2 s of CPU to read: it is a private key, and its 11,213-bit prime is tested."""
+    p, q, e = 2**11_213 - 1, 65_539, 65_537
+    d = pow(e, -1, (p - 1) * (q - 1))
+    numbers = (0, p * q, e, d, p, q, d % (p - 1), d % (q - 1), pow(q, -1, p))
+    return bytes(DerSequence(numbers).encode())
+
+
+def costly_public_key() -> bytes:
+    """The same as a message holds it."""
+    key = crypto_pb2.PublicKey(key_type=crypto_pb2.KeyType.RSA, data=costly_key())
+    return bytes(key.SerializeToString())
+
+
+@asynccontextmanager
+async def costly_author(attacker: "Attack", victim: Victim) -> AsyncIterator[None]:
+    """Messages whose author has a costly key. The library reads the key before it compares it with the author's id."""
+    async with attacker(victim.address, next(names)) as mallory:
+        message = mallory.message(b"m")
+        message.from_id = bytes([0x12, 0x20]) + bytes(32)
+        message.key = costly_public_key()
+        await mallory.send_rpc(mallory.rpc(*[message] * 10))
+        yield
+
+
+@asynccontextmanager
+async def costly_records(attacker: "Attack", victim: Victim) -> AsyncIterator[None]:
+    """Signed peer records with a costly key, each of them new."""
+    async with attacker(victim.address, next(names)) as mallory, trio.open_nursery() as nursery:
+        for number in range(10):
+            record = envelope_pb2.Envelope(payload=b"%d" % number, signature=bytes(64))
+            record.public_key.Type, record.public_key.Data = crypto_pb2.KeyType.RSA, costly_key()
+            nursery.start_soon(quietly, mallory.send_rpc, rpc_pb2.RPC(senderRecord=record.SerializeToString()))
+        await trio.sleep(1)
+        yield
+        nursery.cancel_scope.cancel()
+
+
+@dataclass
+class CostlyIdentity:
+    """A private key in a Noise handshake, whose public key is costly to read."""
+
+    own: Any
+
+    def sign(self, data: bytes) -> bytes:
+        return bytes(self.own.sign(data))
+
+    def get_public_key(self) -> "CostlyIdentity":
+        return self
+
+    def serialize(self) -> bytes:
+        return costly_public_key()
+
+
+@asynccontextmanager
+async def costly_handshakes(_attacker: "Attack", victim: Victim) -> AsyncIterator[None]:
+    """Ten handshakes with a costly key, which is read before anything is known of the peer."""
+    host = stock_host(bytes([next(names)]) * 32)
+    swarm = host.get_network()
+    noise = swarm.upgrader.security_multistream.transports[NOISE]
+    noise.libp2p_privkey = CostlyIdentity(noise.libp2p_privkey)
+    target = ID.from_string(victim.address.rpartition("/")[2])
+    async with host.run(listen_addrs=[]), trio.open_nursery() as nursery:
+        for _ in range(10):
+            nursery.start_soon(quietly, swarm.dial_addr, Multiaddr(victim.address), target)
+        await trio.sleep(1)
+        yield
+        nursery.cancel_scope.cancel()
+
+
+async def quietly(call: Callable[..., Awaitable[object]], *arguments: object) -> None:
     try:
         await call(*arguments)
     except Exception:  # noqa: BLE001 - the victim hung up, which is its right
@@ -105,7 +183,7 @@ async def quietly(call: Callable[..., Awaitable[None]], *arguments: object) -> N
 
 Fault = Callable[["Attack", Victim], AbstractAsyncContextManager[None]]
 DEADLY: list[Fault] = [garbage, undecodable_key, raising_validator]
-STARVING: list[Fault] = [many_in_one, half_open]
+STARVING: list[Fault] = [many_in_one, half_open, costly_author, costly_records, costly_handshakes]
 
 
 def launch(kind: str, folder: Path) -> Victim:

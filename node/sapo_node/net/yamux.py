@@ -1,0 +1,76 @@
+"""Yamux, with a bound on what one connection costs and an end for a connection that is dead.
+
+The library reads from a connection as fast as bytes come. It keeps what no stream has taken, also beyond the window
+that it granted, and the streams that its peer never closes. Here the node reads from a connection only while
+
+- the connection is within its rate of reads: the peer chooses how many frames and how many Noise messages it cuts its
+  bytes into, and each costs CPU,
+- fewer than UNREAD_BYTES wait to be taken by streams,
+- at most STREAMS streams are open.
+
+Otherwise TCP makes the peer wait. No peer is charged for that, because a fast honest peer waits as well.
+
+Each side sends a yamux ping every PING_SECONDS. If the node reads nothing in SILENT_TICKS ticks in a row, the
+connection is closed. That happens if the machine of the peer sleeps, if its process is stopped, if a cable is pulled,
+or if streams never take what waits. A stall of this node is one tick, however long it lasts.
+"""
+
+import logging
+from typing import Any
+
+import trio
+from libp2p.stream_muxer.yamux import yamux
+
+from sapo_node.net.link_budget import LinkBudget
+
+log = logging.getLogger(__name__)
+
+READS_PER_SECOND, READS_AT_ONCE = 512.0, 2_048.0
+"""A read is one frame, or a part of one. 64 KB of gossip take four."""
+WINDOW_BYTES = 1024 * 1024  # the most that one stream may be granted, and the longest frame
+UNREAD_BYTES = 2 * WINDOW_BYTES  # over all streams of a connection
+STREAMS = 128  # of a connection, those of either side and those that one side has closed
+PAUSE_SECONDS = 0.05
+
+PING_SECONDS = 10.0
+TICK_SECONDS, SILENT_TICKS = 10.0, 5  # closed 50 to 60 s after the last read; a peer may stall for 35 s
+
+
+class BoundedYamux(yamux.Yamux):  # type: ignore[misc]
+    """The connection with one peer."""
+
+    def __init__(self, secured_conn: Any, peer_id: Any, **settings: Any) -> None:
+        super().__init__(secured_conn, peer_id, **settings)
+        self._budget = LinkBudget(rate=READS_PER_SECOND, burst=READS_AT_ONCE)
+        self._heard = False
+        self._dead = False
+        self._take = secured_conn.read
+        secured_conn.read = self._read
+
+    async def _read(self, count: int | None = None) -> bytes:
+        """Read from the connection as soon as it is within its bounds."""
+        while not (self._dead or self.event_shutting_down.is_set() or self._may_read()):  # noqa: ASYNC110 - nothing tells when it may
+            await trio.sleep(PAUSE_SECONDS)
+        data = bytes(await self._take(count))
+        self._heard = True
+        return data
+
+    def _may_read(self) -> bool:
+        return (
+            len(self.streams) <= STREAMS
+            and sum(map(len, self.stream_buffers.values())) < UNREAD_BYTES
+            and self._budget.take(str(self.peer_id), trio.current_time())
+        )
+
+    async def _measure_rtt_loop(self) -> None:
+        """Send pings, and close the connection if nothing is read. The library sends pings alone."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(super()._measure_rtt_loop)
+            silent = 0
+            while silent < SILENT_TICKS:
+                self._heard = False
+                await trio.sleep(TICK_SECONDS)
+                silent = 0 if self._heard else silent + 1
+            log.info("closing the connection of %s: nothing was read from it", self.peer_id)
+            self._dead = True
+            await self.secured_conn.close()

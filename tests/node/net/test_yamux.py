@@ -1,0 +1,140 @@
+"""Connections that are dead, and connections whose peer breaks the rules of yamux: each is bounded or ended."""
+
+import struct
+import time
+from collections.abc import AsyncIterator
+from itertools import count
+from signal import SIGCONT, SIGSTOP
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import trio
+from libp2p.stream_muxer.yamux import yamux as library
+
+from sapo_node.net import yamux
+from sapo_node.net.interface import PeerGone
+from sapo_node.net.yamux import BoundedYamux
+
+if TYPE_CHECKING:
+    from tests.node.net.conftest import Attack, Attacker, Probe, Spawn, Start, Until
+
+TICK = 0.5  # seconds, in place of ten
+IDENTIFY = b"\x13/multistream/1.0.0\n\x0f/ipfs/id/1.0.0\n"
+
+
+@pytest.fixture
+def fast(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(yamux, "TICK_SECONDS", TICK)
+    monkeypatch.setattr(library, "RTT_MEASURE_INTERVAL", TICK)
+
+
+def connection(node: "Probe", peer: str) -> BoundedYamux:
+    """The connection of a node with a peer."""
+    service = node.network._service
+    assert service is not None
+    (link,) = (link for link in service.swarm.get_connections() if str(link.muxed_conn.peer_id) == peer)
+    assert isinstance(link.muxed_conn, BoundedYamux)
+    return link.muxed_conn
+
+
+@pytest.mark.usefixtures("fast")
+async def test_a_peer_that_is_stopped_is_disconnected_and_leaves_the_mesh(
+    start: "Start", spawn: "Spawn", until: "Until"
+) -> None:
+    node = await start(1)
+    peer = await spawn(9, bootstrap=[node.address])
+    await until(lambda: peer.peer_id in map(str, node.router.mesh[node.topics[0]]))
+    peer.process.send_signal(SIGSTOP)
+    await until(lambda: node.noticed(PeerGone), within=10 * TICK + 10)
+    assert node.network.peers() == ()
+    assert peer.peer_id not in node.links()
+    assert peer.peer_id not in map(str, node.router.mesh[node.topics[0]])
+
+
+@pytest.mark.usefixtures("fast")
+async def test_a_peer_that_stalls_for_two_ticks_stays_connected(start: "Start", spawn: "Spawn", until: "Until") -> None:
+    node = await start(1)
+    peer = await spawn(9, bootstrap=[node.address])
+    await until(node.network.peers)
+    peer.process.send_signal(SIGSTOP)
+    await trio.sleep(2 * TICK)
+    peer.process.send_signal(SIGCONT)
+    await trio.sleep(8 * TICK)
+    assert node.noticed(PeerGone) == []
+
+
+@pytest.mark.usefixtures("fast")
+async def test_a_stall_of_this_node_ends_no_connection(start: "Start", spawn: "Spawn", until: "Until") -> None:
+    node = await start(1)
+    await spawn(9, bootstrap=[node.address])
+    await until(node.network.peers)
+    time.sleep(10 * TICK)  # noqa: ASYNC251 - this is the stall
+    await trio.sleep(2 * TICK)
+    assert node.noticed(PeerGone) == []
+
+
+def frame(kind: int, flags: int, stream: int, length: int, body: bytes = b"") -> bytes:
+    return struct.pack(library.YAMUX_HEADER_FORMAT, 0, kind, flags, stream, length) + body
+
+
+@pytest.fixture
+async def raw(start: "Start", attacker: "Attack") -> "AsyncIterator[tuple[Probe, Attacker, Any]]":
+    """A node, an attacker that is connected to it, and a function that writes the attacker's frames."""
+    node = await start(1)
+    async with attacker(node.address) as mallory:
+        (link,) = mallory.host.get_network().get_connections(mallory.target)
+        yield node, mallory, link.muxed_conn.secured_conn.write
+
+
+async def test_bytes_beyond_every_window_are_left_with_their_sender(raw: "tuple[Probe, Attacker, Any]") -> None:
+    node, mallory, write = raw
+    victim = connection(node, mallory.peer_id)
+    body = bytes(60_000)
+    with trio.move_on_after(3):
+        await write(frame(library.TYPE_WINDOW_UPDATE, library.FLAG_SYN, 99_999, 0))
+        while True:
+            await write(frame(library.TYPE_DATA, 0, 99_999, len(body), b"\xff" * len(body)))
+    assert sum(map(len, victim.stream_buffers.values())) < yamux.UNREAD_BYTES + len(body)
+
+
+async def test_streams_that_their_peer_never_closes_do_not_pile_up(raw: "tuple[Probe, Attacker, Any]") -> None:
+    node, mallory, write = raw
+    victim = connection(node, mallory.peer_id)
+    with trio.move_on_after(5):
+        for stream in count(100_001, 2):
+            await write(frame(library.TYPE_WINDOW_UPDATE, library.FLAG_SYN, stream, 0))
+            await write(frame(library.TYPE_DATA, 0, stream, len(IDENTIFY), IDENTIFY))
+            await trio.sleep(0.005)
+    assert len(victim.streams) <= yamux.STREAMS + 1
+
+
+@pytest.mark.usefixtures("fast")
+async def test_a_connection_that_cannot_be_read_any_more_is_closed(
+    raw: "tuple[Probe, Attacker, Any]", until: "Until", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(yamux, "STREAMS", 8)
+    node, mallory, write = raw
+    for stream in range(100_001, 100_041, 2):
+        await write(frame(library.TYPE_WINDOW_UPDATE, library.FLAG_SYN, stream, 0))
+        await write(frame(library.TYPE_DATA, 0, stream, len(IDENTIFY), IDENTIFY))
+    await until(lambda: mallory.peer_id not in node.links(), within=10 * TICK + 10)
+
+
+async def test_a_flood_of_frames_is_read_at_the_rate_of_a_connection(
+    raw: "tuple[Probe, Attacker, Any]", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node, mallory, write = raw
+    victim, seen = connection(node, mallory.peer_id), count()
+    take = victim._take
+
+    async def counted(size: int | None = None) -> bytes:
+        next(seen)
+        return bytes(await take(size))
+
+    monkeypatch.setattr(victim, "_take", counted)
+    before = trio.current_time()
+    with trio.move_on_after(5):
+        while True:
+            await write(frame(library.TYPE_WINDOW_UPDATE, 0, 99_999, 1) * 1_000)
+    passed = trio.current_time() - before
+    assert next(seen) <= yamux.READS_AT_ONCE + yamux.READS_PER_SECOND * passed + 1
