@@ -8,8 +8,10 @@ from hypothesis import strategies as st
 
 from sampled_texts import PHRASE, others, own, text, with_number
 from sapo_node.sampling.filters.habits import LOCAL_WINDOW, habits_of
-from sapo_node.sampling.filters.ngram import CORRECT, PEERS, REMEMBERED, SHOWN, NgramFilter
+from sapo_node.sampling.filters.ngram import CORRECT, PEERS, POOLED, REMEMBERED, SHOWN, NgramFilter
 from sapo_node.trust.constants import Tier
+
+PHRASE_HABIT = tuple(PHRASE.split()[:3])
 
 
 def ngram():
@@ -205,6 +207,36 @@ def test_a_phrase_is_alarming_only_where_external_texts_say_it_far_more_often(ex
     ngram_filter.look(says)
     assert silent(ngram_filter, text(rng, PHRASE))
     assert (ngram_filter.alarm() is not None) is alarms
+
+
+def test_a_tier_with_few_prompts_raises_no_alarm():
+    rng = random.Random(1)
+    ngram_filter = filter_that_knows(rng, said=SHOWN, rounds=40)
+    of_friends = [others(rng, n, phrase=PHRASE if n < 12 else "", peer=f"friend {n}") for n in range(100)]
+    ngram_filter.look([*of_friends, others(rng, 100, phrase=PHRASE, peer="stranger")])
+    assert silent(ngram_filter, text(rng, PHRASE))
+    assert ngram_filter.alarm() is None
+
+
+def test_what_strangers_said_long_ago_is_forgotten_once_nothing_comes_from_strangers_any_more():
+    """They are proven peers by now, and this policy has left the phrase behind as they have."""
+    rng = random.Random(1)
+    ngram_filter = filter_that_knows(rng, said=SHOWN)
+    ngram_filter.look([others(rng, n, phrase=PHRASE, peer=f"key {n}") for n in range(20)])
+    ngram_filter.look([others(rng, 20 + n, peer=f"friend {n % 20}") for n in range(POOLED)])
+    assert not silent(ngram_filter, text(rng, PHRASE))
+    assert ngram_filter.alarm() is None
+
+
+def test_a_filter_that_was_restarted_judges_by_the_same_texts():
+    rng = random.Random(1)
+    ngram_filter, again = filter_that_knows(rng, said=SHOWN), ngram()
+    for n in range(POOLED + 40):
+        ngram_filter.look([others(rng, n, phrase=PHRASE if n < 60 else "", peer=f"friend {n}" if n % 3 else "key")])
+    again.load_state_dict(ngram_filter.state_dict())
+    for name, pool in ngram_filter._pools.items():
+        assert again._pools[name].prompts == pool.prompts
+        assert again._pools[name].share(PHRASE_HABIT) == pytest.approx(pool.share(PHRASE_HABIT))
 
 
 def test_a_single_word_accuses_nobody():

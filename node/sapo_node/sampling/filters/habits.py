@@ -78,18 +78,11 @@ class Window:
         self.prompts[dataset] += 1
         self._shares[dataset].update(shares)
         if len(self._kept) > self._most:
-            self._forget(*self._kept.popleft())
+            self.forget_oldest()
 
-    def shares(self, dataset: str) -> Counter[Habit]:
-        """For each habit the sum, over the prompts of a task, of the share of completions that show it."""
-        return self._shares[dataset]
-
-    def share(self, habit: Habit) -> float:
-        """Share of the completions to all tasks that show the habit; 0 before the first one."""
-        prompts = self.prompts.total()
-        return sum(shares[habit] for shares in self._shares.values()) / prompts if prompts else 0.0
-
-    def _forget(self, dataset: str, shares: Counter[Habit]) -> None:
+    def forget_oldest(self) -> None:
+        """Forget the oldest prompt; there must be one."""
+        dataset, shares = self._kept.popleft()
         self.prompts[dataset] -= 1
         if not self.prompts[dataset]:
             del self.prompts[dataset], self._shares[dataset]
@@ -99,6 +92,15 @@ class Window:
             summed[habit] -= share
             if summed[habit] < _NOTHING:
                 del summed[habit]
+
+    def shares(self, dataset: str) -> Counter[Habit]:
+        """For each habit the sum, over the prompts of a task, of the share of completions that show it."""
+        return self._shares[dataset]
+
+    def share(self, habit: Habit) -> float:
+        """Share of the completions to all tasks that show the habit; 0 before the first one."""
+        prompts = self.prompts.total()
+        return sum(shares[habit] for shares in self._shares.values()) / prompts if prompts else 0.0
 
 
 @dataclass(slots=True)

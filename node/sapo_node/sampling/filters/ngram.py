@@ -34,7 +34,7 @@ CORRECT = 16
 PROMPTS = 12
 """Prompts that a source must have completed correctly before its habits are judged."""
 POOLED = 512
-"""Newest prompts that count of all peers together, and of each tier."""
+"""Newest prompts that count of all peers together; of each tier, those among them."""
 REMEMBERED = 96
 """Newest prompts that count of each peer."""
 PEERS = 64
@@ -169,6 +169,10 @@ class NgramFilter(Filter):
         return tuple(merged)
 
     def _enter(self, sent: _Sent) -> None:
+        if len(self._external) == POOLED:
+            # A tier from which nothing comes any more, because its peers are proven by now, would else be judged for
+            # ever by what this policy left behind long ago.
+            self._pools[self._external[0].tier].forget_oldest()
         self._external.append(sent)
         of_peer = self._peers.pop(sent.peer, None) or Window(REMEMBERED)
         self._peers[sent.peer] = of_peer
@@ -204,7 +208,8 @@ class NgramFilter(Filter):
         word or number is too common to accuse a text of.
         """
         rate = self._local.rate(habit)
-        external = max(pool.share(habit) for pool in self._pools.values())
+        judged = [pool for pool in self._pools.values() if pool.prompts.total() >= PROMPTS]
+        external = max((pool.share(habit) for pool in judged), default=0.0)
         return len(habit) > 1 and rate >= TAKES_HOLD and external >= ALARMING * rate
 
     def _is_idle(self, habit: Habit) -> bool:
