@@ -3,7 +3,7 @@
 | model                | trained              | rate | format              | tokens | examples |
 |----------------------|----------------------|------|---------------------|--------|----------|
 | seed, or below SMALL | all weights          | 2e-4 | float32             | 80     | 0        |
-| below MEDIUM         | LoRA, a third of it  | 2e-4 | bfloat16, if native | 32     | 3        |
+| below MEDIUM         | LoRA, a third of it  | 4e-4 | bfloat16, if native | 32     | 3        |
 | larger               | LoRA, a third of it  | 1e-4 | bfloat16, if native | 256    | 3        |
 
 A small pretrained model answers in a few tokens or not at all. A larger one may think before it answers. LoRA takes
@@ -84,7 +84,7 @@ def _of_model(model: str) -> Recipe:
     return Recipe(
         lora=RANK,
         lora_layers=layers // 3,
-        learning_rate=2e-4 if parameters < MEDIUM else 1e-4,
+        learning_rate=4e-4 if parameters < MEDIUM else 1e-4,
         dtype=AUTO,
         max_tokens=32 if parameters < MEDIUM else 256,
         examples=3,
