@@ -68,7 +68,7 @@ async def test_a_node_drops_the_peer_that_stops_reading_and_serves_the_others(
     node = await start(1)
     stopped = await spawn(9, bootstrap=[node.address])
     reader = await start(2, bootstrap=(node.address,))
-    await until(lambda: {stopped.peer_id, reader.network.peer_id} <= set(queues_of(node)), within=30)
+    await until(lambda: stopped.peer_id in queues_of(node) and bool(node.follows(reader)), within=30)
     stopped.process.send_signal(SIGSTOP)
     for number in range(100):
         message = b"%d" % number + bytes(100_000)
