@@ -276,12 +276,23 @@ class IngestMachine(RuleBasedStateMachine):
         assert rollout.bodies == tuple(body if k in fresh else None for k, body in enumerate(bodies_of(content)))
         self.drawn += [(content, k) for k in fresh]
 
+    @rule(author=st.integers(0, len(PEERS) - 1))
+    def a_peer_connects(self, author):
+        self.connected.add(PEERS[author])
+        self.validator.ingest.begin_link(PEERS[author])
+
+    @rule(author=st.integers(0, len(PEERS) - 1))
+    def a_peer_disconnects(self, author):
+        self.connected.discard(PEERS[author])
+        self.validator.ingest.end_link(PEERS[author])
+
     @rule()
     def the_node_starts_again(self):
         self.validator = ValidatorParts(self.database, MANIFEST, random.Random(0), KEYS[OWN], defences=DEFENCES)
         self.validator.clock.time = self.now
+        self.connected = set[str]()
         self.brought = Counter[str]()
-        """Rollouts of strangers, by the link that brought them."""
+        """Rollouts of strangers, by the link that brought them, but for those of connected peers and of its own."""
         self.an_epoch_is_entered()
 
     @invariant()
@@ -346,7 +357,7 @@ class IngestMachine(RuleBasedStateMachine):
             (content.author == OWN, IGNORE, Ignored.DUPLICATE),
             (self.accepted.get(content.round, content) != content, IGNORE, Ignored.EQUIVOCATION),
             (is_new_here and content.counter >= ROUNDS / 2, IGNORE, Ignored.OVER_QUOTA),
-            (is_new_here and self.brought[sender] >= LINK_BURST, BUSY, Ignored.LINK_BUSY),
+            (self.is_charged(sender, content) and self.brought[sender] >= LINK_BURST, BUSY, Ignored.LINK_BUSY),
         )
         return (Verdict.KEEP, reason) if verdict is Verdict.ACCEPT and not is_forwarded else (verdict, reason)
 
@@ -361,6 +372,10 @@ class IngestMachine(RuleBasedStateMachine):
             (one.round != other.round, REJECT, Layer.EVIDENCE),
             (one.author == OWN, IGNORE, Ignored.EQUIVOCATION),
         )
+
+    def is_charged(self, sender: str, content: Content) -> bool:
+        """Whether the link of the sender pays for a rollout."""
+        return content.author != KNOWN and PEERS[content.author] not in {*self.connected, sender}
 
     def court_hears(self, author: int) -> bool:
         has_place = author in (KNOWN, GIVER) or self.unknown_banned < UNKNOWN_BANS
@@ -377,7 +392,7 @@ class IngestMachine(RuleBasedStateMachine):
         self.accepted[content.round] = content
         self.taken[content] |= fresh
         self.waiting.setdefault(content, set()).update(fresh)
-        self.brought[sender] += content.author != KNOWN
+        self.brought[sender] += self.is_charged(sender, content)
 
     def judge(self, sender: str, data: bytes, expected, *, epoch: int = 0, is_evidence: bool = False) -> None:
         """Send it, compare verdict and reason, and see that no account changed but that of who is to blame."""

@@ -135,7 +135,7 @@ class Member:
             carriers.noting(self.node.channels) if undefended.blames_carriers else self.node.channels,
             requests=self.node.requests(self._peers) if simulation.pulls else None,
             admit=self.node.admits,
-            notify=lambda _: None,
+            notify=self.node.notice,
         )
 
     def _peers(self) -> Sequence[PeerInfo]:

@@ -26,7 +26,7 @@ from sapo_node.ingest.shards import ShardSubscriptions
 from sapo_node.ingest.store import MessageStore
 from sapo_node.ingest.sync import Peers, Responder
 from sapo_node.ingest.validator import Ingest
-from sapo_node.net.interface import Channel, Requests
+from sapo_node.net.interface import Channel, NetworkNotice, PeerConnected, PeerGone, Requests
 from sapo_node.observability.history import History
 from sapo_node.observability.journal import Journal
 from sapo_node.rollouts.archive import Archive
@@ -111,6 +111,14 @@ class Node:
     def admits(self, peer: str) -> bool:
         """Whether a peer may connect and be heard."""
         return self.ledger.admits(peer)
+
+    def notice(self, notice: NetworkNotice) -> None:
+        """Take note of a peer that has connected or is gone."""
+        match notice:
+            case PeerConnected(peer):
+                self.ingest.begin_link(peer)
+            case PeerGone(peer):
+                self.ingest.end_link(peer)
 
     def waits(self) -> list[dict[str, Any]]:
         """What the node waits for now: `what`, and `until` which Unix second."""

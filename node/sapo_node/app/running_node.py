@@ -36,7 +36,7 @@ from sapo_node.app.trained_model import remember
 from sapo_node.app.unused import unused_settings
 from sapo_node.learner.client import Learner
 from sapo_node.net.anchors import Anchors
-from sapo_node.net.interface import NetworkNotice, PeerConnected, PeerGone
+from sapo_node.net.interface import NetworkNotice, PeerConnected
 from sapo_node.net.libp2p import Libp2pNetwork
 from sapo_node.net.settings import NetworkSettings
 from sapo_node.observability.curves.request import require_installed
@@ -279,8 +279,7 @@ class RunningNode:
     def _notice(self, node: Node, notice: NetworkNotice) -> None:
         if isinstance(notice, PeerConnected):
             self._connected.set()
-        elif isinstance(notice, PeerGone):
-            node.ingest.end_link(notice.peer_id)
+        node.notice(notice)
         self._session.tell(str(notice))
 
     def _stop_for(self, error: LocalError) -> None:

@@ -1,9 +1,11 @@
 """Rollouts that are signed and well-formed but not yet verified: bounded, and drawn by lottery, never first-come.
 
 Each tier has places of its own (PENDING_ROLLOUTS), so that strangers never take those of a friend. Inside a tier the
-queue charges the link: the peer that brought a rollout, whoever signed it. Keys cost nothing, and a link does. If the
-bodies of a rollout came in several messages, its link is the peer that brought the last bodies. Else a peer that
-forwards bare envelopes faster than other peers forward whole messages would have their rollouts on its link.
+queue charges the link. That is the issuer where it is connected, whoever brought its rollout. Else a flood that a
+neighbour forwards would take the turns of what the neighbour brings of others. For an issuer that is not connected, the
+link is the peer that brought its rollout. Keys cost nothing, and a link does. If the bodies of such a rollout came in
+several messages, its link is the peer that brought the last bodies. Else a peer that forwards bare envelopes faster
+than other peers forward whole messages would have their rollouts on its link.
 
 - All links that have ended are one. Else a peer that connects again and again under fresh keys would be as many links.
 - A full tier drops the oldest rollout of the issuer that holds most on the link that holds most. What the peer of that
@@ -94,8 +96,8 @@ class PendingQueue:
         return self._peers.total
 
     def put(self, rollout: Rollout, *, link: str, tier: Tier) -> None:
-        """Add a rollout that came by a link (a peer id), or bodies to one that still waits; make room where there is
-        none.
+        """Add a rollout that is charged to a link (a peer id), or bodies to one that still waits; make room where there
+        is none.
         """
         peer, envelope_id, bodies = peer_id(rollout.opened.issuer), rollout.opened.envelope_id, rollout.bodies
         waiting = self._take("envelope_id = ?", envelope_id)

@@ -89,6 +89,8 @@ class Ingest:
         self._messages = LinkBudget(rate=defences.messages_per_second, burst=defences.message_burst)
         self._strangers = LinkBudget(rate=defences.strangers_per_second, burst=defences.strangers_burst)
         """What each sender may bring of strangers."""
+        self._links: set[str] = set()
+        """The peers that are connected."""
         self.accepted = 0
         self.gossiped: Counter[int] = Counter()
         """Of the accepted ones, those that gossip brought, by shard."""
@@ -120,10 +122,15 @@ class Ingest:
         """Judge one evidence message of `sender`. Never raises and never waits."""
         return self._judge(sender, data, self._accept_evidence)
 
-    def end_link(self, sender: str) -> None:
+    def begin_link(self, peer: str) -> None:
+        """Take note that a peer has connected: what it signs is charged to its own link, whoever brings it."""
+        self._links.add(peer)
+
+    def end_link(self, peer: str) -> None:
         """Take note that a peer has disconnected. Never raises."""
+        self._links.discard(peer)
         try:
-            self._pending_queue.end_link(sender)
+            self._pending_queue.end_link(peer)
         except StateError as error:
             self._on_fatal(error)
 
@@ -198,16 +205,17 @@ class Ingest:
         # Step 13: REP-2.
         self._require_first(sealed, header)
         # Step 14: local.
-        tier = self._ledger.tier(peer_id(sealed.issuer))
+        issuer = peer_id(sealed.issuer)
+        link = issuer if issuer in self._links else sender
+        tier = self._ledger.tier(issuer)
         if tier is Tier.STRANGER:
-            own = peer_id(sealed.issuer) == sender
-            self._require_place(header, sender, now, free=own or shard is None)
+            self._require_place(header, sender, now, free=link == issuer or shard is None)
         # Step 15.
         received = earlier or 0
         fresh = tuple(None if received >> k & 1 else body for k, body in enumerate(bodies))
         with self._database.transaction():
             self._window.accept(rollout.opened, rollout.header, received=received | _bits(bodies))
-            self._pending_queue.put(replace(rollout, bodies=fresh), link=sender, tier=tier)
+            self._pending_queue.put(replace(rollout, bodies=fresh), link=link, tier=tier)
         self._message_store.put(rollout)
         self.accepted += 1
         if shard is not None:
@@ -255,7 +263,7 @@ class Ingest:
         """The quotas of a stranger's rollout: the counters of its issuer, and the rate of the link that brings it.
 
         The link is not charged for what is `free`. That is what this node asked for: the requests bound it. It is also
-        what the peer of the link signed: its counters bound it, and a flood that it forwards must not refuse it.
+        what a connected peer signed: its counters bound it, and a flood that its neighbours forward must not refuse it.
         """
         if header.counter >= self._manifest.max_rounds * self._defences.untrusted_counters:
             raise _Ignore(Ignored.OVER_QUOTA)

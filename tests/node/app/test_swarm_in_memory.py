@@ -92,7 +92,7 @@ class Peer:
             self.node.channels,
             requests=self.node.requests(lambda: self.network.peers()),  # noqa: PLW0108 - there is none yet
             admit=self.node.admits,
-            notify=lambda _: None,
+            notify=self.node.notice,
         )
 
     def _stop(self, error):
@@ -516,6 +516,21 @@ async def test_an_equivocator_is_banned_by_nodes_that_never_met_it(fast, author,
     await play(peers, 10, lambda: equivocating(author, hub, bad))
     assert [peer.state(bad) for peer in peers] == [PeerState.BANNED] * 8
     assert all(peer.state(other.id) is not PeerState.BANNED for peer in peers for other in peers)
+
+
+async def test_what_a_connected_peer_signed_is_charged_to_its_own_link_whoever_brings_it(fast, author, autojump_clock):
+    hub = MemoryHub()
+    peer, issuer, neighbour = Peer(1, fast, hub), identity(9), identity(8).peer_id
+    author = replace(author, key=issuer.key, manifest=fast)
+    others = [hub.join(name, {}, admit=lambda _: True, notify=lambda _: None) for name in (issuer.peer_id, neighbour)]
+    async with trio.open_nursery() as nursery:
+        for network in (peer.network, *others):
+            await nursery.start(network.run)
+        hub.carry(neighbour, rollouts_topic(fast, 0), author.message(epoch=10), [peer.id])
+        await trio.sleep(1)
+        links = peer.database.rows("SELECT link FROM inbox")
+        nursery.cancel_scope.cancel()
+    assert links == [(issuer.peer_id,)]
 
 
 async def bridging(here, there, topic):

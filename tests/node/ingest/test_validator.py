@@ -255,6 +255,33 @@ async def test_a_link_over_its_rate_for_strangers_may_bring_what_was_asked_for(d
     assert await validator.ingest.handle_synchronised(SENDER, message) is Verdict.ACCEPT
 
 
+async def test_a_connected_stranger_is_heard_through_a_link_that_is_over_its_rate(database, manifest, rng, author):
+    validator = ValidatorParts(database, manifest, rng, defences=Defences(strangers_burst=0))
+    validator.ingest.begin_link(peer_id(author.issuer))
+    assert await validator.verdict(author.message(epoch=5)) is Verdict.ACCEPT
+
+
+async def test_a_stranger_that_has_disconnected_is_charged_to_the_link_that_brings_it(database, manifest, rng, author):
+    validator = ValidatorParts(database, manifest, rng, defences=Defences(strangers_burst=0))
+    validator.ingest.begin_link(peer_id(author.issuer))
+    validator.ingest.end_link(peer_id(author.issuer))
+    assert await validator.verdict(author.message(epoch=5)) is Verdict.BUSY
+
+
+async def test_a_flood_that_a_neighbour_forwards_takes_no_turn_of_another_connected_peer(validator, author):
+    """The neighbour brings the rollouts of 20 keys and those of an honest peer; half of the turns are the peer's."""
+    honest, *flooding = authors(author, 21)
+    validator.ingest.begin_link(SENDER)
+    validator.ingest.begin_link(peer_id(honest.issuer))
+    for counter in range(8):
+        for each in flooding:
+            await validator.verdict(each.message(epoch=5, counter=counter))
+            validator.clock.time += 1 / constants.LINK_STRANGERS_PER_SECOND
+        await validator.verdict(honest.message(epoch=5, counter=counter))
+    drawn = [validator.pending_queue.draw(Tier.STRANGER).opened.issuer for _ in range(32)]
+    assert drawn.count(honest.issuer) == 8
+
+
 async def test_a_friend_is_heard_through_a_link_that_is_over_its_rate_for_strangers(database, manifest, rng, author):
     friend = (peer_id(author.issuer),)
     validator = ValidatorParts(database, manifest, rng, trusted=friend, defences=Defences(strangers_burst=0))
