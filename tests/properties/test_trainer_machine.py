@@ -67,9 +67,9 @@ class Learner:
             self.failed.append(step)
             self.come_back()
             raise WorkerFailed("died")
-        self.weights.append(tuple(group.prompt for group in request.groups))
+        self.weights.append(tuple(group.prompt for group in request.placed))
         self.end_at("after")
-        return TrainReport(step, {group.id: GroupReport(TOKENS) for group in request.groups}, 1e-4)
+        return TrainReport(step, {group.id: GroupReport(TOKENS) for group in request.placed}, 1e-4)
 
     async def checkpoint(self):
         if not self.checkpoints or len(self.checkpoints[-1]) < self.step:

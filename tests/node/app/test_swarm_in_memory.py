@@ -257,10 +257,10 @@ async def test_no_group_is_trained_on_twice(fast, autojump_clock):
     pool = peers[0].node.pool
     remove = pool.remove
 
-    def record(groups):
-        groups = list(groups)
-        handed_out.extend(group.place for group in groups)
-        remove(groups)
+    def record(places):
+        places = list(places)
+        handed_out.extend(places)
+        remove(places)
 
     pool.remove = record
     await play(peers, 90)

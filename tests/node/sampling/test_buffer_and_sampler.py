@@ -69,14 +69,14 @@ def test_the_pool_outlives_a_restart(pool, database):
 def test_what_takes_the_place_of_a_group_that_went_is_read_anew(pool):
     pool.add([group(right=4)])
     pool.groups()
-    pool.remove([group(right=4)])
+    pool.remove([group(right=4).place])
     pool.add([group(right=2)])
     assert pool.groups() == [group(right=2)]
 
 
 def test_a_group_is_handed_out_once(pool):
     pool.add([group(), group(counter=1)])
-    pool.remove([group()])
+    pool.remove([group().place])
     assert pool.groups() == [group(counter=1)]
 
 
