@@ -45,7 +45,7 @@ class VerificationScheduler:
 
     async def _verify_one(self, tier: Tier) -> int:
         """Verify one rollout of a tier; how many groups it gave. A peer on probation comes after all others."""
-        rollout = self._pending_queue.draw(tier, last=self._is_on_probation)
+        rollout = self._pending_queue.draw(tier, last=self._is_on_probation, gave=self._has_given)
         if rollout is None:
             return 0
         groups = await self._verifier.verify(rollout)
@@ -57,6 +57,9 @@ class VerificationScheduler:
             return 0
         self._pool.add(groups)
         return len(groups)
+
+    def _has_given(self, peer: str) -> bool:
+        return self._ledger.of(peer).evidence.good > 0
 
     def _is_on_probation(self, peer: str) -> bool:
         return self._ledger.state(peer) is PeerState.PROBATION

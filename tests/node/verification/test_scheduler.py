@@ -203,3 +203,16 @@ async def test_a_flood_that_a_neighbour_forwards_takes_no_turn_of_what_the_neigh
     put(neighbour, range(2), link=name(neighbour))
     await scheduler.verify_pending(1)
     assert verified == {name(neighbour): 2}
+
+
+async def test_a_peer_that_gave_a_group_has_turns_beside_a_flood_of_fresh_keys_behind_its_neighbour(
+    scheduler, put, ledger, peers, verified
+):
+    """Without such turns the honest peer has one in five of those of that link."""
+    neighbour, honest, *flooding = peers[2:]
+    ledger.report(name(honest), Fact.VERIFIED_GROUP)
+    for key in (honest, *flooding):
+        put(key, range(64), link=name(neighbour), digest=bytes(32))
+    for _ in range(4):
+        await scheduler.verify_pending(1)
+    assert 26 <= verified[name(honest)] <= 48
