@@ -13,8 +13,8 @@ than other peers forward whole messages would have their rollouts on its link.
   the second rollout of the neighbour. They still push out that of an honest peer farther away, if it came by that link.
 - A draw takes a link at random, then the issuer whose own link it is, or else an issuer at random. So a flood that an
   honest neighbour forwards does not take the turns of what the neighbour signs itself. Half of the time only issuers
-  count that have given a verified group. Else a flood under fresh keys would take nearly all turns of the honest peers
-  farther away, and with the other half a newcomer is heard.
+  count whose last verified rollout gave a group. Else a flood under fresh keys would take nearly all turns of the
+  honest peers farther away. A key that has such turns pays for each with a group. The other half is for newcomers.
 - Of the issuer it takes the rollout that arrived last: what is trained on is what its policy does by now.
 """
 
@@ -42,7 +42,7 @@ CREATE INDEX IF NOT EXISTS inbox_peer ON inbox (peer);
 """
 
 _GIVERS_TURNS = 0.5
-"""Part of the turns of what a link forwards that are for issuers that have given a verified group."""
+"""Part of the turns of what a link forwards that are for issuers whose last verified rollout gave a group."""
 _ENDED = ""
 """The link of all rollouts whose link has ended; at a start of the node that is each."""
 
@@ -131,7 +131,7 @@ class PendingQueue:
         """Take out a rollout of a tier by lottery; None when there is none.
 
         Rollouts of issuers for which `last(peer id)` is true are drawn when no other waits in the tier. `gave(peer id)`
-        says whether an issuer has given a verified group.
+        says whether the last verified rollout of an issuer gave a group.
         """
         waiting = {link: list(self._issuers[tier, link]) for link in self._links[tier]}
         first = {link: [peer for peer in issuers if not last(peer)] for link, issuers in waiting.items()}
