@@ -12,7 +12,9 @@ than other peers forward whole messages would have their rollouts on its link.
   link signed is dropped last. Else many keys with one rollout each, forwarded by an honest neighbour, would push out
   the second rollout of the neighbour. They still push out that of an honest peer farther away, if it came by that link.
 - A draw takes a link at random, then the issuer whose own link it is, or else an issuer at random. So a flood that an
-  honest neighbour forwards does not take the turns of what the neighbour signs itself.
+  honest neighbour forwards does not take the turns of what the neighbour signs itself. Half of the time only issuers
+  count whose last verified rollout gave a group. Else a flood under fresh keys would take nearly all turns of the
+  honest peers farther away. A key that has such turns pays for each with a group. The other half is for newcomers.
 - Of the issuer it takes the rollout that arrived last: what is trained on is what its policy does by now.
 """
 
@@ -39,6 +41,8 @@ CREATE TABLE IF NOT EXISTS inbox (
 CREATE INDEX IF NOT EXISTS inbox_peer ON inbox (peer);
 """
 
+_GIVERS_TURNS = 0.5
+"""Part of the turns of what a link forwards that are for issuers whose last verified rollout gave a group."""
 _ENDED = ""
 """The link of all rollouts whose link has ended; at a start of the node that is each."""
 
@@ -117,10 +121,17 @@ class PendingQueue:
         )
         self._change(tier, link, peer, 1)
 
-    def draw(self, tier: Tier, *, last: Callable[[str], bool] = lambda _: False) -> Rollout | None:
+    def draw(
+        self,
+        tier: Tier,
+        *,
+        last: Callable[[str], bool] = lambda _: False,
+        gave: Callable[[str], bool] = lambda _: False,
+    ) -> Rollout | None:
         """Take out a rollout of a tier by lottery; None when there is none.
 
-        Rollouts of issuers for which `last(peer id)` is true are drawn when no other waits in the tier.
+        Rollouts of issuers for which `last(peer id)` is true are drawn when no other waits in the tier. `gave(peer id)`
+        says whether the last verified rollout of an issuer gave a group.
         """
         waiting = {link: list(self._issuers[tier, link]) for link in self._links[tier]}
         first = {link: [peer for peer in issuers if not last(peer)] for link, issuers in waiting.items()}
@@ -128,9 +139,15 @@ class PendingQueue:
         if not chosen:
             return None
         link = self._rng.choice(list(chosen))
-        peer = link if link in chosen[link] else self._rng.choice(chosen[link])
+        peer = link if link in chosen[link] else self._forwarded(chosen[link], gave)
         message = self._take("peer = ? AND link = ? AND tier = ? ORDER BY rowid DESC", peer, link, tier)
         return self._open(message) if message else None
+
+    def _forwarded(self, issuers: list[str], gave: Callable[[str], bool]) -> str:
+        """Which of the issuers behind a link has the turn of the link."""
+        if self._rng.random() < _GIVERS_TURNS:
+            issuers = [peer for peer in issuers if gave(peer)] or issuers
+        return self._rng.choice(issuers)
 
     def end_link(self, link: str) -> None:
         """A peer has disconnected: what it brought waits with what other ended links brought."""

@@ -203,3 +203,39 @@ async def test_a_flood_that_a_neighbour_forwards_takes_no_turn_of_what_the_neigh
     put(neighbour, range(2), link=name(neighbour))
     await scheduler.verify_pending(1)
     assert verified == {name(neighbour): 2}
+
+
+@pytest.fixture
+def flooded(put, peers):
+    """A neighbour that forwards the rollouts of an honest peer and of four keys whose rollouts give no group."""
+    neighbour, honest, *flooding = peers[2:]
+    for key in flooding:
+        put(key, range(1, 65), link=name(neighbour), digest=bytes(32))
+    return neighbour, honest
+
+
+async def test_a_peer_that_gave_a_group_has_turns_beside_a_flood_of_fresh_keys_behind_its_neighbour(
+    scheduler, put, peers, verified, flooded
+):
+    """64 turns, of which the honest peer has one in five by the lottery alone."""
+    neighbour, honest = flooded
+    put(honest, [0])
+    await scheduler.verify_pending(1)
+    put(honest, range(1, 65), link=name(neighbour))
+    verified.clear()
+    for _ in range(4):
+        await scheduler.verify_pending(100)
+    assert 26 <= verified[name(honest)] <= 50
+
+
+async def test_a_peer_whose_last_rollout_gave_nothing_has_the_turns_of_any_key(
+    scheduler, put, peers, verified, flooded
+):
+    neighbour, honest = flooded
+    put(honest, [0])
+    await scheduler.verify_pending(1)
+    put(honest, range(1, 65), link=name(neighbour), digest=bytes(32))
+    verified.clear()
+    for _ in range(4):
+        await scheduler.verify_pending(100)
+    assert verified[name(honest)] <= 24
