@@ -17,7 +17,7 @@ the learner trains on it if nothing of the drawn group is left. Else the stand-i
 
 import random
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from math import inf
@@ -142,7 +142,8 @@ class Sampler:
         if not fresh or count == 0:
             return Draw([], [], [*passed, *((each.group, NotDrawn.NONE_WANTED) for each in fresh)])
         room = max(1.0, strangers * count) if strangers < 1 else inf
-        drawn: list[tuple[_Candidate, float]] = []
+        drawn: list[WeightedGroup] = []
+        places: list[tuple[_Candidate, float]] = []
         waiting: list[tuple[_Candidate, NotDrawn]] = []
         for each in self._candidates(fresh, epoch):
             share = each.share(self._defences.mass_limit, room=room)
@@ -153,22 +154,22 @@ class Sampler:
             elif not share:
                 waiting.append((each, NotDrawn.STRANGERS))
             else:
-                drawn.append((each, share))
+                drawn.append(each.weighted(share, epoch))
+                places.append((each, min(room, each.room(share))))
                 room -= each.room(share) if each.is_stranger else 0.0
-        stand_ins = [stand_in for each, share in drawn for stand_in in self._stand_in(each, share, waiting, epoch)]
-        groups = [each.weighted(share, epoch) for each, share in drawn]
-        return Draw(groups, stand_ins, [*passed, *((each.group, why) for each, why in waiting)])
+        stand_ins = [found for place in places if (found := self._stand_in(*place, waiting, epoch))]
+        return Draw(drawn, stand_ins, [*passed, *((each.group, why) for each, why in waiting)])
 
     def _stand_in(
-        self, drawn: _Candidate, share: float, waiting: list[tuple[_Candidate, NotDrawn]], epoch: int
-    ) -> Iterator[WeightedGroup]:
-        """Take the stand-in of a drawn group, if there is one, out of those that wait."""
+        self, drawn: _Candidate, room: float, waiting: list[tuple[_Candidate, NotDrawn]], epoch: int
+    ) -> WeightedGroup | None:
+        """Take a stand-in for a drawn group out of those that wait. It takes no more of the strangers' room."""
         for number, (each, _) in enumerate(waiting):
-            part = each.share(self._defences.mass_limit, room=drawn.room(share))
-            if each.is_stranger == drawn.is_stranger and part:
+            share = each.share(self._defences.mass_limit, room=room)
+            if each.is_stranger == drawn.is_stranger and share:
                 del waiting[number]
-                yield replace(each.weighted(part, epoch), stands_in=drawn.group)
-                return
+                return replace(each.weighted(share, epoch), stands_in=drawn.group)
+        return None
 
     def _candidates(self, fresh: Sequence[Offered], epoch: int) -> "list[_Candidate]":
         """The groups in the order in which they are drawn, weighed."""
