@@ -13,8 +13,8 @@ than other peers forward whole messages would have their rollouts on its link.
   the second rollout of the neighbour. They still push out that of an honest peer farther away, if it came by that link.
 - A draw takes a link at random, then the issuer whose own link it is, or else an issuer at random. So a flood that an
   honest neighbour forwards does not take the turns of what the neighbour signs itself. Half of the time only issuers
-  count whose last verified rollout gave a group. Else a flood under fresh keys would take nearly all turns of the
-  honest peers farther away. A key that has such turns pays for each with a group. The other half is for newcomers.
+  count that have credit: they gave more verified groups than rollouts without one. Else a flood under fresh keys would
+  take nearly all turns of the honest peers farther away. The other half is for newcomers.
 - Of the issuer it takes the rollout that arrived last: what is trained on is what its policy does by now.
 """
 
@@ -41,8 +41,8 @@ CREATE TABLE IF NOT EXISTS inbox (
 CREATE INDEX IF NOT EXISTS inbox_peer ON inbox (peer);
 """
 
-_GIVERS_TURNS = 0.5
-"""Part of the turns of what a link forwards that are for issuers whose last verified rollout gave a group."""
+_CREDIT_TURNS = 0.5
+"""Part of the turns of what a link forwards that are for issuers with credit."""
 _ENDED = ""
 """The link of all rollouts whose link has ended; at a start of the node that is each."""
 
@@ -126,12 +126,12 @@ class PendingQueue:
         tier: Tier,
         *,
         last: Callable[[str], bool] = lambda _: False,
-        gave: Callable[[str], bool] = lambda _: False,
+        has_credit: Callable[[str], bool] = lambda _: False,
     ) -> Rollout | None:
         """Take out a rollout of a tier by lottery; None when there is none.
 
-        Rollouts of issuers for which `last(peer id)` is true are drawn when no other waits in the tier. `gave(peer id)`
-        says whether the last verified rollout of an issuer gave a group.
+        Rollouts of issuers for which `last(peer id)` is true are drawn when no other waits in the tier.
+        `has_credit(peer id)` says whether an issuer gave more verified groups of late than rollouts without one.
         """
         waiting = {link: list(self._issuers[tier, link]) for link in self._links[tier]}
         first = {link: [peer for peer in issuers if not last(peer)] for link, issuers in waiting.items()}
@@ -139,14 +139,14 @@ class PendingQueue:
         if not chosen:
             return None
         link = self._rng.choice(list(chosen))
-        peer = link if link in chosen[link] else self._forwarded(chosen[link], gave)
+        peer = link if link in chosen[link] else self._forwarded(chosen[link], has_credit)
         message = self._take("peer = ? AND link = ? AND tier = ? ORDER BY rowid DESC", peer, link, tier)
         return self._open(message) if message else None
 
-    def _forwarded(self, issuers: list[str], gave: Callable[[str], bool]) -> str:
+    def _forwarded(self, issuers: list[str], has_credit: Callable[[str], bool]) -> str:
         """Which of the issuers behind a link has the turn of the link."""
-        if self._rng.random() < _GIVERS_TURNS:
-            issuers = [peer for peer in issuers if gave(peer)] or issuers
+        if self._rng.random() < _CREDIT_TURNS:
+            issuers = [peer for peer in issuers if has_credit(peer)] or issuers
         return self._rng.choice(issuers)
 
     def end_link(self, link: str) -> None:
