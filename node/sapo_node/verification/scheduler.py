@@ -13,13 +13,6 @@ from sapo_protocol import peer_id
 
 logger = logging.getLogger(__name__)
 
-_MOST_CREDIT = 4
-"""Rollouts without a group after which an issuer has no credit left, at most. An honest peer that begins to learn has
-several in a row.
-"""
-_MOST_CREDITED = constants.PENDING_ROLLOUTS
-"""Issuers with credit that are remembered: as many as may wait."""
-
 
 class VerificationScheduler:
     """Draws rollouts by lottery, has them verified, and keeps what holds."""
@@ -36,8 +29,6 @@ class VerificationScheduler:
         self._verifier = verifier
         self._pool = pool
         self._ledger = ledger
-        self._credit: dict[str, int] = {}
-        """What the issuers gave, above 0, the latest last: a group is one, and a rollout without one costs one."""
 
     async def verify_pending(self, wanted: int) -> None:
         """Give the tiers turns of one rollout each, while the pool could not fill `wanted` twice from that tier alone.
@@ -54,12 +45,12 @@ class VerificationScheduler:
 
     async def _verify_one(self, tier: Tier) -> int:
         """Verify one rollout of a tier; how many groups it gave. A peer on probation comes after all others."""
-        rollout = self._pending_queue.draw(tier, last=self._is_on_probation, has_credit=self._credit.__contains__)
+        rollout = self._pending_queue.draw(tier, last=self._is_on_probation)
         if rollout is None:
             return 0
         groups = await self._verifier.verify(rollout)
         peer = peer_id(rollout.opened.issuer)
-        self._settle(peer, len(groups))
+        self._pending_queue.credit(peer, len(groups))
         if not self._ledger.admits(peer):
             logger.warning("%s is banned: %s", peer, ", ".join(map(str, self._ledger.offences(peer))))
             self._pending_queue.forget(peer)
@@ -67,13 +58,6 @@ class VerificationScheduler:
             return 0
         self._pool.add(groups)
         return len(groups)
-
-    def _settle(self, peer: str, groups: int) -> None:
-        credit = self._credit.pop(peer, 0) + (groups or -1)
-        if credit > 0:
-            self._credit[peer] = min(credit, _MOST_CREDIT)
-        if len(self._credit) > _MOST_CREDITED:
-            del self._credit[next(iter(self._credit))]
 
     def _is_on_probation(self, peer: str) -> bool:
         return self._ledger.state(peer) is PeerState.PROBATION
