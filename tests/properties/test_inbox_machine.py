@@ -36,7 +36,7 @@ MANIFEST = replace(load_manifest("starter"), genesis=0)
 KEYS = [Ed25519PrivateKey.from_private_bytes(bytes([n]) * 32) for n in range(4)]
 ISSUERS = [key.public_key().public_bytes_raw() for key in KEYS]
 PEERS = [peer_id(issuer) for issuer in ISSUERS]
-PER_PEER, IN_TIER = 4, 6
+PER_PEER, IN_TIER, MOST_CREDIT = 4, 6, 4
 SMALL = Defences(pending_per_peer=PER_PEER, pending_rollouts=IN_TIER)
 links, tiers = st.sampled_from([*PEERS[:2], "c"]), st.sampled_from(Tier)
 
@@ -110,6 +110,12 @@ class InboxMachine(RuleBasedStateMachine):
         self.pending_queue.forget(PEERS[author])
         self.keep(lambda each: each.peer != PEERS[author])
 
+    @rule(author=st.integers(0, len(KEYS) - 1), groups=st.sampled_from([0, 0, 1, 2, 4]))
+    def a_rollout_was_verified(self, author, groups):
+        self.pending_queue.credit(PEERS[author], groups)
+        credit = self.credit.pop(PEERS[author], 0)
+        self.credit[PEERS[author]] = max(0, min(MOST_CREDIT, credit + groups if groups else credit - 1))
+
     @rule(link=links)
     def a_link_ends(self, link):
         self.pending_queue.end_link(link)
@@ -120,6 +126,7 @@ class InboxMachine(RuleBasedStateMachine):
     def the_node_restarts(self):
         for each in self.waiting.values():
             each.link = ""
+        self.credit: dict[str, int] = {}
         self.pending_queue = PendingQueue(self.database, MANIFEST, rng=random.Random(0), defences=SMALL)
 
     @invariant()
@@ -156,15 +163,16 @@ class InboxMachine(RuleBasedStateMachine):
         return [each for key, each in self.waiting.items() if key not in stored]
 
     def gave_way(self, dropped: Waiting, in_tier: list[Waiting]) -> None:
-        """It was the oldest of an issuer that held most on its link, and that link held most in the tier. Rollouts that
-        the peer of the link signed give way only where no others wait there.
+        """It was the oldest of an issuer that held most beyond its credit on its link, and that link held most in the
+        tier. Rollouts that the peer of the link signed give way only where no others wait there.
         """
         links = Counter(each.link for each in in_tier)
         issuers = Counter(each.peer for each in in_tier if each.link == dropped.link)
-        others = {peer: held for peer, held in issuers.items() if peer != dropped.link} or issuers
+        others = {peer: held - self.credit.get(peer, 0) for peer, held in issuers.items() if peer != dropped.link}
+        others = others or dict(issuers)
         assert links[dropped.link] == max(links.values())
-        assert issuers[dropped.peer] == max(others.values())
         assert dropped.peer in others
+        assert others[dropped.peer] == max(others.values())
         assert dropped is next(each for each in in_tier if (each.link, each.peer) == (dropped.link, dropped.peer))
 
     def keep(self, stays) -> None:

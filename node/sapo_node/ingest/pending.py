@@ -10,17 +10,19 @@ than other peers forward whole messages would have their rollouts on its link.
 - All links that have ended are one. Else a peer that connects again and again under fresh keys would be as many links.
 - A full tier drops the oldest rollout of the issuer that holds most on the link that holds most. What the peer of that
   link signed is dropped last. Else many keys with one rollout each, forwarded by an honest neighbour, would push out
-  the second rollout of the neighbour. They still push out that of an honest peer farther away, if it came by that link.
+  the second rollout of the neighbour. They still push out that of a newcomer farther away, if it came by that link.
+- An issuer has credit for what it gave: a verified group adds one, and a verified rollout without a group costs one.
+  As many of its rollouts as it has credit do not count among those that it holds.
 - A draw takes a link at random, then the issuer whose own link it is, or else an issuer at random. So a flood that an
   honest neighbour forwards does not take the turns of what the neighbour signs itself. Half of the time only issuers
-  count whose last verified rollout gave a group. Else a flood under fresh keys would take nearly all turns of the
-  honest peers farther away. A key that has such turns pays for each with a group. The other half is for newcomers.
+  with credit count. Else a flood under fresh keys would take nearly all turns of the honest peers farther away. The
+  other half is for newcomers.
 - Of the issuer it takes the rollout that arrived last: what is trained on is what its policy does by now.
 """
 
 import random
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from sapo_node.storage.database import Database
@@ -41,8 +43,11 @@ CREATE TABLE IF NOT EXISTS inbox (
 CREATE INDEX IF NOT EXISTS inbox_peer ON inbox (peer);
 """
 
-_GIVERS_TURNS = 0.5
-"""Part of the turns of what a link forwards that are for issuers whose last verified rollout gave a group."""
+_CREDIT_TURNS = 0.5
+"""Part of the turns of what a link forwards that are for issuers with credit."""
+_MOST_CREDIT = 4
+"""Rollouts without a group after which an issuer has no credit left, at most. An honest peer that begins to learn has
+several in a row."""
 _ENDED = ""
 """The link of all rollouts whose link has ended; at a start of the node that is each."""
 
@@ -75,10 +80,14 @@ class _Counts:
             del self._names[self._most]
             self._most -= 1
 
-    def fullest(self, rng: random.Random, *, last: str | None = None) -> str:
-        """A name that holds most, at random among equals. The name `last` only where there is no other."""
-        for held in range(self._most, 0, -1):
-            if names := [name for name in self._names.get(held, ()) if name != last]:
+    def fullest(self, rng: random.Random, *, credit: Mapping[str, int] = {}, last: str | None = None) -> str:
+        """A name that holds most beyond its credit, at random among equals. The name `last` only where there is no
+        other.
+        """
+        beyond = {name: self[name] - credit[name] for name in credit if self[name] and name != last}
+        for held in range(self._most, -_MOST_CREDIT, -1):
+            names = [name for name in self._names.get(held, ()) if name != last and name not in beyond]
+            if names := [*names, *(name for name, over in beyond.items() if over == held)]:
                 return rng.choice(names)
         return last or ""
 
@@ -93,6 +102,8 @@ class PendingQueue:
         self._manifest = manifest
         self._rng = rng
         self._defences = defences
+        self._credit: dict[str, int] = {}
+        """Of the issuers that have credit, the latest last."""
         database.execute("UPDATE inbox SET link = ?", _ENDED)
         self._recount()
 
@@ -113,7 +124,7 @@ class PendingQueue:
             self._take("peer = ? ORDER BY rowid", peer)
         if self._links[tier].total >= self._defences.pending_rollouts:
             fullest = self._links[tier].fullest(self._rng)
-            issuer = self._issuers[tier, fullest].fullest(self._rng, last=fullest)
+            issuer = self._issuers[tier, fullest].fullest(self._rng, credit=self._credit, last=fullest)
             self._take("peer = ? AND link = ? AND tier = ? ORDER BY rowid", issuer, fullest, tier)
         message = encode_message(rollout.opened.envelope, bodies)
         self._database.execute(
@@ -121,17 +132,10 @@ class PendingQueue:
         )
         self._change(tier, link, peer, 1)
 
-    def draw(
-        self,
-        tier: Tier,
-        *,
-        last: Callable[[str], bool] = lambda _: False,
-        gave: Callable[[str], bool] = lambda _: False,
-    ) -> Rollout | None:
+    def draw(self, tier: Tier, *, last: Callable[[str], bool] = lambda _: False) -> Rollout | None:
         """Take out a rollout of a tier by lottery; None when there is none.
 
-        Rollouts of issuers for which `last(peer id)` is true are drawn when no other waits in the tier. `gave(peer id)`
-        says whether the last verified rollout of an issuer gave a group.
+        Rollouts of issuers for which `last(peer id)` is true are drawn when no other waits in the tier.
         """
         waiting = {link: list(self._issuers[tier, link]) for link in self._links[tier]}
         first = {link: [peer for peer in issuers if not last(peer)] for link, issuers in waiting.items()}
@@ -139,14 +143,24 @@ class PendingQueue:
         if not chosen:
             return None
         link = self._rng.choice(list(chosen))
-        peer = link if link in chosen[link] else self._forwarded(chosen[link], gave)
+        peer = link if link in chosen[link] else self._forwarded(chosen[link])
         message = self._take("peer = ? AND link = ? AND tier = ? ORDER BY rowid DESC", peer, link, tier)
         return self._open(message) if message else None
 
-    def _forwarded(self, issuers: list[str], gave: Callable[[str], bool]) -> str:
+    def credit(self, peer: str, groups: int) -> None:
+        """A rollout of a peer was verified and gave so many groups. The peers that had credit first are forgotten, so
+        that there are no more of them than rollouts may wait.
+        """
+        credit = self._credit.pop(peer, 0) + (groups or -1)
+        if credit > 0:
+            self._credit[peer] = min(credit, _MOST_CREDIT)
+        if len(self._credit) > self._defences.pending_rollouts:
+            del self._credit[next(iter(self._credit))]
+
+    def _forwarded(self, issuers: list[str]) -> str:
         """Which of the issuers behind a link has the turn of the link."""
-        if self._rng.random() < _GIVERS_TURNS:
-            issuers = [peer for peer in issuers if gave(peer)] or issuers
+        if self._rng.random() < _CREDIT_TURNS:
+            issuers = [peer for peer in issuers if peer in self._credit] or issuers
         return self._rng.choice(issuers)
 
     def end_link(self, link: str) -> None:

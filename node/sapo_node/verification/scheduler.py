@@ -13,9 +13,6 @@ from sapo_protocol import peer_id
 
 logger = logging.getLogger(__name__)
 
-_MOST_GIVERS = constants.PENDING_ROLLOUTS
-"""Issuers that are remembered because their last rollout gave a group: as many as may wait."""
-
 
 class VerificationScheduler:
     """Draws rollouts by lottery, has them verified, and keeps what holds."""
@@ -32,8 +29,6 @@ class VerificationScheduler:
         self._verifier = verifier
         self._pool = pool
         self._ledger = ledger
-        self._gave: dict[str, None] = {}
-        """The issuers whose last verified rollout gave a group, the latest last."""
 
     async def verify_pending(self, wanted: int) -> None:
         """Give the tiers turns of one rollout each, while the pool could not fill `wanted` twice from that tier alone.
@@ -50,22 +45,18 @@ class VerificationScheduler:
 
     async def _verify_one(self, tier: Tier) -> int:
         """Verify one rollout of a tier; how many groups it gave. A peer on probation comes after all others."""
-        rollout = self._pending_queue.draw(tier, last=self._is_on_probation, gave=self._gave.__contains__)
+        rollout = self._pending_queue.draw(tier, last=self._is_on_probation)
         if rollout is None:
             return 0
         groups = await self._verifier.verify(rollout)
         peer = peer_id(rollout.opened.issuer)
-        self._gave.pop(peer, None)
+        self._pending_queue.credit(peer, len(groups))
         if not self._ledger.admits(peer):
             logger.warning("%s is banned: %s", peer, ", ".join(map(str, self._ledger.offences(peer))))
             self._pending_queue.forget(peer)
             self._pool.forget(peer)
             return 0
         self._pool.add(groups)
-        if groups:
-            self._gave[peer] = None
-            if len(self._gave) > _MOST_GIVERS:
-                del self._gave[next(iter(self._gave))]
         return len(groups)
 
     def _is_on_probation(self, peer: str) -> bool:

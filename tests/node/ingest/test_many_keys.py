@@ -111,6 +111,20 @@ async def test_a_flood_evicts_no_rollout_of_a_friend_of_a_neighbour_or_of_anothe
 
 @every_number_of_links
 @every_number_of_keys
+async def test_a_flood_evicts_no_rollout_of_a_peer_with_credit_that_came_by_the_same_link(
+    validator, neighbours, authors, keys, links
+):
+    far = authors(NEIGHBOURS, FAR)
+    for neighbour, behind in zip(neighbours, far, strict=True):
+        validator.pending_queue.credit(name(behind), EACH)
+        await bring(validator, neighbour, behind)
+    await flood(validator, neighbours[:links], authors(keys, ATTACKERS))
+    waits = kept(validator)
+    assert {waits[name(each)] for each in far} == {EACH}
+
+
+@every_number_of_links
+@every_number_of_keys
 async def test_a_flood_before_an_epoch_begins_refuses_no_newcomer_that_is_a_neighbour_or_behind_another_link(
     validator, neighbours, authors, keys, links
 ):

@@ -228,9 +228,7 @@ async def test_a_peer_that_gave_a_group_has_turns_beside_a_flood_of_fresh_keys_b
     assert 26 <= verified[name(honest)] <= 50
 
 
-async def test_a_peer_whose_last_rollout_gave_nothing_has_the_turns_of_any_key(
-    scheduler, put, peers, verified, flooded
-):
+async def test_a_peer_that_has_spent_what_it_gave_has_the_turns_of_any_key(scheduler, put, peers, verified, flooded):
     neighbour, honest = flooded
     put(honest, [0])
     await scheduler.verify_pending(1)
