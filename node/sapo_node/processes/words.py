@@ -18,7 +18,7 @@ _CHUNK = 65_536
 
 
 async def listen(stream: trio.abc.ReceiveStream, tell: Callable[[str], None]) -> None:
-    """Call `tell` with the lines of a stream until it ends. Each is one short printable line; empty lines are left out."""
+    """Call `tell` with each line of a stream until it ends, as `excerpt` makes it. Empty lines are left out."""
     rest = b""
     try:
         async for chunk in stream:
