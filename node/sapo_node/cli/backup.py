@@ -137,9 +137,7 @@ def _copy_folder(source: Path, target: Path, names: Sequence[str]) -> bool:
 
 def _copy_file(source: Path, target: Path) -> None:
     """Copy a file of a checkpoint. Raises LocalError for a link or a device: somebody else may have made the folder."""
-    if source.is_symlink():
-        raise LocalError(f"{source} is a link, which no node makes: put the file in its place")
-    with open_regular(source, "file of a checkpoint") as file, target.open("xb") as copy:
+    with open_regular(source, "file of a checkpoint", follow=False) as file, target.open("xb") as copy:
         shutil.copyfileobj(file, copy, _PIECE)
 
 
