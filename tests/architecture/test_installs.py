@@ -1,4 +1,4 @@
-"""What our own commands install is pinned, down to what builds it: a newer hatchling would run with the rights of its user."""
+"""What our own commands install is pinned, with what builds it: that code runs with the rights of its user."""
 
 import re
 from pathlib import Path

@@ -12,6 +12,7 @@ import os
 import re
 import shutil
 import sqlite3
+import stat
 import tarfile
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -80,6 +81,7 @@ def restore_backup(file: Path, folder: StateFolder, *, peer_id: str, network_id:
                 raise LocalError(f"{folder.path} holds a state, which restore does not overwrite; move it away first")
             with for_owner_alone():
                 folder.path.mkdir(parents=True, exist_ok=True)
+                folder.path.chmod(stat.S_IRWXU)  # it may have been there, open to others
                 with tempfile.TemporaryDirectory(dir=folder.path, prefix=".restore-") as name:
                     copy = StateFolder(Path(name))
                     _require_room(archive, copy.path)
