@@ -162,3 +162,15 @@ def test_a_rendered_manifest_cannot_steer_a_terminal():
     )
     assert render_manifest(evil).replace("\n", "").isprintable()
     assert parse_manifest(render_manifest(evil), "it").network_id == evil.network_id
+
+
+@pytest.mark.parametrize("length", [1, 70_000])
+def test_an_error_that_quotes_a_value_is_bounded_and_ends_with_what_to_do(length):
+    manifest = render_manifest(load_manifest("starter")).replace('"starter"', f'"{"X" * length}"', 1)
+    with pytest.raises(LocalError, match=r"not beginning with -$") as refused:
+        parse_manifest(manifest, "it")
+    assert len(str(refused.value)) < 5_000
+
+
+def test_a_refusal_of_a_peer_is_bounded_too():
+    assert len(str(RemoteError(Layer.BODY, "x" * 70_000))) < 5_000

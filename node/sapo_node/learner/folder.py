@@ -189,7 +189,7 @@ def _require_parts(path: Path) -> None:
     for part in parts:
         if not isinstance(part, str) or not _PART.fullmatch(part):
             raise ModelError(f"{path} names {part!r} as weights, which is no safetensors file; give another model")
-    for part in set(parts):
+    for part in {str(part) for part in parts}:
         _require_size(path.parent / part, MAX_PART_BYTES)
 
 
