@@ -6,18 +6,20 @@
 - No child outlives this process.
 
 The child reads frames from stdin and writes frames to stdout. Its first frame is {"ready": {...}}, or
-{"fatal": "one line"} if no restart can help.
+{"fatal": "one line"} if no restart can help. What it writes to stderr goes to the log, line by line.
 """
 
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import trio
 
 from sapo_node.processes.child import ChildProcess
 from sapo_node.processes.frames import MAX_FRAME, FrameError, receive_frame, send_frame
+from sapo_node.processes.words import listen
 from sapo_protocol.errors import LocalError
 
 if TYPE_CHECKING:
@@ -146,6 +148,22 @@ class Worker:
     async def _live(self, task_status: TaskStatus, *, first: bool) -> bool:
         """Run one child from start to reaping. Returns whether it became ready. Raises LocalError for a fatal frame."""
         child = self._start()
+        fatal: LocalError | None = None
+        became_ready = False
+        async with trio.open_nursery() as nursery:
+            assert child.process.stderr is not None
+            nursery.start_soon(listen, child.process.stderr, partial(self._log.warning, "%s"))
+            try:
+                became_ready = await self._play(child, task_status, first=first)
+            except LocalError as error:
+                fatal = error  # raised outside the nursery, which would wrap it
+            nursery.cancel_scope.cancel()
+        if fatal:
+            raise fatal
+        return became_ready
+
+    async def _play(self, child: _Child, task_status: TaskStatus, *, first: bool) -> bool:
+        """Let a child answer until it ends, and reap it. Returns and raises as `_live` does."""
         became_ready = False
         gracefully = True
         try:
@@ -174,7 +192,7 @@ class Worker:
 
     def _start(self) -> _Child:
         pending_queue, outbox = trio.open_memory_channel[Any](1)
-        return _Child(ChildProcess(self._argv, env=self._env), pending_queue, outbox)
+        return _Child(ChildProcess(self._argv, env=self._env, capture_stderr=True), pending_queue, outbox)
 
     async def _receive_ready(self, child: _Child) -> Mapping[str, Any]:
         frame = await receive_frame(child.process.stdout, self._reply_limit)
