@@ -34,6 +34,8 @@ MAX_BACKOFF = 10.0
 """Seconds from the end of a child to the next start: the first, and the longest. Each restart doubles them."""
 STOP_GRACE = 3.0
 """Seconds between SIGTERM and SIGKILL when the worker is cancelled."""
+_LAST_WORDS = 0.5
+"""Seconds in which stderr of a child that has ended is read to its end."""
 START_ATTEMPTS = 3
 """Children that may die before one has been ready. After that the worker replaces every child that dies."""
 
@@ -157,7 +159,8 @@ class Worker:
                 became_ready = await self._play(child, task_status, first=first)
             except LocalError as error:
                 fatal = error  # raised outside the nursery, which would wrap it
-            nursery.cancel_scope.cancel()
+            # What the child wrote last is still to be read. Its own children may hold stderr open for longer.
+            nursery.cancel_scope.deadline = trio.current_time() + _LAST_WORDS
         if fatal:
             raise fatal
         return became_ready

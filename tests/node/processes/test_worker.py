@@ -23,6 +23,8 @@ if start == "fatal":
     sys.exit(1)
 if start == "die":
     sys.exit(1)
+if start == "despair":
+    sys.exit("Traceback: " + "x" * 100_000 + "\\nno memory left")
 if start == "garbage":
     os.write(1, b"Traceback (most recent call last):")
 if start == "hang":
@@ -111,6 +113,13 @@ async def test_what_a_child_says_is_logged_and_cannot_steer_the_terminal(
             await trio.sleep(0.01)
     assert caplog.messages == [r"a tensor \x1b]0;owned\x07\u202ecalled this", "bye"]
     assert "\x1b" not in capfd.readouterr().err
+
+
+async def test_the_last_words_of_a_child_that_dies_are_logged(caplog: pytest.LogCaptureFixture) -> None:
+    with pytest.raises(LocalError):
+        await make_worker("despair").run()
+    deaths = sum("ended before it was ready" in each for each in caplog.messages)
+    assert caplog.messages.count("no memory left") == deaths > 0
 
 
 async def test_a_second_reply_never_answers_the_next_request(nursery: trio.Nursery) -> None:
