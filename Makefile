@@ -65,7 +65,7 @@ docs: $(STAMP)
 	$(BIN)/zensical build --strict
 
 slow: $(STAMP)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[load,cluster,tensorboard]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --no-build-isolation --editable '.[load,cluster,tensorboard]'
 	$(BIN)/python -m pytest -m slow --timeout 1800
 
 nightly: $(STAMP)

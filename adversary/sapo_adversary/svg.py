@@ -11,11 +11,14 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 
 from sapo_adversary.files.records import write_whole
+from sapo_protocol.printable import printable_lines
 
 _STYLE: Any = {
     # Text stays text, which is small, and without a salt the ids of clip paths differ from run to run.
     "svg.hashsalt": "sapo",
     "svg.fonttype": "none",
+    # A name is no formula: a dollar sign in it could end the drawing by an error.
+    "text.parse_math": False,
     "font.sans-serif": ["DejaVu Sans", "sans-serif"],
     "font.size": 9,
     "axes.spines.top": False,
@@ -34,11 +37,14 @@ def style(*, transparent: bool = False) -> Iterator[None]:
 
 
 def svg(figure: Figure) -> str:
-    """The whole file of a figure, without indentation; coordinates have one decimal, a tenth of a point."""
+    """The whole file of a figure, without indentation; coordinates have one decimal, a tenth of a point.
+
+    It is printable: XML has no place for control characters, and names in it may be foreign.
+    """
     text = io.StringIO()
     figure.savefig(text, format="svg", metadata={"Date": None})
     short = _COORDINATES.sub(lambda attribute: _DECIMALS.sub(r"\1", attribute[0]), text.getvalue())
-    return _INDENTATION.sub("\n", short)
+    return printable_lines(_INDENTATION.sub("\n", short))
 
 
 def write_svg(figure: Figure, path: Path) -> None:

@@ -9,12 +9,15 @@ from enum import StrEnum
 
 from .printable import printable
 
+MAX_CHARACTERS = 4_000
+"""Characters of a message, at most. A message may quote a value of any length; what it quotes is in its middle."""
+
 
 class SapoError(Exception):
-    """Base of both errors. `str` returns printable text, even if the message quotes data from outside."""
+    """Base of both errors. `str` returns a printable line of bounded length, even if it quotes data from outside."""
 
     def __str__(self) -> str:
-        return printable(super().__str__())
+        return _line(super().__str__())
 
 
 class LocalError(SapoError):
@@ -50,4 +53,9 @@ class RemoteError(SapoError):
 
     def __str__(self) -> str:
         # Formatted only when it is printed: a flood of refusals must stay cheap.
-        return printable(f"{self.layer}: {self._message}")
+        return _line(f"{self.layer}: {self._message}")
+
+
+def _line(text: str) -> str:
+    half = MAX_CHARACTERS // 2
+    return printable(text if len(text) <= MAX_CHARACTERS else f"{text[:half]} … {text[-half:]}")

@@ -4,6 +4,7 @@ Opening a pipe can block, and reading a device may never end. `open_regular` the
 then checks the type of what it opened. Every error is a LocalError: nothing else in this project opens such a file.
 """
 
+import errno
 import hashlib
 import json
 import os
@@ -22,18 +23,21 @@ class NoSuchFile(LocalError):
     """No file exists at the path."""
 
 
-def open_regular(path: Path, what: str) -> BufferedReader:
+def open_regular(path: Path, what: str, *, follow: bool = True) -> BufferedReader:
     """Open a regular file for reading; `what` names it in errors, for example "key file".
 
-    Raises NoSuchFile if no file exists there, and LocalError if it is not a regular file or cannot be opened.
+    With `follow` false, a link is no regular file. Raises NoSuchFile if no file exists there, and LocalError if it is
+    not a regular file or cannot be opened.
     """
     try:
-        descriptor = os.open(path, _FLAGS)
+        descriptor = os.open(path, _FLAGS if follow else _FLAGS | os.O_NOFOLLOW)
     except FileNotFoundError as error:
         raise NoSuchFile(f"there is no {what} at {path}") from error
     except PermissionError as error:
         raise LocalError(f"this user may not read the {what} {path}: change its owner or its mode") from error
     except OSError as error:
+        if error.errno == errno.ELOOP and not follow:
+            raise LocalError(f"{path} is a link, not a {what}: put the file in its place") from error
         raise LocalError(f"cannot read the {what} {path}: {error.strerror}") from error
     except ValueError as error:
         raise LocalError(f"{str(path)!r} is not a path: it holds a zero byte") from error

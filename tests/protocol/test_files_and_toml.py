@@ -8,7 +8,7 @@ import pytest
 
 from mutation import mutated
 from sapo_protocol import Layer, LocalError, RemoteError, load_manifest, parse_manifest, render_manifest
-from sapo_protocol.files import NoSuchFile, read_bounded, read_json
+from sapo_protocol.files import NoSuchFile, open_regular, read_bounded, read_json
 from sapo_protocol.printable import printable
 from sapo_protocol.toml import parse_toml, toml_value
 
@@ -53,6 +53,17 @@ def test_what_is_no_regular_file_is_refused_without_waiting_for_it(tmp_path, mak
     make(tmp_path / "it")
     with pytest.raises(LocalError, match="not a manifest: give the path of a file"):
         read_bounded(tmp_path / "it", 100, "manifest")
+
+
+def test_a_link_is_followed_unless_it_is_not_to_be(tmp_path):
+    (tmp_path / "file").write_bytes(b"x")
+    (tmp_path / "link").symlink_to("file")
+    with open_regular(tmp_path / "link", "manifest") as opened:
+        assert opened.read() == b"x"
+    with pytest.raises(LocalError, match="is a link, not a manifest"):
+        open_regular(tmp_path / "link", "manifest", follow=False)
+    with open_regular(tmp_path / "file", "manifest", follow=False) as opened:
+        assert opened.read() == b"x"
 
 
 def test_a_file_is_read_up_to_its_limit_and_refused_beyond(tmp_path):
@@ -151,3 +162,15 @@ def test_a_rendered_manifest_cannot_steer_a_terminal():
     )
     assert render_manifest(evil).replace("\n", "").isprintable()
     assert parse_manifest(render_manifest(evil), "it").network_id == evil.network_id
+
+
+@pytest.mark.parametrize("length", [1, 70_000])
+def test_an_error_that_quotes_a_value_is_bounded_and_ends_with_what_to_do(length):
+    manifest = render_manifest(load_manifest("starter")).replace('"starter"', f'"{"X" * length}"', 1)
+    with pytest.raises(LocalError, match=r"not beginning with -$") as refused:
+        parse_manifest(manifest, "it")
+    assert len(str(refused.value)) < 5_000
+
+
+def test_a_refusal_of_a_peer_is_bounded_too():
+    assert len(str(RemoteError(Layer.BODY, "x" * 70_000))) < 5_000

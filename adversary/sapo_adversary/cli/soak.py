@@ -85,9 +85,9 @@ def _show(found: dict[str, Any]) -> None:
     console.print(f"attackers: {found['attackers']}, of whom {found['banned']} banned by somebody at the end")
     for what in ("deaths", "not_recovered"):
         for each in found[what]:
-            console.print(f"{what}: {each}", style="red", markup=False)
+            console.print(f"{what}: {each}", style="red")
     for line, count in found["unexplained"].items():
-        console.print(f"unexplained, {count} times: {line}", style="yellow", markup=False)
+        console.print(f"unexplained, {count} times: {line}", style="yellow")
 
 
 def _interval(value: dict[str, float]) -> str:

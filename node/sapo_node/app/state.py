@@ -94,7 +94,7 @@ def locked(folder: StateFolder) -> Iterator[None]:
 def _held(folder: StateFolder) -> Iterator[None]:
     try:
         folder.path.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(folder.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        descriptor = os.open(folder.path / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise LocalError(
             f"cannot use the state folder {folder.path}: {error.strerror}; choose another --state"

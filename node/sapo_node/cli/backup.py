@@ -12,6 +12,7 @@ import os
 import re
 import shutil
 import sqlite3
+import stat
 import tarfile
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -80,6 +81,7 @@ def restore_backup(file: Path, folder: StateFolder, *, peer_id: str, network_id:
                 raise LocalError(f"{folder.path} holds a state, which restore does not overwrite; move it away first")
             with for_owner_alone():
                 folder.path.mkdir(parents=True, exist_ok=True)
+                folder.path.chmod(stat.S_IRWXU)  # it may have been there, open to others
                 with tempfile.TemporaryDirectory(dir=folder.path, prefix=".restore-") as name:
                     copy = StateFolder(Path(name))
                     _require_room(archive, copy.path)
@@ -137,9 +139,7 @@ def _copy_folder(source: Path, target: Path, names: Sequence[str]) -> bool:
 
 def _copy_file(source: Path, target: Path) -> None:
     """Copy a file of a checkpoint. Raises LocalError for a link or a device: somebody else may have made the folder."""
-    if source.is_symlink():
-        raise LocalError(f"{source} is a link, which no node makes: put the file in its place")
-    with open_regular(source, "file of a checkpoint") as file, target.open("xb") as copy:
+    with open_regular(source, "file of a checkpoint", follow=False) as file, target.open("xb") as copy:
         shutil.copyfileobj(file, copy, _PIECE)
 
 

@@ -113,9 +113,9 @@ class LiveView:
             self._screen.take(event)
             if isinstance(event, Stopped):
                 self._live.stop()
-                self._console.print(_line(event), markup=False)
+                self._console.print(_line(event))
         elif isinstance(event, Noticed):
-            self._console.print(event.text, style="dim", markup=False, highlight=False, soft_wrap=True)
+            self._console.print(event.text, style="dim", highlight=False, soft_wrap=True)
         elif not isinstance(event, Phased | Refreshed):
             say(_line(event))
 

@@ -91,11 +91,11 @@ def print_probe(console: Console, probe: Probe, ready: Ready, config: Config, co
     if advice := advice_of(probe, config):
         console.print("What may help, with another probe after each:", highlight=False)
         for each in advice:
-            console.print(f"  - {each}", highlight=False, markup=False)
+            console.print(f"  - {each}", highlight=False)
     if learnable:
         console.print("To start a node with these settings:")
         # One line, so that it can be copied.
-        console.print(f"  {start_command(config, config_file)}", highlight=False, markup=False, soft_wrap=True)
+        console.print(f"  {start_command(config, config_file)}", highlight=False, soft_wrap=True)
 
 
 def _facts(probe: Probe, ready: Ready, config: Config) -> Table:

@@ -12,7 +12,14 @@ from sapo_protocol.printable import is_printable, printable, printable_lines
 
 
 class Terminal(Console):
-    """A console that makes all text printable. It keeps its own colours and cursor movements."""
+    """A console that makes all text printable. It keeps its own colours and cursor movements.
+
+    A string has neither markup nor names of emoji. Foreign text could style itself by markup, hide an address behind a
+    link, or end the command by a tag that nothing opened. What has a style is a Text.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options, markup=False, emoji=False)
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         """Yield the segments of `renderable`, each with printable text and a printable link."""

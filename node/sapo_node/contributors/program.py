@@ -18,6 +18,7 @@ from sapo_node.contributors.text import completion, filled
 from sapo_node.groups.messages import Sampled
 from sapo_node.groups.prompt import SYSTEM, Prompt
 from sapo_node.processes.child import ChildProcess
+from sapo_node.processes.words import listen
 from sapo_node.training.rollout import AnswerFailed
 from sapo_protocol import LocalError
 from sapo_protocol.printable import excerpt
@@ -29,10 +30,6 @@ ANSWER_SECONDS = 120.0
 STOP_GRACE = 10.0
 MAX_LINE_BYTES = 4_000_000
 _CHUNK = 65_536
-LOGGED_LINES = 20
-"""Lines of stderr that the node logs of one read, at most."""
-_LOG_PAUSE = 0.1
-"""Seconds until the node reads on if there were more. So the program waits, and the node goes on."""
 _TEXTS = re.compile(rb'\s*\[\s*(?:"(?:[^"\\]|\\.)*+"\s*(?:,\s*"(?:[^"\\]|\\.)*+"\s*)*+)?\]\s*')
 """A JSON list of texts. Parsing a long line of anything else could hold up the node for a second."""
 
@@ -83,19 +80,11 @@ class _Life:
     async def log(self) -> None:
         """Copy the program's stderr to the log, line by line."""
         assert self.process.stderr is not None
-        rest = b""
-        try:
-            async for chunk in self.process.stderr:
-                *lines, rest = (rest + chunk).split(b"\n")
-                rest = rest[-_CHUNK:]
-                for line in lines[-LOGGED_LINES:]:
-                    self.last_words = excerpt(line.decode("utf-8", "replace")) or self.last_words
-                    logger.info("%s", self.last_words)
-                if len(lines) > LOGGED_LINES:
-                    logger.info("the program wrote %d lines more", len(lines) - LOGGED_LINES)
-                    await trio.sleep(_LOG_PAUSE)
-        except (trio.ClosedResourceError, trio.BrokenResourceError):
-            pass
+        await listen(self.process.stderr, self._note)
+
+    def _note(self, words: str) -> None:
+        self.last_words = words
+        logger.info("%s", words)
 
 
 class Program:

@@ -78,3 +78,8 @@ class ReplayWindow:
     def remembers(self, epoch: int) -> bool:
         """Whether what was accepted in an epoch is still known."""
         return self._forgotten is None or epoch >= self._forgotten
+
+
+def bits_of(bodies: tuple[bytes | None, ...]) -> int:
+    """Which bodies are there: bit k for group k."""
+    return sum(1 << k for k, body in enumerate(bodies) if body is not None)

@@ -13,7 +13,7 @@ from functools import partial
 
 from sapo_node.ingest.ignored import Ignored
 from sapo_node.ingest.pending import PendingQueue
-from sapo_node.ingest.seen import ReplayWindow
+from sapo_node.ingest.seen import ReplayWindow, bits_of
 from sapo_node.ingest.store import MessageStore
 from sapo_node.net.interface import Verdict
 from sapo_node.net.link_budget import LinkBudget
@@ -214,7 +214,7 @@ class Ingest:
         received = earlier or 0
         fresh = tuple(None if received >> k & 1 else body for k, body in enumerate(bodies))
         with self._database.transaction():
-            self._window.accept(rollout.opened, rollout.header, received=received | _bits(bodies))
+            self._window.accept(rollout.opened, rollout.header, received=received | bits_of(bodies))
             self._pending_queue.put(replace(rollout, bodies=fresh), link=link, tier=tier)
         self._message_store.put(rollout)
         self.accepted += 1
@@ -230,7 +230,7 @@ class Ingest:
         have one trained on twice.
         """
         received = self._window.received(sealed.envelope_id)
-        if received is not None and not _bits(bodies) & ~received:
+        if received is not None and not bits_of(bodies) & ~received:
             raise _Ignore(Ignored.DUPLICATE)
         return received
 
@@ -298,8 +298,3 @@ class Ingest:
             )
             raise _Ignore(Ignored.EQUIVOCATION)
         self._pending_queue.forget(self._equivocation_handler.ban(proof, publish=publish))
-
-
-def _bits(bodies: tuple[bytes | None, ...]) -> int:
-    """Which bodies are there: bit k for group k."""
-    return sum(1 << k for k, body in enumerate(bodies) if body is not None)

@@ -25,6 +25,8 @@ MAX_SETTINGS_BYTES = 16 * 2**20
 """Bytes of any other settings file, at most. The largest in wide use, an index of weights, has 9 MB."""
 MAX_GGUF_BYTES = 64 * 2**30
 """Bytes of a GGUF file, at most. A quantised model with 70 B parameters has 40 GB."""
+MAX_PART_BYTES = 2**40
+"""Bytes of a file of weights, at most."""
 MAX_DEPTH = 64
 """Nesting depth of objects and lists in a settings file, at most."""
 MAX_NUMBER = 2**31
@@ -33,7 +35,8 @@ MAX_NUMBER = 2**31
 _CONFIG = "config.json"
 _TOKENIZER = "tokenizer.json"
 _TEMPLATE = "chat_template.jinja"
-_INDEX = "model.safetensors.index.json"
+_WEIGHTS = "model.safetensors"
+_INDEX = f"{_WEIGHTS}.index.json"
 _PART = re.compile(r"[\w.-]+\.safetensors", re.ASCII)
 """Name of a file of weights. transformers unpickles a part with another ending."""
 TOKENIZER_FILES = (_TOKENIZER, _TEMPLATE, "special_tokens_map.json", "added_tokens.json")
@@ -143,6 +146,7 @@ def require_plain(folder: Path) -> None:
             _require_harmless(folder / name)
     if (folder / _INDEX).exists():
         _require_parts(folder / _INDEX)
+    _require_size(folder / _WEIGHTS, MAX_PART_BYTES)
 
 
 def described(folder: Path) -> dict[str, Any]:
@@ -179,11 +183,14 @@ def _require_harmless(path: Path) -> None:
 
 
 def _require_parts(path: Path) -> None:
-    """Raises ModelError if an index of weights names anything but safetensors in its own folder."""
+    """Raises ModelError if an index of weights names anything but safetensors, in regular files of its own folder."""
     named = _parsed(path).get("weight_map")
-    for part in named.values() if isinstance(named, dict) else (named,):
+    parts = list(named.values()) if isinstance(named, dict) else [named]
+    for part in parts:
         if not isinstance(part, str) or not _PART.fullmatch(part):
             raise ModelError(f"{path} names {part!r} as weights, which is no safetensors file; give another model")
+    for part in {str(part) for part in parts}:
+        _require_size(path.parent / part, MAX_PART_BYTES)
 
 
 def _parsed(path: Path) -> dict[str, Any]:

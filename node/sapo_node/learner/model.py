@@ -19,7 +19,7 @@ import torch
 from jinja2 import TemplateError
 from safetensors import SafetensorError
 from torch import nn
-from transformers import AutoConfig, AutoModelForCausalLM, PretrainedConfig
+from transformers import AutoModelForCausalLM
 from transformers.utils.import_utils import is_kernels_available
 from transformers.utils.logging import disable_progress_bar
 
@@ -27,8 +27,9 @@ from sapo_node.groups.answer import ANSWER_END
 from sapo_node.groups.messages import LearnerOptions
 from sapo_node.groups.prompt import SYSTEM, Prompt, chat
 from sapo_node.learner.device import pick_device, pick_dtype, set_up
-from sapo_node.learner.folder import BUILT_IN, ModelError, model_folder
+from sapo_node.learner.folder import POLICY_DIR, ModelError, model_folder
 from sapo_node.learner.prepare import prepared
+from sapo_node.learner.pretrained import config_of, pretrained, require_sizes
 from sapo_node.learner.tokenizer import Unreadable, closing_of, ends_of, load_tokenizer, specials_of, tokenizing
 from sapo_protocol.errors import LocalError
 from sapo_protocol.files import sha256_of
@@ -162,15 +163,10 @@ def load(options: LearnerOptions) -> Policy:
     device = pick_device(options.device)
     set_up(device)
     with _reading(folder):
-        model = AutoModelForCausalLM.from_pretrained(
-            folder,
-            config=_config(folder),
-            local_files_only=True,
-            trust_remote_code=False,
-            use_safetensors=True,
-            dtype=pick_dtype(options.dtype, device),
-        )
-        model = prepared(model, options)
+        dtype = pick_dtype(options.dtype, device)
+        if folder != POLICY_DIR:
+            require_sizes(folder, dtype, device)
+        model = prepared(pretrained(folder, dtype), options)
         model.to(device)
         # Dropout stays off, also in training: the policy gradient needs the probabilities of the policy that generated.
         policy = _with_tokenizer(_policy(model.eval(), folder, options), folder)
@@ -185,7 +181,7 @@ def outline(options: LearnerOptions) -> Policy:
     """
     folder = model_folder(options.model)
     with _reading(folder), torch.device("meta"):
-        config = _config(folder)
+        config = config_of(folder)
         dtype = pick_dtype(options.dtype, pick_device(options.device))
         model = AutoModelForCausalLM.from_config(config, dtype=dtype, trust_remote_code=False)
         return _policy(prepared(model, options).eval(), folder, options)
@@ -239,25 +235,6 @@ def _with_tokenizer(policy: Policy, folder: Path) -> Policy:
         forbidden=forbidden,
         closing=closing_of(tokenizer),
     )
-
-
-def _config(folder: Path) -> Any:
-    """Return the settings of the model. Raises ModelError if they name foreign code for attention or experts."""
-    config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-    # An argument of from_pretrained does not override the choice in the folder, so this checks the choice itself.
-    for each in _with_parts(config):
-        for choice in ("_attn_implementation", "_experts_implementation"):
-            if getattr(each, choice, None) not in BUILT_IN:
-                raise ModelError(f"{folder} chooses code by {choice}; give another model")
-    return config
-
-
-def _with_parts(config: Any) -> Iterator[Any]:
-    """Yield the settings of a model, and the settings of each model that it contains."""
-    yield config
-    for part in vars(config).values():
-        if isinstance(part, PretrainedConfig):
-            yield from _with_parts(part)
 
 
 def fingerprint(folder: Path, options: LearnerOptions) -> str:

@@ -6,18 +6,20 @@
 - No child outlives this process.
 
 The child reads frames from stdin and writes frames to stdout. Its first frame is {"ready": {...}}, or
-{"fatal": "one line"} if no restart can help.
+{"fatal": "one line"} if no restart can help. What it writes to stderr goes to the log, line by line.
 """
 
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import trio
 
 from sapo_node.processes.child import ChildProcess
 from sapo_node.processes.frames import MAX_FRAME, FrameError, receive_frame, send_frame
+from sapo_node.processes.words import listen
 from sapo_protocol.errors import LocalError
 
 if TYPE_CHECKING:
@@ -32,6 +34,8 @@ MAX_BACKOFF = 10.0
 """Seconds from the end of a child to the next start: the first, and the longest. Each restart doubles them."""
 STOP_GRACE = 3.0
 """Seconds between SIGTERM and SIGKILL when the worker is cancelled."""
+_LAST_WORDS = 0.5
+"""Seconds in which stderr of a child that has ended is read to its end."""
 START_ATTEMPTS = 3
 """Children that may die before one has been ready. After that the worker replaces every child that dies."""
 
@@ -146,6 +150,23 @@ class Worker:
     async def _live(self, task_status: TaskStatus, *, first: bool) -> bool:
         """Run one child from start to reaping. Returns whether it became ready. Raises LocalError for a fatal frame."""
         child = self._start()
+        fatal: LocalError | None = None
+        became_ready = False
+        async with trio.open_nursery() as nursery:
+            assert child.process.stderr is not None
+            nursery.start_soon(listen, child.process.stderr, partial(self._log.warning, "%s"))
+            try:
+                became_ready = await self._play(child, task_status, first=first)
+            except LocalError as error:
+                fatal = error  # raised outside the nursery, which would wrap it
+            # What the child wrote last is still to be read. Its own children may hold stderr open for longer.
+            nursery.cancel_scope.deadline = trio.current_time() + _LAST_WORDS
+        if fatal:
+            raise fatal
+        return became_ready
+
+    async def _play(self, child: _Child, task_status: TaskStatus, *, first: bool) -> bool:
+        """Let a child answer until it ends, and reap it. Returns and raises as `_live` does."""
         became_ready = False
         gracefully = True
         try:
@@ -174,7 +195,7 @@ class Worker:
 
     def _start(self) -> _Child:
         pending_queue, outbox = trio.open_memory_channel[Any](1)
-        return _Child(ChildProcess(self._argv, env=self._env), pending_queue, outbox)
+        return _Child(ChildProcess(self._argv, env=self._env, capture_stderr=True), pending_queue, outbox)
 
     async def _receive_ready(self, child: _Child) -> Mapping[str, Any]:
         frame = await receive_frame(child.process.stdout, self._reply_limit)

@@ -44,7 +44,8 @@ class StateLocation:
         if (epoch, counter) <= self.latest():
             return
         try:
-            descriptor = os.open(self._latest, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            # A link may be left from a time when others could write the folder. It could lead to any file of this user.
+            descriptor = os.open(self._latest, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
             try:
                 # Numbers of fixed width, so that each note overwrites the one before completely.
                 os.pwrite(descriptor, b"%020d %020d\n" % (epoch, counter), 0)

@@ -79,6 +79,15 @@ def test_only_its_owner_can_read_a_backup_and_what_is_restored_from_it(folder, t
     assert [each for each in found if stat.S_IMODE(each.stat().st_mode) & 0o077] == []
 
 
+def test_a_folder_that_was_open_to_others_is_closed_before_a_state_is_restored_to_it(file, tmp_path):
+    """Whoever can write the folder can put another database in the place of the restored one."""
+    restored = StateFolder(tmp_path / "restored")
+    restored.path.mkdir()
+    restored.path.chmod(0o777)
+    restore(file, restored)
+    assert stat.S_IMODE(restored.path.stat().st_mode) == 0o700
+
+
 def test_what_is_restored_goes_on_where_it_was_and_listens_first(file, tmp_path, manifest, rng):
     restored = StateFolder(tmp_path / "elsewhere" / "state")
     restore(file, restored)

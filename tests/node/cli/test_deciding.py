@@ -42,6 +42,12 @@ class Machine:
         assert code == 0, said.err
         return json.loads(said.out)
 
+    def prints(self, *command):
+        """What a command that succeeds prints for a person."""
+        code, said = self._run(main, *command, *self.where)
+        assert code == 0, said.err
+        return said.out
+
     def fails(self, *command):
         """What a command that fails says."""
         code, said = self._run(main, *command, *self.where)
@@ -158,6 +164,15 @@ def test_a_list_of_another_signer_than_the_named_one_is_refused(machine, followe
     file = tmp_path / "list.json"
     machine.does("peers", "export", file)
     assert f"not by {PEER}" in follower.fails("peers", "import", file, "--from", PEER)
+
+
+def test_the_words_of_a_list_are_shown_as_its_signer_wrote_them(machine, follower, tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    words, file = "[link=https://evil.example]see[/link] [/nothing] :warning:", tmp_path / "list.json"
+    machine.does("ban", PEER, "--why", words)
+    machine.does("peers", "export", file)
+    follower.does("peers", "import", file, "--from", machine.identity.peer_id)
+    assert words in follower.prints("peers")
 
 
 def test_evidence_is_shown_by_a_part_of_an_id(machine):

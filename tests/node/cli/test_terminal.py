@@ -114,16 +114,30 @@ def printed(renderable):
     return out.getvalue()
 
 
-@pytest.mark.parametrize("kind", [str, Text, lambda text: Table(text, title=text)], ids=["text", "styled", "a table"])
+def in_a_table(text):
+    table = Table(text, title=text)
+    table.add_row(text)
+    return table
+
+
+@pytest.mark.parametrize("kind", [str, Text, in_a_table], ids=["text", "styled", "a table"])
 def test_what_the_terminal_shows_is_printable_but_for_its_own_line_breaks(kind):
     shown = printed(kind(EVIL))
     assert "evil" in shown
     assert shown.replace("\n", "").isprintable()
 
 
+MARKUP = "[link=https://evil.example]a[/link] [/nothing] :warning:"
+
+
+@pytest.mark.parametrize("kind", [str, in_a_table], ids=["text", "a table"])
+def test_text_has_no_markup(kind):
+    assert MARKUP in printed(kind(MARKUP))
+
+
 def test_the_terminal_keeps_its_own_colours_and_lines():
     out = io.StringIO()
-    Terminal(file=out, force_terminal=True, color_system="standard").print("[red]a[/]\nb")
+    Terminal(file=out, force_terminal=True, color_system="standard").print(Text.assemble(("a", "red"), "\nb"))
     assert out.getvalue() == "\x1b[31ma\x1b[0m\nb\n"
 
 

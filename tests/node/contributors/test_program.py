@@ -14,6 +14,7 @@ import trio
 from sapo_node.contributors import program as module
 from sapo_node.contributors.program import program
 from sapo_node.groups.prompt import SYSTEM, Prompt
+from sapo_node.processes.words import LINES
 from sapo_node.training.rollout import AnswerFailed
 from sapo_protocol import LocalError
 
@@ -184,7 +185,7 @@ async def test_of_a_flood_on_stderr_the_node_logs_some_lines_with_the_last_one(r
         with trio.fail_after(10):
             while "last" not in caplog.messages:  # noqa: ASYNC110 - a log line sets no trio.Event
                 await trio.sleep(0.01)
-    assert len(caplog.messages) <= 10 * module.LOGGED_LINES
+    assert len(caplog.messages) <= 10 * (LINES + 1)
 
 
 def test_a_long_line_of_something_else_is_not_built_in_memory():

@@ -23,6 +23,8 @@ if start == "fatal":
     sys.exit(1)
 if start == "die":
     sys.exit(1)
+if start == "despair":
+    sys.exit("Traceback: " + "x" * 100_000 + "\\nno memory left")
 if start == "garbage":
     os.write(1, b"Traceback (most recent call last):")
 if start == "hang":
@@ -45,6 +47,10 @@ while (request := read_frame(0)) is not None:
             write_frame(1, 2)
         case "hang":
             time.sleep(60)
+        case "say":
+            sys.stderr.write(request["words"])
+            sys.stderr.flush()
+            write_frame(1, 1)
 while start == "stubborn":
     time.sleep(1)
 """
@@ -94,6 +100,26 @@ async def test_a_failed_request_costs_its_child_and_the_next_one_is_answered(nur
     assert worker.restarts == 1
     assert worker.ready["pid"] != first
     assert not runs(first)
+
+
+async def test_what_a_child_says_is_logged_and_cannot_steer_the_terminal(
+    nursery: trio.Nursery, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    worker = make_worker()
+    await nursery.start(worker.run)
+    await worker.request({"do": "say", "words": "a tensor \x1b]0;owned\x07\u202ecalled this\n\nbye\n"}, deadline=10)
+    with trio.fail_after(10):
+        while "bye" not in caplog.messages:  # noqa: ASYNC110 - a log line sets no trio.Event
+            await trio.sleep(0.01)
+    assert caplog.messages == [r"a tensor \x1b]0;owned\x07\u202ecalled this", "bye"]
+    assert "\x1b" not in capfd.readouterr().err
+
+
+async def test_the_last_words_of_a_child_that_dies_are_logged(caplog: pytest.LogCaptureFixture) -> None:
+    with pytest.raises(LocalError):
+        await make_worker("despair").run()
+    deaths = sum("ended before it was ready" in each for each in caplog.messages)
+    assert caplog.messages.count("no memory left") == deaths > 0
 
 
 async def test_a_second_reply_never_answers_the_next_request(nursery: trio.Nursery) -> None:

@@ -16,6 +16,7 @@ from sapo_node.app.state import SCHEMA, StateFolder, is_running, locked, read_da
 from sapo_node.observability.history import History
 from sapo_node.observability.overview import overview
 from sapo_node.storage.database import SCHEMA_VERSION, Database, StateError
+from sapo_node.storage.location import StateLocation
 from sapo_node.storage.schema import MAX_DEFINITIONS
 from sapo_protocol import LocalError
 
@@ -310,6 +311,22 @@ def test_the_lock_ends_with_its_holder(tmp_path):
         pass
     with locked(folder):
         pass
+
+
+def test_a_link_in_a_state_folder_leads_to_no_other_file(tmp_path):
+    """Somebody may have put it there while the folder was open to others."""
+    folder, diary = StateFolder(tmp_path / "state"), tmp_path / "diary"
+    folder.path.mkdir()
+    diary.write_text("dear diary")
+    (folder.path / "latest").symlink_to(diary)
+    with locked(folder), pytest.raises(LocalError, match="cannot write"):
+        StateLocation(folder.path).note(5, 7)
+    (folder.path / "lock").unlink()
+    (folder.path / "lock").symlink_to(tmp_path / "new")
+    with pytest.raises(LocalError, match="cannot use the state folder"), locked(folder):
+        pass
+    assert diary.read_text() == "dear diary"
+    assert not (tmp_path / "new").exists()
 
 
 def test_a_state_folder_that_cannot_be_made_is_named(tmp_path):

@@ -168,4 +168,4 @@ def _print(told: dict[str, str], findings: list[Finding], end: str) -> None:
     for finding in findings:
         if finding.state is not State.GOOD:
             terminal.print(Text(f"! {finding.name}: {finding.text}; {finding.advice}", "yellow"), soft_wrap=True)
-    terminal.print(f"\n{end}", highlight=False, markup=False, soft_wrap=True)
+    terminal.print(f"\n{end}", highlight=False, soft_wrap=True)

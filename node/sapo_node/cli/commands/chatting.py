@@ -56,7 +56,7 @@ def chat(config: Config, *, base: bool, temperature: float, **options: Any) -> N
 
 def _begin(ready: Ready) -> None:
     trained = f"after {ready.step:,} rounds" if ready.step else "before any training"
-    stderr.print(f"{ready.model} {trained}; Ctrl-D ends", markup=False, highlight=False, soft_wrap=True)
+    stderr.print(f"{ready.model} {trained}; Ctrl-D ends", highlight=False, soft_wrap=True)
 
 
 def _ask() -> str | None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.markup import escape
+from rich.text import Text
 
 from sapo_node.app.config import Config, load_config
 from sapo_node.app.state import StateFolder, is_running, read_database, reading, state_folder
@@ -70,7 +70,7 @@ def networked(command: Command) -> Command:
 
 def tell(error: BaseException) -> None:
     """Print an error as one line on stderr."""
-    stderr.print(f"[bold red]error:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
+    stderr.print(Text.assemble(("error:", "bold red"), f" {error}"), soft_wrap=True)
 
 
 def run_command_line(cli: click.Group) -> None:
@@ -108,7 +108,7 @@ def own_identity(config: Config, passphrase: str | None) -> tuple[Identity, bool
     load_manifest(config.swarm)  # make no key if there is no such swarm
     identity = create_key(path, passphrase)
     made = f"made a new key in {path} (mode 0600); this node is {identity.peer_id}"
-    stderr.print(made, markup=False, highlight=False, soft_wrap=True)
+    stderr.print(made, highlight=False, soft_wrap=True)
     return identity, True
 
 
@@ -151,7 +151,7 @@ def fetch_model(config: Config) -> None:
     from sapo_node.learner.hub import fetch  # noqa: PLC0415
 
     def tell(text: str) -> None:
-        stderr.print(text, markup=False, highlight=False, soft_wrap=True)
+        stderr.print(text, highlight=False, soft_wrap=True)
 
     if is_gguf(config.model):
         convert(Path(config.model), tell)

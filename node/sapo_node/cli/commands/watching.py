@@ -50,8 +50,8 @@ def fleet(urls: tuple[str, ...], *, json_output: bool) -> None:
 def _table(asked: dict[str, Summary]) -> Table:
     table = Table(*_HEADINGS, box=None, pad_edge=False, header_style="dim")
     for place, answer in asked.items():
-        # Of foreign text, nothing is markup. It is printable before the table measures how wide it is.
-        table.add_row(place, *(Text(printable(cell)) for cell in _cells(answer)))
+        # Foreign text is printable before the table measures how wide it is.
+        table.add_row(place, *(printable(cell) for cell in _cells(answer)))
     return table
 
 

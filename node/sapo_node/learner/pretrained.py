@@ -1,0 +1,75 @@
+"""Reads the weights of a model folder. It compares their sizes with config.json and with the free memory first.
+
+Nothing here runs code of the folder, and each error is one of transformers or a ModelError. The caller makes all of
+them ModelErrors.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM, PretrainedConfig
+from transformers.utils.logging import get_verbosity, set_verbosity, set_verbosity_error
+
+from sapo_node.learner.device import free_memory
+from sapo_node.learner.folder import BUILT_IN, ModelError
+
+
+def pretrained(folder: Path, dtype: torch.dtype, **ways: Any) -> Any:
+    """Return the model with its weights; `ways` are further arguments for transformers."""
+    return AutoModelForCausalLM.from_pretrained(
+        folder,
+        config=config_of(folder),
+        local_files_only=True,
+        trust_remote_code=False,
+        use_safetensors=True,
+        dtype=dtype,
+        **ways,
+    )
+
+
+def require_sizes(folder: Path, dtype: torch.dtype, device: torch.device) -> None:
+    """Raises ModelError if a weight has another size than config.json gives it, or if the weights do not fit in memory.
+
+    On the meta device transformers compares all sizes and reads no weight. In memory it would read a weight of any size
+    first, and fill weights that are missing.
+    """
+    before = get_verbosity()
+    set_verbosity_error()  # it reports on weights again when it reads them
+    try:
+        model, found = pretrained(
+            folder, dtype, device_map="meta", ignore_mismatched_sizes=True, output_loading_info=True
+        )
+    finally:
+        set_verbosity(before)
+    for name, held, described in found["mismatched_keys"]:
+        raise ModelError(
+            f"{folder} holds {name} of the size {list(held)}, and its config.json describes {list(described)}; give "
+            "another model"
+        )
+    needed, free = sum(value.nbytes for value in model.parameters()), free_memory(device)
+    if needed > free:
+        raise ModelError(
+            f"the weights that {folder} describes take {needed:,} bytes, and {device} has {free:,} free; give a "
+            "smaller model"
+        )
+
+
+def config_of(folder: Path) -> Any:
+    """Return the settings of the model. Raises ModelError if they name foreign code for attention or experts."""
+    config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    # An argument of from_pretrained does not override the choice in the folder, so this checks the choice itself.
+    for each in _with_parts(config):
+        for choice in ("_attn_implementation", "_experts_implementation"):
+            if getattr(each, choice, None) not in BUILT_IN:
+                raise ModelError(f"{folder} chooses code by {choice}; give another model")
+    return config
+
+
+def _with_parts(config: Any) -> Iterator[Any]:
+    """Yield the settings of a model, and the settings of each model that it contains."""
+    yield config
+    for part in vars(config).values():
+        if isinstance(part, PretrainedConfig):
+            yield from _with_parts(part)

@@ -1,0 +1,33 @@
+"""What our own commands install is pinned, with what builds it: that code runs with the rights of its user."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+OURSELVES = re.compile(r"""['"](?:/source|\.)?\[[^]]*\]['"]""")
+
+
+def installs(file):
+    """The commands that run pip in a file, each on one line."""
+    text = (ROOT / file).read_text("utf-8").replace("\\\n", " ")
+    commands = [part for line in text.splitlines() for part in line.split("&&")]
+    return [" ".join(part.split()) for part in commands if "pip install" in part and "uv pip" not in part]
+
+
+@pytest.mark.parametrize("command", installs("Makefile"))
+def test_make_installs_by_pins(command):
+    assert "--constraint constraints.txt" in command or "--require-hashes" in command
+
+
+@pytest.mark.parametrize("command", [each for each in installs("Makefile") if OURSELVES.search(each)])
+def test_make_fetches_nothing_to_build_ourselves(command):
+    assert "--no-build-isolation" in command
+
+
+def test_the_container_takes_what_it_builds_with_by_pins_too():
+    text = (ROOT / "Containerfile").read_text("utf-8")
+    assert [each for each in installs("Containerfile") if OURSELVES.search(each)] != []
+    for name in ("PIP_CONSTRAINT", "PIP_BUILD_CONSTRAINT"):
+        assert re.search(rf"^ENV .*\b{name}=/source/constraints\.txt", text, re.MULTILINE)
