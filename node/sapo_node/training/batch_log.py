@@ -80,7 +80,7 @@ class StoredBatch:
         return self._keeping({group.id for group in self.request.groups if group.id not in report.groups})
 
     def _keeping(self, gone: AbstractSet[str]) -> "StoredBatch":
-        """The batch without these groups. Who stands in for one of them takes its place."""
+        """The batch without these groups. The stand-in of one of them takes its place."""
         kept = tuple(
             replace(group, stands_in="") if group.stands_in in gone else group
             for group in self.request.groups
