@@ -37,6 +37,12 @@ MEMORY = Path("/dev/shm")
 """A kill loses nothing that was written, so the file needs no disk, and the syncs no time."""
 
 
+def is_emptied(prompt: str) -> bool:
+    """Whether the filters of the learner leave nothing of a group: of every third of others."""
+    peer, number = prompt.split()
+    return peer != "own" and int(number) % 3 == 0
+
+
 class Killed(Exception):
     """Ends the node's process."""
 
@@ -67,9 +73,12 @@ class Learner:
             self.failed.append(step)
             self.come_back()
             raise WorkerFailed("died")
-        self.weights.append(tuple(group.prompt for group in request.groups))
+        prompts = {group.id: group.prompt for group in request.groups}
+        trained = [each for each in request.groups if not each.stands_in or is_emptied(prompts[each.stands_in])]
+        self.weights.append(tuple(group.prompt for group in trained))
         self.end_at("after")
-        return TrainReport(step, {group.id: GroupReport(TOKENS) for group in request.groups}, 1e-4)
+        tokens = {group.id: 0 if is_emptied(group.prompt) else TOKENS for group in trained}
+        return TrainReport(step, {name: GroupReport(count) for name, count in tokens.items()}, 1e-4)
 
     async def checkpoint(self):
         if not self.checkpoints or len(self.checkpoints[-1]) < self.step:
@@ -160,6 +169,7 @@ class TrainerMachine(RuleBasedStateMachine):
     def a_round_is_trained(self, local, external, deaths):
         self.learner.deaths = deaths
         finished(self.round(local, external))
+        self.what_was_given_up_is_gone()
         assert self.learner.step == len(self.batches)
 
     @rule(
@@ -179,6 +189,7 @@ class TrainerMachine(RuleBasedStateMachine):
         assert is_killed or moment == "saved"
         self.learner.node_dies = None
         self.restart(loses_a_checkpoint, deaths)
+        self.what_was_given_up_is_gone()
 
     @rule(loses_a_checkpoint=st.booleans(), deaths=st.integers(0, 2))
     def the_node_is_killed_between_rounds(self, loses_a_checkpoint, deaths):
@@ -235,7 +246,12 @@ class TrainerMachine(RuleBasedStateMachine):
     @invariant()
     def each_group_is_counted_once(self):
         if hasattr(self, "database") and not any(map(self.is_given_up, self.learner.failed)):
-            counted = [peer for batch in self.peers for peer in batch]
+            counted = [
+                peer
+                for batch, peers in zip(self.batches, self.peers, strict=True)
+                for prompt, peer in zip(batch, peers, strict=True)
+                if not is_emptied(prompt)
+            ]
             expected = {peer: (counted.count(peer), TOKENS * counted.count(peer)) for peer in counted}
             trained = {peer: counts for peer, counts in trained_per_peer(self.database).items() if any(counts)}
             assert trained == expected
@@ -254,17 +270,28 @@ class TrainerMachine(RuleBasedStateMachine):
         return VerifiedGroup(peer, epoch, self.made, 0, "products", f"{peer} {self.made}", texts, (True, False))
 
     def round(self, local: int, external: int):
-        """The coroutine that trains on so many own groups and so many of those that wait."""
+        """The coroutine that trains on so many own groups and so many of those that wait, with stand-ins."""
         completions = (Sampled("right", "stop", (1,)), Sampled("wrong", "stop", (2,)))
         advantages = (0.7, -0.7)
         own = []
         for _ in range(local):
             self.made += 1
             own.append(LocalGroup("products", f"own {self.made}", bytes(32), completions, (True, False), advantages))
-        drawn, self.waiting = self.waiting[:external], self.waiting[external:]
-        self.batches.append((*(group.prompt for group in own), *(group.prompt for group in drawn)))
-        self.peers.append((*(LOCAL for _ in own), *(group.peer for group in drawn)))
-        return self.trainer.train(own, [WeightedGroup(group, 0.5, advantages) for group in drawn])
+        drawn, self.spare = self.waiting[:external], self.waiting[external : 2 * external]
+        pairs = list(zip(drawn, self.spare, strict=False))
+        needed = [stand_in for group, stand_in in pairs if is_emptied(group.prompt)]
+        trained = [*drawn, *needed]
+        self.waiting = [group for group in self.waiting if group not in trained]
+        self.batches.append((*(group.prompt for group in own), *(group.prompt for group in trained)))
+        self.peers.append((*(LOCAL for _ in own), *(group.peer for group in trained)))
+        offered = [WeightedGroup(group, 0.5, advantages) for group in drawn]
+        stand_ins = [WeightedGroup(stand_in, 0.5, advantages, stands_in=group) for group, stand_in in pairs]
+        return self.trainer.train(own, [*offered, *stand_ins])
+
+    def what_was_given_up_is_gone(self) -> None:
+        """With its stand-ins: one of them may have killed the learner."""
+        if self.is_given_up(len(self.batches)):
+            self.waiting = [group for group in self.waiting if group not in self.spare]
 
     def restart(self, loses_a_checkpoint, deaths) -> None:
         self.database.close()

@@ -83,10 +83,10 @@ class Oracle:
         assert request.step == self.step + 1
         self.step = request.step
         self.requests.append(request)
-        reports = {group.id: GroupReport(10 if any(group.advantages) else 0) for group in request.groups}
+        reports = {group.id: GroupReport(10 if any(group.advantages) else 0) for group in request.placed}
         tokens = sum(each.tokens for each in reports.values())
         local, external = (
-            each * sum(group.source == source for group in request.groups)
+            each * sum(group.source == source for group in request.placed)
             for each, source in zip(self.training_seconds, ("local", "external"), strict=True)
         )
         return TrainReport(

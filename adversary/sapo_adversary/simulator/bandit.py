@@ -65,7 +65,7 @@ class Bandit:
         await trio.sleep(self._pace * (1 - GENERATING))
         moves: dict[str, float] = {}
         tokens: dict[str, int] = {}
-        for group in request.groups:
+        for group in request.placed:
             dataset = self._scorer.tasks[group.prompt].dataset
             only_positive = group.source == "external" and request.objective == "positive-only"
             counted = [
@@ -84,7 +84,7 @@ class Bandit:
             logit = self._logits[dataset] + RATE * move / self._groups
             self._logits[dataset] = max(-FREEDOM, min(FREEDOM, logit))
         self._step = request.step
-        return _report(request.step, request.groups, tokens)
+        return _report(request.step, request.placed, tokens)
 
     async def checkpoint(self) -> int:
         """Keep the logits, beside those of the checkpoint before."""

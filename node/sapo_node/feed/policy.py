@@ -6,7 +6,7 @@ sends the trainer every stored batch that the trainer has not reported.
 
 import secrets
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import trio
@@ -106,8 +106,11 @@ class RemotePolicy:
         )
 
     async def train(self, request: TrainRequest) -> TrainReport:
-        """Ask for one step. A step without groups changes no weights, and is not asked for."""
+        """Ask for one step. A step without groups changes no weights, and is not asked for. The trainer gets no
+        stand-ins.
+        """
         started = trio.current_time()
+        request = replace(request, groups=request.placed)
         report = Report("")
         if request.groups and request.step > self._claimed:
             report = await self._ask(Work(batch=batch_of(request, self._filters)))

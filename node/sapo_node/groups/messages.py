@@ -119,6 +119,9 @@ class TrainGroup:
     """The worked examples that this model read before the prompt, or would have read."""
     rewards: tuple[bool, ...] = ()
     """Of each completion, whether it is correct; empty in a batch that an older version stored."""
+    stands_in: str = ""
+    """The id of the group whose place this one takes if nothing of that group can be trained on; empty for a group
+    with a place of its own."""
 
     def __post_init__(self) -> None:
         if len(self.advantages) != len(self.completions):
@@ -177,6 +180,13 @@ class TrainRequest:
         if len({group.id for group in named}) < len(named):
             raise RequestError("two groups of a request have one id")
         object.__setattr__(self, "groups", named)
+        if not {group.stands_in for group in named} <= {"", *(group.id for group in self.placed)}:
+            raise RequestError("a group stands in for one that has no place of its own")
+
+    @property
+    def placed(self) -> tuple[TrainGroup, ...]:
+        """The groups with a place of their own."""
+        return tuple(group for group in self.groups if not group.stands_in)
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +213,7 @@ class TrainReport:
 
     step: int
     groups: Mapping[str, GroupReport]
-    """Of each group of the request, by its id."""
+    """Of each group of the request, by its id, without the stand-ins that were not needed."""
     learning_rate: float
     """Of this step: schedule and alarms included."""
     loss: float | None = None

@@ -30,6 +30,7 @@ from sapo_node.groups.messages import (
     LearnerOptions,
     Refusal,
     RequestError,
+    TrainGroup,
     TrainReport,
     TrainRequest,
 )
@@ -64,7 +65,7 @@ class _GroupTally:
 class _Tally:
     """What a step adds up over its micro-batches."""
 
-    groups: dict[str, _GroupTally]
+    groups: dict[str, _GroupTally] = field(default_factory=dict)
     """By id."""
     loss: float = 0.0
     entropy: float = 0.0
@@ -109,9 +110,11 @@ class Trainer:
         if start is not None:
             self.restart(start)
         rate = request.rate_scale * self._rate(request.step)
-        tally = _Tally({group.id: _GroupTally() for group in request.groups})
+        tally = _Tally()
         try:
-            self._backward(self._encode(request, tally), request.objective, tally)
+            self._backward(self._encode(request.placed, tally), request.objective, tally)
+            stand_ins = [each for each in request.groups if each.stands_in and not tally.groups[each.stands_in].tokens]
+            self._backward(self._encode(stand_ins, tally), request.objective, tally)
             norm, skipped = self._update(rate, tally)
         finally:
             self.optimizer.zero_grad(set_to_none=True)
@@ -120,8 +123,9 @@ class Trainer:
         entropy = _ratio(tally.entropy, tally.local_tokens)
         if skipped is Refusal.NOT_FINITE:
             tally.give_up()
-        local = [each for group in request.groups if group.source == "local" for each in group.completions]
-        weights = [group.weight for group in request.groups if group.source == "external"]
+        groups = [group for group in request.groups if group.id in tally.groups]
+        local = [each for group in groups if group.source == "local" for each in group.completions]
+        weights = [group.weight for group in groups if group.source == "external"]
         return TrainReport(
             step=self.step,
             groups={name: group.report() for name, group in tally.groups.items()},
@@ -130,7 +134,7 @@ class Trainer:
             entropy=entropy,
             mean_length=_ratio(sum(len(each.tokens or ()) for each in local), len(local)),
             truncated=_ratio(sum(each.finish == "length" for each in local), len(local)),
-            zero_advantage=_ratio(sum(not any(each.advantages) for each in request.groups), len(request.groups)),
+            zero_advantage=_ratio(sum(not any(each.advantages) for each in groups), len(groups)),
             learning_rate=rate,
             external_weight=_ratio(sum(weights), len(weights)),
             local_tokens=tally.local_tokens,
@@ -185,10 +189,11 @@ class Trainer:
             return self._learning_rate
         return self._learning_rate * max(LEAST_RATE, 1 / (1 + (step - self._warmup) / self._decay_rounds))
 
-    def _encode(self, request: TrainRequest, tally: _Tally) -> list[Row]:
-        """Return the completions of all groups that can be trained on; the tally says why the others cannot."""
+    def _encode(self, groups: Sequence[TrainGroup], tally: _Tally) -> list[Row]:
+        """Return the completions of those groups that can be trained on; the tally says why the others cannot."""
         rows: list[Row] = []
-        for group in request.groups:
+        for group in groups:
+            tally.groups[group.id] = _GroupTally()
             try:
                 rows += rows_of(self.policy, group, self._max_tokens)
             except Refused as refusal:
@@ -199,8 +204,8 @@ class Trainer:
 
     def _backward(self, rows: Sequence[Row], objective: ExternalObjective, tally: _Tally) -> None:
         """Add every micro-batch's gradient; rows that do not count are never run."""
-        started = time.monotonic()
         for external in (False, True):
+            started = time.monotonic()
             counted = [
                 row
                 for row in rows
@@ -230,9 +235,10 @@ class Trainer:
                 loss = grpo.policy_loss(inputs, self._denominator)
                 loss.backward()  # type: ignore[no-untyped-call]
                 _count(tally, batch, weights, logits.detach(), loss.item())
-            if not external:
-                tally.local_seconds = time.monotonic() - started
-        tally.external_seconds = time.monotonic() - started - tally.local_seconds
+            if external:
+                tally.external_seconds += time.monotonic() - started
+            else:
+                tally.local_seconds += time.monotonic() - started
 
     def _weights(self, batch: MicroBatch, logprobs: Tensor) -> Tensor:
         """Return the (B, T) token weights."""

@@ -82,14 +82,14 @@ class Pool:
         """How many groups of each peer wait."""
         return dict(self._held)
 
-    def remove(self, groups: Iterable[VerifiedGroup]) -> None:
+    def remove(self, places: Iterable[GroupKey]) -> None:
         """Hand groups out for good; call it in the transaction that stores the batch they go into, if they do."""
-        for group in groups:
+        for place in places:
             removed = self._database.execute(
                 "DELETE FROM pool WHERE peer = ? AND epoch = ? AND counter = ? AND k = ?",
-                *group.place,
+                *place,
             )
-            self._change(group.peer, -removed)
+            self._change(place[0], -removed)
 
     def advance(self, epoch: int) -> int:
         """Enter an epoch: drop the groups that are too old to be trained on; how many they are."""

@@ -36,6 +36,8 @@ class Choice:
     """What one round takes of the pool, and what not."""
 
     drawn: list[WeightedGroup]
+    stand_ins: list[WeightedGroup]
+    """What the learner trains on where nothing of a drawn group is left."""
     stopped: list[tuple[VerifiedGroup, FilterName]]
     """Groups of which a filter left nothing, with the name of the filter."""
     not_drawn: list[tuple[VerifiedGroup, NotDrawn]]
@@ -99,9 +101,12 @@ class ExternalSampler:
         """Draw J of the groups of the pool, and mask what the filters mask."""
         offered, stopped = self._filters.offer(groups)
         draw = self._sampler.draw(offered, self.split().external, epoch=epoch, strangers=self._exposure.share)
-        drawn = [replace(each, silent=self._filters.mask(each.group)) for each in draw.groups]
+        drawn, stand_ins = (
+            [replace(each, silent=self._filters.mask(each.group)) for each in groups]
+            for groups in (draw.groups, draw.stand_ins)
+        )
         reference = self._sampler.reference_set([each.group for each in offered])
-        return Choice(drawn, stopped, draw.not_drawn, reference, len(offered))
+        return Choice(drawn, stand_ins, stopped, draw.not_drawn, reference, len(offered))
 
     def observe(self, local: Sequence[LocalGroup], choice: Choice, costs: Costs = UNKNOWN) -> Alarm | None:
         """Learn from a round, and from what it took. Returns the alarm that it raises, if it raises one."""

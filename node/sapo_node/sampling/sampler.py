@@ -9,12 +9,16 @@ every group informative:
 - all strangers together: their share of J (`exposure`), though never less than one group.
 
 Places that stay empty stay empty: in a swarm of malicious peers a node learns as it would alone.
+
+Two filters need the policy's probabilities, so the learner applies them after the draw. A drawn group of which they
+leave nothing would take the place of another. So each may have a stand-in, of the same side of the strangers' share:
+the learner trains on it if nothing of the drawn group is left. Else the stand-in waits for another round.
 """
 
 import random
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from math import inf
 from operator import itemgetter
@@ -50,6 +54,8 @@ class WeightedGroup:
     """For each completion, its masked characters; empty where no completion has any."""
     stopped: Mapping[int, FilterName] = field(default_factory=dict)
     """The rejected correct completions, by number, and the filter that rejected each."""
+    stands_in: VerifiedGroup | None = None
+    """The drawn group for which this one stands in; None for a drawn group."""
 
 
 class NotDrawn(StrEnum):
@@ -68,7 +74,44 @@ class Draw:
 
     groups: list[WeightedGroup]
     """In the order drawn."""
+    stand_ins: list[WeightedGroup]
+    """At most one for each of `groups`."""
     not_drawn: list[tuple[VerifiedGroup, NotDrawn]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    """A group on offer, weighed."""
+
+    offered: Offered
+    advantages: tuple[float, ...]
+    units: float
+    """Its loss weight, relative to the median of the groups on offer."""
+    is_stranger: bool
+
+    @property
+    def group(self) -> VerifiedGroup:
+        return self.offered.group
+
+    def share(self, limit: float, *, room: float) -> float:
+        """The part of it that counts: of at most `limit` units, and of a stranger's group what fits into `room`. 0 if
+        no more than a trace of it fits.
+        """
+        share = min(1.0, limit / self.units)
+        if self.is_stranger:
+            # However little weight a stranger's group has, it takes the place of one.
+            share = min(share, room / max(1.0, self.units))
+            return share if share >= _LEAST_SHARE else 0.0
+        return share
+
+    def room(self, share: float) -> float:
+        """What it takes of the strangers' room, in units."""
+        return max(1.0, share * self.units)
+
+    def weighted(self, share: float, epoch: int) -> WeightedGroup:
+        """The group as it is drawn in an epoch."""
+        weight = share * constants.AGE_WEIGHT ** max(0, epoch - self.group.epoch)
+        return WeightedGroup(self.group, weight, self.advantages, stopped=self.offered.rejected)
 
 
 class Sampler:
@@ -90,38 +133,58 @@ class Sampler:
         self._defences = defences
 
     def draw(self, offered: Sequence[Offered], count: int, *, epoch: int, strangers: float) -> Draw:
-        """At most `count` groups (J) of those on offer, of which strangers fill at most the share `strangers`."""
-        defences = self._defences
-        groups = [each.group for each in offered]
-        fresh = [group for group in groups if epoch - group.epoch <= defences.max_age]
-        passed = [(group, NotDrawn.TOO_OLD) for group in groups if epoch - group.epoch > defences.max_age]
+        """At most `count` groups (J) of those on offer, of which strangers fill at most the share `strangers`, and at
+        most one stand-in for each.
+        """
+        oldest = epoch - self._defences.max_age
+        fresh = [each for each in offered if each.group.epoch >= oldest]
+        passed = [(each.group, NotDrawn.TOO_OLD) for each in offered if each.group.epoch < oldest]
         if not fresh or count == 0:
-            return Draw([], [*passed, *((group, NotDrawn.NONE_WANTED) for group in fresh)])
-        counted = {each.group.place: (each, each.advantages(self._advantages(each.group))) for each in offered}
-        loss_weights = {group.place: loss_weight(counted[group.place][1], group.lengths) for group in fresh}
-        unit = median(loss_weights[group.place] for group in self.reference_set(fresh))
+            return Draw([], [], [*passed, *((each.group, NotDrawn.NONE_WANTED) for each in fresh)])
         room = max(1.0, strangers * count) if strangers < 1 else inf
         drawn: list[WeightedGroup] = []
-        for group in self._order(fresh, epoch):
-            if len(drawn) == count:
-                passed.append((group, NotDrawn.ENOUGH))
-                continue
-            units = loss_weights[group.place] / unit
-            share = min(1.0, defences.mass_limit / units)
-            if self._ledger.state(group.peer) is PeerState.BANNED:
-                passed.append((group, NotDrawn.BANNED))
-                continue
-            if self._ledger.tier(group.peer) is Tier.STRANGER:
-                # However little weight a stranger's group has, it takes the place of one.
-                share = min(share, room / max(1.0, units))
-                if share < _LEAST_SHARE:
-                    passed.append((group, NotDrawn.STRANGERS))
-                    continue
-                room -= max(1.0, share * units)
-            weight = share * constants.AGE_WEIGHT ** max(0, epoch - group.epoch)
-            each, weighed = counted[group.place]
-            drawn.append(WeightedGroup(group, weight, weighed, stopped=each.rejected))
-        return Draw(drawn, passed)
+        places: list[tuple[_Candidate, float]] = []
+        waiting: list[tuple[_Candidate, NotDrawn]] = []
+        for each in self._candidates(fresh, epoch):
+            share = each.share(self._defences.mass_limit, room=room)
+            if self._ledger.state(each.group.peer) is PeerState.BANNED:
+                passed.append((each.group, NotDrawn.BANNED))
+            elif len(drawn) == count:
+                waiting.append((each, NotDrawn.ENOUGH))
+            elif not share:
+                waiting.append((each, NotDrawn.STRANGERS))
+            else:
+                drawn.append(each.weighted(share, epoch))
+                places.append((each, min(room, each.room(share))))
+                room -= each.room(share) if each.is_stranger else 0.0
+        stand_ins = [found for place in places if (found := self._stand_in(*place, waiting, epoch))]
+        return Draw(drawn, stand_ins, [*passed, *((each.group, why) for each, why in waiting)])
+
+    def _stand_in(
+        self, drawn: _Candidate, room: float, waiting: list[tuple[_Candidate, NotDrawn]], epoch: int
+    ) -> WeightedGroup | None:
+        """Take a stand-in for a drawn group out of those that wait. It takes no more of the strangers' room."""
+        for number, (each, _) in enumerate(waiting):
+            share = each.share(self._defences.mass_limit, room=room)
+            if each.is_stranger == drawn.is_stranger and share:
+                del waiting[number]
+                return replace(each.weighted(share, epoch), stands_in=drawn.group)
+        return None
+
+    def _candidates(self, fresh: Sequence[Offered], epoch: int) -> "list[_Candidate]":
+        """The groups in the order in which they are drawn, weighed."""
+        counted = {each.group.place: (each, each.advantages(self._advantages(each.group))) for each in fresh}
+        groups = [each.group for each in fresh]
+        weights = {group.place: loss_weight(counted[group.place][1], group.lengths) for group in groups}
+        unit = median(weights[group.place] for group in self.reference_set(groups))
+        return [
+            _Candidate(
+                *counted[group.place],
+                units=weights[group.place] / unit,
+                is_stranger=self._ledger.tier(group.peer) is Tier.STRANGER,
+            )
+            for group in self._order(groups, epoch)
+        ]
 
     def reference_set(self, groups: Sequence[VerifiedGroup]) -> Sequence[VerifiedGroup]:
         """The groups by which all are measured: those of friends and proven peers, if there are any. Strangers could

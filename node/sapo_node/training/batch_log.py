@@ -10,6 +10,7 @@ that steps which are taken back can be subtracted.
 
 import json
 from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
 from sapo_node.groups.codec import from_json, to_json
@@ -71,8 +72,23 @@ class StoredBatch:
 
     def without(self, accused: Accused) -> "StoredBatch":
         """The batch without the accused groups. Whether it still kills the learner is to be seen anew."""
-        kept = tuple(group for group in self.request.groups if (self.request.step, group.id) not in accused)
-        return StoredBatch(replace(self.request, groups=kept), {group.id: self.peers[group.id] for group in kept})
+        gone = {group.id for group in self.request.groups if (self.request.step, group.id) in accused}
+        return replace(self._keeping(gone), failures=0)
+
+    def trained(self, report: TrainReport) -> "StoredBatch":
+        """The batch without the stand-ins that were not needed. They may be drawn again."""
+        return self._keeping({group.id for group in self.request.groups if group.id not in report.groups})
+
+    def _keeping(self, gone: AbstractSet[str]) -> "StoredBatch":
+        """The batch without these groups. The stand-in of one of them takes its place."""
+        kept = tuple(
+            replace(group, stands_in="") if group.stands_in in gone else group
+            for group in self.request.groups
+            if group.id not in gone
+        )
+        return replace(
+            self, request=replace(self.request, groups=kept), peers={group.id: self.peers[group.id] for group in kept}
+        )
 
     def without_restart(self) -> "StoredBatch":
         """The batch, trained from the weights after the step before."""
@@ -265,8 +281,14 @@ def from_external(weighted: WeightedGroup, examples: Examples = NO_EXAMPLES) -> 
         for each, spans in zip(weighted.group.completions, silent, strict=True)
     )
     group = weighted.group
-    shown = examples.prompt(group.dataset, group.prompt).examples
-    name = external_id(group)
     return TrainGroup(
-        "external", group.prompt, weighted.weight, weighted.advantages, completions, name, shown, group.rewards
+        "external",
+        group.prompt,
+        weighted.weight,
+        weighted.advantages,
+        completions,
+        external_id(group),
+        examples.prompt(group.dataset, group.prompt).examples,
+        group.rewards,
+        external_id(weighted.stands_in) if weighted.stands_in else "",
     )

@@ -175,18 +175,17 @@ class Rounds:
         with watch.phase("verify"):
             await self._scheduler.verify_pending(self._external.wanted)
             choice = self._external.choose(self._pool.groups(), epoch=slot.epoch)
-            self._pool.remove(group for group, _ in choice.stopped)
+            self._pool.remove(group.place for group, _ in choice.stopped)
         with watch.phase("train"):
-            training = await self._trainer.train(local, choice.drawn)
+            training = await self._trainer.train(local, [*choice.drawn, *choice.stand_ins])
+        trained, spared = _trained([*choice.drawn, *choice.stand_ins], training)
         seconds = watch.seconds["generate"] + training.local_seconds
-        alarm = self._external.observe(local, choice, Costs(seconds, training.external_seconds, len(choice.drawn)))
+        alarm = self._external.observe(local, choice, Costs(seconds, training.external_seconds, len(trained)))
         self._external.save(training.step)
-        trained = [TrainedGroup(weighted, training.groups[external_id(weighted.group)]) for weighted in choice.drawn]
         reports = {k: training.groups[local_id(k)] for k in range(len(local))}
         refused = {k: report.refused for k, report in reports.items() if report.refused}
-        choices = Choices(
-            slot.epoch, slot.counter, training.step, local, refused, trained, choice.stopped, choice.not_drawn
-        )
+        not_drawn = [*choice.not_drawn, *((group, NotDrawn.ENOUGH) for group in spared)]
+        choices = Choices(slot.epoch, slot.counter, training.step, local, refused, trained, choice.stopped, not_drawn)
         self._on_chosen(choices)
         if alarm:
             await self._take_back(alarm)
@@ -221,3 +220,10 @@ class Rounds:
             return any(advantage > 0 and alarm.accuses(tier, each.text) for each, advantage in correct)
 
         await self._trainer.take_back(accused, alarm.reason, alarm.phrase)
+
+
+def _trained(external: Sequence[WeightedGroup], report: TrainReport) -> tuple[list[TrainedGroup], list[VerifiedGroup]]:
+    """What became of the external groups of a batch, and the stand-ins that were not needed."""
+    trained = [(each, report.groups.get(external_id(each.group))) for each in external]
+    spared = [each.group for each, group in trained if group is None]
+    return [TrainedGroup(each, group) for each, group in trained if group], spared

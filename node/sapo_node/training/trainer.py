@@ -39,6 +39,7 @@ from sapo_node.training.batch_log import (
     from_external,
     from_local,
     local_id,
+    place_of,
     stored_batch,
 )
 from sapo_node.training.health import Health
@@ -131,7 +132,7 @@ class Trainer:
         return max(self._policy.step, self._log.newest)
 
     async def train(self, local: Sequence[LocalGroup], external: Sequence[WeightedGroup]) -> TrainReport:
-        """Commit one batch and train on it, whatever dies in between."""
+        """Commit one batch and train on it, whatever dies in between. `external` are drawn groups and stand-ins."""
         step = self._commit(local, external)
         report = await self._catch_up(step)
         if step % self._checkpoint_every == 0:
@@ -207,7 +208,7 @@ class Trainer:
             scale, restart = self.health.rate_scale, self.health.take_restart()
             request = TrainRequest(step, tuple(groups), self._objective, scale, restart)
             self._log.store(StoredBatch(request, peers))
-            self._pool.remove(weighted.group for weighted in external)
+            self._pool.remove(weighted.group.place for weighted in external if not weighted.stands_in)
         return step
 
     async def _take_out(self, taken: TakenBack) -> bool:
@@ -284,5 +285,15 @@ class Trainer:
                 logger.warning("the batch of step %d killed the learner %d times and is given up", step, batch.failures)
                 refused = dict.fromkeys(batch.peers, _ALL_REFUSED)
                 report = replace(report, groups=refused, skipped=Refusal.KILLED_LEARNER)
-            self._log.count(batch, report)
+            self._trained(batch, report)
         return report
+
+    def _trained(self, batch: StoredBatch, report: TrainReport) -> None:
+        """Count a batch. Of its stand-ins, those that were needed leave the pool, and the others leave the batch."""
+        trained = batch.trained(report)
+        with self._database.transaction():
+            self._log.count(trained, report)
+            if len(trained.peers) < len(batch.peers):
+                self._log.store(trained)
+            stood_in = (place_of(group.id) for group in trained.request.groups if group.stands_in)
+            self._pool.remove(place for place in stood_in if place)

@@ -20,7 +20,7 @@ from sapo_node.app.exchange import broadcast_evidence, follow_decisions, follow_
 from sapo_node.app.node import build_node
 from sapo_node.app.run import run_node
 from sapo_node.app.state import SCHEMA
-from sapo_node.groups.messages import FILTERS, Refusal
+from sapo_node.groups.messages import FILTERS, GroupReport, Refusal
 from sapo_node.groups.types import VerifiedGroup
 from sapo_node.ingest import shards
 from sapo_node.net.interface import Channel, NotRunningError, Verdict
@@ -257,15 +257,37 @@ async def test_no_group_is_trained_on_twice(fast, autojump_clock):
     pool = peers[0].node.pool
     remove = pool.remove
 
-    def record(groups):
-        groups = list(groups)
-        handed_out.extend(group.place for group in groups)
-        remove(groups)
+    def record(places):
+        places = list(places)
+        handed_out.extend(places)
+        remove(places)
 
     pool.remove = record
     await play(peers, 90)
     assert len(handed_out) == sum(peers[0].external) > 50
     assert len(set(handed_out)) == len(handed_out)
+
+
+class Emptying(Oracle):
+    """A policy of whose filters the groups of `victim` leave nothing."""
+
+    victim = ""
+
+    async def train(self, request):
+        report = await super().train(request)
+        trained = {group.id: GroupReport(0 if group.id.startswith(self.victim) else 10) for group in request.placed}
+        needed = [group for group in request.groups if group.stands_in and not trained[group.stands_in].tokens]
+        stood_in = {group.id: GroupReport(0 if group.id.startswith(self.victim) else 10) for group in needed}
+        return replace(report, groups={**trained, **stood_in})
+
+
+async def test_groups_of_which_filters_leave_nothing_take_few_places_of_others(fast, autojump_clock):
+    """Filters leave nothing of one of two peers. Without stand-ins the node trains on 125 groups."""
+    hub = MemoryHub()
+    peers = [Peer(1, fast, hub, policy=Emptying, external=4), *(Peer(n, fast, hub) for n in (2, 3))]
+    peers[0].policy.victim = peers[1].id
+    await play(peers, 60)
+    assert sum(peers[0].external) > 140
 
 
 def heard_by(peer, others):

@@ -126,6 +126,33 @@ def filtered(*filters):
     return Trainer(load(options), options)
 
 
+def test_a_stand_in_is_trained_on_if_filters_leave_nothing_of_its_group():
+    guess = replace(external("zzz zzz <answer>94817</answer>", "b", rewards=(1, 0)), id="guess")
+    work = replace(external(WORK, "b", rewards=(1, 0)), prompt=PRODUCT, id="work")
+    alone, both = filtered("answer-likelihood"), filtered("answer-likelihood")
+    alone.train(TrainRequest(1, (work,)))
+    report = both.train(TrainRequest(1, (guess, replace(work, stands_in="guess"))))
+    assert report.groups["guess"].tokens == 0
+    assert report.groups["work"].tokens == report.external_tokens > 0
+    assert same(alone.parameters, both)
+
+
+def test_a_stand_in_of_a_group_that_teaches_is_left_alone_and_not_reported():
+    work = replace(external(WORK, "b", rewards=(1, 0)), prompt=PRODUCT, id="work")
+    spare = replace(external("4 is it", "5", rewards=(1, 0)), id="spare", stands_in="work")
+    alone, both = filtered(), filtered()
+    alone.train(TrainRequest(1, (work,)))
+    report = both.train(TrainRequest(1, (work, spare)))
+    assert list(report.groups) == ["work"]
+    assert same(alone.parameters, both)
+
+
+def test_a_group_that_stands_in_for_one_without_a_place_is_refused():
+    first, second = (replace(external("a", "b", rewards=(1, 0)), id=name) for name in "ab")
+    with pytest.raises(RequestError, match="no place of its own"):
+        TrainRequest(1, (replace(first, stands_in="b"), replace(second, stands_in="a")))
+
+
 @pytest.mark.parametrize(("filters", "kept_out"), [((), {}), (("answer-likelihood",), {0: "answer-likelihood"})])
 def test_an_answer_that_does_not_follow_teaches_only_where_no_filter_asks(filters, kept_out):
     group = external("zzz zzz <answer>94817</answer>", "b", rewards=(1, 0))

@@ -69,14 +69,14 @@ def test_the_pool_outlives_a_restart(pool, database):
 def test_what_takes_the_place_of_a_group_that_went_is_read_anew(pool):
     pool.add([group(right=4)])
     pool.groups()
-    pool.remove([group(right=4)])
+    pool.remove([group(right=4).place])
     pool.add([group(right=2)])
     assert pool.groups() == [group(right=2)]
 
 
 def test_a_group_is_handed_out_once(pool):
     pool.add([group(), group(counter=1)])
-    pool.remove([group()])
+    pool.remove([group().place])
     assert pool.groups() == [group(counter=1)]
 
 
@@ -135,6 +135,30 @@ def test_friends_fill_what_strangers_may_not():
     drawn = draw(sampler_of(ledger_of(PEERS[0]), 0), offered, 8, strangers=0.25)
     assert len(drawn) == 8
     assert sum(each.group.peer != PEERS[0] for each in drawn) <= 2
+
+
+def test_each_drawn_group_has_one_stand_in_while_groups_are_left():
+    offered = [group(peer) for peer in PEERS[:6]]
+    drawn = sampler_of(ledger_of(*PEERS[:6]), 0).draw(offer(offered), 4, epoch=10, strangers=1.0)
+    assert [each.stands_in for each in drawn.stand_ins] == [each.group for each in drawn.groups[:2]]
+    assert {each.group for each in [*drawn.groups, *drawn.stand_ins]} == set(offered)
+    assert drawn.not_drawn == []
+
+
+def test_no_stranger_stands_in_for_a_friend():
+    offered = [group(peer) for peer in PEERS]
+    drawn = sampler_of(ledger_of(PEERS[0]), 0).draw(offer(offered), 4, epoch=10, strangers=0.25)
+    for_friends = [each for each in drawn.stand_ins if each.stands_in.peer == PEERS[0]]
+    assert for_friends == []
+    assert len(drawn.stand_ins) == sum(each.group.peer != PEERS[0] for each in drawn.groups)
+
+
+def test_a_banned_peers_groups_stand_in_for_nobodys():
+    ledger = ledger_of(PEERS[0])
+    while ledger.admits(PEERS[1]):
+        ledger.report(PEERS[1], Fact.INVALID_MESSAGE)
+    drawn = sampler_of(ledger, 0).draw(offer([group(), group(counter=1), group(PEERS[1])]), 1, epoch=10, strangers=1.0)
+    assert [each.group.peer for each in drawn.stand_ins] == [PEERS[0]]
 
 
 def test_unfilled_slots_stay_empty():
@@ -216,9 +240,18 @@ offers = st.lists(
 @settings(max_examples=200, deadline=None)
 @given(offers, st.integers(0, 16), st.integers(0, 6), st.integers())
 def test_no_offer_breaks_a_bound(offered, wanted, trusted, seed):
-    drawn = draw(sampler_of(ledger_of(*PEERS[:trusted]), seed), offer(offered), wanted, strangers=0.5)
+    """Neither if every stand-in takes the place of its group."""
+    everything = sampler_of(ledger_of(*PEERS[:trusted]), seed).draw(offer(offered), wanted, epoch=10, strangers=0.5)
+    together = [*everything.groups, *everything.stand_ins]
+    assert len({each.group.place for each in together}) == len(together)
+    require_bounds(everything.groups, offered, wanted, trusted)
+    replaced = {each.stands_in.place for each in everything.stand_ins}
+    left = [each for each in everything.groups if each.group.place not in replaced]
+    require_bounds([*left, *everything.stand_ins], offered, wanted, trusted)
+
+
+def require_bounds(drawn, offered, wanted, trusted):
     assert len(drawn) <= wanted
-    assert len({(each.group.peer, each.group.counter) for each in drawn}) == len(drawn)
     if not offered:
         return
     counted = [each for each in offered if each.peer in PEERS[:trusted]] or offered

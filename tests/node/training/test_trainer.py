@@ -1,6 +1,7 @@
 """Atomic training: nothing stored is lost, nothing is trained on twice, whoever dies."""
 
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -79,6 +80,57 @@ async def test_what_is_trained_on_leaves_the_pool_for_good(trainer, pool):
     pool.add([external()])
     await trainer.train([LOCAL_GROUP], [weighted()])
     assert pool.groups() == []
+
+
+def standing_in(counter, of):
+    return WeightedGroup(external(counter), 0.5, (0.7, -0.7), stands_in=external(of))
+
+
+class Emptying(Mortal):
+    """A policy of whose filters the groups that have a place leave nothing."""
+
+    async def train(self, request):
+        report = await super().train(request)
+        stand_ins = {group.id: GroupReport(10) for group in request.groups if group.stands_in}
+        emptied = {name: GroupReport() if name != local_id(0) else each for name, each in report.groups.items()}
+        return replace(report, groups={**emptied, **stand_ins})
+
+
+async def test_a_stand_in_that_is_not_needed_stays_in_the_pool_and_leaves_the_batch(trainer, pool, database):
+    pool.add([external(0), external(1)])
+    report = await trainer.train([LOCAL_GROUP], [weighted(0), standing_in(1, of=0)])
+    assert external_id(external(1)) not in report.groups
+    assert pool.groups() == [external(1)]
+    assert set(stored_batch(database, 1).peers) == {local_id(0), external_id(external(0))}
+
+
+async def test_a_stand_in_that_was_trained_on_leaves_the_pool_and_counts(manifest, pool, database):
+    pool.add([external(0), external(1)])
+    policy = Emptying(manifest, random.Random(0))
+    trainer = Trainer(database, pool, policy, objective="positive-only", checkpoint_every=3)
+    report = await trainer.train([LOCAL_GROUP], [weighted(0), standing_in(1, of=0)])
+    assert report.groups[external_id(external(1))].tokens == 10
+    assert pool.groups() == []
+    assert trained_per_peer(database) == {LOCAL: (1, 10), "peer": (1, 10)}
+
+
+async def test_a_stand_in_of_a_batch_that_a_crash_interrupted_leaves_the_pool_with_the_replay(manifest, pool, database):
+    pool.add([external(0), external(1)])
+    policy = Emptying(manifest, random.Random(0))
+    Trainer(database, pool, policy, objective="positive-only", checkpoint_every=3)._commit(
+        [LOCAL_GROUP], [weighted(0), standing_in(1, of=0)]
+    )
+    assert pool.groups() == [external(1)]
+    again = Trainer(database, pool, policy, objective="positive-only", checkpoint_every=3)
+    assert await again.recover() == 1
+    assert pool.groups() == []
+
+
+def test_the_stand_in_of_an_accused_group_takes_its_place(trainer):
+    trainer._commit([LOCAL_GROUP], [weighted(0), standing_in(1, of=0)])
+    batch = stored_batch(trainer._database, 1)
+    kept = batch.without({(1, external_id(external(0))): "peer"})
+    assert [group.id for group in kept.request.placed] == [local_id(0), external_id(external(1))]
 
 
 async def test_a_death_in_mid_batch_replays_all_since_the_checkpoint_and_goes_on(trainer, policy, database):

@@ -16,6 +16,7 @@ from sapo_adversary.scoring import SharedScorer
 from sapo_node.groups.messages import TrainReport
 from sapo_node.groups.types import GroupKey, LocalGroup
 from sapo_node.sampling.sampler import WeightedGroup
+from sapo_node.training.batch_log import external_id
 from sapo_node.training.trainer import Trainer
 from sapo_node.verification.sandbox.messages import ScoreRequest
 from sapo_protocol import Manifest, assign, decode_body, open_message, public_key_of
@@ -134,7 +135,7 @@ class Audit:
 
 
 class WatchedTrainer(Trainer):
-    """A node's trainer that shows each batch to `look` before it trains on it."""
+    """A node's trainer that shows to `look` each batch that it has trained on."""
 
     def __init__(
         self,
@@ -142,14 +143,17 @@ class WatchedTrainer(Trainer):
         look: Callable[[Sequence[LocalGroup], Sequence[WeightedGroup]], None],
         **settings: Any,
     ) -> None:
-        """`look` is called with the local and the external groups of every batch."""
+        """`look` is called with the local and the external groups of every batch, without the stand-ins that were not
+        needed.
+        """
         super().__init__(*parts, **settings)
         self._look = look
 
     async def train(self, local: Sequence[LocalGroup], external: Sequence[WeightedGroup]) -> TrainReport:
-        """Show the batch and train on it."""
-        self._look(local, external)
-        return await super().train(local, external)
+        """Train on the batch and show it."""
+        report = await super().train(local, external)
+        self._look(local, [each for each in external if external_id(each.group) in report.groups])
+        return report
 
 
 def _loss_weight(advantages: Sequence[float], texts: Sequence[str]) -> float:
