@@ -30,6 +30,8 @@ from sapo_node.app.exchange import pull, resend
 from sapo_node.app.node import build_node
 from sapo_node.app.run import run_node
 from sapo_node.app.state import SCHEMA
+from sapo_node.groups.codec import from_json
+from sapo_node.groups.messages import GroupReport, TrainRequest
 from sapo_node.net.memory import MemoryHub
 from sapo_node.processes.worker import WorkerFailed
 from sapo_node.storage.context import SwarmContext
@@ -57,6 +59,19 @@ FAILED, STOPPED = 70, 71
 """Exit codes of a life: an error that is none of ours, and an error of ours."""
 
 
+def trained_of(groups):
+    """The external groups of a request that are trained on. Filters leave nothing of every third, and then its stand-in
+    is needed.
+    """
+
+    def is_emptied(name):
+        _, _, counter, k = name.split("/")
+        return (int(counter) + int(k)) % 3 == 0
+
+    external = [group for group in groups if group.source == "external"]
+    return [group.id for group in external if not group.stands_in or is_emptied(group.stands_in)]
+
+
 class SavingOracle(Oracle):
     """An oracle whose weights are the list of external groups that it was trained on, with checkpoints on disk."""
 
@@ -70,8 +85,9 @@ class SavingOracle(Oracle):
 
     async def train(self, request):
         report = await super().train(request)
-        self.learnt += [group.id for group in request.groups if group.source == "external"]
-        return report
+        trained = trained_of(request.groups)
+        self.learnt += trained
+        return replace(report, groups={**report.groups, **{name: GroupReport(10) for name in trained}})
 
     async def checkpoint(self):
         unfinished = self.folder / "unfinished"
@@ -329,14 +345,17 @@ def _check_training(database, folder, known):
     steps = [each for each, _ in rows]
     missing = {*range(min(steps, default=0), max(steps, default=0))} - {*steps}
     assert all(each <= step for each in missing), f"batches {steps} after checkpoint {step}"
-    groups = list(learnt)
+    groups, stand_ins = list(learnt), set()
     for each, request in rows:
         if each > step:
-            groups += [group["id"] for group in json.loads(request)["groups"] if group["source"] == "external"]
+            stored = from_json(TrainRequest, json.loads(request)).groups
+            groups += trained_of(stored)
+            stand_ins |= {group.id for group in stored if group.stands_in}
     twice = [group for group, count in Counter(groups).items() if count > 1]
     assert not twice, f"trained twice: {twice}"
     waiting = {"/".join(map(str, row)) for row in database.rows("SELECT peer, epoch, counter, k FROM pool")}
-    assert not waiting & set(groups), "what was trained on waits again"
+    # A stand-in leaves the pool when the step that needs it has been trained.
+    assert not waiting & set(groups) - stand_ins, "what was trained on waits again"
     newest = max([step, *steps])
     assert newest >= known.steps, f"round {known.steps} is lost: {newest}"
     known.steps = newest

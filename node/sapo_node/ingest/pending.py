@@ -152,7 +152,7 @@ class PendingQueue:
         that there are no more of them than rollouts may wait.
         """
         credit = self._credit.pop(peer, 0) + (groups or -1)
-        if credit > 0:
+        if credit > 0 and self._defences.pending_by_link:
             self._credit[peer] = min(credit, _MOST_CREDIT)
         if len(self._credit) > self._defences.pending_rollouts:
             del self._credit[next(iter(self._credit))]

@@ -291,7 +291,8 @@ class Trainer:
     def _trained(self, batch: StoredBatch, report: TrainReport) -> None:
         """Count a batch. Of its stand-ins, those that were needed leave the pool, and the others leave the batch."""
         trained = batch.trained(report)
-        with self._database.transaction():
+        # Durably: a checkpoint of this step must not survive a power cut that brings a stand-in back into the pool.
+        with self._database.transaction(durable=len(batch.request.placed) < len(batch.peers)):
             self._log.count(trained, report)
             if len(trained.peers) < len(batch.peers):
                 self._log.store(trained)
