@@ -27,6 +27,7 @@ from sapo_node.training.take_back import taken_back
 from sapo_node.training.trainer import Trainer
 from sapo_node.trust.constants import MAX_AGE
 from sapo_protocol import Completion, Finish
+from swarm_parts import trained_groups
 
 SCHEMA = (buffer.SCHEMA, batch_log.SCHEMA)
 PEERS = ("one", "two")
@@ -74,7 +75,7 @@ class Learner:
             self.come_back()
             raise WorkerFailed("died")
         prompts = {group.id: group.prompt for group in request.groups}
-        trained = [each for each in request.groups if not each.stands_in or is_emptied(prompts[each.stands_in])]
+        trained = trained_groups(request.groups, lambda name: is_emptied(prompts[name]))
         self.weights.append(tuple(group.prompt for group in trained))
         self.end_at("after")
         tokens = {group.id: 0 if is_emptied(group.prompt) else TOKENS for group in trained}

@@ -41,7 +41,7 @@ from sapo_node.storage.keys import Identity
 from sapo_node.storage.location import StateLocation
 from sapo_node.verification.tasks import build_task
 from sapo_protocol import LocalError, load_manifest, open_message
-from swarm_parts import KnowingScorer, Oracle
+from swarm_parts import KnowingScorer, Oracle, trained_groups
 
 KINDS = ("kill", "power cut", "disk full", "disk full in the WAL", "slow disk")
 """Faults of the disk, in the order of `disk_faults.c`."""
@@ -68,8 +68,7 @@ def trained_of(groups):
         _, _, counter, k = name.split("/")
         return (int(counter) + int(k)) % 3 == 0
 
-    external = [group for group in groups if group.source == "external"]
-    return [group.id for group in external if not group.stands_in or is_emptied(group.stands_in)]
+    return [group.id for group in trained_groups(groups, is_emptied) if group.source == "external"]
 
 
 class SavingOracle(Oracle):

@@ -1,7 +1,7 @@
 """Real parts put together without processes or sockets."""
 
 import random
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import trio
@@ -33,6 +33,11 @@ TRAINING = TrainReport(
     seconds=2.0,
 )
 """What a learner may say of a step."""
+
+
+def trained_groups(groups: Iterable[TrainGroup], is_emptied: Callable[[str], bool]) -> list[TrainGroup]:
+    """The groups that a learner trains on whose filters leave nothing of some groups, told by their ids."""
+    return [group for group in groups if not group.stands_in or is_emptied(group.stands_in)]
 
 
 class OpenScorer:

@@ -41,7 +41,7 @@ from sapo_node.trust.constants import PeerState
 from sapo_node.trust.decisions import COMMAND, Decision, decide
 from sapo_node.verification.verifier import Unusable
 from sapo_protocol import Completion, Finish, epoch_at, rollouts_topic
-from swarm_parts import KnowingScorer, Oracle
+from swarm_parts import KnowingScorer, Oracle, trained_groups
 
 ROUND_SECONDS = 2.0
 SAMPLING_STATE = "SELECT part, step, state FROM sampling_state"
@@ -275,10 +275,11 @@ class Emptying(Oracle):
 
     async def train(self, request):
         report = await super().train(request)
-        trained = {group.id: GroupReport(0 if group.id.startswith(self.victim) else 10) for group in request.placed}
-        needed = [group for group in request.groups if group.stands_in and not trained[group.stands_in].tokens]
-        stood_in = {group.id: GroupReport(0 if group.id.startswith(self.victim) else 10) for group in needed}
-        return replace(report, groups={**trained, **stood_in})
+        trained = trained_groups(request.groups, self.is_emptied)
+        return replace(report, groups={each.id: GroupReport(0 if self.is_emptied(each.id) else 10) for each in trained})
+
+    def is_emptied(self, name):
+        return name.startswith(self.victim)
 
 
 async def test_groups_of_which_filters_leave_nothing_take_few_places_of_others(fast, autojump_clock):
