@@ -8,6 +8,7 @@ This works on token ids and tensors. It knows neither text nor rewards.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any, TypeAlias
 
@@ -17,7 +18,7 @@ from transformers import DynamicCache
 from transformers.cache_utils import DynamicLayer
 
 from sapo_node.learner.model import Policy
-from sapo_node.learner.states import new_cache, select
+from sapo_node.learner.states import new_cache
 
 Tokens: TypeAlias = tuple[int, ...]
 
@@ -27,7 +28,7 @@ log-probability."""
 ROOM = 32
 """Tokens for which the cache of sampling gets room at a time."""
 SPARED = 64
-"""Padding of a row, at most, in tokens: less does not pay for another call of the model."""
+"""Padding of prompts that are read together, at most, in tokens: less does not pay for another call of the model."""
 LEAST_STEM = 16
 """Tokens of a stem, at least: a shorter one does not pay for another call of the model."""
 
@@ -44,13 +45,8 @@ def read_prompts(
     stem_of = [prompt[: beginning_of(prompt, stems)] for prompt in prompts]
     places = {stem: place for place, stem in enumerate(dict.fromkeys(stem_of))}
     _, cache, mask = _read(policy, list(places))
-    ids, rest = pad_left(
-        [prompt[len(stem) :] for prompt, stem in zip(prompts, stem_of, strict=True)], policy.pad, policy.device
-    )
-    chosen = torch.tensor([places[stem] for stem in stem_of], device=policy.device)
-    select(cache, chosen)
-    mask = torch.cat([mask[chosen], rest], dim=1)
-    return run(policy, ids, mask, positions_of(mask)[:, -ids.shape[1] :], cache, keep=1)[:, -1], cache, mask
+    rest = [prompt[len(stem) :] for prompt, stem in zip(prompts, stem_of, strict=True)]
+    return _read(policy, rest, _Stems(cache, mask, [places[stem] for stem in stem_of]))
 
 
 def beginning_of(prompt: Tokens, stems: Mapping[Tokens, int]) -> int:
@@ -60,10 +56,27 @@ def beginning_of(prompt: Tokens, stems: Mapping[Tokens, int]) -> int:
     return stems.get(prompt, len(prompt) - 1)
 
 
-def _read(policy: Policy, rows: Sequence[Tokens]) -> tuple[Tensor, DynamicCache, Tensor]:
+@dataclass(frozen=True, slots=True)
+class _Stems:
+    """The stems that were read, and the place of each row's stem."""
+
+    cache: DynamicCache
+    mask: Tensor
+    of: Sequence[int]
+
+    def before(self, rows: Sequence[int], config: Any) -> tuple[DynamicCache, Tensor]:
+        """Return the cache and the mask of the stems of some rows."""
+        chosen = torch.tensor([self.of[row] for row in rows], device=self.mask.device)
+        cache = new_cache(config)
+        for number, layer in enumerate(self.cache.layers):
+            cache.update(layer.keys[chosen], layer.values[chosen], number)
+        return cache, self.mask[chosen]
+
+
+def _read(policy: Policy, rows: Sequence[Tokens], stems: _Stems | None = None) -> tuple[Tensor, DynamicCache, Tensor]:
     """Return the logits after each row, (Q, V), the cache, and its mask, (Q, P). Reads rows of like length together."""
     batches = alike(rows) if attends_to_all(policy) else [list(range(len(rows)))]
-    parts = [_read_padded(policy, [rows[place] for place in batch]) for batch in batches]
+    parts = [_read_padded(policy, rows, batch, stems) for batch in batches]
     if len(parts) == 1:
         return parts[0]
     longest = max(mask.shape[1] for _, _, mask in parts)
@@ -79,18 +92,27 @@ def _read(policy: Policy, rows: Sequence[Tokens]) -> tuple[Tensor, DynamicCache,
     return torch.cat([logits for logits, _, _ in parts])[back], cache, mask[back]
 
 
-def _read_padded(policy: Policy, rows: Sequence[Tokens]) -> tuple[Tensor, DynamicCache, Tensor]:
-    ids, mask = pad_left(rows, policy.pad, policy.device)
+def _read_padded(
+    policy: Policy, rows: Sequence[Tokens], batch: Sequence[int], stems: _Stems | None
+) -> tuple[Tensor, DynamicCache, Tensor]:
+    ids, mask = pad_left([rows[place] for place in batch], policy.pad, policy.device)
     cache = new_cache(policy.model.config)
-    return run(policy, ids, mask, positions_of(mask), cache, keep=1)[:, -1], cache, mask
+    if stems:
+        cache, before = stems.before(batch, policy.model.config)
+        mask = torch.cat([before, mask], dim=1)
+    positions = positions_of(mask)[:, -ids.shape[1] :]
+    return run(policy, ids, mask, positions, cache, keep=1)[:, -1], cache, mask
 
 
 def alike(rows: Sequence[Tokens]) -> list[list[int]]:
-    """Return the places of the rows in batches: none is shorter by more than SPARED tokens than another one in it."""
+    """Return the places of the rows in batches, none with more than SPARED tokens of padding."""
     batches: list[list[int]] = []
+    padding = 0
     for place in sorted(range(len(rows)), key=lambda place: len(rows[place]), reverse=True):
-        if not batches or len(rows[batches[-1][0]]) - len(rows[place]) > SPARED:
+        padding += len(rows[batches[-1][0]]) - len(rows[place]) if batches else 0
+        if not batches or padding > SPARED:
             batches.append([])
+            padding = 0
         batches[-1].append(place)
     return [sorted(batch) for batch in batches]
 

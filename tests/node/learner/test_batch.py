@@ -186,6 +186,11 @@ def test_prompts_of_unlike_length_are_read_in_batches_with_little_padding():
     assert alike(prompts) == [[0, 2], [3], [1, 4]]
 
 
+def test_many_short_prompts_are_not_read_with_a_longer_one():
+    prompts = [(0,) * (20 + SPARED // 2), *[(0,) * 20] * 3]
+    assert alike(prompts) == [[0, 1, 2], [3]]
+
+
 @pytest.mark.parametrize("stem", [(), tuple(range(40, 80))], ids=["no stem", "a stem of two"])
 def test_the_logits_after_prompts_of_unlike_length_are_those_of_each_text_alone(policy, stem):
     found = [replace(row, prompt=(*stem, *row.prompt)) for row in short_and_long(policy)]
@@ -193,6 +198,17 @@ def test_the_logits_after_prompts_of_unlike_length_are_those_of_each_text_alone(
     [batch] = micro_batches(policy, [*found, lone])
     assert len(alike(batch.prompts)) == 2
     assert_logits_are_those_of_each_text_alone(policy, [*found, lone])
+
+
+def test_so_are_the_logits_after_rests_of_unlike_length_behind_one_stem(policy):
+    stem = tuple(range(40, 40 + 2 * SPARED))
+    short = short_and_long(policy)
+    long = [replace(row, prompt=(*range(30, 30 + SPARED), *row.prompt)) for row in short]
+    found = [replace(row, prompt=(*stem, *row.prompt)) for row in (*short, *long)]
+    [batch] = micro_batches(policy, found)
+    assert {*batch.stems.values()} == {len(stem)}
+    assert len(alike([prompt[len(stem) :] for prompt in batch.prompts])) > 1
+    assert_logits_are_those_of_each_text_alone(policy, found)
 
 
 def after_a_long_prompt(found):
