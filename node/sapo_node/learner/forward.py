@@ -82,7 +82,8 @@ def _read(policy: Policy, rows: Sequence[Tokens], stems: _Stems | None = None) -
     longest = max(mask.shape[1] for _, _, mask in parts)
     back = torch.tensor([place for batch in batches for place in batch], device=policy.device).argsort()
     cache = new_cache(policy.model.config)
-    for number, layers in enumerate(zip(*(part.layers for _, part, _ in parts), strict=True)):
+    for number in range(len(parts[0][1].layers)):
+        layers = [part.layers.pop(0) for _, part, _ in parts]  # so that its memory is free after this turn
         keys, values = (
             torch.cat([_longer(states, longest, dim=2) for states in kind])
             for kind in ([layer.keys for layer in layers], [layer.values for layer in layers])
