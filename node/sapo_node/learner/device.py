@@ -58,8 +58,12 @@ def pick_dtype(wanted: Dtype, device: torch.device) -> torch.dtype:
     """Return the number format `wanted`; for `auto` bfloat16 if the device computes in it, else float32."""
     if wanted != "auto":
         return {"float32": torch.float32, "bfloat16": torch.bfloat16}[wanted]
-    native = torch.cuda.is_bf16_supported() if device.type == "cuda" else device.type == "cpu" and _bfloat16_cpu()
-    return torch.bfloat16 if native else torch.float32
+    return torch.bfloat16 if computes_bfloat16(device) else torch.float32
+
+
+def computes_bfloat16(device: torch.device) -> bool:
+    """Return whether the device has instructions for bfloat16."""
+    return torch.cuda.is_bf16_supported() if device.type == "cuda" else device.type == "cpu" and _bfloat16_cpu()
 
 
 def _bfloat16_cpu() -> bool:

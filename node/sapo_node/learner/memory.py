@@ -20,7 +20,7 @@ from torch.utils._pytree import tree_leaves
 from sapo_node.groups.messages import LearnerOptions
 from sapo_node.learner import grpo
 from sapo_node.learner.batch import Row, completion_logits, micro_batches
-from sapo_node.learner.device import free_memory, pick_device
+from sapo_node.learner.device import computes_bfloat16, free_memory, pick_device
 from sapo_node.learner.forward import read_prompts, run
 from sapo_node.learner.generate import ROWS
 from sapo_node.learner.model import Policy, outline
@@ -44,6 +44,7 @@ _REMEDIES: tuple[Mapping[str, Any], ...] = (
     {"lora": 16, "dtype": "bfloat16", "gradient_checkpointing": True},
 )
 """Settings that need less memory. The first one costs least."""
+_SLOW = "; this device has no instructions for bfloat16, and --dtype float32 is several times as fast"
 
 
 class OutOfReach(LocalError):
@@ -86,7 +87,8 @@ def require_memory(options: LearnerOptions) -> str:
         logger.info("memory cannot be estimated: %s", error)
         return f"memory: cannot be estimated for this architecture; {_size(free)} free on {device}"
     if needed.peak <= free:
-        return f"memory: about {needed}; {_size(free)} free on {device}"
+        slow = options.dtype == "bfloat16" and not computes_bfloat16(device)
+        return f"memory: about {needed}; {_size(free)} free on {device}{_SLOW if slow else ''}"
     raise OutOfReach(
         f"{options.model} needs about {needed} of memory, and {device} has {_size(free)} free: {_advice(options, free)}"
     )

@@ -87,6 +87,13 @@ def test_what_fits_is_told_in_one_line(folder):
     assert re.fullmatch(r"memory: about \d+ MB \(weights .*, sampling \d+ MB\); [\d.]+ [MG]B free on cpu", line)
 
 
+@pytest.mark.parametrize(("flags", "slow"), [("fma avx2", True), ("avx2 avx512_bf16", False)])
+def test_bfloat16_is_called_slow_where_the_processor_does_not_compute_in_it(folder, monkeypatch, tmp_path, flags, slow):
+    (tmp_path / "cpuinfo").write_text(f"flags : {flags}\n")
+    monkeypatch.setattr(device, "_CPUINFO", tmp_path / "cpuinfo")
+    assert ("--dtype float32" in require_memory(options(folder, dtype="bfloat16"))) == slow
+
+
 def with_free(monkeypatch, size):
     monkeypatch.setattr(memory, "free_memory", lambda _: size)
 
