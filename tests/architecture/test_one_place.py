@@ -33,6 +33,7 @@ OPENERS = {
     "sapo_node/storage/keys.py": "a key that it creates",
     "sapo_node/storage/private.py": "a file that it writes",
     "sapo_node/storage/location.py": "/proc, and the file that it writes",
+    "sapo_node/storage/work_folder.py": "folders, to lock them",
     "sapo_node/verification/sandbox/zygote.py": "/dev/null",
 }
 """The modules that open files by themselves, and what these files are."""

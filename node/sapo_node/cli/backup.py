@@ -14,7 +14,6 @@ import shutil
 import sqlite3
 import stat
 import tarfile
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -24,9 +23,12 @@ from sapo_node.app.state import StateFolder, read_database
 from sapo_node.observability.history import History
 from sapo_node.storage.database import Database, StateError
 from sapo_node.storage.umask import for_owner_alone
+from sapo_node.storage.work_folder import work_folder
 from sapo_protocol import LocalError
 from sapo_protocol.files import NoSuchFile, open_regular
 
+RESTORING = "restore"
+"""The kind of the work folder in a state folder to which a state is being restored."""
 _ATTEMPTS = 3
 """How often to try to copy the checkpoints: a running node may remove one while it is copied."""
 
@@ -58,8 +60,8 @@ def write_backup(folder: StateFolder, output: Path) -> None:
     with closing(read_database(folder)) as database:
         database.check()
     try:
-        with for_owner_alone(), tempfile.TemporaryDirectory(dir=output.parent, prefix=".backup-") as name:
-            copy = StateFolder(Path(name))
+        with for_owner_alone(), work_folder(output.parent, "backup") as work:
+            copy = StateFolder(work)
             _copy_database(folder.database, copy.database)
             _copy_checkpoints(folder.checkpoints, copy.checkpoints)
             with tarfile.open(copy.path / "state.tar", "w") as archive:
@@ -82,8 +84,8 @@ def restore_backup(file: Path, folder: StateFolder, *, peer_id: str, network_id:
             with for_owner_alone():
                 folder.path.mkdir(parents=True, exist_ok=True)
                 folder.path.chmod(stat.S_IRWXU)  # it may have been there, open to others
-                with tempfile.TemporaryDirectory(dir=folder.path, prefix=".restore-") as name:
-                    copy = StateFolder(Path(name))
+                with work_folder(folder.path, RESTORING) as work:
+                    copy = StateFolder(work)
                     _require_room(archive, copy.path)
                     _extract(archive, copy)
                     _require_owner(copy, file, peer_id, network_id)
