@@ -113,8 +113,10 @@ def _copy_database(source: Path, target: Path) -> None:
 
 def _copy_checkpoints(source: Path, target: Path) -> None:
     """Copy the complete checkpoints and best weights. What is incomplete after _ATTEMPTS copies is damaged and left
-    out.
+    out. Raises LocalError if the folder is a link: it may lead to files of another program.
     """
+    if source.is_symlink():
+        raise LocalError(f"{source} is a link, which no backup follows: put the original in its place")
     for _ in range(_ATTEMPTS):
         shutil.rmtree(target, ignore_errors=True)
         target.mkdir()
@@ -140,7 +142,7 @@ def _copy_folder(source: Path, target: Path, names: Sequence[str]) -> bool:
 
 
 def _copy_file(source: Path, target: Path) -> None:
-    """Copy a file of a checkpoint. Raises LocalError for a link or a device: somebody else may have made the folder."""
+    """Copy a file of a checkpoint. Raises LocalError for a link, also in place of its folder, and for a device."""
     with open_regular(source, "file of a checkpoint", follow=False) as file, target.open("xb") as copy:
         shutil.copyfileobj(file, copy, _PIECE)
 

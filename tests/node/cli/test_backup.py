@@ -428,3 +428,14 @@ def test_what_a_killed_restore_has_left_is_removed_by_the_next(file, tmp_path):
     (restored.path / ".sapo-restore-abcdefgh" / "checkpoints").mkdir(parents=True)
     restore(file, restored)
     assert {each.name for each in restored.path.iterdir()} == {"node.sqlite", "checkpoints"}
+
+
+@pytest.mark.parametrize("linked", ["checkpoints", "checkpoints/step-00000010", "node.sqlite"])
+def test_a_backup_follows_no_link_in_the_state_folder(folder, tmp_path, linked):
+    """Whoever can write into the folder could put what this user may read into a backup."""
+    place = folder.path / linked
+    place.rename(tmp_path / "elsewhere")
+    place.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(LocalError, match=f"{linked} is a link"):
+        write_backup(folder, tmp_path / "state.tar")
+    assert {path.name for path in tmp_path.iterdir()} == {"state", "elsewhere"}
