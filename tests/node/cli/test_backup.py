@@ -3,6 +3,7 @@
 import io
 import os
 import random
+import resource
 import shutil
 import signal
 import sqlite3
@@ -439,3 +440,19 @@ def test_a_backup_follows_no_link_in_the_state_folder(folder, tmp_path, linked):
     with pytest.raises(LocalError, match=f"{linked} is a link"):
         write_backup(folder, tmp_path / "state.tar")
     assert {path.name for path in tmp_path.iterdir()} == {"state", "elsewhere"}
+
+
+def test_a_restore_for_which_the_disk_has_no_room_leaves_nothing_and_says_what_to_do(file, tmp_path):
+    """Files of 500 bytes at most stand for the full disk."""
+    restored = StateFolder(tmp_path / "restored")
+    restored.path.mkdir()
+    (restored.path / "page-token").write_text("kept")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (500, before[1]))
+    try:
+        with pytest.raises(LocalError, match="choose another --state, or free some space"):
+            restore(file, restored)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert {each.name: each.read_text() for each in restored.path.iterdir()} == {"page-token": "kept"}
+    restore(file, restored)
