@@ -14,27 +14,29 @@ import urllib.error
 import urllib.request
 import zipfile
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import IO, Any
 
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 from pins import pins
 
+from sapo_protocol.printable import excerpt, line_of
+
 SERVICE = os.environ.get("OSV_URL", "https://api.osv.dev/v1/querybatch")
 SECONDS = 60
 FOUND, UNREADABLE = 1, 3
-ODD = (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError, zipfile.BadZipFile)
-"""What reading raises if there is no answer, or one of another shape. An uncaught error would exit with FOUND."""
+MAX_BYTES = 2**26
+"""Bytes of one advisory of a snapshot, and of the answer of the service, at most."""
 
 
 def asked(pinned: Mapping[str, str]) -> Iterator[str]:
-    """A line per advisory that the service knows for a pin. Raises OSError or ValueError if it does not answer."""
+    """A line per advisory that the service knows for a pin. Raises any Exception for an answer of another shape."""
     queries = [{"package": {"name": name, "ecosystem": "PyPI"}, "version": version} for name, version in pinned.items()]
     request = urllib.request.Request(  # noqa: S310 - https, unless the caller sets another
         SERVICE, json.dumps({"queries": queries}).encode(), {"Content-Type": "application/json"}
     )
     with urllib.request.urlopen(request, timeout=SECONDS) as answer:  # noqa: S310 - as above
-        results = json.load(answer)["results"]
+        results = json.loads(bounded(answer, "the answer"))["results"]
     for (name, version), result in zip(pinned.items(), results, strict=True):
         if result.get("next_page_token") and not result.get("vulns"):
             raise ValueError(f"it has the advisories of {name} on another page")
@@ -43,19 +45,28 @@ def asked(pinned: Mapping[str, str]) -> Iterator[str]:
 
 
 def in_snapshot(path: str, pinned: Mapping[str, str]) -> Iterator[str]:
-    """A line per advisory of the snapshot for a pin. Raises OSError, ValueError or BadZipFile if it is none."""
+    """A line per advisory of the snapshot for a pin. Raises any Exception if it is none."""
     with zipfile.ZipFile(path) as archive:
         names = [name for name in archive.namelist() if name.endswith(".json")]
         if not names:
             raise ValueError("it holds no advisories")
         for name in names:
-            advisory = json.loads(archive.read(name))
+            with archive.open(name) as member:
+                advisory = json.loads(bounded(member, name))
             if advisory.get("withdrawn"):
                 continue
             for affected in advisory.get("affected", ()):
                 package = canonicalize_name(affected.get("package", {}).get("name", ""))
                 if package in pinned and is_affected(pinned[package], affected):
                     yield f"{package} {pinned[package]}: {advisory['id']}, {advisory.get('summary', '')}"
+
+
+def bounded(stream: IO[bytes], what: str) -> bytes:
+    """Return what a stream holds. Raises ValueError if it holds more than MAX_BYTES."""
+    data = stream.read(MAX_BYTES + 1)
+    if len(data) > MAX_BYTES:
+        raise ValueError(f"{what} has more than {MAX_BYTES} bytes")
+    return data
 
 
 def is_affected(version: str, affected: Mapping[str, Any]) -> bool:
@@ -87,13 +98,13 @@ def main(arguments: list[str]) -> int:
     pinned = {str(name): version for name, (version, _) in pins("constraints.txt").items()}
     try:
         found = list(in_snapshot(arguments[0], pinned) if arguments else asked(pinned))
-    except ODD as error:
+    except Exception as error:  # noqa: BLE001 - zip, zlib, HTTP and JSON share no class of errors, and an uncaught one exits with FOUND
         sys.stderr.write(
-            f"nothing was compared: the advisories of OSV are not reachable or not readable ({error!r}); "
+            f"nothing was compared: the advisories of OSV are not reachable or not readable ({line_of(error)}); "
             "give a snapshot with ADVISORIES=all.zip\n"
         )
         return UNREADABLE
-    sys.stdout.writelines(f"{line}\n" for line in sorted(set(found)))
+    sys.stdout.writelines(f"{excerpt(line)}\n" for line in sorted(set(found)))
     sys.stdout.write(f"{len(pinned)} pins compared, {len(set(found))} advisories\n")
     return FOUND if found else 0
 

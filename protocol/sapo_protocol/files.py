@@ -4,7 +4,6 @@ Opening a pipe can block, and reading a device may never end. `open_regular` the
 then checks the type of what it opened. Every error is a LocalError: nothing else in this project opens such a file.
 """
 
-import errno
 import hashlib
 import json
 import os
@@ -26,18 +25,18 @@ class NoSuchFile(LocalError):
 def open_regular(path: Path, what: str, *, follow: bool = True) -> BufferedReader:
     """Open a regular file for reading; `what` names it in errors, for example "key file".
 
-    With `follow` false, a link is no regular file. Raises NoSuchFile if no file exists there, and LocalError if it is
-    not a regular file or cannot be opened.
+    With `follow` false, neither the file nor its folder may be a link. Raises NoSuchFile if no file exists there, and
+    LocalError if it is not a regular file or cannot be opened.
     """
     try:
-        descriptor = os.open(path, _FLAGS if follow else _FLAGS | os.O_NOFOLLOW)
+        descriptor = os.open(path, _FLAGS) if follow else _open_without_links(path)
     except FileNotFoundError as error:
         raise NoSuchFile(f"there is no {what} at {path}") from error
     except PermissionError as error:
         raise LocalError(f"this user may not read the {what} {path}: change its owner or its mode") from error
     except OSError as error:
-        if error.errno == errno.ELOOP and not follow:
-            raise LocalError(f"{path} is a link, not a {what}: put the file in its place") from error
+        if not follow and (link := next((each for each in (path.parent, path) if each.is_symlink()), None)):
+            raise LocalError(f"{link} is a link, not a {what} or its folder: put the original there") from error
         raise LocalError(f"cannot read the {what} {path}: {error.strerror}") from error
     except ValueError as error:
         raise LocalError(f"{str(path)!r} is not a path: it holds a zero byte") from error
@@ -47,6 +46,14 @@ def open_regular(path: Path, what: str, *, follow: bool = True) -> BufferedReade
         kind = "a folder" if stat.S_ISDIR(mode) else "a pipe or a device"
         raise LocalError(f"{path} is {kind}, not a {what}: give the path of a file")
     return os.fdopen(descriptor, "rb")
+
+
+def _open_without_links(path: Path) -> int:
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        return os.open(path.name, _FLAGS | os.O_NOFOLLOW, dir_fd=folder)
+    finally:
+        os.close(folder)
 
 
 def size_of(path: Path, what: str) -> int:

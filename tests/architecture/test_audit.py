@@ -76,3 +76,47 @@ def test_an_advisory_of_another_shape_is_no_advisory_that_was_found(tmp_path, od
     done = audit(tmp_path / "all.zip")
     assert done.returncode == 3
     assert done.stderr.startswith("nothing was compared")
+
+
+def a_bomb(path):
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive, archive.open("TEST-1.json", "w") as member:
+        for _ in range(200):
+            member.write(b" " * 2**20)
+        member.write(b'{"affected": []}')
+
+
+def changed(path, old, new):
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("TEST-1.json", json.dumps({"affected": [], "summary": "a text of some length" * 9}))
+    path.write_bytes(path.read_bytes().replace(old, new))
+
+
+def data_of(path):
+    changed(path, b"", b"")
+    data = bytearray(path.read_bytes())
+    data[50:60] = b"\xff" * 10
+    path.write_bytes(data)
+
+
+SNAPSHOTS = {
+    "nothing": lambda path: path.write_bytes(b""),
+    "a folder": lambda path: path.mkdir(),
+    "compressed data that is none": data_of,
+    "an unknown compression": lambda path: changed(path, b"\x00\x00\x08\x00", b"\x00\x00\x63\x00"),
+    "an encrypted member": lambda path: changed(path, b"\x00\x00\x08\x00", b"\x01\x00\x08\x00"),
+    "an advisory of 200 MB": a_bomb,
+}
+
+
+@pytest.mark.parametrize("write", SNAPSHOTS.values(), ids=SNAPSHOTS.keys())
+def test_a_snapshot_that_cannot_be_read_is_one_line_and_nothing_was_compared(tmp_path, write):
+    write(tmp_path / "all.zip")
+    done = audit(tmp_path / "all.zip")
+    assert (done.returncode, done.stdout) == (3, "")
+    assert done.stderr.startswith("nothing was compared")
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_the_words_of_an_advisory_cannot_steer_the_terminal(tmp_path):
+    done = audit(snapshot(tmp_path, {"versions": [PINNED]}, summary="\x1b[2Jcleared"))
+    assert "TEST-1, \\x1b[2Jcleared" in done.stdout

@@ -26,8 +26,9 @@ def test_make_fetches_nothing_to_build_ourselves(command):
     assert "--no-build-isolation" in command
 
 
-def test_the_container_takes_what_it_builds_with_by_pins_too():
+def test_the_container_compares_hashes_of_what_it_installs_and_takes_what_it_builds_with_by_pins():
     text = (ROOT / "Containerfile").read_text("utf-8")
-    assert [each for each in installs("Containerfile") if OURSELVES.search(each)] != []
-    for name in ("PIP_CONSTRAINT", "PIP_BUILD_CONSTRAINT"):
-        assert re.search(rf"^ENV .*\b{name}=/source/constraints\.txt", text, re.MULTILINE)
+    ours = r'"sapo-node\[\$EXTRA\] @ file://\$wheel#sha256=\$\(sha256sum "\$wheel"'
+    assert re.search(rf"^    && \$pip /source/requirements\.lock {ours}", text, re.MULTILINE)
+    assert re.search(r"^ENV PIP_BUILD_CONSTRAINT=/source/constraints\.txt$", text, re.MULTILINE)
+    assert [each for each in installs("Containerfile") if "--constraint" not in each] == []

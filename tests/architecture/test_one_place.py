@@ -19,6 +19,7 @@ OPENERS = {
     "sapo_node/cli/commands/completing.py": "the file that the operator's shell reads when it starts",
     "sapo_node/cli/demo.py": "the log that it writes",
     "sapo_node/conformance/cases.py": "vectors of the package",
+    "sapo_node/conformance/driver.py": "stderr of the implementation under test",
     "sapo_node/learner/cache.py": "flushes files that it has written",
     "sapo_node/learner/confine.py": "/dev/null",
     "sapo_node/learner/device.py": "/proc and /sys",
@@ -33,6 +34,7 @@ OPENERS = {
     "sapo_node/storage/keys.py": "a key that it creates",
     "sapo_node/storage/private.py": "a file that it writes",
     "sapo_node/storage/location.py": "/proc, and the file that it writes",
+    "sapo_node/storage/work_folder.py": "folders, to lock them",
     "sapo_node/verification/sandbox/zygote.py": "/dev/null",
 }
 """The modules that open files by themselves, and what these files are."""

@@ -70,6 +70,15 @@ def test_a_damaged_database_is_bad_and_says_what_to_do(tmp_path):
     assert "restore it from a backup" in found.text
 
 
+def test_what_a_killed_restore_has_left_is_named(tmp_path):
+    identity = create_key(tmp_path / "node.key", None)
+    folder = state_folder(tmp_path / "state", load_manifest("starter"), identity.peer_id)
+    (folder.path / ".sapo-restore-abcdefgh" / "checkpoints").mkdir(parents=True)
+    found = finding("leftover", tmp_path)
+    assert found.state is State.DOUBTFUL
+    assert ".sapo-restore-abcdefgh is of a `restore` that was killed" in found.text
+
+
 def test_a_state_ahead_of_the_clock_is_bad_until_it_is_repaired(tmp_path):
     manifest = load_manifest("starter")
     identity = create_key(tmp_path / "node.key", None)

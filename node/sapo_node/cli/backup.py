@@ -14,7 +14,6 @@ import shutil
 import sqlite3
 import stat
 import tarfile
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -24,9 +23,12 @@ from sapo_node.app.state import StateFolder, read_database
 from sapo_node.observability.history import History
 from sapo_node.storage.database import Database, StateError
 from sapo_node.storage.umask import for_owner_alone
+from sapo_node.storage.work_folder import work_folder
 from sapo_protocol import LocalError
 from sapo_protocol.files import NoSuchFile, open_regular
 
+RESTORING = "restore"
+"""The kind of the work folder in a state folder to which a state is being restored."""
 _ATTEMPTS = 3
 """How often to try to copy the checkpoints: a running node may remove one while it is copied."""
 
@@ -58,8 +60,8 @@ def write_backup(folder: StateFolder, output: Path) -> None:
     with closing(read_database(folder)) as database:
         database.check()
     try:
-        with for_owner_alone(), tempfile.TemporaryDirectory(dir=output.parent, prefix=".backup-") as name:
-            copy = StateFolder(Path(name))
+        with for_owner_alone(), work_folder(output.parent, "backup") as work:
+            copy = StateFolder(work)
             _copy_database(folder.database, copy.database)
             _copy_checkpoints(folder.checkpoints, copy.checkpoints)
             with tarfile.open(copy.path / "state.tar", "w") as archive:
@@ -82,8 +84,8 @@ def restore_backup(file: Path, folder: StateFolder, *, peer_id: str, network_id:
             with for_owner_alone():
                 folder.path.mkdir(parents=True, exist_ok=True)
                 folder.path.chmod(stat.S_IRWXU)  # it may have been there, open to others
-                with tempfile.TemporaryDirectory(dir=folder.path, prefix=".restore-") as name:
-                    copy = StateFolder(Path(name))
+                with work_folder(folder.path, RESTORING) as work:
+                    copy = StateFolder(work)
                     _require_room(archive, copy.path)
                     _extract(archive, copy)
                     _require_owner(copy, file, peer_id, network_id)
@@ -111,8 +113,10 @@ def _copy_database(source: Path, target: Path) -> None:
 
 def _copy_checkpoints(source: Path, target: Path) -> None:
     """Copy the complete checkpoints and best weights. What is incomplete after _ATTEMPTS copies is damaged and left
-    out.
+    out. Raises LocalError if the folder is a link: it may lead to files of another program.
     """
+    if source.is_symlink():
+        raise LocalError(f"{source} is a link, which no backup follows: put the original in its place")
     for _ in range(_ATTEMPTS):
         shutil.rmtree(target, ignore_errors=True)
         target.mkdir()
@@ -138,7 +142,7 @@ def _copy_folder(source: Path, target: Path, names: Sequence[str]) -> bool:
 
 
 def _copy_file(source: Path, target: Path) -> None:
-    """Copy a file of a checkpoint. Raises LocalError for a link or a device: somebody else may have made the folder."""
+    """Copy a file of a checkpoint. Raises LocalError for a link, also in place of its folder, and for a device."""
     with open_regular(source, "file of a checkpoint", follow=False) as file, target.open("xb") as copy:
         shutil.copyfileobj(file, copy, _PIECE)
 

@@ -19,10 +19,12 @@ from sapo_node.app.clock_repair import epochs_ahead
 from sapo_node.app.config import Config
 from sapo_node.app.learner_options import learner_options
 from sapo_node.app.state import StateFolder, is_running, read_database, state_folder
+from sapo_node.cli.backup import RESTORING
 from sapo_node.cli.doctor_network import check_addresses, check_bootstrap
 from sapo_node.cli.findings import Finding, State, bad, doubtful, good
 from sapo_node.learner.client import require_installed
 from sapo_node.storage.keys import Identity, PassphraseNeeded, load_key
+from sapo_node.storage.work_folder import abandoned
 from sapo_node.verification.compatibility import require_catalogue
 from sapo_node.verification.sandbox import Sandbox
 from sapo_protocol import LocalError, Manifest, load_manifest
@@ -92,8 +94,13 @@ def _state(config: Config, manifest: Manifest, identity: Identity | None) -> Ite
         yield Finding("disk", state, text, "free some space, or choose another --state")
     else:
         yield good("disk", text)
-    if identity and _is_there((folder := state_folder(root, manifest, identity.peer_id)).database):
-        yield _database(folder, manifest)
+    if identity and _is_there((folder := state_folder(root, manifest, identity.peer_id)).path):
+        if _is_there(folder.database):
+            yield _database(folder, manifest)
+        for left in abandoned(folder.path, RESTORING):
+            yield doubtful(
+                "leftover", f"{left} is of a `restore` that was killed", "remove it; the node never reads it"
+            )
 
 
 def _is_there(path: Path) -> bool:

@@ -11,13 +11,15 @@ import selectors
 import signal
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Self
+from threading import Thread
+from typing import IO, Any, Self
 
 from sapo_protocol import LocalError
+from sapo_protocol.printable import excerpt
 
 TIME_LIMIT = 10.0
 """Seconds in which the implementation must answer a request. For the first request they include its start."""
@@ -26,7 +28,12 @@ MAX_LINE = 1_000_000
 """Bytes of a response line, at most."""
 
 _LAST_WORDS = 1.0
-"""Seconds for which the driver waits for the exit status of a process that has closed its output."""
+"""Seconds for which the driver waits for the exit status of a process that has closed its output, and for the rest of
+what an ended process wrote to stderr.
+"""
+
+_MAX_WORDS = 4_000
+"""Bytes of a line on stderr that are told as one, at most."""
 
 
 class CannotRun(LocalError):
@@ -73,10 +80,15 @@ class Implementation:
     The process has its own session, so that the driver can kill its children with it.
     """
 
-    def __init__(self, command: Sequence[str], *, time_limit: float = TIME_LIMIT) -> None:
+    def __init__(
+        self, command: Sequence[str], *, hear: Callable[[str], object] | None = None, time_limit: float = TIME_LIMIT
+    ) -> None:
+        """`hear` gets each line that the process writes to stderr, printable. Without it they are discarded."""
         self._command = list(command)
+        self._hear = hear
         self._time_limit = time_limit
         self._process: subprocess.Popen[bytes] | None = None
+        self._listener: Thread | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -96,19 +108,38 @@ class Implementation:
     def _start(self) -> subprocess.Popen[bytes]:
         try:
             self._process = subprocess.Popen(
-                self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0, start_new_session=True
+                self._command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE if self._hear else subprocess.DEVNULL,
+                bufsize=0,
+                start_new_session=True,
             )
         except OSError as error:
             raise CannotRun(f"cannot start the command {self._command[0]!r}: {error.strerror}") from error
+        if self._hear and self._process.stderr:
+            self._listener = Thread(target=_listen, args=(self._process.stderr, self._hear), daemon=True)
+            self._listener.start()
         return self._process
 
     def _stop(self) -> None:
         if self._process is None:
             return
         # Leaving this context waits for the process and closes its pipes.
-        with self._process as process, suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
+        with self._process as process:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            if self._listener:
+                self._listener.join(_LAST_WORDS)
         self._process = None
+
+
+def _listen(stream: IO[bytes], hear: Callable[[str], object]) -> None:
+    """Tell each line of a stream until it ends, in a thread of its own: the process may write at any time."""
+    with os.fdopen(os.dup(stream.fileno()), "rb") as lines:
+        while line := lines.readline(_MAX_WORDS):
+            if words := excerpt(line.decode("utf-8", "replace"), _MAX_WORDS):
+                hear(words)
 
 
 def _exchange(process: subprocess.Popen[bytes], request: bytes, time_limit: float) -> bytes:

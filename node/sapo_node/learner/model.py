@@ -29,7 +29,7 @@ from sapo_node.groups.prompt import SYSTEM, Prompt, chat
 from sapo_node.learner.device import pick_device, pick_dtype, set_up
 from sapo_node.learner.folder import POLICY_DIR, ModelError, model_folder
 from sapo_node.learner.prepare import prepared
-from sapo_node.learner.pretrained import config_of, pretrained, require_sizes
+from sapo_node.learner.pretrained import config_of, pretrained, require_weights
 from sapo_node.learner.tokenizer import Unreadable, closing_of, ends_of, load_tokenizer, specials_of, tokenizing
 from sapo_protocol.errors import LocalError
 from sapo_protocol.files import sha256_of
@@ -165,7 +165,7 @@ def load(options: LearnerOptions) -> Policy:
     with _reading(folder):
         dtype = pick_dtype(options.dtype, device)
         if folder != POLICY_DIR:
-            require_sizes(folder, dtype, device)
+            require_weights(folder, dtype, device)
         model = prepared(pretrained(folder, dtype), options)
         model.to(device)
         # Dropout stays off, also in training: the policy gradient needs the probabilities of the policy that generated.

@@ -1,4 +1,5 @@
-"""Reads the weights of a model folder. It compares their sizes with config.json and with the free memory first.
+"""Reads the weights of a model folder. First it compares them with config.json: all are there, in the sizes described,
+and fit in the free memory.
 
 Nothing here runs code of the folder, and each error is one of transformers or a ModelError. The caller makes all of
 them ModelErrors.
@@ -15,6 +16,9 @@ from transformers.utils.logging import get_verbosity, set_verbosity, set_verbosi
 from sapo_node.learner.device import free_memory
 from sapo_node.learner.folder import BUILT_IN, ModelError
 
+_NAMED = 3
+"""Weights that an error names, at most."""
+
 
 def pretrained(folder: Path, dtype: torch.dtype, **ways: Any) -> Any:
     """Return the model with its weights; `ways` are further arguments for transformers."""
@@ -29,11 +33,12 @@ def pretrained(folder: Path, dtype: torch.dtype, **ways: Any) -> Any:
     )
 
 
-def require_sizes(folder: Path, dtype: torch.dtype, device: torch.device) -> None:
-    """Raises ModelError if a weight has another size than config.json gives it, or if the weights do not fit in memory.
+def require_weights(folder: Path, dtype: torch.dtype, device: torch.device) -> None:
+    """Raises ModelError if a weight has another size than config.json gives it, if the weights do not fit in memory, or
+    if one is missing. The head of tied embeddings is not missing.
 
     On the meta device transformers compares all sizes and reads no weight. In memory it would read a weight of any size
-    first, and fill weights that are missing.
+    first, and fill weights that are missing at random.
     """
     before = get_verbosity()
     set_verbosity_error()  # it reports on weights again when it reads them
@@ -53,6 +58,12 @@ def require_sizes(folder: Path, dtype: torch.dtype, device: torch.device) -> Non
         raise ModelError(
             f"the weights that {folder} describes take {needed:,} bytes, and {device} has {free:,} free; give a "
             "smaller model"
+        )
+    if missing := sorted(found["missing_keys"]):
+        more = f" and {len(missing) - _NAMED} more" if len(missing) > _NAMED else ""
+        raise ModelError(
+            f"{folder} lacks weights that its config.json describes: {', '.join(missing[:_NAMED])}{more}; copy all "
+            "files of the model again, or give another model"
         )
 
 

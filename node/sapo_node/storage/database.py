@@ -248,12 +248,13 @@ def _quoted(name: str) -> str:
 
 
 def _require_file(path: Path, *, may_be_missing: bool) -> None:
-    """Raise StateError for a folder, and for a pipe, on which SQLite would wait for ever.
+    """Raise StateError for a folder, for a link, which may lead to a file of another program, and for a pipe, on which
+    SQLite would wait for ever. SQLite itself follows no link to the files beside its database.
 
     Does not open the file: closing it would release the locks that SQLite may hold on it in this process.
     """
     try:
-        is_file = stat.S_ISREG(path.stat().st_mode)
+        mode = path.lstat().st_mode
     except FileNotFoundError as error:
         if may_be_missing:
             return
@@ -262,5 +263,6 @@ def _require_file(path: Path, *, may_be_missing: bool) -> None:
         ) from error
     except OSError as error:
         raise StateError(f"cannot read the state database {path}: {error.strerror}; choose another --state") from error
-    if not is_file:
-        raise StateError(f"{path} is not a file, so not a state database: move it away, or choose another --state")
+    if not stat.S_ISREG(mode):
+        kind = "is a link" if stat.S_ISLNK(mode) else "is not a file"
+        raise StateError(f"{path} {kind}, so not a state database: move it away, or choose another --state")

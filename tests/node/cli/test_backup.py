@@ -3,14 +3,20 @@
 import io
 import os
 import random
+import resource
 import shutil
+import signal
 import sqlite3
 import stat
+import subprocess
+import sys
 import tarfile
+import time
 
 import pytest
 
 from mutation import mutated
+from processes import ENVIRONMENT, PATIENCE
 from sapo_node.app.state import SCHEMA, StateFolder, locked
 from sapo_node.cli.backup import restore_backup, write_backup
 from sapo_node.observability.history import History
@@ -356,3 +362,97 @@ def test_a_backup_holds_nothing_to_which_a_checkpoint_leads(folder, tmp_path, ta
     with pytest.raises(LocalError, match=said):
         write_backup(folder, tmp_path / "state.tar")
     assert {path.name for path in tmp_path.iterdir()} == {"state", "secret"}
+
+
+_LONG_BACKUP = """
+import sys
+from pathlib import Path
+from sapo_node.app.state import StateFolder
+from sapo_node.cli.backup import write_backup
+write_backup(StateFolder(Path(sys.argv[1])), Path(sys.argv[2]))
+"""
+
+
+@pytest.fixture
+def stopped(folder, tmp_path):
+    """A process that is stopped in the middle of a backup, and the hidden folder that it has made."""
+    with (folder.checkpoints / "step-00000020" / "weights.safetensors").open("wb") as weights:
+        weights.truncate(2**31)
+    command = [sys.executable, "-c", _LONG_BACKUP, str(folder.path), str(tmp_path / "first.tar")]
+    with subprocess.Popen(command, env=ENVIRONMENT) as process:
+        end = time.monotonic() + PATIENCE
+        while not (found := list(tmp_path.glob(".*/checkpoints/step-*"))):
+            assert time.monotonic() < end
+            time.sleep(0.001)
+        process.send_signal(signal.SIGSTOP)
+        yield process, found[0].parents[1]
+        process.kill()
+
+
+def small(folder):
+    """The same state with weights that are copied in no time."""
+    (folder.checkpoints / "step-00000020" / "weights.safetensors").write_bytes(b"small")
+
+
+def test_what_a_killed_backup_has_left_is_readable_by_its_owner_alone_and_the_next_backup_removes_it(
+    stopped, folder, tmp_path
+):
+    process, left = stopped
+    process.kill()
+    process.wait()
+    assert stat.S_IMODE(left.stat().st_mode) == 0o700
+    small(folder)
+    write_backup(folder, tmp_path / "second.tar")
+    assert {each.name for each in tmp_path.iterdir()} == {"state", "second.tar"}
+
+
+def test_a_backup_takes_nothing_from_another_one_that_is_still_being_written(stopped, folder, tmp_path):
+    _, left = stopped
+    before = sorted(left.rglob("*"))
+    small(folder)
+    write_backup(folder, tmp_path / "second.tar")
+    assert sorted(left.rglob("*")) == before
+
+
+def test_a_backup_removes_no_hidden_folder_of_another_program(folder, tmp_path):
+    others = [tmp_path / name for name in (".backup-2025", ".sapo-backup-old", ".sapo-backup-abcdefgh.d")]
+    for each in others:
+        each.mkdir()
+        (each / "file").write_text("kept")
+    (tmp_path / ".sapo-backup-abcdefgh").symlink_to(others[0])
+    write_backup(folder, tmp_path / "state.tar")
+    assert all((each / "file").exists() for each in others)
+
+
+def test_what_a_killed_restore_has_left_is_removed_by_the_next(file, tmp_path):
+    restored = StateFolder(tmp_path / "restored")
+    (restored.path / ".sapo-restore-abcdefgh" / "checkpoints").mkdir(parents=True)
+    restore(file, restored)
+    assert {each.name for each in restored.path.iterdir()} == {"node.sqlite", "checkpoints"}
+
+
+@pytest.mark.parametrize("linked", ["checkpoints", "checkpoints/step-00000010", "node.sqlite"])
+def test_a_backup_follows_no_link_in_the_state_folder(folder, tmp_path, linked):
+    """Whoever can write into the folder could put what this user may read into a backup."""
+    place = folder.path / linked
+    place.rename(tmp_path / "elsewhere")
+    place.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(LocalError, match=f"{linked} is a link"):
+        write_backup(folder, tmp_path / "state.tar")
+    assert {path.name for path in tmp_path.iterdir()} == {"state", "elsewhere"}
+
+
+def test_a_restore_for_which_the_disk_has_no_room_leaves_nothing_and_says_what_to_do(file, tmp_path):
+    """Files of 500 bytes at most stand for the full disk."""
+    restored = StateFolder(tmp_path / "restored")
+    restored.path.mkdir()
+    (restored.path / "page-token").write_text("kept")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (500, before[1]))
+    try:
+        with pytest.raises(LocalError, match="choose another --state, or free some space"):
+            restore(file, restored)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert {each.name: each.read_text() for each in restored.path.iterdir()} == {"page-token": "kept"}
+    restore(file, restored)

@@ -263,6 +263,21 @@ def test_a_readers_words_cannot_steer_the_terminal():
     shown(Result(case(), Answer("\ud800")))
 
 
+def test_what_a_reader_writes_to_stderr_is_printed_and_cannot_steer_the_terminal():
+    words = "sys.stderr.write('\\x1b[2Jcleared\\n[link=http://192.0.2.1/]here'); sys.stderr.flush(); print('{}')"
+    done = sapo_node("conformance", "--rule", "ENC-1", "--", *script(words))
+    assert "\x1b" not in done.stderr
+    assert "\\x1b[2Jcleared\n[link=http://192.0.2.1/]here\n" in done.stderr
+
+
+def test_a_reader_that_floods_stderr_is_silent_in_time():
+    told = []
+    flood = "while True: sys.stderr.write('x' * 10_000)"
+    with Implementation(script(flood), hear=told.append, time_limit=3.0) as reader:
+        assert reader.ask(REQUEST) == Fault(Wrong.SILENT, "no answer within 3 s")
+    assert max(map(len, told)) == 4_000
+
+
 def test_cases_are_chosen_by_rule_or_by_section():
     everything = load_cases()
     assert {each.rule for each in load_cases("ENC-1")} == {"ENC-1"}

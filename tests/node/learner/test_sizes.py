@@ -1,7 +1,10 @@
-"""Weights of other sizes than the settings of their folder describe are one ModelError before a weight is read."""
+"""Weights that are missing, or of other sizes than the settings of their folder describe, are one ModelError before a
+weight is read.
+"""
 
 import json
 import os
+import re
 import struct
 import subprocess
 import sys
@@ -10,9 +13,10 @@ from math import prod
 import pytest
 import torch
 from safetensors import safe_open
+from safetensors.torch import load_file, save_file
 
 from sapo_node.groups.messages import LearnerOptions
-from sapo_node.learner.model import load
+from sapo_node.learner.model import ModelError, load
 from tiny_models import MIXTURE, write_model
 
 torch.set_num_threads(1)
@@ -119,7 +123,50 @@ def test_weights_that_are_described_and_missing_are_not_made_where_they_do_not_f
 def test_weights_of_the_sizes_described_are_taken(tmp_path, family):
     folder = write_model(tmp_path, family)
     write_sizes(folder, sizes_in(folder))
-    load(LearnerOptions(checkpoints="", model=str(folder), device="cpu"))
+    loaded(folder)
+
+
+def without(folder, lost):
+    """Write the weights again, but for those of which `lost` says so by their name."""
+    kept = {name: value for name, value in load_file(folder / "model.safetensors").items() if not lost(name)}
+    save_file(kept, folder / "model.safetensors", {"format": "pt"})
+
+
+def loaded(folder):
+    return load(LearnerOptions(checkpoints="", model=str(folder), device="cpu"))
+
+
+@pytest.mark.parametrize("family", ["llama", "gpt2", "qwen2", "gemma3", "qwen3_next"])
+def test_a_folder_that_lacks_the_weights_of_a_layer_is_refused_and_they_are_named(tmp_path, family):
+    """transformers fills them at random: the node would train, and share, what no model wrote."""
+    folder = write_model(tmp_path, family)
+    without(folder, re.compile(r"(layers|h)\.1\.").search)
+    with pytest.raises(ModelError, match=r"lacks weights .*: [\w.]+\.1\.[\w.]+, .* and \d+ more; copy all files"):
+        loaded(folder)
+
+
+@pytest.mark.parametrize("family", ["llama", "gpt_neox"])
+def test_a_folder_that_lacks_only_the_head_is_refused(tmp_path, family):
+    folder = write_model(tmp_path, family)
+    without(folder, re.compile("lm_head|embed_out").search)
+    with pytest.raises(ModelError, match=r"describes: lm_head\.weight; copy"):
+        loaded(folder)
+
+
+@pytest.mark.parametrize("family", ["gpt2", "qwen2", "gemma3"])
+def test_the_head_of_tied_embeddings_is_not_missing(tmp_path, family):
+    folder = write_model(tmp_path, family)
+    assert not any("lm_head" in name for name in sizes_in(folder))
+    loaded(folder)
+
+
+def test_weights_of_gpt2_without_the_prefix_of_their_names_are_taken(tmp_path):
+    """As its first release has them."""
+    folder = write_model(tmp_path, "gpt2")
+    weights = load_file(folder / "model.safetensors")
+    short = {name.removeprefix("transformer."): value for name, value in weights.items()}
+    save_file(short, folder / "model.safetensors", {"format": "pt"})
+    assert torch.equal(loaded(folder).model.transformer.h[1].ln_1.weight, short["h.1.ln_1.weight"])
 
 
 def test_a_part_of_the_weights_that_is_a_pipe_is_refused_without_waiting_for_it(tmp_path):

@@ -392,3 +392,12 @@ def test_a_state_that_an_earlier_version_wrote_has_the_tables_of_this_one_and_ke
 
 def test_there_is_a_state_of_this_schema_to_try():
     assert (Path(__file__).parent / f"state-{SCHEMA_VERSION}.sql").exists()
+
+
+@pytest.mark.parametrize("target", ["diary", "not there"])
+def test_a_link_in_place_of_the_database_makes_no_other_file_a_database(tmp_path, target):
+    (tmp_path / "diary").touch()
+    (tmp_path / "node.sqlite").symlink_to(tmp_path / target)
+    with pytest.raises(StateError, match="is a link, so not a state database"):
+        Database(tmp_path / "node.sqlite", SCHEMA)
+    assert {path.name: path.stat().st_size for path in tmp_path.glob("*") if not path.is_symlink()} == {"diary": 0}

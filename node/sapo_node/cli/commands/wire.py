@@ -104,9 +104,13 @@ def conformance(command: tuple[str, ...], *, rule: str, json_output: bool) -> No
     """  # noqa: D301 - click reads the backspace
     command = command or (sys.executable, "-P", "-m", "sapo_node.conformance")
     quiet = json_output or not stderr.is_terminal
+    hear = partial(stderr.print, soft_wrap=True, highlight=False)
     try:
         cases = load_cases(rule)
-        with Progress(console=stderr, transient=True, disable=quiet) as progress, Implementation(command) as reader:
+        with (
+            Progress(console=stderr, transient=True, disable=quiet) as progress,
+            Implementation(command, hear=hear) as reader,
+        ):
             bar = progress.add_task("asking", total=len(cases))
             report = Report(command, run_cases(cases, reader, progress=partial(progress.advance, bar)))
     except LocalError as error:

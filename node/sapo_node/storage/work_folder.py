@@ -1,0 +1,72 @@
+"""A folder for work whose result is renamed to its place. What a killed process left of one is removed by the next.
+
+A process holds a lock on its folder as long as it lives. So a folder with something in it and without a lock is of a
+process that was killed.
+"""
+
+import fcntl
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+
+@contextmanager
+def work_folder(parent: Path, kind: str) -> Iterator[Path]:
+    """Make a folder in `parent` that only its owner can read, and remove it at the end. Raises OSError.
+
+    Before that, remove what killed processes have left of such folders.
+    """
+    for left in abandoned(parent, kind):
+        shutil.rmtree(left, ignore_errors=True)
+    with tempfile.TemporaryDirectory(dir=parent, prefix=_prefix(kind)) as name:
+        descriptor = _open(Path(name))
+        try:
+            _lock(descriptor)
+            yield Path(name)
+        finally:
+            os.close(descriptor)
+
+
+def abandoned(parent: Path, kind: str) -> list[Path]:
+    """Return the folders that killed processes of this user have left in a folder, none if it cannot be read.
+
+    An empty folder counts as one in use: its process may be about to lock it.
+    """
+    name = re.compile(rf"{re.escape(_prefix(kind))}\w{{8}}", re.ASCII)
+    try:
+        found = [path for path in parent.iterdir() if name.fullmatch(path.name)]
+    except OSError:
+        return []
+    return [path for path in found if _is_abandoned(path)]
+
+
+def _prefix(kind: str) -> str:
+    return f".sapo-{kind}-"
+
+
+def _is_abandoned(folder: Path) -> bool:
+    try:
+        descriptor = _open(folder)
+    except OSError:  # a link, a file, or a folder of another user
+        return False
+    try:
+        # Of an empty folder the lock is not even tried: its process may want it at this moment.
+        return os.fstat(descriptor).st_uid == os.geteuid() and any(folder.iterdir()) and _lock(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _open(folder: Path) -> int:
+    return os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+
+
+def _lock(descriptor: int) -> bool:
+    """Return whether this process holds the lock. Some file systems of a network lock no folders."""
+    with suppress(OSError):
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return True
+    return False
