@@ -3,6 +3,7 @@
 import json
 import random
 import socket
+import sys
 import time
 from contextlib import closing
 
@@ -54,6 +55,16 @@ def test_the_model_that_start_would_take_is_looked_at(tmp_path):
 def test_the_model_of_a_node_that_does_not_train_is_not_looked_at():
     found = _learner(Config(train=False, model="/nowhere"), load_manifest("starter"))
     assert [each.name for each in found] == ["learner"]
+
+
+def test_a_learner_whose_last_words_are_no_text_is_a_finding(tmp_path, monkeypatch):
+    dying = tmp_path / "python"
+    dying.write_text("#!/bin/sh\nprintf '\\377 it died' >&2\n")
+    dying.chmod(0o700)
+    monkeypatch.setattr(sys, "executable", str(dying))
+    [found] = _learner(Config(train=False), load_manifest("starter"))
+    assert found.state is State.BAD
+    assert "it died" in found.text
 
 
 def test_a_damaged_database_is_bad_and_says_what_to_do(tmp_path):

@@ -176,10 +176,12 @@ def _learner(config: Config, manifest: Manifest) -> tuple[Finding, ...]:
         return (bad("model", error),)
     script = [sys.executable, "-c", _ASK_LEARNER, *asked]
     try:
-        done = subprocess.run(script, capture_output=True, text=True, check=False, timeout=LEARNER_SECONDS)
+        done = subprocess.run(
+            script, capture_output=True, text=True, errors="replace", check=False, timeout=LEARNER_SECONDS
+        )
         told, why = done.stdout, (done.stderr.strip().splitlines() or ["it died"])[-1]
     except subprocess.TimeoutExpired as late:
-        told, why = (late.stdout or b"").decode(), f"no answer within {LEARNER_SECONDS:g} s"
+        told, why = (late.stdout or b"").decode(errors="replace"), f"no answer within {LEARNER_SECONDS:g} s"
     answers = [json.loads(line) for line in told.splitlines()]
     if not answers:
         return (bad("learner", LocalError(f"torch does not start: {why}"), "install torch again; see the README"),)

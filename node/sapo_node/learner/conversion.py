@@ -46,7 +46,10 @@ def convert_into(file: Path, folder: Path) -> None:
         str(folder),
         str(os.getpid()),
     ]
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, check=False)
+    # Libraries write words of the file to stderr. What went wrong is told on stdout.
+    done = subprocess.run(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False
+    )
     if done.returncode:
         found = done.stdout.decode("utf-8", "replace") or "converting it takes too much time or memory"
         raise ModelError(f"{file} cannot be converted: {excerpt(found)}")

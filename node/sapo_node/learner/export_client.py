@@ -42,6 +42,7 @@ def run_export(request: ExportRequest) -> Exported:
         env=offline(),
         capture_output=True,
         text=True,
+        errors="replace",
         check=False,
     )
     if done.returncode:

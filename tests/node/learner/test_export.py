@@ -22,7 +22,7 @@ from sapo_node.groups.prompt import SYSTEM, Prompt
 from sapo_node.learner import best, checkpoint
 from sapo_node.learner.card import CardFacts
 from sapo_node.learner.export import export, main
-from sapo_node.learner.export_client import Exported, ExportRequest
+from sapo_node.learner.export_client import Exported, ExportRequest, run_export
 from sapo_node.learner.folder import POLICY_DIR
 from sapo_node.learner.generate import generate
 from sapo_node.learner.model import load
@@ -290,3 +290,12 @@ def test_every_folder_has_a_model_card(tmp_path, ways):
         card = (tmp_path / way / "README.md").read_text()
         assert "| rounds | 2 |" in card
         assert str(tmp_path) not in card
+
+
+def test_an_export_whose_last_words_are_no_text_is_one_error(tmp_path, monkeypatch):
+    dying = tmp_path / "python"
+    dying.write_text("#!/bin/sh\nprintf '\\377 it died' >&2\nexit 1\n")
+    dying.chmod(0o700)
+    monkeypatch.setattr(sys, "executable", str(dying))
+    with pytest.raises(LocalError, match="it died"):
+        run_export(ExportRequest(LearnerOptions(checkpoints=str(tmp_path)), str(tmp_path / "out"), FACTS))
