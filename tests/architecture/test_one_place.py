@@ -25,7 +25,6 @@ OPENERS = {
     "sapo_node/learner/device.py": "/proc and /sys",
     "sapo_node/learner/fetch.py": "a member of a wheel whose hash is pinned",
     "sapo_node/learner/gguf/weights.py": "a file whose header the reader has checked, in a process with limits",
-    "sapo_node/learner/tensor_folder.py": "flushes files that it has written",
     "sapo_node/net/memory.py": "asks whether a link of the simulated network is open",
     "sapo_node/observability/curves/__main__.py": "/dev/null",
     "sapo_node/observability/curves/targets.py": "the curves that it writes",
@@ -34,6 +33,7 @@ OPENERS = {
     "sapo_node/storage/keys.py": "a key that it creates",
     "sapo_node/storage/private.py": "a file that it writes",
     "sapo_node/storage/location.py": "/proc, and the file that it writes",
+    "sapo_node/storage/sync.py": "flushes what was written",
     "sapo_node/storage/work_folder.py": "folders, to lock them",
     "sapo_node/verification/sandbox/zygote.py": "/dev/null",
 }

@@ -22,6 +22,7 @@ from typing import BinaryIO
 from sapo_node.app.state import StateFolder, read_database
 from sapo_node.observability.history import History
 from sapo_node.storage.database import Database, StateError
+from sapo_node.storage.sync import sync, sync_all
 from sapo_node.storage.umask import for_owner_alone
 from sapo_node.storage.work_folder import work_folder
 from sapo_protocol import LocalError
@@ -67,7 +68,9 @@ def write_backup(folder: StateFolder, output: Path) -> None:
             with tarfile.open(copy.path / "state.tar", "w") as archive:
                 for part in (copy.database, copy.checkpoints):
                     archive.add(part, arcname=part.name)
+            sync(copy.path / "state.tar")
             (copy.path / "state.tar").rename(output)
+            sync(output.parent)
     except (OSError, sqlite3.Error, tarfile.TarError) as error:
         raise LocalError(f"cannot write the backup {output}: {_reason(error)}") from error
 
@@ -89,8 +92,10 @@ def restore_backup(file: Path, folder: StateFolder, *, peer_id: str, network_id:
                     _require_room(archive, copy.path)
                     _extract(archive, copy)
                     _require_owner(copy, file, peer_id, network_id)
+                    sync_all(copy.path)
                     copy.checkpoints.rename(folder.checkpoints)
                     copy.database.rename(folder.database)
+                    sync(folder.path)
         except _NoBackup as error:
             raise LocalError(f"{file} is no backup of a node: {error}") from error
         except OSError as error:

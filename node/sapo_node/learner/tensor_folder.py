@@ -5,7 +5,6 @@ the step, the model, and the SHA-256 of each of its files.
 """
 
 import json
-import os
 import re
 import shutil
 from collections.abc import Collection, Mapping
@@ -17,6 +16,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from sapo_node.learner.model import Policy
+from sapo_node.storage.sync import sync
 from sapo_protocol.errors import LocalError
 from sapo_protocol.files import open_regular, read_json, sha256_of
 
@@ -61,7 +61,7 @@ def write(policy: Policy, final: Path, files: Mapping[str, Mapping[str, Tensor]]
         _fill(unfinished, policy, step_of(final), files)
         shutil.rmtree(final, ignore_errors=True)
         unfinished.rename(final)
-        _sync(root)
+        sync(root)
     except (OSError, SafetensorError) as error:
         shutil.rmtree(unfinished, ignore_errors=True)
         raise CheckpointError(f"cannot write {final.name} in {root} ({error}); free some space there") from error
@@ -75,7 +75,7 @@ def remove(folders: Collection[Path]) -> None:
         try:
             shutil.rmtree(leftover, ignore_errors=True)
             folder.rename(leftover)
-            _sync(folder.parent)
+            sync(folder.parent)
         except OSError as error:
             raise CheckpointError(f"cannot remove a checkpoint in {folder.parent} ({error})") from error
         shutil.rmtree(leftover, ignore_errors=True)
@@ -113,12 +113,12 @@ def _fill(folder: Path, policy: Policy, step: int, files: Mapping[str, Mapping[s
     for name, tensors in files.items():
         save_file(dict(tensors), folder / name)
         digests[name] = _digest(folder / name)
-        _sync(folder / name)
+        sync(folder / name)
     meta = {"step": step, "model": policy.fingerprint, "name": _title(policy), "sha256": digests}
     path = folder / _META
     path.write_text(json.dumps(meta, indent=1, sort_keys=True) + "\n")
-    _sync(path)
-    _sync(folder)
+    sync(path)
+    sync(folder)
 
 
 def _meta(folder: Path, names: Collection[str]) -> Mapping[str, object]:
@@ -160,11 +160,3 @@ def _tensors(path: Path) -> dict[str, Tensor]:
 
 def _digest(path: Path) -> str:
     return sha256_of(path, "file of a checkpoint").hex()
-
-
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tarfile
 import time
+from pathlib import Path
 
 import pytest
 
@@ -456,3 +457,32 @@ def test_a_restore_for_which_the_disk_has_no_room_leaves_nothing_and_says_what_t
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert {each.name: each.read_text() for each in restored.path.iterdir()} == {"page-token": "kept"}
     restore(file, restored)
+
+
+@pytest.fixture
+def synced(monkeypatch):
+    """The paths that were written to the disk, each as it was then called."""
+    paths = []
+    fsync = os.fsync
+
+    def told(descriptor):
+        paths.append(Path(f"/proc/self/fd/{descriptor}").readlink())
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", told)
+    return paths
+
+
+def test_a_power_cut_after_a_backup_cannot_leave_it_empty(folder, tmp_path, synced):
+    write_backup(folder, tmp_path / "first.tar")
+    content, name = synced
+    assert (content.name, content.parent.parent) == ("state.tar", tmp_path)
+    assert name == tmp_path
+
+
+def test_a_power_cut_after_a_restore_cannot_leave_it_empty(file, tmp_path, synced):
+    restored = StateFolder(tmp_path / "restored")
+    restore(file, restored)
+    inside = {path.relative_to(restored.path).parts[1:] for path in synced[:-1]}
+    assert {path.relative_to(restored.path).parts for path in restored.path.rglob("*")} < inside
+    assert synced[-1] == restored.path
