@@ -11,6 +11,7 @@ from pathlib import Path
 
 import platformdirs
 
+from sapo_node.storage.sync import sync
 from sapo_protocol.files import sha256_of
 
 _UNFINISHED = ".unfinished-"
@@ -31,8 +32,7 @@ def put(target: Path, write: Callable[[Path], None]) -> None:
         made.mkdir()
         write(made)
         for path in made.iterdir():
-            with path.open("rb") as file:
-                os.fsync(file.fileno())
+            sync(path)
         try:
             made.rename(target)
         except OSError:
