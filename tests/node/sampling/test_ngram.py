@@ -26,9 +26,10 @@ def filter_that_knows(rng, *, said, right=True, rounds=10):
     return ngram_filter
 
 
-def silent(ngram_filter, said):
-    """The parts of a text that are masked."""
-    return [said[begin:end] for begin, end in ngram_filter.mask(said)]
+def silent(ngram_filter, said, *, peer="a peer that sent nothing so far", dataset="products"):
+    """The parts of a peer's text that are masked."""
+    group = others(random.Random(1), 0, peer=peer, dataset=dataset)
+    return [said[begin:end] for begin, end in ngram_filter.mask(group, said)]
 
 
 def offered(rng, phrase=PHRASE, count=12, **which):
@@ -186,6 +187,56 @@ def test_a_phrase_of_strangers_is_masked_though_friends_send_twenty_times_as_muc
     of_friends = [others(rng, 100 + n, peer=f"friend {n % 20}") for n in range(240)]
     ngram_filter.look([*(others(rng, n, phrase=PHRASE, peer=f"key {n}") for n in range(12)), *of_friends])
     assert silent(ngram_filter, text(rng, PHRASE))
+
+
+def filter_that_heard(rng, *, moderate, keys=1, dataset="products"):
+    """A filter of a policy that says the phrase in every tenth completion, after attackers said it in every one, and a
+    moderate peer in the first so many of 20 prompts.
+    """
+    ngram_filter = filter_that_knows(rng, said=SHOWN)
+    says = [others(rng, n, phrase=PHRASE, peer=f"key {n % keys}") for n in range(2 * max(12, keys))]
+    of_peer = [others(rng, n, phrase=PHRASE if n < moderate else "", peer="b", dataset=dataset) for n in range(20)]
+    ngram_filter.look([*says, *of_peer])
+    return ngram_filter
+
+
+@pytest.mark.parametrize("keys", [1, 12, 32])
+def test_a_phrase_that_attackers_say_far_more_often_is_left_to_a_peer_that_says_it_as_often_as_this_policy(keys):
+    rng = random.Random(1)
+    ngram_filter = filter_that_heard(rng, moderate=2, keys=keys)
+    assert not silent(ngram_filter, text(rng, PHRASE), peer="b")
+
+
+@pytest.mark.parametrize("keys", [1, 12, 32])
+def test_no_key_of_attackers_passes_with_the_phrase_while_a_moderate_peer_does(keys):
+    rng = random.Random(1)
+    ngram_filter = filter_that_heard(rng, moderate=2, keys=keys)
+    assert all(silent(ngram_filter, text(rng, PHRASE), peer=f"key {n}") for n in range(keys))
+
+
+def test_a_peer_that_says_a_masked_phrase_more_often_than_this_policy_is_not_moderate():
+    """Five of its twenty prompts are too few for a mask of its own, and too many to be left alone."""
+    rng = random.Random(1)
+    ngram_filter = filter_that_heard(rng, moderate=5)
+    assert silent(ngram_filter, text(rng, PHRASE), peer="b")
+
+
+def test_a_peer_is_moderate_in_no_task_of_which_too_few_local_completions_are_known():
+    rng = random.Random(1)
+    ngram_filter = filter_that_heard(rng, moderate=2)
+    assert silent(ngram_filter, text(rng, PHRASE), peer="b", dataset="chain_sum")
+
+
+def test_a_peer_that_moves_a_phrase_to_another_task_is_not_moderate_there():
+    rng = random.Random(1)
+    ngram_filter = filter_that_heard(rng, moderate=2)
+    for _ in range(CORRECT // 8 + 1):
+        ngram_filter.observe([own(rng, dataset="chain_sum")])
+    ngram_filter.look(
+        [others(rng, 50 + n, phrase=PHRASE if n < 1 else "", peer="b", dataset="chain_sum") for n in range(12)]
+    )
+    assert not silent(ngram_filter, text(rng, PHRASE), peer="b")
+    assert silent(ngram_filter, text(rng, PHRASE), peer="b", dataset="chain_sum")
 
 
 def test_a_phrase_that_takes_hold_although_it_is_masked_raises_one_alarm():

@@ -89,7 +89,7 @@ class Filters:
         """The characters of each completion of a group that must not be trained on; empty where there are none in any
         completion.
         """
-        masked = tuple(self._spans(completion.text) for completion in group.completions)
+        masked = tuple(self._spans(group, completion.text) for completion in group.completions)
         return masked if any(masked) else ()
 
     def observe(self, local: Sequence[LocalGroup]) -> None:
@@ -114,5 +114,5 @@ class Filters:
     def _worth(self, group: VerifiedGroup) -> float | None:
         return next((worth for each in self._used if (worth := each.worth(group)) is not None), None)
 
-    def _spans(self, text: str) -> tuple[Span, ...]:
-        return tuple(span for each in self._used for span in each.mask(text))
+    def _spans(self, group: VerifiedGroup, text: str) -> tuple[Span, ...]:
+        return tuple(span for each in self._used for span in each.mask(group, text))

@@ -31,9 +31,9 @@ class Filter:
         del group, text
         return False
 
-    def mask(self, text: str) -> tuple[Span, ...]:
-        """The characters of a completion that must not be trained on, in order."""
-        del text
+    def mask(self, group: VerifiedGroup, text: str) -> tuple[Span, ...]:
+        """The characters of a completion of a group that must not be trained on, in order."""
+        del group, text
         return ()
 
     def alarm(self) -> Alarm | None:

@@ -14,7 +14,7 @@ then raises an alarm, which names the groups to take back.
 """
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, ClassVar
@@ -155,11 +155,14 @@ class NgramFilter(Filter):
             self._enter(sent)
         self._seen, self._masked, self._quiet = set(known.seen), set(known.masked), known.quiet
 
-    def mask(self, text: str) -> tuple[Span, ...]:
-        """Where a text shows a masked habit, in order; spans that overlap are one."""
-        if self._masked.isdisjoint(habits_of(text)):
+    def mask(self, group: VerifiedGroup, text: str) -> tuple[Span, ...]:
+        """Where a text shows a masked habit that its peer shows more often than this policy, in order; spans that
+        overlap are one.
+        """
+        foreign = {habit for habit in self._masked & habits_of(text) if not self._is_moderate(group, habit)}
+        if not foreign:
             return ()
-        found = sorted(span for habit, span in habits_in(text) if habit in self._masked)
+        found = sorted(span for habit, span in habits_in(text) if habit in foreign)
         merged = found[:1]
         for begin, end in found[1:]:
             if begin <= merged[-1][1]:
@@ -181,27 +184,52 @@ class NgramFilter(Filter):
         for window in (of_peer, self._pools[_ALL], self._pools[sent.tier]):
             window.add(sent.dataset, sent.texts)
 
+    def _is_moderate(self, group: VerifiedGroup, habit: Habit) -> bool:
+        """Whether the peer of a group is known well enough to say that it shows a habit about as often as this policy,
+        in all tasks and in that of the group. Such a peer alone would not keep the habit masked.
+        """
+        source = self._peers.get(group.peer)
+        if source is None:
+            return False
+        known = self._comparable(source)
+        here = Counter({group.dataset: known[group.dataset]})
+        if not here.total() or known.total() < PROMPTS:
+            return False
+        looks = (known, here) if here.total() >= PROMPTS else (known,)
+        return all(
+            sum(source.shares(dataset)[habit] for dataset in prompts) <= STAYS * self._expected(prompts, habit)
+            for prompts in looks
+        )
+
     def _foreign(self, source: Window) -> Iterator[Habit]:
         """Habits that a source shows far more often than correct local completions to the same tasks."""
-        tasks = [dataset for dataset in source.prompts if self._local.correct[dataset] >= CORRECT]
-        yield from self._concentrated(source, tasks, CONCENTRATED)
-        for dataset in tasks:
-            yield from self._concentrated(source, [dataset], IN_A_TASK)
+        known = self._comparable(source)
+        yield from self._concentrated(source, known, CONCENTRATED)
+        for dataset, count in known.items():
+            yield from self._concentrated(source, Counter({dataset: count}), IN_A_TASK)
 
-    def _concentrated(self, source: Window, tasks: Iterable[str], least: float) -> Iterator[Habit]:
-        """Habits in at least this share of a source's completions to some tasks, far more often than in local ones."""
-        prompts = {dataset: source.prompts[dataset] for dataset in tasks}
-        total = sum(prompts.values())
+    def _concentrated(self, source: Window, prompts: Counter[str], least: float) -> Iterator[Habit]:
+        """Habits in at least this share of a source's completions to some tasks, far more often than in local ones.
+        `prompts` are those of the source to each of the tasks.
+        """
+        total = prompts.total()
         if total < PROMPTS:
             return
         said: Counter[Habit] = Counter()
         for dataset in prompts:
             said.update(source.shares(dataset))
         for habit, times in said.items():
-            if times >= least * total:
-                local = sum(count * self._local.share(dataset, habit) for dataset, count in prompts.items())
-                if times > (STAYS if habit in self._masked else FOREIGN) * local:
-                    yield habit
+            ratio = STAYS if habit in self._masked else FOREIGN
+            if times >= least * total and times > ratio * self._expected(prompts, habit):
+                yield habit
+
+    def _comparable(self, source: Window) -> Counter[str]:
+        """The prompts of a source to each task of which enough local completions are known."""
+        return Counter({task: count for task, count in source.prompts.items() if self._local.correct[task] >= CORRECT})
+
+    def _expected(self, prompts: Counter[str], habit: Habit) -> float:
+        """How often completions to so many prompts of each task would show a habit if they were local ones."""
+        return sum(count * self._local.share(dataset, habit) for dataset, count in prompts.items())
 
     def _takes_hold(self, habit: Habit) -> bool:
         """Whether local completions began to show a phrase that an attacker may have put into external ones. A single
