@@ -1,20 +1,14 @@
 """The folder of models that this node has converted. A folder with a model's name in it is complete."""
 
-import fcntl
 import functools
-import os
-import shutil
-import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
 from pathlib import Path
 
 import platformdirs
 
 from sapo_node.storage.sync import sync
+from sapo_node.storage.work_folder import work_folder
 from sapo_protocol.files import sha256_of
-
-_UNFINISHED = ".unfinished-"
 
 
 def place_of(name: str) -> Path:
@@ -27,8 +21,8 @@ def put(target: Path, write: Callable[[Path], None]) -> None:
     process that was killed has left is removed.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
-    with _writing(target.parent), tempfile.TemporaryDirectory(prefix=_UNFINISHED, dir=target.parent) as work:
-        made = Path(work) / target.name
+    with work_folder(target.parent, "model") as work:
+        made = work / target.name
         made.mkdir()
         write(made)
         for path in made.iterdir():
@@ -39,21 +33,6 @@ def put(target: Path, write: Callable[[Path], None]) -> None:
             # Another process may have put the same model there first.
             if not target.is_dir():
                 raise
-
-
-@contextmanager
-def _writing(folder: Path) -> Iterator[None]:
-    """Hold a lock on the folder that all its writers share. The first writer removes what earlier ones have left."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        with suppress(BlockingIOError):
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            for left in folder.glob(f"{_UNFINISHED}*"):
-                shutil.rmtree(left, ignore_errors=True)
-        fcntl.flock(descriptor, fcntl.LOCK_SH)
-        yield
-    finally:
-        os.close(descriptor)
 
 
 def digest(file: Path) -> str:

@@ -25,6 +25,7 @@ from sapo_node.net import inbound, patches
 from sapo_node.net.defences import NETWORK_DEFENDED, NetworkDefences
 from sapo_node.net.inbound import close_link
 from sapo_node.net.tcp import TrackedTcp
+from sapo_node.net.yamux import BoundedMuxer
 
 CONNECTIONS = 64
 PER_PEER = 3  # connections; two nodes that dial each other at once hold two for a moment
@@ -98,6 +99,7 @@ def _tie_down(host: Any, *, dials: bool) -> None:
     """Switch off the automatic actions of the library, except dialling if `dials` is set."""
     swarm = host.get_network()
     swarm.retry_config = RetryConfig(max_retries=0)
+    swarm.upgrader.muxer_multistream = BoundedMuxer()
     if not dials:
         swarm.dial_peer = partial(_dial_nobody, swarm)
     swarm.close_peer = partial(_close_peer, swarm)

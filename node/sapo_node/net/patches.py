@@ -14,11 +14,10 @@ from libp2p.crypto import serialization
 from libp2p.crypto.keys import KeyType
 from libp2p.peer import envelope
 from libp2p.pubsub import gossipsub, pubsub, utils
-from libp2p.stream_muxer import muxer_multistream
 from libp2p.stream_muxer.yamux import yamux
 
 from sapo_node.net.outbound import BoundedRpcQueue
-from sapo_node.net.yamux import PING_SECONDS, WINDOW_BYTES, BoundedYamux
+from sapo_node.net.yamux import PING_SECONDS, WINDOW_BYTES
 
 RECORDS = 1024  # signed peer records remembered per host
 OWN_RECORD_SECONDS = 5.0  # from one look at our own addresses to the next
@@ -91,7 +90,6 @@ def apply() -> None:
     pubsub.env_to_send_in_RPC = own_record
     gossipsub.env_to_send_in_RPC = own_record
     read_ed25519_keys_only()
-    muxer_multistream.Yamux = BoundedYamux
     yamux.RTT_MEASURE_INTERVAL = PING_SECONDS
     yamux.MAX_WINDOW_SIZE = WINDOW_BYTES
     library = logging.getLogger("libp2p")

@@ -3,8 +3,8 @@
 The library reads from a connection as fast as bytes come. It keeps what no stream has taken, also beyond the window
 that it granted, and the streams that its peer never closes. Here the node reads from a connection only while
 
-- the connection is within its rate of reads: the peer chooses how many frames and how many Noise messages it cuts its
-  bytes into, and each costs CPU,
+- its peer is within its rate of reads: the peer chooses how many frames and how many Noise messages it cuts its bytes
+  into, and each costs CPU,
 - fewer than UNREAD_BYTES wait to be taken by streams,
 - at most STREAMS streams are open.
 
@@ -19,6 +19,7 @@ import logging
 from typing import Any
 
 import trio
+from libp2p.stream_muxer.muxer_multistream import MuxerMultistream
 from libp2p.stream_muxer.yamux import yamux
 
 from sapo_node.net.link_budget import LinkBudget
@@ -26,7 +27,11 @@ from sapo_node.net.link_budget import LinkBudget
 log = logging.getLogger(__name__)
 
 READS_PER_SECOND, READS_AT_ONCE = 512.0, 2_048.0
-"""A read is one frame, or a part of one. 64 KB of gossip take four."""
+"""The most that the node reads from one peer. A read is one frame, or a part of one. 64 KB of gossip take four."""
+ASSURED_PER_SECOND, ASSURED_AT_ONCE = 32.0, 256.0
+"""What the node reads from one peer however much others send."""
+SHARED_PER_SECOND, SHARED_AT_ONCE = 4_096.0, 16_384.0
+"""What the node reads from all peers together beyond that: as much as eight peers may send for themselves."""
 WINDOW_BYTES = 1024 * 1024  # the most that one stream may be granted, and the longest frame
 UNREAD_BYTES = 2 * WINDOW_BYTES  # over all streams of a connection
 STREAMS = 128  # of a connection, those of either side and those that one side has closed
@@ -36,12 +41,43 @@ PING_SECONDS = 10.0
 TICK_SECONDS, SILENT_TICKS = 10.0, 5  # closed 50 to 60 s after the last read; a peer may stall for 35 s
 
 
+class ReadBudget:
+    """The reads of all connections of one node. A peer that connects again goes on with what it had left."""
+
+    def __init__(self) -> None:
+        self._assured = LinkBudget(rate=ASSURED_PER_SECOND, burst=ASSURED_AT_ONCE)
+        self._beyond = LinkBudget(
+            rate=READS_PER_SECOND - ASSURED_PER_SECOND,
+            burst=READS_AT_ONCE - ASSURED_AT_ONCE,
+            for_all=(SHARED_PER_SECOND, SHARED_AT_ONCE),
+        )
+
+    def take(self, peer: str, now: float) -> bool:
+        """Take one read at `now` (seconds); False, and none taken, when there is none left for the peer."""
+        return self._assured.take(peer, now) or self._beyond.take(peer, now)
+
+
+class BoundedMuxer(MuxerMultistream):  # type: ignore[misc]
+    """Opens the connections of one node."""
+
+    def __init__(self) -> None:
+        super().__init__({yamux.PROTOCOL_ID: BoundedYamux})
+        self._budget = ReadBudget()
+
+    async def new_conn(self, conn: Any, peer_id: Any) -> "BoundedYamux":
+        """As in the library: agree on yamux with the peer. Raises the library's MultiselectError if that fails."""
+        await self.select_transport(conn)
+        muxed = BoundedYamux(conn, peer_id, self._budget, is_initiator=conn.is_initiator)
+        self._annotate_connection(muxed, conn, yamux.PROTOCOL_ID)
+        return muxed
+
+
 class BoundedYamux(yamux.Yamux):  # type: ignore[misc]
     """The connection with one peer."""
 
-    def __init__(self, secured_conn: Any, peer_id: Any, **settings: Any) -> None:
-        super().__init__(secured_conn, peer_id, **settings)
-        self._budget = LinkBudget(rate=READS_PER_SECOND, burst=READS_AT_ONCE)
+    def __init__(self, secured_conn: Any, peer_id: Any, budget: ReadBudget, *, is_initiator: bool) -> None:
+        super().__init__(secured_conn, peer_id, is_initiator=is_initiator)
+        self._budget = budget
         self._heard = False
         self._dead = False
         self._take = secured_conn.read

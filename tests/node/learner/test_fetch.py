@@ -115,7 +115,7 @@ def test_a_file_of_another_hash_is_refused_and_leaves_nothing(offered, models):
 
 
 def test_the_next_fetch_removes_what_a_killed_one_has_left(offered, models):
-    (models / ".unfinished-killed" / NAME).mkdir(parents=True)
+    (models / ".sapo-model-01234567" / NAME).mkdir(parents=True)
     offered()
     fetch.fetch(NAME, lambda _: None)
     assert [path.name for path in models.iterdir()] == [NAME]

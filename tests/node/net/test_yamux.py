@@ -13,7 +13,7 @@ from libp2p.stream_muxer.yamux import yamux as library
 
 from sapo_node.net import yamux
 from sapo_node.net.interface import PeerGone
-from sapo_node.net.yamux import BoundedYamux
+from sapo_node.net.yamux import BoundedYamux, ReadBudget
 
 if TYPE_CHECKING:
     from tests.node.net.conftest import Attack, Attacker, Probe, Spawn, Start, Until
@@ -125,16 +125,71 @@ async def test_a_flood_of_frames_is_read_at_the_rate_of_a_connection(
 ) -> None:
     node, mallory, write = raw
     victim, seen = connection(node, mallory.peer_id), count()
-    take = victim._take
+    monkeypatch.setattr(victim, "_take", _counted(victim._take, seen))
+    before = trio.current_time()
+    with trio.move_on_after(5):
+        await _flood(write)
+    passed = trio.current_time() - before
+    assert next(seen) <= yamux.READS_AT_ONCE + yamux.READS_PER_SECOND * passed + 1
 
+
+@pytest.mark.parametrize("peers", [1, 8, 64, 1_024])
+def test_floods_of_many_peers_are_read_at_the_rate_that_all_share(peers: int) -> None:
+    budget, seconds, taken = ReadBudget(), 20, 0
+    for tick in range(4 * seconds):
+        for peer in range(peers):
+            while budget.take(f"peer {peer}", tick / 4):
+                taken += 1
+    of_each = yamux.ASSURED_AT_ONCE + seconds * yamux.ASSURED_PER_SECOND
+    assert taken <= peers * of_each + yamux.SHARED_AT_ONCE + seconds * yamux.SHARED_PER_SECOND
+    assert taken <= peers * (yamux.READS_AT_ONCE + seconds * yamux.READS_PER_SECOND)
+
+
+def test_a_peer_within_its_assured_rate_is_read_while_64_others_flood() -> None:
+    budget = ReadBudget()
+    for tick in range(20 * int(yamux.ASSURED_PER_SECOND)):
+        now = tick / yamux.ASSURED_PER_SECOND
+        for peer in range(64):
+            while budget.take(f"flood {peer}", now):
+                pass
+        assert budget.take("honest", now)
+
+
+def test_a_peer_that_connects_again_goes_on_with_what_it_had_left() -> None:
+    budget = ReadBudget()
+    assert sum(budget.take("a", 0.0) for _ in range(10_000)) == yamux.READS_AT_ONCE
+    assert not budget.take("a", 0.0)
+
+
+async def test_all_connections_of_a_node_share_one_budget(
+    start: "Start", attacker: "Attack", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(yamux, "SHARED_PER_SECOND", 0.0)
+    monkeypatch.setattr(yamux, "SHARED_AT_ONCE", 600.0)
+    node = await start(1)
+    async with attacker(node.address, 200) as first, attacker(node.address, 201) as second:
+        before = trio.current_time()
+        seen = count()
+        async with trio.open_nursery() as nursery:
+            for mallory in (first, second):
+                victim = connection(node, mallory.peer_id)
+                monkeypatch.setattr(victim, "_take", _counted(victim._take, seen))
+                (link,) = mallory.host.get_network().get_connections(mallory.target)
+                nursery.start_soon(_flood, link.muxed_conn.secured_conn.write)
+            await trio.sleep(4)
+            nursery.cancel_scope.cancel()
+        passed = trio.current_time() - before
+    assert next(seen) <= 600 + 2 * (yamux.ASSURED_AT_ONCE + yamux.ASSURED_PER_SECOND * passed + 1)
+
+
+def _counted(take: Any, seen: "count[int]") -> Any:
     async def counted(size: int | None = None) -> bytes:
         next(seen)
         return bytes(await take(size))
 
-    monkeypatch.setattr(victim, "_take", counted)
-    before = trio.current_time()
-    with trio.move_on_after(5):
-        while True:
-            await write(frame(library.TYPE_WINDOW_UPDATE, 0, 99_999, 1) * 1_000)
-    passed = trio.current_time() - before
-    assert next(seen) <= yamux.READS_AT_ONCE + yamux.READS_PER_SECOND * passed + 1
+    return counted
+
+
+async def _flood(write: Any) -> None:
+    while True:
+        await write(frame(library.TYPE_WINDOW_UPDATE, 0, 99_999, 1) * 1_000)
