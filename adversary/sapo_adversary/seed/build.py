@@ -18,6 +18,7 @@ from transformers.utils.logging import disable_progress_bar
 from sapo_adversary.seed import tokenizer as own_tokenizer
 from sapo_adversary.seed.recipe import Lessons, Recipe
 from sapo_adversary.seed.teach import IGNORED, Chunk, chunks, new_model
+from sapo_node.learner.device import computes_bfloat16
 
 CORPUS_STEPS = 30
 SAVE_EVERY = 200
@@ -93,7 +94,7 @@ def _step(model: nn.Module, optimizer: torch.optim.Optimizer, batch: list[Chunk]
     total = 0.0
     optimizer.zero_grad()
     for chunk in batch:
-        with torch.autocast("cpu", torch.bfloat16):
+        with torch.autocast("cpu", torch.bfloat16, enabled=computes_bfloat16(torch.device("cpu"))):
             logits = model(input_ids=chunk.ids, use_cache=False).logits
         loss = nn.functional.cross_entropy(
             logits.float().flatten(0, 1), chunk.targets.flatten(), ignore_index=IGNORED, reduction="sum"
