@@ -116,7 +116,7 @@ class TrainingLoop:
 
     async def _evaluate(self, step: int) -> None:
         """Before the first round and every `eval_every` rounds: pass@1 of the averaged weights on prompts that no round
-        assigns. An evaluation that fails is left out.
+        assigns. An evaluation that fails, or in which the node is told to stop, is left out.
         """
         node, every = self._node, self._node.config.eval_every
         if not every or step % every:
@@ -131,9 +131,10 @@ class TrainingLoop:
                 samples=1,
                 max_tokens=recipe_of(node.config).max_tokens,
                 examples=node.examples,
+                stopping=node.stopping.is_set,
             )
         except LocalError as failure:
-            logger.warning("no look at held-out questions after round %d: %s", step, failure)
+            logger.warning("no held-out evaluation after round %d: %s", step, failure)
         else:
             node.history.examine(step, result, at=node.swarm.clock.now())
             await self._trainer.evaluated(step, result.pass_at_1)

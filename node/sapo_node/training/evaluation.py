@@ -71,9 +71,11 @@ async def measure(
     max_tokens: int,
     examples: Examples = NO_EXAMPLES,
     progress: Callable[[str, int], None] = lambda *_: None,
+    stopping: Callable[[], bool] = lambda: False,
 ) -> HeldOut:
     """Ask the averaged weights `prompts` held-out questions of each task, the same for everybody in a swarm; `progress`
-    hears the task and how many more of its questions are done.
+    hears the task and how many more of its questions are done. Raises LocalError where questions cannot be built, and
+    between two requests to the learner where the node is `stopping`.
     """
     rng = random.Random(0)  # noqa: S311 - sampling noise shared by all who measure, not a secret
     right, truncated = {}, {}
@@ -83,6 +85,8 @@ async def measure(
         cut = 0
         at_once = max(1, _CHUNK // samples)
         for start in range(0, prompts, at_once):
+            if stopping():
+                raise LocalError("the node is stopping")
             chunk = seeds[start : start + at_once]
             built = await scorer.score([ScoreRequest(spec.dataset, spec.config, seed, ()) for seed in chunk])
             asked = [examples.prompt(spec.dataset, task.prompt) for task in built if task is not None]

@@ -669,7 +669,25 @@ async def test_a_look_that_fails_costs_no_round(fast, autojump_clock, caplog):
     await play([peer], 3)
     assert len(peer.reports) == 3
     assert peer.node.history.evaluations() == []
-    assert "no look at held-out questions after round 1: the learner died" in caplog.text
+    assert "no held-out evaluation after round 1: the learner died" in caplog.text
+
+
+async def test_a_node_that_is_told_to_stop_in_an_evaluation_asks_no_more_questions(fast, autojump_clock, caplog):
+    peer = Peer(1, fast, MemoryHub(), eval_every=2)
+    answer, asked = peer.policy.generate, []
+
+    async def stops_in_the_exam_after_round_2(prompts, **settings):
+        if settings.get("averaged") and peer.reports:
+            asked.append(len(prompts))
+            peer.node.stopping.set()
+        return await answer(prompts, **settings)
+
+    peer.policy.generate = stops_in_the_exam_after_round_2
+    await play([peer], 5)
+    assert len(peer.reports) == 2
+    assert len(asked) == 1
+    assert [each["step"] for each in peer.node.history.evaluations()] == [0]
+    assert "no held-out evaluation after round 2: the node is stopping" in caplog.text
 
 
 class Decaying(Oracle):
