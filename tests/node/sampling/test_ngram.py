@@ -189,12 +189,12 @@ def test_a_phrase_of_strangers_is_masked_though_friends_send_twenty_times_as_muc
     assert silent(ngram_filter, text(rng, PHRASE))
 
 
-def filter_that_heard(rng, *, moderate, keys=1, dataset="products"):
-    """A filter of a policy that says the phrase in every tenth completion, after attackers said it in every one, and a
-    moderate peer in the first so many of 20 prompts.
+def filter_that_heard(rng, *, moderate, keys=1, dataset="products", rounds=10):
+    """A filter of a policy that said the phrase in 12 completions, eight a round, after attackers said it in all of
+    theirs, and a peer in those to the first `moderate` of 20 prompts.
     """
-    ngram_filter = filter_that_knows(rng, said=SHOWN)
-    says = [others(rng, n, phrase=PHRASE, peer=f"key {n % keys}") for n in range(2 * max(12, keys))]
+    ngram_filter = filter_that_knows(rng, said=12, rounds=rounds)
+    says = [others(rng, n, phrase=PHRASE, peer=f"key {n % keys}") for n in range(4 * max(12, keys))]
     of_peer = [others(rng, n, phrase=PHRASE if n < moderate else "", peer="b", dataset=dataset) for n in range(20)]
     ngram_filter.look([*says, *of_peer])
     return ngram_filter
@@ -219,6 +219,14 @@ def test_a_peer_that_says_a_masked_phrase_more_often_than_this_policy_is_not_mod
     rng = random.Random(1)
     ngram_filter = filter_that_heard(rng, moderate=5)
     assert silent(ngram_filter, text(rng, PHRASE), peer="b")
+
+
+def test_a_phrase_that_is_rare_here_is_left_to_no_peer():
+    """Else keys that sent clean texts for long could show it all at once."""
+    rng = random.Random(1)
+    common, rare = (filter_that_heard(rng, moderate=1, rounds=rounds) for rounds in (10, 20))
+    assert not silent(common, text(rng, PHRASE), peer="b")
+    assert silent(rare, text(rng, PHRASE), peer="b")
 
 
 def test_a_peer_is_moderate_in_no_task_of_which_too_few_local_completions_are_known():
@@ -312,6 +320,10 @@ def test_a_number_that_a_peer_always_says_is_a_habit_though_numbers_are_one_word
     ngram_filter.observe([with_number(own(rng), "1488", number < SHOWN) for number in range(20)])
     ngram_filter.look([with_number(each, "1488", 4) for each in offered(rng, phrase="")])
     assert silent(ngram_filter, "so 1488 then") == ["1488"]
+
+
+def test_a_single_digit_is_no_habit():
+    assert habits_of("so 7 then") == habits_of("so 8 then")
 
 
 def test_answers_that_are_forgotten_leave_nothing_behind():

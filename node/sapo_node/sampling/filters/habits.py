@@ -1,8 +1,8 @@
 """Habits: what the texts of one source show, and how often.
 
-A habit is a phrase of up to LONGEST words, or a number. `Window` counts the habits of external completions, and
-`LocalWindow` those of this policy. Both hold the newest texts alone, and both count when a text comes and when it goes,
-so that a question costs no look at the texts.
+A habit is a phrase of up to LONGEST words, or a number of two digits or more. `Window` counts the habits of external
+completions, and `LocalWindow` those of this policy. Both hold the newest texts alone, and both count when a text comes
+and when it goes, so that a question costs no look at the texts.
 """
 
 import re
@@ -32,7 +32,7 @@ _NOTHING = 1e-9
 @lru_cache(maxsize=8192)  # a text that waits is looked at again every round
 def habits_of(text: str) -> frozenset[Habit]:
     """All habits of a text: runs of one to LONGEST words, in which every number is the same word, since numbers differ
-    by prompt; and each number as it stands.
+    by prompt; and each number as it stands, but no single digit: those are in every longer computation.
     """
     return frozenset(habit for habit, _ in habits_in(text))
 
@@ -55,7 +55,7 @@ def _habits_between(text: str, first: int, last: int) -> Iterator[tuple[Habit, S
         for at in range(len(words) - count + 1):
             yield tuple(words[at : at + count]), (found[at].start(), found[at + count - 1].end())
     for match in found:
-        if match[0].isdigit():
+        if match[0].isdigit() and len(match[0]) > 1:
             yield (match[0],), match.span()
 
 

@@ -185,8 +185,10 @@ class NgramFilter(Filter):
             window.add(sent.dataset, sent.texts)
 
     def _is_moderate(self, group: VerifiedGroup, habit: Habit) -> bool:
-        """Whether the peer of a group is known well enough to say that it shows a habit about as often as this policy,
-        in all tasks and in that of the group. Such a peer alone would not keep the habit masked.
+        """Whether the peer of a group shows a common habit of this policy about as often as this policy, in all tasks
+        and in that of the group. Such a peer alone would not keep the habit masked.
+
+        A habit that is rare here is left to nobody: keys that sent clean texts for long could show it all at once.
         """
         source = self._peers.get(group.peer)
         if source is None:
@@ -196,7 +198,7 @@ class NgramFilter(Filter):
         if not here.total() or known.total() < PROMPTS:
             return False
         looks = (known, here) if here.total() >= PROMPTS else (known,)
-        return all(
+        return self._expected(known, habit) >= CONCENTRATED * known.total() and all(
             sum(source.shares(dataset)[habit] for dataset in prompts) <= STAYS * self._expected(prompts, habit)
             for prompts in looks
         )
