@@ -9,6 +9,9 @@ filter therefore looks at the newest completions of all peers together, at those
 peer. A look at all of them finds what many keys say. A look at one peer or one tier finds what is too rare among the
 texts of all. A look can add to what is masked, and never takes anything from it.
 
+What one peer says decides what is masked in the texts of all. An attacker could have the working of honest peers masked
+by writing far more of it. So a masked phrase that is common here is left to a peer that shows it about as often.
+
 A phrase that takes hold in local completions although it is masked was learnt from groups of earlier rounds. The filter
 then raises an alarm, which names the groups to take back.
 """
