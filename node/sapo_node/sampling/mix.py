@@ -57,7 +57,7 @@ class Costs:
     local: float = 0.0
     """To generate, score and train the local groups."""
     external: float = 0.0
-    """To train the external groups."""
+    """To train the external groups. Where there were none, the seconds say nothing."""
     groups: int = 0
     """External groups that these seconds were for."""
 
@@ -189,7 +189,7 @@ class Auto:
             self._others.add(self._worth(reference), len(reference))
         if costs.local:
             self._local_seconds.add(costs.local, len(local))
-        if costs.external:
+        if costs.external and costs.groups:
             self._external_seconds.add(costs.external, costs.groups)
         self._supply = min(supply, MAX_EXTERNAL)
         self._bound = min(MAX_EXTERNAL, self._bound + RECOVERY)
@@ -221,14 +221,15 @@ class Auto:
 
     def _target(self) -> float:
         own, others = (mean.value or 0.0 for mean in (self._own, self._others))
-        wanted = MAX_EXTERNAL * min(1.0, others / max(own, LITTLE)) * self._thrift()
-        return min(wanted, self._bound, self._supply)
+        wanted = MAX_EXTERNAL * min(1.0, others / max(own, LITTLE))
+        # A node that would take a part of one goes on with one: what is not trained is not measured again.
+        affordable = max(min(1.0, wanted), wanted * self._thrift())
+        return min(affordable, self._bound, self._supply)
 
     def _thrift(self) -> float:
         """Return the seconds of a local group as part of those of an external one, at most 1."""
         local, external = self._local_seconds.value, self._external_seconds.value
-        # The least part lets a node that would take all go on with one: what is not trained is not measured again.
-        return min(1.0, max(1 / MAX_EXTERNAL, local / external)) if local and external else 1.0
+        return min(1.0, local / external) if local and external else 1.0
 
 
 def ratio_of(local: int, external: int | Literal["auto"], pass_rates: PassRates) -> LocalExternalRatio:

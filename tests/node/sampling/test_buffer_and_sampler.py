@@ -213,6 +213,18 @@ def test_strangers_with_hardly_any_mass_take_no_more_places_than_others():
     assert sum(each.group.peer == PEERS[1] for each in drawn) <= 2
 
 
+@pytest.mark.parametrize("share", [0.25, 1.0])
+@pytest.mark.parametrize("length", [400, 10_000])
+def test_a_group_of_a_stranger_that_no_round_has_room_for_is_drawn_at_what_fits(length, share):
+    """Else it would wait for four epochs and keep other strangers from being verified."""
+    heavy = group(PEERS[1], length=length)
+    [drawn] = draw(sampler_of(ledger_of(PEERS[0]), 1), offer([heavy]) + offer([group(counter=1)]), 1, strangers=share)
+    assert drawn.group.place in (heavy.place, group(counter=1).place)
+    drawn = draw(sampler_of(ledger_of(PEERS[0]), 1), offer([heavy, group(counter=1)]), 2, strangers=share)
+    [weight] = [each.weight for each in drawn if each.group == heavy]
+    assert weight * mass_of(heavy) <= constants.LOSS_WEIGHT_LIMIT * mass_of(group()) * 1.001
+
+
 def test_more_trust_is_drawn_more_often():
     ledger = ledger_of(*PEERS[:2])
     for _ in range(3):

@@ -115,6 +115,21 @@ def test_external_groups_that_become_cheap_again_are_taken_again():
     assert swarm.play(200, right=4, theirs=4, own_seconds=1.0, seconds=0.5) == MAX_EXTERNAL
 
 
+def test_a_long_time_without_external_groups_does_not_make_them_dear():
+    swarm = Swarm()
+    before = swarm.play(30, right=4, theirs=2, own_seconds=1.0, seconds=1.0)
+    for _ in range(300):  # the learner looks for external groups in each batch, and finds none
+        swarm.ratio.observe([own(4)] * LOCAL, [], supply=0, costs=Costs(local=4.0, external=1e-5, groups=0))
+    assert abs(swarm.play(30, right=4, theirs=2, own_seconds=1.0, seconds=1.0) - before) <= STEP
+
+
+def test_slow_groups_of_little_worth_are_still_measured_and_taken_again_when_they_are_fast():
+    swarm = Swarm()
+    swarm.play(60, right=4, theirs=1, own_seconds=1.0, seconds=1000.0)
+    assert swarm.taken[-1] == 1
+    assert swarm.play(200, right=4, theirs=1, own_seconds=1.0, seconds=0.5) > 2
+
+
 def test_cheap_external_groups_are_taken_by_what_they_are_worth():
     dear, cheap = (Swarm().play(30, right=6, theirs=2, own_seconds=own, seconds=1.0) for own in (1.0, 10.0))
     assert dear == cheap
