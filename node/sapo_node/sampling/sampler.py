@@ -37,7 +37,7 @@ from sapo_node.trust.defences import DEFENDED, Defences
 from sapo_node.trust.ledger import Ledger
 
 _LEAST_SHARE = 0.25
-"""A group that fits into what is left only with less than this is kept for another round, not spent on a trace."""
+"""A group that fits into what is left only with less than this is kept for another round that has more room for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,15 +93,16 @@ class _Candidate:
     def group(self) -> VerifiedGroup:
         return self.offered.group
 
-    def share(self, limit: float, *, room: float) -> float:
+    def share(self, limit: float, *, room: float, whole: float) -> float:
         """The part of it that counts: of at most `limit` units, and of a stranger's group what fits into `room`. 0 if
-        no more than a trace of it fits.
+        only a trace of it fits, and more of it would fit into the `whole` room of another round.
         """
         share = min(1.0, limit / self.units)
         if self.is_stranger:
             # However little weight a stranger's group has, it takes the place of one.
+            least = min(_LEAST_SHARE, share, whole / max(1.0, self.units))
             share = min(share, room / max(1.0, self.units))
-            return share if share >= _LEAST_SHARE else 0.0
+            return share if share >= least else 0.0
         return share
 
     def room(self, share: float) -> float:
@@ -141,12 +142,12 @@ class Sampler:
         passed = [(each.group, NotDrawn.TOO_OLD) for each in offered if each.group.epoch < oldest]
         if not fresh or count == 0:
             return Draw([], [], [*passed, *((each.group, NotDrawn.NONE_WANTED) for each in fresh)])
-        room = max(1.0, strangers * count) if strangers < 1 else inf
+        room = whole = max(1.0, strangers * count) if strangers < 1 else inf
         drawn: list[WeightedGroup] = []
         places: list[tuple[_Candidate, float]] = []
         waiting: list[tuple[_Candidate, NotDrawn]] = []
         for each in self._candidates(fresh, epoch):
-            share = each.share(self._defences.mass_limit, room=room)
+            share = each.share(self._defences.mass_limit, room=room, whole=whole)
             if self._ledger.state(each.group.peer) is PeerState.BANNED:
                 passed.append((each.group, NotDrawn.BANNED))
             elif len(drawn) == count:
@@ -165,7 +166,7 @@ class Sampler:
     ) -> WeightedGroup | None:
         """Take a stand-in for a drawn group out of those that wait. It takes no more of the strangers' room."""
         for number, (each, _) in enumerate(waiting):
-            share = each.share(self._defences.mass_limit, room=room)
+            share = each.share(self._defences.mass_limit, room=room, whole=room)
             if each.is_stranger == drawn.is_stranger and share:
                 del waiting[number]
                 return replace(each.weighted(share, epoch), stands_in=drawn.group)

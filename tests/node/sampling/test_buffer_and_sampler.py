@@ -215,14 +215,19 @@ def test_strangers_with_hardly_any_mass_take_no_more_places_than_others():
 
 @pytest.mark.parametrize("share", [0.25, 1.0])
 @pytest.mark.parametrize("length", [400, 10_000])
-def test_a_group_of_a_stranger_that_no_round_has_room_for_is_drawn_at_what_fits(length, share):
-    """Else it would wait for four epochs and keep other strangers from being verified."""
+def test_a_strangers_group_that_is_too_heavy_for_every_round_is_drawn_at_the_limit(length, share):
+    """Else it would wait for four epochs, and no other stranger would be verified while enough of them wait."""
     heavy = group(PEERS[1], length=length)
-    [drawn] = draw(sampler_of(ledger_of(PEERS[0]), 1), offer([heavy]) + offer([group(counter=1)]), 1, strangers=share)
-    assert drawn.group.place in (heavy.place, group(counter=1).place)
-    drawn = draw(sampler_of(ledger_of(PEERS[0]), 1), offer([heavy, group(counter=1)]), 2, strangers=share)
+    drawn = draw(sampler_of(ledger_of(PEERS[0]), 1), offer([heavy, group()]), 2, strangers=share)
     [weight] = [each.weight for each in drawn if each.group == heavy]
     assert weight * mass_of(heavy) <= constants.LOSS_WEIGHT_LIMIT * mass_of(group()) * 1.001
+
+
+def test_a_strangers_group_of_which_more_fits_into_another_round_waits_for_it():
+    strangers = [group(PEERS[1]), *(group(peer, length=150) for peer in PEERS[2:20])]
+    for seed in range(20):
+        drawn = draw(sampler_of(ledger_of(PEERS[0]), seed), offer([*strangers, group()]), 8, strangers=0.25)
+        assert all(each.weight >= 0.25 for each in drawn)
 
 
 def test_more_trust_is_drawn_more_often():
