@@ -87,8 +87,11 @@ class History:
         return self.state is PeerState.UNTRUSTED and enough and self.trust() >= constants.RECOVERED_TRUST
 
     def is_forgettable(self, epoch: int) -> bool:
-        is_stranger = self.state is not PeerState.HEALTHY and not self.earned()
-        return is_stranger and self.heard < epoch - 1
+        return self.state is not PeerState.HEALTHY and self.heard < epoch - 1
+
+    def keeps_its_row(self) -> tuple[bool, int, int]:
+        """The longer, the higher."""
+        return self.state is PeerState.BANNED, self.earned(), self.since
 
 
 class LedgerMachine(RuleBasedStateMachine):
@@ -218,7 +221,9 @@ class LedgerMachine(RuleBasedStateMachine):
                 history.become(PeerState.HEALTHY, self.epoch)
 
     def strangers_are_forgotten(self) -> None:
-        """Down to the bound: untrusted peers before banned ones, and those first whose state is oldest."""
+        """Down to the bound: untrusted peers before banned ones, then those with the fewest verified groups, and of
+        these those first whose state is oldest.
+        """
         known = {account.peer for account in self.ledgers[0].accounts()}
         unknown_peers = {
             peer: each for peer, each in self.histories.items() if each.is_forgettable(self.epoch) and peer != TRUSTED
@@ -227,8 +232,7 @@ class LedgerMachine(RuleBasedStateMachine):
         assert len(unknown_peers) - len(gone) == min(len(unknown_peers), STRANGERS)
         for peer in set(unknown_peers) - set(gone):
             for other in gone.values():
-                order = [(each.state is PeerState.BANNED, each.since) for each in (other, unknown_peers[peer])]
-                assert order == sorted(order)
+                assert other.keeps_its_row() <= unknown_peers[peer].keeps_its_row()
         for peer in gone:
             del self.histories[peer]
 
@@ -269,6 +273,16 @@ def test_rows_of_strangers_are_bounded_even_after_their_bans(monkeypatch):
     for epoch in (2, 1 + constants.BAN_EPOCHS, 10 + constants.BAN_EPOCHS, 10 * constants.BAN_EPOCHS):
         book.at(epoch)
     assert len(book.accounts()) <= STRANGERS
+
+
+def test_keys_that_gave_one_verified_group_each_are_forgotten_before_a_peer_that_gave_two(monkeypatch):
+    monkeypatch.setattr(ledger, "MAX_STRANGERS", STRANGERS)
+    book = Ledger(Database(None, (accounts.SCHEMA,)))
+    for name in ["honest", *NAMES, "honest"]:
+        book.report(name, Fact.VERIFIED_GROUP)
+    book.at(3)
+    assert len(book.accounts()) == STRANGERS
+    assert "honest" in {account.peer for account in book.accounts()}
 
 
 def test_a_ban_ends_at_a_node_that_never_runs_over_the_end_of_an_epoch():

@@ -24,7 +24,9 @@ from sapo_protocol import Equivocation, peer_id
 logger = logging.getLogger(__name__)
 
 MAX_STRANGERS = 10_000
-"""Rows kept of peers without verified groups. Rows of banned peers are dropped last. All other rows are kept."""
+"""Rows kept of peers that are not healthy and sent nothing in this epoch and the one before. Rows of peers with the
+fewest verified groups are dropped first, and rows of banned peers last. All other rows are kept.
+"""
 
 
 class Ledger:
@@ -210,12 +212,11 @@ class Ledger:
         unknown_peers = [
             account
             for account in self.accounts()
-            if account.earned == 0
-            and account.earned_epoch < self._epoch - 1
+            if account.earned_epoch < self._epoch - 1
             and account.state is not PeerState.HEALTHY
             and not account.named
         ]
-        unknown_peers.sort(key=lambda account: (account.state is PeerState.BANNED, account.since))
+        unknown_peers.sort(key=lambda each: (each.state is PeerState.BANNED, each.earned, each.since))
         for account in unknown_peers[: max(0, len(unknown_peers) - MAX_STRANGERS)]:
             del self._accounts[account.peer]
             self._database.execute("DELETE FROM ledger WHERE peer = ?", account.peer)
