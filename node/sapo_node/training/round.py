@@ -181,7 +181,6 @@ class Rounds:
         trained, spared = _trained([*choice.drawn, *choice.stand_ins], training)
         seconds = watch.seconds["generate"] + training.local_seconds
         alarm = self._external.observe(local, choice, Costs(seconds, training.external_seconds, len(trained)))
-        self._external.save(training.step)
         reports = {k: training.groups[local_id(k)] for k in range(len(local))}
         refused = {k: report.refused for k, report in reports.items() if report.refused}
         not_drawn = [*choice.not_drawn, *((group, NotDrawn.ENOUGH) for group in spared)]
@@ -189,6 +188,8 @@ class Rounds:
         self._on_chosen(choices)
         if alarm:
             await self._take_back(alarm)
+        # Not before: a crash between the two must not leave a state that has raised its alarm, and no step taken back.
+        self._external.save(training.step)
         rewards = [reward for group in local for reward in group.rewards]
         reward, informative = sum(rewards) / len(rewards), sum(any(group.advantages) for group in local)
         health = self._trainer.health

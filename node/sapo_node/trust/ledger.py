@@ -212,9 +212,7 @@ class Ledger:
         unknown_peers = [
             account
             for account in self.accounts()
-            if account.earned_epoch < self._epoch - 1
-            and account.state is not PeerState.HEALTHY
-            and not account.named
+            if account.earned_epoch < self._epoch - 1 and account.state is not PeerState.HEALTHY and not account.named
         ]
         unknown_peers.sort(key=lambda each: (each.state is PeerState.BANNED, each.earned, each.since))
         for account in unknown_peers[: max(0, len(unknown_peers) - MAX_STRANGERS)]:

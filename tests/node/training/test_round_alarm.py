@@ -1,0 +1,92 @@
+"""An alarm is not lost if the node ends before it has decided to take steps back."""
+
+import pytest
+
+from context import context_of
+from sapo_node.groups.advantage import advantages
+from sapo_node.groups.messages import Sampled
+from sapo_node.groups.types import LocalGroup, VerifiedGroup
+from sapo_node.ingest.pending import PendingQueue
+from sapo_node.sampling.buffer import Pool
+from sapo_node.sampling.external import ExternalSampler
+from sapo_node.storage.counters import Slot
+from sapo_node.storage.database import StateError
+from sapo_node.training.round import Rounds
+from sapo_node.training.take_back import taken_back
+from sapo_node.training.trainer import Trainer
+from sapo_node.trust.ledger import Ledger
+from sapo_node.verification.scheduler import VerificationScheduler
+from sapo_node.verification.verifier import Verifier
+from sapo_protocol import Completion, Finish
+from swarm_parts import OpenScorer, Oracle
+
+EPOCH = 5
+
+
+class Answers:
+    """What this node contributes: one group with so many correct completions of eight."""
+
+    right = 6
+
+    async def generate(self, _slot, _prompts):
+        rewards = tuple(number < self.right for number in range(8))
+        completions = tuple(Sampled(f"text {number}", "stop", (number,)) for number in range(8))
+        return [LocalGroup("products", "What?", bytes(32), completions, rewards, advantages(rewards))]
+
+
+def of_a_stranger(counter):
+    completions = tuple(Completion(f"theirs {number}", Finish.STOP) for number in range(8))
+    rewards = tuple(number < 4 for number in range(8))
+    return VerifiedGroup("stranger", EPOCH, counter, 0, "products", "What else?", completions, rewards)
+
+
+@pytest.fixture
+def start(database, manifest, rng):
+    """Start the parts of a node that play rounds, each time on the same state."""
+    policy = Oracle(manifest, rng)
+
+    def start(answers, on_chosen=lambda _: None):
+        ledger, pool = Ledger(database), Pool(database)
+        swarm = context_of(manifest, rng)
+        queue = PendingQueue(database, manifest, rng=rng)
+        return pool, Rounds(
+            contribution=answers,
+            scheduler=VerificationScheduler(
+                pending_queue=queue, verifier=Verifier(swarm, OpenScorer(), ledger), pool=pool, ledger=ledger
+            ),
+            pool=pool,
+            external=ExternalSampler(
+                database, ledger, rng, local=1, external=2, filters=("baseline",), selection="trust"
+            ),
+            trainer=Trainer(database, pool, policy, objective="positive-only", checkpoint_every=50),
+            now=lambda: 0.0,
+            on_chosen=on_chosen,
+        )
+
+    return start
+
+
+async def play(rounds, counters):
+    for counter in counters:
+        await rounds.play(Slot(EPOCH, counter), share=False)
+
+
+async def test_an_alarm_is_raised_again_if_the_node_ended_before_it_decided_to_take_steps_back(start, database):
+    answers = Answers()
+    pool, rounds = start(answers)
+    pool.add(of_a_stranger(counter) for counter in range(40))
+    await play(rounds, range(12))
+    answers.right = 0
+    await play(rounds, range(12, 15))
+    assert taken_back(database) == []  # the fourth bad round raises the alarm
+
+    def full_disk(_):
+        raise StateError("the disk is full")
+
+    _, rounds = start(answers, full_disk)
+    with pytest.raises(StateError):
+        await play(rounds, [15])
+    _, rounds = start(answers)
+    await play(rounds, [16])
+    [taken] = taken_back(database)
+    assert (taken.reason, taken.peers) == ("the local reward fell", 1)
