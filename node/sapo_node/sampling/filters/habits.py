@@ -59,6 +59,12 @@ def _habits_between(text: str, first: int, last: int) -> Iterator[tuple[Habit, S
             yield (match[0],), match.span()
 
 
+def shares_of(texts: Sequence[str]) -> Counter[Habit]:
+    """The share of the completions of one prompt, at least one, that show each habit."""
+    counts = Counter(habit for text in texts for habit in habits_of(text))
+    return Counter({habit: count / len(texts) for habit, count in counts.items()})
+
+
 class Window:
     """The newest prompts that one source completed correctly: a peer, a tier, or all peers."""
 
@@ -70,10 +76,10 @@ class Window:
         """Prompts that count, by task."""
         self._shares: defaultdict[str, Counter[Habit]] = defaultdict(Counter)
 
-    def add(self, dataset: str, texts: Sequence[str]) -> None:
-        """Count the correct completions of one prompt, at least one, and forget the oldest prompt beyond the limit."""
-        counts = Counter(habit for text in texts for habit in habits_of(text))
-        shares = Counter({habit: count / len(texts) for habit, count in counts.items()})
+    def add(self, dataset: str, shares: Counter[Habit]) -> None:
+        """Count the correct completions of one prompt, given what they show, and forget the oldest prompt beyond the
+        limit. The window keeps `shares` and changes nothing of it: several windows may keep the same.
+        """
         self._kept.append((dataset, shares))
         self.prompts[dataset] += 1
         self._shares[dataset].update(shares)
@@ -175,6 +181,10 @@ class LocalWindow:
                 del self._shown[habit]
             if not shown_correct[habit]:
                 del shown_correct[habit]
+
+    def often(self, least: int) -> frozenset[Habit]:
+        """The habits that at least this many local completions show."""
+        return frozenset(habit for habit, shown in self._shown.items() if shown >= least)
 
     def shown(self, habit: Habit) -> int:
         """How many local completions show the habit."""

@@ -26,7 +26,16 @@ from sapo_node.groups.codec import from_json, to_object
 from sapo_node.groups.messages import FilterName
 from sapo_node.groups.types import GroupKey, LocalGroup, VerifiedGroup
 from sapo_node.sampling.alarm import Alarm
-from sapo_node.sampling.filters.habits import Habit, LocalTexts, LocalWindow, Span, Window, habits_in, habits_of
+from sapo_node.sampling.filters.habits import (
+    Habit,
+    LocalTexts,
+    LocalWindow,
+    Span,
+    Window,
+    habits_in,
+    habits_of,
+    shares_of,
+)
 from sapo_node.sampling.filters.interface import Filter
 from sapo_node.trust.constants import Tier
 
@@ -119,7 +128,9 @@ class NgramFilter(Filter):
         sources = [self._peers[peer] for peer in {group.peer for group in offered} & self._peers.keys()]
         if here:
             sources += self._pools.values()
-        foreign = {habit for source in sources for habit in self._foreign(source)}
+        # Of what the policy hardly shows nothing can be said. External texts may show any number of such habits.
+        judged = self._local.often(SHOWN)
+        foreign = {habit for source in sources for habit in self._foreign(source, judged)}
         self._masked = {habit for habit in foreign if self._is_idle(habit)}
 
     def alarm(self) -> Alarm | None:
@@ -184,8 +195,9 @@ class NgramFilter(Filter):
         self._peers[sent.peer] = of_peer
         if len(self._peers) > PEERS:
             del self._peers[next(iter(self._peers))]
+        shares = shares_of(sent.texts)
         for window in (of_peer, self._pools[_ALL], self._pools[sent.tier]):
-            window.add(sent.dataset, sent.texts)
+            window.add(sent.dataset, shares)
 
     def _is_moderate(self, group: VerifiedGroup, habit: Habit) -> bool:
         """Whether the peer of a group shows a common habit of this policy about as often as this policy, in all tasks
@@ -206,24 +218,27 @@ class NgramFilter(Filter):
             for prompts in looks
         )
 
-    def _foreign(self, source: Window) -> Iterator[Habit]:
-        """Habits that a source shows far more often than correct local completions to the same tasks."""
+    def _foreign(self, source: Window, judged: frozenset[Habit]) -> Iterator[Habit]:
+        """Those of the judged habits that a source shows far more often than correct local completions to the same
+        tasks.
+        """
         known = self._comparable(source)
-        yield from self._concentrated(source, known, CONCENTRATED)
+        yield from self._concentrated(source, known, judged, CONCENTRATED)
         for dataset, count in known.items():
-            yield from self._concentrated(source, Counter({dataset: count}), IN_A_TASK)
+            yield from self._concentrated(source, Counter({dataset: count}), judged, IN_A_TASK)
 
-    def _concentrated(self, source: Window, prompts: Counter[str], least: float) -> Iterator[Habit]:
+    def _concentrated(
+        self, source: Window, prompts: Counter[str], judged: frozenset[Habit], least: float
+    ) -> Iterator[Habit]:
         """Habits in at least this share of a source's completions to some tasks, far more often than in local ones.
         `prompts` are those of the source to each of the tasks.
         """
         total = prompts.total()
         if total < PROMPTS:
             return
-        said: Counter[Habit] = Counter()
-        for dataset in prompts:
-            said.update(source.shares(dataset))
-        for habit, times in said.items():
+        shown = {habit for dataset in prompts for habit in judged & source.shares(dataset).keys()}
+        for habit in shown:
+            times = sum(source.shares(dataset)[habit] for dataset in prompts)
             ratio = STAYS if habit in self._masked else FOREIGN
             if times >= least * total and times > ratio * self._expected(prompts, habit):
                 yield habit
@@ -246,6 +261,5 @@ class NgramFilter(Filter):
         return len(habit) > 1 and rate >= TAKES_HOLD and external >= ALARMING * rate
 
     def _is_idle(self, habit: Habit) -> bool:
-        """Whether local completions show the habit often enough to judge it, and are correct no more often for it."""
-        shown = self._local.shown(habit)
-        return shown >= SHOWN and self._local.gain(habit) <= PAYS * shown
+        """Whether local completions are correct no more often for the habit."""
+        return self._local.gain(habit) <= PAYS * self._local.shown(habit)
