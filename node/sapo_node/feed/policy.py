@@ -13,8 +13,8 @@ import trio
 
 from sapo_node.contributors.text import completion
 from sapo_node.feed.conversion import batch_of, messages_of, train_report
-from sapo_node.feed.messages import Completed, GoBack, Prompts, Refused, Report, Started, Work
-from sapo_node.groups.messages import FilterName, Finish, RequestError, Sampled, TrainReport, TrainRequest
+from sapo_node.feed.messages import Completed, GoBack, Group, Prompts, Refused, Report, Started, Work
+from sapo_node.groups.messages import FilterName, Finish, GroupReport, RequestError, Sampled, TrainReport, TrainRequest
 from sapo_node.groups.prompt import Prompt
 from sapo_node.processes.worker import WorkerFailed
 from sapo_node.training.rollout import RoundFailed
@@ -22,6 +22,9 @@ from sapo_protocol import LocalError
 
 KEPT_STEPS = 512
 """Steps after the newest checkpoint whose batches the node keeps. A trainer that saves less often cannot replay all."""
+
+MAX_GROUP_TOKENS = 2**31
+"""Tokens of one group in a report, at most: the sums of all reports fit into the database."""
 
 
 class StaleAnswer(LocalError):
@@ -175,8 +178,8 @@ class RemotePolicy:
             raise WrongAnswer(f"{report.id} asks for no report")
         if unknown := report.groups.keys() - {group.id for group in batch.groups}:
             raise WrongAnswer(f"the batch has no group {min(unknown)[:80]!r}")
-        if any(each.tokens < 0 or each.masked < 0 for each in report.groups.values()):
-            raise WrongAnswer("a group has fewer than 0 tokens")
+        for group in batch.groups:
+            _require_fit(group, report.groups.get(group.id, GroupReport()))
         if not 0 <= report.saved <= batch.step:
             raise WrongAnswer(f"saved is {report.saved}; give a step from 0 to {batch.step}")
         self._saved = max(self._saved, report.saved)
@@ -239,3 +242,15 @@ class RemotePolicy:
     def _sampled(self, text: str, finish: Finish, tokens: tuple[int, ...], logprobs: tuple[float, ...]) -> Sampled:
         cut = completion(text, finish, self.max_bytes)
         return Sampled(cut.text, cut.finish, tokens, logprobs)
+
+
+def _require_fit(group: Group, report: GroupReport) -> None:
+    """Raise WrongAnswer unless the report is one of this group."""
+    if not (0 <= report.tokens <= MAX_GROUP_TOKENS and 0 <= report.masked <= MAX_GROUP_TOKENS):
+        raise WrongAnswer(f"{group.id} has fewer than 0 or more than {MAX_GROUP_TOKENS:,} tokens")
+    count = len(group.completions)
+    if not {*report.rejected, *report.cut} <= {*range(count)}:
+        raise WrongAnswer(f"{group.id} has the completions 0 to {count - 1}; rejected or cut names another")
+    for number, first in report.cut.items():
+        if not 0 <= first <= len(group.completions[number].text):
+            raise WrongAnswer(f"{group.id} has cut {first} for completion {number}; give the place of a character")

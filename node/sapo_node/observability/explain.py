@@ -46,6 +46,10 @@ def envelope(database: Database, envelope_id: str) -> Told:
             f"no envelope {envelope_id} is known: it never arrived, waits for verification, or is too old to be "
             f"remembered; the page shows the newest"
         )
+    if len(ids := sorted({each.envelope_id for each in [*entries, *refusals]})) > 1:
+        raise LocalError(
+            f"{len(ids)} envelopes begin with {envelope_id!r}, as {ids[0]} and {ids[1]}; give more characters"
+        )
     lines = [line for entry in entries for line in _of_entry(entry)]
     if entries:
         first = entries[0]
@@ -229,7 +233,10 @@ def _outlook(account: Account, cause: Cause) -> str:
 
 def moment(at: float) -> str:
     """A Unix time in this machine's time zone: the hour for today, with the day of the week for the days around it."""
-    local = time.localtime(at)
+    try:
+        local = time.localtime(at)
+    except (OverflowError, ValueError, OSError):
+        return "at no time of this calendar"  # a number of others
     if local[:3] == time.localtime()[:3]:
         return time.strftime("%H:%M", local)
     return time.strftime("%a %H:%M" if abs(at - time.time()) < _WEEK_SECONDS else "%d %b %Y %H:%M", local)

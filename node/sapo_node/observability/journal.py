@@ -97,6 +97,8 @@ class Journal:
         self._database = database
         self._now = now
         self._refused: deque[tuple[str, tuple[bytes, bytes] | None, str, float]] = deque(maxlen=KEPT_REFUSALS)
+        self._is_longer = False
+        """Whether groups were entered since `flush`."""
 
     def refused(self, sender: str, sealed: Sealed | None, why: str) -> None:
         """A message was not taken; `sealed` where it had an envelope. Only noted, since floods must stay cheap."""
@@ -104,8 +106,10 @@ class Journal:
         self._refused.append((sender, named, why, self._now()))
 
     def flush(self) -> None:
-        """Write what was refused since the last time, as much of it as is kept anyway."""
-        if not self._refused:
+        """Write what was refused since the last time, as much of it as is kept anyway. The oldest groups and refusals
+        go: a node calls this after each round, and every second where it plays none.
+        """
+        if not self._refused and not self._is_longer:
             return
         with self._database.transaction():
             for sender, named, why, at in self._refused:
@@ -117,7 +121,11 @@ class Journal:
             self._database.execute(
                 "DELETE FROM refusals WHERE number <= (SELECT max(number) FROM refusals) - ?", KEPT_REFUSALS
             )
+            self._database.execute(
+                "DELETE FROM journal WHERE number <= (SELECT max(number) FROM journal) - ?", KEPT_GROUPS
+            )
         self._refused.clear()
+        self._is_longer = False
 
     def verified_or_unusable(self, rollout: Rollout, k: int, finding: VerifiedGroup | Unusable) -> None:
         """A group was verified, or could not be used."""
@@ -146,9 +154,6 @@ class Journal:
                 self._change(group.place, "fate = ?, why = ?", Fate.LEFT_OUT, reason_of(filter_name))
             for group, passed in choices.not_drawn:
                 self._change(group.place, "why = ?", passed)
-            self._database.execute(
-                "DELETE FROM journal WHERE number <= (SELECT max(number) FROM journal) - ?", KEPT_GROUPS
-            )
 
     def taken_back(self, taken: TakenBack, accused: Accused) -> None:
         """Steps were taken back that had trained on these groups."""
@@ -214,6 +219,7 @@ class Journal:
         step: int | None = None,
         facts: dict[str, Any],
     ) -> None:
+        self._is_longer = True
         self._database.execute(
             "INSERT INTO journal (peer, epoch, counter, k, envelope_id, fate, why, step, at, facts) "
             "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET "

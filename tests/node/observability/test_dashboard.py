@@ -251,6 +251,21 @@ async def test_another_name_for_this_host_is_refused(page):
     assert "peers" not in answer.text
 
 
+@pytest.mark.parametrize(
+    ("site", "path", "status"),
+    [
+        ("cross-site", "/api/groups?last=500", 403),
+        ("cross-site", "/metrics", 403),
+        ("same-site", "/api/state", 403),  # another port of this machine
+        ("cross-site", "/", 200),  # a link to the page
+        ("same-origin", "/api/state", 200),
+        ("none", "/api/state", 200),  # typed by the operator
+    ],
+)
+async def test_a_page_of_another_site_gets_no_facts_gathered(page, site, path, status):
+    assert (await page.get(path, headers={"Sec-Fetch-Site": site})).status_code == status
+
+
 @pytest.mark.parametrize("name", ["127.0.0.1", "localhost", "[::1]"])
 async def test_the_names_of_loopback_are_not(page, name):
     assert (await page.get("/api/state", headers={"Host": f"{name}:80"})).status_code == 200

@@ -4,6 +4,7 @@ import hashlib
 import random
 import time
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -270,7 +271,7 @@ def test_long_answers_are_kept_in_part(journal):
 
 def test_only_the_newest_groups_are_kept(journal):
     waits(journal, *(group(n) for n in range(KEPT_GROUPS + 50)))
-    journal.chosen(choices())
+    journal.flush()  # as every node does; one that does not train has no round
     kept = journal.groups(KEPT_GROUPS + 50)
     assert len(kept) == KEPT_GROUPS
     assert min(each.counter for each in kept) == 50
@@ -297,6 +298,15 @@ def test_the_filters_without_a_reason_keep_no_answer_out():
     kept, stopped = Filters(["baseline", "n-gram"], PassRates()).offer([group(text="2+2=5")])
     assert ([each.rejected for each in kept], stopped) == ([{}], [])
     assert {f"{filter_name} filter" for filter_name in FILTERS} - {*KEEP_OUT} == {"baseline filter", "n-gram filter"}
+
+
+def test_a_prefix_of_two_envelopes_names_both_and_explains_neither(database, journal):
+    for sealed in [SimpleNamespace(envelope_id=b"abc" + bytes([end] * 29), issuer=bytes(32)) for end in (1, 2)]:
+        journal.refused("carrier", sealed, Ignored.OVER_QUOTA)
+    journal.flush()
+    with pytest.raises(LocalError, match=r"2 envelopes begin with '616263', as 6162630101.* and 6162630202"):
+        explain.envelope(database, "616263")
+    assert "refused 1 times" in explain.envelope(database, "61626301").text
 
 
 @pytest.mark.parametrize(("asked", "said"), [("xyz", "hexadecimal"), ("ab", "at least 6"), ("ab" * 20, "no envelope")])
@@ -397,3 +407,8 @@ def test_a_decision_of_the_operator_says_how_it_was_made_and_how_it_ends_and_bla
 def test_a_moment_names_the_day_where_it_is_not_today(days, form):
     at = time.time() - days * 86_400
     assert explain.moment(at) == time.strftime(form, time.localtime(at))
+
+
+@pytest.mark.parametrize("at", [1e300, -1e300, float("nan")])
+def test_a_time_beyond_the_calendar_is_told_as_one(at):
+    assert explain.moment(at) == "at no time of this calendar"

@@ -250,4 +250,6 @@ async def test_the_command_line_exports_and_verifies_in_the_sandbox(author, mani
     assert (status, said.out) == (0, f"wrote 2 groups to {tmp_path / 'data'}\n")
     rewrite(tmp_path / "data", lambda rows: rows[1].update(levels=[1.0] * 8))
     status, said = await trio.to_thread.run_sync(run_here, main, "rollouts", "verify", tmp_path / "data", "--json")
-    assert (status, json.loads(said.out)["failures"]) == (1, {"levels differs from what was signed": 1})
+    facts = json.loads(said.out)
+    assert (status, facts["failures"]) == (1, {"levels differs from what was signed": 1})
+    assert (facts["groups"], facts["ended_early"]) == (2, False)

@@ -64,7 +64,12 @@ def verify(folder: Path, *, swarm: str | None, json_output: bool) -> None:
     manifest = load_manifest(swarm or str(folder / SWARM))
     found = trio.run(partial(_verify, folder, manifest))
     if json_output:
-        facts = {"groups": found.groups, "failures": dict(found.failures), "network_id": manifest.network_id.hex()}
+        facts = {
+            "groups": found.groups,
+            "failures": dict(found.failures),
+            "ended_early": found.ended_early,
+            "network_id": manifest.network_id.hex(),
+        }
         click.echo(json.dumps(facts))
     else:
         say(f"{found.groups - found.failures.total():,} of {found.groups:,} groups hold, in {manifest.name}")

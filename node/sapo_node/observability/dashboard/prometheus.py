@@ -117,8 +117,8 @@ EXPOSED = (
     ),
     _Exposed(
         "tokens_trained",
-        "counter",
-        "Tokens trained on, by origin",
+        "gauge",
+        "Tokens that are in the weights, by origin; steps that are taken back lower it",
         lambda view: {"own": view.own_tokens, "others": view.other_tokens},
         "origin",
     ),

@@ -1,7 +1,8 @@
 """Serves the page: read-only, on loopback unless told otherwise, and then only to a client that knows the token.
 
 Everything that a stranger's page in the same browser could do is refused: other names for this host (DNS rebinding),
-frames, scripts that are not ours. What peers wrote is sent as JSON, and the page puts it in place as text.
+frames, scripts that are not ours, and requests for facts, which take the node's time. What peers wrote is sent as JSON,
+and the page puts it in place as text.
 """
 
 import hmac
@@ -50,6 +51,8 @@ _KINDS = {
 }
 """The files of the folder `page` that are served, by their ending."""
 _INDEX = "/index.html"
+_OTHER_SITES = ("cross-site", "same-site")
+"""What a browser says in Sec-Fetch-Site of a page of another site, or of another port of this machine."""
 
 
 def parse_place(text: str, name: str = "dashboard") -> tuple[str, int] | None:
@@ -120,9 +123,11 @@ class Dashboard:
         return replace(answer, headers={**_HEADERS, **answer.headers})
 
     def _refusal(self, request: Request) -> Answer | None:
-        """An answer to whom nothing is shown: by the method, the name of this host, or the token."""
+        """An answer to whom nothing is shown: by the method, the asking site, the name of this host, or the token."""
         if request.method not in ("GET", "HEAD"):
             return refusal(405, "this page is read-only")
+        if request.path != "/" and request.headers.get("sec-fetch-site") in _OTHER_SITES:
+            return refusal(403, "another site asks for this; open the page of the node by its own address")
         if self._token is None and not is_loopback(request.host):
             return refusal(421, "open this page by its IP address")
         if self._token is not None and not self._knows_token(request):
