@@ -104,7 +104,7 @@ def push(folder: Path, *, repository: str, json_output: bool) -> None:
     if json_output:
         click.echo(json.dumps({"pushed": address}))
     else:
-        say(f"uploaded to {address}, which only you can read until you make it public")
+        say(f"uploaded to {address}; a new repository is private, and one that was public still is")
 
 
 async def _verify(folder: Path, manifest: Manifest) -> Verification:
