@@ -46,7 +46,8 @@ def envelope(database: Database, envelope_id: str) -> Told:
             f"no envelope {envelope_id} is known: it never arrived, waits for verification, or is too old to be "
             f"remembered; the page shows the newest"
         )
-    if len(ids := sorted({each.envelope_id for each in [*entries, *refusals]})) > 1:
+    ids = sorted({entry.envelope_id for entry in entries} | {each.envelope_id for each in refusals})
+    if len(ids) > 1:
         raise LocalError(
             f"{len(ids)} envelopes begin with {envelope_id!r}, as {ids[0]} and {ids[1]}; give more characters"
         )
