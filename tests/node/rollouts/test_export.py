@@ -227,6 +227,11 @@ async def test_an_export_that_finds_the_disk_full_is_one_error_and_leaves_no_fol
     assert export(database, manifest, tmp_path / "data", lambda _: []) == 2
 
 
+def test_a_folder_that_is_no_export_is_named_where_it_is_to_be_verified(tmp_path, run_here):
+    status, said = run_here(main, "rollouts", "verify", tmp_path)
+    assert (status, said.err) == (1, f"error: {tmp_path} has no swarm.toml: give the folder of an export\n")
+
+
 def test_a_folder_that_is_no_export_is_not_uploaded(tmp_path, run_here):
     status, said = run_here(main, "rollouts", "push", tmp_path, "somebody/rollouts")
     assert (status, said.out) == (1, "")

@@ -61,6 +61,8 @@ def verify(folder: Path, *, swarm: str | None, json_output: bool) -> None:
 
     The exit code is 0 if every group holds, else 1. Give --swarm if you do not trust the manifest in FOLDER.
     """
+    if not swarm and not (folder / SWARM).exists():
+        raise LocalError(f"{folder} has no {SWARM}: give the folder of an export")
     manifest = load_manifest(swarm or str(folder / SWARM))
     found = trio.run(partial(_verify, folder, manifest))
     if json_output:
