@@ -53,7 +53,7 @@ start --no-train --key locked.key --passphrase wrong | 1 | locked.key & passphra
 
 # fleet
 fleet                                       | 2 | missing argument & URL
-fleet node.toml                             | 1 | named by the address of its page & http://
+fleet node.toml                             | 1 | 'node.toml' is no address of a page & http://
 
 # keygen
 keygen --key node.key                       | 1 | node.key exists & never overwritten & another path

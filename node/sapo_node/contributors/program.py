@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import re
+import select
 import shlex
 import shutil
 from collections.abc import AsyncIterator, Sequence
@@ -63,7 +64,7 @@ class _Life:
 
     async def ask(self, line: bytes) -> bytes:
         """Write `line` to the program and return the line that it answers."""
-        if self._buffer:
+        if self._buffer or await self._has_more():
             raise AnswerFailed("the program wrote more than one line for a prompt")
         await self.process.stdin.send_all(line)
         while b"\n" not in self._buffer:
@@ -76,6 +77,12 @@ class _Life:
         answer, _, rest = self._buffer.partition(b"\n")
         self._buffer = rest
         return bytes(answer)
+
+    async def _has_more(self) -> bool:
+        """Whether the program has written something that has not been read. Each later answer would be one too late."""
+        output = select.poll()
+        output.register(self.process.stdout.fileno(), select.POLLIN)
+        return bool(output.poll(0)) and bool(await self.process.stdout.receive_some(_CHUNK))
 
     async def log(self) -> None:
         """Copy the program's stderr to the log, line by line."""

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from sapo_node.observability.history import History
-from sapo_node.observability.journal import Entry, Fate, Journal, Refusal
+from sapo_node.observability.journal import KEPT_REFUSALS, Entry, Fate, Journal, Refusal
 from sapo_node.observability.reasons import reason_for
 from sapo_node.storage.database import Database
 from sapo_node.trust import constants
@@ -18,7 +18,6 @@ from sapo_node.trust.decisions import COMMAND, CONFIG, EVIDENCE, decisions
 from sapo_protocol import LocalError, Manifest, epoch_start
 
 _LEAST_CHARACTERS = 6
-_ASKED_REFUSALS = 50
 _WEEK_SECONDS = 6 * 86_400
 
 
@@ -40,13 +39,14 @@ def envelope(database: Database, envelope_id: str) -> Told:
     if len(envelope_id) < _LEAST_CHARACTERS or not set(envelope_id) <= set("0123456789abcdef"):
         raise LocalError(f"give at least {_LEAST_CHARACTERS} hexadecimal characters of an envelope's id")
     journal = Journal(database)
-    entries, refusals = journal.of_envelope(envelope_id), journal.refusals(_ASKED_REFUSALS, envelope_id=envelope_id)
+    entries, refusals = journal.of_envelope(envelope_id), journal.refusals(KEPT_REFUSALS, envelope_id=envelope_id)
     if not entries and not refusals:
         raise LocalError(
             f"no envelope {envelope_id} is known: it never arrived, waits for verification, or is too old to be "
             f"remembered; the page shows the newest"
         )
-    if len(ids := sorted({each.envelope_id for each in [*entries, *refusals]})) > 1:
+    ids = sorted({entry.envelope_id for entry in entries} | {each.envelope_id for each in refusals})
+    if len(ids) > 1:
         raise LocalError(
             f"{len(ids)} envelopes begin with {envelope_id!r}, as {ids[0]} and {ids[1]}; give more characters"
         )

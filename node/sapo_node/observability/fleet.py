@@ -16,7 +16,7 @@ import trio
 from sapo_node.groups.codec import from_json
 from sapo_node.observability.overview import Overview
 from sapo_protocol import LocalError
-from sapo_protocol.printable import printable
+from sapo_protocol.printable import excerpt, printable
 
 SECONDS = 10.0
 MAX_REPLY_BYTES = 65_536
@@ -92,7 +92,8 @@ def _url(address: str) -> httpx.URL:
     except (ValueError, httpx.InvalidURL):
         url = httpx.URL("")
     if url.scheme not in ("http", "https") or not url.host:
-        raise LocalError("a node is named by the address of its page, like http://192.0.2.7:8080/?token=TOKEN")
+        shown = excerpt(address.partition("?")[0])  # without a token
+        raise LocalError(f"{shown!r} is no address of a page; give one like http://192.0.2.7:8080/?token=TOKEN")
     return url
 
 

@@ -1,8 +1,10 @@
 """Writes the archive of a node as a data set: Parquet, the manifest of the swarm, and a card that says what it is."""
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
+from shutil import rmtree
 from typing import Any
 
 from sapo_node.groups.types import GroupKey
@@ -53,17 +55,42 @@ def export(database: Database, manifest: Manifest, folder: Path, masks: Callable
 
     `masks` gives the masked spans of each completion of a group; empty if they are not known.
 
-    Raises LocalError if the folder cannot be made, or if there is nothing to export.
+    Raises LocalError if the folder cannot be made or written, or if there is nothing to export. Where it fails or is
+    stopped, no folder is left.
     """
-    arrow = require_pyarrow()
+    require_pyarrow()
     groups = archived(database)
     first = next(groups, None)
     if first is None:
         raise LocalError("the node has kept no rollouts of peers; start it with --archive MIB, and wait until it has")
+    with _new(folder):
+        return _write(first, groups, manifest, folder, masks)
+
+
+@contextmanager
+def _new(folder: Path) -> Iterator[None]:
+    """Make a folder for the block, and remove it where the block fails. Raises LocalError where the disk does."""
     try:
         folder.mkdir(parents=True)
     except OSError as error:
         raise LocalError(f"cannot make the folder {folder}: {error.strerror}; name one that is not there") from error
+    try:
+        yield
+    except BaseException as error:
+        rmtree(folder, ignore_errors=True)
+        if isinstance(error, OSError):
+            raise LocalError(f"cannot write to {folder}: {error}; free disk space, and export again") from error
+        raise
+
+
+def _write(
+    first: ArchivedGroup,
+    groups: Iterator[ArchivedGroup],
+    manifest: Manifest,
+    folder: Path,
+    masks: Callable[[GroupKey], Masks],
+) -> int:
+    arrow = require_pyarrow()
     issuers, epochs, count = set[str](), [first.epoch, first.epoch], 0
     shape = schema(arrow)
     with arrow.parquet.ParquetWriter(folder / GROUPS, shape, compression="zstd") as writer:

@@ -132,6 +132,25 @@ async def test_more_lines_than_questions_are_noticed_before_they_answer_the_next
     assert answer.text == "a"
 
 
+async def test_a_line_that_comes_after_the_answer_does_not_answer_the_next_prompt(running, tmp_path):
+    late = f"    time.sleep(0.1)\n    print('[]', flush=True)\n    open({str(tmp_path / 'late')!r}, 'w').close()\n"
+    async with running(ECHO + late) as answerer:
+        await ask(answerer, "first")
+        with trio.fail_after(10):
+            while not (tmp_path / "late").exists():  # noqa: ASYNC110
+                await trio.sleep(0.01)
+        assert "more than one line" in await failure(answerer)
+        ((answer, *_),) = await ask(answerer, "third")
+    assert answer.text == "third"
+
+
+async def test_a_program_that_ended_between_two_prompts_is_told_by_its_status(running):
+    async with running(ECHO + "    sys.exit(3)\n") as answerer:
+        await ask(answerer)
+        await trio.sleep(0.3)
+        assert "the program ended with status 3" in await failure(answerer)
+
+
 async def test_a_cancelled_question_is_not_answered_late(running):
     slow_once = "    if asked['prompt'] == 'slow':\n        time.sleep(60)\n"
     async with running(slow_once + ECHO) as answerer:

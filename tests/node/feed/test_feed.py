@@ -80,6 +80,17 @@ async def test_a_round_is_shared_scored_and_trained_on_beside_external_groups(no
         assert (report.step, report.external, report.training.loss, report.reward) == (1, 1, 0.5, 0.5)
 
 
+async def test_the_length_of_completions_that_came_without_tokens_is_not_known(node, trainer):
+    sample = trainer.sample
+    trainer.sample = lambda prompts: [
+        [replace(each, tokens=(), logprobs=()) for each in group] for group in sample(prompts)
+    ]
+    async with node.running(rounds=1):
+        await in_thread(trainer.step)
+        await node.finished.wait()
+    assert node.reports[0].training.mean_length is None
+
+
 async def test_an_external_group_is_given_out_once(node, trainer):
     async with node.running():
         node.offer(0, 1, 2)

@@ -9,8 +9,10 @@ import pytest
 from huggingface_hub import constants
 
 from no_hub import REPLIES, NoHub
+from sapo_node.cli.main import main
 from sapo_node.learner.hub import HubError
 from sapo_node.learner.push import push
+from sapo_node.rollouts.table import CARD, GROUPS, SWARM
 
 NAME = "somebody/learnt"
 FOREIGN = "another/learnt"
@@ -26,6 +28,7 @@ class Hub(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Answers)
         self.files = {}
         self.created = None
+        self.is_there = False
 
 
 class Answers(BaseHTTPRequestHandler):
@@ -54,6 +57,9 @@ class Answers(BaseHTTPRequestHandler):
     def create(self, asked):
         if asked.get("organization") != "somebody":
             self.answer(403, {"error": "no write permission"})
+            return
+        if self.server.is_there:
+            self.answer(409, {"error": "You already created this repo", "url": f"{constants.ENDPOINT}/datasets/{NAME}"})
             return
         self.server.created = asked
         place = NAME if asked.get("type", "model") == "model" else f"{asked['type']}s/{NAME}"
@@ -106,6 +112,15 @@ def test_of_a_folder_that_others_made_only_the_named_files_are_uploaded(hub, fol
     (folder / "notes.txt").symlink_to(tmp_path / "secret")
     push(folder, NAME, message="m", kind="dataset", only=("README.md",))
     assert hub.files.keys() == {"README.md"}
+
+
+def test_a_data_set_that_was_there_is_not_said_to_be_private(hub, folder, run_here):
+    for name in (GROUPS, SWARM, CARD):
+        (folder / name).write_text("")
+    hub.is_there = True
+    status, said = run_here(main, "rollouts", "push", folder, NAME)
+    assert (status, hub.created) == (0, None)
+    assert "a new repository is private, and one that was public still is" in said.out
 
 
 def refusal(folder, name):

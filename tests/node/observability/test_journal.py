@@ -300,6 +300,14 @@ def test_the_filters_without_a_reason_keep_no_answer_out():
     assert {f"{filter_name} filter" for filter_name in FILTERS} - {*KEEP_OUT} == {"baseline filter", "n-gram filter"}
 
 
+def test_every_refusal_of_an_envelope_that_is_kept_counts(database, journal):
+    for number in range(60):
+        sealed = SimpleNamespace(envelope_id=bytes(32), issuer=bytes(32))
+        journal.refused(f"carrier {number % 2}", sealed, Ignored.OVER_QUOTA)
+    journal.flush()
+    assert "refused 60 times, from 2 peers" in explain.envelope(database, "000000").text
+
+
 def test_a_prefix_of_two_envelopes_names_both_and_explains_neither(database, journal):
     for sealed in [SimpleNamespace(envelope_id=b"abc" + bytes([end] * 29), issuer=bytes(32)) for end in (1, 2)]:
         journal.refused("carrier", sealed, Ignored.OVER_QUOTA)

@@ -214,6 +214,24 @@ async def test_a_folder_that_is_there_is_not_written_into(keep, database, manife
         export(database, manifest, tmp_path, lambda _: [])
 
 
+async def test_an_export_that_finds_the_disk_full_is_one_error_and_leaves_no_folder(keep, database, manifest, tmp_path):
+    await keep()
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1_000, before[1]))  # Python ignores the signal for it
+    try:
+        with pytest.raises(LocalError, match=r"File too large.*free disk space"):
+            export(database, manifest, tmp_path / "data", lambda _: [])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert not (tmp_path / "data").exists()
+    assert export(database, manifest, tmp_path / "data", lambda _: []) == 2
+
+
+def test_a_folder_that_is_no_export_is_named_where_it_is_to_be_verified(tmp_path, run_here):
+    status, said = run_here(main, "rollouts", "verify", tmp_path)
+    assert (status, said.err) == (1, f"error: {tmp_path} has no swarm.toml: give the folder of an export\n")
+
+
 def test_a_folder_that_is_no_export_is_not_uploaded(tmp_path, run_here):
     status, said = run_here(main, "rollouts", "push", tmp_path, "somebody/rollouts")
     assert (status, said.out) == (1, "")

@@ -125,7 +125,7 @@ def export(
         return
     say(f"{'best weights, ' if best else ''}step {exported.step} written to {output}")
     if address:
-        say(f"uploaded to {address}, which only you can read until you make it public")
+        say(f"uploaded to {address}; a new repository is private, and one that was public still is")
     if exported.note:
         stderr.print(exported.note, highlight=False, soft_wrap=True)
 

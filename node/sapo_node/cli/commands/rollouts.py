@@ -61,6 +61,8 @@ def verify(folder: Path, *, swarm: str | None, json_output: bool) -> None:
 
     The exit code is 0 if every group holds, else 1. Give --swarm if you do not trust the manifest in FOLDER.
     """
+    if not swarm and not (folder / SWARM).exists():
+        raise LocalError(f"{folder} has no {SWARM}: give the folder of an export")
     manifest = load_manifest(swarm or str(folder / SWARM))
     found = trio.run(partial(_verify, folder, manifest))
     if json_output:
@@ -104,7 +106,7 @@ def push(folder: Path, *, repository: str, json_output: bool) -> None:
     if json_output:
         click.echo(json.dumps({"pushed": address}))
     else:
-        say(f"uploaded to {address}, which only you can read until you make it public")
+        say(f"uploaded to {address}; a new repository is private, and one that was public still is")
 
 
 async def _verify(folder: Path, manifest: Manifest) -> Verification:
