@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from libp2p import YAMUX_PROTOCOL_ID, Yamux, new_host
+from libp2p import new_host
 from libp2p.crypto.ed25519 import create_new_key_pair
 from libp2p.crypto.x25519 import create_new_key_pair as create_noise_key_pair
 from libp2p.host.basic_host import _IdentifyNotifee
@@ -49,7 +49,6 @@ def build_host(
     host = new_host(
         key_pair=key_pair,
         sec_opt={NOISE: noise},  # without it the host also accepts plaintext
-        muxer_opt={YAMUX_PROTOCOL_ID: Yamux},
         transports=[tcp],
         resource_manager=_limits(defences),
         connection_config=ConnectionConfig(

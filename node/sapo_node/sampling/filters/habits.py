@@ -103,6 +103,10 @@ class Window:
         """For each habit the sum, over the prompts of a task, of the share of completions that show it."""
         return self._shares[dataset]
 
+    def times(self, tasks: Iterable[str], habit: Habit) -> float:
+        """The same sum for one habit, over the prompts of several tasks."""
+        return sum(self._shares[task][habit] for task in tasks)
+
     def share(self, habit: Habit) -> float:
         """Share of the completions to all tasks that show the habit; 0 before the first one."""
         prompts = self.prompts.total()

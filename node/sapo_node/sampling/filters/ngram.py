@@ -173,7 +173,8 @@ class NgramFilter(Filter):
         """Where a text shows a masked habit that its peer shows more often than this policy, in order; spans that
         overlap are one.
         """
-        foreign = {habit for habit in self._masked & habits_of(text) if not self._is_moderate(group, habit)}
+        shown = self._masked & habits_of(text)
+        foreign = shown - self._moderate(group, shown) if shown else shown
         if not foreign:
             return ()
         found = sorted(span for habit, span in habits_in(text) if habit in foreign)
@@ -199,24 +200,26 @@ class NgramFilter(Filter):
         for window in (of_peer, self._pools[_ALL], self._pools[sent.tier]):
             window.add(sent.dataset, shares)
 
-    def _is_moderate(self, group: VerifiedGroup, habit: Habit) -> bool:
-        """Whether the peer of a group shows a common habit of this policy about as often as this policy, in all tasks
-        and in that of the group. Such a peer alone would not keep the habit masked.
+    def _moderate(self, group: VerifiedGroup, habits: set[Habit]) -> set[Habit]:
+        """Those common habits of this policy that the peer of a group shows about as often as this policy, in all tasks
+        and in that of the group. Such a peer alone would not keep the habits masked.
 
         A habit that is rare here is left to nobody: keys that sent clean texts for long could show it all at once.
         """
         source = self._peers.get(group.peer)
         if source is None:
-            return False
+            return set()
         known = self._comparable(source)
         here = Counter({group.dataset: known[group.dataset]})
         if not here.total() or known.total() < PROMPTS:
-            return False
+            return set()
         looks = (known, here) if here.total() >= PROMPTS else (known,)
-        return self._expected(known, habit) >= CONCENTRATED * known.total() and all(
-            sum(source.shares(dataset)[habit] for dataset in prompts) <= STAYS * self._expected(prompts, habit)
-            for prompts in looks
-        )
+        return {
+            habit
+            for habit in habits
+            if self._expected(known, habit) >= CONCENTRATED * known.total()
+            and all(source.times(prompts, habit) <= STAYS * self._expected(prompts, habit) for prompts in looks)
+        }
 
     def _foreign(self, source: Window, judged: frozenset[Habit]) -> Iterator[Habit]:
         """Those of the judged habits that a source shows far more often than correct local completions to the same
@@ -238,7 +241,7 @@ class NgramFilter(Filter):
             return
         shown = {habit for dataset in prompts for habit in judged & source.shares(dataset).keys()}
         for habit in shown:
-            times = sum(source.shares(dataset)[habit] for dataset in prompts)
+            times = source.times(prompts, habit)
             ratio = STAYS if habit in self._masked else FOREIGN
             if times >= least * total and times > ratio * self._expected(prompts, habit):
                 yield habit
