@@ -16,7 +16,6 @@ import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from functools import partial
 
 import torch
@@ -25,8 +24,6 @@ from torch import Tensor, nn
 from sapo_node.groups.messages import (
     PARTLY,
     ExternalObjective,
-    FilterName,
-    GroupReport,
     LearnerOptions,
     Refusal,
     RequestError,
@@ -37,6 +34,7 @@ from sapo_node.groups.messages import (
 from sapo_node.learner import filters, grpo
 from sapo_node.learner.batch import MicroBatch, Refused, Row, completion_logits, micro_batches, rows_of
 from sapo_node.learner.model import Policy, Unreadable
+from sapo_node.learner.tally import GroupTally, Tally
 
 MAX_GRAD_NORM = 1.0
 LEAST_RATE = 0.05
@@ -45,41 +43,6 @@ AVERAGE_DECAY = 0.98
 """Part of the average that a step keeps, at most: from step 440 on the average spans about 50 steps. Before, a step
 keeps (1 + step) / (10 + step), as in TensorFlow's ExponentialMovingAverage, so that the average leaves the initial
 weights behind."""
-
-
-@dataclass(slots=True)
-class _GroupTally:
-    """What a step adds up of one group over its micro-batches."""
-
-    tokens: int = 0
-    masked: int = 0
-    refused: Refusal | None = None
-    rejected: dict[int, FilterName] = field(default_factory=dict)
-    cut: dict[int, int] = field(default_factory=dict)
-
-    def report(self) -> GroupReport:
-        return GroupReport(self.tokens, self.masked, self.refused, dict(sorted(self.rejected.items())), self.cut)
-
-
-@dataclass(slots=True)
-class _Tally:
-    """What a step adds up over its micro-batches."""
-
-    groups: dict[str, _GroupTally] = field(default_factory=dict)
-    """By id."""
-    loss: float = 0.0
-    entropy: float = 0.0
-    local_tokens: int = 0
-    external_tokens: int = 0
-    local_seconds: float = 0.0
-    external_seconds: float = 0.0
-
-    def give_up(self) -> None:
-        """No update was made of what was added up."""
-        self.local_tokens = self.external_tokens = 0
-        for group in self.groups.values():
-            group.tokens = group.masked = 0
-            group.refused = group.refused or Refusal.NOT_FINITE
 
 
 class Trainer:
@@ -110,10 +73,10 @@ class Trainer:
         if start is not None:
             self.restart(start)
         rate = request.rate_scale * self._rate(request.step)
-        tally = _Tally()
+        tally = Tally()
         try:
             self._backward(self._encode(request.placed, tally), request.objective, tally)
-            stand_ins = [each for each in request.groups if each.stands_in and not tally.groups[each.stands_in].tokens]
+            stand_ins = [each for each in request.groups if each.stands_in and tally.groups[each.stands_in].is_little]
             self._backward(self._encode(stand_ins, tally), request.objective, tally)
             norm, skipped = self._update(rate, tally)
         finally:
@@ -189,11 +152,11 @@ class Trainer:
             return self._learning_rate
         return self._learning_rate * max(LEAST_RATE, 1 / (1 + (step - self._warmup) / self._decay_rounds))
 
-    def _encode(self, groups: Sequence[TrainGroup], tally: _Tally) -> list[Row]:
+    def _encode(self, groups: Sequence[TrainGroup], tally: Tally) -> list[Row]:
         """Return the completions of those groups that can be trained on; the tally says why the others cannot."""
         rows: list[Row] = []
         for group in groups:
-            tally.groups[group.id] = _GroupTally()
+            tally.groups[group.id] = GroupTally()
             try:
                 rows += rows_of(self.policy, group, self._max_tokens)
             except Refused as refusal:
@@ -202,7 +165,7 @@ class Trainer:
                 tally.groups[group.id].refused = Refusal.UNREADABLE
         return rows
 
-    def _backward(self, rows: Sequence[Row], objective: ExternalObjective, tally: _Tally) -> None:
+    def _backward(self, rows: Sequence[Row], objective: ExternalObjective, tally: Tally) -> None:
         """Add every micro-batch's gradient; rows that do not count are never run."""
         for external in (False, True):
             started = time.monotonic()
@@ -234,7 +197,7 @@ class Trainer:
                 inputs = grpo.LossInputs(logprobs, logprobs.detach(), advantages, corrected)
                 loss = grpo.policy_loss(inputs, self._denominator)
                 loss.backward()  # type: ignore[no-untyped-call]
-                _count(tally, batch, weights, logits.detach(), loss.item())
+                tally.count(batch, weights, logits.detach(), loss.item())
             if external:
                 tally.external_seconds += time.monotonic() - started
             else:
@@ -245,7 +208,7 @@ class Trainer:
         loss_weights = torch.tensor([row.weight for row in batch.rows], device=self.policy.device)
         return batch.trained.to(logprobs.dtype) * loss_weights[:, None]
 
-    def _update(self, rate: float, tally: _Tally) -> tuple[float, str | None]:
+    def _update(self, rate: float, tally: Tally) -> tuple[float, str | None]:
         """Apply the gradients; the norm before clipping, and why nothing was applied if so."""
         if not any(group.tokens for group in tally.groups.values()):
             return 0.0, "no group has an advantage"
@@ -277,21 +240,6 @@ def _hand_over(held: nn.Parameter, value: Tensor) -> None:
     gradient = value.grad.float()
     held.grad = gradient if held.grad is None else held.grad.add_(gradient)
     value.grad = None
-
-
-def _count(tally: _Tally, batch: MicroBatch, weights: Tensor, logits: Tensor, loss: float) -> None:
-    tally.loss += loss
-    for row, trained in zip(batch.rows, (weights > 0).sum(1).tolist(), strict=True):
-        group = tally.groups[row.group]
-        group.tokens += trained
-        if row.external and row.advantage > 0:
-            group.masked += len(row.completion) - trained
-        if row.external:
-            tally.external_tokens += trained
-        else:
-            tally.local_tokens += trained
-    if not batch.rows[0].external:
-        tally.entropy += float((grpo.token_entropy(logits) * batch.mask).sum())
 
 
 def _ratio(total: float, count: int) -> float | None:

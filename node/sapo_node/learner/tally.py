@@ -1,0 +1,69 @@
+"""What a step of the trainer adds up over its micro-batches, by group and in all."""
+
+from dataclasses import dataclass, field
+
+from torch import Tensor
+
+from sapo_node.groups.messages import FilterName, GroupReport, Refusal
+from sapo_node.learner import grpo
+from sapo_node.learner.batch import MicroBatch
+
+LITTLE = 0.25
+"""A group of whose tokens filters leave at most this share is trained on together with its stand-in. The answers alone
+are less: a group of which nothing else is left teaches nothing and would take the place of one that does."""
+
+
+@dataclass(slots=True)
+class GroupTally:
+    """What a step adds up of one group. The fields are those of GroupReport."""
+
+    tokens: int = 0
+    masked: int = 0
+    refused: Refusal | None = None
+    rejected: dict[int, FilterName] = field(default_factory=dict)
+    cut: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def is_little(self) -> bool:
+        """Whether filters left nothing or LITTLE of the group."""
+        return self.tokens <= LITTLE * (self.tokens + self.masked)
+
+    def report(self) -> GroupReport:
+        return GroupReport(self.tokens, self.masked, self.refused, dict(sorted(self.rejected.items())), self.cut)
+
+
+@dataclass(slots=True)
+class Tally:
+    """What a step adds up in all."""
+
+    groups: dict[str, GroupTally] = field(default_factory=dict)
+    """By id."""
+    loss: float = 0.0
+    entropy: float = 0.0
+    """In nats, of all local tokens."""
+    local_tokens: int = 0
+    external_tokens: int = 0
+    local_seconds: float = 0.0
+    external_seconds: float = 0.0
+
+    def count(self, batch: MicroBatch, weights: Tensor, logits: Tensor, loss: float) -> None:
+        """Add a micro-batch whose B x T tokens have these weights, (B, T), and these logits, (B, T, V)."""
+        self.loss += loss
+        for row, trained in zip(batch.rows, (weights > 0).sum(1).tolist(), strict=True):
+            group = self.groups[row.group]
+            group.tokens += trained
+            if row.external and row.advantage > 0:
+                group.masked += len(row.completion) - trained
+            if row.external:
+                self.external_tokens += trained
+            else:
+                self.local_tokens += trained
+        if not batch.rows[0].external:
+            self.entropy += float((grpo.token_entropy(logits) * batch.mask).sum())
+
+    def give_up(self) -> None:
+        """No update was made of what was added up."""
+        self.local_tokens = self.external_tokens = 0
+        for group in self.groups.values():
+            group.tokens = group.masked = 0
+            group.refused = group.refused or Refusal.NOT_FINITE
