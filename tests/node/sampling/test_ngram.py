@@ -1,6 +1,8 @@
 """The n-gram filter judges texts: a phrase is masked whoever says it, and under however many keys."""
 
 import random
+import tracemalloc
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -8,7 +10,7 @@ from hypothesis import strategies as st
 
 from sampled_texts import PHRASE, others, own, text, with_number
 from sapo_node.sampling.filters.habits import LOCAL_WINDOW, habits_of
-from sapo_node.sampling.filters.ngram import CORRECT, PEERS, POOLED, REMEMBERED, SHOWN, NgramFilter
+from sapo_node.sampling.filters.ngram import CORRECT, HABITS, PEERS, POOLED, REMEMBERED, SHOWN, NgramFilter
 from sapo_node.trust.constants import Tier
 
 PHRASE_HABIT = tuple(PHRASE.split()[:3])
@@ -266,6 +268,38 @@ def test_a_phrase_is_alarming_only_where_external_texts_say_it_far_more_often(ex
     ngram_filter.look(says)
     assert silent(ngram_filter, text(rng, PHRASE))
     assert (ngram_filter.alarm() is not None) is alarms
+
+
+def with_random_words(group, rng, words):
+    """The group with so many random words behind each completion."""
+    completions = [
+        f"{each.text} {' '.join(f'{rng.getrandbits(40):x}' for _ in range(words))}" for each in group.completions
+    ]
+    return replace(
+        group,
+        completions=tuple(replace(each, text=text) for each, text in zip(group.completions, completions, strict=True)),
+    )
+
+
+@pytest.mark.parametrize("said", [SHOWN, 0])
+def test_a_phrase_is_masked_among_any_number_of_random_words(said):
+    rng = random.Random(1)
+    ngram_filter = filter_that_knows(rng, said=said)
+    ngram_filter.look([with_random_words(each, rng, HABITS) for each in offered(rng)])
+    ngram_filter.observe([own(rng, phrases=SHOWN - said)])
+    ngram_filter.look(offered(rng, count=1))
+    assert silent(ngram_filter, text(rng, PHRASE))
+
+
+def test_texts_of_random_words_hold_no_more_memory_the_longer_they_are():
+    rng = random.Random(1)
+    ngram_filter = ngram()
+    long = [with_random_words(each, rng, 1000) for each in offered(rng)]
+    tracemalloc.start()
+    ngram_filter.look(long)
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert held < 1000 * HABITS * len(long)
 
 
 def test_a_tier_with_few_prompts_raises_no_alarm():

@@ -9,7 +9,6 @@ import re
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 
 from sapo_node.groups.answer import answer_span
 
@@ -29,34 +28,46 @@ _NOTHING = 1e-9
 """A share below this is a rounding error of a sum from which all texts with the habit have gone."""
 
 
-@lru_cache(maxsize=8192)  # a text that waits is looked at again every round
 def habits_of(text: str) -> frozenset[Habit]:
     """All habits of a text: runs of one to LONGEST words, in which every number is the same word, since numbers differ
     by prompt; and each number as it stands, but no single digit: those are in every longer computation.
-    """
-    return frozenset(habit for habit, _ in habits_in(text))
-
-
-def habits_in(text: str) -> Iterator[tuple[Habit, Span]]:
-    """Each habit with its place in the text.
 
     The answer shows no habit, and no habit crosses it: the reward decides what a correct answer says. Policies that
     solve other tasks than this one give other answers, and those are no phrases of theirs.
     """
+    return frozenset(habit for matches in _beside_the_answer(text) for habit in _habits(matches))
+
+
+def habits_in(text: str) -> Iterator[tuple[Habit, Span]]:
+    """Each habit of a text with its place in the text."""
+    for matches in _beside_the_answer(text):
+        yield from zip(_habits(matches), _spans(matches), strict=True)
+
+
+def _beside_the_answer(text: str) -> Iterator[list[re.Match[str]]]:
+    """The words before the answer, and those after it."""
     begin, end = answer_span(text) or (len(text), len(text))
-    for first, last in ((0, begin), (end, len(text))):
-        yield from _habits_between(text, first, last)
+    yield list(_WORDS.finditer(text, 0, begin))
+    yield list(_WORDS.finditer(text, end))
 
 
-def _habits_between(text: str, first: int, last: int) -> Iterator[tuple[Habit, Span]]:
-    found = list(_WORDS.finditer(text, first, last))
-    words = [_NUMBER if match[0].isdigit() else match[0].lower() for match in found]
+def _habits(matches: Sequence[re.Match[str]]) -> Iterator[Habit]:
+    """The habits of words that follow one another, in the order of `_spans`."""
+    words = [_NUMBER if match[0].isdigit() else match[0].lower() for match in matches]
     for count in range(1, LONGEST + 1):
-        for at in range(len(words) - count + 1):
-            yield tuple(words[at : at + count]), (found[at].start(), found[at + count - 1].end())
-    for match in found:
-        if match[0].isdigit() and len(match[0]) > 1:
-            yield (match[0],), match.span()
+        yield from zip(*(words[first:] for first in range(count)), strict=False)
+    yield from ((match[0],) for match in matches if _is_long_number(match[0]))
+
+
+def _spans(matches: Sequence[re.Match[str]]) -> Iterator[Span]:
+    begins, ends = [match.start() for match in matches], [match.end() for match in matches]
+    for count in range(1, LONGEST + 1):
+        yield from zip(begins, ends[count - 1 :], strict=False)
+    yield from (match.span() for match in matches if _is_long_number(match[0]))
+
+
+def _is_long_number(word: str) -> bool:
+    return word.isdigit() and len(word) > 1
 
 
 def shares_of(texts: Sequence[str]) -> Counter[Habit]:

@@ -19,7 +19,7 @@ then raises an alarm, which names the groups to take back.
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from heapq import nlargest
 from typing import Any, ClassVar
 
 from sapo_node.groups.codec import from_json, to_object
@@ -51,6 +51,8 @@ REMEMBERED = 96
 """Newest prompts that count of each peer."""
 PEERS = 64
 """Peers that are looked at one by one: those that sent completions last."""
+HABITS = 1024
+"""Habits that count of one prompt: long texts of random words show any number."""
 STORED_BYTES = 1_000_000
 """Bytes of external texts that are stored, the newest."""
 CONCENTRATED, IN_A_TASK = 0.08, 0.25
@@ -81,6 +83,11 @@ class _Sent:
     dataset: str
     texts: tuple[str, ...]
 
+    @property
+    def size(self) -> int:
+        """In bytes."""
+        return sum(len(text.encode()) for text in self.texts)
+
 
 @dataclass(frozen=True, slots=True)
 class _State:
@@ -102,7 +109,11 @@ class NgramFilter(Filter):
         """`tier_of` gives the tier of a peer."""
         self._tier_of = tier_of
         self._local = LocalWindow()
-        self._external: deque[_Sent] = deque(maxlen=POOLED)
+        self._tiers: deque[Tier] = deque()
+        """Of the external prompts that count, oldest first."""
+        self._stored: deque[_Sent] = deque()
+        """The newest of them, as far as they are stored."""
+        self._stored_bytes = 0
         self._pools = {name: Window(POOLED) for name in (_ALL, *Tier)}
         self._peers: dict[str, Window] = {}
         self._seen: set[GroupKey] = set()
@@ -148,12 +159,10 @@ class NgramFilter(Filter):
 
     def state_dict(self) -> dict[str, Any]:
         """The texts that count, of external ones at most STORED_BYTES: what they show is counted again."""
-        sizes = accumulate(sum(len(text.encode()) for text in sent.texts) for sent in reversed(self._external))
-        kept = [sent for sent, size in zip(reversed(self._external), sizes, strict=True) if size <= STORED_BYTES]
         return to_object(
             _State(
                 self._local.groups,
-                tuple(reversed(kept)),
+                tuple(self._stored),
                 seen=tuple(sorted(self._seen)),
                 masked=tuple(sorted(self._masked)),
                 quiet=self._quiet,
@@ -173,11 +182,9 @@ class NgramFilter(Filter):
         """Where a text shows a masked habit that its peer shows more often than this policy, in order; spans that
         overlap are one.
         """
-        shown = self._masked & habits_of(text)
-        foreign = shown - self._moderate(group, shown) if shown else shown
-        if not foreign:
-            return ()
-        found = sorted(span for habit, span in habits_in(text) if habit in foreign)
+        shown = [(span, habit) for habit, span in habits_in(text) if habit in self._masked]
+        moderate = self._moderate(group, {habit for _, habit in shown}) if shown else set()
+        found = sorted(span for span, habit in shown if habit not in moderate)
         merged = found[:1]
         for begin, end in found[1:]:
             if begin <= merged[-1][1]:
@@ -187,18 +194,31 @@ class NgramFilter(Filter):
         return tuple(merged)
 
     def _enter(self, sent: _Sent) -> None:
-        if len(self._external) == POOLED:
+        if len(self._tiers) == POOLED:
             # A tier from which nothing comes any more, because its peers are proven by now, would else be judged for
             # ever by what this policy left behind long ago.
-            self._pools[self._external[0].tier].forget_oldest()
-        self._external.append(sent)
+            self._pools[self._tiers.popleft()].forget_oldest()
+        self._tiers.append(sent.tier)
+        self._stored.append(sent)
+        self._stored_bytes += sent.size
+        while self._stored_bytes > STORED_BYTES or len(self._stored) > POOLED:
+            self._stored_bytes -= self._stored.popleft().size
         of_peer = self._peers.pop(sent.peer, None) or Window(REMEMBERED)
         self._peers[sent.peer] = of_peer
         if len(self._peers) > PEERS:
             del self._peers[next(iter(self._peers))]
-        shares = shares_of(sent.texts)
+        shares = self._counted(shares_of(sent.texts))
         for window in (of_peer, self._pools[_ALL], self._pools[sent.tier]):
             window.add(sent.dataset, shares)
+
+    def _counted(self, shares: Counter[Habit]) -> Counter[Habit]:
+        """At most HABITS habits of a prompt: first those that local completions show, then those that most of its
+        completions show.
+        """
+        if len(shares) <= HABITS:
+            return shares
+        found = nlargest(HABITS, shares.items(), key=lambda each: (self._local.shown(each[0]) > 0, each[1]))
+        return Counter(dict(found))
 
     def _moderate(self, group: VerifiedGroup, habits: set[Habit]) -> set[Habit]:
         """Those common habits of this policy that the peer of a group shows about as often as this policy, in all tasks
