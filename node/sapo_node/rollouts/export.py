@@ -1,16 +1,16 @@
 """Writes the archive of a node as a data set: Parquet, the manifest of the swarm, and a card that says what it is."""
 
+import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from shutil import rmtree
 from typing import Any
 
 from sapo_node.groups.types import GroupKey
 from sapo_node.rollouts.archive import ArchivedGroup, archived
 from sapo_node.rollouts.table import BATCH_ROWS, CARD, GROUPS, SWARM, require_pyarrow, schema
 from sapo_node.storage.database import Database
+from sapo_node.storage.work_folder import work_folder
 from sapo_protocol import LocalError, Manifest, decode_body, render_manifest
 
 Masks = Sequence[Sequence[tuple[int, int]]]
@@ -56,31 +56,29 @@ def export(database: Database, manifest: Manifest, folder: Path, masks: Callable
     `masks` gives the masked spans of each completion of a group; empty if they are not known.
 
     Raises LocalError if the folder cannot be made or written, or if there is nothing to export. Where it fails or is
-    stopped, no folder is left.
+    stopped, no folder is left; what a killed export leaves is removed by the next one beside it.
     """
     require_pyarrow()
     groups = archived(database)
     first = next(groups, None)
     if first is None:
         raise LocalError("the node has kept no rollouts of peers; start it with --archive MIB, and wait until it has")
-    with _new(folder):
-        return _write(first, groups, manifest, folder, masks)
-
-
-@contextmanager
-def _new(folder: Path) -> Iterator[None]:
-    """Make a folder for the block, and remove it where the block fails. Raises LocalError where the disk does."""
+    if os.path.lexists(folder):
+        raise LocalError(f"cannot make the folder {folder}: it exists; name one that is not there")
+    parent = folder.absolute().parent
     try:
-        folder.mkdir(parents=True)
+        parent.mkdir(parents=True, exist_ok=True)
+        with work_folder(parent, "rollouts") as work:
+            made = work / "data-set"
+            made.mkdir()
+            count = _write(first, groups, manifest, made, masks)
+            made.rename(folder)
     except OSError as error:
-        raise LocalError(f"cannot make the folder {folder}: {error.strerror}; name one that is not there") from error
-    try:
-        yield
-    except BaseException as error:
-        rmtree(folder, ignore_errors=True)
-        if isinstance(error, OSError):
-            raise LocalError(f"cannot write to {folder}: {error}; free disk space, and export again") from error
-        raise
+        said = error.strerror or error
+        raise LocalError(
+            f"cannot write to {folder}: {said}; free disk space or name another place, and export again"
+        ) from error
+    return count
 
 
 def _write(
