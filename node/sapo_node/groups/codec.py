@@ -27,6 +27,7 @@ T = TypeVar("T")
 
 _LARGEST = sys.float_info.max
 _NOTHING: tuple[Any, ...] = (None, "", (), {})
+_PLAIN = frozenset({str, int, float, bool, NoneType})
 
 
 class MalformedError(LocalError):
@@ -35,9 +36,11 @@ class MalformedError(LocalError):
 
 def to_json(value: Any) -> Any:
     """Return `value` as plain JSON: dataclasses, tuples, mappings, enumerations, texts, numbers, booleans and None."""
+    if type(value) in _PLAIN:  # of nearly all values this is all that is asked
+        return value
     if is_dataclass(value) and not isinstance(value, type):
-        held = ((each, getattr(value, each.name)) for each in fields(value))
-        return {_name(each): to_json(item) for each, item in held if item not in _NOTHING or item != _default(each)}
+        held = ((name, each, getattr(value, each.name)) for name, (each, _) in _fields(type(value)).items())
+        return {name: to_json(item) for name, each, item in held if item not in _NOTHING or item != _default(each)}
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, tuple | list):
@@ -64,6 +67,8 @@ def from_json(kind: type[T], body: Any) -> T:
 
 
 def _value(kind: Any, body: Any, path: str) -> Any:
+    if type(body) is kind and kind is not float:  # a float may be infinite
+        return body
     origin = get_origin(kind)
     if is_dataclass(kind):
         return _dataclass(kind, body, path)
@@ -151,8 +156,6 @@ def _scalar(kind: Any, body: Any, path: str) -> Any:
         raise MalformedError(f"{path} is {_short(body)}; give one of: {', '.join(allowed)}")
     if kind is float and type(body) in (int, float) and -_LARGEST <= body <= _LARGEST:
         return float(body)
-    if type(body) is kind and kind is not float:
-        return body
     raise MalformedError(f"{path} must be {_NAMES[kind]}")
 
 
