@@ -120,8 +120,8 @@ class TrainGroup:
     rewards: tuple[bool, ...] = ()
     """Of each completion, whether it is correct; empty in a batch that an older version stored."""
     stands_in: str = ""
-    """The id of the group beside which this one is trained on if filters leave little of that group; empty for a
-    group with a place of its own."""
+    """The id of the group whose place this one takes if nothing of that group can be trained on; empty for a group
+    with a place of its own."""
 
     def __post_init__(self) -> None:
         if len(self.advantages) != len(self.completions):

@@ -8,10 +8,6 @@ from sapo_node.groups.messages import FilterName, GroupReport, Refusal
 from sapo_node.learner import grpo
 from sapo_node.learner.batch import MicroBatch
 
-LITTLE = 0.25
-"""A group of whose tokens filters leave at most this share is trained on together with its stand-in. The answers alone
-are less: a group of which nothing else is left teaches nothing and would take the place of one that does."""
-
 
 @dataclass(slots=True)
 class GroupTally:
@@ -22,11 +18,6 @@ class GroupTally:
     refused: Refusal | None = None
     rejected: dict[int, FilterName] = field(default_factory=dict)
     cut: dict[int, int] = field(default_factory=dict)
-
-    @property
-    def is_little(self) -> bool:
-        """Whether filters left nothing or LITTLE of the group."""
-        return self.tokens <= LITTLE * (self.tokens + self.masked)
 
     def report(self) -> GroupReport:
         return GroupReport(self.tokens, self.masked, self.refused, dict(sorted(self.rejected.items())), self.cut)

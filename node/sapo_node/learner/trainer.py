@@ -76,7 +76,7 @@ class Trainer:
         tally = Tally()
         try:
             self._backward(self._encode(request.placed, tally), request.objective, tally)
-            stand_ins = [each for each in request.groups if each.stands_in and tally.groups[each.stands_in].is_little]
+            stand_ins = [each for each in request.groups if each.stands_in and not tally.groups[each.stands_in].tokens]
             self._backward(self._encode(stand_ins, tally), request.objective, tally)
             norm, skipped = self._update(rate, tally)
         finally:

@@ -11,8 +11,8 @@ every group informative:
 Places that stay empty stay empty: in a swarm of malicious peers a node learns as it would alone.
 
 Two filters need the policy's probabilities, so the learner applies them after the draw. A drawn group of which they
-leave little would take the place of another. So each may have a stand-in, of the same side of the strangers' share: the
-learner trains on it, too, if little of the drawn group is left. Else the stand-in waits for another round.
+leave nothing would take the place of another. So each may have a stand-in, of the same side of the strangers' share:
+the learner trains on it if nothing of the drawn group is left. Else the stand-in waits for another round.
 """
 
 import random

@@ -137,17 +137,6 @@ def test_a_stand_in_is_trained_on_if_filters_leave_nothing_of_its_group():
     assert same(alone.parameters, both)
 
 
-@pytest.mark.parametrize(("masked", "stands_in"), [(30, True), (20, False)])
-def test_a_stand_in_is_trained_on_beside_its_group_if_filters_leave_little_of_that(trainer, masked, stands_in):
-    correct = Sampled("a" * 40, "stop", silent=((0, masked),))
-    most = replace(external("", "b", rewards=(1, 0)), id="most")
-    most = replace(most, completions=(correct, most.completions[1]))
-    spare = replace(external("4 is it", "5", rewards=(1, 0)), id="spare", stands_in="most")
-    report = trainer.train(TrainRequest(1, (most, spare)))
-    assert report.groups["most"].tokens == 40 - masked
-    assert ("spare" in report.groups) is stands_in
-
-
 def test_a_stand_in_of_a_group_that_teaches_is_left_alone_and_not_reported():
     work = replace(external(WORK, "b", rewards=(1, 0)), prompt=PRODUCT, id="work")
     spare = replace(external("4 is it", "5", rewards=(1, 0)), id="spare", stands_in="work")
