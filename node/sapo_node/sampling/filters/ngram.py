@@ -212,12 +212,12 @@ class NgramFilter(Filter):
             window.add(sent.dataset, shares)
 
     def _counted(self, shares: Counter[Habit]) -> Counter[Habit]:
-        """At most HABITS habits of a prompt: first those that local completions show, then those that most of its
-        completions show.
+        """At most HABITS habits of a prompt: first those that local completions show often enough to be judged, then
+        those that most of its completions show.
         """
         if len(shares) <= HABITS:
             return shares
-        found = nlargest(HABITS, shares.items(), key=lambda each: (self._local.shown(each[0]) > 0, each[1]))
+        found = nlargest(HABITS, shares.items(), key=lambda each: (min(self._local.shown(each[0]), SHOWN), each[1]))
         return Counter(dict(found))
 
     def _moderate(self, group: VerifiedGroup, habits: set[Habit]) -> set[Habit]:
