@@ -1,14 +1,15 @@
 """Gets answers from a server with OpenAI's chat completions API over HTTP: a hosted model, vLLM, llama.cpp, Ollama.
 
 One request asks for all completions of a prompt. If the server returns fewer, more requests ask for one completion
-each. The client follows no redirect and caches no answer. Each answer has at most REQUEST_SECONDS and MAX_REPLY_BYTES.
+each. If a request fails, the completions that the others brought are kept until the same prompts are asked again: they
+may have cost money. The client follows no redirect. Each answer has at most REQUEST_SECONDS and MAX_REPLY_BYTES.
 """
 
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import httpx
 import trio
@@ -27,8 +28,6 @@ MAX_CONCURRENT = 8
 """Requests that run at one time."""
 RETRY_SECONDS = (0.5, 2.0)
 """Seconds before each retry, if the server is busy or cannot be reached. After the last retry the request fails."""
-
-_T = TypeVar("_T")
 
 
 class _Busy(AnswerFailed):
@@ -72,25 +71,35 @@ class Endpoint:
         self._max_bytes = max_bytes
         self._free = trio.CapacityLimiter(MAX_CONCURRENT)
         self._gives_several = True
+        self._asked: Sequence[Prompt] = ()
+        self._found: list[list[Sampled]] = []
+        """The completions of each prompt of `asked` that came so far."""
 
     async def generate(
         self, prompts: Sequence[Prompt], *, completions: int, max_tokens: int, seed: int
     ) -> list[tuple[Sampled, ...]]:
         """G completions for each prompt. Raises AnswerFailed if a request fails after its retries."""
         del seed  # with one seed, several requests would get the same answer
-        return await _together([partial(self._group, prompt, completions, max_tokens) for prompt in prompts])
+        if prompts != self._asked:
+            self._asked, self._found = prompts, [[] for _ in prompts]
+        asked = zip(prompts, self._found, strict=True)
+        await _together([partial(self._complete, *each, completions, max_tokens) for each in asked])
+        groups = [tuple(found) for found in self._found]
+        self._asked, self._found = (), []
+        return groups
 
-    async def _group(self, prompt: Prompt, completions: int, max_tokens: int) -> tuple[Sampled, ...]:
-        found: list[Sampled] = []
-        if self._gives_several:
+    async def _complete(self, prompt: Prompt, found: list[Sampled], completions: int, max_tokens: int) -> None:
+        """Add to the completions of a prompt until there are as many as asked for."""
+        if self._gives_several and not found:
             with suppress(_Refused):  # the server may refuse only to return several
-                found = await self._choices(prompt, completions, max_tokens)
+                found += await self._choices(prompt, completions, max_tokens)
         missing = completions - len(found)
         if missing:
-            for one in await _together([partial(self._choices, prompt, 1, max_tokens)] * missing):
-                found += one
+            await _together([partial(self._add_one, prompt, found, max_tokens)] * missing)
             self._gives_several = False
-        return tuple(found)
+
+    async def _add_one(self, prompt: Prompt, found: list[Sampled], max_tokens: int) -> None:
+        found += await self._choices(prompt, 1, max_tokens)
 
     async def _choices(self, prompt: Prompt, count: int, max_tokens: int) -> list[Sampled]:
         """Up to `count` completions from one request. Repeats the request if the server is busy."""
@@ -147,24 +156,21 @@ class Endpoint:
         raise AnswerFailed("a choice of the endpoint has no message with content")
 
 
-async def _together(tasks: Sequence[Callable[[], Awaitable[_T]]]) -> list[_T]:
-    """Run all tasks and return their results in order. The first failure cancels the other tasks."""
-    results: dict[int, _T] = {}
+async def _together(tasks: Sequence[Callable[[], Awaitable[None]]]) -> None:
+    """Run all tasks to their end, and raise the first failure. A request that were cancelled might cost as much."""
     failures: list[AnswerFailed] = []
+
+    async def run(task: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await task()
+        except AnswerFailed as failure:
+            failures.append(failure)
+
     async with trio.open_nursery() as nursery:
-
-        async def run(place: int) -> None:
-            try:
-                results[place] = await tasks[place]()
-            except AnswerFailed as failure:
-                failures.append(failure)
-                nursery.cancel_scope.cancel()
-
-        for place in range(len(tasks)):
-            nursery.start_soon(run, place)
+        for task in tasks:
+            nursery.start_soon(run, task)
     if failures:
         raise failures[0]
-    return [results[place] for place in range(len(tasks))]
 
 
 def _require_success(response: httpx.Response, data: bytes) -> None:

@@ -3,6 +3,7 @@
 import socket
 import threading
 import time
+from functools import partial
 
 import pytest
 import trio
@@ -295,12 +296,37 @@ async def test_a_server_that_does_not_answer_is_given_up(monkeypatch):
         done.set()
 
 
-async def test_one_failure_ends_the_other_requests_of_the_round():
-    def sometimes(request):
-        return reply(*[choice("a")] * 4) if request["messages"][1]["content"] == "good" else (404, {}, b"")
+@pytest.mark.parametrize("several", [4, 1])
+async def test_completions_that_came_before_a_failure_are_not_asked_for_again(several):
+    """The server gives so many completions by one request, and fails once in the middle of a round."""
+    given, failed = [], []
 
-    with ChatServer(sometimes) as server, pytest.raises(AnswerFailed, match="--model"):
-        await ask(server.url, "good", "bad")
+    def fails_once(request):
+        prompt = request["messages"][1]["content"]
+        if prompt == "bad" and request.get("n", 1) <= several and not failed:
+            failed.append(request)
+            return 401, {}, b""
+        texts = [prompt] * min(several, request.get("n", 1))
+        given.extend(texts)
+        return reply(*map(choice, texts))
+
+    prompts = [Prompt("good"), Prompt("bad"), Prompt("good")]
+    with ChatServer(fails_once) as server:
+        async with endpoint(server.url, model="tiny", key=None, temperature=1, max_bytes=99) as answerer:
+            asking = partial(answerer.generate, completions=4, max_tokens=9, seed=1)
+            with pytest.raises(AnswerFailed, match="refuses the key"):
+                await asking(prompts)
+            groups = await asking(prompts)
+    assert [[each.text for each in group] for group in groups] == [[each.text] * 4 for each in prompts]
+    assert len(given) == 12
+
+
+async def test_the_next_round_is_asked_for_completions_of_its_own():
+    with ChatServer() as server:
+        async with endpoint(server.url, model="tiny", key=None, temperature=1, max_bytes=99) as answerer:
+            for _ in range(2):
+                await answerer.generate([Prompt(QUESTION)], completions=4, max_tokens=9, seed=1)
+    assert len(server.requests) == 2
 
 
 async def test_waiting_for_an_endpoint_can_be_cancelled():
