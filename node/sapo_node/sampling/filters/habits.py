@@ -110,12 +110,13 @@ class Window:
             if summed[habit] < _NOTHING:
                 del summed[habit]
 
-    def shares(self, dataset: str) -> Counter[Habit]:
-        """For each habit the sum, over the prompts of a task, of the share of completions that show it."""
-        return self._shares[dataset]
+    def shown(self, dataset: str, habits: Iterable[Habit], least: float) -> list[Habit]:
+        """Those of some habits whose shares of completions, summed over the prompts of a task, are at least `least`."""
+        shares = self._shares[dataset]
+        return [habit for habit in habits if shares.get(habit, 0.0) >= least]
 
     def times(self, tasks: Iterable[str], habit: Habit) -> float:
-        """The same sum for one habit, over the prompts of several tasks."""
+        """The sum, over the prompts of several tasks, of the share of completions that show a habit."""
         return sum(self._shares[task][habit] for task in tasks)
 
     def share(self, habit: Habit) -> float:

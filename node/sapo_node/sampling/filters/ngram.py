@@ -259,8 +259,9 @@ class NgramFilter(Filter):
         total = prompts.total()
         if total < PROMPTS:
             return
-        shown = {habit for dataset in prompts for habit in judged & source.shares(dataset).keys()}
-        for habit in shown:
+        # A habit is concentrated in all tasks only if it is in one of them. Long local texts make thousands judged.
+        found = {habit for dataset, count in prompts.items() for habit in source.shown(dataset, judged, least * count)}
+        for habit in found:
             times = source.times(prompts, habit)
             ratio = STAYS if habit in self._masked else FOREIGN
             if times >= least * total and times > ratio * self._expected(prompts, habit):
