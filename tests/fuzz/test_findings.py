@@ -8,7 +8,10 @@ import pytest
 from fuzz_checkpoint import remove_newest, resume, trainer, write_newest
 from harness import MANIFEST
 
+from sapo_node.app.state import SCHEMA
+from sapo_node.observability.history import History
 from sapo_node.processes.frames import write_frame
+from sapo_node.storage.database import Database
 from sapo_node.verification.sandbox.messages import (
     MAX_BATCH,
     MAX_EXAMPLE,
@@ -120,3 +123,11 @@ def restore_and_expect_the_one_before(program):
         assert trainer().step == 1
     finally:
         remove_newest()
+
+
+@pytest.mark.parametrize("row", ["x'ff', 1, 1, 8, 4", "'products', 'many', 1, 8, 4"])
+def test_stored_answers_that_are_no_task_and_its_counts_are_one_error(row):
+    database = Database(None, SCHEMA)
+    database.execute(f"INSERT INTO answers VALUES ({row})")
+    with pytest.raises(LocalError, match="a row of answers.*from a backup"):
+        History(database).answers()

@@ -195,7 +195,9 @@ class History:
 
     def answers(self) -> list[TaskAnswers]:
         """What was shared without training, by task."""
-        return [TaskAnswers(*row) for row in self._database.rows("SELECT * FROM answers ORDER BY dataset")]
+        rows = self._database.rows("SELECT * FROM answers ORDER BY dataset")
+        with self._database.decoding():
+            return [_stored_answers(row) for row in rows]
 
     def session(self) -> dict[str, Any]:
         """The facts of the running, or last, session."""
@@ -206,6 +208,14 @@ def _point_of(report: Mapping[str, Any]) -> Point:
     """One round, from its metrics; rounds of older versions lack `filtered`."""
     step, reward = report["step"], report["reward"]
     return Point(step, step, 1, reward, report["seconds"], reward, reward, report.get("filtered", {}))
+
+
+def _stored_answers(row: tuple[Any, ...]) -> TaskAnswers:
+    """A row of the answers. Raises TypeError if it is none."""
+    dataset, *counts = row
+    if not isinstance(dataset, str) or not all(isinstance(count, int) for count in counts):
+        raise TypeError("a row of answers holds something else than a task and its counts")
+    return TaskAnswers(dataset, *counts)
 
 
 def _stored_point(row: tuple[Any, ...]) -> Point:
