@@ -157,7 +157,7 @@ class Endpoint:
 
 
 async def _together(tasks: Sequence[Callable[[], Awaitable[None]]]) -> None:
-    """Run all tasks to their end, and raise the first failure. A request that were cancelled might cost as much."""
+    """Run all tasks to their end, and raise the first failure. A cancelled request may cost as much."""
     failures: list[AnswerFailed] = []
 
     async def run(task: Callable[[], Awaitable[None]]) -> None:

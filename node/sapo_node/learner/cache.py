@@ -1,13 +1,13 @@
 """The folder of models that this node has converted. A folder with a model's name in it is complete."""
 
+import errno
 import functools
 from collections.abc import Callable
 from pathlib import Path
 
 import platformdirs
 
-from sapo_node.storage.sync import sync
-from sapo_node.storage.work_folder import work_folder
+from sapo_node.storage.work_folder import new_folder
 from sapo_protocol.files import sha256_of
 
 
@@ -20,19 +20,13 @@ def put(target: Path, write: Callable[[Path], None]) -> None:
     """Let `write` fill an empty folder, and then rename it to `target`. If `write` raises, no folder remains. What a
     process that was killed has left is removed.
     """
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with work_folder(target.parent, "model") as work:
-        made = work / target.name
-        made.mkdir()
-        write(made)
-        for path in made.iterdir():
-            sync(path)
-        try:
-            made.rename(target)
-        except OSError:
-            # Another process may have put the same model there first.
-            if not target.is_dir():
-                raise
+    try:
+        with new_folder(target, "model") as made:
+            write(made)
+    except OSError as error:
+        # Another process may have put the same model there first.
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST) or not target.is_dir():
+            raise
 
 
 def digest(file: Path) -> str:

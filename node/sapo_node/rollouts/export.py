@@ -10,7 +10,7 @@ from sapo_node.groups.types import GroupKey
 from sapo_node.rollouts.archive import ArchivedGroup, archived
 from sapo_node.rollouts.table import BATCH_ROWS, CARD, GROUPS, SWARM, require_pyarrow, schema
 from sapo_node.storage.database import Database
-from sapo_node.storage.work_folder import work_folder
+from sapo_node.storage.work_folder import new_folder
 from sapo_protocol import LocalError, Manifest, decode_body, render_manifest
 
 Masks = Sequence[Sequence[tuple[int, int]]]
@@ -65,20 +65,14 @@ def export(database: Database, manifest: Manifest, folder: Path, masks: Callable
         raise LocalError("the node has kept no rollouts of peers; start it with --archive MIB, and wait until it has")
     if os.path.lexists(folder):
         raise LocalError(f"cannot make the folder {folder}: it exists; name one that is not there")
-    parent = folder.absolute().parent
     try:
-        parent.mkdir(parents=True, exist_ok=True)
-        with work_folder(parent, "rollouts") as work:
-            made = work / "data-set"
-            made.mkdir()
-            count = _write(first, groups, manifest, made, masks)
-            made.rename(folder)
+        with new_folder(folder.absolute(), "rollouts") as made:
+            return _write(first, groups, manifest, made, masks)
     except OSError as error:
         said = error.strerror or error
         raise LocalError(
             f"cannot write to {folder}: {said}; free disk space or name another place, and export again"
         ) from error
-    return count
 
 
 def _write(

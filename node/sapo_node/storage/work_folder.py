@@ -13,6 +13,24 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from sapo_node.storage.sync import sync
+
+
+@contextmanager
+def new_folder(target: Path, kind: str) -> Iterator[Path]:
+    """Make an empty folder for the block to fill, and rename it to `target`. If the block fails, no folder remains.
+
+    Raises OSError, also if there is something at `target` by then, unless that is an empty folder.
+    """
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with work_folder(target.parent, kind) as work:
+        made = work / target.name
+        made.mkdir()
+        yield made
+        for path in made.iterdir():
+            sync(path)
+        made.rename(target)
+
 
 @contextmanager
 def work_folder(parent: Path, kind: str) -> Iterator[Path]:

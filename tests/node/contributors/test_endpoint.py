@@ -296,6 +296,14 @@ async def test_a_server_that_does_not_answer_is_given_up(monkeypatch):
         done.set()
 
 
+async def test_a_request_that_the_server_refuses_fails_the_round_and_names_what_to_check():
+    def sometimes(request):
+        return reply(*[choice("a")] * 4) if request["messages"][1]["content"] == "good" else (404, {}, b"")
+
+    with ChatServer(sometimes) as server, pytest.raises(AnswerFailed, match="--model"):
+        await ask(server.url, "good", "bad")
+
+
 @pytest.mark.parametrize("several", [4, 1])
 async def test_completions_that_came_before_a_failure_are_not_asked_for_again(several):
     """The server gives so many completions by one request, and fails once in the middle of a round."""

@@ -270,15 +270,14 @@ def test_a_phrase_is_alarming_only_where_external_texts_say_it_far_more_often(ex
     assert (ngram_filter.alarm() is not None) is alarms
 
 
+def random_words(rng, count):
+    return " ".join(f"{rng.getrandbits(40):x}" for _ in range(count))
+
+
 def with_random_words(group, rng, words):
     """The group with so many random words behind each completion."""
-    completions = [
-        f"{each.text} {' '.join(f'{rng.getrandbits(40):x}' for _ in range(words))}" for each in group.completions
-    ]
-    return replace(
-        group,
-        completions=tuple(replace(each, text=text) for each, text in zip(group.completions, completions, strict=True)),
-    )
+    said = (replace(each, text=f"{each.text} {random_words(rng, words)}") for each in group.completions)
+    return replace(group, completions=tuple(said))
 
 
 @pytest.mark.parametrize("said", [SHOWN, 0])
