@@ -259,8 +259,8 @@ def learner() -> str:
     rows = []
     for each in load("bench_learner")["results"]:
         phases = (f"{each['phases'][name]:.3f}" for name in ("generate", "forward_backward"))
-        rate, memory = f"{each['tokens_per_cpu_second']:,}", str(each["peak_mib"])
-        rows.append((each["rewards"], each["learner"], f"{each['cpu_seconds']:.3f}", *phases, rate, memory))
+        rate, memory = f"{each['tokens_per_second']:,}", str(each["peak_mib"])
+        rows.append((each["rewards"], each["learner"], f"{each['seconds']:.3f}", *phases, rate, memory))
     return table((*head, "peak memory, MiB"), rows, left=(0, 1))
 
 
@@ -270,6 +270,9 @@ TABLES: Mapping[str, Callable[[], str]] = {
     "poison-adaptive": lambda: scenarios.poison(outcomes(("-adaptive", "-searched", "-slip", "-long"))),
     "poison-mixed": lambda: scenarios.poison(outcomes("-mixed")),
     "poison-one-out": lambda: scenarios.one_out(load("poison")),
+    "poison-smollm2": lambda: scenarios.poison(
+        each for each in load("poison_smollm2")["outcomes"] if "undefended" in each["metrics"]
+    ),
     "poison-by-share": lambda: scenarios.poison_by_share(
         each for each in load("poison")["outcomes"] if each["scenario"] == "poison-text"
     ),

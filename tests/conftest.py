@@ -1,6 +1,7 @@
 """Values that many tests start from."""
 
 import hashlib
+import os
 import sys
 import tempfile
 from dataclasses import dataclass, replace
@@ -22,6 +23,9 @@ from sapo_protocol import (
     load_manifest,
     seal,
 )
+
+# The tests expect the numbers of a CPU. test_cuda.py gives its process the GPU back.
+os.environ["CUDA_VISIBLE_DEVICES"] = ""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

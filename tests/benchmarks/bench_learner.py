@@ -1,8 +1,10 @@
 """`make bench-learner`: full rounds of this learner beside TRL's GRPOTrainer, in turn, each in a process of its own.
 
-`make bench-learner MODEL=smollm2` compares them on SmolLM2 instead of the seed policy, after `sapo-node fetch smollm2`.
+`make bench-learner MODEL=smollm2` compares them on SmolLM2 instead of the seed policy, after `sapo-node fetch smollm2`,
+and `make bench-learner MODEL=smollm2 DEVICE=cuda` on a GPU.
 
-Compared by CPU-seconds of one thread, which other work on the machine disturbs less than the clock on the wall.
+On a CPU they are compared by CPU-seconds of one thread, which other work on the machine disturbs less than the clock on
+the wall.
 """
 
 import json
@@ -15,22 +17,24 @@ from importlib.metadata import version
 from pathlib import Path
 
 import learner_worker as worker
+import torch
 
 WORKER = Path(worker.__file__)
 RESULTS = Path("results")
 WARM_UP = 1
-ROUNDS = {"seed": 5, "smollm2": 2}
+ROUNDS = {("seed", "cpu"): 5, ("smollm2", "cpu"): 2, ("seed", "cuda"): 5, ("smollm2", "cuda"): 5}
 REWARDS = {"seed": ("task", "one-in-each-group"), "smollm2": ("one-in-each-group",)}
 """By the tasks' own scorers, under which most groups are flat, and with one winner in every group, so that none is."""
 LEARNERS = ("ours", "trl")
+CLOCKS = {"cpu": "CPU-seconds of one thread", "cuda": "seconds"}
 PHASES = ("generate", "score", "forward_backward", "optimizer", "other")
 
 
 class Worker:
     """A learner's process, which takes a round when told to."""
 
-    def __init__(self, learner, model, rewards, scratch):
-        command = [sys.executable, str(WORKER), learner, model, rewards, str(WARM_UP + ROUNDS[model])]
+    def __init__(self, learner, model, rewards, device, scratch):
+        command = [sys.executable, str(WORKER), learner, model, rewards, str(WARM_UP + ROUNDS[model, device]), device]
         environment = os.environ | {"PYTHONWARNINGS": "ignore"}
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=scratch, env=environment
@@ -55,12 +59,12 @@ class Worker:
         return last
 
 
-def measure(model, rewards, scratch):
+def measure(model, rewards, device, scratch):
     """Return each learner's figures over the same questions, its rounds alternating with the other's."""
-    workers = {learner: Worker(learner, model, rewards, scratch) for learner in LEARNERS}
+    workers = {learner: Worker(learner, model, rewards, device, scratch) for learner in LEARNERS}
     loaded = {learner: worker.told()["peak_mib"] for learner, worker in workers.items()}
     rounds = {learner: [] for learner in LEARNERS}
-    for number in range(WARM_UP + ROUNDS[model]):
+    for number in range(WARM_UP + ROUNDS[model, device]):
         for learner in LEARNERS if number % 2 else reversed(LEARNERS):
             rounds[learner].append(workers[learner].round())
     peak = {learner: worker.end()["peak_mib"] for learner, worker in workers.items()}
@@ -80,31 +84,31 @@ def summary(rounds):
     def mean(values):
         return sum(values) / len(rounds)
 
-    cpu, tokens = mean(each["cpu"] for each in rounds), mean(each["tokens"] for each in rounds)
+    seconds, tokens = mean(each["seconds"] for each in rounds), mean(each["tokens"] for each in rounds)
     return {
-        "cpu_seconds": round(cpu, 4),
+        "seconds": round(seconds, 4),
         "wall_seconds": round(mean(each["wall"] for each in rounds), 4),
         "tokens": round(tokens, 1),
         "longest": round(mean(each["longest"] for each in rounds), 1),
         "flat_groups": round(mean(each["flat"] for each in rounds), 2),
-        "tokens_per_cpu_second": round(tokens / cpu),
+        "tokens_per_second": round(tokens / seconds),
         "phases": {name: round(mean(each["phases"][name] for each in rounds), 4) for name in PHASES},
-        "cpu_seconds_of_each_round": [round(each["cpu"], 4) for each in rounds],
+        "seconds_of_each_round": [round(each["seconds"], 4) for each in rounds],
     }
 
 
-def show(model, results):
+def show(model, device, results):
     size = f"{worker.GROUPS} x {worker.COMPLETIONS} completions"
-    print(f"\n{model}, {size}: CPU-seconds of one thread, mean of {ROUNDS[model]} rounds\n")
+    print(f"\n{model}, {size} on {device}: {CLOCKS[device]}, mean of {ROUNDS[model, device]} rounds\n")
     heads = ("rewards", "learner", "round", *PHASES, "tokens", "tokens/s", "peak MiB")
     rows = [
         (
             each["rewards"],
             each["learner"],
-            f"{each['cpu_seconds']:.3f}",
+            f"{each['seconds']:.3f}",
             *(f"{each['phases'][name]:.3f}" for name in PHASES),
             f"{each['tokens']:.0f}",
-            str(each["tokens_per_cpu_second"]),
+            str(each["tokens_per_second"]),
             str(each["peak_mib"]),
         )
         for each in results
@@ -114,20 +118,23 @@ def show(model, results):
         print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)))
     print()
     for ours, trl in zip(results[::2], results[1::2], strict=True):
-        ratio = ours["tokens_per_cpu_second"] / trl["tokens_per_cpu_second"]
+        ratio = ours["tokens_per_second"] / trl["tokens_per_second"]
         memory = ours["peak_mib"] / trl["peak_mib"]
-        print(f"{ours['rewards']}: {ratio:.2f}x TRL's tokens per CPU-second in {memory:.2f}x its peak memory")
+        print(f"{ours['rewards']}: {ratio:.2f}x TRL's tokens per second in {memory:.2f}x its peak memory")
 
 
-def main(model):
-    options = worker.MODELS[model][1]
+def main(model="seed", device="cpu"):
+    options = worker.options_of(model, device)
     with tempfile.TemporaryDirectory() as scratch:
-        results = [figures for rewards in REWARDS[model] for figures in measure(model, rewards, scratch)]
-    settings = worker.trl_settings(WARM_UP + ROUNDS[model], options.max_tokens, worker.TRL_ROWS[model]).to_dict()
+        results = [figures for rewards in REWARDS[model] for figures in measure(model, rewards, device, scratch)]
+    settings = worker.trl_settings(
+        WARM_UP + ROUNDS[model, device], options.max_tokens, worker.trl_rows(model, device), device
+    ).to_dict()
+    named = [f"MODEL={model}"] * (model != "seed") + [f"DEVICE={device}"] * (device != "cpu")
     kept = ("loss_type", "beta", "epsilon", "epsilon_high", "temperature", "scale_rewards", "num_iterations", "optim")
     kept += ("gradient_checkpointing", "bf16", "per_device_train_batch_size", "gradient_accumulation_steps")
     report = {
-        "command": "make bench-learner",
+        "command": " ".join(["make bench-learner", *named]),
         "versions": {name: version(name) for name in ("torch", "transformers", "trl", "accelerate")},
         "python": platform.python_version(),
         "config": {
@@ -135,20 +142,22 @@ def main(model):
             "completions": worker.COMPLETIONS,
             "max_tokens": options.max_tokens,
             "threads": 1,
-            "rounds": ROUNDS[model],
+            "rounds": ROUNDS[model, device],
             "warm_up": WARM_UP,
             "model": model,
             "dtype": options.dtype,
-            "device": "cpu",
+            "device": device if device == "cpu" else torch.cuda.get_device_name(),
+            "clock": CLOCKS[device],
             "trl": {name: settings[name] for name in kept},
         },
         "results": results,
     }
-    result = RESULTS / ("bench_learner.json" if model == "seed" else f"bench_learner_{model}.json")
+    endings = [f"_{each.partition('=')[2]}" for each in named]
+    result = RESULTS / f"bench_learner{''.join(endings)}.json"
     result.parent.mkdir(exist_ok=True)
     result.write_text(json.dumps(report, indent=1) + "\n")
-    show(model, results)
+    show(model, device, results)
 
 
 if __name__ == "__main__":
-    main(*(sys.argv[1:] or ["seed"]))
+    main(*sys.argv[1:])

@@ -2,6 +2,8 @@
 
 Both learners get the same model, prompts, completions a group, longest completion and one thread. The learning rate is
 0: all work is done, and the policy, and with it the lengths, stay the same in every round.
+
+On a CPU the clock counts CPU-seconds of the process, and on CUDA seconds until the GPU has finished.
 """
 
 import json
@@ -10,7 +12,7 @@ import resource
 import sys
 import time
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -27,12 +29,11 @@ from sapo_protocol import load_manifest
 
 GROUPS, COMPLETIONS = 8, 8
 MODELS = {
-    "seed": ("starter", LearnerOptions(checkpoints="", device="cpu", learning_rate=0.0)),
+    "seed": ("starter", LearnerOptions(checkpoints="", learning_rate=0.0)),
     "smollm2": (
         "smollm2-easy",
         LearnerOptions(
             checkpoints="",
-            device="cpu",
             learning_rate=0.0,
             model="smollm2",
             lora=16,
@@ -45,8 +46,8 @@ MODELS = {
 """By model: the swarm whose tasks it answers, and what a node chooses for it."""
 EXAMPLES = {"seed": 0, "smollm2": 3}
 TRL_ROWS = {"seed": 64, "smollm2": 16}
-"""Completions in one of TRL's micro-batches: with all 64 completions of SmolLM2 at once it needs over 16 GB. Ours cuts
-micro-batches by itself."""
+"""Completions in one of TRL's micro-batches on a CPU: with all 64 completions of SmolLM2 at once it needs over 16 GB.
+Ours cuts micro-batches by itself."""
 MARK = "@"
 """Begins the lines that are meant for the bench; libraries print others."""
 
@@ -55,6 +56,16 @@ MARK = "@"
 class Item:
     dataset: str
     task: object
+
+
+def options_of(model, device):
+    """Return what a node chooses for the model on that device."""
+    return replace(MODELS[model][1], device=device)
+
+
+def trl_rows(model, device):
+    """Return how many completions one of TRL's micro-batches has."""
+    return TRL_ROWS[model] if device == "cpu" else GROUPS * COMPLETIONS
 
 
 def items_of(model, number):
@@ -79,26 +90,32 @@ def rewards_of(item, texts, rewards):
 
 
 class Stopwatch:
-    """CPU-seconds of one round by phase."""
+    """Seconds of one round by phase."""
 
-    def __init__(self):
+    def __init__(self, device):
+        self._clock = time.process_time if device == "cpu" else on_gpu
         self.begin()
 
     def begin(self):
         self.phases = dict.fromkeys(("generate", "score", "forward_backward", "optimizer", "other"), 0.0)
-        self._cpu, self._wall = time.process_time(), time.perf_counter()
+        self._started, self._wall = self._clock(), time.perf_counter()
 
     @contextmanager
     def phase(self, name):
-        before = time.process_time()
+        before = self._clock()
         yield
-        self.phases[name] += time.process_time() - before
+        self.phases[name] += self._clock() - before
 
     def report(self, lengths, flat):
-        cpu = time.process_time() - self._cpu
-        self.phases["other"] = cpu - sum(value for name, value in self.phases.items() if name != "other")
-        figures = {"cpu": cpu, "wall": time.perf_counter() - self._wall, "tokens": sum(lengths), "flat": flat}
+        seconds = self._clock() - self._started
+        self.phases["other"] = seconds - sum(value for name, value in self.phases.items() if name != "other")
+        figures = {"seconds": seconds, "wall": time.perf_counter() - self._wall, "tokens": sum(lengths), "flat": flat}
         tell({**figures, "longest": max(lengths), "phases": self.phases})
+
+
+def on_gpu():
+    torch.cuda.synchronize()
+    return time.perf_counter()
 
 
 def tell(figures):
@@ -106,13 +123,16 @@ def tell(figures):
     sys.stdout.flush()
 
 
-def peak_mib():
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+def peak_mib(device):
+    """Return the most memory of the device that the process held: on CUDA what torch allocated."""
+    if device == "cpu":
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return torch.cuda.max_memory_allocated() / 2**20
 
 
-def run_ours(model, rewards, rounds):
-    options, examples = MODELS[model][1], examples_of(model)
-    trainer, watch = Trainer(load(options), options), Stopwatch()
+def run_ours(model, rewards, rounds, device):
+    options, examples = options_of(model, device), examples_of(model)
+    trainer, watch = Trainer(load(options), options), Stopwatch(device)
     step = trainer.optimizer.step
 
     def timed_step():
@@ -120,7 +140,7 @@ def run_ours(model, rewards, rounds):
             step()
 
     trainer.optimizer.step = timed_step
-    tell({"peak_mib": peak_mib()})
+    tell({"peak_mib": peak_mib(device)})
     for number in range(rounds):
         sys.stdin.readline()
         items = items_of(model, number)
@@ -140,17 +160,17 @@ def run_ours(model, rewards, rounds):
         watch.phases["forward_backward"] -= watch.phases["optimizer"]
         lengths = [len(c.tokens) + (c.finish == "stop") for group in groups for c in group]
         watch.report(lengths, sum(len(set(values)) == 1 for values in scored))
-    tell({"peak_mib": peak_mib()})
+    tell({"peak_mib": peak_mib(device)})
 
 
-def run_trl(model, rewards, rounds):
+def run_trl(model, rewards, rounds, device):
     from datasets import Dataset
     from transformers import PrinterCallback, TrainerCallback
     from trl import GRPOTrainer
 
-    options, examples = MODELS[model][1], examples_of(model)
+    options, examples = options_of(model, device), examples_of(model)
     policy = load(options)
-    watch = Stopwatch()
+    watch = Stopwatch(device)
     items = [item for number in range(rounds) for item in items_of(model, number)]
     tokens = [policy.prompt_tokens(examples.prompt(item.dataset, item.task.prompt)) for item in items]
     prompts = [policy.tokenizer.decode(each) for each in tokens]
@@ -186,14 +206,14 @@ def run_trl(model, rewards, rounds):
             watch.report(**seen)
 
     dataset = Dataset.from_list([{"prompt": prompt, "place": place} for place, prompt in enumerate(prompts)])
-    settings = trl_settings(rounds, options.max_tokens, TRL_ROWS[model])
+    settings = trl_settings(rounds, options.max_tokens, trl_rows(model, device), device)
     trainer = Timed(policy.model, reward, settings, dataset, processing_class=policy.tokenizer)
     trainer.remove_callback(PrinterCallback)
     trainer.add_callback(Rounds())
     time_backward_and_optimizer(trainer, watch)
-    tell({"peak_mib": peak_mib()})
+    tell({"peak_mib": peak_mib(device)})
     trainer.train()
-    tell({"peak_mib": peak_mib()})
+    tell({"peak_mib": peak_mib(device)})
 
 
 def time_backward_and_optimizer(trainer, watch):
@@ -217,13 +237,13 @@ def time_backward_and_optimizer(trainer, watch):
     trainer.accelerator.backward, trainer.create_optimizer = timed_backward, create_timed
 
 
-def trl_settings(rounds, max_tokens, rows):
-    """Return what a user of TRL would set for speed on a CPU; recomputation and everything that writes is off."""
+def trl_settings(rounds, max_tokens, rows, device):
+    """Return what a user of TRL would set for speed; recomputation and everything that writes is off."""
     from trl import GRPOConfig
 
     return GRPOConfig(
         output_dir="unused",
-        use_cpu=True,
+        use_cpu=device == "cpu",
         bf16=False,
         gradient_checkpointing=False,
         save_strategy="no",
@@ -254,4 +274,4 @@ def trl_settings(rounds, max_tokens, rows):
 if __name__ == "__main__":
     torch.set_num_threads(1)
     torch.set_flush_denormal(True)
-    {"ours": run_ours, "trl": run_trl}[sys.argv[1]](*sys.argv[2:4], int(sys.argv[4]))
+    {"ours": run_ours, "trl": run_trl}[sys.argv[1]](*sys.argv[2:4], int(sys.argv[4]), sys.argv[5])

@@ -35,6 +35,8 @@ run false-claim --keys 0                    | 2 | --keys & not in the range
 run eclipse --keys 64                       | 1 | each key is a host & leave the number of keys away
 run false-claim --without nonsense          | 2 | --without & 'nonsense' is not one of
 run hollow --share 0.5                      | 2 | number of attackers of its own & leave --share away
+run false-claim --device cuda               | 2 | no language model learns & leave --device away
+run false-claim --device gpu                | 2 | --device & cuda
 run false-claim --output /proc/x            | 1 | cannot .*/proc/x
 run false-claim --output node.key           | 1 | node.key & folder|directory
 run false-claim --output missing/node.key --records node.key | 1 | node.key & folder|directory

@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
 import click
 from rich.table import Table
@@ -24,7 +25,7 @@ from sapo_adversary.scenarios.outcome import Outcome
 from sapo_adversary.scenarios.play import play
 from sapo_adversary.scenarios.scenario import SHARE, Scenario, load_scenario, scenario_names, with_keys
 from sapo_adversary.simulator.engine import Engine
-from sapo_adversary.simulator.simulation import MOST_PEERS
+from sapo_adversary.simulator.simulation import MOST_PEERS, Device
 from sapo_node.cli.commands.numbers import Number
 from sapo_node.cli.commands.options import as_json, stderr
 from sapo_node.cli.terminal import Terminal
@@ -77,6 +78,13 @@ def list_(*, json_output: bool) -> None:
 )
 @click.option("--strangers", is_flag=True, help="No peer is trusted at the start, attacker or not.")
 @click.option(
+    "--device",
+    type=click.Choice(get_args(Device)),
+    default="cpu",
+    show_default=True,
+    help="Where real language models learn. Results of a GPU do not repeat byte for byte.",
+)
+@click.option(
     "--without",
     type=click.Choice(sorted(DEFENCES)),
     metavar="DEFENCE",
@@ -92,6 +100,7 @@ def run(
     models: bool,
     keys: int | None,
     strangers: bool,
+    device: Device,
     without: tuple[str, ...],
     output: Path,
     records: Path,
@@ -116,9 +125,11 @@ def run(
         scenario = replace(scenario, undefended=without, harm={})
     if keys:
         scenario = with_keys(scenario, keys)
-    scenario = replace(scenario, strangers=strangers)
+    scenario = replace(scenario, strangers=strangers, device=device)
     if share != SHARE and not scenario.grows:
         raise click.UsageError(f"{name} has a number of attackers of its own: leave --share away")
+    if device != "cpu" and not (models or scenario.learns):
+        raise click.UsageError(f"no language model learns in {name}: leave --device away, or add --models")
     make_folders(output, records)
     prepare_policies([scenario])
     [outcome] = play(
@@ -129,20 +140,35 @@ def run(
         engine=engine,
         console=stderr,
     )
-    flag, ending = (" --models", "-models") if models else ("", "")
-    if keys:
-        flag, ending = f"{flag} --keys {keys}", f"{ending}-{keys}-keys"
-    if strangers:
-        flag, ending = f"{flag} --strangers", f"{ending}-strangers"
-    for each in without:
-        flag, ending = f'{flag} --without "{each}"', f"{ending}-without-{each.replace(' ', '-')}"
-    written = write_results([outcome], output, scenario.name + ending, f"sapo-adversary run {name}{flag}")
+    flags, ending = _named(scenario, keys, without)
+    written = write_results([outcome], output, scenario.name + ending, " ".join(["sapo-adversary run", name, *flags]))
     if json_output:
         click.echo(json.dumps(outcome.as_dict()))
     else:
         _show(outcome)
         show_written(written)
     exit_by_verdicts([outcome])
+
+
+def _named(scenario: Scenario, keys: int | None, without: tuple[str, ...]) -> tuple[list[str], str]:
+    """Return the flags that were given, and the ending of the results' names."""
+    flags, endings = [], []
+    if scenario.scale == "models":
+        flags.append("--models")
+        endings.append("models")
+    if keys:
+        flags.append(f"--keys {keys}")
+        endings.append(f"{keys}-keys")
+    if scenario.strangers:
+        flags.append("--strangers")
+        endings.append("strangers")
+    if scenario.device != "cpu":
+        flags.append(f"--device {scenario.device}")
+        endings.append(scenario.device)
+    for each in without:
+        flags.append(f'--without "{each}"')
+        endings.append(f"without-{each.replace(' ', '-')}")
+    return flags, "".join(f"-{each}" for each in endings)
 
 
 def _show(outcome: Outcome) -> None:

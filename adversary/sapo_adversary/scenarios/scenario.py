@@ -14,7 +14,7 @@ from sapo_adversary.files.packaged import load_named, names_in
 from sapo_adversary.files.typed import suggestion
 from sapo_adversary.scenarios.file import read_file
 from sapo_adversary.scenarios.metrics import ABOUT, REFUSED
-from sapo_adversary.simulator.simulation import ACTS_EVERY, Simulation, simulation_from
+from sapo_adversary.simulator.simulation import ACTS_EVERY, Device, Simulation, simulation_from
 from sapo_node.app.config import Config
 from sapo_node.learner.catalogue import CATALOGUE
 from sapo_protocol import LocalError
@@ -109,6 +109,8 @@ class Scenario:
     the share and the file."""
     strangers: bool = False
     """Whether no peer starts as a healthy one, attacker or not, whatever the file says."""
+    device: Device = "cpu"
+    """Where the models of the nodes are, unless the file says it."""
 
     @property
     def arms(self) -> tuple[Arm, ...]:
@@ -125,7 +127,7 @@ class Scenario:
     def simulation(self, arm: Arm, *, share: float = SHARE, seed: int = 1) -> Simulation:
         """One run of one arm. All scenarios with the same swarm have the same control arm."""
         common_node, common = (_REAL_NODE, _REAL) if self.realtime else ({**_NODE, "count": HONEST}, _COMMON)
-        node = {**common_node, **self.table.get("node", {})}
+        node = {**common_node, "device": self.device, **self.table.get("node", {})}
         settings = {**common, **self.table.get("simulation", {}), "seed": seed}
         if self.learns:
             # So many that one attacker is no more than the share.

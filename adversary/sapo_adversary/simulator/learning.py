@@ -45,7 +45,7 @@ class SimulatedLearner:
             lora=spec.lora,
             lora_layers=spec.lora_layers,
             dtype=spec.dtype,
-            device="cpu",
+            device=spec.device,
             threads=1,
             learning_rate=spec.learning_rate,
             decay_rounds=spec.decay_rounds,

@@ -20,6 +20,7 @@ Control = Literal["", "replay", "filter", "oversample"]
 """What a control arm does instead of plain training; see `controls`."""
 
 Carrier = Literal["memory", "libp2p"]
+Device = Literal["cpu", "cuda", "mps"]
 
 MOST_PEERS = 20_000
 """Nodes, attackers and crowd of one simulation together: what one machine can hold."""
@@ -50,6 +51,9 @@ class NodeSpec:
     lora: int = 0
     lora_layers: int = 0
     dtype: Dtype = "float32"
+    device: Device = "cpu"
+    """There is no `auto`: devices round differently, so a record says which one it is of. On a GPU a run does not
+    repeat byte for byte."""
     examples: int = 0
     filters: tuple[FilterName, ...] = ()
     """By default none: learning is measured without filters, and their cost in experiments of its own. Scenarios use

@@ -31,18 +31,16 @@ def pick_device(wanted: str) -> torch.device:
 
 
 def set_up(device: torch.device) -> None:
-    """Make CUDA repeat a step as far as its kernels can, and let it use TF32 for products in fp32.
+    """Make CUDA repeat a step as far as its kernels can: a replay of the same requests should give the same weights.
 
-    A replay of the same requests should give the same weights. Where an operation has no repeatable kernel, torch warns
-    and computes all the same. TF32 rounds the factors to 10 bits, and is several times faster. Call this before
-    anything is computed. Nobody has run this on a GPU yet.
+    Where an operation has no repeatable kernel, torch warns and computes all the same. Call this before anything is
+    computed.
     """
     if device.type == "cuda":
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # else cuBLAS is not repeatable
         torch.use_deterministic_algorithms(True, warn_only=True)
         # A search for bugs, which takes time.
         torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
-        torch.set_float32_matmul_precision("high")
 
 
 def free_memory(device: torch.device) -> int:

@@ -1,16 +1,19 @@
 """Samples several completions of each prompt at a temperature, without top-k or top-p.
 
 The model reads each prompt once; the completions share its cache, see `lanes`. A completion ends with an end token of
-the model, or with the closing tag of its answer. The model does not read on what is finished: a lane is as wide as its
-neighbour with the most unfinished completions, and finished lanes leave the batch, several at a time.
+the model, or with the closing tag of its answer. On a CPU the model does not read on what is finished: a lane is as
+wide as its neighbour with the most unfinished completions, and finished lanes leave the batch, several at a time. On a
+GPU fewer launches are worth more than that, see `static_cache`.
 """
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 from torch import Tensor
+from transformers import DynamicCache
 
 from sapo_node.groups.messages import GenerateRequest, RequestError, Sampled
 from sapo_node.learner.draft import Draft
@@ -18,11 +21,14 @@ from sapo_node.learner.forward import Tokens, make_room, read_prompts, run, stem
 from sapo_node.learner.lanes import lane_mask, lane_size
 from sapo_node.learner.model import Policy
 from sapo_node.learner.states import select
+from sapo_node.learner.static_cache import StaticDecoder, has_graphs
 
 ROWS = 128
 """Completions in one batch, at most. It bounds memory."""
 BELOW_ONE = 1 - 2**-20
 """Factor on random numbers between 0 and 1, so that rounding never takes one beyond the last token with a chance."""
+LEAST_REPLAYED = 4
+"""Most tokens that are read without a CUDA graph: to record one takes the time of some two tokens."""
 CROWD = 0.75
 """Finished lanes leave the batch when at most this share of its lanes is unfinished: copying the cache costs time."""
 
@@ -76,33 +82,73 @@ def _sample(
     size = next(size for size in range(most, 0, -1) if request.completions % size == 0)
     copied = torch.arange(len(prompts), device=policy.device).repeat_interleave(request.completions // size)
     select(cache, copied)
-    make_room(cache)
     mask = mask[copied]
     rows = [_Row(number=number % size) for number in range(len(prompts) * request.completions)]
     lanes = [rows[start : start + size] for start in range(0, len(rows), size)]
-    owner = mask.new_zeros(len(lanes), 0)
+    decoder: _Decoder
+    if has_graphs(policy, cache) and request.max_tokens > LEAST_REPLAYED:
+        decoder = _Static(StaticDecoder(policy, cache, mask, size=size, steps=request.max_tokens - 1), lanes)
+    else:
+        decoder = _Narrowing(policy, cache, mask, lanes, size)
     logits = logits.repeat_interleave(request.completions, dim=0)  # (rows, vocabulary)
     for drawn in range(request.max_tokens):
         chosen, drawn_as = _draw(logits, request.temperature, generator)
-        _append(policy, [row for lane in lanes for row in lane], drawn_as)
-        going = [place for place, lane in enumerate(lanes) if not all(row.stopped for row in lane)]
-        if not going or drawn + 1 == request.max_tokens:
+        _append(policy, [row for lane in decoder.lanes for row in lane], drawn_as)
+        if drawn + 1 == request.max_tokens or all(row.stopped for row in rows):
             break
-        chosen = chosen.view(len(lanes), -1)
-        if len(going) <= CROWD * len(lanes):
-            kept = torch.tensor(going, device=policy.device)
-            select(cache, kept)
-            lanes, mask, owner, chosen = [lanes[place] for place in going], mask[kept], owner[kept], chosen[kept]
-        slots = _unfinished_first(lanes)
-        width = len(slots[0])
-        lanes = [[lane[slot] for slot in each] for lane, each in zip(lanes, slots, strict=True)]
-        ids = chosen.gather(1, torch.tensor(slots, device=policy.device))
-        new = torch.tensor([[row.number for row in lane] for lane in lanes], device=policy.device)
-        owner = torch.cat([owner, new], dim=1)
-        positions = (mask.sum(1, keepdim=True) + drawn).expand(-1, width)
-        attention = lane_mask(policy, mask, owner, size=size, asked=width)
-        logits = run(policy, ids, attention, positions, cache, keep=width).flatten(0, 1)
+        logits = decoder.read(chosen.view(len(decoder.lanes), -1))
     return rows
+
+
+class _Decoder(Protocol):
+    lanes: list[list[_Row]]
+    """The completions whose next tokens are drawn."""
+
+    def read(self, chosen: Tensor) -> Tensor:
+        """Read the drawn tokens, (lanes, width). Return the logits after those of `lanes`, which may now be fewer."""
+
+
+@dataclass
+class _Static:
+    """Reads on what is finished, with one CUDA graph."""
+
+    decoder: StaticDecoder
+    lanes: list[list[_Row]]
+
+    def read(self, chosen: Tensor) -> Tensor:
+        return self.decoder.logits(chosen)
+
+
+class _Narrowing:
+    """Drops what is finished."""
+
+    def __init__(
+        self, policy: Policy, cache: DynamicCache, prompts: Tensor, lanes: list[list[_Row]], size: int
+    ) -> None:
+        make_room(cache)
+        self.lanes = lanes
+        self._policy, self._cache, self._prompts, self._size = policy, cache, prompts, size
+        self._owner = prompts.new_zeros(len(lanes), 0)
+        self._steps = 0
+
+    def read(self, chosen: Tensor) -> Tensor:
+        device = self._policy.device
+        going = [place for place, lane in enumerate(self.lanes) if not all(row.stopped for row in lane)]
+        if len(going) <= CROWD * len(self.lanes):
+            kept = torch.tensor(going, device=device)
+            select(self._cache, kept)
+            self.lanes = [self.lanes[place] for place in going]
+            self._prompts, self._owner, chosen = self._prompts[kept], self._owner[kept], chosen[kept]
+        slots = _unfinished_first(self.lanes)
+        width = len(slots[0])
+        self.lanes = [[lane[slot] for slot in each] for lane, each in zip(self.lanes, slots, strict=True)]
+        ids = chosen.gather(1, torch.tensor(slots, device=device))
+        new = torch.tensor([[row.number for row in lane] for lane in self.lanes], device=device)
+        self._owner = torch.cat([self._owner, new], dim=1)
+        positions = (self._prompts.sum(1, keepdim=True) + self._steps).expand(-1, width)
+        self._steps += 1
+        attention = lane_mask(self._policy, self._prompts, self._owner, size=self._size, asked=width)
+        return run(self._policy, ids, attention, positions, self._cache, keep=width).flatten(0, 1)
 
 
 def _unfinished_first(lanes: Sequence[Sequence[_Row]]) -> list[list[int]]:

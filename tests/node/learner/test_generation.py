@@ -112,6 +112,10 @@ LONG = ("Answer with care. " * 6 + QUESTIONS[0], "Think first. " * 8 + QUESTIONS
 
 @pytest.mark.parametrize(("questions", "tokens"), [(QUESTIONS, 80), (LONG, 24)], ids=["alone", "in lanes"])
 def test_every_token_is_drawn_with_the_probability_that_training_sees(policy, questions, tokens):
+    require_like_training(policy, questions, tokens)
+
+
+def require_like_training(policy, questions, tokens):
     for index, group in enumerate(sample(policy, prompts=questions, max_tokens=tokens)):
         rows = rows_of(policy, TrainGroup("local", questions[index], 1.0, (-1.0,) * 4, group), 80)
         for batch in micro_batches(policy, rows):
@@ -124,6 +128,35 @@ def test_lanes_change_nothing_of_what_is_sampled(policy, monkeypatch):
     in_lanes = texts(sample(policy, prompts=LONG, completions=4, max_tokens=24, temperature=1e-4))
     monkeypatch.setattr(lanes, "LEAST_PROMPT", 1000)
     assert texts(sample(policy, prompts=LONG, completions=4, max_tokens=24, temperature=1e-4)) == in_lanes
+
+
+@pytest.fixture
+def static_cache(monkeypatch):
+    """Samples as on a GPU, but without a graph."""
+    monkeypatch.setattr(sampler, "has_graphs", lambda *_: True)
+
+
+@pytest.mark.parametrize(("questions", "tokens"), [(QUESTIONS, 80), (LONG, 24)], ids=["alone", "in lanes"])
+def test_a_static_cache_changes_nothing_of_what_is_sampled(policy, request, questions, tokens):
+    def cold():
+        return texts(sample(policy, prompts=questions, max_tokens=tokens, temperature=1e-4))
+
+    expected = cold()
+    request.getfixturevalue("static_cache")
+    assert cold() == expected
+
+
+@pytest.mark.usefixtures("static_cache")
+@pytest.mark.parametrize(("questions", "tokens"), [(QUESTIONS, 80), (LONG, 24)], ids=["alone", "in lanes"])
+def test_from_a_static_cache_tokens_are_drawn_with_the_probability_that_training_sees(policy, questions, tokens):
+    require_like_training(policy, questions, tokens)
+
+
+@pytest.mark.usefixtures("static_cache")
+def test_with_a_static_cache_the_limit_of_tokens_is_kept(policy):
+    for limit in (1, sampler.LEAST_REPLAYED, sampler.LEAST_REPLAYED + 1):
+        groups = sample(policy, prompts=LONG, max_tokens=limit)
+        assert max(len(each.tokens) for group in groups for each in group) == limit
 
 
 def test_a_completion_ends_with_the_closing_tag_of_its_answer(policy):

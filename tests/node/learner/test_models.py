@@ -253,15 +253,15 @@ def test_a_missing_folder_says_so(tmp_path):
 @pytest.fixture
 def torch_settings(monkeypatch):
     """Lets a test change the settings of torch for the whole process, and puts them back."""
-    before = torch.are_deterministic_algorithms_enabled(), torch.get_float32_matmul_precision()
+    before = torch.are_deterministic_algorithms_enabled()
     monkeypatch.setattr(torch.utils.deterministic, "fill_uninitialized_memory", True)
     monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG", raising=False)
-    yield lambda: (torch.are_deterministic_algorithms_enabled(), torch.get_float32_matmul_precision())
-    torch.use_deterministic_algorithms(before[0])
-    torch.set_float32_matmul_precision(before[1])
+    yield
+    torch.use_deterministic_algorithms(before)
 
 
-@pytest.mark.parametrize(("name", "expected"), [("cuda", (True, "high")), ("cpu", (False, "highest"))])
-def test_cuda_repeats_its_steps_and_uses_tf32_and_a_cpu_needs_neither(torch_settings, name, expected):
+@pytest.mark.usefixtures("torch_settings")
+@pytest.mark.parametrize(("name", "expected"), [("cuda", True), ("cpu", False)])
+def test_cuda_is_asked_for_repeatable_kernels_and_a_cpu_has_them(name, expected):
     set_up(torch.device(name))
-    assert torch_settings() == expected
+    assert torch.are_deterministic_algorithms_enabled() == expected
