@@ -37,7 +37,7 @@ KEYS = [Ed25519PrivateKey.from_private_bytes(bytes([n]) * 32) for n in range(4)]
 ISSUERS = [key.public_key().public_bytes_raw() for key in KEYS]
 PEERS = [peer_id(issuer) for issuer in ISSUERS]
 PER_PEER, IN_TIER, MOST_CREDIT = 4, 6, 4
-SMALL = Defences(pending_per_peer=PER_PEER, pending_rollouts=IN_TIER)
+SMALL = Defences(pending_per_peer=PER_PEER, pending_places=IN_TIER)
 links, tiers = st.sampled_from([*PEERS[:2], "c"]), st.sampled_from(Tier)
 
 arriving = st.tuples(

@@ -84,7 +84,7 @@ DEFENCES: Mapping[str, Defence] = {
     "blame to the author": Defence("node/sapo_node/ingest/validator.py", blames_carriers=True),
     "link lottery": Defence("node/sapo_node/ingest/pending.py", {"pending_by_link": False}),
     "tier places": Defence("node/sapo_node/ingest/pending.py", {"pending_by_tier": False}),
-    "inbox bounds": Defence("node/sapo_node/ingest/pending.py", {"pending_per_peer": MANY, "pending_rollouts": MANY}),
+    "inbox bounds": Defence("node/sapo_node/ingest/pending.py", {"pending_per_peer": MANY, "pending_places": MANY}),
     "untrusted class": Defence(
         "node/sapo_node/sampling/sampler.py",
         {

@@ -1,18 +1,20 @@
 """Rollouts that are signed and well-formed but not yet verified: bounded, and drawn by lottery, never first-come.
 
-Each tier has places of its own (PENDING_ROLLOUTS), so that strangers never take those of a friend. Inside a tier the
-queue charges the link. That is the issuer where it is connected, whoever brought its rollout. Else a flood that a
+Each tier has places of its own (PENDING_PLACES), so that strangers never take those of a friend. A rollout takes one
+place for each PLACE_BYTES of its message that it begins, so that the places bound the disk. Inside a tier the queue
+charges the link. That is the issuer where it is connected, whoever brought its rollout. Else a flood that a
 neighbour forwards would take the turns of what the neighbour brings of others. For an issuer that is not connected, the
 link is the peer that brought its rollout. Keys cost nothing, and a link does. If the bodies of such a rollout came in
 several messages, its link is the peer that brought the last bodies. Else a peer that forwards bare envelopes faster
 than other peers forward whole messages would have their rollouts on its link.
 
 - All links that have ended are one. Else a peer that connects again and again under fresh keys would be as many links.
-- A full tier drops the oldest rollout of the issuer that holds most on the link that holds most. What the peer of that
-  link signed is dropped last. Else many keys with one rollout each, forwarded by an honest neighbour, would push out
-  the second rollout of the neighbour. They still push out that of a newcomer farther away, if it came by that link.
+- A full tier drops the oldest rollout of the issuer that holds most places on the link that holds most. What the peer
+  of that link signed is dropped last. Else many keys with one rollout each, forwarded by an honest neighbour, would
+  push out the second rollout of the neighbour. They still push out that of a newcomer farther away, if it came by that
+  link.
 - An issuer has credit for what it gave: a verified group adds one, and a verified rollout without a group costs one.
-  As many of its rollouts as it has credit do not count among those that it holds.
+  As many of its places as it has credit do not count among those that it holds.
 - A draw takes a link at random, then the issuer whose own link it is, or else an issuer at random. So a flood that an
   honest neighbour forwards does not take the turns of what the neighbour signs itself. Half of the time only issuers
   with credit count. Else a flood under fresh keys would take nearly all turns of the honest peers farther away. The
@@ -48,18 +50,19 @@ _CREDIT_TURNS = 0.5
 _MOST_CREDIT = 4
 """Rollouts without a group after which an issuer has no credit left, at most. An honest peer that begins to learn has
 several in a row."""
+PLACE_BYTES = 2**16
 _ENDED = ""
 """The link of all rollouts whose link has ended; at a start of the node that is each."""
 
 
 class _Counts:
-    """How many rollouts each name holds, and at hand the names that hold most."""
+    """How many places each name holds, and at hand the names that hold most."""
 
     def __init__(self) -> None:
         self.total = 0
         self._held: dict[str, int] = {}
         self._names: defaultdict[int, dict[str, None]] = defaultdict(dict)
-        """Those that hold a number of rollouts, by that number."""
+        """Those that hold a number of places, by that number."""
         self._most = 0
 
     def __iter__(self) -> Iterator[str]:
@@ -108,7 +111,7 @@ class PendingQueue:
         self._recount()
 
     def __len__(self) -> int:
-        return self._peers.total
+        return int(self._database.rows("SELECT count(*) FROM inbox")[0][0])
 
     def put(self, rollout: Rollout, *, link: str, tier: Tier) -> None:
         """Add a rollout that is charged to a link (a peer id), or bodies to one that still waits; make room where there
@@ -120,17 +123,18 @@ class PendingQueue:
             bodies = tuple(new or old for new, old in zip(bodies, self._open(waiting).bodies, strict=True))
         link = link if self._defences.pending_by_link else _ENDED
         tier = tier if self._defences.pending_by_tier else Tier.STRANGER
-        if self._peers[peer] >= self._defences.pending_per_peer:
+        message = encode_message(rollout.opened.envelope, bodies)
+        places = _places(len(message))
+        while self._peers[peer] and self._peers[peer] + places > self._defences.pending_per_peer:
             self._take("peer = ? ORDER BY rowid", peer)
-        if self._links[tier].total >= self._defences.pending_rollouts:
+        while self._links[tier].total and self._links[tier].total + places > self._defences.pending_places:
             fullest = self._links[tier].fullest(self._rng)
             issuer = self._issuers[tier, fullest].fullest(self._rng, credit=self._credit, last=fullest)
             self._take("peer = ? AND link = ? AND tier = ? ORDER BY rowid", issuer, fullest, tier)
-        message = encode_message(rollout.opened.envelope, bodies)
         self._database.execute(
             "INSERT INTO inbox VALUES (?, ?, ?, ?, ?, ?)", envelope_id, peer, rollout.header.epoch, message, link, tier
         )
-        self._change(tier, link, peer, 1)
+        self._change(tier, link, peer, places)
 
     def draw(self, tier: Tier, *, last: Callable[[str], bool] = lambda _: False) -> Rollout | None:
         """Take out a rollout of a tier by lottery; None when there is none.
@@ -149,12 +153,12 @@ class PendingQueue:
 
     def credit(self, peer: str, groups: int) -> None:
         """A rollout of a peer was verified and gave so many groups. The peers that had credit first are forgotten, so
-        that there are no more of them than rollouts may wait.
+        that there are no more of them than places.
         """
         credit = self._credit.pop(peer, 0) + (groups or -1)
         if credit > 0 and self._defences.pending_by_link:
             self._credit[peer] = min(credit, _MOST_CREDIT)
-        if len(self._credit) > self._defences.pending_rollouts:
+        if len(self._credit) > self._defences.pending_places:
             del self._credit[next(iter(self._credit))]
 
     def _forwarded(self, issuers: list[str]) -> str:
@@ -166,10 +170,10 @@ class PendingQueue:
     def end_link(self, link: str) -> None:
         """A peer has disconnected: what it brought waits with what other ended links brought."""
         if any(links[link] for links in self._links.values()):
-            moved = "UPDATE inbox SET link = ? WHERE link = ? RETURNING tier, peer"
-            for tier, peer in self._database.rows(moved, _ENDED, link):
-                self._change(tier, link, peer, -1)
-                self._change(tier, _ENDED, peer, 1)
+            moved = "UPDATE inbox SET link = ? WHERE link = ? RETURNING tier, peer, length(message)"
+            for tier, peer, size in self._database.rows(moved, _ENDED, link):
+                self._change(tier, link, peer, -_places(size))
+                self._change(tier, _ENDED, peer, _places(size))
 
     def advance(self, epoch: int) -> None:
         """Enter an epoch: drop the rollouts that are too old to be trained on."""
@@ -178,8 +182,9 @@ class PendingQueue:
 
     def forget(self, peer: str) -> None:
         """Drop all rollouts of a peer."""
-        for tier, link in self._database.rows("DELETE FROM inbox WHERE peer = ? RETURNING tier, link", peer):
-            self._change(tier, link, peer, -1)
+        gone = "DELETE FROM inbox WHERE peer = ? RETURNING tier, link, length(message)"
+        for tier, link, size in self._database.rows(gone, peer):
+            self._change(tier, link, peer, -_places(size))
 
     def _recount(self) -> None:
         self._peers = _Counts()
@@ -187,10 +192,8 @@ class PendingQueue:
         """By tier, the links by which its rollouts came."""
         self._issuers: defaultdict[tuple[str, str], _Counts] = defaultdict(_Counts)
         """By tier and link, the peers that signed them."""
-        for tier, link, peer, count in self._database.rows(
-            "SELECT tier, link, peer, count(*) FROM inbox GROUP BY tier, link, peer"
-        ):
-            self._change(tier, link, peer, count)
+        for tier, link, peer, size in self._database.rows("SELECT tier, link, peer, length(message) FROM inbox"):
+            self._change(tier, link, peer, _places(size))
 
     def _change(self, tier: str, link: str, peer: str, by: int) -> None:
         self._peers.change(peer, by)
@@ -215,5 +218,10 @@ class PendingQueue:
             return None
         message: bytes
         tier, link, peer, message = taken
-        self._change(tier, link, peer, -1)
+        self._change(tier, link, peer, -_places(len(message)))
         return message
+
+
+def _places(size: int) -> int:
+    """How many places a message of so many bytes takes."""
+    return -(-size // PLACE_BYTES)

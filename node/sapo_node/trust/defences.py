@@ -76,7 +76,7 @@ class Defences:
     """Whether waiting rollouts are dropped and drawn by the link that they came by, before their issuer."""
     pending_by_tier: bool = True
     """Whether each tier has places in the pending queue and turns of its own."""
-    pending_rollouts: int = constants.PENDING_ROLLOUTS
+    pending_places: int = constants.PENDING_PLACES
     pending_per_peer: int = constants.PENDING_PER_PEER
 
     # trust/

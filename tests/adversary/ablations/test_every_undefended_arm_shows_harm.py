@@ -324,7 +324,7 @@ async def crowded_link_has_most_turns(undefended):
 
 
 async def strangers_evict_a_friend(undefended):
-    small = replace(undefended, defences=replace(undefended.defences, pending_rollouts=4))
+    small = replace(undefended, defences=replace(undefended.defences, pending_places=4))
     node = filter_name(small, trusted=(AUTHOR.peer,))
     for number in range(1, 18):
         await node.verdict(message(key(number)), f"link {number}")

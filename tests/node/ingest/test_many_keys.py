@@ -20,7 +20,7 @@ from validator_parts import ValidatorParts
 NEIGHBOURS = 16
 EACH = 4
 """Rollouts of each honest peer."""
-PLACES = constants.PENDING_ROLLOUTS // 4
+PLACES = constants.PENDING_PLACES // 4
 """Of a tier in the pending queue: a smaller flood fills it."""
 FLOOD = 2 * PLACES
 """Rollouts of all attackers, or as many as the quotas of their counters allow."""
@@ -55,7 +55,7 @@ def validator(database, manifest, rng, authors):
         manifest,
         rng,
         trusted=tuple(map(name, authors(1, FRIEND))),
-        defences=Defences(pending_rollouts=PLACES),
+        defences=Defences(pending_places=PLACES),
     )
 
 

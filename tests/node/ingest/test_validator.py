@@ -6,6 +6,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from sapo_node.ingest.ignored import Ignored
+from sapo_node.ingest.pending import PLACE_BYTES
 from sapo_node.net.interface import Verdict
 from sapo_node.storage.counters import KeyInUseElsewhere
 from sapo_node.trust import constants
@@ -290,7 +291,7 @@ async def test_a_friend_is_heard_through_a_link_that_is_over_its_rate_for_strang
 
 async def test_a_link_that_brings_bare_envelopes_first_does_not_get_the_rollouts(database, manifest, rng, author):
     """Else their bodies, which others bring, would wait on a crowded link."""
-    validator = ValidatorParts(database, manifest, rng, defences=Defences(pending_rollouts=8))
+    validator = ValidatorParts(database, manifest, rng, defences=Defences(pending_places=8))
     body = encode_body(author.body())
     envelope = author.envelope(author.header([body], epoch=5))
     await validator.verdict(encode_message(envelope, (None,)), LINKS[0])
@@ -312,13 +313,42 @@ async def test_keys_without_number_evict_no_rollout_of_a_friend(database, manife
         parse_envelope(stranger.envelope(stranger.header([b""], epoch=5)), network_id=manifest.network_id)
     )
     header = decode_header(one.payload, manifest)
-    for number in range(2 * constants.PENDING_ROLLOUTS):
+    for number in range(2 * constants.PENDING_PLACES):
         fresh = replace(one, issuer=number.to_bytes(32, "big"), envelope_id=number.to_bytes(32, "big"))
         crowd = match_bodies(fresh, header, (None,))
         validator.pending_queue.put(crowd, link=LINKS[number % 13], tier=validator.ledger.tier(str(number)))
-    assert len(validator.pending_queue) == constants.PENDING_ROLLOUTS + len(friends)
+    assert len(validator.pending_queue) == constants.PENDING_PLACES + len(friends)
     drawn = [validator.pending_queue.draw(Tier.FRIEND) for _ in friends]
     assert {each.opened.issuer for each in drawn} == {each.issuer for each in friends}
+
+
+def large(author, places):
+    """A message that takes so many places in the pending queue."""
+    text = "x" * author.manifest.max_completion_bytes
+    bodies = []
+    while sum(map(len, bodies)) <= (places - 1) * PLACE_BYTES:
+        bodies.append(encode_body(author.body(f"{len(bodies)}{text}"[: len(text)])))
+    return encode_message(author.envelope(author.header(bodies, epoch=5)), tuple(bodies))
+
+
+async def test_the_places_of_a_tier_bound_its_bytes(database, manifest, rng, author):
+    validator = ValidatorParts(database, manifest, rng, defences=Defences(pending_places=8))
+    for number, each in enumerate(authors(author, 12)):
+        assert await validator.verdict(large(each, 3), LINKS[number]) is Verdict.ACCEPT
+    [(held,)] = database.rows("SELECT sum(length(message)) FROM inbox")
+    assert 2 * 2 * PLACE_BYTES < held <= 8 * PLACE_BYTES
+
+
+async def test_a_large_rollout_takes_the_places_of_the_fullest_link(database, manifest, rng, author):
+    validator = ValidatorParts(database, manifest, rng, defences=Defences(pending_places=8))
+    *crowd, few, big = authors(author, 8)
+    for each in crowd:
+        await validator.verdict(each.message(epoch=5), LINKS[0])
+    await validator.verdict(few.message(epoch=5), LINKS[1])
+    assert await validator.verdict(large(big, 3), LINKS[2]) is Verdict.ACCEPT
+    left = [validator.pending_queue.draw(Tier.STRANGER).opened.issuer for _ in range(len(validator.pending_queue))]
+    assert {few.issuer, big.issuer} < set(left)
+    assert len(left) == len(crowd) - 2 + 2
 
 
 async def test_an_unknown_envelope_of_the_own_key_stops_the_node(author, database, manifest, rng):
