@@ -108,7 +108,8 @@ def by_keys(cells: Outcomes) -> str:
         several.sort(key=lambda cell: int(cell["keys"]))
         costs = (_by_number(several, "costs", name) for name in ("reward_lost", "heldout_lost"))
         numbers = " / ".join(f"{cell['keys']:,}" for cell in several)
-        seeds = " / ".join(dict.fromkeys(str(len(cell["seeds"])) for cell in several))
+        counts = [str(len(cell["seeds"])) for cell in several]
+        seeds = counts[0] if len(set(counts)) == 1 else " / ".join(counts)
         rows.append(
             (f"`{scenario}`", attackers, COUNTED[metric], numbers, _by_number(several, "judged", metric), *costs, seeds)
         )
