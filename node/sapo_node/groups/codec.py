@@ -14,10 +14,11 @@
 """
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, fields, is_dataclass
 from enum import Enum
 from functools import cache
+from math import isfinite
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
@@ -44,7 +45,7 @@ def to_json(value: Any) -> Any:
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, tuple | list):
-        return [to_json(each) for each in value]
+        return list(value) if _PLAIN.issuperset(map(type, value)) else [to_json(each) for each in value]
     if isinstance(value, Mapping):
         return {str(key): to_json(item) for key, item in value.items()}
     return value
@@ -69,16 +70,15 @@ def from_json(kind: type[T], body: Any) -> T:
 def _value(kind: Any, body: Any, path: str) -> Any:
     if type(body) is kind and kind is not float:  # a float may be infinite
         return body
-    origin = get_origin(kind)
+    return _reader(kind)(kind, body, path)
+
+
+@cache
+def _reader(kind: Any) -> Callable[[Any, Any, str], Any]:
+    """Return what reads a value of that type."""
     if is_dataclass(kind):
-        return _dataclass(kind, body, path)
-    if origin is UnionType:
-        return _optional(kind, body, path)
-    if origin is tuple:
-        return _tuple(get_args(kind), body, path)
-    if origin is Mapping:
-        return _mapping(kind, body, path)
-    return _scalar(kind, body, path)
+        return _dataclass
+    return {UnionType: _optional, tuple: _tuple, Mapping: _mapping}.get(get_origin(kind), _scalar)
 
 
 def _dataclass(kind: Any, body: Any, path: str) -> Any:
@@ -87,9 +87,8 @@ def _dataclass(kind: Any, body: Any, path: str) -> Any:
     known = _fields(kind)
     if unknown := body.keys() - known.keys():
         raise MalformedError(f"{path} has no {min(unknown)!r}")
-    for name, (each, _) in known.items():
-        if name not in body and _default(each) is MISSING:
-            raise MalformedError(f"{path} lacks {name!r}")
+    if lacking := [name for name in _required(kind) if name not in body]:
+        raise MalformedError(f"{path} lacks {lacking[0]!r}")
     parts = ((*known[name], name, item) for name, item in body.items())
     return kind(**{each.name: _value(hint, item, f"{path}.{name}") for each, hint, name, item in parts})
 
@@ -99,6 +98,12 @@ def _fields(kind: Any) -> "dict[str, tuple[Field[Any], Any]]":
     """Return each field and its type, by key."""
     hints = get_type_hints(kind)
     return {_name(each): (each, hints[each.name]) for each in fields(kind)}
+
+
+@cache
+def _required(kind: Any) -> tuple[str, ...]:
+    """Return the keys of the fields without a default."""
+    return tuple(name for name, (each, _) in _fields(kind).items() if _default(each) is MISSING)
 
 
 def _name(each: "Field[Any]") -> str:
@@ -116,16 +121,24 @@ def _optional(kind: Any, body: Any, path: str) -> Any:
     return None if body is None else _value(inner, body, path)
 
 
-def _tuple(kinds: tuple[Any, ...], body: Any, path: str) -> tuple[Any, ...]:
+def _tuple(kind: Any, body: Any, path: str) -> tuple[Any, ...]:
+    kinds = get_args(kind)
     if not isinstance(body, list):
         raise MalformedError(f"{path} must be a list")
     if len(kinds) == 2 and kinds[1] is Ellipsis:
+        if _all_are(kinds[0], body):
+            return tuple(body)
         kinds = (kinds[0],) * len(body)
     if len(body) != len(kinds):
         raise MalformedError(f"{path} must have {len(kinds)} items")
     return tuple(
         _value(kind, item, f"{path}[{place}]") for place, (kind, item) in enumerate(zip(kinds, body, strict=True))
     )
+
+
+def _all_are(kind: Any, body: list[Any]) -> bool:
+    """Return whether the items are all of one plain type. Nearly all items are tokens and their log-probabilities."""
+    return kind in _PLAIN and {kind}.issuperset(map(type, body)) and (kind is not float or isfinite(sum(body)))
 
 
 def _mapping(kind: Any, body: Any, path: str) -> dict[Any, Any]:

@@ -7,7 +7,6 @@ from inspect import signature
 from typing import Any
 
 import torch
-from peft import LoraConfig, get_peft_model
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 from transformers import Cache
@@ -70,6 +69,8 @@ def _run_forgetful(forward: Callable[..., Any], *args: Any, **kwargs: Any) -> An
 
 
 def _with_adapters(model: Any, options: LearnerOptions) -> Any:
+    from peft import LoraConfig, get_peft_model  # noqa: PLC0415 - takes a second that a model without adapters need not wait
+
     # Adapters start from a fixed seed. So a restart before the first checkpoint starts from the same weights.
     torch.manual_seed(0)
     config = LoraConfig(
