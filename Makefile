@@ -36,9 +36,11 @@ $(STAMP): pyproject.toml constraints.txt requirements.lock scripts/system-packag
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade --constraint constraints.txt pip
 	# pip compares each file with the hashes in the lock. The lock is complete, so pip need not look for dependencies.
-	$(BIN)/python -m pip install --quiet --require-hashes --no-deps --requirement requirements.lock
+	$(BIN)/python -m pip install --quiet --no-compile --require-hashes --no-deps --requirement requirements.lock
 	# Each platform has its own build of torch, so no hash holds. Without the pin, pip may fetch gigabytes of another build.
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch
+	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt torch
+	# pip would compile one file after the other. What packages test is never imported, and some of it is no Python 3.
+	-PYTHONWARNINGS=ignore $(BIN)/python -m compileall -qq -j 0 -x '/tests?/' $(VENV)/lib
 	# hatchling comes from the lock: pip need not fetch another one to build ourselves.
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --no-build-isolation --editable '.[load,gguf]' --group dev
 	touch $(STAMP)
