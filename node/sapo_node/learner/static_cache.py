@@ -5,6 +5,7 @@ A graph asks for all of them at once. It needs tensors that stay where they are 
 room for all tokens from the start, and completions that have ended are computed on.
 """
 
+import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +16,9 @@ from transformers.cache_utils import DynamicLayer
 
 from sapo_node.learner.forward import attends_to_all, run
 from sapo_node.learner.model import Policy
+from sapo_protocol.printable import line_of
+
+logger = logging.getLogger(__name__)
 
 
 def has_graphs(policy: Policy, cache: DynamicCache) -> bool:
@@ -67,7 +71,7 @@ class StaticDecoder:
         return run(self._policy, self._ids, self._attention, self._positions, self._cache, keep=size).flatten(0, 1)
 
     def _recorded(self) -> Callable[[], Tensor]:
-        """Return what replays `_decode`."""
+        """Return what replays `_decode`, or `_decode` itself where the model cannot be recorded."""
         # Kernels are loaded when they are first called, which a recording does not allow.
         aside = torch.cuda.Stream(self._policy.device)  # type: ignore[no-untyped-call]
         aside.wait_stream(torch.cuda.current_stream())
@@ -75,8 +79,13 @@ class StaticDecoder:
             self._read()
         torch.cuda.current_stream().wait_stream(aside)
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
-            logits = self._decode()
+        try:
+            with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+                logits = self._decode()
+        except RuntimeError as error:
+            # Some layers, for example of experts, read on the CPU what the GPU has computed. Nothing ran so far.
+            logger.info("no CUDA graph: %s", line_of(str(error)))
+            return self._decode
 
         def replay() -> Tensor:
             graph.replay()
