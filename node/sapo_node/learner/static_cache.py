@@ -84,7 +84,7 @@ class StaticDecoder:
                 logits = self._decode()
         except RuntimeError as error:
             # Some layers, for example of experts, read on the CPU what the GPU has computed. Nothing ran so far.
-            logger.info("no CUDA graph: %s", line_of(str(error)))
+            logger.info("no CUDA graph: %s", line_of(error))
             return self._decode
 
         def replay() -> Tensor:
