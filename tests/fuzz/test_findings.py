@@ -131,3 +131,22 @@ def test_stored_answers_that_are_no_task_and_its_counts_are_one_error(row):
     database.execute(f"INSERT INTO answers VALUES ({row})")
     with pytest.raises(LocalError, match="a row of answers holds something else"):
         History(database).answers()
+
+
+@pytest.mark.parametrize(
+    "row", ["1, 2, 2000000000, x'ff', '{}', 0, 1, '{}'", "1, 2, 2000000000, 'much', '{}', 0, 1, '{}'"]
+)
+def test_a_point_of_the_curve_whose_reward_is_no_number_is_one_error(row):
+    """Such a reward was repeated for each of its rounds, in memory."""
+    database = Database(None, SCHEMA)
+    database.execute(f"INSERT INTO curve VALUES ({row})")
+    with pytest.raises(LocalError, match=r"Point\.reward must be a finite number"):
+        History(database).curve(40)
+
+
+def test_a_round_whose_reward_is_no_number_is_one_error():
+    database = Database(None, SCHEMA)
+    report = '{"step": 1, "reward": "much", "seconds": {}}'
+    database.execute(f"INSERT INTO rounds VALUES (1, 0.5, '{report}')")
+    with pytest.raises(LocalError, match=r"Point\.reward must be a finite number"):
+        History(database).curve(40)

@@ -31,8 +31,8 @@ _NOTHING: tuple[Any, ...] = (None, "", (), {})
 _PLAIN = frozenset({str, int, float, bool, NoneType})
 
 
-class MalformedError(LocalError):
-    """A JSON value has the wrong type."""
+class MalformedError(LocalError, ValueError):
+    """A JSON value has the wrong type. As any ValueError in a stored row, it says that the state is damaged."""
 
 
 def to_json(value: Any) -> Any:

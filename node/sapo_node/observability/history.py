@@ -2,10 +2,11 @@
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import astuple
+from dataclasses import astuple, fields
 from functools import reduce
 from typing import Any
 
+from sapo_node.groups.codec import from_json
 from sapo_node.groups.curve import Curve, Point, added, learning_curve, thinned
 from sapo_node.groups.types import ContributionReport, TaskAnswers
 from sapo_node.observability.metrics import metrics
@@ -205,9 +206,9 @@ class History:
 
 
 def _point_of(report: Mapping[str, Any]) -> Point:
-    """One round, from its metrics; rounds of older versions lack `filtered`."""
+    """One round, from its metrics; rounds of older versions lack `filtered`. Raises MalformedError."""
     step, reward = report["step"], report["reward"]
-    return Point(step, step, 1, reward, report["seconds"], reward, reward, report.get("filtered", {}))
+    return _point(step, step, 1, reward, report["seconds"], reward, reward, report.get("filtered", {}))
 
 
 def _stored_answers(row: tuple[Any, ...]) -> TaskAnswers:
@@ -219,8 +220,13 @@ def _stored_answers(row: tuple[Any, ...]) -> TaskAnswers:
 
 
 def _stored_point(row: tuple[Any, ...]) -> Point:
-    """A row of the curve; points of older versions lack the extremes and what filters masked."""
+    """A row of the curve; points of older versions lack the extremes and what filters masked. Raises MalformedError."""
     first, last, rounds, reward, seconds, *added_later = row
     low, high, filtered = added_later or (None, None, "{}")
     low, high = (reward if extreme is None else extreme for extreme in (low, high))
-    return Point(first, last, rounds, reward, json.loads(seconds), low, high, json.loads(filtered))
+    return _point(first, last, rounds, reward, json.loads(seconds), low, high, json.loads(filtered))
+
+
+def _point(*values: Any) -> Point:
+    """The point with these fields. A text in place of a reward would be repeated for each of its rounds."""
+    return from_json(Point, {each.name: value for each, value in zip(fields(Point), values, strict=True)})
