@@ -39,8 +39,8 @@ $(STAMP): pyproject.toml constraints.txt requirements.lock scripts/system-packag
 	$(BIN)/python -m pip install --quiet --no-compile --require-hashes --no-deps --requirement requirements.lock
 	# Each platform has its own build of torch, so no hash holds. Without the pin, pip may fetch gigabytes of another build.
 	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt torch
-	# pip would compile one file after the other. What packages test is never imported, and some of it is no Python 3.
-	-PYTHONWARNINGS=ignore $(BIN)/python -m compileall -qq -j 0 -x '/tests?/' $(VENV)/lib
+	# pip would compile one file after the other. What packages test is never imported, and some of it is for a newer Python.
+	-PYTHONWARNINGS=ignore $(BIN)/python -m compileall -qq -j 0 -x '/(tests?|testing)/' $(VENV)/lib
 	# hatchling comes from the lock: pip need not fetch another one to build ourselves.
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --no-build-isolation --editable '.[load,gguf]' --group dev
 	touch $(STAMP)
