@@ -12,8 +12,12 @@ from sapo_node.learner.batch import completion_logits, micro_batches, rows_of
 from sapo_node.learner.generate import generate
 from sapo_node.learner.grpo import token_logprobs
 from sapo_node.learner.model import load
+from tiny_models import FAMILIES, write_model
 
 torch.set_num_threads(1)
+
+WINDOWED = ("mistral", "gemma3")
+"""Families that are sampled without a static cache."""
 
 QUESTIONS = ("State the final answer to the following arithmetic problem: 15 - 43 =", "Why?")
 
@@ -118,7 +122,7 @@ def test_every_token_is_drawn_with_the_probability_that_training_sees(policy, qu
 def require_like_training(policy, questions, tokens):
     for index, group in enumerate(sample(policy, prompts=questions, max_tokens=tokens)):
         rows = rows_of(policy, TrainGroup("local", questions[index], 1.0, (-1.0,) * 4, group), 80)
-        for batch in micro_batches(policy, rows):
+        for batch in micro_batches(policy, [row for row in rows if row.completion]):
             trained = token_logprobs(completion_logits(policy, batch), batch.targets)
             known = batch.mask.bool()
             torch.testing.assert_close(batch.sampled[known], trained[known], atol=1e-4, rtol=0)
@@ -150,6 +154,13 @@ def test_a_static_cache_changes_nothing_of_what_is_sampled(policy, request, ques
 @pytest.mark.parametrize(("questions", "tokens"), [(QUESTIONS, 80), (LONG, 24)], ids=["alone", "in lanes"])
 def test_from_a_static_cache_tokens_are_drawn_with_the_probability_that_training_sees(policy, questions, tokens):
     require_like_training(policy, questions, tokens)
+
+
+@pytest.mark.usefixtures("static_cache")
+@pytest.mark.parametrize("family", [family for family in FAMILIES if family not in WINDOWED])
+def test_so_they_are_with_models_of_each_family_that_attends_to_all(tmp_path, family):
+    policy = load(LearnerOptions(checkpoints="", device="cpu", model=str(write_model(tmp_path / family, family))))
+    require_like_training(policy, LONG, 24)
 
 
 @pytest.mark.usefixtures("static_cache")
