@@ -3,6 +3,8 @@
 import json
 import math
 import os
+import sqlite3
+from contextlib import closing
 
 import pytest
 from fuzz_checkpoint import remove_newest, resume, trainer, write_newest
@@ -150,3 +152,13 @@ def test_a_round_whose_reward_is_no_number_is_one_error():
     database.execute(f"INSERT INTO rounds VALUES (1, 0.5, '{report}')")
     with pytest.raises(LocalError, match=r"Point\.reward must be a finite number"):
         History(database).curve(40)
+
+
+def test_a_table_that_is_named_by_bytes_is_one_error(tmp_path):
+    path = tmp_path / "node.sqlite"
+    Database(path, SCHEMA).close()
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute("PRAGMA writable_schema = ON")
+        database.execute("UPDATE sqlite_master SET name = x'ff' WHERE name = 'counts'")
+    with pytest.raises(LocalError, match=r"node\.sqlite"):
+        Database(path, SCHEMA)

@@ -157,7 +157,9 @@ class Database:
 
     def _tables(self) -> list[str]:
         """The quoted names of all tables."""
-        return [_quoted(name) for (name,) in self.rows("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        names = self.rows("SELECT name FROM sqlite_master WHERE type = 'table'")
+        with self.decoding():  # a damaged schema may name a table by bytes
+            return [_quoted(name) for (name,) in names]
 
     @contextmanager
     def _errors(self, kinds: tuple[type[Exception], ...] = _FAILURES) -> Iterator[None]:
