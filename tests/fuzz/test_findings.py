@@ -159,6 +159,6 @@ def test_a_table_that_is_named_by_bytes_is_one_error(tmp_path):
     Database(path, SCHEMA).close()
     with closing(sqlite3.connect(path)) as database, database:
         database.execute("PRAGMA writable_schema = ON")
-        database.execute("UPDATE sqlite_master SET name = x'ff' WHERE name = 'counts'")
+        database.execute("UPDATE sqlite_master SET name = CAST(name AS BLOB) WHERE name = 'counts'")
     with pytest.raises(LocalError, match=r"node\.sqlite"):
         Database(path, SCHEMA)
