@@ -33,7 +33,7 @@ from sapo_node.feed.messages import (
     Work,
 )
 from sapo_node.feed.rows import LogProbs, Row, completions_of, prompt_ids, reports_of, rows_of
-from sapo_node.groups.codec import MalformedError, from_json, to_json
+from sapo_node.groups.codec import from_json, to_json
 from sapo_node.groups.messages import GroupReport
 from sapo_protocol import LocalError
 
@@ -175,5 +175,5 @@ class Feed:
                 raise FeedError(reply.text[:500], reply.status_code)
             try:
                 return from_json(kind, reply.json())
-            except (ValueError, RecursionError, MalformedError) as error:
+            except (ValueError, RecursionError) as error:
                 raise FeedError(f"what answers at {access.url} is no feed; is the node running?") from error

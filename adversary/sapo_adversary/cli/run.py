@@ -152,23 +152,14 @@ def run(
 
 def _named(scenario: Scenario, keys: int | None, without: tuple[str, ...]) -> tuple[list[str], str]:
     """Return the flags that were given, and the ending of the results' names."""
-    flags, endings = [], []
-    if scenario.scale == "models":
-        flags.append("--models")
-        endings.append("models")
-    if keys:
-        flags.append(f"--keys {keys}")
-        endings.append(f"{keys}-keys")
-    if scenario.strangers:
-        flags.append("--strangers")
-        endings.append("strangers")
-    if scenario.device != "cpu":
-        flags.append(f"--device {scenario.device}")
-        endings.append(scenario.device)
-    for each in without:
-        flags.append(f'--without "{each}"')
-        endings.append(f"without-{each.replace(' ', '-')}")
-    return flags, "".join(f"-{each}" for each in endings)
+    said = [
+        (scenario.scale == "models", "--models", "models"),
+        (keys, f"--keys {keys}", f"{keys}-keys"),
+        (scenario.strangers, "--strangers", "strangers"),
+        (scenario.device != "cpu", f"--device {scenario.device}", scenario.device),
+        *((True, f'--without "{each}"', f"without-{each.replace(' ', '-')}") for each in without),
+    ]
+    return [flag for given, flag, _ in said if given], "".join(f"-{ending}" for given, _, ending in said if given)
 
 
 def _show(outcome: Outcome) -> None:

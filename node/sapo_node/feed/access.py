@@ -4,7 +4,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from sapo_node.groups.codec import MalformedError, from_json
+from sapo_node.groups.codec import from_json
 from sapo_protocol.errors import LocalError
 from sapo_protocol.files import read_bounded
 
@@ -29,7 +29,7 @@ def read_access(file: Path) -> Access:
     data = read_bounded(file, _MAX_FILE_BYTES, "file of a feed")
     try:
         access = from_json(Access, json.loads(data))
-    except (ValueError, RecursionError, MalformedError):
+    except (ValueError, RecursionError):
         access = Access("", "")
     if len(access.token) < _LEAST_TOKEN:
         raise LocalError(f"{file} is no file of a feed; remove it, and start the node with --no-train --feed")

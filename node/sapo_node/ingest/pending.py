@@ -51,6 +51,7 @@ _MOST_CREDIT = 4
 """Rollouts without a group after which an issuer has no credit left, at most. An honest peer that begins to learn has
 several in a row."""
 PLACE_BYTES = 2**16
+"""Bytes of a message for each of its places in the queue."""
 _ENDED = ""
 """The link of all rollouts whose link has ended; at a start of the node that is each."""
 

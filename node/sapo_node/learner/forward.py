@@ -139,7 +139,7 @@ class _RoomyLayer(DynamicLayer):  # type: ignore[misc]
         """Append the states of T tokens, (B, heads, T, size). Return those of all tokens."""
         length = self.keys.shape[-2]
         if self.room is None or not self._fits(self.room[0], length + key_states.shape[-2]):
-            self.room = (_with_room(self.keys), _with_room(self.values))
+            self.room = (with_room(self.keys, ROOM), with_room(self.values, ROOM))
         for held, states in zip(self.room, (key_states, value_states), strict=True):
             held[..., length : length + states.shape[-2], :] = states
         self.keys, self.values = (held[..., : length + key_states.shape[-2], :] for held in self.room)
@@ -150,10 +150,12 @@ class _RoomyLayer(DynamicLayer):  # type: ignore[misc]
         return room.data_ptr() == self.keys.data_ptr() and room.shape[-2] >= length
 
 
-def _with_room(states: Tensor) -> Tensor:
-    held = states.new_empty(*states.shape[:-2], states.shape[-2] + ROOM, states.shape[-1])
-    held[..., : states.shape[-2], :] = states
-    return held
+def with_room(states: Tensor, tokens: int) -> Tensor:
+    """Return keys or values, (..., T, size), with room for more tokens behind them.
+
+    The room holds zeros: a token that attends to it with weight 0 must not meet an infinite value.
+    """
+    return torch.cat([states, states.new_zeros(*states.shape[:-2], tokens, states.shape[-1])], dim=-2)
 
 
 def make_room(cache: DynamicCache) -> None:

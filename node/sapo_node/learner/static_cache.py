@@ -14,7 +14,7 @@ from torch import Tensor
 from transformers import DynamicCache
 from transformers.cache_utils import DynamicLayer
 
-from sapo_node.learner.forward import attends_to_all, run
+from sapo_node.learner.forward import attends_to_all, run, with_room
 from sapo_node.learner.model import Policy
 from sapo_protocol.printable import line_of
 
@@ -101,7 +101,7 @@ class _StaticLayer(DynamicLayer):  # type: ignore[misc]
         """`filled` holds the prompts, (L, heads, P, D)."""
         super().__init__()
         self.__dict__.update(vars(filled))
-        self.keys, self.values = (_with_room(states, len(now) * size) for states in (filled.keys, filled.values))
+        self.keys, self.values = (with_room(states, len(now) * size) for states in (filled.keys, filled.values))
         self._rooms = [_room(states, len(now), size) for states in (self.keys, self.values)]
         self._now = now[:, None, None]
 
@@ -117,9 +117,3 @@ def _room(states: Tensor, steps: int, size: int) -> Tensor:
     """Return a view of the room, (L, heads, steps, size, D)."""
     room: Tensor = states[..., -steps * size :, :].unflatten(-2, (steps, size))  # type: ignore[no-untyped-call]
     return room
-
-
-def _with_room(states: Tensor, tokens: int) -> Tensor:
-    shape = (*states.shape[:-2], tokens, states.shape[-1])
-    # Zeros: a token attends to what is not yet written with weight 0, and 0 times an infinite value is no number.
-    return torch.cat([states, states.new_zeros(shape)], dim=-2)

@@ -12,6 +12,7 @@ import on_device
 from tiny_models import write_model
 
 GPU = Path("/dev/nvidiactl").exists()
+pytestmark = pytest.mark.skipif(not GPU, reason="this machine has no NVIDIA GPU")
 
 
 @pytest.fixture(scope="module")
@@ -19,21 +20,18 @@ def rounds(tmp_path_factory):
     """What `on_device` says of the seed policy and of a tiny Llama, both in float32."""
     folder = write_model(tmp_path_factory.mktemp("models") / "llama", "llama")
     visible = {name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"}
-    command = [sys.executable, on_device.__file__, "cuda" if GPU else "cpu", str(folder)]
+    command = [sys.executable, on_device.__file__, "cuda", str(folder)]
     done = subprocess.run(command, env=visible, capture_output=True, text=True, check=True)
     return json.loads(done.stdout)
 
 
-@pytest.mark.skipif(not GPU, reason="this machine has no NVIDIA GPU")
 def test_tokens_are_sampled_on_a_gpu_with_the_probability_that_training_sees(rounds):
     assert max(each["from_training"] for each in rounds) < 1e-4
 
 
-@pytest.mark.skipif(not GPU, reason="this machine has no NVIDIA GPU")
 def test_the_gradient_on_a_gpu_is_that_of_the_cpu(rounds):
     assert max(each["gradient"] for each in rounds) < 1e-4
 
 
-@pytest.mark.skipif(not GPU, reason="this machine has no NVIDIA GPU")
 def test_the_same_seed_gives_the_same_completions_on_a_gpu(rounds):
     assert all(each["again"] and each["completions"] == 32 for each in rounds)
