@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from typing import get_type_hints
 
 from harness import MANIFEST, Source, small_pages
 
@@ -18,13 +19,17 @@ from sapo_node.cli.tables import render
 from sapo_node.cli.terminal import Terminal
 from sapo_node.ingest.pending import PendingQueue
 from sapo_node.observability import explain
+from sapo_node.observability.curves.follow import Follower
 from sapo_node.observability.dashboard.facts import Facts
+from sapo_node.observability.dashboard.prometheus import exposition
 from sapo_node.observability.history import History
 from sapo_node.observability.overview import Overview, overview
+from sapo_node.observability.stored import Evaluation, Round, SessionFacts
 from sapo_node.rollouts.archive import archived
 from sapo_node.sampling.buffer import Pool
 from sapo_node.storage.database import Database
 from sapo_node.training.batch_log import BatchLog
+from sapo_node.training.evaluation import HeldOut
 from sapo_node.training.round import RoundReport
 from sapo_node.training.take_back import TakeBacks
 from sapo_node.trust.constants import Tier
@@ -36,8 +41,28 @@ _TEMPORARY = tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_d
 ROOT = Path(_TEMPORARY.name)
 FILE = ROOT / "node.sqlite"
 REPORT = RoundReport(3, 5, 1, 1_800_000_000.0, True, 0.25, 2, 4, 1, 1, 0.75, {"generate": 1.0}, TRAINING)
+HELD_OUT = HeldOut(2, {"spell_backward": (1, 2)})
+SESSION = SessionFacts(
+    peer_id="me",
+    genesis=0,
+    epoch_seconds=600,
+    addresses=("/ip4/127.0.0.1/tcp/1",),
+    notices=("naïve",) * 20,
+)
 TABLES = (
-    *("rounds", "curve", "exams", "counts", "session", "answers", "journal", "refusals", "health", "health_alarms"),
+    *(
+        "rounds",
+        "curve",
+        "exams",
+        "alone",
+        "counts",
+        "session",
+        "answers",
+        "journal",
+        "refusals",
+        "health",
+        "health_alarms",
+    ),
     *("taken_back", "trained", "batches", "ledger", "evidence", "published", "counters"),
     *("pool", "archive", "decisions", "inbox", "counted", "offences"),
 )
@@ -59,6 +84,21 @@ STATEMENTS = (
     "PRAGMA writable_schema = ON; UPDATE sqlite_master SET sql = 'CREATE TABLE counts (x)' WHERE name = 'counts'",
     "PRAGMA writable_schema = ON; UPDATE sqlite_master SET rootpage = 3",
 )
+FIGURES = tuple(
+    (table, column, name)
+    for table, column, kind in (
+        ("rounds", "report", Round),
+        ("exams", "result", Evaluation),
+        ("alone", "result", Evaluation),
+        ("session", "facts", SessionFacts),
+    )
+    for name in get_type_hints(kind)
+)
+"""What stored JSON objects hold."""
+JSON_VALUES = (
+    *("null", "true", "-1", "1.5", "1e308", '"x"', "[]", "{}", "[1]", '["x"]', '[["x"]]', '{"x": 1}', '{"x": "y"}'),
+    *('[{"what": 1, "until": 1}]', '{"followed": [1.5], "all": 1}', '{"x": {"pass_at_1": 1}}', "[" * 900 + "]" * 900),
+)
 
 
 @functools.cache
@@ -68,10 +108,12 @@ def good() -> bytes:
     small_pages(path)
     with closing(Database(path, SCHEMA)) as database:
         history = History(database)
-        history.describe_session({"peer_id": "me", "notices": ["naïve"] * 20})
+        history.describe_session(SESSION)
         for step in range(1, 6):
             history.record(replace(REPORT, step=step))
         history.count({"accepted": 3, "réfusé": 4})
+        history.examine(5, HELD_OUT, at=1_800_000_000.0)
+        history.keep_alone(history.evaluations())
     return path.read_bytes()
 
 
@@ -95,12 +137,24 @@ def restored() -> None:
 
 def shown_by_status() -> None:
     with closing(Database(FILE, (), read_only=True)) as database, database.decoding():
-        screen(overview(database))
+        view = overview(database)
+    screen(view)
 
 
 def shown_by_the_page() -> None:
+    """The page is of a node that runs, so its database was checked at the start."""
+    with closing(Database(FILE, SCHEMA)) as database:
+        exposition(overview(database))
+        facts = Facts(database, {})
+        facts.groups(None)
+        facts.state()
+        facts.summary()
+        facts.curve(1, 5)
+
+
+def drawn() -> None:
     with closing(Database(FILE, (), read_only=True)) as database, database.decoding():
-        Facts(database, {}).groups(None)
+        Follower(database, round_=0, evaluation=0).new()
 
 
 def explained() -> None:
@@ -125,7 +179,7 @@ def started() -> None:
             queue.draw(tier)
 
 
-READERS = (restored, shown_by_status, shown_by_the_page, explained, started)
+READERS = (restored, shown_by_status, shown_by_the_page, drawn, explained, started)
 
 
 def screen(view: Overview) -> None:
@@ -156,9 +210,13 @@ def write(style: int, source: Source) -> None:
 
 
 def _statement(connection: sqlite3.Connection, source: Source) -> str:
-    choice = source.below(3)
+    choice = source.below(4)
     if choice == 0:
         return STATEMENTS[source.below(len(STATEMENTS))]
+    if choice == 3:
+        table, column, name = FIGURES[source.below(len(FIGURES))]
+        value = JSON_VALUES[source.below(len(JSON_VALUES))]
+        return f"UPDATE {table} SET {column} = json_set({column}, '$.{name}', json('{value}'))"
     table = TABLES[source.below(len(TABLES))]
     columns = [row[1] for row in connection.execute(f"PRAGMA table_info({table})")]
     values = [VALUES[source.below(len(VALUES))] for _ in columns]
@@ -178,3 +236,5 @@ def seeds() -> Iterator[bytes]:
         for number, _ in enumerate(TABLES):
             yield bytes([written, 0, 1, number, 1, *[3] * 12])
             yield bytes([written, 0, 2, number, *[3] * 12, 1])
+        for number, _ in enumerate(FIGURES):
+            yield bytes([written, 0, 3, number, 5])

@@ -148,9 +148,9 @@ def test_a_point_of_the_curve_whose_reward_is_no_number_is_one_error(row):
 
 def test_a_round_whose_reward_is_no_number_is_one_error():
     database = Database(None, SCHEMA)
-    report = '{"step": 1, "reward": "much", "seconds": {}}'
-    database.execute(f"INSERT INTO rounds VALUES (1, 0.5, '{report}')")
-    with pytest.raises(LocalError, match=r"Point\.reward must be a finite number"):
+    figures = '"epoch": 1, "counter": 0, "local": 1, "informative": 0, "external": 0, "seconds": {}'
+    database.execute(f"""INSERT INTO rounds VALUES (1, 0.5, '{{"step": 1, "reward": "much", {figures}}}')""")
+    with pytest.raises(LocalError, match=r"Round\.reward must be a finite number"):
         History(database).curve(40)
 
 

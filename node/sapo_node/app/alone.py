@@ -129,11 +129,9 @@ class Evaluations:
 
     def _copy(self) -> None:
         """Without `at`, which is of RoundClock."""
-        with self._alone.decoding():
-            evaluations = [
-                {**{key: each[key] for key in each if key != "at"}, "step": int(each["step"])}
-                for each in History(self._alone).evaluations()
-            ]
+        evaluations = History(self._alone).evaluations()
+        for each in evaluations:
+            each.pop("at", None)
         History(self._of_node).keep_alone(evaluations)
 
 

@@ -12,7 +12,6 @@ The same parts run over libp2p with a learner and a sandbox, or over an in-memor
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import trio
 
@@ -29,6 +28,7 @@ from sapo_node.ingest.validator import Ingest
 from sapo_node.net.interface import Channel, NetworkNotice, PeerConnected, PeerGone, Requests
 from sapo_node.observability.history import History
 from sapo_node.observability.journal import Journal
+from sapo_node.observability.stored import Wait
 from sapo_node.rollouts.archive import Archive
 from sapo_node.sampling.buffer import Pool
 from sapo_node.storage.context import SwarmContext
@@ -120,14 +120,14 @@ class Node:
             case PeerGone(peer):
                 self.ingest.end_link(peer)
 
-    def waits(self) -> list[dict[str, Any]]:
-        """What the node waits for now: `what`, and `until` which Unix second."""
+    def waits(self) -> list[Wait]:
+        """What the node waits for now."""
         now = self.swarm.clock.now()
         listens = self.counters.listening_seconds(now)
         waits = [("the end of listening, before it publishes", now + listens)] if listens else []
         if self.epochs.waits_until:
             waits.append(("the next epoch: all rounds of this one are played", self.epochs.waits_until))
-        return [{"what": what, "until": round(until)} for what, until in waits]
+        return [Wait(what=what, until=round(until)) for what, until in waits]
 
     def refresh_decisions(self) -> None:
         """Take over what the operator decided meanwhile, and drop what waits of peers that are now banned."""

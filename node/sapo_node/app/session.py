@@ -6,7 +6,6 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
 
 from sapo_node.app.events import Noticed, Observer
 from sapo_node.app.node import Node
@@ -14,6 +13,7 @@ from sapo_node.net.interface import Network
 from sapo_node.observability.dashboard import Dashboard
 from sapo_node.observability.history import History
 from sapo_node.observability.overview import Overview, overview
+from sapo_node.observability.stored import SessionFacts
 from sapo_node.storage.context import SwarmContext
 from sapo_node.storage.database import Database
 from sapo_protocol.printable import printable
@@ -28,7 +28,7 @@ class Session:
     def __init__(self, observer: Observer) -> None:
         self._observer = observer
         self._notices: deque[str] = deque(maxlen=_KEPT_NOTICES)
-        self._described: dict[str, Any] = {}
+        self._described: SessionFacts = {}
         self._started = time.time()
         self.dashboard: Dashboard | None = None
         """Set once the page is served."""
@@ -61,20 +61,20 @@ class Session:
     def describe(self, node: Node, network: Network) -> None:
         """Store the facts of the session if one of them has changed."""
         manifest = node.swarm.manifest
-        facts = {
+        facts: SessionFacts = {
             **self._first_facts(node.swarm),
-            "addresses": network.addresses,
-            "connected": [peer.peer_id for peer in network.peers()],
+            "addresses": tuple(network.addresses),
+            "connected": tuple(peer.peer_id for peer in network.peers()),
             "waiting": len(node.pending_queue),
-            "waits": node.waits(),
-            "shards": {"followed": sorted(node.subscriptions.shards), "all": manifest.shards},
-            "notices": list(self._notices),
+            "waits": tuple(node.waits()),
+            "shards": {"followed": tuple(sorted(node.subscriptions.shards)), "all": manifest.shards},
+            "notices": tuple(self._notices),
         }
         if facts != self._described:
             node.history.describe_session(facts)
             self._described = facts
 
-    def _first_facts(self, swarm: SwarmContext) -> dict[str, Any]:
+    def _first_facts(self, swarm: SwarmContext) -> SessionFacts:
         """The token of the page is not among them: it stays out of the database."""
         return {
             "started": self._started,

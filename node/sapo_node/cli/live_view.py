@@ -78,7 +78,7 @@ class _Screen:
             case Phased(phase):
                 self._phase = phase, time.monotonic()
             case Noticed(text) if self._view:
-                notices = [*self._view.session.get("notices", ()), text]
+                notices = (*self._view.session.get("notices", ()), text)
                 self._view = replace(self._view, session={**self._view.session, "notices": notices})
             case Refreshed(look):
                 self._view = look()

@@ -1,13 +1,14 @@
 """The part of the terminal view that shows learning: the reward curve, the last rounds, and the current phase."""
 
 from collections.abc import Sequence
-from typing import Any, get_args
+from typing import get_args
 
 from rich.table import Table
 from rich.text import Text
 
 from sapo_node.groups.curve import Curve
 from sapo_node.observability.overview import Overview
+from sapo_node.observability.stored import Evaluation, Round
 from sapo_node.training.round import Phase
 
 _BLOCKS = " ▁▂▃▄▅▆▇█"
@@ -54,7 +55,7 @@ def evaluation_lines(view: Overview) -> list[Text]:
     return [text, *([alone_line(*view.beside)] if view.beside else [])]
 
 
-def alone_line(node: dict[str, Any], alone: dict[str, Any]) -> Text:
+def alone_line(node: Evaluation, alone: Evaluation) -> Text:
     """Return a line that compares the evaluations of a node and of its rounds alone, after the same round."""
     own, without = (f"{each['pass_at_1']:.3f} ({each['low']:.3f} to {each['high']:.3f})" for each in (node, alone))
     return Text.assemble(
@@ -79,7 +80,7 @@ def activity(phase: Phase | None, seconds: float) -> Text:
     )
 
 
-def round_table(rounds: Sequence[dict[str, Any]]) -> Table:
+def round_table(rounds: Sequence[Round]) -> Table:
     """Return a table with one row of metrics for each round."""
     table = Table(box=None, header_style="dim", padding=(0, 1, 0, 0), pad_edge=False)  # fits 80 columns
     for name in _COLUMNS:

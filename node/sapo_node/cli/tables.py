@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Mapping
-from typing import Any, get_args
+from typing import get_args
 
 from rich.console import Group, RenderableType
 from rich.panel import Panel
@@ -14,6 +14,7 @@ from sapo_node.groups.types import TaskAnswers
 from sapo_node.observability.explain import moment
 from sapo_node.observability.history import ACCEPTED, EVIDENCE, TAKEN, VERIFIED
 from sapo_node.observability.overview import Kind, Overview, PeerView, kind_of
+from sapo_node.observability.stored import SessionFacts, Shards
 from sapo_node.trust import decisions
 
 _ROOMY = 40
@@ -90,9 +91,9 @@ def _head(view: Overview, shown: int) -> RenderableType:
     return Panel(lines, title="sapo-node", title_align="left")
 
 
-def _part_heard(session: dict[str, Any]) -> str:
+def _part_heard(session: SessionFacts) -> str:
     """Return how many shards the node subscribes to; empty if it subscribes to all."""
-    shards = session.get("shards", {"followed": [], "all": 0})
+    shards = session.get("shards", Shards(followed=(), all=0))
     heard = len(shards["followed"])
     return f"   hears {heard} of {shards['all']} shards" if heard < shards["all"] else ""
 

@@ -8,6 +8,7 @@
 - A tuple is a list. A mapping is an object, which writes whole numbers as keys in decimal.
 - A `float` may be given as a whole number. No other type is converted: True is not a number. Numbers are finite.
 - `from_json` refuses a key that the dataclass lacks, so a misspelt field never passes as a default.
+- A TypedDict is an object, too. `from_json` keeps keys that the TypedDict does not name, unread: versions add keys.
 
     body = to_json(TrainRequest(7, groups))
     request = from_json(TrainRequest, body)
@@ -20,7 +21,7 @@ from enum import Enum
 from functools import cache
 from math import isfinite
 from types import NoneType, UnionType
-from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints, is_typeddict
 
 from sapo_protocol.errors import LocalError
 
@@ -78,6 +79,10 @@ def _reader(kind: Any) -> Callable[[Any, Any, str], Any]:
     """Return what reads a value of that type."""
     if is_dataclass(kind):
         return _dataclass
+    if is_typeddict(kind):
+        return _typed_dict
+    if kind is float:
+        return _number
     return {UnionType: _optional, tuple: _tuple, Mapping: _mapping}.get(get_origin(kind), _scalar)
 
 
@@ -91,6 +96,18 @@ def _dataclass(kind: Any, body: Any, path: str) -> Any:
         raise MalformedError(f"{path} lacks {lacking[0]!r}")
     parts = ((*known[name], name, item) for name, item in body.items())
     return kind(**{each.name: _value(hint, item, f"{path}.{name}") for each, hint, name, item in parts})
+
+
+def _typed_dict(kind: Any, body: Any, path: str) -> dict[str, Any]:
+    if not isinstance(body, dict):
+        raise MalformedError(f"{path} must be an object")
+    if lacking := kind.__required_keys__ - body.keys():
+        raise MalformedError(f"{path} lacks {min(lacking)!r}")
+    hints = _hints(kind)
+    return {key: _value(hints[key], item, f"{path}.{key}") if key in hints else item for key, item in body.items()}
+
+
+_hints = cache(get_type_hints)
 
 
 @cache
@@ -117,8 +134,19 @@ def _default(each: "Field[Any]") -> Any:
 
 def _optional(kind: Any, body: Any, path: str) -> Any:
     """Read `X | None`; other unions are not used."""
+    return None if body is None else _value(_other_than_none(kind), body, path)
+
+
+@cache
+def _other_than_none(kind: Any) -> Any:
     [inner] = [each for each in get_args(kind) if each is not NoneType]
-    return None if body is None else _value(inner, body, path)
+    return inner
+
+
+def _number(_kind: Any, body: Any, path: str) -> float:
+    if type(body) in (int, float) and -_LARGEST <= body <= _LARGEST:
+        return float(body)
+    raise MalformedError(f"{path} must be a finite number")
 
 
 def _tuple(kind: Any, body: Any, path: str) -> tuple[Any, ...]:
@@ -156,7 +184,7 @@ def _key(kind: type, key: str, path: str) -> Any:
     raise MalformedError(f"{path} has the key {_short(key)}; give a whole number")
 
 
-_NAMES = {str: "text", int: "a whole number", float: "a finite number", bool: "true or false"}
+_NAMES = {str: "text", int: "a whole number", bool: "true or false"}
 
 
 def _scalar(kind: Any, body: Any, path: str) -> Any:
@@ -167,8 +195,6 @@ def _scalar(kind: Any, body: Any, path: str) -> Any:
         if type(body) is str and body in allowed:
             return kind(body) if isinstance(kind, type) else body
         raise MalformedError(f"{path} is {_short(body)}; give one of: {', '.join(allowed)}")
-    if kind is float and type(body) in (int, float) and -_LARGEST <= body <= _LARGEST:
-        return float(body)
     raise MalformedError(f"{path} must be {_NAMES[kind]}")
 
 

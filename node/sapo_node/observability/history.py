@@ -4,12 +4,13 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import astuple, fields
 from functools import reduce
-from typing import Any
+from typing import Any, TypeVar
 
 from sapo_node.groups.codec import from_json
 from sapo_node.groups.curve import Curve, Point, added, learning_curve, thinned
 from sapo_node.groups.types import ContributionReport, TaskAnswers
 from sapo_node.observability.metrics import metrics
+from sapo_node.observability.stored import Evaluation, Round, SessionFacts
 from sapo_node.storage.database import Database
 from sapo_node.training.evaluation import HeldOut
 from sapo_node.training.round import RoundReport
@@ -30,6 +31,8 @@ CREATE TABLE IF NOT EXISTS answers (
 CREATE TABLE IF NOT EXISTS fetched (peer TEXT PRIMARY KEY, rollouts INTEGER NOT NULL, last REAL NOT NULL);
 CREATE TABLE IF NOT EXISTS session (id INTEGER PRIMARY KEY CHECK (id = 1), facts TEXT NOT NULL);
 """
+
+T = TypeVar("T")
 
 MAX_ROUNDS = 10_000
 """Kept with all their metrics; the curve is of all rounds."""
@@ -100,22 +103,22 @@ class History:
             *(MAX_EVALUATIONS, step),
         )
 
-    def evaluations(self) -> list[dict[str, Any]]:
+    def evaluations(self) -> list[Evaluation]:
         """The stored evaluations on held-out prompts, oldest first."""
-        return self._database.documents("SELECT result FROM exams ORDER BY step")
+        return self._stored(Evaluation, "SELECT result FROM exams ORDER BY step")
 
-    def keep_alone(self, evaluations: Iterable[Mapping[str, Any]]) -> None:
+    def keep_alone(self, evaluations: Iterable[Evaluation]) -> None:
         """Keep the evaluations of the rounds that the node played alone, in place of those that were kept before."""
         with self._database.transaction():
             self._database.execute("DELETE FROM alone")
             for each in evaluations:
                 self._database.execute("INSERT INTO alone VALUES (?, ?)", each["step"], json.dumps(each))
 
-    def alone(self) -> list[dict[str, Any]]:
+    def alone(self) -> list[Evaluation]:
         """The evaluations of the rounds that the node played alone, oldest first."""
         if not self._database.row("SELECT 1 FROM sqlite_master WHERE name = 'alone'"):
             return []  # an older version
-        return self._database.documents("SELECT result FROM alone ORDER BY step")
+        return self._stored(Evaluation, "SELECT result FROM alone ORDER BY step")
 
     def count(self, counts: Mapping[str, int]) -> None:
         """Add to the counts kept over restarts: accepted envelopes, refusals by reason."""
@@ -149,17 +152,17 @@ class History:
         [(peers, rollouts)] = self._database.rows("SELECT count(*), coalesce(sum(rollouts), 0) FROM fetched")
         return peers, rollouts
 
-    def describe_session(self, facts: Mapping[str, Any]) -> None:
+    def describe_session(self, facts: SessionFacts) -> None:
         """Store what only the running process knows: addresses, connected peers."""
         self._database.execute("INSERT OR REPLACE INTO session VALUES (1, ?)", json.dumps(facts))
 
-    def rounds(self, last: int) -> list[dict[str, Any]]:
+    def rounds(self, last: int) -> list[Round]:
         """The metrics of the last rounds, oldest first."""
-        return self._database.documents("SELECT report FROM rounds ORDER BY step DESC LIMIT ?", last)[::-1]
+        return self._stored(Round, "SELECT report FROM rounds ORDER BY step DESC LIMIT ?", last)[::-1]
 
-    def rounds_after(self, step: int) -> list[dict[str, Any]]:
+    def rounds_after(self, step: int) -> list[Round]:
         """The metrics of the rounds kept that came after a step, in order."""
-        return self._database.documents("SELECT report FROM rounds WHERE step > ? ORDER BY step", step)
+        return self._stored(Round, "SELECT report FROM rounds WHERE step > ? ORDER BY step", step)
 
     def points(self) -> list[Point]:
         """The learning curve over all rounds. A database of an older version has the rounds alone."""
@@ -178,7 +181,8 @@ class History:
         Of a range of more than MAX_RANGE rounds, and of rounds older than the newest MAX_ROUNDS, it has the points of
         the whole curve alone.
         """
-        kept = self._database.documents(
+        kept = self._stored(
+            Round,
             "SELECT report FROM rounds WHERE step BETWEEN ? AND ? AND ? < ? ORDER BY step",
             *(first, last, last - first, MAX_RANGE),
         )
@@ -200,9 +204,15 @@ class History:
         with self._database.decoding():
             return [_stored_answers(row) for row in rows]
 
-    def session(self) -> dict[str, Any]:
+    def session(self) -> SessionFacts:
         """The facts of the running, or last, session."""
-        return next(iter(self._database.documents("SELECT facts FROM session")), {})
+        return next(iter(self._stored(SessionFacts, "SELECT facts FROM session")), SessionFacts())
+
+    def _stored(self, kind: type[T], query: str, *values: Any) -> list[T]:
+        """The rows of a query for one column of JSON objects of a kind. Raises StateError if a row is none."""
+        documents = self._database.documents(query, *values)
+        with self._database.decoding():
+            return [from_json(kind, each) for each in documents]
 
 
 def _point_of(report: Mapping[str, Any]) -> Point:

@@ -4,12 +4,13 @@ one.
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from sapo_node.groups.curve import Curve
 from sapo_node.groups.types import TaskAnswers
 from sapo_node.ingest.ignored import Ignored
 from sapo_node.observability.history import History
+from sapo_node.observability.stored import Evaluation, Round, SessionFacts
 from sapo_node.storage.database import Database
 from sapo_node.training.batch_log import LOCAL, advantage_per_peer
 from sapo_node.training.health import HealthAlarm, health_alarms
@@ -88,15 +89,15 @@ class Exchange:
 class Overview:
     """A node at one moment."""
 
-    session: dict[str, Any]
+    session: SessionFacts
     """Peer id, swarm, addresses, connected peers, the last notices."""
     curve: Curve | None
     """None before the first round."""
-    evaluations: list[dict[str, Any]]
+    evaluations: list[Evaluation]
     """Held-out pass@1 after some of the rounds, with its interval, oldest first."""
-    alone: list[dict[str, Any]]
+    alone: list[Evaluation]
     """The same of the rounds that the node played alone (`sapo-node alone`), oldest first."""
-    rounds: list[dict[str, Any]]
+    rounds: list[Round]
     """The last rounds, oldest first."""
     counts: dict[str, int]
     """Accepted envelopes and refusals by reason, since the state was made."""
@@ -119,7 +120,7 @@ class Overview:
     """Signs that the policy decays, newest first."""
 
     @property
-    def beside(self) -> tuple[dict[str, Any], dict[str, Any]] | None:
+    def beside(self) -> tuple[Evaluation, Evaluation] | None:
         """The evaluations of the node and of its rounds alone, after the same number of rounds: the highest for which
         there are both, or None. Before the first round they say nothing about peers.
         """
@@ -138,7 +139,8 @@ _LASTING = ("peer_id", "swarm", "network_id", "genesis", "epoch_seconds", "start
 
 def at_rest(view: Overview) -> Overview:
     """The overview of a node that does not run: without what was true of its last moments alone."""
-    return replace(view, session={name: fact for name, fact in view.session.items() if name in _LASTING})
+    lasting = {name: fact for name, fact in view.session.items() if name in _LASTING}
+    return replace(view, session=cast("SessionFacts", lasting))
 
 
 def overview(database: Database, *, rounds: int = LAST_ROUNDS, peers: int | None = SHOWN_PEERS) -> Overview:
@@ -180,7 +182,7 @@ def _exchange(database: Database, history: History) -> Exchange:
     return Exchange(round(sum(others.values()), 4) if total else None, shares[:_TEACHERS], *history.fetchers())
 
 
-def _peers(database: Database, most: int | None, session: dict[str, Any]) -> list[PeerView]:
+def _peers(database: Database, most: int | None, session: SessionFacts) -> list[PeerView]:
     """Peers of whom anything is known, the most trained on first. Where not all are wanted: those that are connected,
     and half of `most` each of those trained on most, of those that offended most, and of those the operator decided on.
     """
@@ -198,7 +200,7 @@ def _peers(database: Database, most: int | None, session: dict[str, Any]) -> lis
     return sorted((_peer(database, peer, begins) for peer in names), key=lambda view: (-view.trained_tokens, view.peer))
 
 
-def _epoch_starts(session: dict[str, Any]) -> Callable[[int], float] | None:
+def _epoch_starts(session: SessionFacts) -> Callable[[int], float] | None:
     """The Unix time at which an epoch begins. None for the session of an older version, which does not say it."""
     if "genesis" not in session:
         return None

@@ -48,7 +48,10 @@ def test_the_strangers_share_is_that_of_the_last_round(database):
     assert SHARE in text_of(tier_line(view))
 
 
-@pytest.mark.parametrize("rounds", [[], [{"step": 1, "reward": 0.5}]])
+OF_OLDER_VERSION = {"step": 1, "epoch": 3, "counter": 0, "reward": 0.5, "local": 4, "informative": 2, "external": 1}
+
+
+@pytest.mark.parametrize("rounds", [[], [{**OF_OLDER_VERSION, "seconds": {"train": 1.0}}]])
 def test_a_node_without_rounds_and_rounds_of_an_older_version_have_no_share(database, rounds):
     for each in rounds:
         database.execute("INSERT INTO rounds VALUES (?, ?, ?)", each["step"], each["reward"], json.dumps(each))

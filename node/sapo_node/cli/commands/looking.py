@@ -60,7 +60,7 @@ def _print_rounds(history: History, *, follow: bool) -> None:
 
 def _life(view: Overview, *, runs: bool) -> Text:
     """Return a line that says since when the node has been running or stopped."""
-    started, stopped = (view.session.get(name) for name in ("started", "stopped"))
+    started, stopped = view.session.get("started"), view.session.get("stopped")
     if runs:
         return Text(f"running since {explain.moment(started)}" if started else "running", "bold green")
     if not view.session:

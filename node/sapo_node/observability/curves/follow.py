@@ -6,6 +6,7 @@ from sapo_node.observability.curves.names import of_evaluation, of_round
 from sapo_node.observability.curves.targets import Point
 from sapo_node.observability.history import History
 from sapo_node.observability.journal import Entry, Journal
+from sapo_node.observability.stored import Round
 from sapo_node.storage.database import Database
 
 COMPLETIONS_EVERY = 10
@@ -32,7 +33,7 @@ class Follower:
         # A stable sort: of one step, the round comes first.
         return sorted([*rounds, *evaluations], key=lambda point: point.step)
 
-    def _of_round(self, metrics: dict[str, Any]) -> Point:
+    def _of_round(self, metrics: Round) -> Point:
         step = metrics["step"]
         groups = self._journal.local_round(metrics["epoch"], metrics["counter"])
         rewards = [float(each["reward"]) for group in groups for each in group.facts["completions"]]

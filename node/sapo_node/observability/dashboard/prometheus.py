@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
@@ -47,7 +47,7 @@ class _Exposed:
 
 def _of_last_round(name: str, view: Overview) -> Samples:
     """One figure of the last round, by its name in JSON; no sample where it could not be computed."""
-    value = view.rounds[-1].get(name) if view.rounds else None
+    value: Any = view.rounds[-1].get(name) if view.rounds else None
     return {} if value is None else {"": value}
 
 
