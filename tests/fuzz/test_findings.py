@@ -162,3 +162,13 @@ def test_a_table_that_is_named_by_bytes_is_one_error(tmp_path):
         database.execute("UPDATE sqlite_master SET name = CAST(name AS BLOB) WHERE name = 'counts'")
     with pytest.raises(LocalError, match=r"node\.sqlite"):
         Database(path, SCHEMA)
+
+
+def test_a_count_without_a_name_is_one_error_for_who_looks(tmp_path):
+    """SQLite keeps NULL in a primary key of texts, and `status` sorted the names."""
+    path = tmp_path / "node.sqlite"
+    Database(path, SCHEMA).close()
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute("INSERT INTO counts VALUES (NULL, 7)")
+    with pytest.raises(LocalError, match=r"counts. holds a value of a wrong type.*restore it from a backup"):
+        Database(path, (), read_only=True)

@@ -8,7 +8,7 @@ from sapo_adversary.scoring import SharedScorer
 from sapo_adversary.simulator.bandit import Bandit
 from sapo_adversary.simulator.pace import Meter
 from sapo_adversary.simulator.simulation import Simulation
-from sapo_node.training.trainer import Policy
+from sapo_node.training.policy import Policy
 from sapo_protocol import Manifest
 
 

@@ -31,8 +31,8 @@ from sapo_node.storage.context import SwarmContext
 from sapo_node.storage.counters import Counters
 from sapo_node.storage.database import Database
 from sapo_node.storage.keys import Identity
+from sapo_node.training.policy import Policy
 from sapo_node.training.round import Phase
-from sapo_node.training.trainer import Policy
 from sapo_node.verification.compatibility import require_catalogue
 from sapo_node.verification.examples import build_examples
 from sapo_node.verification.sandbox import Sandbox

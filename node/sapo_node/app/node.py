@@ -34,8 +34,9 @@ from sapo_node.sampling.buffer import Pool
 from sapo_node.storage.context import SwarmContext
 from sapo_node.storage.counters import Counters
 from sapo_node.storage.database import Database
+from sapo_node.training.policy import Policy
 from sapo_node.training.rollout import Answerer
-from sapo_node.training.trainer import Policy, Trainer
+from sapo_node.training.trainer import Trainer
 from sapo_node.trust.defences import DEFENDED, Defences
 from sapo_node.trust.equivocation import EquivocationHandler
 from sapo_node.trust.ledger import Ledger

@@ -9,9 +9,10 @@ from sapo_node.app.recipe import recipe_of
 from sapo_node.processes.worker import WorkerFailed
 from sapo_node.sampling.external import ExternalSampler
 from sapo_node.training.evaluation import measure
+from sapo_node.training.policy import Policy
 from sapo_node.training.rollout import Contribution, RoundFailed
 from sapo_node.training.round import Phase, RoundReport, Rounds
-from sapo_node.training.trainer import Policy, Trainer
+from sapo_node.training.trainer import Trainer
 from sapo_protocol import LocalError
 
 logger = logging.getLogger(__name__)

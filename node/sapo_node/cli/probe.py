@@ -19,7 +19,7 @@ from sapo_node.groups.prompt import Examples, Prompt
 from sapo_node.groups.stats import Interval, wilson_interval
 from sapo_node.training.batch_log import local_id
 from sapo_node.training.evaluation import HeldOut, heldout_seed, measure
-from sapo_node.training.trainer import Policy
+from sapo_node.training.policy import Policy
 from sapo_node.verification.examples import build_examples
 from sapo_node.verification.sandbox.messages import ScoreRequest
 from sapo_node.verification.verifier import Scorer

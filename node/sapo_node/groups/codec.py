@@ -15,10 +15,11 @@
 """
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, Field, fields, is_dataclass
 from enum import Enum
 from functools import cache
+from itertools import repeat
 from math import isfinite
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints, is_typeddict
@@ -26,6 +27,8 @@ from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints, 
 from sapo_protocol.errors import LocalError
 
 T = TypeVar("T")
+Reader = Callable[[Any], Any]
+"""Returns the value that a JSON value encodes. Raises _UnfitError."""
 
 _LARGEST = sys.float_info.max
 _NOTHING: tuple[Any, ...] = (None, "", (), {})
@@ -36,20 +39,23 @@ class MalformedError(LocalError, ValueError):
     """A JSON value has the wrong type. As any ValueError in a stored row, it says that the state is damaged."""
 
 
+class _UnfitError(Exception):
+    """What is wrong, and where below the value that is being read."""
+
+    def __init__(self, said: str, path: str = "") -> None:
+        super().__init__(said, path)
+        self.said = said
+        self.path = path
+
+    def below(self, step: str) -> "_UnfitError":
+        """The same, seen from one level up."""
+        return _UnfitError(self.said, step + self.path)
+
+
 def to_json(value: Any) -> Any:
     """Return `value` as plain JSON: dataclasses, tuples, mappings, enumerations, texts, numbers, booleans and None."""
-    if type(value) in _PLAIN:  # of nearly all values this is all that is asked
-        return value
-    if is_dataclass(value) and not isinstance(value, type):
-        held = ((name, each, getattr(value, each.name)) for name, (each, _) in _fields(type(value)).items())
-        return {name: to_json(item) for name, each, item in held if item not in _NOTHING or item != _default(each)}
-    if isinstance(value, Enum):
-        return value.value
-    if isinstance(value, tuple | list):
-        return list(value) if _PLAIN.issuperset(map(type, value)) else [to_json(each) for each in value]
-    if isinstance(value, Mapping):
-        return {str(key): to_json(item) for key, item in value.items()}
-    return value
+    kind: Any = type(value)
+    return value if kind in _PLAIN else _writer(kind)(value)
 
 
 def to_object(value: Any) -> dict[str, Any]:
@@ -64,138 +70,209 @@ def from_json(kind: type[T], body: Any) -> T:
     Raises MalformedError with the path to the first value of a wrong type. An error of the dataclass's own checks
     passes through.
     """
-    value: T = _value(kind, body, kind.__name__)
+    key: Any = kind  # for mypy, a type variable has no hash
+    try:
+        value: T = _reader(key)(body)
+    except _UnfitError as unfit:
+        raise MalformedError(f"{kind.__name__}{unfit.path} {unfit.said}") from None
     return value
 
 
-def _value(kind: Any, body: Any, path: str) -> Any:
-    if type(body) is kind and kind is not float:  # a float may be infinite
-        return body
-    return _reader(kind)(kind, body, path)
+@cache
+def _writer(kind: type) -> Callable[[Any], Any]:
+    """Return what writes the values of a type."""
+    if is_dataclass(kind):
+        return _dataclass_writer(kind)
+    if issubclass(kind, Enum):
+        return lambda value: value.value
+    if issubclass(kind, tuple | list):
+        return lambda value: list(value) if _PLAIN.issuperset(map(type, value)) else [to_json(each) for each in value]
+    if issubclass(kind, Mapping):
+        return lambda value: {str(key): to_json(item) for key, item in value.items()}
+    return lambda value: value
+
+
+def _dataclass_writer(kind: type) -> Callable[[Any], Any]:
+    held = [(key, each.name, _default(each)) for key, (each, _) in _fields(kind).items()]
+
+    def write(value: Any) -> dict[str, Any]:
+        items = ((key, getattr(value, name), default) for key, name, default in held)
+        return {key: to_json(item) for key, item, default in items if item or item not in _NOTHING or item != default}
+
+    return write
 
 
 @cache
-def _reader(kind: Any) -> Callable[[Any, Any, str], Any]:
-    """Return what reads a value of that type."""
+def _reader(kind: Any) -> Reader:
+    """Return what reads the values of a type."""
     if is_dataclass(kind):
-        return _dataclass
+        return _dataclass_reader(kind)
     if is_typeddict(kind):
-        return _typed_dict
+        return _typed_dict_reader(kind)
     if kind is float:
         return _number
-    return {UnionType: _optional, tuple: _tuple, Mapping: _mapping}.get(get_origin(kind), _scalar)
+    makers = {UnionType: _optional_reader, tuple: _tuple_reader, Mapping: _mapping_reader, Literal: _word_reader}
+    make = makers.get(get_origin(kind)) or (_word_reader if issubclass(kind, Enum) else _plain_reader)
+    return make(kind)
 
 
-def _dataclass(kind: Any, body: Any, path: str) -> Any:
-    if not isinstance(body, dict):
-        raise MalformedError(f"{path} must be an object")
+def _dataclass_reader(kind: Any) -> Reader:
     known = _fields(kind)
-    if unknown := body.keys() - known.keys():
-        raise MalformedError(f"{path} has no {min(unknown)!r}")
-    if lacking := [name for name in _required(kind) if name not in body]:
-        raise MalformedError(f"{path} lacks {lacking[0]!r}")
-    parts = ((*known[name], name, item) for name, item in body.items())
-    return kind(**{each.name: _value(hint, item, f"{path}.{name}") for each, hint, name, item in parts})
+    required = [key for key, (each, _) in known.items() if _default(each) is MISSING]
+    readers = {key: _reader(hint) for key, (_, hint) in known.items()}
+    names = {key: each.name for key, (each, _) in known.items()}
+
+    def read(body: Any) -> Any:
+        found = _object(body)
+        if unknown := found.keys() - readers.keys():  # before what is lacking: a misspelt key is both
+            raise _UnfitError(f"has no {min(unknown)!r}")
+        _require(found, required)
+        keys = list(found)
+        values = _read_each([readers[key] for key in keys], found.values(), lambda number: f".{keys[number]}")
+        return kind(**{names[key]: value for key, value in zip(keys, values, strict=True)})
+
+    return read
 
 
-def _typed_dict(kind: Any, body: Any, path: str) -> dict[str, Any]:
+def _typed_dict_reader(kind: Any) -> Reader:
+    readers = {key: _reader(hint) for key, hint in get_type_hints(kind).items()}
+    required = [key for key in readers if key in kind.__required_keys__]
+
+    def read(body: Any) -> dict[str, Any]:
+        found = _object(body)
+        _require(found, required)
+        keys = [key for key in found if key in readers]
+        values = _read_each([readers[key] for key in keys], map(found.get, keys), lambda number: f".{keys[number]}")
+        return found | dict(zip(keys, values, strict=True))
+
+    return read
+
+
+def _object(body: Any) -> dict[str, Any]:
     if not isinstance(body, dict):
-        raise MalformedError(f"{path} must be an object")
-    if lacking := kind.__required_keys__ - body.keys():
-        raise MalformedError(f"{path} lacks {min(lacking)!r}")
-    hints = _hints(kind)
-    return {key: _value(hints[key], item, f"{path}.{key}") if key in hints else item for key, item in body.items()}
+        raise _UnfitError("must be an object")
+    return body
 
 
-_hints = cache(get_type_hints)
+def _require(found: dict[str, Any], keys: list[str]) -> None:
+    if lacking := [key for key in keys if key not in found]:
+        raise _UnfitError(f"lacks {lacking[0]!r}")
 
 
 @cache
 def _fields(kind: Any) -> "dict[str, tuple[Field[Any], Any]]":
     """Return each field and its type, by key."""
     hints = get_type_hints(kind)
-    return {_name(each): (each, hints[each.name]) for each in fields(kind)}
-
-
-@cache
-def _required(kind: Any) -> tuple[str, ...]:
-    """Return the keys of the fields without a default."""
-    return tuple(name for name, (each, _) in _fields(kind).items() if _default(each) is MISSING)
-
-
-def _name(each: "Field[Any]") -> str:
-    name: str = each.metadata.get("key", each.name)
-    return name
+    return {each.metadata.get("key", each.name): (each, hints[each.name]) for each in fields(kind)}
 
 
 def _default(each: "Field[Any]") -> Any:
     return each.default if each.default_factory is MISSING else each.default_factory()
 
 
-def _optional(kind: Any, body: Any, path: str) -> Any:
+def _optional_reader(kind: Any) -> Reader:
     """Read `X | None`; other unions are not used."""
-    return None if body is None else _value(_other_than_none(kind), body, path)
+    [inner] = [_reader(each) for each in get_args(kind) if each is not NoneType]
+    return lambda body: None if body is None else inner(body)
 
 
-@cache
-def _other_than_none(kind: Any) -> Any:
-    [inner] = [each for each in get_args(kind) if each is not NoneType]
-    return inner
-
-
-def _number(_kind: Any, body: Any, path: str) -> float:
-    if type(body) in (int, float) and -_LARGEST <= body <= _LARGEST:
-        return float(body)
-    raise MalformedError(f"{path} must be a finite number")
-
-
-def _tuple(kind: Any, body: Any, path: str) -> tuple[Any, ...]:
+def _tuple_reader(kind: Any) -> Reader:
     kinds = get_args(kind)
-    if not isinstance(body, list):
-        raise MalformedError(f"{path} must be a list")
     if len(kinds) == 2 and kinds[1] is Ellipsis:
-        if _all_are(kinds[0], body):
-            return tuple(body)
-        kinds = (kinds[0],) * len(body)
-    if len(body) != len(kinds):
-        raise MalformedError(f"{path} must have {len(kinds)} items")
-    return tuple(
-        _value(kind, item, f"{path}[{place}]") for place, (kind, item) in enumerate(zip(kinds, body, strict=True))
-    )
+        return _list_reader(kinds[0])
+    readers = [_reader(each) for each in kinds]
+
+    def read(body: Any) -> tuple[Any, ...]:
+        items = _list(body)
+        if len(items) != len(readers):
+            raise _UnfitError(f"must have {len(readers)} items")
+        return tuple(_read_each(readers, items, lambda number: f"[{number}]"))
+
+    return read
 
 
-def _all_are(kind: Any, body: list[Any]) -> bool:
-    """Return whether the items are all of one plain type. Nearly all items are tokens and their log-probabilities."""
-    return kind in _PLAIN and {kind}.issuperset(map(type, body)) and (kind is not float or isfinite(sum(body)))
+def _list_reader(kind: Any) -> Reader:
+    """Read tuples of any length. Nearly all of them hold tokens and their log-probabilities: one look suffices."""
+    reader = _reader(kind)
+
+    def read(body: Any) -> tuple[Any, ...]:
+        items = _list(body)
+        if kind in _PLAIN and {kind}.issuperset(map(type, items)) and (kind is not float or isfinite(sum(items))):
+            return tuple(items)
+        return tuple(_read_each(repeat(reader), items, lambda number: f"[{number}]"))
+
+    return read
 
 
-def _mapping(kind: Any, body: Any, path: str) -> dict[Any, Any]:
-    keys, items = get_args(kind)
-    if not isinstance(body, dict):
-        raise MalformedError(f"{path} must be an object")
-    return {_key(keys, key, path): _value(items, item, f"{path}[{_short(key)}]") for key, item in body.items()}
+def _list(body: Any) -> list[Any]:
+    if not isinstance(body, list):
+        raise _UnfitError("must be a list")
+    return body
 
 
-def _key(kind: type, key: str, path: str) -> Any:
+def _read_each(readers: Iterable[Reader], items: Iterable[Any], step: Callable[[int], str]) -> list[Any]:
+    """Read each item. `step` is what the path to the item of a number has below the path to all of them."""
+    values = []
+    try:
+        for read, item in zip(readers, items, strict=False):
+            values.append(read(item))
+    except _UnfitError as unfit:
+        raise unfit.below(step(len(values))) from None
+    return values
+
+
+def _mapping_reader(kind: Any) -> Reader:
+    key_kind, item_kind = get_args(kind)
+    reader = _reader(item_kind)
+
+    def read(body: Any) -> dict[Any, Any]:
+        found = _object(body)
+        keys = list(found)
+        values = _read_each(repeat(reader), found.values(), lambda number: f"[{_short(keys[number])}]")
+        return {_key(key_kind, key): value for key, value in zip(keys, values, strict=True)}
+
+    return read
+
+
+def _key(kind: type, key: str) -> Any:
     if kind is str:
         return key
     if key.isdecimal() and key.isascii() and len(key) <= 18:
         return int(key)
-    raise MalformedError(f"{path} has the key {_short(key)}; give a whole number")
+    raise _UnfitError(f"has the key {_short(key)}; give a whole number")
+
+
+def _word_reader(kind: Any) -> Reader:
+    """Read one of the words of a Literal or an enumeration of texts."""
+    words = get_args(kind)
+    values = dict(zip(words, words, strict=True)) if words else {each.value: each for each in kind}
+
+    def read(body: Any) -> Any:
+        if type(body) is not str or body not in values:
+            raise _UnfitError(f"is {_short(body)}; give one of: {', '.join(values)}")
+        return values[body]
+
+    return read
+
+
+def _number(body: Any) -> float:
+    if type(body) in (int, float) and -_LARGEST <= body <= _LARGEST:
+        return float(body)
+    raise _UnfitError("must be a finite number")
 
 
 _NAMES = {str: "text", int: "a whole number", bool: "true or false"}
 
 
-def _scalar(kind: Any, body: Any, path: str) -> Any:
-    allowed = get_args(kind) if get_origin(kind) is Literal else ()
-    if not allowed and issubclass(kind, Enum):
-        allowed = tuple(each.value for each in kind)
-    if allowed:
-        if type(body) is str and body in allowed:
-            return kind(body) if isinstance(kind, type) else body
-        raise MalformedError(f"{path} is {_short(body)}; give one of: {', '.join(allowed)}")
-    raise MalformedError(f"{path} must be {_NAMES[kind]}")
+def _plain_reader(kind: Any) -> Reader:
+    said = f"must be {_NAMES[kind]}"
+
+    def read(body: Any) -> Any:
+        if type(body) is not kind:
+            raise _UnfitError(said)
+        return body
+
+    return read
 
 
 def _short(body: Any) -> str:

@@ -80,7 +80,9 @@ class Database:
             self._connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_VALUE_BYTES)
             with self._errors():
                 version = self._require_version(may_be_empty=not read_only)
-                if not read_only:
+                if read_only:
+                    self._require_types()
+                else:
                     self._create(schema, is_new=version == 0)
         except StateError:
             self._connection.close()

@@ -8,7 +8,7 @@ from typing import Any
 
 from sapo_node.groups.prompt import NO_EXAMPLES, Examples
 from sapo_node.groups.stats import LEVEL, Interval, clustered_interval, mean_of_intervals
-from sapo_node.training.trainer import Policy
+from sapo_node.training.policy import Policy
 from sapo_node.verification.sandbox.messages import ScoreRequest
 from sapo_node.verification.verifier import Scorer
 from sapo_protocol import ASSIGNED_SEEDS, LocalError, Manifest, TaskSpec

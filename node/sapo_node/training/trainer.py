@@ -10,21 +10,19 @@ The same replay takes steps back: from a checkpoint before the first accused gro
 
 import logging
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Protocol
 
 from sapo_node.groups.messages import (
     ExternalObjective,
     GroupReport,
     Refusal,
     RequestError,
-    Sampled,
     TrainGroup,
     TrainReport,
     TrainRequest,
 )
-from sapo_node.groups.prompt import NO_EXAMPLES, Examples, Prompt
+from sapo_node.groups.prompt import NO_EXAMPLES, Examples
 from sapo_node.groups.stats import Interval
 from sapo_node.groups.types import LocalGroup
 from sapo_node.processes.worker import WorkerFailed
@@ -43,7 +41,7 @@ from sapo_node.training.batch_log import (
     stored_batch,
 )
 from sapo_node.training.health import Health
-from sapo_node.training.rollout import Answerer
+from sapo_node.training.policy import Policy
 from sapo_node.training.take_back import Accused, TakeBacks, TakenBack
 
 logger = logging.getLogger(__name__)
@@ -54,46 +52,6 @@ MAX_FAILURES = 10
 """A batch that ended the learner this often is given up, and so is a restore: neither may stop the node for ever."""
 MAX_MISSING = 1_000_000
 """Steps without a stored batch that a start leaves empty. A step beyond them was not written by a node."""
-
-
-class Policy(Answerer, Protocol):
-    """The model that learns: its own process, in a running node."""
-
-    @property
-    def step(self) -> int:
-        """The step of the weights as they are now."""
-        ...
-
-    async def generate(
-        self, prompts: Sequence[Prompt], *, completions: int, max_tokens: int, seed: int, averaged: bool = False
-    ) -> list[tuple[Sampled, ...]]:
-        """G completions for each question, of the averaged weights or of those that train."""
-        ...
-
-    async def train(self, request: TrainRequest) -> TrainReport:
-        """One update; its step is the one after the last. Raises RequestError where the step starts from best weights
-        that are not there; nothing has changed then.
-        """
-        ...
-
-    async def checkpoint(self) -> int:
-        """Write the weights; the step they are of. The one before is kept as well."""
-        ...
-
-    async def keep_best(self, step: int, needed: Collection[int]) -> None:
-        """Write the averaged weights of `step`, the one of now, as the best, and keep of the best weights before only
-        those of the steps that are needed.
-        """
-        ...
-
-    async def restore(self, step: int) -> None:
-        """Go back to the checkpoint of a step, or for step 0 to the initial weights, and remove all later checkpoints
-        and best weights. A policy at or before that step only removes them.
-
-        A crash after this brings none of them back. Raises RequestError where the step cannot be restored; the weights
-        are then as they were.
-        """
-        ...
 
 
 class Trainer:
@@ -133,8 +91,9 @@ class Trainer:
 
     async def train(self, local: Sequence[LocalGroup], external: Sequence[WeightedGroup]) -> TrainReport:
         """Commit one batch and train on it, whatever dies in between. `external` are drawn groups and stand-ins."""
-        step = self._commit(local, external)
-        report = await self._catch_up(step)
+        batch = self._commit(local, external)
+        step = batch.request.step
+        report = await self._catch_up(step, batch)
         if step % self._checkpoint_every == 0:
             await self.checkpoint()
         return report
@@ -195,7 +154,7 @@ class Trainer:
             await self.checkpoint()
         return taken
 
-    def _commit(self, local: Sequence[LocalGroup], external: Sequence[WeightedGroup]) -> int:
+    def _commit(self, local: Sequence[LocalGroup], external: Sequence[WeightedGroup]) -> StoredBatch:
         groups = [
             *(from_local(group, local_id(k), self._examples) for k, group in enumerate(local)),
             *(from_external(weighted, self._examples) for weighted in external),
@@ -206,10 +165,10 @@ class Trainer:
         # Durably: a checkpoint of this step must not survive a power cut that brings its groups back into the pool.
         with self._database.transaction(durable=True):
             scale, restart = self.health.rate_scale, self.health.take_restart()
-            request = TrainRequest(step, tuple(groups), self._objective, scale, restart)
-            self._log.store(StoredBatch(request, peers))
+            batch = StoredBatch(TrainRequest(step, tuple(groups), self._objective, scale, restart), peers)
+            self._log.store(batch)
             self._pool.remove(weighted.group.place for weighted in external if not weighted.stands_in)
-        return step
+        return batch
 
     async def _take_out(self, taken: TakenBack) -> bool:
         """Have the learner restore a step, and take the accused groups out of the log; whether that is done."""
@@ -253,17 +212,19 @@ class Trainer:
             await self._catch_up(end)
         return end - start
 
-    async def _catch_up(self, target: int) -> TrainReport:
+    async def _catch_up(self, target: int, committed: StoredBatch | None = None) -> TrainReport:
         """Train the stored batches up to `target`, again from the surviving checkpoint if the learner dies.
 
-        The report has an entry for each group of the batch `target`, also where that batch is given up.
+        The report has an entry for each group of the batch `target`, also where that batch is given up. `committed` is
+        that batch where it has just been stored: it is not read again unless its step fails.
         """
         report: TrainReport | None = None
         while report is None or self._policy.step < target:
             step = self._policy.step + 1
             # A checkpoint of a step that is still to come was damaged, and does not count as the one before.
             self._log.checkpoints_lost(step)
-            batch = stored_batch(self._database, step) or StoredBatch(TrainRequest(step, (), self._objective), {})
+            batch = committed if committed and step == target else self._stored(step)
+            committed = None
             given_up = batch.failures >= MAX_FAILURES
             try:
                 report = await self._policy.train(
@@ -287,6 +248,10 @@ class Trainer:
                 report = replace(report, groups=refused, skipped=Refusal.KILLED_LEARNER)
             self._trained(batch, report)
         return report
+
+    def _stored(self, step: int) -> StoredBatch:
+        """The stored batch of a step, or an empty one where it is gone."""
+        return stored_batch(self._database, step) or StoredBatch(TrainRequest(step, (), self._objective), {})
 
     def _trained(self, batch: StoredBatch, report: TrainReport) -> None:
         """Count a batch. Of its stand-ins, those that were needed leave the pool, and the others leave the batch."""

@@ -157,8 +157,10 @@ def small_state(path):
     database = Database(path, ("PRAGMA page_size = 512; VACUUM;", *SCHEMA))
     history = History(database)
     history.describe_session({"peer_id": "me", "notices": ["naïve"] * 20})
+    round_ = {"epoch": 0, "counter": 0, "reward": 0.5, "local": 4, "informative": 2, "external": 1, "seconds": {}}
     for step in range(1, 20):
-        database.execute("INSERT INTO rounds VALUES (?, 0.5, ?)", step, json.dumps({"step": step, "é": "x" * 100}))
+        report = json.dumps({"step": step, **round_, "é": "x" * 100})
+        database.execute("INSERT INTO rounds VALUES (?, 0.5, ?)", step, report)
     history.count({"accepted": 3, "réfusé": 4})
     database.close()
     return path.read_bytes()
