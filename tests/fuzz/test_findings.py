@@ -128,11 +128,13 @@ def restore_and_expect_the_one_before(program):
 
 
 @pytest.mark.parametrize("row", ["x'ff', 1, 1, 8, 4", "'products', 'many', 1, 8, 4"])
-def test_stored_answers_that_are_no_task_and_its_counts_are_one_error(row):
-    database = Database(None, SCHEMA)
-    database.execute(f"INSERT INTO answers VALUES ({row})")
-    with pytest.raises(LocalError, match="a row of answers holds something else"):
-        History(database).answers()
+def test_stored_answers_that_are_no_task_and_its_counts_are_one_error(tmp_path, row):
+    path = tmp_path / "node.sqlite"
+    Database(path, SCHEMA).close()
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute(f"INSERT INTO answers VALUES ({row})")
+    with pytest.raises(LocalError, match=r"answers. holds a value of a wrong type"):
+        Database(path, (), read_only=True)
 
 
 @pytest.mark.parametrize(

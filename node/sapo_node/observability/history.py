@@ -200,9 +200,7 @@ class History:
 
     def answers(self) -> list[TaskAnswers]:
         """What was shared without training, by task."""
-        rows = self._database.rows("SELECT * FROM answers ORDER BY dataset")
-        with self._database.decoding():
-            return [_stored_answers(row) for row in rows]
+        return [TaskAnswers(*row) for row in self._database.rows("SELECT * FROM answers ORDER BY dataset")]
 
     def session(self) -> SessionFacts:
         """The facts of the running, or last, session."""
@@ -219,14 +217,6 @@ def _point_of(report: Mapping[str, Any]) -> Point:
     """One round, from its metrics; rounds of older versions lack `filtered`. Raises MalformedError."""
     step, reward = report["step"], report["reward"]
     return _point(step, step, 1, reward, report["seconds"], reward, reward, report.get("filtered", {}))
-
-
-def _stored_answers(row: tuple[Any, ...]) -> TaskAnswers:
-    """A row of the answers. Raises TypeError if it is none."""
-    dataset, *counts = row
-    if not isinstance(dataset, str) or not all(isinstance(count, int) for count in counts):
-        raise TypeError("a row of answers holds something else than a task and its counts")
-    return TaskAnswers(dataset, *counts)
 
 
 def _stored_point(row: tuple[Any, ...]) -> Point:

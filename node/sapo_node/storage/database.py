@@ -64,7 +64,8 @@ class Database:
     def __init__(self, path: Path | None, schema: tuple[str, ...], *, read_only: bool = False) -> None:
         """Open or create the database at `path` (in memory for None) with the tables of `schema`.
 
-        Raises StateError if `path` is not a database of this version. With `read_only`, the file must exist.
+        Raises StateError if `path` is not a database of this version, or if a column holds a value of another type.
+        With `read_only`, the file must exist.
         """
         self._where = str(path) if path else "in memory"
         if path:
