@@ -42,9 +42,11 @@ def silent(_share, _doing):
 
 
 @pytest.fixture(scope="module", autouse=True)
-def one_question_each():
+def one_question_and_opening_each():
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(make, "QUESTIONS", 1)
+        one_each = {name: replace(each, common=each.common[:1]) for name, each in measure.CAREFUL_OPENING.items()}
+        patched.setattr(measure, "CAREFUL_OPENING", one_each)
         yield
 
 

@@ -62,7 +62,7 @@ def large_settings(folder):
 
 
 USE = """
-import json, re, sys
+import json, os, re, sys
 from pathlib import Path
 from sapo_node.groups.messages import LearnerOptions
 from sapo_node.learner.card import CardFacts
@@ -74,23 +74,41 @@ from sapo_node.processes.memory import memory_at_most
 def peak():
     return 1024 * int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1])
 
-use, model = sys.argv[1:]
-options = LearnerOptions(checkpoints="", model=model, device="cpu", dtype="float32")
-before = peak()
-with memory_at_most(2**32):
-    try:
-        load(options) if use == "load" else export(ExportRequest(options, model + "-out", None))
-    except ModelError as error:
-        print(json.dumps([str(error), peak() - before]))
+def try_to(use, model):
+    options = LearnerOptions(checkpoints="", model=model, device="cpu", dtype="float32")
+    before = peak()
+    with memory_at_most(2**32):
+        try:
+            load(options) if use == "load" else export(ExportRequest(options, model + "-out", None))
+        except ModelError as error:
+            print(json.dumps([str(error), peak() - before]), flush=True)
+
+for line in sys.stdin:
+    if os.fork() == 0:
+        try_to(*json.loads(line))
+        os._exit(0)
+    os.wait()
+    print("ended", flush=True)
 """
 
 
-def refused(use, folder):
-    """What a process of bounded memory says of a folder, and the bytes that it took."""
-    done = subprocess.run(
-        [sys.executable, "-c", USE, use, str(folder)], capture_output=True, text=True, check=False, env=os.environ
-    )
-    return json.loads(done.stdout.splitlines()[-1])
+@pytest.fixture(scope="module")
+def refused():
+    """Asks a process of bounded memory to use a folder: what it says, and the bytes that it took. One process imports,
+    and forks for each folder.
+    """
+    with subprocess.Popen(
+        [sys.executable, "-c", USE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=os.environ
+    ) as process:
+
+        def ask(use, folder):
+            process.stdin.write(json.dumps([use, str(folder)]) + "\n")
+            process.stdin.flush()
+            *_, said = iter(lambda: process.stdout.readline().strip(), "ended")
+            return json.loads(said)
+
+        yield ask
+        process.stdin.close()
 
 
 @pytest.mark.parametrize(
@@ -103,14 +121,14 @@ def refused(use, folder):
         ("export", MIXTURE, large_settings),
     ],
 )
-def test_a_weight_of_another_size_than_described_is_refused_before_it_is_read(tmp_path, use, family, spoil):
+def test_a_weight_of_another_size_than_described_is_refused_before_it_is_read(tmp_path, refused, use, family, spoil):
     spoil(write_model(tmp_path, family))
     error, taken = refused(use, tmp_path)
     assert "and its config.json describes [" in error
     assert taken < 2**28
 
 
-def test_weights_that_are_described_and_missing_are_not_made_where_they_do_not_fit(tmp_path):
+def test_weights_that_are_described_and_missing_are_not_made_where_they_do_not_fit(tmp_path, refused):
     folder = write_model(tmp_path, "llama")
     write_sizes(folder, {"model.norm.weight": ("F32", (16,))})
     change(folder, vocab_size=2**31)
@@ -169,7 +187,7 @@ def test_weights_of_gpt2_without_the_prefix_of_their_names_are_taken(tmp_path):
     assert torch.equal(loaded(folder).model.transformer.h[1].ln_1.weight, short["h.1.ln_1.weight"])
 
 
-def test_a_part_of_the_weights_that_is_a_pipe_is_refused_without_waiting_for_it(tmp_path):
+def test_a_part_of_the_weights_that_is_a_pipe_is_refused_without_waiting_for_it(tmp_path, refused):
     folder = write_model(tmp_path, "llama")
     (folder / "model.safetensors").unlink()
     os.mkfifo(folder / "part.safetensors")
