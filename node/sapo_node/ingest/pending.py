@@ -27,6 +27,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from sapo_node.ingest.bodies import together
 from sapo_node.storage.database import Database
 from sapo_node.trust.constants import Tier
 from sapo_node.trust.defences import DEFENDED, Defences
@@ -52,7 +53,7 @@ _MOST_CREDIT = 4
 several in a row."""
 PLACE_BYTES = 2**16
 """Bytes of a message for each of its places in the queue."""
-_ENDED = ""
+ENDED_LINK = ""
 """The link of all rollouts whose link has ended; at a start of the node that is each."""
 
 
@@ -108,7 +109,7 @@ class PendingQueue:
         self._defences = defences
         self._credit: dict[str, int] = {}
         """Of the issuers that have credit, the latest last."""
-        database.execute("UPDATE inbox SET link = ?", _ENDED)
+        database.execute("UPDATE inbox SET link = ?", ENDED_LINK)
         self._recount()
 
     def __len__(self) -> int:
@@ -119,12 +120,12 @@ class PendingQueue:
         is none.
         """
         peer, envelope_id, bodies = peer_id(rollout.opened.issuer), rollout.opened.envelope_id, rollout.bodies
-        waiting = self._take("envelope_id = ?", envelope_id)
-        if waiting:
-            bodies = tuple(new or old for new, old in zip(bodies, self._open(waiting).bodies, strict=True))
-        link = link if self._defences.pending_by_link else _ENDED
+        envelope, most = rollout.opened.envelope, self._manifest.max_message_bytes
+        if waiting := self._take("envelope_id = ?", envelope_id):
+            bodies = together(envelope, bodies, self._open(waiting).bodies, most=most)
+        link = link if self._defences.pending_by_link else ENDED_LINK
         tier = tier if self._defences.pending_by_tier else Tier.STRANGER
-        message = encode_message(rollout.opened.envelope, bodies)
+        message = encode_message(envelope, bodies)
         places = _places(len(message))
         while self._peers[peer] and self._peers[peer] + places > self._defences.pending_per_peer:
             self._take("peer = ? ORDER BY rowid", peer)
@@ -172,9 +173,9 @@ class PendingQueue:
         """A peer has disconnected: what it brought waits with what other ended links brought."""
         if any(links[link] for links in self._links.values()):
             moved = "UPDATE inbox SET link = ? WHERE link = ? RETURNING tier, peer, length(message)"
-            for tier, peer, size in self._database.rows(moved, _ENDED, link):
+            for tier, peer, size in self._database.rows(moved, ENDED_LINK, link):
                 self._change(tier, link, peer, -_places(size))
-                self._change(tier, _ENDED, peer, _places(size))
+                self._change(tier, ENDED_LINK, peer, _places(size))
 
     def advance(self, epoch: int) -> None:
         """Enter an epoch: drop the rollouts that are too old to be trained on."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from heapq import merge
 from itertools import islice
 
+from sapo_node.ingest.bodies import together
 from sapo_protocol import InventoryItem, Manifest, Rollout, encode_message, shard_of
 
 MAX_BYTES = 64 * 1024 * 1024
@@ -43,13 +44,13 @@ class MessageStore:
     def put(self, rollout: Rollout) -> None:
         """Keep an envelope, or add bodies to one; the longest kept give way."""
         envelope_id = rollout.opened.envelope_id
-        bodies = rollout.bodies
+        envelope, bodies = rollout.opened.envelope, rollout.bodies
         if earlier := self._kept.get(envelope_id):
-            bodies = tuple(new or old for new, old in zip(bodies, earlier.bodies, strict=True))
+            bodies = together(envelope, bodies, earlier.bodies, most=self._manifest.max_message_bytes)
             self._drop(envelope_id)
         epoch = rollout.header.epoch
         shard = shard_of(self._manifest, rollout.opened.issuer, epoch)
-        kept = _Kept(rollout.opened.issuer, epoch, shard, rollout.opened.envelope, bodies)
+        kept = _Kept(rollout.opened.issuer, epoch, shard, envelope, bodies)
         self._kept[envelope_id] = kept
         insort(self._ids[epoch, shard], envelope_id)
         self._bytes += kept.size()

@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 
 from sapo_node.ingest.ignored import Ignored
-from sapo_node.ingest.pending import PendingQueue
+from sapo_node.ingest.pending import ENDED_LINK, PendingQueue
 from sapo_node.ingest.seen import ReplayWindow, bits_of
 from sapo_node.ingest.store import MessageStore
 from sapo_node.net.interface import Verdict
@@ -206,7 +206,7 @@ class Ingest:
         self._require_first(sealed, header)
         # Step 14: local.
         issuer = peer_id(sealed.issuer)
-        link = issuer if issuer in self._links else sender
+        link = next((peer for peer in (issuer, sender) if peer in self._links), ENDED_LINK)
         tier = self._ledger.tier(issuer)
         if tier is Tier.STRANGER:
             self._require_place(header, sender, now, free=link == issuer or shard is None)

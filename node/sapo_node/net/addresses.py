@@ -14,19 +14,39 @@ IPV4 = 4
 WILDCARDS = frozenset({"0.0.0.0", "::"})  # noqa: S104 - compared with, never bound here
 
 
+_TRANSLATED = tuple(map(ipaddress.ip_network, ("::/96", "64:ff9b::/96", "2002::/16")))
+"""Networks whose addresses hold an IPv4 address, possibly a private one, to which a gateway may lead (RFC 4291 section
+2.5.5.1, RFC 6052, RFC 3056). Nobody needs them to reach a peer.
+"""
+
+
 class AddressError(LocalError):
     """An address given by the operator is malformed."""
 
 
 def parts_of(text: str) -> dict[str, str]:
     """The components of `/<host>/.../tcp/<port>[/p2p/<peer id>]`. Raises ValueError for any other shape."""
-    address = Multiaddr(text)  # raises several kinds of ValueError
-    names = [protocol.name for protocol in address.protocols()]
+    try:
+        address = Multiaddr(text)
+        names = [protocol.name for protocol in address.protocols()]
+    except Exception as error:  # the library has errors of many kinds for what is no address
+        raise ValueError(str(error)) from error
     if len(names) not in {2, 3} or names[0] not in HOST_PROTOCOLS or names[1] != "tcp":
         raise ValueError("only /ip4, /ip6 or /dns with /tcp can be used")
     if names[2:] not in ([], ["p2p"]):
         raise ValueError("only /p2p/<peer id> may follow the port")
     return {name: str(address.value_for_protocol(name)) for name in names}
+
+
+def text_of(address: Multiaddr) -> str:
+    """The text of an address that a peer sent as bytes; empty if the bytes are no address.
+
+    The library keeps such bytes as they come, and reads them only when it writes the text.
+    """
+    try:
+        return str(address)
+    except Exception:  # noqa: BLE001 - the library has errors of many kinds for what is no address
+        return ""
 
 
 def parse_dial(text: str) -> tuple[str, str]:
@@ -96,6 +116,11 @@ def may_be_followed(text: str, met: str) -> bool:
 
 def _reach(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> int:
     """0 for this machine or link, 1 for a private network, 2 for the Internet."""
+    if isinstance(address, ipaddress.IPv6Address):
+        if address.ipv4_mapped:
+            return _reach(address.ipv4_mapped)
+        if any(address in network for network in _TRANSLATED):
+            return 0
     if address.is_loopback or address.is_link_local or address.is_multicast or address.is_unspecified:
         return 0
     return 2 if address.is_global else 1

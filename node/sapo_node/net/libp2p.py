@@ -269,8 +269,8 @@ class Libp2pNetwork:
     def _joined(self, peer_id: str) -> None:
         if peer_id in self._members or self._service is None:
             return
-        self._members[peer_id] = trio.current_time()
         known, _ = self._service.route(peer_id)
+        self._members[peer_id] = trio.current_time()
         if known:
             self._dialer.want(peer_id, known)
         self._notify(PeerConnected(peer_id))

@@ -58,8 +58,12 @@ def own_record(host: Any) -> tuple[bytes, bool]:
 
 
 def forget_record(host: Any, peer_id: Any) -> None:
-    """Forget the signed record of a peer that left."""
+    """Forget the signed record of a peer that left.
+
+    The library keeps it, and refuses an older one. After a restart with another clock the peer has an older one.
+    """
     _seen_records.get(host, OrderedDict()).pop(peer_id, None)
+    host.get_peerstore().peer_record_map.pop(peer_id, None)
 
 
 def read_record_key(key: Any) -> Any:

@@ -149,18 +149,19 @@ class HardenedPubsub(pubsub.Pubsub):  # type: ignore[misc]
             await self._expel(peer_id, excess)
             raise ParseError(excess)
         await self._wait_for_rate(peer_id, rpc)
-        # Looked up in its module, where `patches` has replaced it.
+        if not self.router.within_rate(peer_id, rpc):
+            await self._expel(peer_id, "too many control messages")
+            return
+        # A record only adds addresses. The rest of the RPC counts whatever becomes of it: a peer whose clock was ahead
+        # when it sent a record sends older ones afterwards. Looked up in its module, where `patches` has replaced it.
         if not pubsub.maybe_consume_signed_record(rpc, self.host, peer_id):
             self._gossip.offended(str(peer_id), "invalid peer record")
-            return
         for message in rpc.publish:
             if not self.topic_ids.isdisjoint(message.topicIDs):
                 await self.push_msg(peer_id, message)
         for subscription in rpc.subscriptions:
             self.handle_subscription(peer_id, subscription)
-        if not self.router.within_rate(peer_id, rpc):
-            await self._expel(peer_id, "too many control messages")
-        elif rpc.HasField("control"):
+        if rpc.HasField("control"):
             if self._defences.no_peer_exchange:
                 sanitise(rpc.control, self.topic_ids)
             await self.router.handle_rpc(rpc, peer_id)

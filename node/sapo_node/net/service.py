@@ -200,7 +200,7 @@ class Service:
             known = self.swarm.peerstore.addrs(identity)
         except KeyError:  # the library's error for a peer without a record
             known = []
-        texts = dict.fromkeys(str(address).partition("/p2p/")[0] for address in known)
+        texts = dict.fromkeys(addresses.text_of(address).partition("/p2p/")[0] for address in known)
         sources = {_source(link) for link in links}
         anywhere = not self._gossip.defences.records_checked
         return (

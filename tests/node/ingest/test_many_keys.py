@@ -49,14 +49,17 @@ def neighbours(authors):
 
 
 @pytest.fixture
-def validator(database, manifest, rng, authors):
-    return ValidatorParts(
+def validator(database, manifest, rng, authors, neighbours):
+    validator = ValidatorParts(
         database,
         manifest,
         rng,
         trusted=tuple(map(name, authors(1, FRIEND))),
         defences=Defences(pending_places=PLACES),
     )
+    for neighbour in neighbours:
+        validator.ingest.begin_link(name(neighbour))
+    return validator
 
 
 def name(author):

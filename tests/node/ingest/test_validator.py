@@ -6,7 +6,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from sapo_node.ingest.ignored import Ignored
-from sapo_node.ingest.pending import PLACE_BYTES
+from sapo_node.ingest.pending import ENDED_LINK, PLACE_BYTES
 from sapo_node.net.interface import Verdict
 from sapo_node.storage.counters import KeyInUseElsewhere
 from sapo_node.trust import constants
@@ -289,9 +289,35 @@ async def test_a_friend_is_heard_through_a_link_that_is_over_its_rate_for_strang
     assert await validator.verdict(author.message(epoch=5)) is Verdict.ACCEPT
 
 
+def begin(validator, links):
+    for link in links:
+        validator.ingest.begin_link(link)
+
+
+async def test_what_comes_of_peers_that_never_announced_a_topic_is_on_one_link(validator, author, database):
+    """The node is not told when such a peer leaves, so a link of its own would never end."""
+    for each, sender in zip(authors(author, 3), LINKS, strict=False):
+        await validator.verdict(each.message(epoch=5), sender)
+    assert database.rows("SELECT DISTINCT link FROM inbox") == [(ENDED_LINK,)]
+
+
+async def test_bodies_that_come_apart_and_exceed_a_message_together_do_not_wait_together(validator, author):
+    """Each message is short enough. All of them together were a row that the node could not read back."""
+    most = validator.manifest.max_message_bytes
+    bodies = [bytes([number]) * (3 * most // 5) for number in range(2)]
+    envelope = author.envelope(author.header(bodies, epoch=5))
+    for part in ((bodies[0], None), (None, bodies[1])):
+        await validator.verdict(encode_message(envelope, part))
+    waits = validator.pending_queue.draw(Tier.STRANGER)
+    assert waits.bodies == (None, bodies[1])
+    held = validator.message_store.listing(5, 1, b"", 1)[0]
+    assert len(validator.message_store.message(held)) <= most
+
+
 async def test_a_link_that_brings_bare_envelopes_first_does_not_get_the_rollouts(database, manifest, rng, author):
     """Else their bodies, which others bring, would wait on a crowded link."""
     validator = ValidatorParts(database, manifest, rng, defences=Defences(pending_places=8))
+    begin(validator, LINKS[:2])
     body = encode_body(author.body())
     envelope = author.envelope(author.header([body], epoch=5))
     await validator.verdict(encode_message(envelope, (None,)), LINKS[0])
@@ -341,6 +367,7 @@ async def test_the_places_of_a_tier_bound_its_bytes(database, manifest, rng, aut
 
 async def test_a_large_rollout_takes_the_places_of_the_fullest_link(database, manifest, rng, author):
     validator = ValidatorParts(database, manifest, rng, defences=Defences(pending_places=8))
+    begin(validator, LINKS[:3])
     *crowd, few, big = authors(author, 8)
     for each in crowd:
         await validator.verdict(each.message(epoch=5), LINKS[0])
@@ -390,6 +417,7 @@ async def test_a_database_that_cannot_be_written_stops_the_node_and_accepts_noth
 async def test_a_link_that_ends_on_a_database_that_cannot_be_written_stops_the_node_and_raises_nothing(
     validator, author, database
 ):
+    begin(validator, [SENDER])
     await validator.verdict(author.message(epoch=5))
     database.execute("DROP TABLE inbox")
     validator.ingest.end_link("another link")

@@ -83,6 +83,13 @@ def test_each_entry_of_an_announcement_fits_its_length_byte() -> None:
         ("/dns/router.local/tcp/80", "/ip4/9.9.9.9/tcp/4001", False),
         ("/ip4/8.8.8.8/udp/4001", "/ip4/9.9.9.9/tcp/4001", False),
         ("nowhere", "/ip4/9.9.9.9/tcp/4001", False),
+        ("/ip6zone/\u0664\u0664\u0664", "/ip4/9.9.9.9/tcp/4001", False),
+        ("/ip6/::ffff:127.0.0.1/tcp/80", "/ip4/192.168.0.7/tcp/4001", False),
+        ("/ip6/::ffff:169.254.169.254/tcp/80", "/ip4/192.168.0.7/tcp/4001", False),
+        ("/ip6/::ffff:8.8.8.8/tcp/4001", "/ip4/9.9.9.9/tcp/4001", True),
+        ("/ip6/::7f00:1/tcp/80", "/ip6/2606:4700::1/tcp/4001", False),
+        ("/ip6/64:ff9b::7f00:1/tcp/80", "/ip6/2606:4700::1/tcp/4001", False),
+        ("/ip6/2002:7f00:1::/tcp/80", "/ip6/2606:4700::1/tcp/4001", False),
     ],
 )
 def test_hearsay_leads_to_no_more_private_a_network_than_its_author(named, met, followed):

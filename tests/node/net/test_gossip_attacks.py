@@ -1,6 +1,7 @@
 """One attacker against one of our nodes; afterwards an honest peer is still served."""
 
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +10,10 @@ import trio
 from libp2p import YAMUX_PROTOCOL_ID, Yamux, new_host
 from libp2p.crypto.ed25519 import create_new_key_pair
 from libp2p.network.exceptions import SwarmException
+from libp2p.peer.envelope import PEER_RECORD_ENVELOPE_PAYLOAD_TYPE as RECORD_TYPE
+from libp2p.peer.envelope import Envelope, make_unsigned
 from libp2p.peer.id import ID
+from libp2p.peer.pb import peer_record_pb2
 from libp2p.peer.peerstore import create_signed_peer_record
 from libp2p.pubsub.gossipsub import PROTOCOL_ID_V11
 from libp2p.pubsub.pb import rpc_pb2
@@ -188,6 +192,49 @@ async def test_a_garbage_peer_record_is_counted(victim: "Probe", attacker: "Atta
     async with attacker(victim.address) as mallory:
         await mallory.send_rpc(rpc_pb2.RPC(senderRecord=b"\xff" * 50))
         await until(lambda: offences(victim, mallory.peer_id) == ["invalid peer record"])
+
+
+async def test_a_peer_that_sends_nothing_but_garbage_records_is_refused(
+    victim: "Probe", attacker: "Attack", until: "Until"
+) -> None:
+    async with attacker(victim.address) as mallory:
+        with suppress(Exception):  # the connection ends while it sends
+            for _ in range(2_000):
+                await mallory.send_rpc(rpc_pb2.RPC(senderRecord=b"\xff"))
+        await until(lambda: victim.router.refuses(mallory.peer_id))
+
+
+def signed_record(mallory: "Attacker", address: bytes, seq: int) -> bytes:
+    record = peer_record_pb2.PeerRecord(peer_id=mallory.host.get_id().to_bytes(), seq=seq)
+    record.addresses.add().multiaddr = address
+    payload = record.SerializeToString()
+    signature = mallory.keys.private_key.sign(make_unsigned("libp2p-peer-record", RECORD_TYPE, payload))
+    return bytes(Envelope(mallory.keys.public_key, RECORD_TYPE, payload, signature).marshal_envelope())
+
+
+async def test_a_record_with_an_address_that_cannot_be_read_ends_nothing(
+    victim: "Probe", attacker: "Attack", until: "Until"
+) -> None:
+    """The library keeps the bytes, and fails when it writes them as a text."""
+    async with attacker(victim.address) as mallory:
+        topic = rpc_pb2.RPC.SubOpts(subscribe=True, topicid=OUR_TOPIC)
+        await mallory.send_rpc(rpc_pb2.RPC(senderRecord=signed_record(mallory, b"\x06\x79", 1), subscriptions=[topic]))
+        await until(lambda: mallory.peer_id in {peer.peer_id for peer in victim.network.peers()})
+        await mallory.send_rpc(mallory.rpc(mallory.message(b"still heard", topic=OUR_TOPIC)))
+        await until(lambda: b"still heard" in victim.heard)
+
+
+async def test_a_peer_whose_clock_was_ahead_is_heard_although_its_records_are_older_now(
+    victim: "Probe", attacker: "Attack", until: "Until"
+) -> None:
+    address = Multiaddr("/ip4/127.0.0.1/tcp/4001").to_bytes()
+    topic = rpc_pb2.RPC.SubOpts(subscribe=True, topicid=OUR_TOPIC)
+    async with attacker(victim.address) as mallory:
+        await mallory.send_rpc(rpc_pb2.RPC(senderRecord=signed_record(mallory, address, 2)))
+        await mallory.send_rpc(rpc_pb2.RPC(senderRecord=signed_record(mallory, address, 1), subscriptions=[topic]))
+        await until(lambda: mallory.peer_id in {peer.peer_id for peer in victim.network.peers()})
+    records = victim.router.pubsub.host.get_peerstore().peer_record_map
+    await until(lambda: mallory.host.get_id() not in records)
 
 
 async def test_a_peer_that_left_is_not_dialled_where_its_record_says_when_a_stream_to_it_is_asked_for(
