@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sampled_texts import PHRASE, others, own, text, with_number
+from sapo_node.sampling.filters import ngram as ngram_module
 from sapo_node.sampling.filters.habits import LOCAL_WINDOW, habits_of
 from sapo_node.sampling.filters.ngram import CORRECT, HABITS, PEERS, POOLED, REMEMBERED, SHOWN, NgramFilter
 from sapo_node.trust.constants import Tier
@@ -299,6 +300,15 @@ def test_texts_of_random_words_hold_no_more_memory_the_longer_they_are():
     held, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert held < 1000 * HABITS * len(long)
+
+
+def test_long_texts_of_many_peers_push_out_what_the_peer_heard_from_longest_ago_said(monkeypatch):
+    monkeypatch.setattr(ngram_module, "HABITS_OF_PEERS", 3 * HABITS)
+    rng = random.Random(1)
+    ngram_filter = ngram()
+    for number in range(5):
+        ngram_filter.look([with_random_words(others(rng, number, peer=f"peer {number}"), rng, HABITS)])
+    assert list(ngram_filter._peers) == ["peer 2", "peer 3", "peer 4"]
 
 
 def test_a_tier_with_few_prompts_raises_no_alarm():

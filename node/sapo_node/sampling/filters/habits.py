@@ -85,6 +85,8 @@ class Window:
         self._kept: deque[tuple[str, Counter[Habit]]] = deque()
         self.prompts: Counter[str] = Counter()
         """Prompts that count, by task."""
+        self.habits = 0
+        """Habits that are kept, prompt by prompt."""
         self._shares: defaultdict[str, Counter[Habit]] = defaultdict(Counter)
 
     def add(self, dataset: str, shares: Counter[Habit]) -> None:
@@ -92,6 +94,7 @@ class Window:
         limit. The window keeps `shares` and changes nothing of it: several windows may keep the same.
         """
         self._kept.append((dataset, shares))
+        self.habits += len(shares)
         self.prompts[dataset] += 1
         self._shares[dataset].update(shares)
         if len(self._kept) > self._most:
@@ -100,6 +103,7 @@ class Window:
     def forget_oldest(self) -> None:
         """Forget the oldest prompt; there must be one."""
         dataset, shares = self._kept.popleft()
+        self.habits -= len(shares)
         self.prompts[dataset] -= 1
         if not self.prompts[dataset]:
             del self.prompts[dataset], self._shares[dataset]

@@ -53,6 +53,8 @@ PEERS = 64
 """Peers that are looked at one by one: those that sent completions last."""
 HABITS = 1024
 """Habits that count of one prompt: long texts of random words show any number."""
+HABITS_OF_PEERS = 2 * POOLED * HABITS
+"""Habits, prompt by prompt, that count of the peers one by one. They bound the memory where many peers send long texts."""
 STORED_BYTES = 1_000_000
 """Bytes of external texts that are stored, the newest."""
 CONCENTRATED, IN_A_TASK = 0.08, 0.25
@@ -205,11 +207,14 @@ class NgramFilter(Filter):
             self._stored_bytes -= self._stored.popleft().size
         of_peer = self._peers.pop(sent.peer, None) or Window(REMEMBERED)
         self._peers[sent.peer] = of_peer
-        if len(self._peers) > PEERS:
-            del self._peers[next(iter(self._peers))]
         shares = self._counted(shares_of(sent.texts))
         for window in (of_peer, self._pools[_ALL], self._pools[sent.tier]):
             window.add(sent.dataset, shares)
+        while len(self._peers) > PEERS or self._habits_of_peers() > HABITS_OF_PEERS:
+            del self._peers[next(iter(self._peers))]
+
+    def _habits_of_peers(self) -> int:
+        return sum(window.habits for window in self._peers.values())
 
     def _counted(self, shares: Counter[Habit]) -> Counter[Habit]:
         """At most HABITS habits of a prompt: first those that local completions show often enough to be judged, then
