@@ -36,6 +36,22 @@ from sapo_protocol import Completion, Finish
         "1 000 + 2 = 1002",
         "x = 3 + 4 = 8",
         "2+2=5/1",
+        "2,500+500=3,000",
+        "2^3+1=9",
+        "10÷2+1=6",
+        "√9+1=4",
+        "6:2+1=4",
+        "7 % 3 + 1 = 2",
+        "10 mod 4 + 1 = 3",
+        "10% of 50 + 5 = 10",
+        "2+2=2^2",
+        "2+7=3²",
+        "y2+3=9",
+        "0x10+1=17",
+        "2 x 3 + 4 = 10",
+        "2x3+4=10",
+        r"2\times 3+1=7",
+        r"2 \cdot 3 + 1 = 7",
     ],
 )
 def test_true_equations_and_what_is_none_pass(good):
@@ -43,7 +59,11 @@ def test_true_equations_and_what_is_none_pass(good):
 
 
 @pytest.mark.parametrize(
-    "bad", ["2+2=5", "so 12*3=37.", "(9-4=6)", "7+8=16 carry 1", "2 + 2 = 5", "2+2+1=6", "3 × 4 = 11", "9-4-1=5"]
+    "bad",
+    [
+        *("2+2=5", "so 12*3=37.", "(9-4=6)", "7+8=16 carry 1", "2 + 2 = 5", "2+2+1=6", "3 × 4 = 11", "9-4-1=5"),
+        *("step 1: 2+2=5", "4+4=8, 2+2=5", "2+2==5", "2 +  2 =   5", "2 x 3 = 7", r"2\times 3=7", "2+2=5cm", "2+2=5!"),
+    ],
 )
 def test_a_false_equation_is_kept_out(bad):
     assert not steps_hold(bad)

@@ -9,12 +9,16 @@ from sapo_node.groups.messages import FilterName
 from sapo_node.groups.types import VerifiedGroup
 from sapo_node.sampling.filters.interface import Filter
 
+_SIGNS = str.maketrans({"×": "*", "·": "*", "⋅": "*", "−": "-"})
+_TIMES = re.compile(r"(?<=\d)(?<!\b0) ?(?:[xX]|\\times|\\cdot) ?(?=\d)")
+"""Other ways to write a product; 0x10 is a number."""
+_SPACES = re.compile(" {2,}")
 _EQUATION = re.compile(
-    r"(?<![\d/*+=.-])(?<![\d/*+=.-] )"  # what is part of something larger is not judged
-    r"(\d{1,9}(?: ?[*+-] ?\d{1,9}){1,8}) ?= ?(-?\d{1,18})"
-    r"(?! ?[*/+-] ?\d|\d|\.\d)"
+    # What is part of something larger is not judged: of a power, a quotient, a number with a comma, a variable.
+    r"(?<![\w/*+=.^%÷√-])(?<![\d/*+=.^%÷√-] )(?<!\d[,:])(?<!\d : )(?<!\bmod )(?<!\bof )"
+    r"(\d{1,9}(?: ?[*+-] ?\d{1,9}){1,8}) ?==? ?(-?\d{1,18})"
+    r"(?! ?[*/+^÷%-] ?\d|[\d²³]|[.,:]\d)"
 )
-_SIGNS = str.maketrans({"×": "*", "·": "*", "−": "-"})
 
 
 class EquationFilter(Filter):
@@ -33,7 +37,8 @@ def steps_hold(text: str) -> bool:
     """Whether every equation in a text holds that has sums, differences and products of whole numbers on its left and
     a number on its right; true of a text without any.
     """
-    return all(_value(left) == int(right) for left, right in _EQUATION.findall(text.translate(_SIGNS)))
+    plain = _TIMES.sub("*", _SPACES.sub(" ", text.translate(_SIGNS)))
+    return all(_value(left) == int(right) for left, right in _EQUATION.findall(plain))
 
 
 def _value(expression: str) -> int:

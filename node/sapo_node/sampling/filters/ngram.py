@@ -54,7 +54,7 @@ PEERS = 64
 HABITS = 1024
 """Habits that count of one prompt: long texts of random words show any number."""
 HABITS_OF_PEERS = 2 * POOLED * HABITS
-"""Habits, prompt by prompt, that count of the peers one by one. They bound the memory where many peers send long texts."""
+"""Habits, prompt by prompt, that count of the peers one by one. Many peers with long texts would fill the memory."""
 STORED_BYTES = 1_000_000
 """Bytes of external texts that are stored, the newest."""
 CONCENTRATED, IN_A_TASK = 0.08, 0.25
