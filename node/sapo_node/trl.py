@@ -37,11 +37,14 @@ class SwarmTrainer(GRPOTrainer):  # type: ignore[misc]  # TRL has no types
         options["callbacks"] = [swarm, *options.get("callbacks", ())]
         super().__init__(model, _reward, settings, rollout_func=swarm.rollout, **options)
         self.swarm = swarm
+        self.thinking = bool((settings.chat_template_kwargs or {}).get("enable_thinking", False))
+        """As in a node, a model such as Qwen3 thinks only where it is set to."""
 
     def sample(self, asked: Prompts) -> list[list[Completion]]:
         """Sample G completions of each prompt, with the engine that TRL is set to."""
         tokenizer = self.processing_class
-        ids = [prompt_ids(prompt, tokenizer) for prompt in asked.prompts for _ in range(asked.completions)]
+        prompts = [prompt_ids(prompt, tokenizer, thinking=self.thinking) for prompt in asked.prompts]
+        ids = [prompt for prompt in prompts for _ in range(asked.completions)]
         return completions_of(asked, self._generate_single_turn(ids, None, {}, asked.completions)[0], tokenizer)
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
@@ -67,6 +70,7 @@ class Swarm(TrainerCallback):  # type: ignore[misc]  # nor has transformers
             tokenizer,
             max_tokens=trainer.max_completion_length,
             logprobs=lambda prompt, ids: _logprobs(trainer.model, prompt, ids),
+            thinking=trainer.thinking,
         )
         if len(self.rows) > len(prompts):
             raise LocalError(

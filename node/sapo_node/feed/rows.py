@@ -11,6 +11,7 @@ from typing import Any
 from sapo_node.feed.messages import Batch, Completion, Graded, Group, Message, Prompts
 from sapo_node.groups.answer import ANSWER_END
 from sapo_node.groups.messages import GroupReport, Refusal, Source
+from sapo_node.learner.encoding import prompt_tokens
 
 LogProbs = Callable[[list[int], list[int]], Sequence[float]]
 """Gives the log-probability of each token of a completion after a prompt, under the trainer's model."""
@@ -33,11 +34,14 @@ class Row:
     is_too_long: bool = False
 
 
-def prompt_ids(messages: Sequence[Message], tokenizer: Any) -> list[int]:
-    """Return the tokens of a prompt, by the chat template of the model."""
+def prompt_ids(messages: Sequence[Message], tokenizer: Any, *, thinking: bool = False) -> list[int]:
+    """Return the tokens of a prompt, by the chat template of the model where it has one.
+
+    A template that has the choice begins with a section for `thinking`. Raises LocalError where template or tokenizer
+    fails.
+    """
     chat = [{"role": each.role, "content": each.content} for each in messages]
-    text = tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=True)
-    return list(tokenizer(text, add_special_tokens=False)["input_ids"])
+    return prompt_tokens(chat, tokenizer, ends={tokenizer.eos_token_id}, thinking=thinking)
 
 
 def completions_of(asked: Prompts, sampled: Sequence[Sequence[int]], tokenizer: Any) -> list[list[Completion]]:
@@ -51,7 +55,9 @@ def completions_of(asked: Prompts, sampled: Sequence[Sequence[int]], tokenizer: 
     return [found[first : first + size] for first in range(0, len(found), size)]
 
 
-def rows_of(batch: Batch, tokenizer: Any, *, max_tokens: int, logprobs: LogProbs | None = None) -> list[Row]:
+def rows_of(
+    batch: Batch, tokenizer: Any, *, max_tokens: int, logprobs: LogProbs | None = None, thinking: bool = False
+) -> list[Row]:
     """Return the completions of a batch as tokens, group after group.
 
     Without `logprobs` the two filters that need probabilities do not run, and nothing else stops what they stop.
@@ -59,7 +65,7 @@ def rows_of(batch: Batch, tokenizer: Any, *, max_tokens: int, logprobs: LogProbs
     return [
         _row(batch, group, each, prompt, tokenizer, max_tokens=max_tokens, logprobs=logprobs)
         for group in batch.groups
-        for prompt in [prompt_ids(group.messages, tokenizer)]
+        for prompt in [prompt_ids(group.messages, tokenizer, thinking=thinking)]
         for each in group.completions
     ]
 

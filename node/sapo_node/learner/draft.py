@@ -5,6 +5,7 @@ keep, or with the closing tag of its answer.
 from dataclasses import dataclass, field
 
 from sapo_node.groups.messages import Finish, Sampled
+from sapo_node.learner.encoding import within
 from sapo_node.learner.model import Policy
 
 
@@ -27,11 +28,7 @@ class Draft:
 
     def finished(self, policy: Policy, max_bytes: int) -> Sampled:
         """Return the completion. A text over `max_bytes` is cut, and its finish reason is `length`."""
-        tokens = self.tokens
-        finish: Finish = "stop" if self.stopped else "length"
-        text = policy.decode(tokens)
-        while len(text.encode()) > max_bytes:
-            excess = len(text.encode()) - max_bytes
-            tokens = tokens[: -max(1, excess // 32)]
-            text, finish = policy.decode(tokens), "length"
+        tokens, text = within(self.tokens, max_bytes, policy.decode)
+        whole = self.stopped and len(tokens) == len(self.tokens)
+        finish: Finish = "stop" if whole else "length"
         return Sampled(text, finish, tuple(tokens), tuple(self.logprobs[: len(tokens)]))

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from jinja2 import TemplateError
 from safetensors import SafetensorError
 from torch import nn
 from transformers import AutoModelForCausalLM
@@ -25,12 +24,13 @@ from transformers.utils.logging import disable_progress_bar
 
 from sapo_node.groups.answer import ANSWER_END
 from sapo_node.groups.messages import LearnerOptions
-from sapo_node.groups.prompt import SYSTEM, Prompt, chat
+from sapo_node.groups.prompt import Prompt, chat
 from sapo_node.learner.device import pick_device, pick_dtype, set_up
+from sapo_node.learner.encoding import TemplateFailed, Unreadable, encoded, prompt_tokens, specials_of, tokenizing
 from sapo_node.learner.folder import POLICY_DIR, ModelError, model_folder
 from sapo_node.learner.prepare import prepared
 from sapo_node.learner.pretrained import config_of, pretrained, require_weights
-from sapo_node.learner.tokenizer import Unreadable, closing_of, ends_of, load_tokenizer, specials_of, tokenizing
+from sapo_node.learner.tokenizer import closing_of, ends_of, load_tokenizer
 from sapo_protocol.errors import LocalError
 from sapo_protocol.files import sha256_of
 from sapo_protocol.printable import line_of
@@ -38,8 +38,6 @@ from sapo_protocol.printable import line_of
 __all__ = ["ModelError", "Policy", "Unreadable", "fingerprint", "load", "outline", "rehearsed"]
 
 _NONE = torch.zeros(0, dtype=torch.long)
-MAX_PROMPT_CHARACTERS = 2**20
-"""Characters of the text that a chat template makes of one prompt, at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,31 +78,11 @@ class Policy:
 
         Raises ModelError if the template fails, and Unreadable if the tokenizer fails.
         """
-        system, *turns = chat(prompt)
-        if not self.tokenizer.chat_template:
-            return self._plain("".join(_line(turn) for turn in (system, *turns)))
         try:
-            text = self._chat([system, *turns])
-        except TemplateError:
-            # Some templates have no system role.
-            first = {"role": "user", "content": f"{SYSTEM}\n\n{turns[0]['content']}"}
-            text = self._chat([first, *turns[1:]])
-        except Exception as error:  # a template is a program, which may raise any error
-            raise ModelError(f"the chat template of {self.name} fails: {line_of(error)}") from error
-        return self._ids(text, add_special_tokens=False)
-
-    def _chat(self, messages: list[dict[str, str]]) -> str:
-        text: str = self.tokenizer.apply_chat_template(
-            messages, tokenize=False, add_generation_prompt=True, enable_thinking=self.thinking
-        )
-        if len(text) > MAX_PROMPT_CHARACTERS:
-            raise ModelError(f"the chat template of {self.name} makes {len(text)} characters of one prompt")
-        return text
-
-    def _plain(self, text: str) -> list[int]:
-        ids = self._ids(text, add_special_tokens=True)
-        # Some tokenizers add an end token to every text. The model is to continue this text, so remove it.
-        return ids[:-1] if ids and ids[-1] in self.ends else ids
+            ids = prompt_tokens(chat(prompt), self.tokenizer, ends=self.ends, thinking=self.thinking)
+        except TemplateFailed as error:
+            raise ModelError(f"{self.name}: {error}") from error
+        return self._known(ids)
 
     def closes_answer(self, tokens: Sequence[int]) -> bool:
         """Return whether the last of a completion's tokens completes the closing tag of an answer."""
@@ -117,7 +95,7 @@ class Policy:
 
         Raises Unreadable if the tokenizer fails on this text.
         """
-        ids = self._ids(text, add_special_tokens=False, split_special_tokens=True)
+        ids = self._known(encoded(self.tokenizer, text, add_special_tokens=False, split_special_tokens=True))
         return None if self.specials.intersection(ids) else ids
 
     def overlapping(self, text: str, spans: Sequence[tuple[int, int]]) -> tuple[int, ...]:
@@ -135,9 +113,7 @@ class Policy:
             if any(begin < last and first < end for first, last in spans)
         )
 
-    def _ids(self, text: str, **way: bool) -> list[int]:
-        with tokenizing():
-            ids: list[int] = self.tokenizer(text, **way)["input_ids"]
+    def _known(self, ids: list[int]) -> list[int]:
         if any(token >= self.vocabulary for token in ids):
             raise Unreadable(f"the tokenizer gives token {max(ids)}, and the model has {self.vocabulary}")
         return ids
@@ -148,12 +124,6 @@ class Policy:
         kept = [token for token in tokens if token not in self.specials]
         text: str = self.tokenizer.decode(kept, skip_special_tokens=False, clean_up_tokenization_spaces=False)
         return text
-
-
-def _line(message: dict[str, str]) -> str:
-    """Return a message as a model without chat template reads it: a completion ends with a blank line."""
-    end = "\n" if message["role"] == "user" else "\n\n"
-    return f"{message['content'].strip()}{end}"
 
 
 def load(options: LearnerOptions) -> Policy:

@@ -4,10 +4,15 @@ import pytest
 from transformers import PreTrainedTokenizerFast
 
 from sapo_node.client import Prompts, completions_of, mark, newest, prompt_ids, reports_of, rows_of
+from sapo_node.feed.conversion import messages_of
 from sapo_node.feed.messages import Batch, Graded, Group, Message
-from sapo_node.groups.messages import GroupReport, Refusal
+from sapo_node.groups.messages import GroupReport, LearnerOptions, Refusal
+from sapo_node.groups.prompt import Example, Prompt
 from sapo_node.learner.folder import POLICY_DIR
+from sapo_node.learner.model import load
+from sapo_node.learner.tokenizer import load_tokenizer
 from sapo_protocol import LocalError
+from tiny_models import TEMPLATE, write_model, write_tokenizer
 
 CHAT = (Message("system", "Answer."), Message("user", "What is 2 * 3?"))
 CORRECT, INCORRECT = "2*3=6. So <answer>6</answer>", "2*3=7. So <answer>7</answer>"
@@ -18,8 +23,9 @@ def tokenizer():
     return PreTrainedTokenizerFast.from_pretrained(POLICY_DIR)
 
 
-def batch(*completions, source="external", weight=0.5, filters=()):
-    return Batch("batch/1/0", 1, (Group("g", source, CHAT, weight, completions),), filters=filters)
+def batch(*completions, source="external", weight=0.5, filters=(), prompt=None):
+    messages = messages_of(prompt) if prompt else CHAT
+    return Batch("batch/1/0", 1, (Group("g", source, messages, weight, completions),), filters=filters)
 
 
 def graded(text, advantage, **more):
@@ -79,6 +85,30 @@ def test_sampled_tokens_become_completions_of_their_prompts(tokenizer):
     (first,), (second,) = completions_of(Prompts("p", (CHAT, CHAT), 1, 64, 1024), [ids, ids[:2]], tokenizer)
     assert (first.text, first.finish, first.tokens) == (CORRECT, "stop", tuple(ids))
     assert second.finish == "length"
+
+
+NO_SYSTEM = "{% if messages[0]['role'] == 'system' %}{{ raise_exception('no system role') }}{% endif %}" + TEMPLATE
+ASKS_FOR_DATE = "{{ strftime_now('%d %b %Y %H:%M:%S') }}" + TEMPLATE
+THINKS = TEMPLATE + "{% if not enable_thinking %}</think>{% endif %}"
+
+
+@pytest.mark.parametrize("thinking", [False, True])
+@pytest.mark.parametrize("template", [TEMPLATE, NO_SYSTEM, ASKS_FOR_DATE, THINKS, None], ids=str)
+def test_a_trainer_and_the_learner_read_a_prompt_as_the_same_tokens(template, thinking, tmp_path):
+    write_model(tmp_path, "llama")
+    write_tokenizer(tmp_path, template)
+    policy = load(LearnerOptions("", model=str(tmp_path), thinking=thinking))
+    prompt = Prompt("2 + 2?", (Example("1 + 1?", "<answer>2</answer>"),))
+    asked = policy.prompt_tokens(prompt)
+    assert prompt_ids(messages_of(prompt), policy.tokenizer, thinking=thinking) == asked
+    [row] = rows_of(batch(graded(CORRECT, 1.0), prompt=prompt), policy.tokenizer, max_tokens=64, thinking=thinking)
+    assert row.prompt == asked
+
+
+def test_a_template_that_fails_is_one_error(tmp_path):
+    write_tokenizer(tmp_path, "{{ 1 // 0 }}")
+    with pytest.raises(LocalError, match="the chat template fails: integer division"):
+        prompt_ids(CHAT, load_tokenizer(tmp_path))
 
 
 @pytest.mark.parametrize("content", [b"", b"x", b"-3", b"\xff", b"1.5"])

@@ -376,5 +376,5 @@ def test_a_template_of_which_only_some_questions_are_bad_is_one_clear_line(folde
     write_tokenizer(folder, "{% if 'bad' in messages[-1]['content'] %}{{ 1 // 0 }}{% endif %}" + TEMPLATE)
     policy = load(options(folder))
     assert policy.prompt_tokens(Prompt("good"))
-    with pytest.raises(ModelError, match="the chat template of m fails"):
+    with pytest.raises(ModelError, match="m: the chat template fails"):
         policy.prompt_tokens(Prompt("bad"))

@@ -194,6 +194,15 @@ def test_a_template_without_a_system_role_still_gets_the_request_for_tags(folder
     assert "<answer>" in prompt
 
 
+def test_a_template_that_asks_for_the_date_makes_the_same_prompt_on_every_day(folders, tmp_path):
+    shutil.copytree(folders["llama"], tmp_path / "m")
+    asking = "\n{% macro today() %}{{ strftime_now('%d %b %Y %H:%M:%S') }}{% endmacro %}  {{ today() }}"
+    write_tokenizer(tmp_path / "m", asking + TEMPLATE)
+    policy = load(options(tmp_path / "m"))
+    prompt = policy.decode(policy.prompt_tokens(Prompt(QUESTION)))
+    assert prompt.startswith("\n  26 Jul 2024 00:00:00[system] ")
+
+
 def corrupt_weights(folder):
     path = folder / "model.safetensors"
     path.write_bytes(path.read_bytes()[:1000])
