@@ -46,7 +46,7 @@ def train_report(request: TrainRequest, report: Report, *, seconds: float) -> Tr
     for group in request.groups:
         tokens[group.source] += groups[group.id].tokens
     local = [each for group in request.groups if group.source == "local" for each in group.completions]
-    lengths = [len(each.tokens or ()) for each in local]
+    lengths = [len(each.tokens) for each in local if each.tokens]  # a trainer may send texts alone
     weights = [group.weight for group in request.groups if group.source == "external"]
     return TrainReport(
         step=request.step,
@@ -55,7 +55,7 @@ def train_report(request: TrainRequest, report: Report, *, seconds: float) -> Tr
         loss=report.loss,
         grad_norm=report.grad_norm,
         entropy=report.entropy,
-        mean_length=_ratio(sum(lengths), len(lengths)) if any(lengths) else None,  # a trainer may send texts alone
+        mean_length=_ratio(sum(lengths), len(lengths)),
         truncated=_ratio(sum(each.finish == "length" for each in local), len(local)),
         zero_advantage=_ratio(sum(not any(each.advantages) for each in request.groups), len(request.groups)),
         external_weight=_ratio(sum(weights), len(weights)),

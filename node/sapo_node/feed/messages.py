@@ -32,7 +32,7 @@ class Prompts:
     max_tokens: int
     """Longest completion in tokens of the trainer's model, as the node's settings say."""
     max_bytes: int
-    """Longest completion in bytes of UTF-8. The node cuts a longer one."""
+    """Longest completion in bytes of UTF-8. The node cuts the text of a longer one, and drops its tokens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class Graded:
     reward: bool | None = None
     """Whether the node's scorer found it correct; None in a batch that an older version stored."""
     tokens: tuple[int, ...] = ()
-    """The token ids, where the trainer sent them."""
+    """The token ids, where the trainer sent them and the text was not cut."""
     logprobs: tuple[float, ...] = ()
     masked: tuple[tuple[int, int], ...] = ()
     """Spans of the text that must not be trained on: the first character of each, and the one after its last."""

@@ -240,8 +240,9 @@ class RemotePolicy:
         pending.end(answer, failure)
 
     def _sampled(self, text: str, finish: Finish, tokens: tuple[int, ...], logprobs: tuple[float, ...]) -> Sampled:
-        cut = completion(text, finish, self.max_bytes)
-        return Sampled(cut.text, cut.finish, tokens, logprobs)
+        kept = completion(text, finish, self.max_bytes)
+        # The node cannot cut tokens. Without them the trainer trains on those of the text that was scored.
+        return Sampled(kept.text, kept.finish, tokens, logprobs) if kept.text == text else replace(kept, tokens=())
 
 
 def _require_fit(group: Group, report: GroupReport) -> None:

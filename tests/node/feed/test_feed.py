@@ -91,6 +91,22 @@ async def test_the_length_of_completions_that_came_without_tokens_is_not_known(n
     assert node.reports[0].training.mean_length is None
 
 
+async def test_a_text_that_the_node_cuts_loses_its_tokens(node, trainer):
+    sample = trainer.sample
+    trainer.sample = lambda prompts: [
+        [replace(each, text=each.text + "!" * prompts.max_bytes) if k == 0 else each for k, each in enumerate(group)]
+        for group in sample(prompts)
+    ]
+    async with node.running(rounds=1):
+        batch = await in_thread(trainer.step)
+        await node.finished.wait()
+    for group in batch.groups:
+        cut, whole, *_ = group.completions
+        assert (len(cut.text), cut.finish, cut.tokens, cut.logprobs) == (node.policy.max_bytes, "length", (), ())
+        assert (whole.finish, whole.tokens) == ("stop", (1, 2))
+    assert node.reports[0].training.mean_length == 2
+
+
 async def test_an_external_group_is_given_out_once(node, trainer):
     async with node.running():
         node.offer(0, 1, 2)
