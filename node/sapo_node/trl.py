@@ -69,6 +69,7 @@ class Swarm(TrainerCallback):  # type: ignore[misc]  # nor has transformers
             self.batch,
             tokenizer,
             max_tokens=trainer.max_completion_length,
+            context=getattr(trainer.model.config.get_text_config(), "max_position_embeddings", None),
             logprobs=lambda prompt, ids: _logprobs(trainer.model, prompt, ids),
             thinking=trainer.thinking,
         )

@@ -5,13 +5,14 @@ stopped after its answer is taught to end there, and a completion that is too lo
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from sapo_node.feed.messages import Batch, Completion, Graded, Group, Message, Prompts
 from sapo_node.groups.answer import ANSWER_END
 from sapo_node.groups.messages import GroupReport, Refusal, Source
-from sapo_node.learner.encoding import prompt_tokens
+from sapo_node.learner.encoding import Decode, Unreadable, decoded, prompt_tokens, specials_of, tokenizing, within
 
 LogProbs = Callable[[list[int], list[int]], Sequence[float]]
 """Gives the log-probability of each token of a completion after a prompt, under the trainer's model."""
@@ -31,7 +32,8 @@ class Row:
     advantage: float
     """With the weight of the group."""
     reward: float
-    is_too_long: bool = False
+    refused: Refusal | None = None
+    """Why nothing of it can be trained on."""
 
 
 def prompt_ids(messages: Sequence[Message], tokenizer: Any, *, thinking: bool = False) -> list[int]:
@@ -45,29 +47,33 @@ def prompt_ids(messages: Sequence[Message], tokenizer: Any, *, thinking: bool = 
 
 
 def completions_of(asked: Prompts, sampled: Sequence[Sequence[int]], tokenizer: Any) -> list[list[Completion]]:
-    """Return what `Feed.next_batch` wants of the sampled token ids: G completions of each prompt, one after another."""
-    texts = tokenizer.batch_decode(sampled, skip_special_tokens=True)
-    found = [
-        Completion(text, "stop" if ids and ids[-1] == tokenizer.eos_token_id else "length", tuple(ids))
-        for text, ids in zip(texts, sampled, strict=True)
-    ]
+    """Return what `Feed.next_batch` wants of the sampled token ids: G completions of each prompt, one after another.
+
+    A completion over the bound in bytes is cut, and its tokens with it.
+    """
+    decode = partial(decoded, tokenizer, specials_of(tokenizer))
+    found = [_completion(ids, asked.max_bytes, decode, tokenizer.eos_token_id) for ids in sampled]
     size = asked.completions
     return [found[first : first + size] for first in range(0, len(found), size)]
 
 
 def rows_of(
-    batch: Batch, tokenizer: Any, *, max_tokens: int, logprobs: LogProbs | None = None, thinking: bool = False
+    batch: Batch,
+    tokenizer: Any,
+    *,
+    max_tokens: int,
+    context: int | None = None,
+    logprobs: LogProbs | None = None,
+    thinking: bool = False,
 ) -> list[Row]:
     """Return the completions of a batch as tokens, group after group.
 
-    Without `logprobs` the two filters that need probabilities do not run, and nothing else stops what they stop.
+    `context` has the tokens of the longest sequence that the model can take: a prompt that leaves no room for a
+    completion is left out. Without `logprobs` the two filters that need probabilities do not run, and nothing else
+    stops what they stop.
     """
-    return [
-        _row(batch, group, each, prompt, tokenizer, max_tokens=max_tokens, logprobs=logprobs)
-        for group in batch.groups
-        for prompt in [prompt_ids(group.messages, tokenizer, thinking=thinking)]
-        for each in group.completions
-    ]
+    reader = _Reader(batch, tokenizer, specials_of(tokenizer), max_tokens, context, logprobs, thinking)
+    return [row for group in batch.groups for row in reader.rows(group)]
 
 
 def reports_of(rows: Sequence[Row]) -> dict[str, GroupReport]:
@@ -78,53 +84,99 @@ def reports_of(rows: Sequence[Row]) -> dict[str, GroupReport]:
     return {name: _report(found) for name, found in groups.items()}
 
 
-def _row(
-    batch: Batch,
-    group: Group,
-    completion: Graded,
-    prompt: list[int],
-    tokenizer: Any,
-    *,
-    max_tokens: int,
-    logprobs: LogProbs | None,
-) -> Row:
-    ids, offsets = _tokens(completion, tokenizer)
-    is_too_long = len(ids) > max_tokens
-    mask = [False]
-    if is_too_long or not ids:
-        ids = [tokenizer.eos_token_id]
-    else:
-        asked = logprobs if group.source == "external" and completion.advantage > 0 else None
-        mask = batch.kept(group, completion, offsets, asked(prompt, ids) if asked else None)
-    return Row(
-        group.id,
-        group.source,
-        prompt,
-        ids,
-        [int(each) for each in mask],
-        group.weight * completion.advantage,
-        float(completion.reward or 0),
-        is_too_long,
-    )
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """Makes the rows of a batch."""
+
+    batch: Batch
+    tokenizer: Any
+    specials: frozenset[int]
+    max_tokens: int
+    context: int | None
+    logprobs: LogProbs | None
+    thinking: bool
+
+    def rows(self, group: Group) -> list[Row]:
+        try:
+            prompt = prompt_ids(group.messages, self.tokenizer, thinking=self.thinking)
+        except Unreadable:
+            return self._without_prompt(group, Refusal.UNREADABLE)
+        if self.context is not None and len(prompt) + self.max_tokens + 1 > self.context:
+            return self._without_prompt(group, Refusal.NO_ROOM)
+        rows = [self._row(group, each, prompt) for each in group.completions]
+        correct = [row.refused for row in rows if row.advantage > 0]
+        # Without a correct completion the group would only teach what not to answer.
+        return [_masked(row) for row in rows] if correct and all(correct) else rows
+
+    def _row(self, group: Group, completion: Graded, prompt: list[int]) -> Row:
+        try:
+            ids, offsets = self._tokens(completion)
+        except _Refused as refused:
+            return self._left_out(group, completion, prompt, refused.reason)
+        except Unreadable:
+            return self._left_out(group, completion, prompt, Refusal.UNREADABLE)
+        if not ids:
+            return self._left_out(group, completion, prompt)
+        asked = self.logprobs if group.source == "external" and completion.advantage > 0 else None
+        kept = self.batch.kept(group, completion, offsets, asked(prompt, ids) if asked else None)
+        return _row(group, completion, prompt, ids, [int(each) for each in kept])
+
+    def _tokens(self, completion: Graded) -> tuple[list[int], list[tuple[int, int]]]:
+        """The token ids, and of each the first character and the one after its last."""
+        if completion.tokens:  # of this trainer, and nothing of it is masked
+            self._require_short(len(completion.tokens))
+            return list(completion.tokens), [(0, 0)] * len(completion.tokens)
+        with tokenizing():
+            encoded = self.tokenizer(
+                completion.text, add_special_tokens=False, split_special_tokens=True, return_offsets_mapping=True
+            )
+        ids, offsets = list(encoded["input_ids"]), list(encoded["offset_mapping"])
+        if self.specials.intersection(ids):
+            raise _Refused(Refusal.SPECIAL)
+        self._require_short(len(ids))
+        ends = completion.finish == "stop" and completion.text.rstrip().endswith(ANSWER_END)
+        if ends and completion.advantage > 0:
+            ids.append(self.tokenizer.eos_token_id)
+            offsets.append((len(completion.text), len(completion.text)))
+        return ids, offsets
+
+    def _require_short(self, tokens: int) -> None:
+        if tokens > self.max_tokens:
+            raise _Refused(Refusal.TOO_LONG)
+
+    def _without_prompt(self, group: Group, reason: Refusal) -> list[Row]:
+        end = [self.tokenizer.eos_token_id]
+        return [self._left_out(group, each, end, reason) for each in group.completions]
+
+    def _left_out(self, group: Group, completion: Graded, prompt: list[int], reason: Refusal | None = None) -> Row:
+        return replace(_row(group, completion, prompt, [self.tokenizer.eos_token_id], [0]), refused=reason)
 
 
-def _tokens(completion: Graded, tokenizer: Any) -> tuple[list[int], list[tuple[int, int]]]:
-    """The token ids, and of each the first character and the one after its last."""
-    if completion.tokens:  # of this trainer, and nothing of it is masked
-        return list(completion.tokens), [(0, 0)] * len(completion.tokens)
-    encoded = tokenizer(
-        completion.text, add_special_tokens=False, split_special_tokens=True, return_offsets_mapping=True
-    )
-    ids, offsets = list(encoded["input_ids"]), list(encoded["offset_mapping"])
-    ends = completion.finish == "stop" and completion.text.rstrip().endswith(ANSWER_END)
-    if ends and completion.advantage > 0:
-        ids.append(tokenizer.eos_token_id)
-        offsets.append((len(completion.text), len(completion.text)))
-    return ids, offsets
+def _completion(ids: Sequence[int], max_bytes: int, decode: Decode, end: int) -> Completion:
+    kept, text = within(ids, max_bytes, decode)
+    whole = len(kept) == len(ids) and ids and ids[-1] == end
+    return Completion(text, "stop" if whole else "length", tuple(kept))
+
+
+class _Refused(Exception):
+    """A completion that must not be trained on."""
+
+    def __init__(self, reason: Refusal) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+def _row(group: Group, completion: Graded, prompt: list[int], ids: list[int], mask: list[int]) -> Row:
+    advantage, reward = group.weight * completion.advantage, float(completion.reward or 0)
+    return Row(group.id, group.source, prompt, ids, mask, advantage, reward)
+
+
+def _masked(row: Row) -> Row:
+    return replace(row, mask=[0] * len(row.mask))
 
 
 def _report(rows: Sequence[Row]) -> GroupReport:
     tokens = sum(sum(row.mask) for row in rows)
-    masked = sum(len(row.mask) - sum(row.mask) for row in rows if row.advantage > 0 and not row.is_too_long)
-    too_long = any(row.is_too_long and row.advantage > 0 for row in rows)
-    return GroupReport(tokens, masked, Refusal.TOO_LONG if too_long and not tokens else None)
+    masked = sum(len(row.mask) - sum(row.mask) for row in rows if row.advantage > 0 and not row.refused)
+    reason = next((row.refused for row in rows if row.refused and row.advantage > 0), None)
+    return GroupReport(tokens, masked, None if tokens else reason)

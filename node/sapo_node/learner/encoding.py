@@ -32,6 +32,8 @@ _FIXED_DATE = f"{{% macro strftime_now(format) %}}{{{{ format{_REPLACED} }}}}{{%
 
 Chat = Sequence[dict[str, str]]
 """Messages, each with `role` and `content`. The first is the system text, and the second is one of the user."""
+Decode = Callable[[Sequence[int]], str]
+"""Gives the text of completion tokens."""
 
 
 class Unreadable(LocalError):
@@ -60,7 +62,15 @@ def encoded(tokenizer: Any, text: str, **way: bool) -> list[int]:
         return list(tokenizer(text, **way)["input_ids"])
 
 
-def within(tokens: Sequence[int], max_bytes: int, decode: Callable[[Sequence[int]], str]) -> tuple[Sequence[int], str]:
+def decoded(tokenizer: Any, specials: Collection[int], tokens: Sequence[int]) -> str:
+    """Return the text of completion tokens, without special tokens."""
+    # The tokenizer would skip the tokens of thinking, too, where it calls them special.
+    kept = [token for token in tokens if token not in specials]
+    text: str = tokenizer.decode(kept, skip_special_tokens=False, clean_up_tokenization_spaces=False)
+    return text
+
+
+def within(tokens: Sequence[int], max_bytes: int, decode: Decode) -> tuple[Sequence[int], str]:
     """Return the first tokens of a completion whose text has at most `max_bytes` of UTF-8, and that text."""
     text = decode(tokens)
     while (excess := len(text.encode()) - max_bytes) > 0:

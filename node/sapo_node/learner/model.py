@@ -26,7 +26,15 @@ from sapo_node.groups.answer import ANSWER_END
 from sapo_node.groups.messages import LearnerOptions
 from sapo_node.groups.prompt import Prompt, chat
 from sapo_node.learner.device import pick_device, pick_dtype, set_up
-from sapo_node.learner.encoding import TemplateFailed, Unreadable, encoded, prompt_tokens, specials_of, tokenizing
+from sapo_node.learner.encoding import (
+    TemplateFailed,
+    Unreadable,
+    decoded,
+    encoded,
+    prompt_tokens,
+    specials_of,
+    tokenizing,
+)
 from sapo_node.learner.folder import POLICY_DIR, ModelError, model_folder
 from sapo_node.learner.prepare import prepared
 from sapo_node.learner.pretrained import config_of, pretrained, require_weights
@@ -120,10 +128,7 @@ class Policy:
 
     def decode(self, tokens: Sequence[int]) -> str:
         """Return the text of completion tokens, without special tokens."""
-        # The tokenizer would skip the tokens of thinking, too, where it calls them special.
-        kept = [token for token in tokens if token not in self.specials]
-        text: str = self.tokenizer.decode(kept, skip_special_tokens=False, clean_up_tokenization_spaces=False)
-        return text
+        return decoded(self.tokenizer, self.specials, tokens)
 
 
 def load(options: LearnerOptions) -> Policy:

@@ -1,6 +1,9 @@
 """From a batch to the tokens, masks and advantages of a trainer, with the tokenizer of the seed policy."""
 
 import pytest
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import WhitespaceSplit
 from transformers import PreTrainedTokenizerFast
 
 from sapo_node.client import Prompts, completions_of, mark, newest, prompt_ids, reports_of, rows_of
@@ -23,8 +26,7 @@ def tokenizer():
     return PreTrainedTokenizerFast.from_pretrained(POLICY_DIR)
 
 
-def batch(*completions, source="external", weight=0.5, filters=(), prompt=None):
-    messages = messages_of(prompt) if prompt else CHAT
+def batch(*completions, source="external", weight=0.5, filters=(), messages=CHAT):
     return Batch("batch/1/0", 1, (Group("g", source, messages, weight, completions),), filters=filters)
 
 
@@ -67,6 +69,53 @@ def test_a_completion_that_is_too_long_is_left_out_and_not_cut(tokenizer):
     assert reports_of(rows) == {"g": GroupReport(refused=Refusal.TOO_LONG)}
 
 
+def test_a_correct_completion_of_just_max_tokens_is_trained_on_to_its_end(tokenizer):
+    size = len(tokenizer(CORRECT, add_special_tokens=False)["input_ids"])
+    [row] = rows_of(batch(graded(CORRECT, 1.0)), tokenizer, max_tokens=size)
+    assert row.mask == [1] * (size + 1)
+    [row] = rows_of(batch(graded(CORRECT, 1.0)), tokenizer, max_tokens=size - 1)
+    assert (row.mask, row.refused) == ([0], Refusal.TOO_LONG)
+
+
+@pytest.fixture
+def words():
+    """A tokenizer of a few words, for which every other word is a special token."""
+    made = Tokenizer(WordLevel({"<unk>": 0, "two": 1, "<answer>2</answer>": 2, "<eos>": 3}, unk_token="<unk>"))
+    made.pre_tokenizer = WhitespaceSplit()
+    made.add_special_tokens(["<unk>", "<eos>"])
+    return PreTrainedTokenizerFast(tokenizer_object=made, eos_token="<eos>", unk_token="<unk>")
+
+
+def test_a_text_that_becomes_a_special_token_is_left_out(words):
+    read, unread = graded("two <answer>2</answer>", 1.0), graded("three <answer>2</answer>", 1.0)
+    rows = rows_of(batch(read, unread), words, max_tokens=8)
+    assert [(row.mask, row.refused) for row in rows] == [([1, 1, 1], None), ([0], Refusal.SPECIAL)]
+    assert reports_of(rows) == {"g": GroupReport(3)}
+    rows = rows_of(batch(unread, graded("two", -1.0), source="local"), words, max_tokens=8)
+    assert [sum(row.mask) for row in rows] == [0, 0]  # without a correct completion nothing of the group counts
+    assert reports_of(rows) == {"g": GroupReport(refused=Refusal.SPECIAL)}
+
+
+def test_a_text_that_the_tokenizer_cannot_read_is_left_out():
+    broken = Tokenizer(WordLevel({"two": 1, "<eos>": 3}, unk_token="<unk>"))  # it lacks what it has for other words
+    broken.pre_tokenizer = WhitespaceSplit()
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=broken, eos_token="<eos>")
+    texts = graded("three", 1.0), graded("two", 1.0)
+    rows = rows_of(batch(*texts, messages=(Message("user", "two"),)), tokenizer, max_tokens=8)
+    assert [row.refused for row in rows] == [Refusal.UNREADABLE, None]
+    rows = rows_of(batch(*texts, messages=(Message("user", "three"),)), tokenizer, max_tokens=8)
+    assert reports_of(rows) == {"g": GroupReport(refused=Refusal.UNREADABLE)}
+
+
+def test_a_prompt_that_leaves_no_room_is_left_out(tokenizer):
+    found = batch(graded(CORRECT, 1.0), graded(INCORRECT, -1.0))
+    size = len(prompt_ids(CHAT, tokenizer)) + 64
+    assert reports_of(rows_of(found, tokenizer, max_tokens=64, context=size + 1))["g"].tokens
+    rows = rows_of(found, tokenizer, max_tokens=64, context=size)
+    assert reports_of(rows) == {"g": GroupReport(refused=Refusal.NO_ROOM)}
+    assert {len(row.prompt) for row in rows} == {1}  # the model could not read it
+
+
 def test_probabilities_are_asked_for_where_a_filter_needs_them(tokenizer):
     asked = []
 
@@ -101,7 +150,9 @@ def test_a_trainer_and_the_learner_read_a_prompt_as_the_same_tokens(template, th
     prompt = Prompt("2 + 2?", (Example("1 + 1?", "<answer>2</answer>"),))
     asked = policy.prompt_tokens(prompt)
     assert prompt_ids(messages_of(prompt), policy.tokenizer, thinking=thinking) == asked
-    [row] = rows_of(batch(graded(CORRECT, 1.0), prompt=prompt), policy.tokenizer, max_tokens=64, thinking=thinking)
+    [row] = rows_of(
+        batch(graded(CORRECT, 1.0), messages=messages_of(prompt)), policy.tokenizer, max_tokens=64, thinking=thinking
+    )
     assert row.prompt == asked
 
 
@@ -109,6 +160,17 @@ def test_a_template_that_fails_is_one_error(tmp_path):
     write_tokenizer(tmp_path, "{{ 1 // 0 }}")
     with pytest.raises(LocalError, match="the chat template fails: integer division"):
         prompt_ids(CHAT, load_tokenizer(tmp_path))
+
+
+def test_a_completion_over_the_bound_in_bytes_is_cut_with_its_tokens(tokenizer):
+    ids = [*tokenizer(CORRECT, add_special_tokens=False)["input_ids"], tokenizer.eos_token_id]
+    most = len(CORRECT.encode())
+    for bound, finish in ((most, "stop"), (most - 1, "length"), (5, "length"), (0, "length")):
+        [[cut]] = completions_of(Prompts("p", (CHAT,), 1, 64, bound), [ids], tokenizer)
+        assert cut.finish == finish
+        assert len(cut.text.encode()) <= bound
+        assert cut.text == tokenizer.decode(cut.tokens, skip_special_tokens=True)
+        assert cut.tokens == tuple(ids[: len(cut.tokens)])
 
 
 @pytest.mark.parametrize("content", [b"", b"x", b"-3", b"\xff", b"1.5"])
