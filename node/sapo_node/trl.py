@@ -91,10 +91,13 @@ class Swarm(TrainerCallback):  # type: ignore[misc]  # nor has transformers
             "source": [row.source for row in places],
         }
 
-    def on_step_end(self, args: Any, state: Any, control: Any, optimizer: Any = None, **_: Any) -> None:  # noqa: ARG002
+    def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, optimizer: Any, **_: Any) -> None:  # noqa: ARG002
+        """Note the learning rate of the step: at its end the optimizer has that of the next one."""
+        self.rate = optimizer.param_groups[0]["lr"]
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ARG002
         """Tell the node which tokens the step trained on."""
-        rate = optimizer.param_groups[0]["lr"]
-        self.feed.report(self.batch, reports_of(self.rows), saved=self.saved, learning_rate=rate)
+        self.feed.report(self.batch, reports_of(self.rows), saved=self.saved, learning_rate=self.rate)
 
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ARG002 - transformers names them
         """Write into TRL's new checkpoint which step of the node it is of."""

@@ -83,6 +83,15 @@ async def test_trl_trains_on_verified_groups_and_goes_back_to_its_checkpoint(swa
         assert newest(settings().output_dir) == (2, Path(settings().output_dir) / "checkpoint-2")
 
 
+async def test_the_node_is_told_the_learning_rate_of_each_step(swarm_trl, settings, tmp_path, manifest):
+    node = FedNode(tmp_path, manifest, local=1, external=0, filters=())
+    chosen = settings(per_device_train_batch_size=8, max_steps=2, save_strategy="no", lr_scheduler_type="linear")
+    async with node.running(rounds=2):
+        await in_thread(swarm_trl.train, "seed", Feed(node.file, patience=20), chosen)
+        await node.finished.wait()
+    assert [report.training.learning_rate for report in node.reports] == [1e-4, 5e-5]
+
+
 async def test_a_batch_that_trl_has_no_places_for_ends_the_training(swarm_trl, settings, tmp_path, manifest):
     node = FedNode(tmp_path, manifest, local=2, external=0, filters=())
     async with node.running():
