@@ -101,7 +101,7 @@ class _Reader:
             prompt = prompt_ids(group.messages, self.tokenizer, thinking=self.thinking)
         except Unreadable:
             return self._without_prompt(group, Refusal.UNREADABLE)
-        if self.context is not None and len(prompt) + self.max_tokens + 1 > self.context:
+        if self.context is not None and len(prompt) + self.max_tokens > self.context:
             return self._without_prompt(group, Refusal.NO_ROOM)
         rows = [self._row(group, each, prompt) for each in group.completions]
         correct = [row.refused for row in rows if row.advantage > 0]

@@ -110,8 +110,8 @@ def test_a_text_that_the_tokenizer_cannot_read_is_left_out():
 def test_a_prompt_that_leaves_no_room_is_left_out(tokenizer):
     found = batch(graded(CORRECT, 1.0), graded(INCORRECT, -1.0))
     size = len(prompt_ids(CHAT, tokenizer)) + 64
-    assert reports_of(rows_of(found, tokenizer, max_tokens=64, context=size + 1))["g"].tokens
-    rows = rows_of(found, tokenizer, max_tokens=64, context=size)
+    assert reports_of(rows_of(found, tokenizer, max_tokens=64, context=size))["g"].tokens
+    rows = rows_of(found, tokenizer, max_tokens=64, context=size - 1)
     assert reports_of(rows) == {"g": GroupReport(refused=Refusal.NO_ROOM)}
     assert {len(row.prompt) for row in rows} == {1}  # the model could not read it
 
