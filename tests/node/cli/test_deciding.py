@@ -160,6 +160,38 @@ def test_a_list_passes_decisions_from_node_to_node_and_back_out(machine, followe
     assert follower.state(PEER) is None
 
 
+def test_unban_takes_back_the_ban_of_the_operator_although_a_list_bans_the_peer_too(machine, follower, tmp_path):
+    signer, file = machine.identity.peer_id, tmp_path / "list.json"
+    for each in (machine, follower):
+        each.does("ban", PEER)
+    machine.does("peers", "export", file)
+    follower.does("peers", "import", file, "--from", signer)
+    told = follower.does("unban", PEER)
+    assert (told["state"], told["decided_by"]) == ("banned", signer)
+    assert "take it out there" in follower.fails("unban", PEER)
+
+
+def test_unban_takes_back_no_trust_of_the_operator_where_a_list_bans_the_peer(machine, follower, tmp_path):
+    signer, file = machine.identity.peer_id, tmp_path / "list.json"
+    machine.does("ban", PEER)
+    machine.does("peers", "export", file)
+    follower.does("trust", PEER)
+    follower.does("peers", "import", file, "--from", signer)
+    assert "take it out there" in follower.fails("unban", PEER)
+    machine.does("unban", PEER)
+    machine.does("peers", "export", file)
+    follower.does("peers", "import", file, "--from", signer)
+    assert follower.state(PEER) == ("healthy", "command")
+
+
+def test_a_node_refuses_its_own_list(machine, tmp_path):
+    machine.does("ban", PEER)
+    machine.does("peers", "export", tmp_path / "list.json")
+    said = machine.fails("peers", "import", tmp_path / "list.json", "--from", machine.identity.peer_id)
+    assert "import it on your other nodes" in said
+    assert machine.does("unban", PEER)["state"] == "untrusted"
+
+
 def test_a_list_of_another_signer_than_the_named_one_is_refused(machine, follower, tmp_path):
     file = tmp_path / "list.json"
     machine.does("peers", "export", file)

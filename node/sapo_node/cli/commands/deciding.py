@@ -50,7 +50,9 @@ def trust(config: Config, *, peer: str, why: str, json_output: bool) -> None:
         named = _named(database, peer, own)
         if has_equivocated(database, named):
             raise LocalError(f"{named} signed two contents for one round, and stays banned whatever you trust")
-        _require_no_other_ban(database, named)
+        other = decision_of(database, named, besides=COMMAND)
+        if other and other.state is PeerState.BANNED:
+            raise LocalError(f"{named} is banned {_by(other)}")
         decide(database, Decision(named, PeerState.HEALTHY, COMMAND, time.time(), _words(why)))
         _report(database, config, named, json_output=json_output)
 
@@ -95,8 +97,8 @@ def ban(config: Config, *, peer: str, why: str, json_output: bool) -> None:
 def unban(config: Config, *, peer: str, json_output: bool) -> None:
     """Take back `sapo-node ban`, and end a ban for offences now.
 
-    After a ban for offences PEER is on probation, as if the time of the ban had passed. A ban never ends if PEER signed
-    two contents for one round.
+    After a ban for offences PEER is on probation, as if the time of the ban had passed. A ban by the configuration or
+    by a list stays. A ban never ends if PEER signed two contents for one round.
     """
     with writable_database(config) as (database, own):
         named = _named(database, peer, own)
@@ -108,7 +110,9 @@ def unban(config: Config, *, peer: str, json_output: bool) -> None:
         if account_of(database, named).state is not PeerState.BANNED:
             raise LocalError(f"{named} is not banned; `sapo-node peers` lists the peers and their states")
         with database.transaction():
-            _require_no_other_ban(database, named)
+            decision = decision_of(database, named)
+            if decision and decision.source != COMMAND:
+                raise LocalError(f"{named} is banned {_by(decision)}")
             take_back(database, named, COMMAND)
             pardon(database, named)
         _report(database, config, named, json_output=json_output)
@@ -123,13 +127,6 @@ def _named(database: Database, peer: str, own: str) -> str:
     if peer == own:
         raise LocalError(f"{peer} is this node itself; give the id of a peer")
     return peer
-
-
-def _require_no_other_ban(database: Database, peer: str) -> None:
-    """Raise LocalError if the peer is banned by another source than a command."""
-    decision = decision_of(database, peer, besides=COMMAND)
-    if decision and decision.state is PeerState.BANNED:
-        raise LocalError(f"{peer} is banned {_by(decision)}")
 
 
 def _by(decision: Decision) -> str:
