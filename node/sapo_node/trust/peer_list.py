@@ -69,8 +69,13 @@ def read_list(data: bytes, name: str) -> PeerList:
 def import_list(database: Database, listed: PeerList, *, own: str) -> None:
     """Follow a list in place of the earlier one of its signer. What it says about the node `own` is left out.
 
-    Raises LocalError for a list that is older than the one of this signer that was imported last.
+    Raises LocalError for a list that is older than the one of this signer that was imported last, and for a list that
+    `own` signed: as a second source it would hold on to what the operator takes back here.
     """
+    if listed.signer == own:
+        raise LocalError(
+            "this list is of this node itself, which follows its decisions already: import it on your other nodes"
+        )
     with database.transaction():
         row = database.row("SELECT made FROM lists WHERE signer = ?", listed.signer)
         if row and row[0] > listed.made:

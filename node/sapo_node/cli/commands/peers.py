@@ -120,7 +120,8 @@ def import_from(config: Config, *, file: Path, signer: str, json_output: bool) -
     """Follow the decisions that the node PEER exported to FILE. They replace those of its earlier list.
 
     A running node follows within a second. A peer that the newer list no longer names has the state that it earned. An
-    empty list takes everything back. `import` refuses a list that another key signed, and one older than the last.
+    empty list takes everything back. `import` refuses a list that another key signed, one older than the last, and
+    one of this node itself.
     """
     listed = read_list(read_bounded(file, MAX_BYTES, "list of peers"), str(file))
     if listed.signer != signer:
