@@ -3,6 +3,7 @@
 import json
 import os
 import pty
+import re
 import signal
 import sqlite3
 import stat
@@ -290,6 +291,15 @@ def test_a_relay_names_the_settings_that_have_no_effect_on_it(tmp_path):
     with RunningProcess(tmp_path / "a", "--swarm", swarm, *options) as node:
         notice = node.until(lambda event: "no effect" in event.get("text", ""))
         assert notice["text"].endswith("these settings have no effect: generate, lora")
+
+
+def test_a_node_in_a_swarm_that_begins_later_says_when(tmp_path):
+    swarm = write_swarm(tmp_path / "later.toml", genesis=1_900_000_000)
+    where = ("--swarm", swarm, "--key", tmp_path / "a" / "node.key", "--state", tmp_path / "a" / "state")
+    with RunningProcess(tmp_path / "a", "--swarm", swarm, "--no-train") as node:
+        node.until(lambda event: re.search(r"the swarm begins 1\d Mar 2030 \d\d:\d\d", event.get("text", "")))
+        node.until_event("started")
+        assert "for the beginning of the swarm" in sapo_node("status", *where).stdout
 
 
 def test_status_says_whether_the_node_runs(tmp_path):

@@ -107,6 +107,11 @@ def test_a_state_ahead_of_the_clock_is_bad_until_it_is_repaired(tmp_path):
     assert finding("state", tmp_path).state is State.GOOD
 
 
+def test_a_swarm_that_begins_later_says_when(tmp_path):
+    swarm = write_swarm(tmp_path / "later.toml", genesis=1_900_000_000)
+    assert "Mar 2030" in finding("swarm", tmp_path, swarm).text
+
+
 def test_a_state_where_a_file_is_in_the_way_is_bad(tmp_path):
     (tmp_path / "state").write_text("")
     assert finding("state", tmp_path).state is State.BAD

@@ -14,6 +14,9 @@ from sapo_protocol import epoch_start
 
 logger = logging.getLogger(__name__)
 
+_LOOK_SECONDS = 10.0
+"""Seconds between two looks at the clock before the genesis."""
+
 
 class Epochs:
     """Enters each epoch once, and reserves counters of the current epoch."""
@@ -60,15 +63,25 @@ class Epochs:
         self._tally.too_old(self._pool.advance(epoch))
 
     async def reserve(self) -> Slot | None:
-        """Return the counter of the next round. If this epoch has none left, wait for its end and return None."""
+        """Return the counter of the next round. If this epoch has none left, wait for its end and return None. Before
+        the genesis, wait for the genesis and return None.
+        """
         now = self.enter_current()  # the clock may be set before a second look
         slot = self._counters.reserve(now)
-        if slot is None:
+        if self._counters.epoch(now) < 0:
+            await self._wait_for_genesis(now)
+        elif slot is None:
             logger.warning("all %d rounds of this epoch are played; waiting for the next", self._manifest.max_rounds)
             self.waits_until = epoch_start(self._manifest, self._counters.epoch(now) + 1)
             await self.pause(max(0.0, self.waits_until - now))
             self.waits_until = None
         return slot
+
+    async def _wait_for_genesis(self, now: float) -> None:
+        """Wait until the swarm begins. The clock may be set meanwhile: a machine may start with one that is wrong."""
+        while (left := self._manifest.genesis - now) > 0 and not self.stopping.is_set():
+            await self.pause(min(left, _LOOK_SECONDS))
+            now = self.enter_current()
 
     async def pause(self, seconds: float) -> None:
         """Wait for this many seconds, or until `stopping` is set."""

@@ -126,6 +126,8 @@ class Node:
         now = self.swarm.clock.now()
         listens = self.counters.listening_seconds(now)
         waits = [("the end of listening, before it publishes", now + listens)] if listens else []
+        if self.counters.epoch(now) < 0:
+            waits.append(("the beginning of the swarm", self.swarm.manifest.genesis))
         if self.epochs.waits_until:
             waits.append(("the next epoch: all rounds of this one are played", self.epochs.waits_until))
         return [Wait(what=what, until=round(until)) for what, until in waits]

@@ -42,6 +42,7 @@ from sapo_node.net.settings import NetworkSettings
 from sapo_node.observability.curves.request import require_installed
 from sapo_node.observability.dashboard import Dashboard, parse_place
 from sapo_node.observability.dashboard.facts import Facts
+from sapo_node.observability.explain import moment
 from sapo_node.observability.journal import Journal
 from sapo_node.processes.clock import SystemClock
 from sapo_node.processes.descriptors import raise_limit
@@ -248,6 +249,10 @@ class RunningNode:
     def _tell_of_start(self, node: Node, learner: Learner | None) -> None:
         if self._unused:
             self._session.tell(f"this node does not train; these settings have no effect: {', '.join(self._unused)}")
+        if node.counters.epoch(self._swarm.clock.now()) < 0:
+            self._session.tell(
+                f"the swarm begins {moment(self._swarm.manifest.genesis)}; the node plays no round before"
+            )
         if learner and learner.ready.memory:
             self._session.tell(learner.ready.memory)
         if learner and learner.ready.fallback:

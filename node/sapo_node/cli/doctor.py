@@ -23,6 +23,7 @@ from sapo_node.cli.backup import RESTORING
 from sapo_node.cli.doctor_network import check_addresses, check_bootstrap
 from sapo_node.cli.findings import Finding, State, bad, doubtful, good
 from sapo_node.learner.client import require_installed
+from sapo_node.observability.explain import moment
 from sapo_node.storage.keys import Identity, PassphraseNeeded, load_key
 from sapo_node.storage.work_folder import abandoned
 from sapo_node.verification.compatibility import require_catalogue
@@ -41,7 +42,8 @@ _TIME_ERROR = 5
 async def examine(config: Config) -> AsyncGenerator[Finding, None]:
     """Yield each finding as soon as its check is done, slow checks last. Raises LocalError for an unreadable swarm."""
     manifest = load_manifest(config.swarm)
-    yield good("swarm", f"{manifest.name}, network {manifest.network_id.hex()[:16]}")
+    begins = f"; it begins {moment(manifest.genesis)}" if manifest.genesis > time.time() else ""
+    yield good("swarm", f"{manifest.name}, network {manifest.network_id.hex()[:16]}{begins}")
     yield _system()
     identity, finding = _key(Path(config.key))
     yield finding

@@ -414,6 +414,33 @@ async def test_a_node_that_played_all_rounds_of_an_epoch_says_until_when_it_wait
     assert peer.node.waits() == []
 
 
+async def test_a_node_before_the_genesis_waits_for_it_and_says_so(fast, autojump_clock, caplog):
+    genesis = 12 * fast.epoch_seconds
+    (peer,) = peers = [Peer(1, replace(fast, genesis=genesis), MemoryHub())]
+    waits = []
+
+    async def look():
+        await trio.sleep(2)
+        waits.extend(peer.node.waits())
+
+    await play(peers, 1, look)
+    assert [(each["until"], each["what"]) for each in waits] == [(genesis, "the beginning of the swarm")]
+    assert peer.node.waits() == []
+    assert genesis <= peer.node.swarm.clock.now() < genesis + fast.epoch_seconds
+    assert not caplog.messages, "nothing is said of rounds that were played"
+
+
+async def test_a_node_on_a_clock_from_before_the_genesis_begins_once_the_clock_is_set(fast, autojump_clock):
+    (peer,) = peers = [Peer(1, replace(fast, genesis=10**9), MemoryHub())]
+
+    async def set_clock():
+        await trio.sleep(30)
+        peer.node.swarm.clock.start += 10**9
+
+    await play(peers, 1, set_clock)
+    assert trio.current_time() < 60
+
+
 async def test_a_node_that_only_listens_says_until_when(fast, autojump_clock):
     node = Peer(1, fast, MemoryHub(), key_is_new=False).node
     now = node.swarm.clock.now()
