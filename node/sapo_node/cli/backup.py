@@ -21,7 +21,7 @@ from typing import BinaryIO
 
 from sapo_node.app.state import StateFolder, read_database
 from sapo_node.observability.history import History
-from sapo_node.storage.database import Database, StateError
+from sapo_node.storage.database import Database, StateError, read_only_uri
 from sapo_node.storage.sync import sync, sync_all
 from sapo_node.storage.umask import for_owner_alone
 from sapo_node.storage.work_folder import work_folder
@@ -111,8 +111,7 @@ def _reason(error: Exception) -> str:
 
 def _copy_database(source: Path, target: Path) -> None:
     """Copy the database as of one moment, although a running node may write to it."""
-    uri = f"{source.absolute().as_uri()}?mode=ro"
-    with closing(sqlite3.connect(uri, uri=True)) as live, closing(sqlite3.connect(target)) as copy:
+    with closing(sqlite3.connect(read_only_uri(source), uri=True)) as live, closing(sqlite3.connect(target)) as copy:
         live.backup(copy)
 
 

@@ -6,6 +6,7 @@ transaction commits or raises StateError. A killed process loses nothing that wa
 """
 
 import json
+import os
 import sqlite3
 import stat
 from collections.abc import Iterator
@@ -72,9 +73,7 @@ class Database:
             _require_file(path, may_be_missing=not read_only)
         with self._errors():
             if path and read_only:
-                self._connection = sqlite3.connect(
-                    f"{path.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None
-                )
+                self._connection = sqlite3.connect(read_only_uri(path), uri=True, isolation_level=None)
             else:
                 self._connection = sqlite3.connect(path or ":memory:", isolation_level=None)
         try:
@@ -245,6 +244,16 @@ class Database:
     def close(self) -> None:
         """Close the file."""
         self._connection.close()
+
+
+def read_only_uri(path: Path) -> str:
+    """The address by which SQLite opens a database for reading, while another process may write to it.
+
+    To read a database in WAL mode SQLite creates a file beside it. In a folder where nothing can be created, SQLite
+    must be told that nobody writes. That holds if there is no log of a writer.
+    """
+    is_at_rest = not os.path.lexists(f"{path}-wal") and not os.access(path.parent, os.W_OK)
+    return f"{path.absolute().as_uri()}?mode=ro{'&immutable=1' if is_at_rest else ''}"
 
 
 def _quoted(name: str) -> str:

@@ -459,6 +459,37 @@ def test_a_restore_for_which_the_disk_has_no_room_leaves_nothing_and_says_what_t
     restore(file, restored)
 
 
+_READ_ONLY = 'mount --bind "$1" "$1" && mount -o remount,bind,ro "$1" && shift && exec "$@"'
+_LOOK = """
+import sys
+from pathlib import Path
+from sapo_node.app.state import StateFolder, reading
+from sapo_node.cli.backup import write_backup
+from sapo_node.observability.history import History
+folder = StateFolder(Path(sys.argv[1]))
+with reading(folder) as database:
+    print(History(database).session()["peer_id"])
+write_backup(folder, Path(sys.argv[2]))
+"""
+
+
+def read_only(folder, *command):
+    """Run a command where the folder is mounted for reading alone."""
+    own_root = () if os.geteuid() == 0 else ("--user", "--map-root-user")
+    within = ("unshare", *own_root, "--mount", "sh", "-c", _READ_ONLY, "sh", folder)
+    return subprocess.run([*within, *command], env=ENVIRONMENT, capture_output=True, text=True, check=False)
+
+
+def test_the_state_of_a_stopped_node_is_read_and_copied_where_nothing_can_be_written(folder, tmp_path):
+    if not shutil.which("unshare") or read_only(folder.path, "true").returncode:
+        pytest.skip("this machine mounts no folder for reading alone")
+    done = read_only(folder.path, sys.executable, "-c", _LOOK, folder.path, tmp_path / "state.tar")
+    assert done.stdout == f"{MINE['peer_id']}\n", done.stderr
+    restored = StateFolder(tmp_path / "restored")
+    restore(tmp_path / "state.tar", restored)
+    assert restored.database.exists()
+
+
 @pytest.fixture
 def synced(monkeypatch):
     """The paths that were written to the disk, each as it was then called."""
