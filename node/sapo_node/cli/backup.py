@@ -24,7 +24,7 @@ from sapo_node.observability.history import History
 from sapo_node.storage.database import Database, StateError, read_only_uri
 from sapo_node.storage.sync import sync, sync_all
 from sapo_node.storage.umask import for_owner_alone
-from sapo_node.storage.work_folder import work_folder
+from sapo_node.storage.work_folder import made_folder, work_folder
 from sapo_protocol import LocalError
 from sapo_protocol.files import NoSuchFile, open_regular
 
@@ -84,8 +84,7 @@ def restore_backup(file: Path, folder: StateFolder, *, peer_id: str, network_id:
         try:
             if any(folder.path.glob(f"{folder.database.name}*")) or any(folder.checkpoints.glob("*")):
                 raise LocalError(f"{folder.path} holds a state, which restore does not overwrite; move it away first")
-            with for_owner_alone():
-                folder.path.mkdir(parents=True, exist_ok=True)
+            with for_owner_alone(), made_folder(folder.path):
                 folder.path.chmod(stat.S_IRWXU)  # it may have been there, open to others
                 with work_folder(folder.path, RESTORING) as work:
                     copy = StateFolder(work)

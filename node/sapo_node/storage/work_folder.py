@@ -33,6 +33,22 @@ def new_folder(target: Path, kind: str) -> Iterator[Path]:
 
 
 @contextmanager
+def made_folder(folder: Path) -> Iterator[None]:
+    """Make a folder, and those above it. If the block fails, those that were made here are removed, unless there is
+    something in them. Raises OSError.
+    """
+    missing = [each for each in (folder, *folder.parents) if not os.path.lexists(each)]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        yield
+    except BaseException:
+        for each in missing:
+            with suppress(OSError):
+                each.rmdir()
+        raise
+
+
+@contextmanager
 def work_folder(parent: Path, kind: str) -> Iterator[Path]:
     """Make a folder in `parent` that only its owner can read, and remove it at the end. Raises OSError.
 

@@ -115,7 +115,7 @@ def test_a_state_of_another_key_or_swarm_is_refused_and_both_are_named(file, tmp
         restore(file, restored, **other)
     for each in (*MINE.values(), *other.values()):
         assert each[:16] in str(refused.value)
-    assert list(restored.path.iterdir()) == []
+    assert not restored.path.exists()
 
 
 def test_a_state_that_never_came_so_far_as_to_publish_belongs_to_whom_it_is_given(folder, tmp_path):
@@ -207,7 +207,7 @@ def test_an_entry_of_another_type_or_name_is_refused(tmp_path, name, kind):
     folder = StateFolder(tmp_path / "state")
     with pytest.raises(LocalError, match="is no backup of a node"):
         restore(tmp_path / "bad.tar", folder)
-    assert list(folder.path.iterdir()) == []
+    assert not folder.path.exists()
 
 
 def test_an_extended_header_cannot_rename_or_link_what_comes_after_it(tmp_path):
@@ -264,7 +264,7 @@ def test_what_is_no_backup_is_refused_and_leaves_nothing_behind(tmp_path, member
     folder = StateFolder(tmp_path / "deep" / "state")
     with pytest.raises(LocalError):
         restore(archive_of(tmp_path / "bad.tar", *members), folder)
-    assert list(folder.path.iterdir()) == []
+    assert not folder.path.exists()
     assert not (tmp_path / "deep" / "escaped").exists()
 
 
@@ -302,7 +302,7 @@ def test_a_hostile_archive_is_refused_at_once_and_takes_no_space(tmp_path, data)
     folder = StateFolder(tmp_path / "state")
     with pytest.raises(LocalError, match="is no backup of a node"):
         restore(tmp_path / "bad.tar", folder)
-    assert list(folder.path.iterdir()) == []
+    assert not folder.path.exists()
 
 
 def test_a_size_that_only_an_extended_header_can_say_is_read(file, tmp_path):
@@ -344,7 +344,9 @@ def test_a_thousand_damaged_backups_each_load_or_are_one_error(file, memory_fold
             restore(memory_folder / "bad.tar", restored)
         except LocalError:
             refused += 1
-        shutil.rmtree(restored.path)
+        else:
+            shutil.rmtree(restored.path)
+        assert not restored.path.exists()
     assert 100 < refused < 1_000
 
 
@@ -441,6 +443,13 @@ def test_a_backup_follows_no_link_in_the_state_folder(folder, tmp_path, linked):
     with pytest.raises(LocalError, match=f"{linked} is a link"):
         write_backup(folder, tmp_path / "state.tar")
     assert {path.name for path in tmp_path.iterdir()} == {"state", "elsewhere"}
+
+
+def test_a_refused_restore_leaves_no_folder(tmp_path):
+    (tmp_path / "noise").write_bytes(b"x" * 2_000)
+    with pytest.raises(LocalError, match="no backup"):
+        restore(tmp_path / "noise", StateFolder(tmp_path / "state" / "swarm" / "peer"))
+    assert [each.name for each in tmp_path.iterdir()] == ["noise"]
 
 
 def test_a_restore_for_which_the_disk_has_no_room_leaves_nothing_and_says_what_to_do(file, tmp_path):
