@@ -82,6 +82,16 @@ def test_an_unknown_swarm_names_those_there_are_and_no_key_is_made_for_it(tmp_pa
     assert not (tmp_path / "k").exists()
 
 
+def test_no_key_is_made_where_the_state_cannot_be_kept(tmp_path, run_here):
+    (tmp_path / "file").write_text("")
+    places = ("--key", tmp_path / "node.key", "--state", tmp_path / "file")
+    for command in (("start", "--no-train"), ("contribute", "--endpoint", "http://127.0.0.1:9", "--model", "m")):
+        code, said = run_here(main, *command, "--no-mdns", *places)
+        assert code == 1
+        assert "choose another --state" in said.err
+    assert not (tmp_path / "node.key").exists()
+
+
 def test_a_damaged_key_is_not_to_be_replaced_unless_its_owner_wants_to_begin_anew(tmp_path):
     (tmp_path / "k").write_text("not a key")
     (tmp_path / "k").chmod(0o600)

@@ -3,6 +3,7 @@
 import fcntl
 import os
 import stat
+import tempfile
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from sapo_node.sampling import buffer, memory
 from sapo_node.storage import counters
 from sapo_node.storage.database import Database
 from sapo_node.storage.umask import OTHERS, for_owner_alone
+from sapo_node.storage.work_folder import made_folder
 from sapo_node.training import batch_log
 from sapo_node.trust import accounts
 from sapo_protocol import LocalError, Manifest
@@ -64,6 +66,20 @@ def state_folder(root: Path, manifest: Manifest, peer: str) -> StateFolder:
     return StateFolder(root / f"{manifest.name}-{manifest.network_id.hex()[:16]}" / peer)
 
 
+def require_usable(root: Path, manifest: Manifest) -> None:
+    """Make the folder for the states of a swarm. Raises LocalError if a node could not write there."""
+    folder = state_folder(root, manifest, "any").path.parent
+    try:
+        with for_owner_alone(), made_folder(folder), tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise _unusable(folder, error) from error
+
+
+def _unusable(folder: Path, error: OSError) -> LocalError:
+    return LocalError(f"cannot use the state folder {folder}: {error.strerror}; choose another --state")
+
+
 def _close_to_others(path: Path) -> None:
     """Remove the permissions of group and others from a folder and everything in it."""
     for each in (path, *path.rglob("*")):
@@ -96,9 +112,7 @@ def _held(folder: StateFolder) -> Iterator[None]:
         folder.path.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(folder.path / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     except OSError as error:
-        raise LocalError(
-            f"cannot use the state folder {folder.path}: {error.strerror}; choose another --state"
-        ) from error
+        raise _unusable(folder.path, error) from error
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:

@@ -12,7 +12,16 @@ from pathlib import Path
 
 import pytest
 
-from sapo_node.app.state import SCHEMA, StateFolder, is_running, locked, read_database, reading, state_folder
+from sapo_node.app.state import (
+    SCHEMA,
+    StateFolder,
+    is_running,
+    locked,
+    read_database,
+    reading,
+    require_usable,
+    state_folder,
+)
 from sapo_node.observability.history import History
 from sapo_node.observability.overview import overview
 from sapo_node.storage.database import SCHEMA_VERSION, Database, StateError
@@ -335,6 +344,17 @@ def test_a_state_folder_that_cannot_be_made_is_named(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(LocalError, match="--state"), locked(StateFolder(tmp_path / "file" / "x")):
         pass
+
+
+def test_a_state_folder_that_cannot_be_used_is_found_out_before_anything_is_made(tmp_path, manifest):
+    (tmp_path / "file").write_text("")
+    for name in ("file", "new/" + "x" * 300):
+        with pytest.raises(LocalError, match=r"cannot use the state folder.*choose another --state"):
+            require_usable(tmp_path / name, manifest)
+    assert [each.name for each in tmp_path.iterdir()] == ["file"]
+    require_usable(tmp_path / "new", manifest)
+    (made,) = (tmp_path / "new").iterdir()
+    assert not [*made.iterdir()]
 
 
 def test_two_swarms_of_one_name_have_two_folders(manifest, tmp_path):

@@ -12,7 +12,7 @@ import click
 from rich.text import Text
 
 from sapo_node.app.config import Config, load_config
-from sapo_node.app.state import StateFolder, is_running, read_database, reading, state_folder
+from sapo_node.app.state import StateFolder, is_running, read_database, reading, require_usable, state_folder
 from sapo_node.cli.terminal import Terminal
 from sapo_node.groups.model_name import is_gguf, is_hub_name
 from sapo_node.learner.client import require_installed
@@ -105,7 +105,8 @@ def own_identity(config: Config, passphrase: str | None) -> tuple[Identity, bool
     path = Path(config.key)
     with suppress(NoSuchFile):
         return unlock(path, passphrase), False
-    load_manifest(config.swarm)  # make no key if there is no such swarm
+    # A key that is older than its state may not publish at first. So none is made where the start must fail.
+    require_usable(Path(config.state), load_manifest(config.swarm))
     identity = create_key(path, passphrase)
     made = f"made a new key in {path} (mode 0600); this node is {identity.peer_id}"
     stderr.print(made, highlight=False, soft_wrap=True)
