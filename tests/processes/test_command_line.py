@@ -260,6 +260,19 @@ def test_chat_answers_each_line_and_says_whom_it_asks(played):
     assert done.stdout.count("<answer>") > 0
 
 
+def test_ctrl_c_ends_a_command_that_asks_for_a_passphrase_with_130(tmp_path):
+    terminal, theirs = pty.openpty()
+    command = [sys.executable, "-m", "sapo_node", "keygen", "--passphrase", "--key", str(tmp_path / "node.key")]
+    with subprocess.Popen(command, stdin=theirs, stderr=theirs, env=ENVIRONMENT, start_new_session=True) as process:
+        shown = b""
+        while not shown.endswith(b"passphrase: "):
+            shown += os.read(terminal, 1024)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(PATIENCE) == 130
+    os.close(terminal)
+    os.close(theirs)
+
+
 @pytest.mark.slow
 def test_ctrl_c_ends_a_chat_at_its_prompt(played):
     terminal, theirs = pty.openpty()

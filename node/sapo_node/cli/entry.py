@@ -5,6 +5,9 @@ from importlib import import_module
 
 from sapo_node.storage.umask import deny_writing
 
+INTERRUPTED = 130
+"""Exit code after Ctrl-C: 128 and the number of SIGINT, as shells have it."""
+
 
 def main() -> None:
     """Entry point of `sapo-node`."""
@@ -16,6 +19,8 @@ def run(commands: str, *, needs: str) -> None:
     deny_writing()
     try:
         import_module(commands).main()  # a command imports its own modules when it runs
+    except KeyboardInterrupt:  # while modules are imported
+        sys.exit(INTERRUPTED)
     except ModuleNotFoundError as missing:
         if (missing.name or "").startswith("sapo_"):
             raise

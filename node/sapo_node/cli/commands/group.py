@@ -7,6 +7,8 @@ from typing import Any
 
 import click
 
+from sapo_node.cli.entry import INTERRUPTED
+
 
 class CommandGroup(click.Group):
     """Holds the names of commands. `modules` names the module of each command within `package`."""
@@ -29,6 +31,17 @@ class CommandGroup(click.Group):
         if close and args[0] not in self._modules:
             ctx.fail(f"No such command {args[0]!r}. Did you mean {close[0]!r}?")
         return super().resolve_command(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command. Ctrl-C ends it with exit code INTERRUPTED, where click would exit with 1."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            ctx.exit(INTERRUPTED)
+        except click.Abort as aborted:  # also of a prompt, where Ctrl-D raises it as well
+            if isinstance(aborted.__context__, KeyboardInterrupt):
+                ctx.exit(INTERRUPTED)
+            raise
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Return the command of this name; None if there is none."""

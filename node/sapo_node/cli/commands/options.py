@@ -13,6 +13,7 @@ from rich.text import Text
 
 from sapo_node.app.config import Config, load_config
 from sapo_node.app.state import StateFolder, is_running, read_database, reading, require_usable, state_folder
+from sapo_node.cli.entry import INTERRUPTED
 from sapo_node.cli.terminal import Terminal
 from sapo_node.groups.model_name import is_gguf, is_hub_name
 from sapo_node.learner.client import require_installed
@@ -74,11 +75,11 @@ def tell(error: BaseException) -> None:
 
 
 def run_command_line(cli: click.Group) -> None:
-    """Run a command line. A SapoError becomes one line on stderr and exit code 1."""
+    """Run a command line. A SapoError becomes one line on stderr and exit code 1; Ctrl-C is exit code INTERRUPTED."""
     try:
         cli()
     except* KeyboardInterrupt:
-        sys.exit(130)
+        sys.exit(INTERRUPTED)
     except* SapoError as group:
         tell(_first(group))
         sys.exit(1)
