@@ -309,6 +309,7 @@ export new/x --lora nope                    | 2 | --lora & 'nope' is neither a w
 export new/x --lora-layers 2000             | 1 | lora_layers is 2000 & from 0 to 1024
 chat --state missing                        | 1 | {no-state} missing & sapo-node start
 chat --temperature 0                        | 2 | --temperature & 0<x<=2
+chat --temperature nan                      | 2 | --temperature & nan is not a finite number
 start --log-to nowhere                      | 2 | --log-to & 'nowhere' is not one of & 'jsonl'
 completion tcsh                             | 2 | 'tcsh' is not one of 'bash', 'zsh', 'fish'
 export new/x --dtype float64                | 2 | --dtype & bfloat16

@@ -13,6 +13,7 @@ from sapo_node.app.state import read_database
 from sapo_node.app.trained_model import of_checkpoints
 from sapo_node.cli.chat import Talk, lines_of, talk_to
 from sapo_node.cli.commands.model_options import asked_model, trained_model
+from sapo_node.cli.commands.numbers import Number
 from sapo_node.cli.commands.options import configured, fetch_model, folder_of, stderr, tell
 from sapo_node.cli.terminal import say
 from sapo_node.groups.messages import Ready, Sampled
@@ -25,7 +26,7 @@ from sapo_protocol import LocalError, load_manifest
 @asked_model
 @click.option("--base", is_flag=True, help="Talk to the model before any training.")
 @click.option(
-    "--temperature", type=click.FloatRange(0, 2, min_open=True), default=1.0, show_default=True, help="Of sampling."
+    "--temperature", type=Number(0, 2, min_open=True), default=1.0, show_default=True, help="Of sampling."
 )
 def chat(config: Config, *, base: bool, temperature: float, **options: Any) -> None:
     """Talk to the policy of a node. Write one line at a time; Ctrl-D or Ctrl-C ends it. The node may be running.
