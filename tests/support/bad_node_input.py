@@ -301,6 +301,7 @@ eval --samples 65                           | 2 | --samples & 1<=x<=64
 eval --examples -1                          | 1 | examples is -1 & from 0 to 8
 eval --prompts 1 --max-tokens 60000         | 1 | 60000 new ones exceed
 eval --max-tokens 1.5                       | 2 | --max-tokens & neither a whole number nor `auto`
+eval --key node.key                         | 2 | --key & give its --state
 eval --state missing                        | 1 | {no-state} missing & sapo-node start
 export                                      | 2 | missing argument 'OUTPUT'
 export place                                | 1 | place exists & name a new folder

@@ -51,6 +51,8 @@ def eval_(config_file: Path | None, *, prompts: int, samples: int, json_output: 
     With --state, the node remembers which model it trains, and how it is asked. Without --state, give the same --model
     and --examples as for `start`. With `auto` the model decides, as it does there.
     """
+    if options["key"] and not options["state"]:
+        raise click.UsageError("--key names a node by its state: give its --state, too, or neither for a new policy")
     config = load_config(config_file).overridden(options)
     manifest = load_manifest(config.swarm)
     folder = folder_of(config) if options["state"] else None
