@@ -260,6 +260,13 @@ def test_chat_answers_each_line_and_says_whom_it_asks(played):
     assert done.stdout.count("<answer>") > 0
 
 
+def test_chat_answers_a_line_that_is_not_utf_8(played):
+    line = "What is \udcff 2 + 2?\n"
+    done = sapo_node("chat", *played.where, input=line, encoding="utf-8", errors="surrogateescape")
+    assert (done.returncode, done.stderr) == (0, "seed after 3 rounds; Ctrl-D ends\n")
+    assert done.stdout.strip()
+
+
 def test_ctrl_c_ends_a_command_that_asks_for_a_passphrase_with_130(tmp_path):
     terminal, theirs = pty.openpty()
     command = [sys.executable, "-m", "sapo_node", "keygen", "--passphrase", "--key", str(tmp_path / "node.key")]

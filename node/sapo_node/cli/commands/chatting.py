@@ -3,6 +3,7 @@
 import sys
 from contextlib import closing
 from functools import partial
+from io import TextIOWrapper
 from typing import Any
 
 import click
@@ -17,7 +18,7 @@ from sapo_node.cli.commands.numbers import Number
 from sapo_node.cli.commands.options import configured, fetch_model, folder_of, stderr, tell
 from sapo_node.cli.terminal import say
 from sapo_node.groups.messages import Ready, Sampled
-from sapo_protocol import LocalError, load_manifest
+from sapo_protocol import load_manifest
 
 
 @click.command()
@@ -48,6 +49,8 @@ def chat(config: Config, *, base: bool, temperature: float, **options: Any) -> N
     else:
         config = config.overridden(options)
     fetch_model(config)
+    if isinstance(sys.stdin, TextIOWrapper):
+        sys.stdin.reconfigure(errors="replace")  # no tokenizer reads bytes that are no text
     talk = Talk(_begin, _ask, _answer, tell)
     try:
         trio.run(partial(talk_to, config, manifest, folder, talk, temperature=temperature))
@@ -66,8 +69,6 @@ def _ask() -> str | None:
         return input("> " if sys.stdin.isatty() else "")
     except EOFError:
         return None
-    except UnicodeDecodeError as error:
-        raise LocalError("the input is not text in UTF-8") from error
 
 
 def _answer(sampled: Sampled) -> None:
