@@ -124,10 +124,10 @@ config configs/broken.toml                  | 1 | configs/broken.toml is not val
 config configs/unknown.toml                 | 1 | unknown key 'extrenal' & did you mean 'external'
 config configs/alien.toml                   | 1 | unknown key 'qqqq' & sapo-node config
 config configs/red.toml                     | 1 | unknown key & sapo-node config
-config configs/type.toml                    | 1 | local must be an? (int|whole number|number)
+config configs/type.toml                    | 1 | local must be a whole number
 config configs/list.toml                    | 1 | trusted must be a list of strings
 config configs/numbers.toml                 | 1 | listen must be a list of strings
-config configs/yes.toml                     | 1 | mdns must be & bool|true
+config configs/yes.toml                     | 1 | mdns must be true or false
 config configs/range.toml                   | 1 | local is 0 & whole number from 1 to 16
 config configs/rate.toml                    | 1 | learning_rate is nan & above 0
 config configs/filters.toml                   | 1 | filters holds 'nonsense' & give some of & n-gram

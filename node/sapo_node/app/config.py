@@ -26,7 +26,7 @@ from sapo_protocol.toml import read_toml, toml_value
 _MAX_BYTES = 8 * 2**20
 """Size limit of a configuration file in bytes, enough for 100,000 trusted peers."""
 
-
+_IN_WORDS = {int: "a whole number", bool: "true or false", str: "text"}
 _NUMBER_OR_AUTO: Mapping[str, type] = {
     "external": int,
     "lora": int,
@@ -279,7 +279,7 @@ def _value(name: str, value: Any, source: str) -> Any:
     if name in _NUMBER_OR_AUTO:
         return _number_or_auto(name, value, source)
     if type(value) is not type(default):
-        raise LocalError(f"{source}: {name} must be a {type(default).__name__}, not a {type(value).__name__}")
+        raise LocalError(f"{source}: {name} must be {_IN_WORDS[type(default)]}")
     return value
 
 

@@ -107,8 +107,10 @@ def test_others_hear_a_models_name_and_no_path_of_this_machine(model, label):
 
 BAD = {
     "an unknown key": ("externl = 4", r"unknown key 'externl'; did you mean 'external'"),
-    "text for a number": ('local = "4"', "local must be a int"),
-    "a boolean for a number": ("local = true", "local must be a int"),
+    "text for a number": ('local = "4"', "local must be a whole number$"),
+    "a boolean for a number": ("local = true", "local must be a whole number$"),
+    "a number for a text": ("model = 7", "model must be text$"),
+    "a number for a boolean": ("mdns = 1", "mdns must be true or false$"),
     "one string for a list": ('bootstrap = "x"', "list of strings"),
     "no local groups": ("local = 0", "local is 0"),
     "an unknown external objective": ('external_objective = "none"', "positive-only, on-policy"),
