@@ -26,9 +26,7 @@ from sapo_protocol import load_manifest
 @trained_model
 @asked_model
 @click.option("--base", is_flag=True, help="Talk to the model before any training.")
-@click.option(
-    "--temperature", type=Number(0, 2, min_open=True), default=1.0, show_default=True, help="Of sampling."
-)
+@click.option("--temperature", type=Number(0, 2, min_open=True), default=1.0, show_default=True, help="Of sampling.")
 def chat(config: Config, *, base: bool, temperature: float, **options: Any) -> None:
     """Talk to the policy of a node. Write one line at a time; Ctrl-D or Ctrl-C ends it. The node may be running.
 
