@@ -10,7 +10,7 @@ from typing import Any
 from sapo_adversary.ablations.defences import DEFENCES
 from sapo_adversary.attacks.catalogue import THREATS
 from sapo_adversary.files.typed import made, require_type, suggestion
-from sapo_adversary.simulator.simulation import NodeSpec
+from sapo_adversary.simulator.simulation import AttackerSpec, NodeSpec
 from sapo_protocol import LocalError
 
 _BELONGS: Mapping[str, Mapping[str, str]] = {
@@ -60,6 +60,7 @@ def read_file(name: str, table: Mapping[str, Any]) -> ScenarioFile:
             raise LocalError(f"{name}: no defence {defence!r}; {suggestion(defence, DEFENCES)}")
     for place, part in (("attackers", file.attackers), ("simulation", file.simulation)):
         _require_place(name, place, part)
+    made(AttackerSpec, {"attack": file.attack, **file.attackers}, f"attackers of {name}")
     made(NodeSpec, file.node, f"node of {name}")
     for kind in file.kinds:
         made(NodeSpec, kind, f"one of kinds of {name}")

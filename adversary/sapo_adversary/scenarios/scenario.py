@@ -156,14 +156,15 @@ class Scenario:
         return [{**node, **kind, "count": count} for kind, count in zip(kinds, counts, strict=True) if count]
 
     def _bands(self, count: int) -> list[dict[str, Any]]:
-        """The attackers, `count` keys in all: equal numbers for the attack and for each attack beside it."""
-        attacks = [self.attack, *self.table.get("beside", ())]
-        common = {"count": count // len(attacks), **self.table.get("attackers", {})}
+        """The attackers, at most `count` keys in all: equal numbers for the attack and for each attack beside it. Each
+        attack has at least one key.
+        """
+        common = {"count": max(1, count // len(self.attacks)), **self.table.get("attackers", {})}
         if self.keys:
-            common = _split_over(common, max(1, self.keys // len(attacks)))
+            common = _split_over(common, self.keys // len(self.attacks))
         if self.strangers:
             common["trusted"] = False
-        bands = [{**common, "attack": attack} for attack in attacks]
+        bands = [{**common, "attack": attack} for attack in self.attacks]
         bands[0] |= {"options": self.table.get("options", {})}
         return bands
 
@@ -184,6 +185,11 @@ class Scenario:
                 common = {metric: bound for metric, bound in common.items() if metric != "poison_share"}
             return {**common, **(self.holds if share == SHARE else {})}
         return {}
+
+    @property
+    def attacks(self) -> tuple[str, ...]:
+        """The attack, and the attacks beside it."""
+        return (self.attack, *self.table.get("beside", ()))
 
     @property
     def label(self) -> str:
@@ -238,9 +244,14 @@ def _split_over(band: Mapping[str, Any], keys: int) -> dict[str, Any]:
 
 
 def with_keys(scenario: Scenario, keys: int) -> Scenario:
-    """The scenario with so many keys. Raises LocalError where each key is a host of its own."""
+    """The scenario with so many keys. Raises LocalError where each key is a host of its own, and where the attacks
+    cannot have equal numbers of keys.
+    """
     if keys and scenario.realtime:
         raise LocalError(f"{scenario.name} plays on libp2p, where each key is a host: leave the number of keys away")
+    attacks = len(scenario.attacks)
+    if keys % attacks:
+        raise LocalError(f"{scenario.name} splits its keys over {attacks} attacks: give a multiple of {attacks}")
     return replace(scenario, keys=keys)
 
 

@@ -96,6 +96,10 @@ class AttackerSpec:
     options: Mapping[str, Any] = field(default_factory=dict)
     """Options of the attack."""
 
+    def __post_init__(self) -> None:
+        if self.count <= 0:
+            raise LocalError(f"count of the attackers {self.attack} is {self.count}; give more than 0")
+
 
 @dataclass(frozen=True, slots=True)
 class Simulation:

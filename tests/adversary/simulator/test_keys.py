@@ -106,6 +106,30 @@ def test_the_file_of_a_scenario_may_name_the_number_of_keys(tmp_path):
     assert (band.count, band.links) == (64, 4)
 
 
+@pytest.mark.parametrize("keys", [0, 2])
+def test_each_of_two_attacks_has_a_key_where_the_share_is_of_one_attacker_alone(tmp_path, keys):
+    path = tmp_path / "mine.toml"
+    path.write_text(f'{SCENARIO}beside = ["flat"]\n')
+    bands = with_keys(load_scenario(str(path)), keys).simulation("defended", share=0.0625).attackers
+    assert [(band.attack, band.count) for band in bands] == [("false-claim", 1), ("flat", 1)]
+
+
+@pytest.mark.parametrize("keys", [1, 3])
+def test_keys_that_two_attacks_cannot_share_equally_are_refused(tmp_path, keys):
+    path = tmp_path / "mine.toml"
+    path.write_text(f'{SCENARIO}beside = ["flat"]\n')
+    with pytest.raises(LocalError, match="splits its keys over 2 attacks: give a multiple of 2"):
+        with_keys(load_scenario(str(path)), keys)
+
+
+@pytest.mark.parametrize("keys", [0, 2])
+def test_attackers_without_a_key_are_refused(tmp_path, keys):
+    path = tmp_path / "mine.toml"
+    path.write_text(f"{SCENARIO}keys = {keys}\n[attackers]\ncount = 0\n")
+    with pytest.raises(LocalError, match="count of the attackers false-claim is 0; give more than 0"):
+        load_scenario(str(path))
+
+
 def test_a_negative_number_of_keys_in_a_file_is_refused(tmp_path):
     path = tmp_path / "mine.toml"
     path.write_text(f"{SCENARIO}keys = -1\n")
