@@ -8,13 +8,15 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, Field, asdict, dataclass, field, fields, replace
+from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args
 
 from sapo_adversary.attacks.catalogue import ATTACKS, GOSSIP
 from sapo_adversary.files.typed import made, require_options, suggestion
 from sapo_node.groups.messages import FILTERS, Dtype, ExternalObjective, FilterName, reason_of
 from sapo_node.sampling.weights import Selection
-from sapo_protocol import LocalError
+from sapo_protocol import LocalError, load_manifest, shipped_manifests
+from sapo_protocol.files import sha256_of
 
 Control = Literal["", "replay", "filter", "oversample"]
 """What a control arm does instead of plain training; see `controls`."""
@@ -206,7 +208,8 @@ class Simulation:
 
     def digest(self) -> str:
         """SHA-256, in hexadecimal, over every setting that differs from its default, without the name. Filters without
-        an effect do not count.
+        an effect do not count. Of a manifest that is not shipped the bytes count, and not the path: its author may
+        change the file.
         """
         filters = {reason_of(filter_name) for filter_name in FILTERS}
         told = replace(
@@ -218,6 +221,9 @@ class Simulation:
         for kind in ("nodes", "attackers"):
             if kind in numbers:
                 numbers[kind] = [_chosen(each) for each in getattr(told, kind)]
+        if self.swarm not in shipped_manifests():
+            load_manifest(self.swarm)  # raises LocalError, which says what to give, where there is no manifest
+            numbers["swarm"] = sha256_of(Path(self.swarm), "manifest").hex()
         return hashlib.sha256(json.dumps(numbers, sort_keys=True, default=str).encode()).hexdigest()
 
     def as_dict(self) -> dict[str, Any]:

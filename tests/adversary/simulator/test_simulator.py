@@ -2,12 +2,14 @@
 
 import json
 from dataclasses import replace
+from importlib import resources
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
+from sapo_adversary.scenarios.scenario import load_scenario
 from sapo_adversary.scoring import SharedScorer
 from sapo_adversary.simulator.learners import learner_for
 from sapo_adversary.simulator.runs import load_record
@@ -129,6 +131,33 @@ def test_a_digest_changes_with_any_number_and_not_with_the_name():
     assert replace(SMALL, name="other").digest() == SMALL.digest()
     others = [replace(SMALL, seed=8), replace(SMALL, seconds=40), replace(SMALL, nodes=(NodeSpec(count=4),))]
     assert len({each.digest() for each in [SMALL, *others]}) == 4
+
+
+def test_a_digest_changes_with_the_file_of_a_swarm_and_not_with_its_path(tmp_path):
+    mine, moved = tmp_path / "mine.toml", tmp_path / "moved.toml"
+    starter = (resources.files("sapo_protocol") / "manifests/starter.toml").read_text("utf-8")
+    mine.write_text(starter)
+    moved.write_text(starter)
+    before = replace(SMALL, swarm=str(mine)).digest()
+    assert replace(SMALL, swarm=str(moved)).digest() == before
+    mine.write_text(starter.replace("max_rounds = 2400", "max_rounds = 1200"))
+    assert replace(SMALL, swarm=str(mine)).digest() != before
+
+
+def test_the_digest_of_a_swarm_that_is_not_there_says_which_there_are():
+    with pytest.raises(LocalError, match="no manifest 'startr': give one of interop, "):
+        replace(SMALL, swarm="startr").digest()
+
+
+@pytest.mark.parametrize(
+    ("name", "digest"),
+    [
+        ("false-claim", "e08d6216d9ca55d78d71de3fb413cd76c015f2ba8eb25db67d0e7f1b9a5844cd"),
+        ("scorer-exploit", "aa6bcd07f23b1c9ef5dcbf85d3dfe5ddd30bfb6254d2d970129f1063ac5ef6e9"),
+    ],
+)
+def test_the_digests_of_shipped_scenarios_are_those_of_the_kept_records(name, digest):
+    assert load_scenario(name).simulation("defended").digest() == digest
 
 
 def test_filters_that_do_nothing_leave_a_digest_as_it_is():
