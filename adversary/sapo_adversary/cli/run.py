@@ -23,7 +23,7 @@ from sapo_adversary.research.policies import DEFAULT_FOLDER
 from sapo_adversary.scenarios.metrics import ABOUT
 from sapo_adversary.scenarios.outcome import Outcome
 from sapo_adversary.scenarios.play import play
-from sapo_adversary.scenarios.scenario import SHARE, Scenario, load_scenario, scenario_names, with_keys
+from sapo_adversary.scenarios.scenario import SHARE, Arm, Scenario, load_scenario, scenario_names, with_keys
 from sapo_adversary.simulator.engine import Engine
 from sapo_adversary.simulator.simulation import MOST_PEERS, Device
 from sapo_node.cli.commands.numbers import Number
@@ -178,8 +178,13 @@ def _arms(outcome: Outcome) -> Table:
         table.add_column(arm, justify="right")
     table.add_column("what it is", style="dim")
     for metric in _shown(outcome.scenario):
-        table.add_row(metric, *(f"{outcome.mean(arm, metric):.3g}" for arm in outcome.values), ABOUT[metric])
+        table.add_row(metric, *(_cell(outcome, arm, metric) for arm in outcome.values), ABOUT[metric])
     return table
+
+
+def _cell(outcome: Outcome, arm: Arm, metric: str) -> str:
+    """The mean of a metric; empty where no run tells it."""
+    return f"{outcome.mean(arm, metric):.3g}" if outcome.by_seed(arm, metric) else ""
 
 
 def _shown(scenario: Scenario) -> tuple[str, ...]:

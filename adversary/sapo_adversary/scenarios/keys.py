@@ -82,6 +82,5 @@ def cells_of(outcomes: Iterable[Outcome]) -> list[dict[str, Any]]:
 
 
 def _values(outcome: Outcome, metrics: Iterable[str]) -> dict[str, list[float]]:
-    """By seed; a metric that the runs do not have is left out."""
-    played = outcome.values["defended"]
-    return {metric: [values[metric] for values in played] for metric in metrics if metric in played[0]}
+    """By seed, of the seeds whose run tells the metric; a metric that no run tells is left out."""
+    return {metric: told for metric in metrics if (told := outcome.by_seed("defended", metric))}

@@ -25,7 +25,7 @@ ABOUT: Mapping[str, str] = {
     "heldout_lost": "honest nodes' held-out pass@1 at the end, below the control's by this share",
     "task_lost": "honest nodes' held-out pass@1 at the end in the task that lost most, below the control's by so much",
     "banned": "share of attackers banned at the end, over honest nodes",
-    "rounds_to_ban": "median rounds until an attacker was banned",
+    "rounds_to_ban": "median rounds until an attacker was banned; not measured where none was",
     "honest_healthy": "share of honest peers that are healthy at the end, over honest nodes",
     "attackers_healthy": "share of attackers that are healthy at the end, over honest nodes",
     "below_alone": "honest nodes' cumulative reward, below that of the same nodes without a swarm by this share",
@@ -69,18 +69,16 @@ _REALTIME = "gossip"
 
 
 def metrics(record: Record, control: Record, alone: Record, friends: Record | None = None) -> dict[str, float]:
-    """All metrics of a run, beside those of the same nodes unattacked, without a swarm, and among friends alone."""
+    """All metrics of a run, beside those of the same nodes unattacked, without a swarm, and among friends alone. A
+    metric that the run cannot tell is left out.
+    """
     nodes: Sequence[Mapping[str, Any]] = record["nodes"]
     others = control["nodes"]
-    banned = [_banned(node) for node in nodes]
     attackers = sum(_attackers(nodes[0]).values())
     values: dict[str, float] = {
         "violations": sum(sum(node["findings"]["violations"].values()) for node in nodes),
         "false_bans": sum(node["states"]["last"][HONEST].get("banned", 0) for node in nodes),
         "poison_share": max(map(_poison, nodes)),
-        "reward_lost": 1 - _reward(nodes) / _reward(others),
-        "heldout_lost": 1 - _heldout(nodes) / _heldout(others),
-        "below_alone": 1 - _reward(nodes) / _reward(alone["nodes"]),
         "external": _external(nodes) / max(1, _external(others)),
         "honest_external": _honest_external(nodes) / max(1, _honest_external(others)),
         "reward": fmean(reward for node in nodes for reward in node["rounds"]["reward"]),
@@ -88,6 +86,12 @@ def metrics(record: Record, control: Record, alone: Record, friends: Record | No
         "copied": sum(node["findings"]["copied"] for node in nodes),
         "stored": max(node["stored"] for node in nodes) / max(node["stored"] for node in others),
     }
+    compared = {
+        "reward_lost": (_reward(nodes), _reward(others)),
+        "heldout_lost": (_heldout(nodes), _heldout(others)),
+        "below_alone": (_reward(nodes), _reward(alone["nodes"])),
+    }
+    values |= {name: 1 - shown / most for name, (shown, most) in compared.items() if most}
     if friends:
         gained, most = (_reward(each) - _reward(alone["nodes"]) for each in (nodes, friends["nodes"]))
         if most > 0:
@@ -95,7 +99,7 @@ def metrics(record: Record, control: Record, alone: Record, friends: Record | No
     if attackers:
         values["banned"] = fmean(_attackers(node)["banned"] / attackers for node in nodes)
         values["attackers_healthy"] = fmean(_attackers(node)["healthy"] / attackers for node in nodes)
-    if rounds := [step for each in banned for step in each]:
+    if not record["scenario"]["crowd"] and (rounds := _rounds_to_ban(nodes)):
         values["rounds_to_ban"] = median(rounds)
     if "habits" in nodes[0]["findings"]:
         values |= _taught(nodes, others)
@@ -110,17 +114,18 @@ def metrics(record: Record, control: Record, alone: Record, friends: Record | No
 def _taught(nodes: Sequence[Mapping[str, Any]], others: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     """What poison taught the honest nodes."""
     shown = {habit: (_late(nodes, habit), _late(others, habit)) for habit in nodes[0]["findings"]["habits"]}
-    return {
+    values = {
         "trained_share": max(_trained_share(node, {each["peer"] for each in nodes}) for node in nodes),
         "says_phrase": shown["phrase"][0],
         "says_trigger": shown["trigger"][0],
         "false_steps": shown["false step"][0] - shown["false step"][1],
-        "longer": shown["length"][0] / shown["length"][1],
         "task_lost": max(
             _heldout_of(others, task) - _heldout_of(nodes, task) for task in nodes[0]["heldout"][-1]["per_task"]
         ),
         "poison_gain": _poison_gain(nodes),
     }
+    length, usual = shown["length"]
+    return {**values, "longer": length / usual} if usual else values
 
 
 def _late(nodes: Sequence[Mapping[str, Any]], habit: str) -> float:
@@ -139,7 +144,7 @@ def _poison_gain(nodes: Sequence[Mapping[str, Any]]) -> float:
     gains = [node["findings"]["gains"] for node in nodes]
     poison = [gain for each in gains for role, gain in each.items() if role != HONEST]
     honest = [each[HONEST] for each in gains if HONEST in each]
-    return fmean(poison) / fmean(honest) if poison and honest else 0.0
+    return fmean(poison) / fmean(honest) if poison and any(honest) else 0.0
 
 
 def _gossip(record: Record, control: Record, attackers: int) -> dict[str, float]:
@@ -193,8 +198,10 @@ def _attackers(node: Mapping[str, Any]) -> Counter[str]:
     return states
 
 
-def _banned(node: Mapping[str, Any]) -> list[int]:
-    return list(node["states"]["banned"].values())
+def _rounds_to_ban(nodes: Sequence[Mapping[str, Any]]) -> list[int]:
+    """After how many rounds nodes banned attackers. In a crowd the record does not tell attackers from honest peers."""
+    honest = {node["peer"] for node in nodes}
+    return [step for node in nodes for peer, step in node["states"]["banned"].items() if peer not in honest]
 
 
 def _poison(node: Mapping[str, Any]) -> float:

@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import nan
 from statistics import fmean
 from typing import Any
 
-from sapo_adversary.scenarios.metrics import metrics
+from sapo_adversary.scenarios.metrics import REFUSED, metrics
 from sapo_adversary.scenarios.scenario import Arm, Scenario
 from sapo_adversary.simulator.simulation import Simulation
 
@@ -53,16 +54,26 @@ class Outcome:
     def _simulation(self) -> Simulation:
         return self.scenario.simulation("defended", share=self.share)
 
+    def by_seed(self, arm: Arm, metric: str) -> list[float]:
+        """The values of a metric, of the seeds whose run tells it."""
+        return _by_seed(self.values[arm], metric)
+
     def mean(self, arm: Arm, metric: str) -> float:
-        """Over seeds; a metric that a run does not have is 0 there, as what never happened."""
-        return round(fmean(values.get(metric, 0.0) for values in self.values[arm]), 4)
+        """Over the seeds whose run tells a metric; 0 where none does."""
+        told = self.by_seed(arm, metric)
+        return round(fmean(told), 4) if told else 0.0
 
     def verdicts(self) -> Iterator[Verdict]:
-        """Everything that is asked of this scenario at this share."""
-        for arm in self.values:
+        """Everything that is asked of this scenario at this share. A bound is missed where a run does not tell its
+        metric.
+        """
+        for arm, runs in self.values.items():
             for metric, bound in self.scenario.bounds(arm, self.share).items():
                 value = self.mean(arm, metric)
-                yield Verdict(arm, metric, value, str(bound), bound.met_by(value))
+                if len(self.by_seed(arm, metric)) == len(runs):
+                    yield Verdict(arm, metric, value, str(bound), bound.met_by(value))
+                else:
+                    yield Verdict(arm, metric, value, f"{bound}, but not measured with every seed", met=False)
 
     @property
     def held(self) -> bool:
@@ -98,8 +109,7 @@ class Outcome:
                 for each in self.verdicts()
             ],
             "metrics": {
-                arm: {name: [each.get(name, 0.0) for each in values] for name in _names(values)}
-                for arm, values in self.values.items()
+                arm: {name: self.by_seed(arm, name) for name in _names(values)} for arm, values in self.values.items()
             },
             "curves": self.curves,
         }
@@ -120,14 +130,25 @@ def outcome_of(
 
 
 def rows(outcome: Outcome) -> Iterator[tuple[str, int, float, str, str, float, str]]:
-    """One row for each metric of each run; the verdict is empty where nothing is asked."""
+    """One row for each metric of each run; the verdict is empty where nothing is asked. What is asked and was not
+    measured has the value NaN, which misses every bound.
+    """
     for arm, by_seed in outcome.values.items():
         bounds = outcome.scenario.bounds(arm, outcome.share)
         for seed, values in zip(outcome.seeds, by_seed, strict=True):
             for metric in sorted({*values, *bounds}):
-                value = values.get(metric, 0.0)
+                [value] = _by_seed([values], metric) or [nan]
                 verdict = ("met" if bounds[metric].met_by(value) else "missed") if metric in bounds else ""
                 yield outcome.scenario.name, seed, outcome.share, arm, metric, value, verdict
+
+
+def _by_seed(values: Sequence[Mapping[str, float]], metric: str) -> list[float]:
+    """The values of a metric, without the seeds whose run does not tell it. A refusal that a run does not name did not
+    happen there, so its count is 0.
+    """
+    if metric.startswith(REFUSED):
+        return [each.get(metric, 0.0) for each in values]
+    return [each[metric] for each in values if metric in each]
 
 
 def _names(values: Sequence[Mapping[str, float]]) -> list[str]:

@@ -116,11 +116,13 @@ def _by_share(outcomes: Sequence[Mapping[str, Any]]) -> Markup | None:
     defended.sharey(undefended)
     for axes, (arm, metric, title) in zip((undefended, defended, poison), panels, strict=True):
         for name, each in several.items():
-            points = sorted((one["share"], _mean(one["metrics"][arm][metric])) for one in each)
+            told = ((one["share"], one["metrics"][arm].get(metric)) for one in each)
+            points = sorted((share, _mean(values)) for share, values in told if values)
             axes.plot(*zip(*points, strict=True), marker="o", markersize=3, label=name)
         axes.set_title(title, fontsize=9)
         axes.set_xlabel("attackers' share of all peers")
-        axes.legend(frameon=False, fontsize=8)
+        if axes.lines:
+            axes.legend(frameon=False, fontsize=8)
     return _svg(figure)
 
 

@@ -13,8 +13,10 @@ from sapo_adversary.scenarios.keys import KEYS, SCENARIOS, cells_of, judged_by, 
 from sapo_adversary.scenarios.keys_plot import draw_keys
 from sapo_adversary.scenarios.matrices import names_of, scenarios_of
 from sapo_adversary.scenarios.metrics import ABOUT, metrics
+from sapo_adversary.scenarios.outcome import outcome_of, rows
+from sapo_adversary.scenarios.page import page
 from sapo_adversary.scenarios.play import play, recorded
-from sapo_adversary.scenarios.scenario import SHARE, load_scenario, scenario_names
+from sapo_adversary.scenarios.scenario import SHARE, Bound, load_scenario, scenario_names
 from sapo_adversary.scenarios.table import by_keys
 from sapo_adversary.simulator.engine import ThisMachine
 from sapo_node.trust.constants import PeerState
@@ -90,8 +92,8 @@ def test_a_flooding_link_sends_ten_times_as_much_as_an_honest_node():
         assert per_link == 10 / node.round_seconds
 
 
-def record(reward, trained=(("own", 8),)):
-    states = {"last": {"honest": {PeerState.HEALTHY: 1}}, "banned": {}}
+def record(reward, trained=(("own", 8),), banned=()):
+    states = {"last": {"honest": {PeerState.HEALTHY: 1}}, "banned": dict(banned), "trust": {}}
     findings = {"violations": {}, "copied": 0, "poison": [0.0]}
     node = {
         "peer": "a",
@@ -103,7 +105,7 @@ def record(reward, trained=(("own", 8),)):
         "stored": 1,
         "refused": {},
     }
-    return {"nodes": [node, {**node, "peer": "b"}]}
+    return {"nodes": [node, {**node, "peer": "b"}], "scenario": {"crowd": 0}}
 
 
 @pytest.mark.parametrize(("reward", "share"), [(0.5, 0.0), (0.6, 0.25), (0.9, 1.0), (0.4, -0.25)])
@@ -123,6 +125,49 @@ def test_only_groups_of_honest_peers_count_as_honest():
     found = metrics(attacked, control, record(0.5))
     assert found["honest_external"] == pytest.approx(0.5)
     assert found["external"] == 1.0
+
+
+def test_rounds_to_a_ban_are_those_of_attackers_alone():
+    honest = record(0.5)
+    found = metrics(record(0.5, banned=(("b", 1), ("attacker", 5))), honest, honest)
+    assert found["rounds_to_ban"] == 5
+    assert "rounds_to_ban" not in metrics(record(0.5, banned=(("b", 1),)), honest, honest)
+
+
+def judged(defended, control, **holds):
+    """The outcome of runs whose attacked arms are `defended`, beside a control, and what is asked of it."""
+    scenario = replace(load_scenario("false-claim"), harm={}, holds=holds)
+    arms = {"alone": control, "control": control, "undefended": defended, "defended": defended}
+    return outcome_of(scenario, SHARE, range(1, 1 + len(defended)), arms)
+
+
+def missed(outcome):
+    return {verdict.metric: verdict.bound for verdict in outcome.verdicts() if not verdict.met}
+
+
+def test_a_hold_on_the_rounds_to_a_ban_is_missed_where_no_attacker_is_banned():
+    asked = {"rounds_to_ban": Bound(at_most=2)}
+    banned, unbanned = record(0.5, banned=(("attacker", 1),)), record(0.5)
+    assert not missed(judged([banned], [unbanned], **asked))
+    assert missed(judged([banned, unbanned], [unbanned] * 2, **asked)) == {
+        "rounds_to_ban": "at most 2, but not measured with every seed"
+    }
+
+
+def test_where_the_control_earned_nothing_the_loss_is_not_told_and_the_other_metrics_are():
+    outcome = judged([record(0.5)], [record(0.0)])
+    assert missed(outcome).keys() == {"reward_lost", "heldout_lost", "below_alone"}
+    assert outcome.mean("defended", "reward") == 0.5
+    table = {row[4]: row[5:] for row in rows(outcome) if row[3] == "defended"}
+    assert (str(table["reward_lost"][0]), table["reward_lost"][1]) == ("nan", "missed")
+    outcomes = [{**outcome.as_dict(), "share": share} for share in (0.25, 0.5)]
+    summary = {"command": "x", "version": "1", "about": {}, "outcomes": outcomes}
+    assert "not measured with every seed" in page(summary)
+
+
+def test_a_cell_has_the_seeds_whose_run_tells_a_metric():
+    [cell] = cells_of([judged([record(0.5)] * 2, [record(0.5), record(0.0)])])
+    assert cell["costs"]["reward_lost"] == [0.0]
 
 
 def test_keys_of_another_matrix_and_a_scenario_that_it_lacks_are_refused(tmp_path, run_here):
