@@ -1,6 +1,7 @@
 """Play the scenarios of a matrix and judge them: `matrix`."""
 
 import json
+import shlex
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -98,8 +99,15 @@ def matrix(
         prepare_policies(scenarios)
         play_parts = partial(play, records=records, policies=DEFAULT_FOLDER, engine=engine, console=stderr)
     outcomes, more = play_matrix(kind, scenarios, seeds or SEEDS[kind], play_parts)
-    words, name = ("", "matrix") if kind == "full" else (f" {kind}", kind)
-    written = write_results(outcomes, output, name, f"sapo-adversary matrix{words}", more)
+    words = [
+        *([] if kind == "full" else [kind]),
+        *([] if seeds in (None, SEEDS[kind]) else ["--seeds", str(seeds)]),
+        *(word for each in only for word in ("--only", each)),
+        *(word for each in keys for word in ("--keys", str(each))),
+        *(["--recorded"] if only_recorded else []),
+    ]
+    command = shlex.join(["sapo-adversary", "matrix", *words])
+    written = write_results(outcomes, output, "matrix" if kind == "full" else kind, command, more)
     if json_output:
         click.echo(json.dumps([outcome.as_dict() for outcome in outcomes]))
     else:

@@ -1,6 +1,7 @@
 """List the scenarios, play one of them and judge it: `list`, `run`."""
 
 import json
+import shlex
 from dataclasses import replace
 from pathlib import Path
 from typing import get_args
@@ -140,8 +141,9 @@ def run(
         engine=engine,
         console=stderr,
     )
-    flags, ending = _named(scenario, keys, without)
-    written = write_results([outcome], output, scenario.name + ending, " ".join(["sapo-adversary run", name, *flags]))
+    flags, ending = _named(outcome, keys, without)
+    command = shlex.join(["sapo-adversary", "run", name, *flags])
+    written = write_results([outcome], output, scenario.name + ending, command)
     if json_output:
         click.echo(json.dumps(outcome.as_dict()))
     else:
@@ -150,16 +152,22 @@ def run(
     exit_by_verdicts([outcome])
 
 
-def _named(scenario: Scenario, keys: int | None, without: tuple[str, ...]) -> tuple[list[str], str]:
-    """Return the flags that were given, and the ending of the results' names."""
+def _named(outcome: Outcome, keys: int | None, without: tuple[str, ...]) -> tuple[list[str], str]:
+    """Return the options that change the results and were given, and the ending of the results' names. More seeds are
+    of the same results, and keep their name.
+    """
+    scenario, share, seeds = outcome.scenario, outcome.share, len(outcome.seeds)
     said = [
-        (scenario.scale == "models", "--models", "models"),
-        (keys, f"--keys {keys}", f"{keys}-keys"),
-        (scenario.strangers, "--strangers", "strangers"),
-        (scenario.device != "cpu", f"--device {scenario.device}", scenario.device),
-        *((True, f'--without "{each}"', f"without-{each.replace(' ', '-')}") for each in without),
+        (share != SHARE, ["--share", str(share)], f"-share-{share}"),
+        (seeds > 1, ["--seeds", str(seeds)], ""),
+        (scenario.scale == "models", ["--models"], "-models"),
+        (keys, ["--keys", str(keys)], f"-{keys}-keys"),
+        (scenario.strangers, ["--strangers"], "-strangers"),
+        (scenario.device != "cpu", ["--device", scenario.device], f"-{scenario.device}"),
+        *((True, ["--without", each], f"-without-{each.replace(' ', '-')}") for each in without),
     ]
-    return [flag for given, flag, _ in said if given], "".join(f"-{ending}" for given, _, ending in said if given)
+    flags = [word for given, words, _ in said if given for word in words]
+    return flags, "".join(ending for given, _, ending in said if given)
 
 
 def _show(outcome: Outcome) -> None:

@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 
 from sapo_adversary.scenarios.metrics import HABIT_OF
 from sapo_adversary.scenarios.outcome import ATTACKED
+from sapo_adversary.scenarios.scenario import SHARE
 from sapo_adversary.svg import style, svg
 
 _COLOURS = {
@@ -41,6 +42,7 @@ def page(summary: Mapping[str, Any]) -> str:
             summary=summary,
             outcomes=outcomes,
             key_metrics=_KEY_METRICS,
+            usual_share=SHARE,
             figures={name: _figure(outcome) for name, outcome in first.items()},
             by_share=_by_share(outcomes),
             first=first,

@@ -182,6 +182,14 @@ def test_without_records_there_is_nothing_to_judge(tmp_path, run_here):
     assert json.loads((tmp_path / "keys.json").read_text())["outcomes"] == []
 
 
+def test_results_of_a_matrix_name_the_options_that_they_were_made_with(tmp_path, run_here):
+    options = ["--only", "flood", "--keys", 2, "--keys", 8, "--recorded"]
+    for given, named in ((["--seeds", 2], " --seeds 2"), (["--seeds", 3], "")):
+        run_here(main, "matrix", "keys", *given, *options, "--output", tmp_path)
+        command = json.loads((tmp_path / "keys.json").read_text())["command"]
+        assert command == f"sapo-adversary matrix keys{named} {' '.join(map(str, options))}"
+
+
 @pytest.fixture(scope="module")
 def records(tmp_path_factory):
     """Of honest strangers in small, seed 1."""

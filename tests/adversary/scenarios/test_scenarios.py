@@ -5,6 +5,7 @@ import io
 import json
 import re
 import runpy
+import shlex
 import subprocess
 import sys
 from dataclasses import replace
@@ -255,13 +256,16 @@ def test_a_run_writes_a_page_a_table_and_json_and_exits_by_the_verdict(tmp_path,
     assert (tmp_path / "mine.html").read_text() == drawn
 
 
-def test_a_run_can_go_without_another_defence_than_its_scenario_says_and_asks_no_harm_of_that(tmp_path):
+def test_a_run_without_another_defence_and_at_another_share_has_files_of_its_own_and_asks_no_harm(tmp_path):
     mine = tmp_path / "mine.toml"
     mine.write_text(
         'title = "Mine"\nattack = "false-claim"\nundefended = ["re-verification"]\n'
         "[simulation]\nseconds = 20\n[node]\ncount = 2\n[harm]\nreward_lost = { at_least = 2 }\n"
     )
-    sapo_adversary("run", mine, "--output", tmp_path, "--jobs", 1, "--without", "costly lies")
-    [outcome] = json.loads((tmp_path / "mine-without-costly-lies.json").read_text())["outcomes"]
+    options = ["--share", "0.5", "--seeds", "2", "--without", "costly lies"]
+    sapo_adversary("run", mine, "--output", tmp_path, "--jobs", 1, *options)
+    results = json.loads((tmp_path / "mine-share-0.5-without-costly-lies.json").read_text())
+    assert shlex.split(results["command"]) == ["sapo-adversary", "run", str(mine), *options]
+    [outcome] = results["outcomes"]
     assert outcome["without"] == ["costly lies"]
     assert {each["arm"] for each in outcome["verdicts"]} == {"defended"}
