@@ -3,12 +3,13 @@ from collections.abc import Iterable
 from sapo_adversary.attacks.kit import Attack, Group, Key, Kit, Packet
 from sapo_protocol import peer_id
 
-ENTRIES = 4
-"""One in so many peers gets a message from the attacker itself, the others from honest ones."""
-
 
 class Slander(Attack):
-    """Honest peers forward messages that fail or cost much only at verification, so that those peers get the blame."""
+    """Honest peers forward messages that fail or cost much only at verification, so that those peers get the blame.
+
+    The attackers send each message to all their links, from the first message of an honest peer that they hear. The
+    links forward it to the other peers.
+    """
 
     id = "slander"
     layer = "trust"
@@ -24,8 +25,8 @@ class Slander(Attack):
 
     def act(self, key: Key, epoch: int) -> Iterable[Packet]:
         """By turns: malformed bodies with the correct hash, completions of the greatest length, and false claims."""
-        entry = tuple(sorted(self._peers - {each.peer for each in self.kit.keys}))
-        counter = self.kit.counter(key, epoch) if entry else None
+        honest = self._peers - {each.peer for each in self.kit.keys}
+        counter = self.kit.counter(key, epoch) if honest else None
         if counter is None:
             return
         make = (self._malformed, self._costly, self.kit.lie)[counter % 3]
