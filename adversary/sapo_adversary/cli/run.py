@@ -75,7 +75,8 @@ def list_(*, json_output: bool) -> None:
 @click.option(
     "--keys",
     type=click.IntRange(1, MOST_PEERS // 2),
-    help="Keys over which the attackers split the same messages. Default: one for each attacker.",
+    help="Keys over which the attackers split the same messages. new-keys, cherry-pick and equivocation-minting bound "
+    "the messages of each key, and send another number of them. Default: one for each attacker.",
 )
 @click.option("--strangers", is_flag=True, help="No peer is trusted at the start, attacker or not.")
 @click.option(

@@ -1,6 +1,7 @@
 """An attacker who splits its messages over more keys sends as many of them as before, over the same links."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import trio
@@ -79,6 +80,14 @@ def test_links_carry_what_all_keys_sign_and_without_them_each_key_has_its_own(li
 def test_one_key_signs_no_more_in_an_epoch_than_the_swarm_has_rounds():
     counts = [len(heard(band_with(keys), seconds=595.0)[0]) for keys in (1, 2)]
     assert counts == [60, 119]
+
+
+@pytest.mark.parametrize("name", ["new-keys", "cherry-pick", "equivocation-minting"])
+def test_the_help_and_the_page_name_the_attacks_that_send_other_messages_with_other_keys(name):
+    numbers = {len(heard(band_with(keys, name), seconds=40.0)[0]) for keys in (4, 16)}
+    assert len(numbers) == 2
+    assert name in CliRunner().invoke(cli, ["run", "--help"], terminal_width=1_000).output
+    assert f"`{name}`" in (Path(__file__).parents[3] / "docs/extend/writing-an-attack.md").read_text("utf-8")
 
 
 def test_a_quarter_of_all_peers_keeps_its_links_when_it_has_more_keys():
