@@ -82,8 +82,7 @@ class FeedServer:
             raise RefusedRequest(421, "ask for this service by a loopback address")
         if (request.method, request.path) == ("GET", "/openapi.json"):
             return _json(description())
-        given = request.headers.get("authorization", "")
-        if not hmac.compare_digest(given.encode(), f"Bearer {self._token}".encode()):
+        if not hmac.compare_digest(request.bearer.encode(), self._token.encode()):
             raise RefusedRequest(401, f"send the token of {FILE} as Authorization: Bearer")
         if (request.method, request.path) == ("GET", "/v1/work"):
             return _json(await self._policy.work(_wait(request)))

@@ -64,6 +64,12 @@ class Request:
     read: Callable[[int], Awaitable[bytes]] = field(default=_no_body, compare=False)
     """Reads the body of at most so many bytes. Raises RefusedRequest."""
 
+    @property
+    def bearer(self) -> str:
+        """The token of `Authorization: Bearer`; empty without one. A scheme has no case (RFC 9110 section 11.1)."""
+        scheme, _, token = self.headers.get("authorization", "").partition(" ")
+        return token if scheme.lower() == "bearer" else ""
+
 
 @dataclass(frozen=True, slots=True)
 class Answer:

@@ -143,9 +143,8 @@ class Dashboard:
 
     def _knows_token(self, request: Request) -> bool:
         cookies = (each.strip().partition("=") for each in request.headers.get("cookie", "").split(";"))
-        scheme, _, credentials = request.headers.get("authorization", "").partition(" ")
-        bearer = credentials if scheme.lower() == "bearer" else ""
-        given = (request.query.get("token", ""), bearer, *(value for name, _, value in cookies if name == self._cookie))
+        of_cookies = (value for name, _, value in cookies if name == self._cookie)
+        given = (request.query.get("token", ""), request.bearer, *of_cookies)
         return any(hmac.compare_digest(each.encode(), str(self._token).encode()) for each in given)
 
     def _content(self, request: Request) -> Answer:
