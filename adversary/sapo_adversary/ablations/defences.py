@@ -109,7 +109,7 @@ DEFENCES: Mapping[str, Defence] = {
     "records where they are": Defence(
         "node/sapo_node/net/service.py", network={"records_checked": False, "only_ours_dial": False}
     ),
-    "peer exchange limits": Defence("node/sapo_node/net/dialer.py", network={"named": MANY, "wrong": MANY}),
+    "peer exchange limits": Defence("node/sapo_node/net/address_book.py", network={"named": MANY, "wrong": MANY}),
     "scored mesh": Defence("node/sapo_node/net/router.py", network={"scored_mesh": False}),
     "control caps": Defence("node/sapo_node/net/router.py", network={"control_caps": False}),
     "mass limit": Defence("node/sapo_node/sampling/sampler.py", {"mass_limit": inf}),

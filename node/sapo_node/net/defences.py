@@ -48,7 +48,7 @@ class NetworkDefences:
     records_checked: bool = True
     """Whether the node uses an address in a peer's record only if the peer is connected from there."""
 
-    # dialer
+    # dialer and address book
     anchors: bool = True
     """Whether the node dials its anchors after a restart."""
     named: int = NAMED

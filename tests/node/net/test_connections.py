@@ -144,7 +144,7 @@ async def test_a_peer_that_is_not_admitted_gets_no_connection(start: "Start", un
     four = await start(4, bootstrap=(one.address,))
     await until(lambda: one.sees(three, four))
     two.network._dialer.want(one.network.peer_id, [one.address.partition("/p2p/")[0]])
-    await until(lambda: two.network._dialer._book[one.network.peer_id].due > 0)
+    await until(lambda: two.network._dialer._book.get(one.network.peer_id).due > 0)
     assert not one.sees(two)
 
 

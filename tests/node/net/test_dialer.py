@@ -2,10 +2,11 @@
 
 from dataclasses import dataclass, field
 
+import pytest
 import trio
 from trio.testing import MockClock
 
-from sapo_node.net import dialer
+from sapo_node.net import address_book, dialer
 from sapo_node.net.defences import NAMED, WRONG
 from sapo_node.net.dialer import Dialer
 from sapo_node.net.interface import BootstrapReached, BootstrapUnreachable, NetworkNotice
@@ -22,11 +23,17 @@ class World:
     dialled: list[tuple[str, str]] = field(default_factory=list)
     times: list[float] = field(default_factory=list)
     notices: list[NetworkNotice] = field(default_factory=list)
+    asked: int = 0
+    """How often the dialer asked who is connected."""
+
+    def connected(self) -> frozenset[str]:
+        self.asked += 1
+        return frozenset(self.linked)
 
     def dialer(self) -> Dialer:
         return Dialer(
             self.dial,
-            lambda: frozenset(self.linked),
+            self.connected,
             below_target=lambda: self.below_target,
             admit=lambda peer: peer not in self.banned,
             notify=self.notices.append,
@@ -35,7 +42,7 @@ class World:
     async def dial(self, peer_id: str, address: str) -> None:
         self.dialled.append((peer_id, address))
         self.times.append(trio.current_time())
-        if address == "silent":
+        if address.startswith("silent"):
             await trio.sleep_forever()
         if address not in self.answering:
             raise ConnectionRefusedError(111, "Connection refused")
@@ -60,6 +67,53 @@ async def test_a_silent_address_is_left_after_the_deadline(nursery: trio.Nursery
     nursery.start_soon(book.run)
     await trio.sleep(dialer.DIAL_SECONDS + 1)
     assert world.linked == {"peer"}
+
+
+async def test_a_peer_with_many_silent_addresses_is_left_after_one_deadline_and_each_address_is_tried(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    world = World()
+    book = world.dialer()
+    addresses = [f"silent {number}" for number in range(address_book.ADDRESSES)]
+    book.want("peer", addresses)
+    nursery.start_soon(book.run)
+    await trio.sleep(dialer.ATTEMPT_SECONDS + 1.5)
+    assert [address for _, address in world.dialled] == [*addresses, addresses[0]]
+
+
+@pytest.mark.parametrize("proven", [False, True])
+async def test_a_crowd_that_never_answers_keeps_no_honest_peer_waiting_for_an_hour(
+    nursery: trio.Nursery, autojump_clock: MockClock, *, proven: bool
+) -> None:
+    """Each of the crowd has eight silent addresses. With `proven`, each of them answered once before."""
+    world = World(answering={"home"})
+    book = world.dialer()
+    for number in range(address_book.BOOK - 1):
+        book.want(f"crowd {number}", [f"silent {number} {each}" for each in range(address_book.ADDRESSES)])
+    for entry in book._book:
+        entry.proven = proven
+    nursery.start_soon(book.run)
+    await trio.sleep(120)
+    book.want("honest", ["home"])
+    with trio.fail_after(3600):
+        while "honest" not in world.linked:  # noqa: ASYNC110 - a dial has no event
+            await trio.sleep(1)
+
+
+async def test_a_look_at_a_full_book_reads_no_address_and_asks_twice_who_is_connected(
+    nursery: trio.Nursery, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Four peers of a network are connected. The other peers of the book are in the same network."""
+    read: list[str] = []
+    world = World(linked={f"peer {number}" for number in range(dialer.PER_NETWORK)})
+    book = world.dialer()
+    for number in range(address_book.BOOK):
+        book.want(f"peer {number}", [f"/ip4/10.1.{number}.1/tcp/{port}" for port in range(1, 9)])
+    world.asked = 0
+    monkeypatch.setattr(address_book, "network_of", read.append)
+    nursery.start_soon(book.run)
+    await trio.sleep(dialer.LOOK_AGAIN_SECONDS * 10.5)
+    assert (world.asked, read, world.dialled) == (2 * 11, [], [])
 
 
 async def test_waits_grow_up_to_a_minute(nursery: trio.Nursery, autojump_clock: MockClock) -> None:
@@ -292,9 +346,9 @@ async def test_an_anchor_that_stays_silent_is_forgotten_without_a_word(
 async def test_the_book_is_bounded_and_keeps_bootstrap_peers() -> None:
     book = World().dialer()
     book.want("bootstrap", ["a"], bootstrap=True)
-    for number in range(dialer.BOOK * 2):
+    for number in range(address_book.BOOK * 2):
         book.want(f"peer {number}", ["a"])
-    assert len(book.wanted()) == dialer.BOOK
+    assert len(book.wanted()) == address_book.BOOK
     assert "bootstrap" in book.wanted()
 
 
@@ -316,7 +370,7 @@ async def test_a_crowd_that_dials_us_pushes_no_anchor_and_no_peer_that_we_reache
     for number in range(1_000):
         book.want(f"stranger {number}", [f"place {number}"])
     assert {"friend", "anchor"} <= set(book.wanted())
-    assert len(book.wanted()) == dialer.BOOK
+    assert len(book.wanted()) == address_book.BOOK
 
 
 async def test_the_book_and_its_peers_survive_a_restart_of_the_loop(autojump_clock: MockClock) -> None:
@@ -379,7 +433,7 @@ async def test_who_named_three_that_are_not_there_is_heeded_no_more_for_a_while(
     book.want("other", ["b"], by="namer")
     await trio.sleep(1)
     assert world.linked == {"other"}
-    await trio.sleep(dialer.UNHEEDED_SECONDS)
+    await trio.sleep(address_book.UNHEEDED_SECONDS)
     book.want("another", ["b"], by="liar")
     await trio.sleep(1)
     assert world.linked == {"other", "another"}
