@@ -49,6 +49,10 @@ class Limits:
     """Whether connections give way, and idle ones are closed."""
 
 
+class ProtocolBroken(Exception):
+    """Raised by the handler of a stream if the peer breaks its protocol. The text says how."""
+
+
 class Inbound:
     """Handles the inbound connections and streams of one host."""
 
@@ -100,6 +104,9 @@ class Inbound:
         try:
             await self._negotiate(stream)
         except (IOException, StreamFailure, MultiselectError):
+            await quietly(stream.reset)
+        except ProtocolBroken as error:
+            self._offended(peer_id, str(error))
             await quietly(stream.reset)
         except Exception as error:  # noqa: BLE001 - it would tear down the swarm
             self._offended(peer_id, f"broke a protocol handler: {type(error).__name__}")

@@ -1,7 +1,11 @@
 """Request/response streams: one request and one answer, each with its length before it.
 
-The node answers a request at once or resets its stream. It answers one request per peer and AT_ONCE peers at a time. It
-resets the stream of a peer that sends its request or reads the answer too slowly.
+The node answers a request at once or resets its stream. It reads and answers one request per peer at a time, and sends
+answers to AT_ONCE peers at a time. A request takes a place only when it has been read, so peers that begin requests
+keep no other out. If all places are taken, the answer that has been on its way longest ends.
+
+A peer that does not finish its request within ASKING_SECONDS is reported as malformed. A peer whose answer ends before
+it has been read gets no answers for SLOW_SECONDS. Otherwise slow peers could take each place again at once.
 """
 
 import logging
@@ -12,15 +16,18 @@ from libp2p.custom_types import TProtocol
 from libp2p.peer.id import ID
 from libp2p.utils.varint import encode_varint_prefixed, read_varint_prefixed_bytes_limited
 
-from sapo_node.net.inbound import quietly
+from sapo_node.net.inbound import ProtocolBroken, quietly
 from sapo_node.net.interface import AskFailed, Requests
+from sapo_node.net.seen_cache import RecentIds
 from sapo_protocol.limits import MAX_DELIVERY_BYTES, MAX_REQUEST_BYTES
 
 log = logging.getLogger(__name__)
 
-AT_ONCE = 8  # peers that are answered at one time
+AT_ONCE = 8  # answers that are sent at one time
 ASKING_SECONDS = 5.0  # to receive a request
 ANSWER_SECONDS = 20.0  # to send an answer; 50 kB/s for the largest
+SLOW_SECONDS = 60.0  # without answers, for a peer that did not read one in time
+SLOW_PEERS = 1024  # that are remembered
 
 
 class Asking:
@@ -29,7 +36,11 @@ class Asking:
     def __init__(self, host: Any, requests: Requests) -> None:
         self._host = host
         self._requests = requests
-        self._answering: set[str] = set()
+        self._open: set[str] = set()
+        """The peers whose request is being read or answered."""
+        self._sending: list[trio.CancelScope] = []
+        """The answers on their way, the oldest first."""
+        self._slow = RecentIds(SLOW_PEERS)
         host.set_stream_handler(TProtocol(requests.protocol), self._serve)
 
     async def ask(self, peer_id: str, request: bytes) -> bytes:
@@ -48,24 +59,49 @@ class Asking:
         return bytes(answer)
 
     async def _serve(self, stream: Any) -> None:
-        """Answer one request. An error ends only this stream."""
+        """Answer one request. An error ends only this stream. Raises ProtocolBroken for a request without an end."""
         peer_id = str(stream.muxed_conn.peer_id)
-        if peer_id in self._answering or len(self._answering) >= AT_ONCE:
+        if peer_id in self._open or self._slow.has(peer_id.encode()):
             await quietly(stream.reset)
             return
-        self._answering.add(peer_id)
+        self._open.add(peer_id)
         try:
-            with trio.fail_after(ASKING_SECONDS):
-                request = await read_varint_prefixed_bytes_limited(stream, MAX_REQUEST_BYTES)
-            answer = self._requests.answer(peer_id, bytes(request))
-            if answer is None:
-                await quietly(stream.reset)
+            answer = self._requests.answer(peer_id, await _read(stream))
+            if answer is not None and await self._send(stream, answer):
+                await quietly(stream.close)
                 return
-            with trio.fail_after(ANSWER_SECONDS):
-                await stream.write(encode_varint_prefixed(answer))
-            await quietly(stream.close)
+            if answer is not None:
+                self._slow.add(peer_id.encode(), SLOW_SECONDS)
+        except ProtocolBroken:
+            raise
         except Exception as error:  # noqa: BLE001 - an error must not reach the swarm's nursery
             log.debug("a request of %s ended with %r", peer_id, error)
-            await quietly(stream.reset)
         finally:
-            self._answering.discard(peer_id)
+            self._open.discard(peer_id)
+        await quietly(stream.reset)
+
+    async def _send(self, stream: Any, answer: bytes) -> bool:
+        """False if the peer read the answer too slowly, or a later answer took its place."""
+        with trio.CancelScope(deadline=trio.current_time() + ANSWER_SECONDS) as place:
+            if len(self._sending) >= AT_ONCE:
+                self._sending.pop(0).cancel()
+            self._sending.append(place)
+            try:
+                await stream.write(encode_varint_prefixed(answer))
+            except Exception as error:  # noqa: BLE001 - among others, the library waits 5 s for a reader
+                log.debug("an answer did not arrive: %r", error)
+            else:
+                return True
+            finally:
+                if place in self._sending:
+                    self._sending.remove(place)
+        return False
+
+
+async def _read(stream: Any) -> bytes:
+    """The request. Raises ProtocolBroken if it takes longer than ASKING_SECONDS."""
+    try:
+        with trio.fail_after(ASKING_SECONDS):
+            return bytes(await read_varint_prefixed_bytes_limited(stream, MAX_REQUEST_BYTES))
+    except trio.TooSlowError as error:
+        raise ProtocolBroken("request never finished") from error

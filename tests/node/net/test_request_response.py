@@ -8,7 +8,7 @@ from libp2p.network.stream.exceptions import StreamError
 from libp2p.utils.varint import encode_varint_prefixed, read_varint_prefixed_bytes
 
 from sapo_node.net import request_response
-from sapo_node.net.interface import AskFailed, Requests
+from sapo_node.net.interface import AskFailed, Malformed, Requests
 from sapo_protocol.limits import MAX_DELIVERY_BYTES, MAX_REQUEST_BYTES
 
 PROTOCOL = "/sapo/1/test/pull"
@@ -144,15 +144,54 @@ async def test_a_request_that_does_not_come_to_its_end_loses_the_stream(pair, at
     assert await client.ask(server.peer_id, b"still there?") == b"re: still there?"
 
 
-async def test_many_who_ask_and_say_nothing_keep_nobody_out_for_long(pair, attacker, monkeypatch):
-    monkeypatch.setattr(request_response, "ASKING_SECONDS", 1.0)
+async def test_many_who_ask_and_say_nothing_keep_nobody_out(pair, attacker, monkeypatch):
     monkeypatch.setattr(request_response, "AT_ONCE", 2)
     client, server = await pair(echo)
     async with attacker(server.addresses[0], 201) as one, attacker(server.addresses[0], 202) as other:
         for mallory in (one, other):
             await (await stream_to(mallory)).write(b"\x10")
         await trio.sleep(0.2)
-        with pytest.raises(AskFailed):
-            await client.ask(server.peer_id, b"me?")
-        await trio.sleep(1.0)
         assert await client.ask(server.peer_id, b"me?") == b"re: me?"
+
+
+async def test_a_peer_that_does_not_finish_its_request_is_reported_and_one_that_does_is_not(
+    start, attacker, until, monkeypatch
+):
+    monkeypatch.setattr(request_response, "ASKING_SECONDS", 0.5)
+    server = await start(1, requests=answering(echo))
+    async with attacker(server.address, 201) as honest, attacker(server.address, 202) as mallory:
+        for peer, request in ((honest, encode_varint_prefixed(b"you?")), (mallory, b"\x10")):
+            await (await stream_to(peer)).write(request)
+        await until(lambda: server.noticed(Malformed))
+    assert server.noticed(Malformed) == [Malformed(mallory.peer_id, 1, "request never finished")]
+
+
+async def test_many_who_do_not_read_their_answers_keep_nobody_out_and_get_no_more_for_a_while(
+    pair, attacker, monkeypatch
+):
+    monkeypatch.setattr(request_response, "AT_ONCE", 2)
+    long = bytes(MAX_DELIVERY_BYTES)
+    client, server = await pair(lambda _peer, request: long if request == b"all" else b"yes")
+    async with attacker(server.addresses[0], 201) as first, attacker(server.addresses[0], 202) as second:
+        reads = [await does_not_read(mallory) for mallory in (first, second)]
+        await trio.sleep(0.3)
+        assert await client.ask(server.peer_id, b"me?") == b"yes"
+        assert await client.ask(server.peer_id, b"me again?") == b"yes"
+        reads[0].set()
+        assert await turned_away(first)
+
+
+async def does_not_read(mallory):
+    """Asks for a long answer, and reads nothing from the connection until the event is set."""
+    again = trio.Event()
+    (link,) = mallory.host.get_network().get_connections(mallory.target)
+    read = link.muxed_conn.secured_conn.read
+
+    async def wait_and_read(count=None):
+        await again.wait()
+        return await read(count)
+
+    stream = await stream_to(mallory)
+    link.muxed_conn.secured_conn.read = wait_and_read
+    await stream.write(encode_varint_prefixed(b"all"))
+    return again
