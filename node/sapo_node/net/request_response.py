@@ -16,7 +16,7 @@ from libp2p.custom_types import TProtocol
 from libp2p.peer.id import ID
 from libp2p.utils.varint import encode_varint_prefixed, read_varint_prefixed_bytes_limited
 
-from sapo_node.net.inbound import ProtocolBroken, quietly
+from sapo_node.net.inbound import CLOSE_SECONDS, ProtocolBroken, quietly
 from sapo_node.net.interface import AskFailed, Requests
 from sapo_node.net.seen_cache import RecentIds
 from sapo_protocol.limits import MAX_DELIVERY_BYTES, MAX_REQUEST_BYTES
@@ -45,18 +45,20 @@ class Asking:
 
     async def ask(self, peer_id: str, request: bytes) -> bytes:
         """Send a request and return the peer's answer. Raises AskFailed for any error of the library."""
-        stream = None
+        stream = answer = None
         try:
             with trio.fail_after(ASKING_SECONDS + ANSWER_SECONDS):
                 stream = await self._host.new_stream(ID.from_string(peer_id), [TProtocol(self._requests.protocol)])
                 await stream.write(encode_varint_prefixed(request))
-                answer = await read_varint_prefixed_bytes_limited(stream, MAX_DELIVERY_BYTES)
+                answer = bytes(await read_varint_prefixed_bytes_limited(stream, MAX_DELIVERY_BYTES))
         except Exception as error:
-            if stream is not None:
-                await quietly(stream.reset)
             raise AskFailed(f"{peer_id} did not answer a request: {type(error).__name__}") from error
-        await quietly(stream.close)
-        return bytes(answer)
+        finally:
+            if stream is not None:
+                # Also if this is cancelled: the peer serves no other request of this node while the stream is open.
+                with trio.move_on_after(CLOSE_SECONDS, shield=True):
+                    await quietly(stream.reset if answer is None else stream.close)
+        return answer
 
     async def _serve(self, stream: Any) -> None:
         """Answer one request. An error ends only this stream. Raises ProtocolBroken for a request without an end."""

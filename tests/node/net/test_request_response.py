@@ -67,6 +67,27 @@ async def test_who_gets_no_answer_is_told_so_and_may_ask_again(pair):
     assert await client.ask(server.peer_id, b"please") == b"yes"
 
 
+async def test_a_request_that_is_given_up_makes_room_for_the_next_to_the_same_peer(start, attacker, until):
+    """A peer takes requests and answers none. The node asks twice and gives up both."""
+    client = await start(2, requests=answering(echo))
+    open_streams = set()
+
+    async def take(stream):
+        open_streams.add(stream)
+        try:
+            while await stream.read(1):
+                pass
+        except StreamError:
+            open_streams.discard(stream)
+
+    async with attacker(client.address) as silent:
+        silent.host.set_stream_handler(TProtocol(PROTOCOL), take)
+        for _ in range(2):
+            with trio.move_on_after(0.5):
+                await client.network.ask(silent.peer_id, b"anything?")
+        await until(lambda: not open_streams)
+
+
 async def test_an_answer_longer_than_one_may_be_is_not_read(pair):
     client, server = await pair(lambda _peer, _request: bytes(MAX_DELIVERY_BYTES + 1))
     with pytest.raises(AskFailed, match="MessageTooLarge"):
