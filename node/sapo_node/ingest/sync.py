@@ -52,6 +52,10 @@ INTERVAL, HURRIED_INTERVAL = 15.0, 3.0
 """Seconds between peers that are asked, on average; the shorter ones while a node lacks company."""
 REQUESTS = 4
 """Requests for messages to one peer, before the next is asked."""
+PEER_SECONDS = 30.0
+"""For all requests of one pull, or of one meeting. Messages that came before stay."""
+PAUSE = 20.0
+"""A peer that took t seconds is asked again after PAUSE * t, if there are others: it gets a 20th of the time."""
 IN_VAIN_SECONDS = 600.0
 """For so long a peer is not asked again for what it sent and was not taken."""
 
@@ -171,6 +175,8 @@ class Synchroniser:
         self._counters = counters
         self._subscriptions = subscriptions
         self._in_vain = RecentIds()
+        self._paused: dict[str, float] = {}
+        """By peer: until when other peers are asked instead."""
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -178,15 +184,21 @@ class Synchroniser:
             interval = INTERVAL if self._sought() == ALL_SHARDS else HURRIED_INTERVAL
             await trio.sleep(self._rng.uniform(0.5, 1.5) * interval)
             if peers := self._network.peers():
-                await self.pull(self._rng.choice(peers).peer_id)
+                await self.pull(self._one_of(peers))
             # Only those that this node chose to dial are asked whom they know: a crowd of strangers has no say in it.
             if chosen := [each for each in peers if each.outbound]:
-                await self.meet(self._rng.choice(chosen).peer_id)
+                await self.meet(self._one_of(chosen))
+
+    def _one_of(self, peers: Sequence[PeerInfo]) -> str:
+        """One of the peers, at random; a paused one only if all are."""
+        now = trio.current_time()
+        rested = [each for each in peers if self._paused.get(each.peer_id, now) <= now]
+        return self._rng.choice(rested or peers).peer_id
 
     async def pull(self, peer: str) -> None:
         """Ask one peer for what is missing of the open epochs, the newest first. Bad answers are charged to it."""
         now = self._counters.epoch(self._clock.now())
-        with self._charging(peer):
+        with self._asking(peer):
             for epoch in (now, now - 1):
                 if epoch >= 0:
                     await self._pull_epoch(peer, epoch)
@@ -195,7 +207,7 @@ class Synchroniser:
         """Ask one peer whom else it knows: first of all those who follow what this node lacks company for."""
         known = {each.peer_id for each in self._network.peers()}
         sought = self._sought()
-        with self._charging(peer):
+        with self._asking(peer):
             named = await self._meet_through(peer, PeersRequest(MAX_PX_PEERS, sought))
             if sought != ALL_SHARDS and named <= known:
                 # Somebody else then, who may know some: what one's acquaintances know comes to an end.
@@ -217,15 +229,21 @@ class Synchroniser:
         return bits(shard for shard in self._subscriptions.shards if follow[topics[shard]] < TARGET_PEERS) or ALL_SHARDS
 
     @contextmanager
-    def _charging(self, peer: str) -> Iterator[None]:
-        """No answer costs a peer nothing; a wrong one is charged to it."""
+    def _asking(self, peer: str) -> Iterator[None]:
+        """Requests to a peer, within PEER_SECONDS. A wrong answer is charged to the peer, no or a slow one is not."""
+        begun = trio.current_time()
         try:
-            yield
+            with trio.move_on_after(PEER_SECONDS):
+                yield
         except AskFailed as failure:
             logger.info("%s", failure)
         except RemoteError as error:
             logger.info("%s answered what was not asked: %s", peer, error)
             self._ledger.report(peer, Fact.INVALID_MESSAGE)
+        finally:
+            now = trio.current_time()
+            self._paused = {each: until for each, until in self._paused.items() if until > now}
+            self._paused[peer] = now + PAUSE * (now - begun)
 
     async def _pull_epoch(self, peer: str, epoch: int) -> None:
         shards = bits(self._subscriptions.shards)

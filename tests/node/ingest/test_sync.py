@@ -1,9 +1,11 @@
 """What a peer can be asked for, what it costs whoever asks, and what becomes of what is delivered."""
 
 import random
+from collections import Counter
 from dataclasses import dataclass, replace
 
 import pytest
+import trio
 
 from context import KEY
 from rollouts import right_and_wrong, rollout
@@ -240,8 +242,11 @@ class Server:
         self.says = {}
         self.peers = []
         self.introduced = []
+        self.seconds = 0
+        """How long it takes to answer."""
 
     async def ask(self, peer, request):
+        await trio.sleep(self.seconds)
         self.asked.append(request)
         answer = self.says.get(len(self.asked), self.responder.answer(peer, request))
         if answer is None:
@@ -265,10 +270,10 @@ class OnePeer:
         self.server.introduced.append(told)
 
 
-def synchroniser(validator, manifest, server):
+def synchroniser(validator, manifest, server=None, *, network=None):
     return Synchroniser(
         replace(validator.swarm, manifest=manifest, rng=random.Random(0)),
-        OnePeer(server),
+        network or OnePeer(server),
         ingest=validator.ingest,
         ledger=validator.ledger,
         counters=validator.counters,
@@ -373,6 +378,61 @@ async def test_a_peer_that_gives_no_answer_costs_nobody_anything(validator, mani
     server = Server(validator)
     server.says[1] = None
     await synchroniser(validator, manifest, server).pull(server.peer)
+    assert validator.ledger.of(server.peer).evidence.bad == 0
+
+
+class SlowPeers:
+    """The network of a node with eight peers, of which some answer each request after 24 s. Time is virtual."""
+
+    def __init__(self, slow):
+        names = [peer_id(bytes([number]) * 32) for number in range(40, 48)]
+        self.slow = frozenset(names[:slow])
+        self.connected = [PeerInfo(each, (), outbound=True, connected_at=0.0) for each in names]
+        self.listed = Counter()
+
+    def peers(self):
+        return self.connected
+
+    async def ask(self, peer, data):
+        request = decode_request(data)
+        self.listed[peer] += isinstance(request, ListRequest) and request.epoch == EPOCH
+        await trio.sleep(24 if peer in self.slow else 0.1)
+        return encode_listing([])
+
+    @property
+    def honest(self):
+        """How often the others were asked what they hold."""
+        return sum(count for peer, count in self.listed.items() if peer not in self.slow)
+
+
+async def pulled(validator, manifest, slow):
+    network = SlowPeers(slow)
+    with trio.move_on_after(7_200):
+        await synchroniser(validator, manifest, network=network).run()
+    return network
+
+
+async def test_peers_that_answer_slowly_leave_the_others_at_least_half_of_their_turns(
+    validator, manifest, autojump_clock
+):
+    alone = await pulled(validator, manifest, 0)
+    among = await pulled(validator, manifest, 4)
+    assert among.honest >= alone.honest / 4
+    assert all(among.listed[each] > 0 for each in among.slow)
+
+
+async def test_a_node_whose_peers_are_all_slow_asks_them_all_the_same(validator, manifest, autojump_clock):
+    assert sum((await pulled(validator, manifest, 8)).listed.values()) > 60
+
+
+async def test_what_came_before_the_deadline_of_a_peer_stays(validator, author, manifest, autojump_clock):
+    """The delivery of the newest epoch comes in time, and the listing of the epoch before does not."""
+    server = Server(validator, round_of(author, 0), round_of(author, 0, epoch=EPOCH - 1))
+    server.seconds = 12
+    begun = trio.current_time()
+    await synchroniser(validator, manifest, server).pull(server.peer)
+    assert trio.current_time() - begun == sync.PEER_SECONDS
+    assert waiting(validator, manifest) == 1
     assert validator.ledger.of(server.peer).evidence.bad == 0
 
 
