@@ -230,7 +230,7 @@ class Synchroniser:
 
     @contextmanager
     def _asking(self, peer: str) -> Iterator[None]:
-        """Requests to a peer, within PEER_SECONDS. A wrong answer is charged to the peer, no or a slow one is not."""
+        """Requests to a peer, within PEER_SECONDS. A bad answer is charged to the peer, no or a slow one is not."""
         begun = trio.current_time()
         try:
             with trio.move_on_after(PEER_SECONDS):

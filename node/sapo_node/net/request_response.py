@@ -56,7 +56,7 @@ class Asking:
         finally:
             if stream is not None:
                 # Also if this is cancelled: the peer serves no other request of this node while the stream is open.
-                with trio.move_on_after(CLOSE_SECONDS, shield=True):
+                with trio.CancelScope(deadline=trio.current_time() + CLOSE_SECONDS, shield=True):
                     await quietly(stream.reset if answer is None else stream.close)
         return answer
 
