@@ -37,6 +37,9 @@ from sapo_protocol.errors import LocalError
 NICENESS = 10
 """Gossip and verification go first: training is what can wait."""
 
+CHANGES_WEIGHTS = frozenset({"train", "restore"})
+"""The requests that change weights."""
+
 
 class Service:
     """Answers one request at a time on one trainer."""
@@ -67,18 +70,22 @@ class Service:
         )
 
     def answer(self, request: Any) -> dict[str, Any]:
-        """Return the reply; what the caller did wrong, and what this machine lacks, is an error in one line."""
+        """Return the reply; what the caller did wrong, and what this machine lacks, is an error in one line.
+
+        If memory runs out in a request that changes weights, some may have changed: the process ends, and the node
+        replays what follows the checkpoint. A learner that only reads has nothing to replay.
+        """
         try:
             answer = self._dispatch(request)
         except LocalError as error:
             return {"error": str(error)}
-        except (MemoryError, torch.OutOfMemoryError) as error:
-            return {"error": f"out of memory: {_first_line(error)}"}
-        except RuntimeError as error:
-            # torch's CPU allocator has no error class of its own.
-            if "alloc" not in str(error):
+        except (MemoryError, RuntimeError) as error:
+            if not _is_of_memory(error):
                 raise
-            return {"error": f"out of memory: {_first_line(error)}"}
+            words = f"out of memory: {_first_line(error)}"
+            if CHANGES_WEIGHTS.isdisjoint(request) or self._options.read_only:
+                return {"error": words}
+            raise SystemExit(words) from error
         return to_object(answer)
 
     def _dispatch(self, request: Any) -> Generated | TrainReport | Saved | Restored:
@@ -128,6 +135,11 @@ class Service:
         if self._server:
             self._server.begin_anew()  # steps repeat, with other weights
         return Restored(self._trainer.step)
+
+
+def _is_of_memory(error: Exception) -> bool:
+    # torch's CPU allocator has no error class of its own.
+    return isinstance(error, MemoryError | torch.OutOfMemoryError) or "alloc" in str(error)
 
 
 def _first_line(error: BaseException) -> str:

@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import resource
 import signal
 import subprocess
 import sys
@@ -13,7 +14,7 @@ import pytest
 import trio
 
 from sapo_node.groups.advantage import advantages
-from sapo_node.groups.messages import LearnerOptions, RequestError, TrainGroup, TrainRequest
+from sapo_node.groups.messages import LearnerOptions, RequestError, Sampled, TrainGroup, TrainRequest
 from sapo_node.groups.prompt import Prompt
 from sapo_node.learner.client import Learner
 from sapo_node.processes.frames import read_frame, write_frame
@@ -111,6 +112,29 @@ async def test_a_request_cut_by_a_kill_is_not_answered(tmp_path, nursery):
     with pytest.raises(WorkerFailed):
         for step in range(1, 100):
             await learner.train(TrainRequest(step, groups))
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="limits memory as Linux counts it")
+async def test_a_step_that_runs_out_of_memory_is_not_answered_and_can_be_taken_again(tmp_path, nursery, caplog):
+    learner = Learner(options(tmp_path))
+    await nursery.start(learner.run)
+    # The first step starts threads, which have no room below the limit.
+    await learner.train(TrainRequest(1, await groups_of(learner, 1)))
+    await learner.checkpoint()
+    long = tuple(Sampled("", "length", (number,) * 400) for number in range(8))
+    group = TrainGroup("local", QUESTIONS[0], 1.0, advantages([1, 0, 0, 0, 0, 0, 0, 0]), long)
+    limit_memory(learner_pid())
+    with pytest.raises(WorkerFailed):
+        await learner.train(TrainRequest(2, (group,)))
+    await wait_for_step(learner, 1)
+    assert "out of memory" in caplog.text
+    assert (await learner.train(TrainRequest(2, (group,)))).step == 2
+
+
+def limit_memory(pid):
+    """Leave a process the address space that it has."""
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[0])
+    resource.prlimit(pid, resource.RLIMIT_AS, (pages * resource.getpagesize(),) * 2)
 
 
 async def test_a_start_that_cannot_work_ends_in_one_clear_line(tmp_path):
