@@ -157,7 +157,7 @@ class Generated:
 
     groups: tuple[tuple[Sampled, ...], ...]
     notice: str | None = None
-    """For the operator: that a server begins or ceases to sample, and why."""
+    """For the operator: that a server begins or ceases to sample, and why; or that a prompt does not fit."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,8 @@ import os
 import sys
 import warnings
 from contextlib import nullcontext, suppress
+from dataclasses import replace
+from itertools import compress
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +22,13 @@ from sapo_node.groups.messages import (
     RequestError,
     Restored,
     RestoreRequest,
+    Sampled,
     Saved,
     TrainReport,
     TrainRequest,
 )
 from sapo_node.learner import best, checkpoint
-from sapo_node.learner.generate import generate
+from sapo_node.learner.generate import PromptTooLong, fits, generate
 from sapo_node.learner.memory import require_memory
 from sapo_node.learner.model import load
 from sapo_node.learner.probe import require_readable
@@ -53,6 +56,8 @@ class Service:
         self._memory = None if options.model == "seed" else require_memory(options)
         self._trainer = Trainer(load(options), options)
         self._fallback: str | None = None
+        self._warned = False
+        """Whether a notice said that prompts do not fit."""
         if options.read_only:
             checkpoint.peek(self._trainer, self._root)
         else:
@@ -106,6 +111,29 @@ class Service:
         raise RequestError(f"unknown request {kind!r}")
 
     def _generate(self, asked: GenerateRequest) -> Generated:
+        try:
+            return self._sampled(asked)
+        except PromptTooLong as problem:
+            if self._options.read_only:
+                raise
+            return self._sampled_where_room(asked, problem)
+
+    def _sampled_where_room(self, asked: GenerateRequest, problem: PromptTooLong) -> Generated:
+        """Return empty completions of the prompts that do not fit: the other groups of a round still count."""
+        room = [fits(self._trainer.policy, prompt, asked.max_tokens) for prompt in asked.prompts]
+        prompts = tuple(compress(asked.prompts, room))
+        generated = self._sampled(replace(asked, prompts=prompts)) if prompts else Generated(())
+        sampled = iter(generated.groups)
+        empty = (Sampled("", "length", ()),) * asked.completions
+        notices = [generated.notice] if generated.notice else []
+        if not self._warned:
+            self._warned = True
+            notices.append(
+                f"{problem}: the completions of such prompts are empty; give fewer --examples, or a lower --max-tokens"
+            )
+        return Generated(tuple(next(sampled) if fit else empty for fit in room), "; ".join(notices) or None)
+
+    def _sampled(self, asked: GenerateRequest) -> Generated:
         if self._server and not asked.averaged and asked.temperature == 1:
             return self._server.generate(self._trainer, asked, self._options.max_completion_bytes)
         with self._trainer.averaged() if asked.averaged else nullcontext():

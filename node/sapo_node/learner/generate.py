@@ -16,6 +16,7 @@ from torch import Tensor
 from transformers import DynamicCache
 
 from sapo_node.groups.messages import GenerateRequest, RequestError, Sampled
+from sapo_node.groups.prompt import Prompt
 from sapo_node.learner.draft import Draft
 from sapo_node.learner.forward import Tokens, make_room, read_prompts, run, stems_of
 from sapo_node.learner.lanes import lane_mask, lane_size
@@ -33,6 +34,10 @@ CROWD = 0.75
 """Finished lanes leave the batch when at most this share of its lanes is unfinished: copying the cache costs time."""
 
 
+class PromptTooLong(RequestError):
+    """A prompt does not fit into the model; nothing was sampled."""
+
+
 @dataclass(slots=True, kw_only=True)
 class _Row(Draft):
     """One completion that is being sampled in a lane."""
@@ -45,7 +50,7 @@ class _Row(Draft):
 def generate(
     policy: Policy, request: GenerateRequest, max_completion_bytes: int, *, opening: str = ""
 ) -> list[tuple[Sampled, ...]]:
-    """Sample the completions of every prompt. Raises RequestError if a prompt does not fit into the model.
+    """Sample the completions of every prompt. Raises PromptTooLong if a prompt does not fit into the model.
 
     With an `opening`, the model continues prompt and opening. The completions do not contain the opening.
     """
@@ -62,15 +67,20 @@ def generate(
 
 
 def prompts_of(policy: Policy, request: GenerateRequest, *, opening: str = "") -> list[Tokens]:
-    """Return the token ids of every prompt. Raises RequestError if a prompt does not fit into the model."""
+    """Return the token ids of every prompt. Raises PromptTooLong if a prompt does not fit into the model."""
     forced = policy.encode_foreign(opening) or []
     prompts = [(*policy.prompt_tokens(prompt), *forced) for prompt in request.prompts]
     longest = max((len(prompt) for prompt in prompts), default=0)
     if longest + request.max_tokens > policy.context:
-        raise RequestError(
+        raise PromptTooLong(
             f"a prompt of {longest} tokens and {request.max_tokens} new ones exceed the model's {policy.context}"
         )
     return prompts
+
+
+def fits(policy: Policy, prompt: Prompt, max_tokens: int) -> bool:
+    """Return whether a prompt and so many new tokens fit into the model."""
+    return len(policy.prompt_tokens(prompt)) + max_tokens <= policy.context
 
 
 def _sample(

@@ -93,8 +93,8 @@ async def test_an_error_of_the_caller_leaves_the_learner_alive(tmp_path, nursery
     groups = await groups_of(learner, 1)
     with pytest.raises(RequestError, match="step 5 does not follow step 0"):
         await learner.train(TrainRequest(5, groups))
-    with pytest.raises(RequestError, match="exceed the model's"):
-        await learner.generate([Prompt("5" * 600)], completions=1, max_tokens=10, seed=1)
+    with pytest.raises(RequestError, match="the weights are of step 0, not 7"):
+        await learner.keep_best(7, [])
     assert (await learner.train(TrainRequest(1, groups))).step == 1
     assert learner.restarts == 0
 
