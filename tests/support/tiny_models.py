@@ -8,12 +8,16 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import (
     BambaConfig,
     BambaForCausalLM,
+    BloomConfig,
+    BloomForCausalLM,
     FalconH1Config,
     FalconH1ForCausalLM,
     Gemma3ForCausalLM,
     Gemma3TextConfig,
     GPT2Config,
     GPT2LMHeadModel,
+    GPTNeoConfig,
+    GPTNeoForCausalLM,
     GPTNeoXConfig,
     GPTNeoXForCausalLM,
     GraniteMoeHybridConfig,
@@ -69,6 +73,26 @@ GPT2_SHAPE = {
 }
 WINDOW = {"num_key_value_heads": 1, "sliding_window": 8}
 """Far shorter than a prompt: these models forget most of what they read."""
+GPT_NEO_SHAPE = {
+    "hidden_size": 16,
+    "num_layers": 2,
+    "num_heads": 2,
+    "vocab_size": 300,
+    "max_position_embeddings": 512,
+    "attention_types": [[["global", "local"], 1]],
+    "window_size": 8,
+    "bos_token_id": None,
+    "eos_token_id": 256,
+}
+BLOOM_SHAPE = {
+    "hidden_size": 16,
+    "n_layer": 2,
+    "n_head": 2,
+    "vocab_size": 300,
+    "bos_token_id": None,
+    "eos_token_id": 256,
+    "pad_token_id": None,
+}
 SMOLLM3 = {**SHAPE, "num_key_value_heads": 1, "no_rope_layer_interval": 2, "pad_token_id": None}
 """Its second layer has no positions."""
 FAMILIES = {
@@ -81,6 +105,8 @@ FAMILIES = {
     "phi": lambda: PhiForCausalLM(PhiConfig(**SHAPE, num_key_value_heads=1)),
     "mistral": lambda: MistralForCausalLM(MistralConfig(**SHAPE, **WINDOW)),
     "gemma3": lambda: Gemma3ForCausalLM(Gemma3TextConfig(**SHAPE, **WINDOW, head_dim=8)),
+    "gpt_neo": lambda: GPTNeoForCausalLM(GPTNeoConfig(**GPT_NEO_SHAPE)),
+    "bloom": lambda: BloomForCausalLM(BloomConfig(**BLOOM_SHAPE)),
 }
 DELTA_NET = {
     **SHAPE,

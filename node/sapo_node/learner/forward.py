@@ -32,6 +32,9 @@ SPARED = 64
 LEAST_STEM = 16
 """Tokens of a stem, at least: a shorter one does not pay for another call of the model."""
 
+ALIBI = frozenset({"bloom", "mpt"})
+"""Model types that always have ALiBi: biases by distance instead of positions."""
+
 
 def read_prompts(
     policy: Policy, prompts: Sequence[Tokens], stems: Mapping[Tokens, int]
@@ -192,8 +195,8 @@ def stems_of(policy: Policy, prompts: Sequence[Tokens]) -> dict[Tokens, int]:
     """Return the number of tokens of the stem of each prompt that shares one.
 
     A stem has at least LEAST_STEM tokens, and at least half of each prompt that has it. A model with a window of
-    attention has no stems: padding after a stem would count as tokens in its window. Nor has one with recurrent layers:
-    padding after a stem would change their state.
+    attention has no stems: padding after a stem would count as tokens in its window. Nor has one with recurrent layers,
+    whose state the padding would change, or with ALiBi, which would count the padding as distance.
     """
     if not attends_to_all(policy):
         return {}
@@ -213,8 +216,14 @@ def stems_of(policy: Policy, prompts: Sequence[Tokens]) -> dict[Tokens, int]:
 
 
 def attends_to_all(policy: Policy) -> bool:
-    """Return whether each layer attends to all tokens before: none has a window, and none is recurrent."""
+    """Return whether each layer attends to all tokens before, wherever they are in the cache: none has a window, none
+    is recurrent, and none has ALiBi, which takes the distance of two tokens from their places.
+    """
     config = policy.model.config.get_text_config()
+    if config.model_type in ALIBI or getattr(config, "alibi", False):
+        return False
+    if "local" in getattr(config, "attention_layers", ()):  # of GPT-Neo
+        return False
     layers = getattr(config, "layer_types", None)
     return set(layers) == {"full_attention"} if layers else getattr(config, "sliding_window", None) is None
 

@@ -45,7 +45,8 @@ def lane_size(policy: Policy, prompts: Sequence[Tokens], longest: int) -> int:
 
     They have at most as many tokens as the longest prompt: a token computes the attention to its whole lane, and then
     masks the other completions. A model with a window of attention has one completion per lane, because the other
-    completions would fill its window. So has one with recurrent layers, whose state has no mask.
+    completions would fill its window. So has one with recurrent layers, whose state has no mask, and one with ALiBi,
+    for which the other completions would be distance.
     """
     prompt = max(map(len, prompts))
     return 1 if not attends_to_all(policy) or prompt < LEAST_PROMPT else max(1, prompt // max(1, longest))

@@ -23,9 +23,10 @@ from sapo_node.learner.batch import Row, completion_logits, micro_batches
 from sapo_node.learner.device import computes_bfloat16, free_memory, pick_device
 from sapo_node.learner.forward import read_prompts, run
 from sapo_node.learner.generate import ROWS
-from sapo_node.learner.model import Policy, outline
+from sapo_node.learner.model import ModelError, Policy, outline
 from sapo_node.learner.states import select
 from sapo_protocol.errors import LocalError
+from sapo_protocol.printable import line_of
 
 PROMPT_TOKENS = 256
 """Tokens of a prompt in the estimate."""
@@ -77,15 +78,21 @@ class Estimate:
 
 
 def require_memory(options: LearnerOptions) -> str:
-    """Return one line with the needed and the free memory. Raises OutOfReach, with advice, if too little is free."""
+    """Return one line with the needed and the free memory. Raises OutOfReach, with advice, if too little is free, and
+    ModelError if the model cannot compute.
+    """
     device = pick_device(options.device)
     free = free_memory(device)
     try:
         needed = estimate(options)
+    except LocalError:
+        raise
     except RuntimeError as error:
         # In some models, for example a mixture of experts, the computation depends on the data of the tensors.
         logger.info("memory cannot be estimated: %s", error)
         return f"memory: cannot be estimated for this architecture; {_size(free)} free on {device}"
+    except Exception as error:  # the code of an architecture may raise any error
+        raise ModelError(f"the node cannot compute with {options.model}: {line_of(error)}") from error
     if needed.peak <= free:
         slow = options.dtype == "bfloat16" and not computes_bfloat16(device)
         return f"memory: about {needed}; {_size(free)} free on {device}{_SLOW if slow else ''}"

@@ -9,11 +9,21 @@ from pathlib import Path
 
 import pytest
 import torch
-from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM
+from transformers import (
+    BartConfig,
+    BartForCausalLM,
+    GPT2Config,
+    GPT2LMHeadModel,
+    LlamaConfig,
+    LlamaForCausalLM,
+    Qwen2Config,
+    Qwen2ForCausalLM,
+)
 
 from sapo_node.groups.messages import LearnerOptions
 from sapo_node.learner import device, memory
 from sapo_node.learner.memory import OutOfReach, require_memory
+from sapo_node.learner.model import ModelError
 from tiny_models import FAMILIES, MIXTURE, write_model, write_tokenizer
 
 torch.set_num_threads(1)
@@ -51,6 +61,15 @@ def test_every_architecture_can_be_estimated(tmp_path, family):
 
 def test_an_architecture_that_cannot_be_estimated_is_said_to_be_and_not_refused(tmp_path):
     assert "cannot be estimated" in require_memory(options(write_model(tmp_path, MIXTURE)))
+
+
+def test_a_model_whose_code_fails_is_refused_in_one_line(tmp_path):
+    # Its cache has as many layers as its encoder, so that reading fails at a layer of its decoder.
+    shape = {"d_model": 16, "encoder_layers": 1, "decoder_layers": 2, "decoder_attention_heads": 2}
+    BartForCausalLM(BartConfig(**shape, vocab_size=300)).save_pretrained(tmp_path)
+    with pytest.raises(ModelError, match="the node cannot compute with") as caught:
+        require_memory(options(tmp_path))
+    assert "\n" not in str(caught.value)
 
 
 def test_nothing_of_the_model_is_read_but_its_description(tmp_path, folder):
