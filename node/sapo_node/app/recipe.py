@@ -7,8 +7,9 @@
 | larger               | LoRA, a third of it  | 1e-4 | bfloat16, if native | 256    | 3        |
 
 A small pretrained model answers in a few tokens or not at all. A larger one may think before it answers. LoRA takes
-about ten times the rate of all weights (Schulman et al. 2025, "LoRA Without Regret"). Adapters in the last third of the
-layers spare the backward pass of the others.
+about ten times the rate of all weights (Schulman et al. 2025, "LoRA Without Regret"), so where the operator chose to
+train all weights, the rate is a tenth of that in the table. Adapters in the last third of the layers spare the backward
+pass of the others.
 """
 
 from dataclasses import dataclass
@@ -25,6 +26,10 @@ MEDIUM = 400_000_000
 """Parameters of a model."""
 RANK = 16
 """Of LoRA adapters."""
+ALL_WEIGHTS = 0.1
+"""The learning rate of all weights, as a factor on that of adapters."""
+LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
+"""The names under which a config.json has the number of layers: of most models, of GPT-2, of MPT and of GPT-Neo."""
 
 _Value = TypeVar("_Value")
 
@@ -50,11 +55,13 @@ def recipe_of(config: Config) -> Recipe:
     Raises ModelError if the configuration names no model folder.
     """
     default = _of_model(config.model) if config.train else _SMALL
+    lora = _chosen(config.lora, default.lora)
+    rate = default.learning_rate * (ALL_WEIGHTS if default.lora and not lora else 1)
     return Recipe(
-        lora=_chosen(config.lora, default.lora),
+        lora=lora,
         # Where the operator sets only the rank, all layers have adapters.
         lora_layers=_chosen(config.lora_layers, default.lora_layers if config.lora == AUTO else 0),
-        learning_rate=_chosen(config.learning_rate, default.learning_rate),
+        learning_rate=_chosen(config.learning_rate, rate),
         dtype=default.dtype if config.dtype == AUTO else config.dtype,
         max_tokens=_chosen(config.max_tokens, default.max_tokens),
         examples=_chosen(config.examples, default.examples),
@@ -78,17 +85,21 @@ def _of_model(model: str) -> Recipe:
     except ModelError:
         return _SMALL  # the folder has no settings, and the learner refuses it
     parameters = _parameters(folder, settings)
-    layers = settings.get("num_hidden_layers")
-    if parameters < SMALL or not isinstance(layers, int):
+    if parameters < SMALL:
         return _SMALL
     return Recipe(
         lora=RANK,
-        lora_layers=layers // 3,
+        lora_layers=_layers(settings) // 3,
         learning_rate=4e-4 if parameters < MEDIUM else 1e-4,
         dtype=AUTO,
         max_tokens=32 if parameters < MEDIUM else 256,
         examples=3,
     )
+
+
+def _layers(settings: dict[str, Any]) -> int:
+    """Return the number of layers, or 0 if the settings do not say it: then all layers have adapters."""
+    return next((settings[name] for name in LAYERS if isinstance(settings.get(name), int)), 0)
 
 
 def _parameters(folder: Path, settings: dict[str, Any]) -> int:
