@@ -87,7 +87,8 @@ def rows_of(policy: Policy, group: TrainGroup, max_tokens: int) -> list[Row]:
     one is left. Raises Unreadable if the tokenizer fails on the prompt.
     """
     prompt = tuple(policy.prompt_tokens(Prompt(group.prompt, group.examples)))
-    if len(prompt) + max_tokens + 1 > policy.context:
+    # As in sampling: a trained end needs no room, because the model does not read its last target.
+    if len(prompt) + max_tokens > policy.context:
         raise Refused(Refusal.NO_ROOM)
     external = group.source == "external"
     rows: list[Row] = []

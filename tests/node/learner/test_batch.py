@@ -6,10 +6,11 @@ import pytest
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel, MistralConfig, MistralForCausalLM
 
-from sapo_node.groups.messages import LearnerOptions, Refusal, Sampled, TrainGroup
+from sapo_node.groups.messages import GenerateRequest, LearnerOptions, Refusal, Sampled, TrainGroup
 from sapo_node.groups.prompt import Prompt
 from sapo_node.learner.batch import Refused, completion_logits, micro_batches, rows_of
 from sapo_node.learner.forward import IMPOSSIBLE, LEAST_STEM, SPARED, alike, stems_of
+from sapo_node.learner.generate import prompts_of
 from sapo_node.learner.lanes import LEAST_PROMPT
 from sapo_node.learner.model import load
 
@@ -99,6 +100,18 @@ def test_a_prompt_that_fills_the_model_is_refused(policy):
     group = TrainGroup("external", "5" * 500, 1.0, (1.0,), (Sampled("x", "stop"),))
     with pytest.raises(Refused, match=Refusal.NO_ROOM):
         rows(policy, group)
+
+
+def test_a_prompt_that_leaves_just_the_room_that_sampling_needs_is_trained_on_with_the_end(policy):
+    config = GPT2Config(n_embd=32, n_layer=2, n_head=2, vocab_size=policy.vocabulary, n_positions=policy.context)
+    placed = replace(policy, model=GPT2LMHeadModel(config).eval())
+    answer = "so <answer>4</answer>"
+    length = len(policy.encode_foreign(answer))
+    system = len(policy.prompt_tokens(Prompt("5"))) - 1
+    group = replace(external(answer), prompt="5" * (policy.context - length - system))
+    assert prompts_of(policy, GenerateRequest((Prompt(group.prompt),), 1, length, 1))
+    [batch] = micro_batches(placed, rows(placed, group, max_tokens=length))
+    assert completion_logits(placed, batch).shape[1] == length + 1
 
 
 def test_the_prompt_is_encoded_apart_from_the_completion(policy):
