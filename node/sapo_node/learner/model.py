@@ -214,7 +214,7 @@ def _with_tokenizer(policy: Policy, folder: Path) -> Policy:
 
 def fingerprint(folder: Path, options: LearnerOptions) -> str:
     """Return the SHA-256 over the model's files and what the adapters are: a checkpoint fits if it has the same."""
-    layers = f",layers={options.lora_layers}" if options.lora_layers else ""
+    layers = f",layers={options.lora_layers}" if options.lora and options.lora_layers else ""
     total = hashlib.sha256(f"lora={options.lora}{layers}".encode())
     for path in sorted([folder / "config.json", folder / "tokenizer.json", *folder.glob("*.safetensors")]):
         if path.is_file():

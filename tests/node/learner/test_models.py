@@ -160,6 +160,11 @@ def test_the_fingerprint_tells_adapters_and_models_apart(folders):
     assert len({load(each).fingerprint for each in chosen}) == 3
 
 
+def test_layers_without_adapters_change_no_fingerprint(folders):
+    chosen = [options(folders["llama"]), options(folders["llama"], lora_layers=1)]
+    assert len({load(each).fingerprint for each in chosen}) == 1
+
+
 def test_without_a_template_the_prompt_asks_for_answer_tags(folders):
     policy = load(options(folders["llama"]))
     prompt = policy.decode(policy.prompt_tokens(Prompt(QUESTION)))
