@@ -33,7 +33,7 @@ from sapo_node.groups.messages import (
 )
 from sapo_node.learner import filters, grpo
 from sapo_node.learner.batch import MicroBatch, Refused, Row, completion_logits, micro_batches, rows_of
-from sapo_node.learner.model import Policy, Unreadable
+from sapo_node.learner.model import ModelError, Policy, Unreadable
 from sapo_node.learner.tally import GroupTally, Tally
 
 MAX_GRAD_NORM = 1.0
@@ -161,7 +161,7 @@ class Trainer:
                 rows += rows_of(self.policy, group, self._max_tokens)
             except Refused as refusal:
                 tally.groups[group.id].refused = refusal.reason
-            except Unreadable:
+            except (Unreadable, ModelError):  # a chat template may fail on this prompt alone
                 tally.groups[group.id].refused = Refusal.UNREADABLE
         return rows
 

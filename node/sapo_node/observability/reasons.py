@@ -118,7 +118,8 @@ REASONS: Mapping[str, Reason] = MappingProxyType(
             "A model whose tokenizer can encode special tokens as ordinary text.",
         ),
         Refusal.UNREADABLE: Reason(
-            "This model's tokenizer failed on one of its texts.", "A model whose tokenizer can encode every text."
+            "This model's tokenizer failed on one of its texts, or its chat template.",
+            "A model that can read every text.",
         ),
         Refusal.OUTSIDE: Reason(
             "It holds a token id that this model does not have.", "The model that generated it, which `--model` names."

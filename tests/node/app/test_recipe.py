@@ -11,7 +11,7 @@ from sapo_node.app.recipe import recipe_of
 def folder_of(root, size, **settings):
     """A model folder of weights of so many bytes, which hold nothing."""
     (root / "config.json").write_text(json.dumps({"model_type": "any", **settings}))
-    with open(root / "model.safetensors", "wb") as weights:
+    with (root / "model.safetensors").open("wb") as weights:
         weights.truncate(size)
     return str(root)
 

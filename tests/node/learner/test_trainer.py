@@ -83,6 +83,16 @@ def test_a_group_without_advantage_updates_nothing_and_the_step_counts(trainer):
     assert trainer.step == 1
 
 
+@pytest.mark.parametrize("failure", ["raise_exception('no')", "1 // 0"])
+def test_a_prompt_on_which_the_chat_template_fails_costs_its_group_alone(trainer, failure):
+    template = "{{ %s if 'Why' in messages[-1]['content'] else messages[-1]['content'] }}"
+    trainer.policy.tokenizer.chat_template = template % failure
+    good, bad = external("4", "5", rewards=(1, 0)), replace(external("4", "5", rewards=(1, 0)), prompt="Why?", id="bad")
+    report = trainer.train(TrainRequest(1, (good, bad)))
+    assert report.groups["bad"].refused is Refusal.UNREADABLE
+    assert report.groups["0"].tokens
+
+
 def test_a_flat_group_beside_another_changes_nothing(trainer):
     other = Trainer(load(OPTIONS), OPTIONS)
     group = local(trainer)
