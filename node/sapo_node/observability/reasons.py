@@ -118,7 +118,7 @@ REASONS: Mapping[str, Reason] = MappingProxyType(
             "A model whose tokenizer can encode special tokens as ordinary text.",
         ),
         Refusal.UNREADABLE: Reason(
-            "This model's tokenizer failed on one of its texts, or its chat template.",
+            "This model's tokenizer or chat template failed on one of its texts.",
             "A model that can read every text.",
         ),
         Refusal.OUTSIDE: Reason(
