@@ -116,7 +116,7 @@ class SimulatedLearner:
                 raise RequestError(f"there is no checkpoint of step {step}")
             while self._checkpoints[-1].step > step:
                 self._checkpoints.pop()
-            self._checkpoints[-1].copy().put_into(self._trainer)
+            self._checkpoints[-1].put_into(self._trainer)
         self._best = {kept: weights for kept, weights in self._best.items() if kept <= step}
 
     def examine(self, scorer: SharedScorer, prompts: int, *, averaged: bool = False) -> dict[str, float]:

@@ -14,6 +14,9 @@ _RANDOM = "random"
 _AVERAGE = "average"
 """The key of a parameter's average in `Snapshot.optimizer`, beside those of Adam's state."""
 
+_ADAM = ("step", "exp_avg", "exp_avg_sq")
+"""Adam's state of a parameter."""
+
 
 class MisfitError(ValueError):
     """A snapshot is not one of a trainer; the message says why."""
@@ -53,7 +56,7 @@ class Snapshot:
             raise MisfitError("holds no random state") from error
 
     def put_into(self, trainer: Trainer) -> None:
-        """Make this the trainer's state. The trainer takes over the memory of `optimizer`."""
+        """Make this the trainer's state. Everything is copied: the tensors may be a file's."""
         with torch.no_grad():
             for name, value in trainer.trained.items():
                 value.copy_(self.weights[name])
@@ -92,11 +95,12 @@ def _fits(optimizer: Mapping[str, Tensor], trainer: Trainer) -> bool:
 
 
 def _restore_adam(trainer: Trainer, tensors: Mapping[str, Tensor]) -> None:
-    state: dict[int, dict[str, Tensor]] = {}
-    for index, name in enumerate(trainer.trained):
-        parts = {key.rsplit("/", 1)[1]: value for key, value in tensors.items() if key.rsplit("/", 1)[0] == name}
-        held = {key: value for key, value in parts.items() if key != _AVERAGE}
-        if held:
-            state[index] = held
-    groups = trainer.optimizer.state_dict()["param_groups"]
-    trainer.optimizer.load_state_dict({"state": state, "param_groups": groups})
+    held = trainer.optimizer.state
+    for name, value in trainer.trained.items():
+        held.pop(value, None)  # its memory is free for the copy
+        parts = {key: tensors[f"{name}/{key}"] for key in _ADAM if f"{name}/{key}" in tensors}
+        if parts:
+            # Adam counts its steps on the CPU.
+            held[value] = {
+                key: part.to("cpu" if key == "step" else value.device, copy=True) for key, part in parts.items()
+            }

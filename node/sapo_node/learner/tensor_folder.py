@@ -11,14 +11,13 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from safetensors import SafetensorError
-from safetensors.torch import load as load_tensors
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from sapo_node.learner.model import Policy
 from sapo_node.storage.sync import sync
 from sapo_protocol.errors import LocalError
-from sapo_protocol.files import open_regular, read_json, sha256_of
+from sapo_protocol.files import read_json, sha256_of
 
 UNFINISHED = ".unfinished-"
 _META = "meta.json"
@@ -97,7 +96,8 @@ def is_good(folder: Path, names: Collection[str]) -> bool:
 
 
 def read(policy: Policy, folder: Path, names: Collection[str]) -> list[dict[str, Tensor]]:
-    """Return the tensors of the named files, in this order.
+    """Return the tensors of the named files, in this order. They are mapped: copy what is to stay, and write to none.
+    So a start needs no memory for a second copy of all that a trainer holds.
 
     Raises CorruptError where the files are not as they were written, and CheckpointError where they are of another
     model.
@@ -151,9 +151,8 @@ def _of_another_model(root: Path, theirs: object, ours: str) -> str:
 
 def _tensors(path: Path) -> dict[str, Tensor]:
     try:
-        with open_regular(path, "file of a checkpoint") as file:
-            loaded: dict[str, Tensor] = load_tensors(file.read())
-    except (LocalError, SafetensorError, KeyError, TypeError, ValueError, RuntimeError) as error:
+        loaded: dict[str, Tensor] = load_file(path)
+    except (OSError, SafetensorError, KeyError, TypeError, ValueError, RuntimeError) as error:
         raise CorruptError(f"holds no tensors in {path.name}") from error
     return loaded
 

@@ -13,10 +13,11 @@ from safetensors.torch import load_file, save_file
 from sapo_node.groups.advantage import advantages
 from sapo_node.groups.messages import GenerateRequest, LearnerOptions, TrainGroup, TrainRequest
 from sapo_node.groups.prompt import Prompt
-from sapo_node.learner import best, checkpoint
+from sapo_node.learner import best, checkpoint, tensor_folder
 from sapo_node.learner.checkpoint import CheckpointError
 from sapo_node.learner.generate import generate
 from sapo_node.learner.model import load
+from sapo_node.learner.snapshot import Snapshot
 from sapo_node.learner.trainer import Trainer
 
 torch.set_num_threads(1)
@@ -67,6 +68,22 @@ def test_a_resumed_run_is_the_straight_run_bit_for_bit(tmp_path, ways):
     train(resumed, range(3, 5))
     assert equal(weights(straight), weights(resumed))
     assert equal(straight.average.values(), resumed.average.values())
+
+
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="reads what is mapped as Linux tells it")
+def test_a_checkpoint_is_mapped_while_it_is_copied_into_the_trainer_and_not_held(two):
+    newest = tensor_folder.found(two[0], "step")[0]
+    trainer = new_trainer()
+    tensors = tensor_folder.read(trainer.policy, newest, FILES)
+    assert mapped(newest) == list(FILES)
+    Snapshot(2, *tensors).put_into(trainer)
+    del tensors
+    assert mapped(newest) == []
+
+
+def mapped(folder):
+    maps = Path("/proc/self/maps").read_text()
+    return [name for name in FILES if str(folder / name) in maps]
 
 
 def test_a_checkpoint_goes_on_in_another_dtype(tmp_path):
