@@ -12,7 +12,16 @@ from typing import Any
 from sapo_node.feed.messages import Batch, Completion, Graded, Group, Message, Prompts
 from sapo_node.groups.answer import ANSWER_END
 from sapo_node.groups.messages import GroupReport, Refusal, Source
-from sapo_node.learner.encoding import Decode, TemplateFailed, Unreadable, decoded, prompt_tokens, specials_of, tokenizing, within
+from sapo_node.learner.encoding import (
+    Decode,
+    TemplateFailed,
+    Unreadable,
+    decoded,
+    prompt_tokens,
+    specials_of,
+    tokenizing,
+    within,
+)
 
 LogProbs = Callable[[list[int], list[int]], Sequence[float]]
 """Gives the log-probability of each token of a completion after a prompt, under the trainer's model."""
