@@ -81,7 +81,7 @@ BAN_OFFENCES, BAN_TRUST = 3.0, 0.2
 """Banned when both hold: one slip of an honest untrusted peer is not enough."""
 PROBATION_TRUST, RECOVERED_TRUST = 0.5, 0.8
 BAN_EPOCHS = 144
-"""A ban for offences ends in probation after this many epochs; a ban for equivocation never ends.
+"""A ban for offences ends in probation after this many epochs; a ban for equivocation lasts while the peer is known.
 
 Then BAN_OFFENCES is held against the peer and nothing for it, so that its trust is 1/17. One more false claim bans it
 again. About 30 verified groups make it untrusted, and HEALTHY_AFTER more make it healthy.
