@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import signal
 import sys
 import tempfile
 from dataclasses import dataclass, replace
@@ -24,6 +25,8 @@ from sapo_protocol import (
     seal,
 )
 
+# A shell has what it starts in the background ignore Ctrl-C, and each process of a test would inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 # The tests expect the numbers of a CPU. test_cuda.py gives its process the GPU back.
 os.environ["CUDA_VISIBLE_DEVICES"] = ""
 
