@@ -139,7 +139,6 @@ class Database:
         with self._errors():
             if self._connection.execute("PRAGMA integrity_check(1)").fetchone() != ("ok",):
                 raise sqlite3.DatabaseError("integrity check failed")
-            self._require_types()
             for table in self._tables():
                 for _ in self._connection.execute(f"SELECT * FROM {table}"):  # noqa: S608 - a name of this database
                     pass

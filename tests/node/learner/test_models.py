@@ -172,11 +172,21 @@ def test_without_a_template_the_prompt_asks_for_answer_tags(folders):
     assert QUESTION in prompt
 
 
-def test_a_chat_template_is_used_with_a_system_text(folders, tmp_path):
-    shutil.copytree(folders["llama"], tmp_path / "m")
-    write_tokenizer(tmp_path / "m", TEMPLATE)
-    policy = load(options(tmp_path / "m"))
-    prompt = policy.decode(policy.prompt_tokens(Prompt(QUESTION)))
+@pytest.fixture
+def prompt_by(folders, tmp_path):
+    """`prompt_by(template)`: the prompt that a model with this chat template reads."""
+
+    def prompt_by(template):
+        shutil.copytree(folders["llama"], tmp_path / "m")
+        write_tokenizer(tmp_path / "m", template)
+        policy = load(options(tmp_path / "m"))
+        return policy.decode(policy.prompt_tokens(Prompt(QUESTION)))
+
+    return prompt_by
+
+
+def test_a_chat_template_is_used_with_a_system_text(prompt_by):
+    prompt = prompt_by(TEMPLATE)
     assert prompt.startswith("[system] ")
     assert "<answer>" in prompt
     assert prompt.endswith(f"[user] {QUESTION}\n[assistant] ")
@@ -189,23 +199,16 @@ def test_a_chat_template_in_a_file_of_its_own_is_used(folders, tmp_path):
     assert policy.decode(policy.prompt_tokens(Prompt(QUESTION))).endswith("[assistant] ")
 
 
-def test_a_template_without_a_system_role_still_gets_the_request_for_tags(folders, tmp_path):
-    shutil.copytree(folders["llama"], tmp_path / "m")
+def test_a_template_without_a_system_role_still_gets_the_request_for_tags(prompt_by):
     refuse = "{% if messages[0]['role'] == 'system' %}{{ raise_exception('no system role') }}{% endif %}"
-    write_tokenizer(tmp_path / "m", refuse + TEMPLATE)
-    policy = load(options(tmp_path / "m"))
-    prompt = policy.decode(policy.prompt_tokens(Prompt(QUESTION)))
+    prompt = prompt_by(refuse + TEMPLATE)
     assert prompt.startswith("[user] ")
     assert "<answer>" in prompt
 
 
-def test_a_template_that_asks_for_the_date_makes_the_same_prompt_on_every_day(folders, tmp_path):
-    shutil.copytree(folders["llama"], tmp_path / "m")
+def test_a_template_that_asks_for_the_date_makes_the_same_prompt_on_every_day(prompt_by):
     asking = "\n{% macro today() %}{{ strftime_now('%d %b %Y %H:%M:%S') }}{% endmacro %}  {{ today() }}"
-    write_tokenizer(tmp_path / "m", asking + TEMPLATE)
-    policy = load(options(tmp_path / "m"))
-    prompt = policy.decode(policy.prompt_tokens(Prompt(QUESTION)))
-    assert prompt.startswith("\n  26 Jul 2024 00:00:00[system] ")
+    assert prompt_by(asking + TEMPLATE).startswith("\n  26 Jul 2024 00:00:00[system] ")
 
 
 def corrupt_weights(folder):
