@@ -10,6 +10,9 @@ FUZZ_SECONDS ?= 60
 MUTATIONS ?= 14300
 FAULTS ?= 200
 
+# Tests start hundreds of processes. Without files of bytecode, each of them compiles all our modules again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help install run test tests attacks slow nightly lowest lint docs bench bench-learner fuzz faults lock sbom audit dist clean
 
 help:

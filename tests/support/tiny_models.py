@@ -8,6 +8,8 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import (
     BambaConfig,
     BambaForCausalLM,
+    BertConfig,
+    BertLMHeadModel,
     BloomConfig,
     BloomForCausalLM,
     FalconH1Config,
@@ -149,19 +151,25 @@ UNKNOWN_FAMILIES = {
     ),
 }
 """Recurrent models that it cannot train."""
+ENCODER = "bert"
+"""transformers reads it as a decoder, which it is not."""
 MIXTURE = "mixtral"
 """Whose experts are chosen by what it reads: it trains, but its memory cannot be estimated beforehand."""
 TEMPLATE = "{% for m in messages %}[{{ m['role'] }}] {{ m['content'] }}\n{% endfor %}[assistant] "
 
 
 def _mixture() -> MixtralForCausalLM:
-    return MixtralForCausalLM(MixtralConfig(**SHAPE, num_local_experts=2))
+    return MixtralForCausalLM(MixtralConfig(**SHAPE, num_key_value_heads=1, num_local_experts=2))
+
+
+def _encoder() -> BertLMHeadModel:
+    return BertLMHeadModel(BertConfig(**SHAPE, initializer_range=1.0))
 
 
 def write_model(folder: Path, family: str) -> Path:
     """Weights and a byte-level tokenizer, the same each time."""
     torch.manual_seed(0)
-    families = {**FAMILIES, **RECURRENT_FAMILIES, **UNKNOWN_FAMILIES, MIXTURE: _mixture}
+    families = {**FAMILIES, **RECURRENT_FAMILIES, **UNKNOWN_FAMILIES, MIXTURE: _mixture, ENCODER: _encoder}
     made = families[family]()
     made.save_pretrained(folder)
     write_tokenizer(folder)

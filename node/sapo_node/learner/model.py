@@ -46,6 +46,8 @@ from sapo_protocol.printable import line_of
 __all__ = ["ModelError", "Policy", "Unreadable", "fingerprint", "load", "outline", "rehearsed"]
 
 _NONE = torch.zeros(0, dtype=torch.long)
+_ROUNDING = 0.02
+"""What bfloat16 may change of a logit, relative to the largest. An encoder changes it by more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,8 +145,9 @@ def load(options: LearnerOptions) -> Policy:
             require_weights(folder, dtype, device)
         model = prepared(pretrained(folder, dtype), options)
         model.to(device)
+        _require_causal(model.eval(), device)
         # Dropout stays off, also in training: the policy gradient needs the probabilities of the policy that generated.
-        policy = _with_tokenizer(_policy(model.eval(), folder, options), folder)
+        policy = _with_tokenizer(_policy(model, folder, options), folder)
         forbidden = policy.forbidden.to(device)
         return replace(policy, device=device, forbidden=forbidden, fingerprint=fingerprint(folder, options))
 
@@ -167,6 +170,22 @@ def rehearsed(options: LearnerOptions) -> Policy:
     folder = model_folder(options.model)
     with _reading(folder):
         return _with_tokenizer(outline(options), folder)
+
+
+@torch.inference_mode()
+def _require_causal(model: Any, device: torch.device) -> None:
+    """Raises ModelError if what the model says of a token depends on a later one, as that of an encoder does.
+
+    transformers loads an encoder such as BERT as a causal language model, with a warning only.
+    """
+    token = int(model.config.get_text_config().vocab_size) // 2  # the first ones may be padding
+    pairs = torch.tensor([[token, token], [token, token - 1]], device=device)
+    first, other = (model(pair[None]).logits[0, 0].float() for pair in pairs)
+    if (first - other).abs().max() > _ROUNDING * first.abs().max():
+        raise ModelError(
+            f"{type(model).__name__} sees later tokens when it predicts a token, as encoders do; give a decoder, for "
+            "example Qwen/Qwen2.5-0.5B-Instruct"
+        )
 
 
 def _policy(model: Any, folder: Path, options: LearnerOptions) -> Policy:

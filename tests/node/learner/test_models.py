@@ -16,7 +16,7 @@ from sapo_node.learner.generate import generate
 from sapo_node.learner.grpo import token_logprobs
 from sapo_node.learner.model import ModelError, load
 from sapo_node.learner.trainer import Trainer
-from tiny_models import FAMILIES, TEMPLATE, write_model, write_tokenizer
+from tiny_models import ENCODER, FAMILIES, MIXTURE, TEMPLATE, write_model, write_tokenizer
 
 torch.set_num_threads(1)
 
@@ -260,6 +260,16 @@ def test_a_folder_that_cannot_be_used_is_one_clear_line(folders, tmp_path, spoil
     with pytest.raises(ModelError, match=message) as caught:
         load(options(folder))
     assert "\n" not in str(caught.value)
+
+
+def test_an_encoder_is_refused(tmp_path):
+    with pytest.raises(ModelError, match=r"BertLMHeadModel sees later tokens .*; give a decoder"):
+        load(options(write_model(tmp_path, ENCODER)))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_decoder_whose_experts_round_differently_is_taken(tmp_path, dtype):
+    load(options(write_model(tmp_path, MIXTURE), dtype=dtype))
 
 
 def test_a_missing_folder_says_so(tmp_path):
