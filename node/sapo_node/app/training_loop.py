@@ -28,7 +28,7 @@ _RETRY_SECONDS = 1.0
 
 
 class TrainingLoop:
-    """Plays round after round. A failed round is played anew after the learner has recovered."""
+    """Plays round after round. Each begins with the weights of the last step, also where the learner died since."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class TrainingLoop:
         Raises RoundFailed or WorkerFailed after MAX_FAILED_ROUNDS failures in a row.
         """
         node, play = self._node, self._rounds()
-        await self._trainer.recover()
+        await self._trainer.recover()  # a node that waits for the next epoch shows the step that it had reached
         if self._trainer.stored_step == 0 and not node.history.evaluations():
             await self._evaluate(0)  # where the curve of held-out prompts begins
         played = failed = 0
@@ -70,7 +70,6 @@ class TrainingLoop:
                 if failed == MAX_FAILED_ROUNDS:
                     raise
                 await node.epochs.pause(_RETRY_SECONDS)
-                await self._trainer.recover()
                 continue
             if report is None:
                 continue
@@ -112,6 +111,8 @@ class TrainingLoop:
         slot = await self._node.epochs.reserve()
         if slot is None:
             return None
+        # The learner may have died in the round before, in an evaluation, or while the node waited.
+        await self._trainer.recover()
         listening = self._node.counters.listening_seconds(self._node.swarm.clock.now())
         return await play.play(slot, share=not listening)
 

@@ -699,6 +699,22 @@ async def test_a_look_that_fails_costs_no_round(fast, autojump_clock, caplog):
     assert "no held-out evaluation after round 1: the learner died" in caplog.text
 
 
+async def test_a_learner_that_died_in_an_evaluation_catches_up_before_the_next_round(fast, autojump_clock):
+    peer = Peer(1, fast, MemoryHub(), eval_every=1)
+    answer, weights = peer.policy.generate, []
+
+    async def dies_in_exams(prompts, **settings):
+        if settings["completions"] == 1:
+            peer.policy.step = 0  # that of the checkpoint
+            raise WorkerFailed("the learner died")
+        weights.append(peer.policy.step)
+        return await answer(prompts, **settings)
+
+    peer.policy.generate = dies_in_exams
+    await play([peer], 3)
+    assert weights == [0, 1, 2]
+
+
 async def test_a_node_that_is_told_to_stop_in_an_evaluation_asks_no_more_questions(fast, autojump_clock, caplog):
     peer = Peer(1, fast, MemoryHub(), eval_every=2)
     answer, asked = peer.policy.generate, []
