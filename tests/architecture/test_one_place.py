@@ -35,6 +35,7 @@ OPENERS = {
     "sapo_node/storage/sync.py": "flushes what was written",
     "sapo_node/storage/work_folder.py": "folders, to lock them",
     "sapo_node/verification/sandbox/zygote.py": "/dev/null",
+    "sapo_node/verification/tasks/library.py": "data of the installed reasoning-gym",
 }
 """The modules that open files by themselves, and what these files are."""
 

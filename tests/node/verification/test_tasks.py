@@ -37,6 +37,17 @@ for name in ("starter", "paper-nine", "smollm2-easy", "interop"):
 """
 
 
+LIGHT = """
+import sys
+from sapo_node.verification.tasks import DATASETS, build_task
+for dataset in DATASETS:
+    build_task(dataset, {}, 1)
+assert not {"sympy", "matplotlib", "numpy", "reasoning_gym"} & sys.modules.keys()
+import reasoning_gym
+assert reasoning_gym.create_dataset("zebra_puzzles", seed=0, size=1)[0]["question"]
+"""
+
+
 def test_the_manifests_use_the_whole_allow_list_of_reasoning_gym_and_nothing_else() -> None:
     assert {param.values[0] for param in BORROWED} == DATASETS
 
@@ -62,6 +73,12 @@ def test_seeds_of_the_whole_range_have_items_with_answers(dataset: str, config: 
         task = build_task(dataset, config, seed)
         assert task.prompt
         assert task.answer
+
+
+def test_the_catalogue_imports_little_of_reasoning_gym_and_leaves_all_of_it_to_others() -> None:
+    subprocess.run(
+        [sys.executable, "-c", LIGHT], env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}, check=True
+    )
 
 
 def test_two_processes_with_different_hash_seeds_build_the_same_tasks() -> None:

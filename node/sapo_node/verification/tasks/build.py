@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sapo_node.verification.tasks import interop, plugins
+from sapo_node.verification.tasks.library import factory
 from sapo_node.verification.tasks.scorers import DATASETS
 from sapo_node.verification.tasks.task import Task, TaskError
 
@@ -72,20 +73,9 @@ def _dataset(dataset: str, config_json: str) -> Any:
         raise TaskError(f"the configuration of {dataset} may not set {', '.join(sorted(refused))}")
     try:
         # A dataset seeds item n with seed + n. So item n of seed 0 is item 0 of seed n.
-        return _library().create_dataset(dataset, seed=0, size=1, **config)
+        return factory().create_dataset(dataset, seed=0, size=1, **config)
     except (TypeError, ValueError, AssertionError, AttributeError) as error:
         raise TaskError(f"reasoning-gym refuses the configuration of {dataset}: {error}") from error
-
-
-@functools.cache
-def _library() -> Any:
-    """Import reasoning_gym on first use: the import takes seconds and 100 MB."""
-    import reasoning_gym  # noqa: PLC0415
-    from reasoning_gym.algorithmic import spell_backward  # noqa: PLC0415
-
-    # The dataset reads its word list for each dataset object. The sandbox can read no file once it is confined.
-    spell_backward.read_data_file = functools.cache(spell_backward.read_data_file)
-    return reasoning_gym
 
 
 def _task(dataset: str, item: Mapping[str, Any]) -> Task:
