@@ -13,14 +13,14 @@ FAULTS ?= 200
 # Tests start hundreds of processes. Without files of bytecode, each of them compiles all our modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help install run test tests attacks slow nightly lowest lint docs bench bench-learner fuzz faults lock sbom audit dist clean
+.PHONY: help install run test attacks slow nightly lowest lint docs bench bench-learner fuzz faults lock sbom audit dist clean
 
 help:
 	@echo "make run     start a node in the starter swarm (Ctrl-C ends it; nothing is lost)"
-	@echo "make test    lint, types, import rules, all quick tests, and every attack in small"
-	@echo "make tests   of these the tests alone; \`make attacks\` plays the attacks alone"
-	@echo "make slow    tests that take minutes or need multicast"
-	@echo "make nightly MUTATIONS changed vectors, on which both readers of the standard must agree, FAULTS, and half an hour of each fuzzer"
+	@echo "make test    lint, types, import rules and all quick tests"
+	@echo "make slow    tests that take long or need multicast"
+	@echo "make attacks every attack in small"
+	@echo "make nightly these two, MUTATIONS changed vectors, on which both readers of the standard must agree, FAULTS, and half an hour of each fuzzer"
 	@echo "make lowest  the tests with the oldest dependencies that are allowed (fetches gigabytes)"
 	@echo "make docs    build/site/html: all pages as a site, with a reference written from the code; warnings are errors"
 	@echo "make bench   measurements, each a ratio taken side by side in one run"
@@ -60,20 +60,14 @@ lint: $(STAMP)
 	$(BIN)/lint-imports
 	$(BIN)/python scripts/pins.py
 
-# The attacks in small need no clock, so they take what the tests leave of the cores while these wait for processes.
-test: lint
-	@PYTHON=$(PYTHON) scripts/system-packages browser
-	@$(MAKE) --no-print-directory --jobs 2 tests attacks
-	@cat build/attacks/quick.log
-
 # One thread to a process: more threads than cores make torch slower, by far. Files stay together for their fixtures, and
 # in their order: those that wait for real processes begin, and leave a third of two cores to one worker more.
-tests: $(STAMP)
+test: lint
+	@PYTHON=$(PYTHON) scripts/system-packages browser
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 
 attacks: $(STAMP)
-	@mkdir -p build/attacks
-	nice -n 19 $(BIN)/sapo-adversary matrix quick --output build/attacks > build/attacks/quick.log 2>&1 || (cat build/attacks/quick.log; exit 1)
+	$(BIN)/sapo-adversary matrix quick --output build/attacks
 
 docs: $(STAMP)
 	$(BIN)/python scripts/site.py
@@ -84,6 +78,7 @@ slow: $(STAMP)
 	$(BIN)/python -m pytest -m slow --timeout 1800
 
 nightly: $(STAMP)
+	$(MAKE) slow attacks
 	MUTATIONS=$(MUTATIONS) $(BIN)/python -m pytest -s --timeout 1800 tests/spec/test_both_readers.py
 	$(MAKE) faults
 	$(MAKE) fuzz FUZZ_SECONDS=1800

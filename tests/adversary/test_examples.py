@@ -5,11 +5,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from processes import ENVIRONMENT, PATIENCE
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
+@pytest.mark.slow
 def test_ten_minutes_shows_that_sharing_pays_that_an_attack_harms_and_that_the_defences_hold(tmp_path):
     done = subprocess.run(
         [sys.executable, EXAMPLES / "ten_minutes.py", "--quick"],

@@ -260,6 +260,7 @@ def test_chat_answers_each_line_and_says_whom_it_asks(played):
     assert done.stdout.count("<answer>") > 0
 
 
+@pytest.mark.slow
 def test_chat_answers_a_line_that_is_not_utf_8(played):
     line = "What is \udcff 2 + 2?\n"
     done = sapo_node("chat", *played.where, input=line, encoding="utf-8", errors="surrogateescape")

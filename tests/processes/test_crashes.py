@@ -158,6 +158,7 @@ def test_a_corrupt_newest_checkpoint_falls_back_to_the_one_before_and_says_so(tm
         assert node.until_event("round")["step"] == 3
 
 
+@pytest.mark.slow
 def test_a_node_that_was_killed_when_it_had_decided_to_take_steps_back_does_so_at_its_next_start(tmp_path, swarm):
     (tmp_path / "solver.py").write_text(SOLVER)
     solver = ("--program", f"{sys.executable} {tmp_path / 'solver.py'}", "--local", 1)

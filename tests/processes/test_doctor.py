@@ -45,6 +45,7 @@ def test_a_machine_that_can_run_a_node_is_told_so(tmp_path):
     assert not (tmp_path / "state").exists()
 
 
+@pytest.mark.slow
 def test_the_model_that_start_would_take_is_looked_at(tmp_path):
     (tmp_path / "model").mkdir()
     found = finding("model", tmp_path, model=str(tmp_path / "model"))

@@ -59,6 +59,7 @@ def installed(programs):
     return {each["name"].lower() for each in json.loads(listed)}
 
 
+@pytest.mark.slow
 def test_the_wire_alone_is_light(light):
     assert run([light / "python", "-c", LIGHT]).stdout.strip() == "[]"
     assert installed(light) <= {"sapo-node", "base58", "cbor2", "pynacl", "cffi", "pycparser", "pip", "setuptools"}

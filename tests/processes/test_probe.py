@@ -8,6 +8,7 @@ from processes import sapo_node
 from tiny_models import write_model
 
 
+@pytest.mark.slow
 def test_the_model_in_the_package_can_learn_from_its_swarm(tmp_path):
     done = sapo_node("probe", "--prompts", 2, cwd=tmp_path)
     assert done.returncode == 0, done.stderr

@@ -1,5 +1,7 @@
 """Attacks on state and resources: chosen questions, blame, goodwill, made-up evidence, full disks."""
 
+import pytest
+
 from attacked import attacked, exchanged, poison, refused, state, stored, violations
 
 
@@ -66,6 +68,7 @@ def test_without_bounds_the_same_flood_is_kept():
     assert stored(attacked("exhaustion", **FLOOD, without=without)) >= 50_000_000
 
 
+@pytest.mark.slow
 def test_rollouts_of_which_nothing_comes_do_not_keep_honest_newcomers_from_their_turns():
     """With the strangers' share of a round open, since it bounds what they exchange by itself."""
     crowd = {"count": 400, "links": 1, "acts_every": 10.0, "seconds": 40.0, "trusted": False}

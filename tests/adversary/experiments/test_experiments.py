@@ -224,6 +224,7 @@ def sapo_adversary(*arguments):
     return done.stdout
 
 
+@pytest.mark.slow
 def test_a_small_experiment_runs_once_and_is_drawn(tmp_path):
     path = tmp_path / "tiny.toml"
     path.write_text(

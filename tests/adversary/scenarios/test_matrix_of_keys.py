@@ -205,6 +205,7 @@ def outcome(records):
 SMALL = (replace(load_scenario("strangers"), scale="quick"), SHARE)
 
 
+@pytest.mark.slow
 def test_honest_strangers_are_measured_against_friends_without_any_attacker(outcome):
     assert (outcome.attackers, outcome.peers) == (0, 6)
     assert list(outcome.values) == ["defended"]

@@ -256,6 +256,7 @@ def test_a_run_writes_a_page_a_table_and_json_and_exits_by_the_verdict(tmp_path,
     assert (tmp_path / "mine.html").read_text() == drawn
 
 
+@pytest.mark.slow
 def test_a_run_without_another_defence_and_at_another_share_has_files_of_its_own_and_asks_no_harm(tmp_path):
     mine = tmp_path / "mine.toml"
     mine.write_text(

@@ -67,6 +67,7 @@ def test_the_rounds_alone_are_kept_beside_those_of_the_node_which_stay_as_they_a
         assert overview(database).alone == told["alone"]
 
 
+@pytest.mark.slow
 def test_rounds_alone_that_were_stopped_again_and_again_go_on(tmp_path):
     """Each stop leaves a counter without a round. An epoch without counters would never end."""
     machine = Machine(tmp_path, 0, 1)

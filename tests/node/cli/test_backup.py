@@ -335,6 +335,7 @@ def test_what_is_no_archive_is_refused(tmp_path):
         restore(tmp_path / "text", StateFolder(tmp_path / "state"))
 
 
+@pytest.mark.slow
 def test_a_thousand_damaged_backups_each_load_or_are_one_error(file, memory_folder):
     data, rng, refused = file.read_bytes(), random.Random(4), 0
     for _ in range(1_000):

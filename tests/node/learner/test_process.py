@@ -73,6 +73,7 @@ async def test_a_learner_generates_trains_checkpoints_and_comes_back_where_it_wa
     assert report.step == 3
 
 
+@pytest.mark.slow
 async def test_a_learner_that_only_reads_leaves_what_a_running_node_is_writing(tmp_path, nursery):
     learner = Learner(options(tmp_path))
     await nursery.start(learner.run)
@@ -114,6 +115,7 @@ async def test_a_request_cut_by_a_kill_is_not_answered(tmp_path, nursery):
             await learner.train(TrainRequest(step, groups))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="limits memory as Linux counts it")
 async def test_a_step_that_runs_out_of_memory_is_not_answered_and_can_be_taken_again(tmp_path, nursery, caplog):
     learner = Learner(options(tmp_path))
@@ -253,6 +255,7 @@ def kill_at_random_points(root, kills, rng):
     return kept
 
 
+@pytest.mark.slow
 def test_kills_at_random_points_never_leave_an_unreadable_state(tmp_path):
     assert kill_at_random_points(tmp_path, 2, random.Random(1)) >= 2
 

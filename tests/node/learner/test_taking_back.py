@@ -256,6 +256,7 @@ async def test_a_corrupt_checkpoint_is_not_restored_and_the_node_goes_on_as_it_i
     assert learner.step == 6
 
 
+@pytest.mark.slow
 async def test_the_process_restores_and_comes_back_from_a_kill_without_the_later_checkpoint(tmp_path, own, nursery):
     learner = Learner(LearnerOptions(checkpoints=str(tmp_path / "node"), groups=3, completions=4, threads=1))
     await nursery.start(learner.run)

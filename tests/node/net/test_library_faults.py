@@ -243,6 +243,7 @@ async def test_a_stock_node_dies(fault: Fault, stock: Victim, attacker: "Attack"
     assert stock.process.returncode == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", STARVING)
 async def test_a_stock_node_lives_and_serves_no_newcomer(
     fault: Fault, stock: Victim, start: "Start", attacker: "Attack"

@@ -232,6 +232,7 @@ def look_at(path):
         history.session(), history.rounds(100), history.rounds_after(0), history.evaluations(), history.counts()
 
 
+@pytest.mark.slow
 def test_a_thousand_damaged_databases_each_load_or_are_one_error(memory_folder):
     data, rng, refused = small_state(memory_folder / "db"), random.Random(3), 0
     for number in range(1_000):
