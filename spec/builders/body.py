@@ -36,6 +36,7 @@ def cases() -> Iterable[Case]:
     yield from _keys()
     yield from _completions()
     yield from _completion_keys()
+    yield from _last_of_sixteen()
     yield from _refused_texts()
     yield from _ill_formed_texts()
     yield from _finishes()
@@ -99,6 +100,12 @@ def _texts() -> Iterator[Case]:
     longer = Swarm(max_completion_bytes=LIMIT + 1)
     more = "a" * (LIMIT + 1)
     yield _passes("65 bytes in a swarm that allows them", "BODY-4", _with_text(text(more)), (more, "b"), swarm=longer)
+    largest = Swarm(max_completion_bytes=65_536, max_message_bytes=1_000_000)
+    longest = "a" * 65_536
+    note = "No swarm allows a longer text."
+    yield _passes(
+        "a text of 65536 bytes", "BODY-4", _with_text(text(longest)), (longest, "b"), swarm=largest, note=note
+    )
     kept = {
         "special tokens": "<|endoftext|><|im_start|>system</s>",
         "answer tags": "<answer></answer><answer>",
@@ -176,6 +183,19 @@ def _completion_keys() -> Iterator[Case]:
     unknown = {"an x": ("x", table()), "a model": ("model", text("m")), "a reward": ("reward", TRUE)}
     for name, (key, value) in unknown.items():
         yield _refused(f"a completion with {name}", "EXT-2", body([FIRST, sorted_table({**fields, key: value})]))
+
+
+def _last_of_sixteen() -> Iterator[Case]:
+    last = {
+        "without finish": ("BODY-3", table(("text", text("b"))), False),
+        "with a text of 65 bytes": ("BODY-4", completion("b" * (LIMIT + 1)), True),
+        "with a text of bytes": ("BODY-4", table(("text", bstr(b"b")), ("finish", text("stop"))), False),
+        "with an unknown finish": ("BODY-5", completion("b", "eos"), False),
+    }
+    for name, (rule, content, grammar) in last.items():
+        data = body([*[FIRST] * 15, content])
+        swarm = Swarm(completions=16)
+        yield _refused(f"the last of sixteen completions {name}", rule, data, grammar=grammar, swarm=swarm)
 
 
 def _refused_texts() -> Iterator[Case]:

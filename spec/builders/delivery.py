@@ -5,18 +5,23 @@ from collections.abc import Iterable, Iterator
 from cases import ACCEPT, Case
 from example import BODY
 from inventory import IDS, inventory_item
-from rounds import OTHER_BODY, ROUND, TWO_GROUPS, Round, sealed_in
+from rounds import OTHER_BODY, OTHER_GROUP, ROUND, TWO_GROUPS, Round, sealed_in
 from wire import ARRAY, BOB, BYTES, EXAMPLE, NULL, Swarm, array, bstr, group, head, message, table, text
 
 BOBS = Round(key=BOB)
 FIRST, SECOND = sorted((ROUND, BOBS), key=lambda each: each.envelope_id)
 """Two rounds of one group, the first with the smaller id."""
 
+LIMIT = 1_048_576
+
 
 def cases() -> Iterable[Case]:
     yield from _accepted()
+    yield from _sizes()
     yield from _frames()
     yield from _not_requested()
+    yield from _last_of_sixteen()
+    yield from _sixteen_bodies()
     yield from _messages()
 
 
@@ -33,8 +38,15 @@ def _delivery(*messages: bytes) -> bytes:
     return array(bstr(each) for each in messages)
 
 
-def _passes(name: str, rule: str, request: bytes, data: bytes, *ids: Round, note: str = "") -> Case:
-    fields = {"manifest": EXAMPLE.encoded(), "request": request, "bytes": data}
+def _many(count: int) -> list[Round]:
+    """Rounds of one group, in ascending order of their ids."""
+    return sorted((Round(counter=counter) for counter in range(count)), key=lambda each: each.envelope_id)
+
+
+def _passes(
+    name: str, rule: str, request: bytes, data: bytes, *ids: Round, note: str = "", swarm: Swarm = EXAMPLE
+) -> Case:
+    fields = {"manifest": swarm.encoded(), "request": request, "bytes": data}
     output = {"ids": [each.envelope_id for each in ids]}
     return Case(name, rule, "delivery", fields, ACCEPT, output, note, grammar=True)
 
@@ -67,12 +79,32 @@ def _accepted() -> Iterator[Case]:
     broken = whole.replace(ROUND.envelope, ROUND.envelope[:-1] + bytes([ROUND.envelope[-1] ^ 1]))
     note = "The signature is judged with the message, by step 7 of rollouts; the id does not depend on it."
     yield _passes("a broken signature", "PULL-6", ONE, _delivery(broken), ROUND, note=note)
-    many = [Round(counter=counter) for counter in range(24)]
-    wanted = _request(*((each, 0) for each in many))
-    ordered = sorted(many, key=lambda each: each.envelope_id)
-    data = _delivery(*(each.message(b"") for each in ordered))
     note = "The head of the array has two bytes."
-    yield _passes("twenty-four messages", "PULL-5", wanted, data, *ordered, note=note)
+    for name, count in {"twenty-four": 24, "sixty-four": 64}.items():
+        many = _many(count)
+        wanted, data = _request(*((each, 0) for each in many)), _delivery(*(each.message(b"") for each in many))
+        yield _passes(f"{name} messages", "PULL-5", wanted, data, *many, note=note)
+
+
+def _sizes() -> Iterator[Case]:
+    swarm = Swarm(max_message_bytes=1_000_000)
+
+    def filled(length: int, counter: int) -> tuple[Round, bytes]:
+        filler = bytes(length)
+        content = Round((group(filler),), counter=counter, swarm=swarm)
+        return content, content.message(filler)
+
+    def sized(size: int) -> tuple[list[Round], bytes]:
+        fixed = len(_delivery(filled(900_000, 0)[1], filled(100_000, 1)[1])) - 100_000
+        both = sorted((filled(900_000, 0), filled(size - fixed, 1)), key=lambda each: each[0].envelope_id)
+        return [content for content, _ in both], _delivery(*(data for _, data in both))
+
+    content, data = sized(LIMIT)
+    wanted = _request(*((each, 1) for each in content))
+    yield _passes("as long as a delivery may be", "PULL-5", wanted, data, *content, swarm=swarm)
+    content, data = sized(LIMIT + 1)
+    wanted = _request(*((each, 1) for each in content))
+    yield _refused("one byte longer than a delivery may be", "PULL-5", data, request=wanted, swarm=swarm)
 
 
 def _frames() -> Iterator[Case]:
@@ -118,6 +150,39 @@ def _not_requested() -> Iterator[Case]:
                    request=_request((foreign, 1)), note=note)  # fmt: skip
     unknown = table(("want", array([inventory_item(IDS[0], 1)])))
     yield _refused("another message than the one asked for", "PULL-6", _delivery(whole), request=unknown)
+
+
+def _last_of_sixteen() -> Iterator[Case]:
+    """Only the last message is at fault."""
+    many = _many(17)
+    *most, last, unasked = (each.message(b"") for each in many)
+    asked = _request(*((each, 0) for each in many[:16]))
+    untagged = message(many[15].envelope[1:], [b""])
+    refusals = {
+        "the last two of sixteen messages exchanged": ("PULL-6", [*most[:14], last, most[14]], "pull"),
+        "the last of sixteen messages twice": ("PULL-6", [*most, most[14]], "pull"),
+        "a last of sixteen messages that was not asked for": ("PULL-6", [*most, unasked], "pull"),
+        "a last of sixteen messages with a body that was not asked for": (
+            "PULL-6",
+            [*most, many[15].message(BODY)],
+            "pull",
+        ),
+        "a last of sixteen messages without its tag": ("ENV-2", [*most, untagged], "envelope"),
+    }
+    for name, (rule, messages, layer) in refusals.items():
+        yield _refused(name, rule, _delivery(*messages), layer, asked)
+    as_text = array([*(bstr(each) for each in most), text("a")])
+    yield _refused("a last of sixteen messages that is text", "PULL-5", as_text, request=asked, grammar=False)
+
+
+def _sixteen_bodies() -> Iterator[Case]:
+    sixteen = Round([OTHER_GROUP] * 16)
+    whole = _delivery(sixteen.message(*[OTHER_BODY] * 16))
+    last = _delivery(sixteen.message(*[b""] * 15, OTHER_BODY))
+    yield _passes("all of sixteen bodies", "PULL-6", _request((sixteen, 65_535)), whole, sixteen)
+    yield _passes("the last of sixteen bodies", "PULL-6", _request((sixteen, 32_768)), last, sixteen)
+    asked = _request((sixteen, 32_767))
+    yield _refused("the last of sixteen bodies when the others were asked for", "PULL-6", last, request=asked)
 
 
 def _messages() -> Iterator[Case]:

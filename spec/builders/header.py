@@ -39,6 +39,7 @@ def cases() -> Iterable[Case]:
     yield from _group_keys()
     yield from _digests()
     yield from _claims()
+    yield from _last_of_sixteen()
     yield from _refused_extensions()
     yield from _incomplete()
     yield from _types()
@@ -221,6 +222,24 @@ def _claims() -> Iterator[Case]:
     }
     for name, value in others.items():
         yield _refused(f"claims are {name}", "HDR-4", _with_group(claims=value))
+
+
+def _last_of_sixteen() -> Iterator[Case]:
+    sixteen = Swarm(completions=16)
+    fields = GROUP_FIELDS | {"claims": array([TRUE, FALSE] * 8)}
+    good = sorted_table(fields)
+    full = _with(groups=array([good] * 16))
+    yield _passes("sixteen groups of sixteen claims", "HDR-4", full, swarm=sixteen, groups=16)
+    last = {
+        "whose last claim is an integer": {"claims": array([*[TRUE, FALSE] * 7, TRUE, uint(0)])},
+        "with fifteen claims": {"claims": array([TRUE] * 15)},
+        "with a digest of 31 bytes": {"digest": bstr(bytes(31))},
+        "with a body of 33 bytes": {"body": bstr(bytes(33))},
+    }
+    for name, changes in last.items():
+        data = _with(groups=array([*[good] * 15, sorted_table(fields | changes)]))
+        grammar = name == "with fifteen claims"
+        yield _refused(f"a last of sixteen groups {name}", "HDR-4", data, grammar=grammar, swarm=sixteen)
 
 
 def _refused_extensions() -> Iterator[Case]:

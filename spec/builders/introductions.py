@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 
 from cases import ACCEPT, Case
-from inventory import IDS
+from inventory import IDS, NUMBERED
 from wire import ALICE, ARRAY, BOB, array, bstr, head, table, text, uint
 
 FIRST, SECOND = sorted((ALICE.public, BOB.public))
@@ -43,17 +43,27 @@ def _accepted() -> Iterator[Case]:
     yield _passes(
         "sixteen peers", *((each, ADDRESS) for each in IDS[:16]), note="Whether a key is one is not asked here."
     )
+    yield _passes(
+        "sixteen peers with addresses of 128 bytes",
+        *((each, "/" + "a" * 127) for each in NUMBERED[:16]),
+        note="2,610 bytes, the longest introductions there are.",
+    )
 
 
 def _refusals() -> Iterator[Case]:
     yield _refused("more than were asked for", array([_one(FIRST), _one(SECOND)]), most=1, grammar=True)
     yield _refused("keys in descending order", array([_one(SECOND), _one(FIRST)]), grammar=True)
     yield _refused("one key at two places", array([_one(FIRST), _one(FIRST, ADDRESS + "2")]), grammar=True)
+    many = [_one(each) for each in NUMBERED[:16]]
+    yield _refused("the last two of sixteen keys exchanged", array([*many[:14], many[15], many[14]]), grammar=True)
+    yield _refused("the last of sixteen keys twice", array([*many[:15], many[14]]), grammar=True)
+    yield _refused("an empty address of the last of sixteen peers", array([*many[:15], _one(NUMBERED[15], "")]))
     yield _refused("a key of 31 bytes", array([_one(FIRST[:-1])]))
     yield _refused("a key of 33 bytes", array([_one(FIRST + b"\x00")]))
     yield _refused("a key in hexadecimal", array([array([text(FIRST.hex()), text(ADDRESS)])]))
     yield _refused("an empty address", array([_one(FIRST, "")]))
     yield _refused("an address of 129 bytes", array([_one(FIRST, "/" + "a" * 128)]))
+    yield _refused("an address of 130 bytes in 65 characters", array([_one(FIRST, "é" * 65)]))
     yield _refused("an address as bytes", array([array([bstr(FIRST), bstr(ADDRESS.encode())])]))
     yield _refused("a key without an address", array([array([bstr(FIRST)])]))
     yield _refused("a map of peers", table(("peer", text(ADDRESS))))

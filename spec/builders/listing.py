@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 
 from cases import ACCEPT, Case
 from example import EPOCH
-from inventory import IDS, inventory_item
+from inventory import IDS, NUMBERED, inventory_item
 from wire import ARRAY, array, bstr, head, sorted_table, table, text, uint
 
 
@@ -35,6 +35,9 @@ def _accepted() -> Iterator[Case]:
     yield _passes("an envelope without bodies", [(IDS[0], 0)])
     yield _passes("the next id", [(IDS[1], 3)], IDS[0])
     yield _passes("an id of zeros from the beginning", [(bytes(32), 1)], note="From the beginning every id is listed.")
+    full = {"request": _request(b""), "bytes": array(inventory_item(each, 65_535) for each in NUMBERED)}
+    note = "38,915 bytes, the longest listing there is."
+    yield Case("1024 envelopes with sixteen bodies each", "PULL-4", "listing", full, note=note, grammar=True)
 
 
 def _refusals() -> Iterator[Case]:
@@ -45,6 +48,10 @@ def _refusals() -> Iterator[Case]:
     yield _refused("ids in descending order", array([two, one]), grammar=True)
     yield _refused("one id twice", array([one, one]), grammar=True)
     yield _refused("an id of 31 bytes", array([inventory_item(IDS[0][:-1], 1)]))
+    many = [inventory_item(each, 1) for each in NUMBERED[:16]]
+    yield _refused("the last two of sixteen ids exchanged", array([*many[:14], many[15], many[14]]), grammar=True)
+    longer = inventory_item(NUMBERED[15], 65_536)
+    yield _refused("the last of sixteen envelopes with bodies beyond sixteen", array([*many[:15], longer]))
     yield _refused("bodies beyond sixteen", array([inventory_item(IDS[0], 65_536)]))
     yield _refused("1025 envelopes", array(inventory_item(each, 1) for each in IDS))
     yield _refused("no bytes", b"")

@@ -202,6 +202,13 @@ def _task_lists() -> Iterator[Case]:
     yield _fails("tasks by name", "MAN-5", _with(tasks=table(("interop_sum", task))))
     yield _fails("a task outside its array", "MAN-5", _with(tasks=task))
     yield _fails("a second task without a weight", "MAN-5", _with(tasks=array([task, _without("weight", TASK)])))
+    last = {
+        "without a weight": _without("weight", TASK),
+        "of weight zero": sorted_table(TASK | {"weight": uint(0)}),
+        "with a configuration of text": sorted_table(TASK | {"config": text("max=9")}),
+    }
+    for what, bad in last.items():
+        yield _fails(f"the last of 64 tasks {what}", "MAN-5", _with(tasks=array([*[task] * 63, bad])))
     values = array([TASK["dataset"], TASK["config"], TASK["weight"], TASK["scorer"]])
     yield _fails("a task of values only", "MAN-5", _with(tasks=array([values])))
 

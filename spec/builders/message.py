@@ -196,6 +196,14 @@ def _invalid_bodies() -> Iterator[Case]:
     for name, data in single.items():
         yield refused(name, "BODY-1", "body", ROUND.message(data))
     yield refused("sixteen bodies beside one group", "BODY-1", "body", ROUND.message(BODY, *[b""] * 15))
+    sixteen = Round([OTHER_GROUP] * 16)
+    yield refused(
+        "the last of sixteen bodies changed",
+        "BODY-1",
+        "body",
+        sixteen.message(*[OTHER_BODY] * 15, OTHER_BODY + b"\x00"),
+    )
+    yield refused("fifteen bodies beside sixteen groups", "BODY-1", "body", sixteen.message(*[OTHER_BODY] * 15))
 
 
 def _versions() -> Iterator[Case]:

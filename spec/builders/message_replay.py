@@ -6,7 +6,7 @@ from dataclasses import replace
 from cases import Case
 from example import BODY, COUNTER, EPOCH, GROUP_FIELDS
 from message_cases import passes, refused
-from rounds import OTHER_BODY, ROUND, TWO_GROUPS, Round, signed_again
+from rounds import OTHER_BODY, OTHER_GROUP, ROUND, TWO_GROUPS, Round, signed_again
 from wire import BOB, TRUE, array, bstr, group, message, sorted_table, table, uint
 
 AGAIN = signed_again(TWO_GROUPS.payload)
@@ -16,6 +16,11 @@ WHOLE = TWO_GROUPS.message(BODY, OTHER_BODY)
 FIRST = TWO_GROUPS.message(BODY, b"")
 SECOND = TWO_GROUPS.message(b"", OTHER_BODY)
 STRIPPED = TWO_GROUPS.message(b"", b"")
+
+
+SIXTEEN = Round([OTHER_GROUP] * 16)
+ALL_BUT_LAST = SIXTEEN.message(*[OTHER_BODY] * 15, b"")
+LAST = SIXTEEN.message(*[b""] * 15, OTHER_BODY)
 
 
 def cases() -> Iterable[Case]:
@@ -40,6 +45,11 @@ def _replays() -> Iterator[Case]:
     }
     for name, (data, earlier) in replays.items():
         yield refused(name, "REP-1", "replay", data, earlier=earlier)
+    whole = SIXTEEN.message(*[OTHER_BODY] * 16)
+    yield refused(
+        "all sixteen bodies after fifteen and the last", "REP-1", "replay", whole, earlier=[ALL_BUT_LAST, LAST]
+    )
+    yield refused("again with the last of sixteen bodies", "REP-1", "replay", LAST, earlier=[LAST])
     note = "Both signatures hold. The id is that of what is signed, so it is the same."
     resigned = message(AGAIN, [BODY, OTHER_BODY])
     yield refused("again under another signature", "ENV-8", "replay", resigned, earlier=[WHOLE], note=note)
@@ -56,6 +66,7 @@ def _new_bodies() -> Iterator[Case]:
     }
     for name, (data, earlier, content) in new_bodies.items():
         yield passes(name, "REP-1", data, content, earlier=earlier)
+    yield passes("the last of sixteen bodies after the others", "REP-1", LAST, SIXTEEN, earlier=[ALL_BUT_LAST])
     short = Round((group(b"\0"),))
     yield passes("a new body of one byte", "REP-1", short.message(b"\0"), short, earlier=[short.message(b"")])
     resigned = message(AGAIN, [b"", OTHER_BODY])

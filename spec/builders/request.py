@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 
 from cases import ACCEPT, Case
 from example import EPOCH
-from inventory import IDS, inventory_item
+from inventory import IDS, NUMBERED, inventory_item
 from rounds import ROUND
 from wire import NULL, TRUE, array, bstr, head, sorted_table, table, text, uint
 
@@ -106,10 +106,16 @@ def _lists_refused() -> Iterator[Case]:
 
 def _wants_refused() -> Iterator[Case]:
     one = IDS[0]
+    most = [inventory_item(each, 0) for each in NUMBERED[:64]]
     wants = {
         "nothing is wanted": _want(),
         "sixty-five messages": _want(*(inventory_item(each, 0) for each in IDS[:65])),
         "ids in descending order": _want(inventory_item(IDS[1], 0), inventory_item(one, 0)),
+        "the last two of sixty-four ids exchanged": _want(*most[:62], most[63], most[62]),
+        "the last of sixty-four ids twice": _want(*most[:63], most[62]),
+        "the last of sixty-four messages with bodies beyond sixteen": _want(
+            *most[:63], inventory_item(NUMBERED[63], 65_536)
+        ),
         "one id twice": _want(inventory_item(one, 0), inventory_item(one, 0)),
         "one id twice with other bodies": _want(inventory_item(one, 0), inventory_item(one, 1)),
         "an id of 31 bytes": _want(inventory_item(one[:-1], 0)),
@@ -123,7 +129,13 @@ def _wants_refused() -> Iterator[Case]:
         "ids without pairs": _want(bstr(one)),
         "a map of ids": table(("want", table((one.hex(), uint(0))))),
     }
-    ordered = {"ids in descending order", "one id twice", "one id twice with other bodies"}
+    ordered = {
+        "ids in descending order",
+        "the last two of sixty-four ids exchanged",
+        "the last of sixty-four ids twice",
+        "one id twice",
+        "one id twice with other bodies",
+    }
     for name, data in wants.items():
         yield _refused(name, "PULL-3", data, grammar=name in ordered)
 

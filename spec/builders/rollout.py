@@ -41,10 +41,11 @@ class Answered:
     completions: Sequence[bytes] | None = None
     claims: Sequence[bool] = (True, False)
     digest: bytes | None = None
+    swarm: Swarm = EXAMPLE
 
     @property
     def item(self) -> tuple[str, str]:
-        return example_item(self.key.public, self.epoch, self.counter, self.k)
+        return example_item(self.key.public, self.epoch, self.counter, self.k, swarm=self.swarm)
 
     @property
     def correct(self) -> bytes:
@@ -70,23 +71,27 @@ def cases() -> Iterable[Case]:
     yield from _digests()
     yield from _claims()
     yield from _bodies()
+    yield from _sixteen_groups()
     yield from _earlier_steps()
 
 
 def _rollout(answers: Sequence[Answered], without: Iterable[int] = ()) -> bytes:
     """A message with all bodies except those of the groups in `without`."""
-    content = Round([each.group for each in answers], answers[0].epoch, answers[0].counter, key=answers[0].key)
+    first = answers[0]
+    content = Round([each.group for each in answers], first.epoch, first.counter, key=first.key, swarm=first.swarm)
     missing = set(without)
     return content.message(*(b"" if k in missing else each.body for k, each in enumerate(answers)))
 
 
-def _passes(name: str, rule: str, data: bytes, rewards: Sequence[object], note: str = "") -> Case:
-    fields = {"manifest": EXAMPLE.encoded(), "bytes": data}
+def _passes(
+    name: str, rule: str, data: bytes, rewards: Sequence[object], note: str = "", *, swarm: Swarm = EXAMPLE
+) -> Case:
+    fields = {"manifest": swarm.encoded(), "bytes": data}
     return Case(name, rule, "rollout", fields, ACCEPT, {"rewards": rewards}, note)
 
 
-def _refused(name: str, rule: str, layer: str, data: bytes, note: str = "") -> Case:
-    return Case(name, rule, "rollout", {"manifest": EXAMPLE.encoded(), "bytes": data}, layer, note=note)
+def _refused(name: str, rule: str, layer: str, data: bytes, note: str = "", *, swarm: Swarm = EXAMPLE) -> Case:
+    return Case(name, rule, "rollout", {"manifest": swarm.encoded(), "bytes": data}, layer, note=note)
 
 
 def _tasks() -> Iterator[Case]:
@@ -211,6 +216,32 @@ def _bodies() -> Iterator[Case]:
     yield _refused("a second body that is no cbor", "BODY-2", "body", content.message(SUM.body, no_body), note)
     swapped = Round([SUM.group, REVERSED.group]).message(REVERSED.body, SUM.body)
     yield _refused("two bodies swapped", "BODY-1", "body", swapped)
+
+
+FULL = Swarm(completions=16, max_message_bytes=20_000)
+
+
+def _full(k: int) -> Answered:
+    """Sixteen completions of one task, of which about every third is correct, beginning at another one for each k."""
+    claims = [(i + k) % 3 == 0 for i in range(16)]
+    task = Answered(k, swarm=FULL)
+    return replace(task, completions=[task.correct if claim else INCORRECT for claim in claims], claims=claims)
+
+
+def _sixteen_groups() -> Iterator[Case]:
+    """The fault is in the last completion of the last group."""
+    *most, last = (_full(k) for k in range(16))
+    rewards = [each.claims for each in (*most, last)]
+    yield _passes("sixteen groups of sixteen", "VER-2", _rollout([*most, last]), rewards, swarm=FULL)
+    completions = [*(last.completions or ())][:15]
+    faults = {
+        "a false claim": ("VER-2", "claims", {"claims": [*last.claims[:15], not last.claims[15]]}),
+        "a finish of another name": ("BODY-5", "body", {"completions": [*completions, completion("no idea", "eos")]}),
+        "a wrong digest": ("VER-1", "digest", {"digest": bytes(32)}),
+    }
+    for name, (rule, layer, changes) in faults.items():
+        changed = _rollout([*most, replace(last, **changes)])
+        yield _refused(f"{name} at the end of sixteen groups", rule, layer, changed, swarm=FULL)
 
 
 def _earlier_steps() -> Iterator[Case]:

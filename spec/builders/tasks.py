@@ -38,10 +38,10 @@ def digest(prompt: str, answer: str) -> bytes:
     return sha256(array([text(prompt), text(answer)]))
 
 
-def example_item(issuer: bytes, epoch: int, counter: int, k: int) -> tuple[str, str]:
-    """Prompt and answer of one task of the example swarm."""
-    index, seed = assigned(issuer, epoch, counter, k)
-    return item(EXAMPLE.tasks[index].dataset, CONFIGS[index], seed)
+def example_item(issuer: bytes, epoch: int, counter: int, k: int, *, swarm: Swarm = EXAMPLE) -> tuple[str, str]:
+    """Prompt and answer of one task of the example swarm, or of a swarm with its tasks."""
+    index, seed = assigned(issuer, epoch, counter, k, swarm=swarm)
+    return item(swarm.tasks[index].dataset, CONFIGS[index], seed)
 
 
 def _sum(numbers: Sequence[int], config: Config) -> tuple[str, str]:

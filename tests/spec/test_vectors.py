@@ -52,6 +52,26 @@ def test_there_are_at_least_300_vectors_and_70_percent_must_fail():
     assert refusing / len(VECTORS) >= 0.7
 
 
+@pytest.mark.parametrize(
+    ("kind", "output", "most"),
+    [
+        ("body", "texts", 16),
+        ("delivery", "ids", 64),
+        ("introductions", "introduced", 16),
+        ("request", "want", 64),
+        ("rollout", "rewards", 16),
+    ],
+)
+def test_an_accepted_vector_has_as_many_elements_as_a_message_may_have(kind, output, most):
+    accepted = [vector["output"] for vector in VECTORS if vector["kind"] == kind and "output" in vector]
+    assert max(len(each[output] or ()) for each in accepted) == most
+
+
+def test_an_accepted_rollout_has_sixteen_groups_of_sixteen_completions():
+    rewards = [vector["output"]["rewards"] for vector in VECTORS if vector["kind"] == "rollout" and "output" in vector]
+    assert [16] * 16 in [[len(group or ()) for group in groups] for groups in rewards]
+
+
 def test_every_rule_that_a_vector_names_is_in_the_text():
     assert {vector["rule"] for vector in VECTORS} <= RULES
 
