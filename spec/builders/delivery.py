@@ -188,6 +188,9 @@ def _sixteen_bodies() -> Iterator[Case]:
 def _messages() -> Iterator[Case]:
     whole = ROUND.envelope
     yield _refused("an empty message", "MSG-2", array([bstr(b"")]), "frame")
+    note = "Two faults: the second message is looked at after the first."
+    yield _refused("a message that was not asked for before an empty one", "PULL-6",
+                   _delivery(BOBS.message(BODY), b""), note=note)  # fmt: skip
     yield _refused("a message without its tag", "ENV-2", _delivery(message(whole[1:], [BODY])), "envelope")
     longer = sealed_in(2_001)
     yield _refused("an envelope of 2001 bytes", "ENV-1", _delivery(longer.message(*[b""] * 16)), "size",

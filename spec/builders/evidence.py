@@ -41,6 +41,7 @@ def cases() -> Iterable[Case]:
     yield from _signatures()
     yield from _headers()
     yield from _rounds()
+    yield from _two_faults()
 
 
 def _evidence(*envelopes: bytes) -> bytes:
@@ -236,3 +237,39 @@ def _rounds() -> Iterator[Case]:
     note = "In floating point they are equal."
     near = _pair(Round(epoch=2**53), Round(epoch=2**53 + 1))
     yield _refused("epochs 2 to the 53 and one more", "EVD-3", "evidence", near, note=note)
+
+
+def _two_faults() -> Iterator[Case]:
+    """The earlier of two steps refuses, whichever of the two envelopes has its fault."""
+    first, second = sorted([ROUND, RECLAIMED], key=lambda each: each.envelope_id)
+    bobs = Round(key=BOB)
+    payload = sorted_table(FIELDS | {"y": uint(0)})
+    unknown, its_id = envelope(payload), envelope_id(payload)
+    before, behind = _found(lambda found: found < its_id), _found(lambda found: found > its_id)
+    later = replace(ROUND, epoch=EPOCH + 1)
+    untagged = array([bstr(ROUND.envelope[1:]), NULL])
+    cut = _evidence(ROUND.envelope, bobs.envelope + b"\x00")
+    backwards = _evidence(_broken(second.envelope), _broken(first.envelope))
+    issuers = {ROUND.envelope_id: _broken(ROUND.envelope), bobs.envelope_id: bobs.envelope}
+    epochs = {later.envelope_id: later.envelope, its_id: unknown}
+    refusals = {
+        "too long and no evidence": ("EVD-1", "size", bstr(bytes(4_094))),
+        "an envelope without its tag beside null": ("EVD-2", "frame", untagged),
+        "two issuers and a byte after the second envelope": ("ENV-6", "envelope", cut),
+        "the wrong order and broken signatures": ("EVD-4", "evidence", backwards),
+        "two issuers and a broken signature": ("EVD-3", "evidence", _ordered(issuers)),
+        "an unknown key before a broken signature": (
+            "SIG-4",
+            "signature",
+            _evidence(unknown, _broken(behind.envelope)),
+        ),
+        "an unknown key behind a broken signature": (
+            "SIG-4",
+            "signature",
+            _evidence(_broken(before.envelope), unknown),
+        ),
+        "two epochs and an unknown key": ("EXT-2", "header", _ordered(epochs)),
+    }
+    for name, (rule, layer, data) in refusals.items():
+        note = "Two faults: the earlier step refuses."
+        yield _refused(name, rule, layer, data, grammar=layer not in {"size", "frame"}, note=note)

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 
 import message_frame
+import message_order
 import message_replay
 from cases import Case
 from example import BODY, COUNTER, EPOCH, FIELDS, GROUP, GROUP_FIELDS, HEADER
@@ -43,6 +44,7 @@ def cases() -> Iterable[Case]:
     yield from _bodies()
     yield from _invalid_bodies()
     yield from message_replay.cases()
+    yield from message_order.cases()
     yield from _versions()
 
 

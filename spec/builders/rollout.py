@@ -73,6 +73,7 @@ def cases() -> Iterable[Case]:
     yield from _bodies()
     yield from _sixteen_groups()
     yield from _earlier_steps()
+    yield from _two_faults()
 
 
 def _rollout(answers: Sequence[Answered], without: Iterable[int] = ()) -> bytes:
@@ -242,6 +243,28 @@ def _sixteen_groups() -> Iterator[Case]:
     for name, (rule, layer, changes) in faults.items():
         changed = _rollout([*most, replace(last, **changes)])
         yield _refused(f"{name} at the end of sixteen groups", rule, layer, changed, swarm=FULL)
+
+
+def _two_faults() -> Iterator[Case]:
+    """The earlier of two steps refuses, and all steps of a group come before those of the next."""
+    note = "Two faults: the earlier step refuses."
+    unread = completion("no idea", "eos")
+    unknown = Swarm(tasks=[TaskEntry("interop_nothing", table(("max", uint(9))), 1)])
+    content = body([SUM.correct, unread])
+    data = Round([group(content)], swarm=unknown).message(content)
+    yield _refused("an invalid body for an unknown dataset", "BODY-5", "body", data, note, swarm=unknown)
+    later = Swarm(tasks=[replace(task, scorer=2**16) for task in EXAMPLE.tasks])
+    data = Round([group(SUM.body)], swarm=later).message(SUM.body)
+    yield _refused("a wrong digest for an unknown scorer", "VER-3", "task", data, note, swarm=later)
+    false_claim = replace(SUM, claims=(True, True))
+    both = replace(false_claim, digest=bytes(32))
+    yield _refused("a wrong digest and a false claim", "VER-1", "digest", _rollout([both]), note)
+    invalid = replace(REVERSED, completions=(REVERSED.correct, unread))
+    note = "Two faults: the first group is verified before the second body is read."
+    yield _refused("a false claim before an invalid body", "VER-2", "claims", _rollout([false_claim, invalid]), note)
+    note = "Two faults: the bodies are compared with the header before any is read."
+    swapped = Round([false_claim.group, REVERSED.group]).message(false_claim.body, SUM.body)
+    yield _refused("a false claim before the body of another group", "BODY-1", "body", swapped, note)
 
 
 def _earlier_steps() -> Iterator[Case]:

@@ -72,6 +72,11 @@ def test_an_accepted_rollout_has_sixteen_groups_of_sixteen_completions():
     assert [16] * 16 in [[len(group or ()) for group in groups] for groups in rewards]
 
 
+@pytest.mark.parametrize("kind", ["delivery", "evidence", "message", "rollout"])
+def test_a_kind_that_is_checked_in_steps_has_cases_of_two_faults(kind):
+    assert [vector for vector in VECTORS if vector["kind"] == kind and vector.get("note", "").startswith("Two faults")]
+
+
 def test_every_rule_that_a_vector_names_is_in_the_text():
     assert {vector["rule"] for vector in VECTORS} <= RULES
 
