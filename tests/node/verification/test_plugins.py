@@ -17,6 +17,7 @@ from sapo_protocol import LocalError, load_manifest, parse_manifest
 PAGE = (Path(__file__).parents[3] / "docs/extend/adding-a-task.md").read_text("utf-8")
 (MODULE,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 PACKAGE, MANIFEST = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
+VERIFICATION = Path(__file__).parents[3] / "spec/verification.md"
 NAME, CONFIG = "postfix.programs", {"max": 9}
 
 
@@ -117,6 +118,28 @@ def test_an_item_is_the_same_whenever_it_is_built(installed):
 )
 def test_what_is_no_program_or_another_earns_nothing(installed, answer):
     assert not earned(answer)
+
+
+@pytest.fixture
+def reaches_the_scorer(installed, monkeypatch):
+    """Whether a scorer that rewards everything is asked about an answer with a character."""
+    task = build_task(NAME, CONFIG, 7)
+    monkeypatch.setattr(sys.modules["sapo_postfix"], "earns", lambda *_: True)
+    return lambda character: score(NAME, task, f"<answer>a{character}b</answer>")
+
+
+def test_a_character_that_the_unicode_tables_of_this_python_lack_reaches_the_scorer(reaches_the_scorer):
+    assert reaches_the_scorer("\U0001fae8")  # Unicode 15: Python 3.11 has 14
+    assert reaches_the_scorer("\U0003fffd")
+
+
+def test_the_forbidden_characters_are_those_of_the_standard(reaches_the_scorer):
+    rule = VERIFICATION.read_text("utf-8").split("**ANS-1**")[1].split("- **")[0]
+    ranges = re.findall(r"U\+([0-9A-F]{4})(?: to U\+([0-9A-F]{4}))?", rule)
+    forbidden = {code for first, last in ranges for code in range(int(first, 16), int(last or first, 16) + 1)}
+    forbidden = forbidden - {ord("\n")} | set(range(0xD800, 0xE000))
+    near = [*range(0x3100), *range(0xD7F0, 0xE010), *range(0xFFF0, 0x1_0010), 0x10FFFF]
+    assert {code for code in near if not reaches_the_scorer(chr(code))} == forbidden
 
 
 def test_a_scorer_that_raises_or_says_something_else_than_true_earns_nothing(installed, monkeypatch):

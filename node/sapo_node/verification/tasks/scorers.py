@@ -29,6 +29,12 @@ MAX_ANSWER = 4_096
 
 _BLANK = " \t\r\n"
 
+# ANS-1: controls, blanks other than the space, line separators and marks of direction. `str.isprintable` would make
+# rewards depend on the version of Python, whose table of assigned characters grows.
+_FORBIDDEN = re.compile(
+    "[\0-\x09\x0b-\x1f\x7f-\xa0\u061c\u1680\u2000-\u200a\u200e\u200f\u2028-\u202f\u205f\u2066-\u2069\u3000\ud800-\udfff]"
+)
+
 
 def score(dataset: str, task: Task, completion: str) -> bool:
     """Return whether the last `<answer>...</answer>` of `completion` is a correct answer to `task`.
@@ -38,7 +44,7 @@ def score(dataset: str, task: Task, completion: str) -> bool:
     answer = extract_answer(completion)
     if answer is None or not 0 < len(answer) <= min(MAX_ANSWER, 4 * len(task.answer) + 64):
         return False
-    if not answer.replace("\n", "").isprintable():
+    if _FORBIDDEN.search(answer):
         return False
     if plugins.is_foreign(dataset):
         return plugins.of(dataset).earns(task.prompt, task.answer, answer) is True
