@@ -6,6 +6,7 @@ const LETTERS = 'abcdefghijklmnopqrstuvwxyz';
 const BLANKS = ' \t\n\r';
 const OPEN = '<answer>';
 const CLOSE = '</answer>';
+const MAX_ANSWER = 4096;
 const FORBIDDEN = /[\u0000-\u0009\u000b-\u001f\u007f-\u00a0\u061c\u1680\u2000-\u200a\u200e\u200f\u2028-\u202f\u205f\u2066-\u2069\u3000]/;
 const SCORER = 1;
 
@@ -42,7 +43,7 @@ export function requireAnswer(dataset, reference, completion) {
   const start = end < 0 ? -1 : completion.lastIndexOf(OPEN, end);
   require(start >= 0, 'answer', 'no answer');
   const answer = trimBlanks(completion.slice(start + OPEN.length, end));
-  const limit = 4 * countCharacters(reference) + 64;
+  const limit = Math.min(4 * countCharacters(reference) + 64, MAX_ANSWER);
   require(answer !== '' && countCharacters(answer) <= limit, 'answer', 'the answer is empty or too long');
   require(!FORBIDDEN.test(answer), 'answer', 'the answer holds a forbidden character');
   require(requireDataset(dataset).equal(answer, reference), 'answer', 'the answer differs from the reference');

@@ -138,6 +138,23 @@ def test_a_fraction_that_is_other_or_unsimplified_is_wrong(answer: str) -> None:
     assert not right(number_task("3/4", "fraction_simplification"), answer)
 
 
+@pytest.mark.parametrize("dataset", ["arc_1d", "binary_matrix"])
+def test_cells_are_apart_by_spaces_and_rows_by_line_feeds_alone(dataset: str) -> None:
+    task = Task(dataset, "Which cells?", "0 1\n1 0")
+    assert [right(task, answer) for answer in ("0  1\n1 0", "0\t1\n1 0", "0 1\r\n1 0", "0\u00a01\n1 0")] == [
+        True,
+        False,
+        False,
+        False,
+    ]
+
+
+def test_an_answer_has_at_most_4096_characters_however_long_the_reference_is() -> None:
+    longest = "a" * 4_096
+    assert right(Task("bf", "Which text?", longest), longest)
+    assert not right(Task("bf", "Which text?", longest + "a"), longest + "a")
+
+
 def decimal_task(answer: str, digits: int = 5) -> Task:
     prompt = f"Please solve this problem to a maximum of {digits} significant digits, rounding up from the half."
     return Task("decimal_arithmetic", prompt, answer)
