@@ -37,6 +37,7 @@ def cases() -> Iterable[Case]:
     yield from _completions()
     yield from _completion_keys()
     yield from _last_of_sixteen()
+    yield from _sizes()
     yield from _refused_texts()
     yield from _ill_formed_texts()
     yield from _finishes()
@@ -196,6 +197,23 @@ def _last_of_sixteen() -> Iterator[Case]:
         data = body([*[FIRST] * 15, content])
         swarm = Swarm(completions=16)
         yield _refused(f"the last of sixteen completions {name}", rule, data, grammar=grammar, swarm=swarm)
+
+
+def _sizes() -> Iterator[Case]:
+    swarm = Swarm(max_completion_bytes=4_000)
+    limit = swarm.max_message_bytes
+    half = "a" * 1_000
+
+    def sized(size: int) -> tuple[str, bytes]:
+        filler = "b" * (size - len(body([completion(half), completion(half)])) + len(half))
+        return filler, body([completion(half), completion(filler)])
+
+    filler, data = sized(limit)
+    yield _passes("as long as a message may be", "BODY-2", data, (half, filler), swarm=swarm)
+    note = "No message could hold it."
+    yield _refused(
+        "a byte longer than a message may be", "BODY-2", sized(limit + 1)[1], grammar=True, swarm=swarm, note=note
+    )
 
 
 def _refused_texts() -> Iterator[Case]:

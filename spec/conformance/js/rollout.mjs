@@ -38,6 +38,7 @@ export function requireBodies(header, bodies) {
 
 /** BODY-2 to BODY-6: the completions of a body, as objects of text and finish. */
 export function readBody(manifest, bytes) {
+  require(bytes.length <= manifest.max_message_bytes, 'body', 'a body of more than max_message_bytes');
   const map = decode(bytes, 'body');
   require(isMapOf(map, ['completions'], ['model', 'x']) && isExtension(map.get('x')), 'body', 'unknown or missing keys, or an invalid x');
   require(!map.has('model') || isText(map.get('model'), MAX_MODEL_BYTES), 'body', 'model');
