@@ -1,7 +1,8 @@
 """What the filters, the pass rates and the local/external ratio learnt from the rounds so far, kept through a restart.
 
 A round saves all parts after its step, in one transaction. A node that is killed between the two has not learnt from
-that one round. State that this version cannot read is forgotten with a warning: it must not keep a node from starting.
+that one round. A filter of which the texts are longer than it may store goes on with the newest of them. State that
+this version cannot read is forgotten with a warning: it must not keep a node from starting.
 """
 
 import json

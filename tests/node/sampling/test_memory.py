@@ -11,7 +11,8 @@ from sapo_node.groups.advantage import advantages
 from sapo_node.groups.messages import Sampled
 from sapo_node.groups.types import LocalGroup, VerifiedGroup
 from sapo_node.sampling.filters import Filters
-from sapo_node.sampling.filters.ngram import STORED_BYTES, NgramFilter
+from sapo_node.sampling.filters.habits import STORED_BYTES
+from sapo_node.sampling.filters.ngram import NgramFilter
 from sapo_node.sampling.memory import Memory
 from sapo_node.sampling.mix import ratio_of
 from sapo_node.sampling.pass_rates import PassRates
@@ -113,6 +114,19 @@ def test_what_is_no_longer_used_is_not_kept(database, rng):
     Parts(database, external=4).memory.save(20)
     kept = dict(database.rows("SELECT part, step FROM sampling_state"))
     assert kept == dict.fromkeys(["pass rates", "n-gram", "length"], 20)
+
+
+@pytest.mark.parametrize("letter", ["x", "é"])
+def test_the_state_of_the_habits_is_bounded_however_long_local_completions_are(letter):
+    filled, again = (NgramFilter(lambda _: Tier.STRANGER) for _ in range(2))
+    for number in range(80):
+        said = Sampled(f"{number:04} {letter * 30_000}", "length")
+        filled.observe([LocalGroup("products", "?", bytes(32), (said,) * 8, (True,) * 8, (0.0,) * 8)])
+    kept = filled.state_dict()["local"]
+    assert 0.5 * STORED_BYTES < len(json.dumps(kept, ensure_ascii=False).encode()) < 1.1 * STORED_BYTES
+    assert kept[-1]["completions"][0][0].startswith("0079")
+    again.load_state_dict(filled.state_dict())
+    assert again.state_dict() == filled.state_dict()
 
 
 def test_the_state_of_the_habits_is_bounded_whatever_peers_send():

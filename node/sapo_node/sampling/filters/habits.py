@@ -9,6 +9,7 @@ import re
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Generic, Protocol, TypeVar
 
 from sapo_node.groups.answer import answer_span
 
@@ -21,6 +22,8 @@ LONGEST = 3
 """Words of a habit."""
 LOCAL_WINDOW = 80
 """Local groups that count: the last twenty rounds at four groups a round."""
+STORED_BYTES = 1_000_000
+"""Bytes of local texts that are stored, the newest; of external texts as many."""
 
 _WORDS = re.compile(r"[^\W\d_]+|\d+|\S")
 _NUMBER = "#"
@@ -162,33 +165,65 @@ class LocalTexts:
     completions: tuple[tuple[str, bool], ...]
     """The text of each, and whether it is correct."""
 
+    @property
+    def size(self) -> int:
+        """In bytes."""
+        return sum(len(text.encode()) for text, _ in self.completions)
+
+
+class Sized(Protocol):
+    """The texts of one prompt."""
+
+    @property
+    def size(self) -> int:
+        """In bytes."""
+        ...
+
+
+T = TypeVar("T", bound=Sized)
+
+
+class Stored(Generic[T]):
+    """The newest texts of one source, as far as they are stored."""
+
+    def __init__(self, most: int) -> None:
+        """At most `most` prompts and STORED_BYTES are stored."""
+        self._most = most
+        self._kept: deque[T] = deque()
+        self._bytes = 0
+
+    def __iter__(self) -> Iterator[T]:
+        """Oldest first."""
+        return iter(self._kept)
+
+    def add(self, texts: T) -> None:
+        """Store the texts of one prompt, and forget the oldest beyond the limits."""
+        self._kept.append(texts)
+        self._bytes += texts.size
+        while self._bytes > STORED_BYTES or len(self._kept) > self._most:
+            self._bytes -= self._kept.popleft().size
+
 
 class LocalWindow:
     """The newest local completions."""
 
     def __init__(self) -> None:
-        self._groups: deque[tuple[LocalTexts, _Answers]] = deque()
+        self._groups: deque[tuple[str, _Answers]] = deque()
         self._completions = 0
         self.correct: Counter[str] = Counter()
         """Correct local completions, by task."""
         self._shown_correct: defaultdict[str, Counter[Habit]] = defaultdict(Counter)
         self._shown: Counter[Habit] = Counter()
 
-    @property
-    def groups(self) -> tuple[LocalTexts, ...]:
-        """Those that count, oldest first."""
-        return tuple(texts for texts, _ in self._groups)
-
     def add(self, texts: LocalTexts) -> None:
         """Count the completions of one prompt, and forget those of the oldest prompt beyond LOCAL_WINDOW."""
         answers = _Answers()
         for text, correct in texts.completions:
             answers.add(habits_of(text), correct=correct)
-        self._groups.append((texts, answers))
+        self._groups.append((texts.dataset, answers))
         self._count(texts.dataset, answers, 1)
         if len(self._groups) > LOCAL_WINDOW:
-            forgotten, answers = self._groups.popleft()
-            self._count(forgotten.dataset, answers, -1)
+            self._count(*self._groups.popleft(), -1)
 
     def _count(self, dataset: str, answers: _Answers, sign: int) -> None:
         self._completions += sign * answers.completions

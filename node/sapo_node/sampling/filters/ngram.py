@@ -27,10 +27,12 @@ from sapo_node.groups.messages import FilterName
 from sapo_node.groups.types import GroupKey, LocalGroup, VerifiedGroup
 from sapo_node.sampling.alarm import Alarm
 from sapo_node.sampling.filters.habits import (
+    LOCAL_WINDOW,
     Habit,
     LocalTexts,
     LocalWindow,
     Span,
+    Stored,
     Window,
     habits_in,
     habits_of,
@@ -55,8 +57,6 @@ HABITS = 1024
 """Habits that count of one prompt: long texts of random words show any number."""
 HABITS_OF_PEERS = 2 * POOLED * HABITS
 """Habits, prompt by prompt, that count of the peers one by one. Many peers with long texts would fill the memory."""
-STORED_BYTES = 1_000_000
-"""Bytes of external texts that are stored, the newest."""
 CONCENTRATED, IN_A_TASK = 0.08, 0.25
 """Least share of a source's correct completions with a habit: of all, and of those to one task."""
 FOREIGN, STAYS = 4.0, 1.5
@@ -111,11 +111,10 @@ class NgramFilter(Filter):
         """`tier_of` gives the tier of a peer."""
         self._tier_of = tier_of
         self._local = LocalWindow()
+        self._stored_local: Stored[LocalTexts] = Stored(LOCAL_WINDOW)
         self._tiers: deque[Tier] = deque()
         """Of the external prompts that count, oldest first."""
-        self._stored: deque[_Sent] = deque()
-        """The newest of them, as far as they are stored."""
-        self._stored_bytes = 0
+        self._stored: Stored[_Sent] = Stored(POOLED)
         self._pools = {name: Window(POOLED) for name in (_ALL, *Tier)}
         self._peers: dict[str, Window] = {}
         self._seen: set[GroupKey] = set()
@@ -128,7 +127,7 @@ class NgramFilter(Filter):
         self._quiet = max(0, self._quiet - 1)
         for group in local:
             texts = (each.text for each in group.completions)
-            self._local.add(LocalTexts(group.dataset, tuple(zip(texts, group.rewards, strict=True))))
+            self._enter_local(LocalTexts(group.dataset, tuple(zip(texts, group.rewards, strict=True))))
 
     def look(self, offered: Sequence[VerifiedGroup]) -> None:
         """Take in the groups on offer, and decide which habits are masked for now."""
@@ -160,10 +159,12 @@ class NgramFilter(Filter):
         )
 
     def state_dict(self) -> dict[str, Any]:
-        """The texts that count, of external ones at most STORED_BYTES: what they show is counted again."""
+        """The newest texts that count, at most STORED_BYTES of local and as many of external ones. What they show is
+        counted again. So a filter whose texts are longer knows fewer of its groups after a restart.
+        """
         return to_object(
             _State(
-                self._local.groups,
+                tuple(self._stored_local),
                 tuple(self._stored),
                 seen=tuple(sorted(self._seen)),
                 masked=tuple(sorted(self._masked)),
@@ -175,7 +176,7 @@ class NgramFilter(Filter):
         """As in the interface."""
         known = from_json(_State, state)
         for texts in known.local:
-            self._local.add(texts)
+            self._enter_local(texts)
         for sent in known.external:
             self._enter(sent)
         self._seen, self._masked, self._quiet = set(known.seen), set(known.masked), known.quiet
@@ -195,16 +196,17 @@ class NgramFilter(Filter):
                 merged.append((begin, end))
         return tuple(merged)
 
+    def _enter_local(self, texts: LocalTexts) -> None:
+        self._local.add(texts)
+        self._stored_local.add(texts)
+
     def _enter(self, sent: _Sent) -> None:
         if len(self._tiers) == POOLED:
             # A tier from which nothing comes any more, because its peers are proven by now, would else be judged for
             # ever by what this policy left behind long ago.
             self._pools[self._tiers.popleft()].forget_oldest()
         self._tiers.append(sent.tier)
-        self._stored.append(sent)
-        self._stored_bytes += sent.size
-        while self._stored_bytes > STORED_BYTES or len(self._stored) > POOLED:
-            self._stored_bytes -= self._stored.popleft().size
+        self._stored.add(sent)
         of_peer = self._peers.pop(sent.peer, None) or Window(REMEMBERED)
         self._peers[sent.peer] = of_peer
         shares = self._counted(shares_of(sent.texts))
