@@ -20,7 +20,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from math import inf
+from math import inf, log
 from operator import itemgetter
 from statistics import median
 
@@ -38,6 +38,8 @@ from sapo_node.trust.ledger import Ledger
 
 _LEAST_SHARE = 0.25
 """A group that fits into what is left only with less than this is kept for another round that has more room for it."""
+_LEAST_RANDOM = 2**-54
+"""Below every number that `random()` gives but 0, which has no logarithm."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,8 +204,9 @@ class Sampler:
         informative, and would else be drawn more often than an honest peer.
         """
         siblings = Counter(group.rollout for group in groups)
+        # The logarithm of the usual key u ** (1 / weight): where the weight is small, every such key would be 0.
         keyed = [
-            (self._rng.random() ** (siblings[group.rollout] / self._preference(group, epoch)), group)
+            (log(self._rng.random() or _LEAST_RANDOM) * siblings[group.rollout] / self._preference(group, epoch), group)
             for group in groups
         ]
         return [group for _, group in sorted(keyed, key=itemgetter(0), reverse=True)]

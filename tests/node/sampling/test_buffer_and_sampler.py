@@ -318,6 +318,21 @@ def test_a_task_never_asked_before_is_as_wanted_as_any():
     assert 60 < firsts["products"] < 140
 
 
+def test_peers_whose_groups_are_hardly_wanted_are_drawn_as_often_as_one_another():
+    ledger, known = ledger_of(), competence_of(products=8)
+    for peer in PEERS[:4]:
+        ledger.report(peer, Fact.FALSE_CLAIM)
+    offered = offer([replace(group(peer), k=k) for peer in PEERS[:4] for k in range(16)])
+    drawn = Counter(
+        each.group.peer
+        for seed in range(50)
+        for each in sampler_of(ledger, seed, pass_rates=known, selection="informative")
+        .draw(offered, 8, epoch=10 + constants.MAX_AGE, strangers=1.0)
+        .groups
+    )
+    assert all(70 <= drawn[peer] <= 130 for peer in PEERS[:4])
+
+
 def test_a_right_answer_is_worth_less_to_a_node_that_mostly_knows_it():
     rewards = (True, False) * 4
     weak, strong = own_advantages(rewards, 0.1), own_advantages(rewards, 0.9)
