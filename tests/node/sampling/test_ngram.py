@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sampled_texts import PHRASE, others, own, text, with_number
+from sapo_node.sampling.filters import habits as habits_module
 from sapo_node.sampling.filters import ngram as ngram_module
-from sapo_node.sampling.filters.habits import LOCAL_WINDOW, habits_of
+from sapo_node.sampling.filters.habits import LOCAL_HABITS, LOCAL_WINDOW, habits_of
 from sapo_node.sampling.filters.ngram import CORRECT, HABITS, PEERS, POOLED, REMEMBERED, SHOWN, NgramFilter
 from sapo_node.trust.constants import Tier
 
@@ -300,6 +301,27 @@ def test_texts_of_random_words_hold_no_more_memory_the_longer_they_are():
     held, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert held < 1000 * HABITS * len(long)
+
+
+def test_local_texts_of_random_words_hold_no_more_memory_the_longer_they_are():
+    rng = random.Random(1)
+    ngram_filter = ngram()
+    long = with_random_words(own(rng), rng, 2000)
+    tracemalloc.start()
+    ngram_filter.observe([long])
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert held < 400 * LOCAL_HABITS
+
+
+def test_a_phrase_of_a_peer_is_counted_among_any_number_of_local_random_words(monkeypatch):
+    monkeypatch.setattr(habits_module, "LOCAL_HABITS", 1024)
+    rng = random.Random(1)
+    ngram_filter = ngram()
+    ngram_filter.look(offered(rng))
+    ngram_filter.observe([with_random_words(own(rng, phrases=1), rng, 300) for _ in range(SHOWN)])
+    ngram_filter.look(offered(rng, count=1))
+    assert silent(ngram_filter, f"so {PHRASE} then") == [PHRASE]
 
 
 def test_long_texts_of_many_peers_push_out_what_the_peer_heard_from_longest_ago_said(monkeypatch):

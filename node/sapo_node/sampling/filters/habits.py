@@ -7,8 +7,9 @@ and when it goes, so that a question costs no look at the texts.
 
 import re
 from collections import Counter, defaultdict, deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from heapq import nlargest
 from typing import Generic, Protocol, TypeVar
 
 from sapo_node.groups.answer import answer_span
@@ -22,6 +23,8 @@ LONGEST = 3
 """Words of a habit."""
 LOCAL_WINDOW = 80
 """Local groups that count: the last twenty rounds at four groups a round."""
+LOCAL_HABITS = 8192
+"""Habits that count of one local group. Eight completions of 2 KB of ordinary text show fewer."""
 STORED_BYTES = 1_000_000
 """Bytes of local texts that are stored, the newest; of external texts as many."""
 
@@ -146,7 +149,13 @@ class _Answers:
         self.correct += correct
         for habit in habits:
             self.shown[habit] += 1
-            self.shown_correct[habit] += correct
+            if correct:
+                self.shown_correct[habit] += 1
+
+    def keep(self, habits: Sequence[Habit]) -> None:
+        """Forget all habits but these."""
+        self.shown = Counter({habit: self.shown[habit] for habit in habits})
+        self.shown_correct = Counter({habit: shown for habit in habits if (shown := self.shown_correct[habit])})
 
     def gain(self, habit: Habit) -> float:
         """By how much more completions with the habit are correct than as many without it, of one prompt, which is as
@@ -215,11 +224,17 @@ class LocalWindow:
         self._shown_correct: defaultdict[str, Counter[Habit]] = defaultdict(Counter)
         self._shown: Counter[Habit] = Counter()
 
-    def add(self, texts: LocalTexts) -> None:
-        """Count the completions of one prompt, and forget those of the oldest prompt beyond LOCAL_WINDOW."""
+    def add(self, texts: LocalTexts, external: Callable[[Habit], float]) -> None:
+        """Count the completions of one prompt, and forget those of the oldest prompt beyond LOCAL_WINDOW.
+
+        Of more than LOCAL_HABITS habits, first those count whose `external` share is greatest, because the filter
+        compares the two; then those that most of the completions show.
+        """
         answers = _Answers()
         for text, correct in texts.completions:
             answers.add(habits_of(text), correct=correct)
+        if len(answers.shown) > LOCAL_HABITS:
+            answers.keep(nlargest(LOCAL_HABITS, answers.shown, key=lambda each: (external(each), answers.shown[each])))
         self._groups.append((texts.dataset, answers))
         self._count(texts.dataset, answers, 1)
         if len(self._groups) > LOCAL_WINDOW:

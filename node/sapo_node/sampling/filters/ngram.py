@@ -197,7 +197,7 @@ class NgramFilter(Filter):
         return tuple(merged)
 
     def _enter_local(self, texts: LocalTexts) -> None:
-        self._local.add(texts)
+        self._local.add(texts, self._pools[_ALL].share)
         self._stored_local.add(texts)
 
     def _enter(self, sent: _Sent) -> None:
